@@ -239,7 +239,7 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True):
     `points` rise with the size; between them ln T is linear in ln n, and so are both ends of the band. `one` is the point of
     size 1, whether or not the curve reaches it. `n_min` and `n_max` are the sizes that were observed. `by_size` holds the
     curve itself where something else was published, because run times do not follow the size.
-    At the sizes of `own` it rests on their own runs; those of `doubted` were run and are out of line: it passes them by.
+    At the sizes of `own` it rests on their own runs; those of `excluded` were run and are out of line: it passes them by.
     `whole` is the verdict on the application, `verdicts` are those of the points, `measured` the measured coverage by horizon,
     and under "own" that of sizes that were run. `model` and `weights` name what was fitted and what each ensemble member weighs,
     `downey` are the parameters of Downey's model, `study` what ADEPT's study measured. `power_w` is the power that was published

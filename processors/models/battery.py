@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from processors.models.adept.study import Study
-from processors.models.combination.evidence import ENSEMBLE, LN2, PESSIMISM, Evidence, anchored
+from processors.models.combination.evidence import ENSEMBLE, LN2, Evidence, anchored
 from processors.models.downey import two_step
 from processors.models.downey.curve import curvature_of_sigma
 from processors.models.laws import barnes, family, prefixes
@@ -60,21 +60,10 @@ class Battery(NamedTuple):
         found = [self._alone(name, own, n) for name, own in zip(MEMBERS, self.parameters, strict=True)]
         return self._anchored(found, n) if n > self.n_max else found
 
-    def weighted(self, n: float, members: Sequence[float | None], weights: Sequence[float]) -> float | None:
-        """Return ln of the run time that the combination's laws make up at a size beyond the largest; None without weights.
-
-        `members` are what `ln_run_times` returned for it. It is the combination's forecast but for what related curves
-        know further out, and for the small part that the average of Downey's curves has in it near short curves.
-
-        >>> round(Battery(1.0, 4.0, 30.0, (), ()).weighted(8.0, [3.0, 4.0], [0.5, 0.5]), 4)
-        3.5139
-        """
-        if not weights:
-            return None
-        observed = math.log(self.last_s)
-        parts = zip(weights, members[: len(weights)], strict=True)
-        ahead = sum(weight * (ln - observed) for weight, ln in parts if ln is not None)
-        return observed + ahead + PESSIMISM * math.log(n / self.n_max)
+    def ln_run_time(self, name: str, n: float) -> float | None:
+        """Return ln of the run time of one law that stands beside the combination, in seconds; None where it says nothing."""
+        place = MEMBERS.index(name)
+        return self._alone(name, self.parameters[place], n)
 
     def _alone(self, name: str, own: Parameters, n: float) -> float | None:
         if not own or (n < 1.0 and name in NOT_BELOW_ONE) or (n <= self.n_max and name in LARGER_ONLY):

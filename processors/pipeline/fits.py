@@ -26,10 +26,8 @@ from processors.pipeline.similar_runs import SimilarRunForecasts
 from processors.pipeline.stage import TickWork, guard
 from processors.pipeline.state import CENTRE, ShardState, Tombstone, related_curves_key
 from processors.power.by_size import published_powers
-from processors.run_time.members import Fits, Members
-from processors.run_time.messages import as_reference, fits, model_of, of_similar_runs, prediction, with_similar_runs
+from processors.run_time.messages import as_reference, model_of, of_similar_runs, prediction, with_similar_runs
 from processors.run_time.model import RunTime
-from processors.run_time.prediction import RunTimePrediction
 from processors.run_time.related_curves import CurveRecord
 from processors.similar_runs import ALIKE_MIN, NOT_BY_SIZE, reliability
 from processors.store import FULL_TICK_MS, share
@@ -137,7 +135,7 @@ class FitQueue:
         self._predictor.begin()
         forecast = self._predictor.forecast(key, model)
         members = self._state.members.open(application_id)
-        ensemble = self._ensemble(forecast, model, members)
+        ensemble = self._predictor.laws(key, model)
         curve = self._predictor.fit(key, model)
         flagged = self._unusual_sizes(key, model)
         points, found = self._predictor.points(
@@ -175,11 +173,6 @@ class FitQueue:
         self._state.tally["fit", "published"] += 1
         self._unreliable(key, predicted)
 
-    def _ensemble(self, forecast: RunTimePrediction, model: RunTime, members: Members) -> Fits | None:
-        with guard(self._state, Members.name):  # what stands beside a prediction must not cost it
-            return fits(forecast, model.observations, members.fits, model.least_s())
-        return None
-
     def _withdraw(self, application_id: str, model: RunTime) -> None:
         # corrections took runs away: what is left would never have been published
         verdicts = self._state.settings.alerts.unreliable.verdicts
@@ -197,7 +190,7 @@ class FitQueue:
 
     def _unusual_sizes(self, key: ApplicationKey, model: RunTime) -> list[tuple[str, float]]:
         settings = self._state.settings.alerts.slow_size
-        known = settings.enabled and model.study().noise <= settings.scatter_max
+        known = settings.enabled and model.scatter() <= settings.scatter_max
         wanted = known and self._state.recent(model.newest_ms)  # history wakes nobody
         confirmed = model.observed().confirmed.keys() & set(model.sizes())  # neighbours that were merged are no size
         found = {

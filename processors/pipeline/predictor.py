@@ -26,7 +26,9 @@ from processors.pipeline.machines import Machines
 from processors.pipeline.similar_runs import SimilarRunForecasts, coming, home
 from processors.pipeline.stage import guard
 from processors.pipeline.state import CENTRE, ShardState, related_curves_key
-from processors.run_time.messages import model_of
+from processors.run_time.earned import Seeds, Shares, shares
+from processors.run_time.members import Fits, Members
+from processors.run_time.messages import fits, model_of
 from processors.run_time.model import RunTime
 from processors.run_time.prediction import RunTimePrediction, curve_sizes, fitted_curve
 from processors.run_time.quality import COVERAGE
@@ -127,6 +129,7 @@ class Predictor:
         self._unseen_inputs = unseen
         self._machines = Machines(state)
         self.forecasts: dict[str, RunTimePrediction] = {}
+        self._laws: dict[str, Fits | None] = {}
         self.sources: tuple[Callable[[Question, Sequence[float]], BySize], ...] = (
             self._by_features,
             self._by_similar_runs_of_better_record,
@@ -138,6 +141,7 @@ class Predictor:
     def begin(self) -> None:
         """Forget what was worked out for the last record: what is known may have changed."""
         self.forecasts.clear()
+        self._laws.clear()
 
     def predict(self, question: Question, sizes: Sequence[float]) -> BySize:
         """Predict a run at each of the sizes that any source knows."""
@@ -175,7 +179,7 @@ class Predictor:
     def fit(self, key: ApplicationKey, model: RunTime, sizes: Sequence[float] | None = None) -> PublishedCurve:
         """Fit the curve of an application to what is known now, by default at the sizes that are published."""
         factor_max = self._state.settings.run_time.curve_factor_max
-        wanted = curve_sizes(model.sizes(), factor_max) if sizes is None else sizes
+        wanted = curve_sizes(model.sizes(), factor_max, model.observed().alone) if sizes is None else sizes
         centre = self._state.band_pool.open(CENTRE).counts
         return fitted_curve(self.forecast(key, model), model, wanted, self._state.now_ms, centre)
 
@@ -184,8 +188,37 @@ class Predictor:
         if key.id not in self.forecasts:
             others = self._unseen_inputs.leaned_on(key, model)
             combination = self._combination(key, model)
-            self.forecasts[key.id] = RunTimePrediction(model.study(), combination, others, model.observed().scatter)
+            alone = RunTimePrediction(model.study(), combination, others, model.observed().scatter)
+            self.forecasts[key.id] = alone._replace(seeds=self._seeds(key, model, alone))
         return self.forecasts[key.id]
+
+    def laws(self, key: ApplicationKey, model: RunTime) -> Fits | None:
+        """Return all laws of an application as they are now, to be published beside its curve; None where they cannot be had."""
+        predicted = self.forecast(key, model)
+        if key.id not in self._laws:
+            self._laws[key.id] = self._fits(key, model, predicted, ())
+        return self._laws[key.id]
+
+    def _seeds(self, key: ApplicationKey, model: RunTime, alone: RunTimePrediction) -> Seeds | None:
+        """Return the classic laws of an application, where any has earned a share."""
+        earned = self._earned(key) if alone.combination is not None else ()
+        if not earned:
+            return None
+        laws = self._laws[key.id] = self._fits(key, model, alone, earned)
+        return Seeds(laws.battery(), earned) if laws is not None else None
+
+    def _earned(self, key: ApplicationKey) -> Shares:
+        """Return what the classic laws have earned on a curve and on the others of its application."""
+        related: RelatedCurves = self._state.related_curves.open(related_curves_key(key))
+        others = (self._state.members.get(each.key) for each in related.related_curves if each.key != key.id)
+        own = self._state.members.get(key.id)
+        return shares(own.duels if own is not None else {}, [each.duels for each in others if each is not None])
+
+    def _fits(self, key: ApplicationKey, model: RunTime, predicted: RunTimePrediction, earned: Shares) -> Fits | None:
+        before = self._state.members.get(key.id)
+        with guard(self._state, Members.name):  # what stands beside a prediction must not cost it
+            return fits(predicted, model.observations, before.fits if before else None, model.least_s(), earned)
+        return None
 
     def _combination(self, key: ApplicationKey, model: RunTime) -> Combination | None:
         found = model.evidence(key.id, key.system, self._machines.bends(key))

@@ -5,13 +5,17 @@ Each later run is compared with all of them before it is learned, apart by how f
 """
 
 import math
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import ClassVar, Final
 
 import msgspec
+import numpy as np
 
 from processors.contracts.names import HORIZONS, Horizon
 from processors.contracts.outputs import HorizonError
 from processors.models.battery import MEMBERS, Battery
+from processors.run_time.earned import BEYOND, SEEDS, Duels, Record, Seeds, Shares
 from processors.store import Untimed
 
 PUBLISHED: Final = "published"  # what was told: the combination, or the study; beyond its curve what it would have told
@@ -19,13 +23,15 @@ ROWS: Final = (*MEMBERS, PUBLISHED)
 WINDOW: Final = 64  # runs; older errors fade
 ERROR_MAX: Final = 2.0  # |ln(observed / predicted)| counts no more, so that one wild forecast is not all there is
 RETAINED_SIZES: Final = 32  # at which the laws' answers are remembered while they are published
+AHEAD: Final = (0.5, 1.0, 2.0, 3.0, 4.0)  # doublings beyond the largest size
 _UNIT: Final = 100_000  # errors are stored as whole parts of this
 
 
 class Fits(msgspec.Struct, frozen=True, array_like=True):
     """The laws of one publication; see `Battery`. `sizes` and `runs` are those that the laws beside were fitted to.
 
-    `weights` are those of the combination's laws, empty where the study answers.
+    `alone` is what the combination gives without the laws beside it, ln of seconds at AHEAD doublings beyond the largest size;
+    empty where the study answers. `shares` are what these had earned.
     """
 
     n_min: float
@@ -35,11 +41,31 @@ class Fits(msgspec.Struct, frozen=True, array_like=True):
     runs: int
     parameters: tuple[tuple[float, ...], ...]
     knots: tuple[float, ...]
-    weights: tuple[float, ...] = ()
+    alone: tuple[float, ...] = ()
+    shares: Shares = ()
 
     def battery(self) -> Battery:
         """Return the laws, ready to be asked."""
         return Battery(self.n_min, self.n_max, self.last_s, self.parameters, self.knots)
+
+    def ln_alone(self, n: float) -> float | None:
+        """Return ln of what the combination gave without the laws beside it; None up to the largest size, and without one.
+
+        It is linear between AHEAD, and beyond.
+        """
+        if not self.alone or n <= self.n_max:
+            return None
+        doublings = math.log2(n / self.n_max)
+        right = min(bisect_left(AHEAD, doublings), len(AHEAD) - 1)
+        before, low = (AHEAD[right - 1], self.alone[right - 1]) if right else (0.0, math.log(self.last_s))
+        return low + (doublings - before) / (AHEAD[right] - before) * (self.alone[right] - low)
+
+    def ln_published(self, n: float) -> float | None:
+        """Return ln of what is told beyond the published curve, where nothing was written down; None as for `ln_alone`."""
+        alone = self.ln_alone(n)
+        if alone is None:
+            return None
+        return float(Seeds(self.battery(), self.shares).moved(np.array([n]), np.array([alone])).ln_t[0])
 
 
 class MemberFact(msgspec.Struct, frozen=True):
@@ -54,7 +80,7 @@ class MemberFact(msgspec.Struct, frozen=True):
     ln_ratio: float | None
 
 
-class Record(msgspec.Struct, array_like=True):
+class Errors(msgspec.Struct, array_like=True):
     """Errors at one horizon: how many runs there were, and, in the order of ROWS, means of |ln(observed / predicted)|.
 
     `means` are whole numbers of a hundred thousandth; `missed` counts by row the runs of which a law said nothing.
@@ -66,17 +92,21 @@ class Record(msgspec.Struct, array_like=True):
 
 
 class MembersState(msgspec.Struct, omit_defaults=True):
-    """Stored form: the laws as published, and their errors by the index of the horizon."""
+    """Stored form: the laws as published, and their errors by the index of the horizon.
+
+    `duels` are those of the laws beside the combination against it alone, on sizes beyond the largest.
+    """
 
     fits: Fits | None = None
-    records: dict[int, Record] = {}
+    records: dict[int, Errors] = {}
+    duels: dict[int, Duels] = {}
 
 
 class Members(Untimed):
     """The laws of one application side by side."""
 
     name: ClassVar[str] = "members"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def __init__(self, state: MembersState) -> None:
         self._state = state
@@ -96,6 +126,11 @@ class Members(Untimed):
         """Note the laws of a publication, None where they could not be fitted: later runs are scored against them."""
         self._state.fits, self._reported = fits, {}
 
+    @property
+    def duels(self) -> Record:
+        """The record of the laws beside the combination against it, by the index of the horizon."""
+        return self._state.duels
+
     def errors(self) -> dict[str, tuple[HorizonError, ...]]:
         """Return the errors of each row of ROWS by horizon, only those with runs."""
         found: dict[str, tuple[HorizonError, ...]] = dict.fromkeys(ROWS, ())
@@ -110,15 +145,19 @@ class Members(Untimed):
     def score(self, fact: MemberFact) -> list[float | None]:
         """Return |ln(observed / predicted)| of each row, None where it says nothing."""
         observed, members = math.log(fact.run_time_s), self._predicted(fact.n)
-        known = self._beyond_the_curve(fact.n, members) if fact.ln_ratio is None else observed - fact.ln_ratio
-        return [None if ln is None else min(abs(observed - ln), ERROR_MAX) for ln in (*members, known)]
+        fits = self._state.fits
+        beyond_the_curve = fits.ln_published(fact.n) if fits is not None and fact.ln_ratio is None else None
+        known = beyond_the_curve if fact.ln_ratio is None else observed - fact.ln_ratio
+        return [None if ln is None else _error(observed, ln) for ln in (*members, known)]
 
     def learn(self, fact: MemberFact) -> None:
         """Take in how right each law was."""
-        record = self._state.records.setdefault(HORIZONS.index(fact.horizon), Record(0, {}, [0] * len(ROWS)))
+        record = self._state.records.setdefault(HORIZONS.index(fact.horizon), Errors(0, {}, [0] * len(ROWS)))
         record.scored += 1
         means, missed, scored = record.means, record.missed, record.scored
-        for row, error in enumerate(self.score(fact)):
+        errors = self.score(fact)
+        self._duel(fact, errors)
+        for row, error in enumerate(errors):
             if error is None:
                 missed[row] = missed.get(row, 0) + 1
             else:
@@ -140,11 +179,21 @@ class Members(Untimed):
             self._reported[n] = fits.battery().ln_run_times(n)
         return self._reported[n]
 
-    def _beyond_the_curve(self, n: float, members: list[float | None]) -> float | None:
-        fits = self._state.fits
-        return fits.battery().weighted(n, members, fits.weights) if fits is not None and n > fits.n_max else None
+    def _duel(self, fact: MemberFact, errors: Sequence[float | None]) -> None:
+        """Compare the laws beside the combination with it alone, where it tells of a size beyond the largest."""
+        fits, horizon = self._state.fits, HORIZONS.index(fact.horizon)
+        alone = fits.ln_alone(fact.n) if fits is not None and horizon in BEYOND else None
+        if alone is not None:
+            own = [errors[ROWS.index(name)] for name in SEEDS]
+            duels = self._state.duels.setdefault(horizon, Duels.none())
+            duels.learn(fact.n, own, _error(math.log(fact.run_time_s), alone))
+
+
+def _error(observed: float, ln: float) -> float:
+    return min(abs(observed - ln), ERROR_MAX)
 
 
 def _copy(state: MembersState) -> MembersState:
-    records = {index: Record(each.scored, dict(each.missed), list(each.means)) for index, each in state.records.items()}
-    return MembersState(state.fits, records)
+    records = {index: Errors(each.scored, dict(each.missed), list(each.means)) for index, each in state.records.items()}
+    duels = {index: each.copy() for index, each in state.duels.items()}
+    return MembersState(state.fits, records, duels)

@@ -26,7 +26,8 @@ from processors.models import battery
 from processors.models.battery import LARGER_ONLY, REFERENCE, SIZES_MIN, explained
 from processors.models.combination.evidence import ENSEMBLE
 from processors.models.statistics import rounded
-from processors.run_time.members import PUBLISHED, Fits, Members
+from processors.run_time.earned import Shares
+from processors.run_time.members import AHEAD, PUBLISHED, Fits, Members
 from processors.run_time.model import RunTime
 from processors.run_time.prediction import RunTimePrediction
 from processors.run_time.verdict import RELIABLE
@@ -46,7 +47,7 @@ def model_of(curve: PublishedCurve, members: Members | None, fits: Fits | None =
     known = fits or history.fits
     own = dict(zip((*ENSEMBLE, *REFERENCE), known.parameters if known else NO_MEMBERS, strict=True))
     weights = _rounded(curve.weights)
-    parts = [name for name in weights if name not in (DOWNEY, NAME)]
+    parts = [name for name in weights if name not in (*REFERENCE, NAME)]
     others = [name for name in REFERENCE if name != DOWNEY]
     errors = history.errors()
     given = tuple(
@@ -80,11 +81,15 @@ GROWTH: Final = 2  # laws beside the combination are fitted anew with a new size
 
 
 def fits(
-    predicted: RunTimePrediction, runs: int, before: Fits | None = None, least_s: Mapping[float, float] | None = None
+    predicted: RunTimePrediction,
+    runs: int,
+    before: Fits | None = None,
+    least_s: Mapping[float, float] | None = None,
+    shares: Shares = (),
 ) -> Fits:
     """Return the laws of an application as it looks now; `before` are those of the last publication.
 
-    `least_s` has the least run time at a size, where its repeats differ.
+    `least_s` has the least run time at a size, where its repeats differ; `shares` are what the laws beside have earned.
     """
     found = predicted.combination.evidence if predicted.combination is not None else None
     study = predicted.study
@@ -97,8 +102,15 @@ def fits(
         at, fitted_to = rounded(*battery.knots(n)), runs
         least = tuple((least_s or {}).get(size, time_s) for size, time_s in zip(n, run_time_s, strict=True))
         reference = battery.reference(n, run_time_s, at, study, least)
-    weights = tuple(round(weight, 4) for weight in predicted.weights.values()) if found is not None else ()
-    return Fits(n[0], n[-1], run_time_s[-1], len(n), fitted_to, (*members, *reference), at, weights)
+    alone = _alone(predicted, n[-1])
+    return Fits(n[0], n[-1], run_time_s[-1], len(n), fitted_to, (*members, *reference), at, alone, shares)
+
+
+def _alone(predicted: RunTimePrediction, n_max: float) -> tuple[float, ...]:
+    if predicted.combination is None:
+        return ()
+    ahead = predicted.combination.predict([n_max * 2.0**doublings for doublings in AHEAD])
+    return tuple(np.log(ahead.run_time_s).round(5).tolist())
 
 
 def _no_news(before: Fits, n: tuple[float, ...], runs: int) -> bool:

@@ -7,7 +7,7 @@ size. A fit is a function of these alone, whatever the order of events.
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from statistics import median
+from statistics import NormalDist, median
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -30,7 +30,7 @@ from processors.models.aggregates.sizes import (
     rounded_sizes,
     thin,
 )
-from processors.models.combination.evidence import Curve, evidence
+from processors.models.combination.evidence import REPEATS_MAX, Curve, evidence
 from processors.models.combination.evidence import Evidence as LawEvidence
 from processors.models.drift import agreeing, began, matters, risen
 from processors.models.statistics import Z95
@@ -108,6 +108,7 @@ def _excluded(run: RecentRun, runs: Sequence[RecentRun]) -> bool:
 
 
 CONFIRMED_RUNS: Final = 3
+ALONE_SHARE_MAX: Final = 0.25  # of the sizes, which move alone: if more do, the curve itself has changed
 SCATTER_MAX: Final = 0.3  # of ln T: runs that scatter more are of several kinds, and no normal law tells their band
 
 
@@ -117,15 +118,23 @@ class ObservedSizes(NamedTuple):
     `confirmed` are out of line and were run so often that they must be believed, with their times in s: the combination
     of laws takes them in, the study passes them by, and who asks for one gets what it really takes. `excluded` are out of
     line and were run less often: the study passes them by, and the combination takes them in at times in s that are `weighed`
-    between what was observed and what the other sizes suggest, for dropped ones cost more than they saved. `scatter` is within what part of ln T nine of ten runs
-    repeat, either way, at each size that was run often: how runs of one size scatter, over all sizes together. It is
-    empty where they repeat too few times to tell, or are of several kinds.
+    between what was observed and what the other sizes suggest, for dropped ones cost more than they saved. `alone` are
+    those that became slow or fast while the others stayed, with their times in s: they are `weighed` at what they took
+    before, for the curve of the others is where it was. `scatter` is within what part of ln T nine of ten runs repeat,
+    either way, at each size that was run often: how runs of one size scatter, over all sizes together. It is empty where
+    they repeat too few times to tell, or are of several kinds.
     """
 
     confirmed: Mapping[float, float]
     excluded: frozenset[float]
     scatter: Mapping[float, float]
     weighed: Mapping[float, float] = MappingProxyType({})
+    alone: Mapping[float, float] = MappingProxyType({})
+
+    @property
+    def out_of_line(self) -> frozenset[float]:
+        """The sizes that say nothing of the others."""
+        return frozenset({*self.confirmed, *self.excluded, *self.alone})
 
 
 def observed_sizes(
@@ -140,6 +149,8 @@ def observed_sizes(
     often = {n for n in study.n.tolist() if max(weights.get(n, 0.0), runs[n]) >= CONFIRMED_RUNS}
     repeats = sum(max(weight - 1.0, 0.0) for weight in weights.values())
     measured = often if repeats >= REPEATS_MIN and study.noise <= SCATTER_MAX else set()
+    times_s = dict(zip(study.n.tolist(), study.run_time_s.tolist(), strict=True))
+    moved = _moved_alone(table, study.n.tolist())
     return ObservedSizes(
         {size.n: size.observed_s for size in study.anomalies if size.n in often},
         frozenset(size.n for size in study.anomalies if size.n not in often),
@@ -148,8 +159,31 @@ def observed_sizes(
             size.n: size.expected_s * (size.observed_s / size.expected_s) ** _share_confirmed(weights.get(size.n, 0.0))
             for size in study.anomalies
             if size.n not in often
-        },
+        }
+        | {n: times_s[n] / math.exp(ln_factor) for n, ln_factor in moved.items()},
+        {n: times_s[n] for n in moved},
     )
+
+
+_NORMAL: Final = NormalDist()
+
+
+def typical_runs(median_s: float, count: float, noise: float) -> tuple[float, ...]:
+    """Return run times in s that stand for those of a size: at most four, spread evenly by the noise of ln T.
+
+    Forecasts are judged by them: judged by medians alone, bands held the median of many runs and missed the single run.
+    """
+    shown = max(min(int(count), REPEATS_MAX), 1)
+    return tuple(median_s * math.exp(noise * _NORMAL.inv_cdf((2 * i + 1) / (2 * shown))) for i in range(shown))
+
+
+def _moved_alone(table: LevelTable, sizes: Sequence[float]) -> dict[float, float]:
+    """Return the inner sizes that moved alone, with ln of the factor; none where they are too many to be an exception.
+
+    What is beyond the smallest or the largest size is told by these, whatever made them what they are now.
+    """
+    found = {n: ln_factor for n, ln_factor in table.moved_alone().items() if n in sizes[1:-1]}
+    return found if len(found) <= max(1, int(ALONE_SHARE_MAX * len(sizes))) else {}
 
 
 def _share_confirmed(runs: float) -> float:
@@ -223,8 +257,9 @@ class RunTime:
 
     def calibration(self, centre: Counts) -> Calibration:
         """Return what scores say of its bands: its own, and of the pool of the `centre` those of all other applications."""
-        out_of_line = frozenset(size.n for size in self.study().anomalies)
-        return Calibration(self._state.scores, out_of_line, combined(centre, self._state.transferred, sign=-1))
+        return Calibration(
+            self._state.scores, self.observed().out_of_line, combined(centre, self._state.transferred, sign=-1)
+        )
 
     def teach(self) -> tuple[Counts, Counts]:
         """Return what the application added to the pool of the centre, and what it adds now in its place."""
@@ -417,7 +452,16 @@ class RunTime:
             return Curve(key, system, (), ())
         weighed, n = self.observed().weighed, tuple(sizes.n.tolist())
         median_s = tuple(weighed.get(size, time_s) for size, time_s in zip(n, sizes.median_s.tolist(), strict=True))
-        return Curve(key, system, n, median_s, unit=ApplicationKey.parse(key).unit)
+        repeats = tuple(
+            typical_runs(time_s, count, sizes.noise)
+            for time_s, count in zip(median_s, sizes.count.tolist(), strict=True)
+        )
+        return Curve(key, system, n, median_s, repeats, ApplicationKey.parse(key).unit)
+
+    def scatter(self) -> float:
+        """Return the standard deviation of ln t within a size as it was seen, by however few repeats."""
+        self.study()
+        return self._sizes.scatter if self._sizes else 0.0
 
     def observed(self) -> ObservedSizes:
         """Return what is to be believed of the sizes that were run."""

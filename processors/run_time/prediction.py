@@ -5,7 +5,7 @@ known, its study answers.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from types import MappingProxyType
@@ -21,10 +21,11 @@ from processors.facts import SIDE_RATIO_MAX, PublishedCurve, PublishedPoint, uni
 from processors.inputs import NAME, RUN_DEVIATION, Band, TransferPrediction
 from processors.models.adept.study import Study
 from processors.models.adept.verdict import Verdict
-from processors.models.combination.combine import Combination
+from processors.models.combination.combine import Combination, Forecast
 from processors.models.input_size import Knot
 from processors.models.statistics import rounded
 from processors.run_time.calibration import Calibration, Counts, Sides
+from processors.run_time.earned import Seeds, widened
 from processors.run_time.model import RunTime
 from processors.run_time.quality import OWN, ROWS
 from processors.run_time.verdict import HIGH_ERROR, RELIABLE, Place, Verdicts, steps
@@ -55,13 +56,15 @@ class RunTimePrediction(NamedTuple):
 
     `others` are other inputs of the application, where this one was run too little to stand on its own. `scatter` is the
     half-width in ln T of what nine of ten runs take at sizes that were run often: however badly the laws of scaling pass
-    through such a size, its band is no wider.
+    through such a size, its band is no wider. `seeds` are the classic laws with the shares that they have earned beyond the
+    largest size.
     """
 
     study: Study
     combination: Combination | None
     others: TransferPrediction | None = None
     scatter: Mapping[float, float] = MappingProxyType({})
+    seeds: Seeds | None = None
 
     @property
     def model_name(self) -> str:
@@ -70,13 +73,20 @@ class RunTimePrediction(NamedTuple):
 
     @property
     def weights(self) -> dict[str, float]:
-        """What each law weighs beyond the largest size; Downey's model alone where the study answers."""
-        own = self.combination.weights if self.combination is not None else {"downey": 1.0}
+        """What each law weighs at twice the largest size; Downey's model alone where the study answers."""
+        own = self._own_weights()
         if self.others is None:
             return own
         beyond = np.array([2.0 * float(self.study.n[-1])])
         share = float(self._with_others(self.others, self._alone([*beyond, 1.0]), beyond)[1][0])
         return {name: weight * (1.0 - share) for name, weight in own.items()} | {NAME: share}
+
+    def _own_weights(self) -> dict[str, float]:
+        if self.combination is None:
+            return {"downey": 1.0}
+        earned = self.seeds.weights if self.seeds is not None else {}
+        left = 1.0 - sum(earned.values())
+        return {name: weight * left for name, weight in self.combination.weights.items()} | earned
 
     def predict(self, targets: Sequence[float]) -> PredictedPoints:
         """Return the predictions at the targets; ValueError unless they are positive and finite."""
@@ -115,7 +125,7 @@ class RunTimePrediction(NamedTuple):
         sizes = np.asarray(targets, dtype=np.float64)
         if self.combination is None:
             return PredictedPoints(*self.study.predict(targets), ((),) * sizes.size, np.zeros(sizes.size))
-        found = self.combination.predict([*targets, 1.0])
+        found = self._with_seeds(self.combination.predict([*targets, 1.0]), np.array([*targets, 1.0]))
         run_time_s, *band = (times[:-1] for times in found[:3])
         low_s, high_s = self._no_wider_than_runs(sizes, run_time_s, *band)
         with np.errstate(over="ignore", under="ignore"):
@@ -131,6 +141,24 @@ class RunTimePrediction(NamedTuple):
             found.reasons[:-1],
             found.known_further[:-1],
         )
+
+    def _with_seeds(self, alone: Forecast, n: Floats) -> Forecast:
+        """Return the forecasts of the combination with what the classic laws say by their shares.
+
+        The band goes along, and is widened by how far they are apart.
+        """
+        if self.seeds is None:
+            return alone
+        before, *ends = (np.log(times_s) for times_s in (alone.run_time_s, alone.low_s, alone.high_s))
+        moved = self.seeds.moved(n, before)
+        below, above = (widened(np.abs(end - before), moved.deviation) for end in ends)
+        changed = moved.share > 0.0
+        low_s, run_time_s, high_s = (
+            np.where(changed, np.exp(moved.ln_t + side), times_s)
+            for side, times_s in ((-below, alone.low_s), (0.0, alone.run_time_s), (above, alone.high_s))
+        )
+        known_further = alone.known_further * (1.0 - moved.share)
+        return alone._replace(run_time_s=run_time_s, low_s=low_s, high_s=high_s, known_further=known_further)
 
     def _no_wider_than_runs(
         self, n: Floats, run_time_s: Floats, low_s: Floats, high_s: Floats
@@ -160,17 +188,19 @@ MIDDLE_RATIO_MIN: Final = 1.5  # between sizes that lie further apart stands a s
 LN_BAND_MAX: Final = math.log(SIDE_RATIO_MAX)  # where a band would end farther out, it says nothing
 
 
-def curve_sizes(sizes: Sequence[float], factor_max: float) -> list[float]:
+def curve_sizes(sizes: Sequence[float], factor_max: float, alone: Collection[float] = ()) -> list[float]:
     """Return the sizes of a published curve, rising.
 
     They are those observed, powers of two up to `factor_max` times the largest, and a whole size between any two that lie far
     apart where one was observed. Without the last, who reads the curve between two sizes that were run would take their narrow
     bands for that of a size that was not: at 48 nodes between 32 and 64 the band was .70 as wide as the fit's own.
+    Beside a size that has become slow `alone` stand its neighbours: half way to it, 12 nodes took half of what 16 had lost.
     """
     low, high = sizes[0], sizes[-1] * factor_max
     powers = [2.0**i for i in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)]
     own = set(map(float, sizes))
-    knots = sorted({*own, *powers})
+    beside = {n + step for n in alone for step in (-1.0, 1.0) if n.is_integer() and sizes[0] < n + step < sizes[-1]}
+    knots = sorted({*own, *powers, *beside})
     middles = {
         middle
         for left, right in pairwise(knots)
@@ -270,13 +300,13 @@ def _final(at: list[float], predicted: RunTimePrediction, model: RunTime, calibr
         OWN if source == "observed" else HORIZONS.index(horizon_of(n, known[0], known[-1])) + 1
         for n, source in zip(at, found.source, strict=True)
     ]
+    times_s = _as_observed(at, run_time_s, predicted, model)
     widened = [
         _widened(Sides(below, above), calibration.sides(row, n), model.spread(n, time_s) if row == OWN else None)
         for row, n, time_s, below, above in zip(
-            rows, at, run_time_s.tolist(), *(end.tolist() for end in ends), strict=True
+            rows, at, times_s.tolist(), *(end.tolist() for end in ends), strict=True
         )
     ]
-    times_s = _as_observed(at, run_time_s, predicted, model)
     lower, upper = (np.minimum(np.array(side), LN_BAND_MAX) for side in zip(*widened, strict=True))
     low_s, high_s = (np.clip(times_s * np.exp(side), 1e-300, 1e300) for side in (-lower, upper))
     digits = rounded(*np.array([times_s, low_s, high_s]).T.ravel().tolist())
@@ -311,9 +341,13 @@ def _widened(own: Sides, factors: Sides, spread: Sides | None) -> Sides:
 
 
 def _as_observed(at: Sequence[float], run_time_s: Floats, predicted: RunTimePrediction, model: RunTime) -> Floats:
-    """Return the run times with those of confirmed sizes (run often, and out of line for good) as runs take, where the study answers."""
-    confirmed = model.observed().confirmed if predicted.combination is None else {}
-    return np.array([confirmed.get(n, time_s) for n, time_s in zip(at, run_time_s.tolist(), strict=True)])
+    """Return the run times, with those of sizes that the curve passes by as runs take.
+
+    These are sizes that have moved alone, and where the study answers all that were run often and are out of line for good.
+    """
+    observed = model.observed()
+    taken = observed.confirmed if predicted.combination is None else observed.alone
+    return np.array([taken.get(n, time_s) for n, time_s in zip(at, run_time_s.tolist(), strict=True)])
 
 
 def _as_far_as_known(points: Sequence[PublishedPoint], n_max: float) -> tuple[PublishedPoint, ...]:

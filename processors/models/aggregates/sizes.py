@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from processors.models.aggregates.sketch import LogSketch, positions_of
+from processors.models.aggregates.sketch import LogSketch, ln_factor_of, positions_of
 from processors.models.downey.curve import Floats, checked_sizes
 
 _TIME_MIN_S = np.finfo(np.float64).tiny
@@ -212,7 +212,8 @@ class Sizes:
     """Aggregated observations by ascending size, arrays of shape (k,): what a model is fitted to.
 
     `weight` is (tau^2 + s^2)/(tau^2 + s^2/count), tau the models' own misfit and s = `noise` the standard deviation of
-    ln t within a size, pooled over sizes: many repeats make a size surer, but never surer than the model.
+    ln t within a size, pooled over sizes: many repeats make a size surer, but never surer than the model. `scatter` is
+    the same as it was seen, by however few repeats, 0 without any.
     """
 
     n: Floats
@@ -221,6 +222,7 @@ class Sizes:
     count: Floats
     weight: Floats
     noise: float
+    scatter: float
 
 
 def aggregate(
@@ -273,8 +275,9 @@ def sizes_of(n: Floats, median_s: Floats, min_s: Floats, count: Floats, *, repea
     >>> sizes_of(one, one, one, one, repeats=10.0 * one, squares=0.1 * one).noise
     0.1
     """
-    noise = _pooled_noise(float(repeats.sum()), float(bounded_squares(repeats, squares).sum()))
-    return Sizes(n, median_s, min_s, count, _weights(count, noise), noise)
+    total, bounded = float(repeats.sum()), float(bounded_squares(repeats, squares).sum())
+    noise, scatter = _pooled_noise(total, bounded), math.sqrt(bounded / max(total, 1.0))
+    return Sizes(n, median_s, min_s, count, _weights(count, noise), noise, scatter)
 
 
 def thin(sizes: Sizes, limit: int = 12) -> Sizes:
@@ -293,7 +296,7 @@ def thin(sizes: Sizes, limit: int = 12) -> Sizes:
     groups = _groups(np.log(sizes.n).tolist(), sizes.count.tolist(), limit)
     count = np.add.reduceat(sizes.count, groups)
     n, median_s, min_s = (_log_means(row, sizes.count, groups) for row in (sizes.n, sizes.median_s, sizes.min_s))
-    return Sizes(n, median_s, min_s, count, _weights(count, sizes.noise), sizes.noise)
+    return Sizes(n, median_s, min_s, count, _weights(count, sizes.noise), sizes.noise, sizes.scatter)
 
 
 def rounded_size(n: float) -> float:
@@ -425,6 +428,10 @@ class LevelTable:
     def position(self, size: float, start_ms: float = math.inf) -> int:
         """Return the level of a size at a time, by default now; what began before all that is remembered is the oldest."""
         return _at(self.levels, start_ms) + _at(self.of_sizes.get(size, ()), start_ms)
+
+    def moved_alone(self) -> dict[float, float]:
+        """Return by what each size that moved alone lies above where it was among the others, as ln of a factor."""
+        return {n: ln_factor_of(levels[-1].position) for n, levels in self.of_sizes.items() if levels[-1].position}
 
     def add(self, run: PlacedRun, end_ms: int) -> None:
         """Count a run at the level of its time. ValueError unless size and time are positive and finite."""

@@ -208,6 +208,15 @@ def positions_of(ln_factor: float) -> int:
     return round(ln_factor / _LOG_STEP)
 
 
+def ln_factor_of(positions: int) -> float:
+    """Return the logarithm of the factor that lies so far on the scale of the sketches.
+
+    >>> round(ln_factor_of(positions_of(0.25)), 4)
+    0.25
+    """
+    return positions * _LOG_STEP
+
+
 def _key(position: int, level: int) -> int:
     """Return the bucket of a position: bucket k holds ((k - 1) width, k width]."""
     return _joined(-(-position // POSITIONS), level)

@@ -93,7 +93,7 @@ def slow_for_good(factor: float) -> dict[float, Given]:
     sizes = (2, 4, 8, 16, 32, 64)
     story = Story().repeated(scaling, sizes, 15)
     story.repeated(lambda n: scaling(n) * (factor if n == 16 else 1.0), (*sizes, 16, 16, 16), 11)
-    return {point.n: point for point in story.given(*sizes, 12, 24, 48)}
+    return {point.n: point for point in story.given(*sizes, 12, 24, 48, 96, 128)}
 
 
 def test_a_size_that_became_slow_for_good_is_predicted_as_it_is_now() -> None:
@@ -105,6 +105,21 @@ def test_a_size_that_became_slow_for_good_is_predicted_as_it_is_now() -> None:
 def test_a_size_that_became_slow_for_good_widens_no_other_band(n: float) -> None:
     assert slow_for_good(1.6)[n].width <= 1.1 * slow_for_good(1.0)[n].width + 0.002
     assert slow_for_good(1.6)[n].holds(scaling(n))
+
+
+def test_beyond_the_data_a_size_that_became_slow_for_good_moves_nothing() -> None:
+    for n in (96, 128):
+        slow, before = slow_for_good(1.6)[n], slow_for_good(1.0)[n]
+        assert slow.run_time_s == pytest.approx(before.run_time_s, rel=0.01)
+        assert slow.width == pytest.approx(before.width, rel=0.1)
+
+
+def test_where_many_sizes_became_slow_the_curve_between_them_is_slow_too() -> None:
+    sizes = (2, 4, 8, 16, 32, 64)
+    story = Story().repeated(scaling, sizes, 15)
+    story.repeated(lambda n: scaling(n) * (1.6 if n in (8, 16) else 1.0), sizes, 11)
+    (given,) = story.given(11)
+    assert given.run_time_s == pytest.approx(1.6 * scaling(11), rel=0.05)
 
 
 @pytest.mark.parametrize("sizes", [(4,), (1, 2, 4, 8)])

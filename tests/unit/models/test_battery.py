@@ -15,7 +15,6 @@ from processors.models.downey.curve import speedup
 from processors.models.laws.barnes import SLOPE_MAX, SLOPE_MIN, fit_barnes, log2_run_time
 from processors.models.laws.family import GROWTH, NOISE, PRIOR_SIZE, fit_family
 from processors.models.laws.nnls import nnls
-from tests.kit.combination import combine
 from tests.kit.exact_two_steps import exact_two_steps
 
 N = (4.0, 8.0, 16.0, 32.0)
@@ -71,16 +70,6 @@ def test_the_laws_of_the_combination_state_what_they_predict_in_it() -> None:
         inside = dict(zip(ENSEMBLE, 63.0 * np.exp(elasticity * np.log(target / 32.0)), strict=True))
         prediction = run_times(target)
         assert {name: prediction[name] for name in ENSEMBLE} == pytest.approx(inside, rel=1e-4)
-
-
-def test_weights_and_laws_make_up_the_forecast() -> None:
-    n = tuple(2.0**k for k in range(8))
-    t = tuple(1000.0 / size + 20.0 + 0.1 * (k % 3) for k, size in enumerate(n))
-    reported = combine(Curve("a", "s", n, t))
-    members = battery(n, t)
-    prediction = members.weighted(512.0, members.ln_run_times(512.0), tuple(reported.weights.values()))
-    assert prediction is not None
-    assert math.exp(prediction) == pytest.approx(reported.predict([512.0]).run_time_s[0], rel=1e-4)
 
 
 def test_downey_is_the_average_of_his_curves_at_its_sizes() -> None:

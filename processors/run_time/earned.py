@@ -1,0 +1,162 @@
+"""What the classic laws have earned: their share in forecasts beyond the largest size, by their own record there.
+
+ADEPT's two-step fit, Downey's curves, the law of Kazmina and Antonov and those of Barnes stand beside the combination of laws
+until they have told runs of the application better than it. The rule, at each horizon: mean errors are drawn to that of the
+combination by few sizes; a law whose error is smaller by more than MARGIN counts by the power POWER of how many times smaller it
+is, against a weight of 1 for the combination. Between the horizons shares are linear in the doublings beyond the largest size.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from processors.contracts.names import HORIZONS
+from processors.models.battery import Battery
+from processors.models.statistics import Z95
+
+Floats = NDArray[np.float64]
+
+SEEDS: Final = ("adept", "downey", "kazmina", "barnes_linear", "barnes_quadratic")
+# The constants were chosen on made curves whose sizes came one after another; a power of 2 to 4 and sizes of 1 to 4 do alike there.
+MARGIN: Final = 0.1  # of the combination's error that a law has to be better by
+POWER: Final = 4
+FLOOR: Final = 0.03  # of ln T: smaller errors are alike
+SIZES_HALF: Final = 2.0  # so many sizes told count as much as none
+NEIGHBOUR: Final = 0.5  # what a size told at the next horizon counts, and by its square at the one after that
+ELSEWHERE: Final = 0.5  # what a size told on another curve of the application counts
+WINDOW: Final = 64  # sizes; older errors fade
+ERROR_UNIT: Final = 100_000  # errors are stored as whole parts of this
+SHARE_DIGITS: Final = 4
+BEYOND: Final = range(1, len(HORIZONS))  # the horizons at which laws earn a share
+# Who adds sizes most often doubles them: this is how many doublings away the runs of a horizon lie. At the largest size itself
+# a share is 0, for there the forecast is what was observed.
+CENTRES: Final = (0.0, 1.0, 2.0, 3.0)
+
+Shares = tuple[tuple[float, ...], ...]  # of each of SEEDS, for each horizon of BEYOND; () where there are none
+
+
+class Duels(msgspec.Struct, array_like=True):
+    """The record of SEEDS at one horizon: how many sizes each told, its mean error there and that of the combination.
+
+    Errors are |ln(observed / predicted)| in parts of ERROR_UNIT, both of the same runs: a law that needs three sizes was spared
+    the hardest ones. `n` is the size that was scored last; run again, it tells nothing new.
+    """
+
+    n: float
+    scored: list[int]
+    seeds: list[int]
+    alone: list[int]
+
+    @classmethod
+    def none(cls) -> "Duels":
+        """Return the record before the first run."""
+        return cls(0.0, *([0] * len(SEEDS) for _ in range(3)))
+
+    def copy(self) -> "Duels":
+        """Return a record that learns by itself."""
+        return Duels(self.n, list(self.scored), list(self.seeds), list(self.alone))
+
+    def learn(self, n: float, errors: Sequence[float | None], alone: float) -> None:
+        """Take in the errors at a size of each law, None where it said nothing, and of the combination without them.
+
+        Their opponent is the combination alone. Against what was published they would lose what they had earned as soon as it
+        followed them, and earn it again: forecasts would go to and fro.
+        """
+        if n == self.n:
+            return
+        self.n = n
+        for place, error in enumerate(errors):
+            if error is not None:
+                self.scored[place] += 1
+                part = 1.0 / min(self.scored[place], WINDOW)
+                self.seeds[place] += round((error * ERROR_UNIT - self.seeds[place]) * part)
+                self.alone[place] += round((alone * ERROR_UNIT - self.alone[place]) * part)
+
+
+Record = Mapping[int, Duels]  # by the index of the horizon
+
+
+def shares(own: Record, elsewhere: Iterable[Record] = ()) -> Shares:
+    """Return what each law has earned at each horizon by its record on a curve, and on the others of its application."""
+    weighed = [(own, 1.0), *((record, ELSEWHERE) for record in elsewhere)]
+    if not any(record for record, _ in weighed):
+        return ()
+    found = tuple(_at_horizon(horizon, weighed) for horizon in BEYOND)
+    return found if any(map(any, found)) else ()
+
+
+def _at_horizon(horizon: int, weighed: Sequence[tuple[Record, float]]) -> tuple[float, ...]:
+    strengths = []
+    for place in range(len(SEEDS)):
+        count = seed = alone = 0.0
+        for record, weight in weighed:
+            for other, duels in record.items():
+                sizes = weight * NEIGHBOUR ** abs(horizon - other) * min(duels.scored[place], WINDOW)
+                count += sizes
+                seed += sizes * duels.seeds[place] / ERROR_UNIT
+                alone += sizes * duels.alone[place] / ERROR_UNIT
+        strengths.append(_strength(count, seed / count, alone / count) if count else 0.0)
+    total = 1.0 + sum(strengths)
+    return tuple(round(strength / total, SHARE_DIGITS) for strength in strengths)
+
+
+def _strength(count: float, error: float, alone: float) -> float:
+    """Return what a law counts against 1 for the combination: 0 unless its error is less by more than the margin."""
+    drawn = (count * error + SIZES_HALF * alone) / (count + SIZES_HALF)
+    better = (alone + FLOOR) / (drawn + FLOOR)
+    return max(better**POWER - (1.0 - MARGIN) ** -POWER, 0.0)
+
+
+class Moved(NamedTuple):
+    """Forecasts (m,) with what the laws say: ln T in seconds, the share of the laws, and the deviation of ln T among all."""
+
+    ln_t: Floats
+    share: Floats
+    deviation: Floats
+
+
+class Seeds(NamedTuple):
+    """The laws with what they have earned. One that says nothing of a size has no share in it."""
+
+    laws: Battery
+    shares: Shares
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """What each law that has earned a share weighs at twice the largest size."""
+        if not self.shares:
+            return {}
+        _, parts = self._parts(2.0 * self.laws.n_max)
+        return {name: part for name, part in zip(SEEDS, parts, strict=True) if part}
+
+    def moved(self, n: Floats, alone: Floats) -> Moved:
+        """Return the forecasts of the combination at sizes, ln of seconds (m,), moved to what the laws say; `alone` if nothing."""
+        ln_t, share, deviation = alone.copy(), np.zeros(alone.size), np.zeros(alone.size)
+        for i in np.flatnonzero(n > self.laws.n_max).tolist() if self.shares else ():
+            forecasts, parts = self._parts(float(n[i]))
+            apart = np.array(forecasts) - alone[i]
+            share[i] = sum(parts)
+            mean = float(np.dot(parts, apart))
+            ln_t[i] += mean
+            deviation[i] = math.sqrt(max(float(np.dot(parts, apart**2)) - mean**2, 0.0))
+        return Moved(ln_t, share, deviation)
+
+    def _parts(self, n: float) -> tuple[list[float], list[float]]:
+        """Return ln of the run time by each of SEEDS at a size beyond the largest, and its share, 0 where it says nothing."""
+        doublings = math.log2(n / self.laws.n_max)
+        forecasts, parts = [], []
+        for place, name in enumerate(SEEDS):
+            part = float(np.interp(doublings, CENTRES, (0.0, *(row[place] for row in self.shares))))
+            ln = self.laws.ln_run_time(name, n) if part else None
+            forecasts.append(ln or 0.0)
+            parts.append(0.0 if ln is None else part)
+        return forecasts, parts
+
+
+def widened(half_width: Floats, deviation: Floats) -> Floats:
+    """Return the half-width in ln T (m,) of a band around forecasts that stand between laws which differ."""
+    return np.asarray(np.hypot(half_width, Z95 * deviation))
