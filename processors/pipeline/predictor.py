@@ -210,7 +210,7 @@ class Predictor:
     def _earned(self, key: ApplicationKey) -> Shares:
         """Return what the classic laws have earned on a curve and on the others of its application."""
         related: RelatedCurves = self._state.related_curves.open(related_curves_key(key))
-        others = (self._state.members.get(each.key) for each in related.related if each.key != key.id)
+        others = (self._state.members.get(each.key) for each in related.related.curves if each.key != key.id)
         own = self._state.members.get(key.id)
         return shares(own.duels if own is not None else {}, [each.duels for each in others if each is not None])
 

@@ -134,7 +134,7 @@ SUBJECTS: dict[str, Subject] = {
         12_000,
         question=lambda fact: fact.partition,
     ),
-    Members.name: Subject(MembersState, Members.build, member_fact, 1_300, learn=members_learn),
+    Members.name: Subject(MembersState, Members.build, member_fact, 1_600, learn=members_learn),
     Inputs.name: Subject(InputsState, Inputs.build, input_fact, 6_000),
     SimilarRuns.name: Subject(SimilarRunsState, SimilarRuns.build, ended_job, 1_900, question=lambda ended: ended.job),
     ModelComparison.name: Subject(

@@ -77,9 +77,9 @@ def test_two_sizes_in_common_show_no_agreement() -> None:
 
 def test_curves_that_end_where_the_own_sizes_end_change_no_forecast_further_out() -> None:
     short = [each._replace(ln_n=each.ln_n[:OWN_SIZES], ln_t=each.ln_t[:OWN_SIZES]) for each in whole(3)]
-    untold = [each._replace(ln_n=(), ln_t=()) for each in whole(3)]
-    assert predicted(short).run_time_s.tolist() == predicted(untold).run_time_s.tolist()
-    assert predicted(short).high_s.tolist() == predicted(untold).high_s.tolist()
+    unread = [each._replace(ln_n=(), ln_t=()) for each in whole(3)]
+    assert predicted(short).run_time_s.tolist() == predicted(unread).run_time_s.tolist()
+    assert predicted(short).high_s.tolist() == predicted(unread).high_s.tolist()
 
 
 def test_a_curve_on_another_system_counts_less() -> None:
@@ -94,9 +94,9 @@ def test_they_are_weighed_by_their_record() -> None:
     # each saturates at a size of its own: what the others did further out was wrong every time
     apart = [curve(f"input{i}", float(rough.uniform(100, 1000)), knee_n=2.0 ** (i % 6 + 2)) for i in range(6)]
     right, wrong = (learned_by(curves)[1] for curves in (alike, apart))
-    trusted, doubted = (float(predicted(whole(3), of).known_further[0]) for of in (right, wrong))
+    trusted, distrusted = (float(predicted(whole(3), of).known_further[0]) for of in (right, wrong))
     start = float(predicted(whole(3)).known_further[0])
-    assert doubted < start < trusted
+    assert distrusted < start < trusted
 
 
 def test_what_they_do_beyond_changes_no_forecast_inside() -> None:
@@ -131,7 +131,7 @@ def test_the_order_of_curves_changes_nothing(order: list[int]) -> None:
     assert predicted(again, learned).run_time_s == pytest.approx(predicted(related, learned).run_time_s, rel=1e-12)
 
 
-def test_other_units_of_time_and_size_scale_what_they_say() -> None:
+def test_other_units_of_time_and_size_scale_what_they_add() -> None:
     related = [
         each._replace(ln_n=tuple(x + math.log(24.0) for x in each.ln_n), ln_t=tuple(y + 3.0 for y in each.ln_t))
         for each in whole(3)
