@@ -199,8 +199,8 @@ def curve_sizes(sizes: Sequence[float], factor_max: float, alone: Collection[flo
     low, high = sizes[0], sizes[-1] * factor_max
     powers = [2.0**i for i in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)]
     own = set(map(float, sizes))
-    beside = {n + step for n in alone for step in (-1.0, 1.0) if n.is_integer() and sizes[0] < n + step < sizes[-1]}
-    knots = sorted({*own, *powers, *beside})
+    next_to = {n + step for n in alone for step in (-1.0, 1.0) if n.is_integer() and sizes[0] < n + step < sizes[-1]}
+    knots = sorted({*own, *powers, *next_to})
     middles = {
         middle
         for left, right in pairwise(knots)

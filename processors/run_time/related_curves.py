@@ -1,7 +1,7 @@
 """What the curves of one application teach each other, and what all applications of a centre teach about errors.
 
 The laws of the combination are weighed by how well they forecast: on the curve itself, and on the other inputs and
-systems of the application. What these did at larger sizes tells most of all. Their records are kept here as plain data,
+systems of the application. What these did at larger sizes says most of all. Their records are kept here as plain data,
 so that a curve need not read the others.
 """
 
@@ -135,7 +135,7 @@ class RelatedCurves(Untimed):
         self._state.scores = [(one.system, _sparse(one.counts)) for one in learned.scores]
 
     def forget(self, key: str) -> bool:
-        """Forget a curve; tell whether any is left."""
+        """Forget a curve; return whether any is left."""
         self._state.curves = [record for record in self._state.curves if record.key != key]
         self._related = None
         return bool(self._state.curves)

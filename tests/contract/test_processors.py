@@ -34,6 +34,7 @@ from processors.pipeline.shard import PROCESSORS
 from processors.power.model import ProfileModels, ProfileModelsState
 from processors.power.profiles.attribution import ProfileRun, ProfileRunState, ReportedStarts, ReportedStartsState
 from processors.power.profiles.finalisation import HostPower, HostPowerState
+from processors.run_time.calibration import BandPool, BandPoolState
 from processors.run_time.drift import Drift, DriftState
 from processors.run_time.machine import Allocation, Allocations, AllocationsState, NodeShapes, NodeShapesState
 from processors.run_time.members import Members, MembersState
@@ -106,12 +107,18 @@ SUBJECTS: dict[str, Subject] = {
         RelatedCurvesState,
         RelatedCurves.build,
         lambda i: CurveRecord(f"{SYSTEM}/a{i}//nodes", SYSTEM, ((i / 7.0,) * 9,) * 10, runs=i),
-        16_000,
+        55_000,  # 32 curves of twelve sizes
     ),
     Pool.name: Subject(
         PoolState,
         Pool.build,
         lambda i: (NO_SCORES, (*NO_SCORES[: i % 200], 1, *NO_SCORES[i % 200 + 1 :])),
+        4_000,
+    ),
+    BandPool.name: Subject(
+        BandPoolState,
+        BandPool.build,
+        lambda i: ({}, {i % 200: 1}),
         4_000,
     ),
     Allocations.name: Subject(
@@ -127,7 +134,7 @@ SUBJECTS: dict[str, Subject] = {
         12_000,
         question=lambda fact: fact.partition,
     ),
-    Members.name: Subject(MembersState, Members.build, member_fact, 1_200, learn=members_learn),
+    Members.name: Subject(MembersState, Members.build, member_fact, 1_600, learn=members_learn),
     Inputs.name: Subject(InputsState, Inputs.build, input_fact, 6_000),
     SimilarRuns.name: Subject(SimilarRunsState, SimilarRuns.build, ended_job, 1_900, question=lambda ended: ended.job),
     ModelComparison.name: Subject(
@@ -170,6 +177,8 @@ SPARED: dict[str, str] = {
     "the first is known from the runs seen, which are stored in the same checkpoint",
     "score_pool:learning_a_fact_twice_is_learning_it_once": "a fact is a change of an application's share, which its "
     "record of laws hands over once: the record is a fact's only source and is stored in the same checkpoint",
+    "band_pool:learning_a_fact_twice_is_learning_it_once": "a fact is a change of an application's share, which its "
+    "model hands over once: the model is a fact's only source and is stored in the same checkpoint",
     "members:learning_a_fact_twice_is_learning_it_once": "runs are told apart before: only the first report of a run, as "
     "the memory of runs that were seen knows it, is scored and comes here",
 }

@@ -6,7 +6,7 @@ upper. Scores come from three places: those of the curves the agent was built wi
 those of all other applications of the centre, for a new population may be rougher than the old one. The first are taken
 wider than they were, most so far out, until the centre's own scores outweigh them. Near scores count most: a score's
 weight falls with the difference of log2 of the distances (in doublings). Scores inside the range of a curve are kept
-apart, and are told by their distance of 0. They are kept as counts on a grid of score and distance. Counts are integers,
+apart, and are known by their distance of 0. They are kept as counts on a grid of score and distance. Counts are integers,
 so that adding and taking away in any order gives the same bits.
 """
 

@@ -93,7 +93,7 @@ def test_bands_are_wider_where_laws_and_combination_are_apart() -> None:
     assert rising.width > falling.width
 
 
-def test_what_other_inputs_of_an_application_taught_counts_for_a_new_one() -> None:
+def test_the_record_of_other_inputs_of_an_application_counts_for_a_new_one() -> None:
     def new(first: Law) -> float:
         story = Story()
         story.centre.asks("q", 1.0, application=APPLICATION)

@@ -1,11 +1,23 @@
 """Between observed sizes: what other curves had in common there, and bands that learn how rough curves are."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from processors.models.combination.combine import SHIPPED, Learned, learn, summary
 from processors.models.combination.evidence import NO_OFFSETS, Curve, evidence
-from processors.models.combination.replay import NO_SCORES, Scores, SystemScores, pooled, quantile_inside, share, tally
+from processors.models.combination.scores import (
+    NO_SCORES,
+    SIGNED,
+    Counts,
+    Scores,
+    SystemScores,
+    pooled,
+    quantiles_inside,
+    share,
+    tally,
+)
 from tests.kit.combination import combine, prequential
 
 SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
@@ -17,6 +29,10 @@ def curve(key: str, factors: dict[float, float], sizes: tuple[float, ...] = SIZE
 
 def scored(score: float, count: int) -> SystemScores:
     return SystemScores("s", tally([Scores(np.zeros(count), np.full(count, score), np.ones(count))]))
+
+
+def upper(own: Sequence[SystemScores], pool: Counts = NO_SCORES) -> float:
+    return quantiles_inside(SHIPPED.inside_atoms, "s", own, pool)[1]
 
 
 def test_a_slow_size_that_related_curves_have_in_common_is_expected_between_the_sizes_of_another() -> None:
@@ -49,11 +65,11 @@ def test_the_band_is_widest_near_the_sizes_that_lie_on_no_smooth_curve() -> None
 
 
 def test_bands_inside_follow_the_scores_of_the_application_and_of_the_centre() -> None:
-    start = quantile_inside(SHIPPED.inside_atoms, "s", ())
-    assert quantile_inside(SHIPPED.inside_atoms, "s", [scored(0.1, 1000)]) < 0.5 * start
+    start = upper(())
+    assert upper([scored(0.1, 1000)]) < 0.5 * start
     rough = pooled(share([scored(10.0, 50)]) for _ in range(60))
-    assert quantile_inside(SHIPPED.inside_atoms, "s", (), rough) > 2.0 * start
-    assert quantile_inside(SHIPPED.inside_atoms, "s", (), NO_SCORES) == start
+    assert upper((), rough) > 2.0 * start
+    assert upper((), NO_SCORES) == start
 
 
 def test_scores_inside_leave_the_bands_beyond_alone() -> None:
@@ -66,4 +82,4 @@ def test_scores_inside_leave_the_bands_beyond_alone() -> None:
 def test_an_application_scores_each_inner_size_that_was_left_out() -> None:
     reported = learn([prequential(combine(curve("a", {})))]).scores[0]
     inside = tally([Scores(np.zeros(4), np.zeros(4), np.ones(4))])
-    assert sum(reported.counts[-64:]) == sum(inside)
+    assert sum(reported.counts[-SIGNED:]) == sum(inside)
