@@ -3,7 +3,8 @@
 ADEPT's two-step fit, Downey's curves, the law of Kazmina and Antonov and those of Barnes stand beside the combination of laws
 until they have told runs of the application better than it. The rule, at each horizon: mean errors are drawn to that of the
 combination by few sizes; a law whose error is smaller by more than MARGIN counts by the power POWER of how many times smaller it
-is, against a weight of 1 for the combination. Between the horizons shares are linear in the doublings beyond the largest size.
+is, against a weight of 1 for the combination. The laws divide among them what the best of them has earned: after a single run
+three that agree have earned no more than one. Between the horizons shares are linear in the doublings beyond the largest size.
 """
 
 import math
@@ -100,8 +101,10 @@ def _at_horizon(horizon: int, weighed: Sequence[tuple[Record, float]]) -> tuple[
                 seed += sizes * duels.seeds[place] / ERROR_UNIT
                 alone += sizes * duels.alone[place] / ERROR_UNIT
         strengths.append(_strength(count, seed / count, alone / count) if count else 0.0)
-    total = 1.0 + sum(strengths)
-    return tuple(round(strength / total, SHARE_DIGITS) for strength in strengths)
+    most, total = max(strengths), sum(strengths)
+    if not total:
+        return (0.0,) * len(SEEDS)
+    return tuple(round(most / (1.0 + most) * strength / total, SHARE_DIGITS) for strength in strengths)
 
 
 def _strength(count: float, error: float, alone: float) -> float:
