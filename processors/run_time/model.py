@@ -187,8 +187,11 @@ def _moved_alone(table: LevelTable, sizes: Sequence[float]) -> dict[float, float
 
 
 def _share_confirmed(runs: float) -> float:
-    """Return what share of its deviation a size out of line is believed that has so many runs: one run half of it."""
-    return runs / (runs + 1.0)
+    """Return what share of its deviation a size out of line is believed that has so many runs: one run four fifths of it.
+
+    On measured curves a believed one cost less than a doubted one: .18 against .30 in ln T beyond the sizes with half of it.
+    """
+    return runs / (runs + 0.25)
 
 
 FIT_SIZES_MAX = 12
