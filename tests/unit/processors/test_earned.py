@@ -32,7 +32,7 @@ def test_without_a_record_or_a_better_one_there_is_no_share() -> None:
     assert share(20, 0.5) == 0.0
 
 
-def test_a_share_grows_with_the_sizes_that_were_told_and_with_how_much_better_they_were() -> None:
+def test_a_share_grows_with_the_sizes_that_were_scored_and_with_how_much_better_they_were() -> None:
     assert 0.0 < share(1, 0.02) < share(2, 0.02) < share(8, 0.02) < 1.0
     assert 0.0 < share(8, 0.15) < share(8, 0.1) < share(8, 0.02)
 
@@ -100,7 +100,7 @@ def test_the_band_is_that_of_the_mixture() -> None:
     assert widened(np.array([0.3]), moved.deviation)[0] == pytest.approx(math.hypot(0.3, Z95 * 0.5 * math.log(2.0)))
 
 
-def test_a_law_that_reports_nothing_has_no_say_in_a_size() -> None:
+def test_a_law_that_reports_nothing_has_no_weight_in_a_size() -> None:
     silent = Battery(1.0, 4.0, 25.0, ((),) * len(MEMBERS), ())
     moved = Seeds(silent, SHARES).moved(np.array([8.0]), np.log([25.0]))
     assert (moved.ln_t[0], moved.share[0], moved.deviation[0]) == (math.log(25.0), 0.0, 0.0)
