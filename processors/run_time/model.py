@@ -189,7 +189,7 @@ def _moved_alone(table: LevelTable, sizes: Sequence[float]) -> dict[float, float
 def _share_confirmed(runs: float) -> float:
     """Return what share of its deviation a size out of line is believed that has so many runs: one run four fifths of it.
 
-    On measured curves a believed one cost less than a doubted one: .18 against .30 in ln T beyond the sizes with half of it.
+    On measured curves, one that is believed wholly costs less than one believed to a half: .18 against .30 in ln T far out.
     """
     return runs / (runs + 0.25)
 
