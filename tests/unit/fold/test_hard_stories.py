@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from agent.simulation.truth import Downey, Kazmina
-from tests.kit.stories import EVERYWHERE, Given, Story, kazmina
+from tests.kit.stories import Given, Story, kazmina
 
 TO_8 = (1, 2, 4, 8)
 TO_32 = (1, 2, 4, 8, 16, 32)
