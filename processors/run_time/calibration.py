@@ -11,7 +11,7 @@ from typing import ClassVar, Final, NamedTuple
 import msgspec
 
 from processors.facts import COVERAGE_RUNS_MIN, Measured, measured
-from processors.run_time.quality import COVERAGE, OWN, ROWS, Score
+from processors.run_time.quality import COVERAGE, OWN, Score, by_row
 from processors.store import Untimed
 
 SIDE: Final = (1.0 + COVERAGE) / 2.0  # of the runs lie below the upper end, and as many above the lower one
@@ -57,8 +57,8 @@ NO_SPREAD: Final[Mapping[float, Sides]] = {}
 def share(scores: Sequence[Score]) -> Counts:
     """Return what an application adds to the pool of the centre: of many scores at a horizon no more than APPLICATION_WEIGHT."""
     counts: Counts = {}
-    for row in range(len(ROWS)):
-        weighed = _by_size([score for score in scores if score.row == row])
+    for row, found in enumerate(by_row(scores)):
+        weighed = _by_size(found)
         total = sum(weight for _, weight in weighed)
         unit = UNIT * APPLICATION_WEIGHT / (total + APPLICATION_HALF)
         for score, weight in weighed:
@@ -133,28 +133,26 @@ class Calibration:
     """
 
     def __init__(self, scores: Sequence[Score], left_out: frozenset[float], centre: Counts) -> None:
-        self._scores = scores
+        self._rows = by_row(scores)
         self._centre = centre
-        self._weighed = [self._of_row(row, left_out) for row in range(len(ROWS))]
+        self._weighed = [_by_size([score for score in found if score.n not in left_out]) for found in self._rows]
         self._horizons = [self._sides(row, weighed) for row, weighed in enumerate(self._weighed)]
 
     def sides(self, row: int, n: float) -> Sides:
         """Return the factors of the band at a size; `row` is its place in ROWS."""
         if row != OWN:
             return self._horizons[row]
-        return self._sides(
-            OWN, [(score, 1.0) for score in self._scores if score.own and score.n == n][-OWN_SCORES_MAX:]
-        )
+        return self._sides(OWN, [(score, 1.0) for score in self._rows[OWN] if score.n == n][-OWN_SCORES_MAX:])
 
     def measured(self, row: int) -> Measured | None:
         """Return the share of runs inside their bands, and how many were scored; None where they are too few to tell.
 
         It is drawn to that of the centre, and that to what bands aim at.
         """
-        runs = sum(score.row == row for score in self._scores)
+        runs = len(self._rows[row])
         if runs < COVERAGE_RUNS_MIN:
             return None
-        weighed = _by_size([score for score in self._scores if score.row == row])
+        weighed = _by_size(self._rows[row])
         if row == OWN:
             weighed = [(score, 1.0) for score, _ in weighed]
         cells = range(row * STRIDE, row * STRIDE + CELLS)
@@ -176,17 +174,12 @@ class Calibration:
         total = sum(weight for _, weight in weighed)
         return len(runs) >= RECORD_RUNS_MIN and total >= RECORD_SIZES_MIN and held >= COVERAGE * total
 
-    def _of_row(self, row: int, left_out: frozenset[float]) -> Weighed:
-        return _by_size([score for score in self._scores if score.row == row and score.n not in left_out])
-
     def _sides(self, row: int, weighed: Weighed) -> Sides:
         prior = PRIOR_OWN if row == OWN else PRIOR_HORIZON
         usual = centre_sides(self._centre, row)
         total = sum(weight for _, weight in weighed)
-        ends = (
-            [(-score.signed, weight) for score, weight in weighed],
-            [(score.signed, weight) for score, weight in weighed],
-        )
+        above = [(score.signed, weight) for score, weight in weighed]
+        ends = [(-signed, weight) for signed, weight in above], above
         return Sides(
             *(
                 _drawn(_within(row, quantile(side)), total, to, prior) if side else to

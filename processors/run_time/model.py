@@ -276,7 +276,9 @@ class RunTime:
 
     def spread(self, n: float, run_time_s: float) -> Sides | None:
         """Return how far in ln T the newest runs of a size lie below and above a prediction of it; None where they are few."""
-        times_s = [run.run_time_s for run in self._state.runs if rounded_size(run.n) == n][-SPREAD_RUNS_MAX:]
+        runs = self._state.runs
+        placed_at = zip(runs, rounded_sizes(run.n for run in runs), strict=True)
+        times_s = [run.run_time_s for run, size in placed_at if size == n][-SPREAD_RUNS_MAX:]
         if len(times_s) < SPREAD_RUNS_MIN:
             return None
         return Sides(

@@ -54,6 +54,14 @@ def score_of(scored: Scored) -> Score:
     )
 
 
+def by_row(scores: Sequence[Score]) -> list[list[Score]]:
+    """Return the scores of each of ROWS, in the order they came."""
+    found: list[list[Score]] = [[] for _ in ROWS]
+    for score in scores:
+        found[score.row].append(score)
+    return found
+
+
 def with_score(scores: Sequence[Score], score: Score, most: int) -> list[Score]:
     """Return the scores with one more, the newest last, and at most so many.
 
