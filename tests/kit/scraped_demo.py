@@ -21,11 +21,13 @@ HOSTS_MAX = 40
 SEED = 5
 HOUR_S, STEP_S = 3600.0, 360.0
 SPEED = 60.0  # simulated seconds per second while Prometheus looks
-# of an application that ran on shared hosts a while, and of one that something happened to
+# of one that ran on shared hosts a while, of one that something happened to, and of one whose bands twenty runs have judged
 AWAITED = (
     "scalewatch_under_load_pit_ratio{",
     "scalewatch_profile_counter_correlation{",
     'firing{alertname="StrangeRun"',
+    "scalewatch_prediction_horizon_coverage_ratio{",
+    "scalewatch_prediction_pit_ratio{",
 )
 CONFIG = """
 global: {{scrape_interval: 2s, evaluation_interval: 1s}}
