@@ -216,7 +216,8 @@ class RunTimeState(msgspec.Struct, omit_defaults=True):
     transferred: Counts = {}
 
 
-SPREAD_RUNS_MIN: Final = 5
+# The extremes of m runs hold (m - 1) / (m + 1) of the next ones: those of five, which were enough before, held two thirds.
+SPREAD_RUNS_MIN: Final = 19
 SPREAD_RUNS_MAX: Final = 20  # the newest of a size, which nine of ten of the next keep to
 
 
