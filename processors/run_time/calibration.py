@@ -1,7 +1,8 @@
 """How wide published bands have to be: what the signed scores of an application, and of all of the centre, say of each horizon.
 
 A band has two sides, and a factor for each: the .05 and the .95 conformal quantile of the signed scores of one horizon alone,
-drawn to the centre's factor of that horizon and that to 1, by counts. Repeats of sizes that were run teach those sizes alone.
+drawn to the centre's factor of that horizon and that to 1, by counts. Repeats of sizes that were run teach such sizes alone:
+each its own band, and what it is drawn to where it was run too little to tell.
 """
 
 import math
@@ -136,13 +137,15 @@ class Calibration:
         self._rows = by_row(scores)
         self._centre = centre
         self._weighed = [_by_size([score for score in found if score.n not in left_out]) for found in self._rows]
-        self._horizons = [self._sides(row, weighed) for row, weighed in enumerate(self._weighed)]
+        weighed = [[(score, 1.0) for score, _ in self._weighed[OWN]], *self._weighed[OWN + 1 :]]
+        self._rows_sides = [self._sides(row, each, centre_sides(centre, row)) for row, each in enumerate(weighed)]
 
     def sides(self, row: int, n: float) -> Sides:
         """Return the factors of the band at a size; `row` is its place in ROWS."""
         if row != OWN:
-            return self._horizons[row]
-        return self._sides(OWN, [(score, 1.0) for score in self._rows[OWN] if score.n == n][-OWN_SCORES_MAX:])
+            return self._rows_sides[row]
+        own = [(score, 1.0) for score in self._rows[OWN] if score.n == n][-OWN_SCORES_MAX:]
+        return self._sides(OWN, own, self._rows_sides[OWN])
 
     def measured(self, row: int) -> Measured | None:
         """Return the share of runs inside their bands, and how many were scored; None where they are too few to tell.
@@ -174,9 +177,8 @@ class Calibration:
         total = sum(weight for _, weight in weighed)
         return len(runs) >= RECORD_RUNS_MIN and total >= RECORD_SIZES_MIN and held >= COVERAGE * total
 
-    def _sides(self, row: int, weighed: Weighed) -> Sides:
+    def _sides(self, row: int, weighed: Weighed, usual: Sides) -> Sides:
         prior = PRIOR_OWN if row == OWN else PRIOR_HORIZON
-        usual = centre_sides(self._centre, row)
         total = sum(weight for _, weight in weighed)
         above = [(score.signed, weight) for score, weight in weighed]
         ends = [(-signed, weight) for signed, weight in above], above
