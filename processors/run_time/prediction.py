@@ -227,7 +227,12 @@ def fitted_curve(
     beyond = steps(known[-1])
     final = _final([*sizes, 1.0, *beyond], predicted, model, calibration)
     verdicts = Verdicts(
-        known[0], known[-1], predicted.judged, final.places[-len(beyond) :], predicted.study.pattern_advice
+        known[0],
+        known[-1],
+        predicted.judged,
+        final.places[-len(beyond) :],
+        predicted.study.pattern_advice,
+        full=predicted.combination.evidence.curve.bends if predicted.combination is not None else (),
     )
     judged = [_with_advice(verdicts.of(place), predicted.others_advice) for place in final.places[: -len(beyond)]]
     distinct = list(dict.fromkeys(judged))
