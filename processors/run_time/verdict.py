@@ -89,6 +89,7 @@ class Verdicts:
         judged: Callable[[float | None], Verdict],
         beyond: list[Place],
         pattern_advice: tuple[str, ...] = (),
+        *,
         full: tuple[float, ...] = (),
     ) -> None:
         self._n_min, self._n_max, self._judged = n_min, n_max, judged

@@ -87,7 +87,7 @@ def test_the_minimum_of_the_law_of_kazmina_is_foreseen_by_its_own_fit(seed: int)
 
 
 @pytest.mark.parametrize(("cores", "named"), [(64, True), (512, False)])
-def test_nothing_is_relied_on_beyond_a_full_node_that_no_run_left(cores: int, named: bool) -> None:
+def test_nothing_is_relied_on_beyond_a_full_node_that_no_run_left(cores: int, *, named: bool) -> None:
     story = Story(unit="threads", cores_per_node=cores).repeated(levelled, (4, 8, 16, 32, 64), 6)
     inside, beyond = (point["reliability"] for point in story.answer(64, 128)["points"])
     assert (inside["verdict"], beyond["verdict"]) == ("reliable", "uncertain")
