@@ -7,6 +7,7 @@ each its own band, and what it is drawn to where it was run too little to tell.
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import ClassVar, Final, NamedTuple
 
 import msgspec
@@ -137,15 +138,15 @@ class Calibration:
         self._rows = by_row(scores)
         self._centre = centre
         self._weighed = [_by_size([score for score in found if score.n not in left_out]) for found in self._rows]
-        weighed = [[(score, 1.0) for score, _ in self._weighed[OWN]], *self._weighed[OWN + 1 :]]
-        self._rows_sides = [self._sides(row, each, centre_sides(centre, row)) for row, each in enumerate(weighed)]
+        weighed = [_scattered(self._weighed[OWN]), *self._weighed[OWN + 1 :]]
+        self._horizons = [self._sides(row, each, centre_sides(centre, row)) for row, each in enumerate(weighed)]
 
     def sides(self, row: int, n: float) -> Sides:
         """Return the factors of the band at a size; `row` is its place in ROWS."""
         if row != OWN:
-            return self._rows_sides[row]
+            return self._horizons[row]
         own = [(score, 1.0) for score in self._rows[OWN] if score.n == n][-OWN_SCORES_MAX:]
-        return self._sides(OWN, own, self._rows_sides[OWN])
+        return self._sides(OWN, own, self._horizons[OWN])
 
     def measured(self, row: int) -> Measured | None:
         """Return the share of runs inside their bands, and how many were scored; None where they are too few to tell.
@@ -179,19 +180,44 @@ class Calibration:
 
     def _sides(self, row: int, weighed: Weighed, usual: Sides) -> Sides:
         prior = PRIOR_OWN if row == OWN else PRIOR_HORIZON
+        if not weighed:
+            return usual
         total = sum(weight for _, weight in weighed)
-        above = [(score.signed, weight) for score, weight in weighed]
-        ends = [(-signed, weight) for signed, weight in above], above
-        return Sides(
-            *(
-                _drawn(_within(row, quantile(side)), total, to, prior) if side else to
-                for side, to in zip(ends, usual, strict=True)
-            )
-        )
+        return Sides(*(_drawn(own, total, to, prior) for own, to in zip(_factors(row, weighed), usual, strict=True)))
 
 
+MOVED_RUNS: Final = 3  # misses in a row by which a size is taken to have moved
 RECORD_RUNS_MIN: Final = 10
 RECORD_SIZES_MIN: Final = 2 - 1e-9
+
+
+def _scattered(weighed: Weighed) -> Weighed:
+    """Return the scores of sizes with runs of their own as single runs, without misses of a size in a row, to one side.
+
+    These say that the size has moved, not how its runs scatter: of one that was slow for a while they widened the bands of all
+    others to the fourfold.
+    """
+    by_size: dict[float, list[Score]] = {}
+    for score, _ in weighed:
+        by_size.setdefault(score.n, []).append(score)
+    found: Weighed = []
+    for scores in by_size.values():
+        for missed, streak in groupby(scores, key=_missed):
+            alike = list(streak)
+            found += [(score, 1.0) for score in alike if not missed or len(alike) < MOVED_RUNS]
+    return found
+
+
+def _missed(score: Score) -> int:
+    """Return on which side of its band, as the model had made it, a run lies: -1 below, 1 above, 0 inside."""
+    return 0 if score.distance <= 1.0 else 1 if score.signed > 0.0 else -1
+
+
+def _factors(row: int, weighed: Weighed) -> Sides:
+    """Return the factors that some scores alone ask for."""
+    above = [(score.signed, weight) for score, weight in weighed]
+    ends = [(-signed, weight) for signed, weight in above], above
+    return Sides(*(_within(row, quantile(side)) for side in ends))
 
 
 def _within(row: int, factor: float) -> float:

@@ -66,7 +66,7 @@ def test_what_is_called_reliable_is_better_than_the_rest(found: dict[str, list[s
 
 
 @pytest.mark.parametrize("horizon", ["<=2x", "2-4x", ">4x"])
-def test_beyond_sizes_that_say_so_little_nothing_is_called_reliable(
+def test_with_so_few_sizes_nothing_beyond_them_is_called_reliable(
     found: dict[str, list[score.Answer]], horizon: str
 ) -> None:
     assert score.trust(found[horizon]).reliable_share == 0.0
