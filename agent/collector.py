@@ -7,6 +7,7 @@ where windows are open it commits the offset of the first record that they still
 """
 
 import itertools
+import logging
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from processors.contracts.errors import InvalidInputError
+from processors.contracts.errors import DECODER, InvalidInputError, defect
 from processors.contracts.events import (
     DeadLetter,
     Decode,
@@ -42,6 +43,7 @@ from processors.contracts.telemetry import (
     SeriesIndex,
 )
 
+_LOG = logging.getLogger("scalewatch.collector")
 UNUSED: Final = {
     "metric": "unwanted",
     "series": "series_max",
@@ -280,6 +282,7 @@ class Writing:
         self._routes = routes
         self._meter = meter
         self._last_tick_ms: int | None = None
+        self._complaints = 0
         self.sent = False
 
     def message(self, decoded: Decoded, source: Source, origin: Origin, value: bytes | None, timestamp_ms: int) -> None:
@@ -335,7 +338,10 @@ class Writing:
         partition = self._routes.partition(event.system)
         if partition is None:
             raise unknown_system(event.system)
-        value = encode_record(JournalRecord(event=self._routes.privacy(event), origin=origin))
+        try:
+            value = encode_record(JournalRecord(event=self._routes.privacy(event), origin=origin))
+        except Exception as error:  # a decoder let something through that no record can hold
+            raise defect(error) from error
         if len(value) > self._routes.record_bytes_max:
             detail = f"The event needs {len(value)} bytes; {self._routes.record_bytes_max} are allowed."
             raise InvalidInputError("too-large", detail)
@@ -346,6 +352,15 @@ class Writing:
         value = msgspec.json.encode(dead_letter)
         self._send(self._routes.deadletter_topic, value, dead_letter.id.encode(), None, refusal.timestamp_ms)
         self._meter.refused(refusal.error.reason)
+        if refusal.error.reason == DECODER:
+            self._complain(refusal)
+
+    def _complain(self, refusal: Refusal) -> None:
+        self._complaints += 1
+        # at 1, 2, 4, 8: a defect met in every record must not fill the log
+        if self._complaints & (self._complaints - 1) == 0:
+            place = f"{refusal.origin.topic}/{refusal.origin.partition}/{refusal.origin.offset}"
+            _LOG.warning("%s became a dead letter, number %d: %s", place, self._complaints, refusal.error)
 
     def _send(self, topic: str, value: bytes, key: bytes | None, partition: int | None, timestamp_ms: int) -> None:
         self.sent = True

@@ -19,11 +19,12 @@ from agent.config.roles import PrivacySettings, TokenSettings
 from agent.config.tree import Config, config_hash
 from agent.config.tree import Source as SourceSettings
 from agent.decode.files import DECODERS, TELEMETRY
+from agent.decode.guard import guarded, guarded_samples
 from agent.decode.message import REASONS, DecodeOptions, TelemetryOptions, dead_letter
 from agent.identify import Identifier
 from agent.learner.shard import Plan
 from processors import __version__
-from processors.contracts.errors import InvalidInputError
+from processors.contracts.errors import InvalidInputError, described
 from processors.contracts.events import DeadLetter, Evidence, HostMinute, HostState, JobProfile, Network, Origin
 from processors.contracts.log import Position
 from processors.contracts.outputs import Emission, Message
@@ -268,12 +269,12 @@ def telemetry_options(config: Config, source: SourceSettings | None = None) -> T
 
 
 def source_decoders(config: Config, source: SourceSettings) -> Source:
-    """Return the decoders of a source."""
+    """Return the decoders of a source, with the backstop: a record may end no collector."""
     decode, telemetry = DECODERS.get(source.format), TELEMETRY.get(source.format)
     return Source(
         source.format,
-        None if decode is None else decode(decode_options(config, source)),
-        None if telemetry is None else partial(telemetry, telemetry_options(config, source)),
+        None if decode is None else guarded(decode(decode_options(config, source))),
+        None if telemetry is None else partial(guarded_samples, partial(telemetry, telemetry_options(config, source))),
     )
 
 
@@ -301,7 +302,7 @@ def _refused(refusal: Refusal) -> DeadLetter:
 
 
 def _unfolded(origin: Origin, value: bytes, error: Exception) -> DeadLetter:
-    refused = InvalidInputError("processor", f"A processor raised {type(error).__name__}: {str(error)[:200]}")
+    refused = InvalidInputError("processor", f"A processor raised {described(error)}")
     return dead_letter(
         origin.topic, origin.partition, origin.offset, 0, format_name="journal", value=value, error=refused,
         timestamp_ms=0,

@@ -15,6 +15,7 @@ from agent.decode.fields import (
     check_bounds,
     own_text,
     run_identity,
+    sizes_of,
 )
 from agent.decode.message import JSON_ERRORS, DecodeOptions, invalid, json_error, shown
 from agent.decode.slurm import one_partition
@@ -226,8 +227,7 @@ def _evidence(job: Job, options: DecodeOptions) -> Evidence:
 
 
 def _sizes(job: Job) -> dict[str, float]:
-    reported = {"nodes": job.num_nodes or float(len(job.resources)), "threads": job.num_hwthreads, "gpus": job.num_acc}
-    return {unit: count for unit, count in reported.items() if count}
+    return sizes_of({"nodes": job.num_nodes or len(job.resources), "threads": job.num_hwthreads, "gpus": job.num_acc})
 
 
 def _hosts(job: Job) -> tuple[str, ...]:

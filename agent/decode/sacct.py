@@ -11,7 +11,6 @@ from datetime import UTC, datetime, tzinfo
 from typing import Final
 
 from agent.decode.fields import (
-    COUNT_MAX,
     PATH_MAX,
     SECONDS_MAX,
     check_bounds,
@@ -23,6 +22,7 @@ from agent.decode.fields import (
     parse_tres,
     refuse_control,
     run_identity,
+    sizes_of,
     zone_of,
 )
 from agent.decode.message import DecodeOne, DecodeOptions, checked, invalid, shown
@@ -174,13 +174,14 @@ def _evidence(row: Row, zone: tzinfo, options: DecodeOptions) -> Evidence:
 def _sizes(row: Row, hosts: str) -> dict[str, float]:
     allocated = parse_tres(row.get("alloctres"))
     nodes = _first(row, "allocnodes", "nnodes") or allocated.get("node") or float(hostlist.count(hosts))
-    counts = {
-        "nodes": nodes or _first(row, "reqnodes"),
-        "cores": _first(row, "alloccpus", "ncpus") or allocated.get("cpu") or _first(row, "reqcpus"),
-        "processes": _first(row, "ntasks"),
-        "gpus": gpus(allocated),
-    }
-    return {unit: count for unit, count in counts.items() if count and count <= COUNT_MAX}
+    return sizes_of(
+        {
+            "nodes": nodes or _first(row, "reqnodes"),
+            "cores": _first(row, "alloccpus", "ncpus") or allocated.get("cpu") or _first(row, "reqcpus"),
+            "processes": _first(row, "ntasks"),
+            "gpus": gpus(allocated),
+        }
+    )
 
 
 def _first(row: Row, *columns: str) -> float | None:

@@ -230,6 +230,37 @@ class Columns:
         self.others.append((message, Decoded(rejects=[error])))
 
 
+def nothing(others: list[tuple[int, Decoded]]) -> DecodedBatch:
+    """Return a batch without samples.
+
+    >>> len(nothing([]).samples.series)
+    0
+    """
+    samples = Samples(np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.float64))
+    return DecodedBatch(samples, np.empty(0, np.int32), others)
+
+
+def joined(batches: list[tuple[list[int], DecodedBatch]]) -> DecodedBatch:
+    """Return several batches as one, in the order of the messages; each comes with the numbers that its messages have in it.
+
+    >>> joined([([1], nothing([(0, Decoded())])), ([0], nothing([]))]).others
+    [(1, Decoded(events=[], rejects=[], ignored={}, unknown_fields=0))]
+    """
+    empty = nothing([])
+    parts = [empty.samples, *(batch.samples for _, batch in batches)]
+    message = np.concatenate(
+        [empty.sample_message, *(np.array(at, np.int32)[batch.sample_message] for at, batch in batches)]
+    )
+    order = np.argsort(message, kind="stable")
+    samples = Samples(
+        series=np.concatenate([part.series for part in parts])[order],
+        time_ms=np.concatenate([part.time_ms for part in parts])[order],
+        value=np.concatenate([part.value for part in parts])[order],
+    )
+    others = sorted(((at[i], other) for at, batch in batches for i, other in batch.others), key=lambda other: other[0])
+    return DecodedBatch(samples, message[order], others)
+
+
 DecodeRecord = Callable[[bytes, int, Columns], None]
 """Decodes message `n` of a slice into columns; raises InvalidInputError for the whole, having added nothing."""
 

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from processors.contracts.errors import DECODER
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import DeadLetterView, SourceStatus
 from processors.contracts.service import Health
@@ -195,8 +196,10 @@ def faults(metrics: Metrics) -> list[FaultRow]:
     )
     if FAULT in dead_letters:
         faults["events that became dead letters"] = dead_letters.pop(FAULT)
+    decoders = {"messages that became dead letters": dead_letters.pop(DECODER)} if DECODER in dead_letters else {}
     found = [
         _fault("Faults of processors", faults, "A processor failed {}", "time", _FAULTS, grave=True),
+        _fault("Faults of decoders", decoders, "A decoder failed {}", "time", _FAULTS, grave=True),
         _fault("Dead letters", dead_letters, "{} could not be used", "message", _DEAD_LETTERS),
         _fault("Reports of runs that changed no model", refused, "{} of runs changed no model", "report", _REFUSALS),
         _fault("Bounds that were reached", bounds, "A bound was reached {}", "time", _BOUNDS),
