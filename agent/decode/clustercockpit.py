@@ -150,7 +150,7 @@ def started(job: Job, received_ms: int, options: DecodeOptions) -> JobStarted:
     """Return the start of a job; InvalidInputError where it names no start, or no cluster.
 
     >>> started(Job(69, "ccfront", start_time=1738842000, num_nodes=4), 0, DecodeOptions()).evidence.sizes
-    {'nodes': 4}
+    {'nodes': 4.0}
     """
     system, job_id, start_ms = _system(job, options), _job_id(job), job.start_ms
     check_bounds(start_ms, start_ms, received_ms, options)

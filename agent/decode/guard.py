@@ -16,10 +16,10 @@ def guarded(decode: Decode) -> Decode:
     """Return a decoder of messages that raises nothing but errors of the product.
 
     >>> def decode(value: bytes, received_ms: int) -> Decoded:
-    ...     raise OverflowError
+    ...     raise OverflowError("too large")
     >>> guarded(decode)(b"{}", 0)
     Traceback (most recent call last):
-    processors.contracts.errors.InvalidInputError: The decoder raised OverflowError:
+    processors.contracts.errors.InvalidInputError: The decoder raised OverflowError: too large
     """
 
     def decode_safely(value: bytes, received_ms: int) -> Decoded:
@@ -38,6 +38,15 @@ def guarded_samples(make: Callable[[], DecodeSamples]) -> DecodeSamples:
 
     A slice that fails is decoded one by one to find the message at fault. What the decoder remembered by then, such as
     the programs that it has reported, it forgets: those of the slice that failed were not handed on.
+
+    >>> def decode(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
+    ...     return nothing([(0, Decoded(unknown_fields=len(values[0])))])
+    >>> batch = guarded_samples(lambda: decode)([b"{}", None], [0, 0], SeriesIndex(9))
+    >>> [other.unknown_fields for _, other in batch.others]
+    [2]
+    >>> batch = guarded_samples(lambda: decode)([None, b"{}"], [0, 0], SeriesIndex(9))
+    >>> [(at, [error.reason for error in other.rejects]) for at, other in batch.others]
+    [(0, ['decoder']), (1, [])]
     """
     decode = make()
 

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from processors.contracts.events import Attribute
+from processors.contracts.events import Attribute, DeadLetter
 from processors.contracts.hosts import Profile
 from processors.contracts.load import UnderLoad
 from processors.contracts.names import Horizon
@@ -505,3 +505,17 @@ class Emission(msgspec.Struct, frozen=True):
     kind: Literal["predictions", "job_predictions", "answers", "alerts", "runs", "deadletters"]
     key: str
     value: bytes | None
+
+
+SCHEMAS: Final[dict[str, type[msgspec.Struct]]] = {
+    "scalewatch.prediction/1": Prediction,
+    "scalewatch.job-prediction/1": JobPrediction,
+    "scalewatch.answer/1": Answer,
+    "scalewatch.alert/1": Alert,
+    "scalewatch.run/1": Run,
+    "scalewatch.dead-letter/1": DeadLetter,
+}
+"""What this version writes and reads, by the name in the field `schema`."""
+
+TIMES: Final = frozenset({"time", "as_of", "valid_until", "start", "end", "starts", "ends", "end_low", "end_high"})
+"""Fields of messages that hold a time as RFC 3339, where they hold anything."""

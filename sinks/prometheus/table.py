@@ -156,6 +156,11 @@ AGENT: Final = (
         (Label("topic", values=OUTPUTS),),
     ),
     Declaration(
+        "scalewatch_outputs_unreadable_total", "counter",
+        "Records of output topics that were left out when they were read, because they are no messages of this version.",
+        (Label("topic", values=OUTPUTS),),
+    ),
+    Declaration(
         "scalewatch_bounds_hit_total", "counter",
         "Times a bound was reached and something was evicted, refused or deferred.", (Label("bound", values=BOUNDS),),
     ),

@@ -61,6 +61,9 @@ _REFUSALS: Final = Advice(
 _SILENT: Final = Advice(
     "Check whether its producer still writes; hosts and models do not change meanwhile.", "Source silent"
 )
+_UNREADABLE: Final = Advice(
+    "Find who wrote them: the log names each; readers see the message before it, or none.", "Unreadable outputs"
+)
 _BOUNDS: Final = Advice("Raise the bound, or group names that appear only once with a rule.", "Bounds hit")
 
 
@@ -190,9 +193,9 @@ def quoted(text: str) -> str:
 
 def faults(metrics: Metrics) -> list[FaultRow]:
     """Return each kind of trouble, faults first; nothing while all is well: a fault must not look like silence."""
-    dead_letters, faults, refused, bounds = (
+    dead_letters, faults, refused, bounds, unreadable = (
         metrics.above_zero(f"scalewatch_{name}_total")
-        for name in ("dead_letters", "processor_faults", "runs_refused", "bounds_hit")
+        for name in ("dead_letters", "processor_faults", "runs_refused", "bounds_hit", "outputs_unreadable")
     )
     if FAULT in dead_letters:
         faults["events that became dead letters"] = dead_letters.pop(FAULT)
@@ -202,6 +205,7 @@ def faults(metrics: Metrics) -> list[FaultRow]:
         _fault("Faults of decoders", decoders, "A decoder failed {}", "time", _FAULTS, grave=True),
         _fault("Dead letters", dead_letters, "{} could not be used", "message", _DEAD_LETTERS),
         _fault("Reports of runs that changed no model", refused, "{} of runs changed no model", "report", _REFUSALS),
+        _fault("Records of output topics", unreadable, "{} of output topics could not be read", "record", _UNREADABLE),
         _fault("Bounds that were reached", bounds, "A bound was reached {}", "time", _BOUNDS),
     ]
     return [fault for fault in found if fault.counts]
