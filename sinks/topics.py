@@ -61,6 +61,7 @@ def tombstone(kind: str, key: str) -> Emission:
 
 
 UNREADABLE: Final = "unreadable"
+BEFORE_ANY_TICK: Final = "1970-01-01T00:00:00"  # the time of what is published before the journal's first tick
 _DECODERS: Final[dict[type, msgspec.json.Decoder[Any]]] = {of: msgspec.json.Decoder(of) for of in _ROUTES}
 _SCHEMA_OF: Final = {of: name for name, of in SCHEMAS.items()}
 _TYPE_OF: Final = {kind: of for of, (kind, _) in _ROUTES.items()}
@@ -87,7 +88,7 @@ def decoded(value: bytes, of: type[M]) -> M:
         raise InvalidInputError(UNREADABLE, f"The schema is {message.schema[:64]!a}, not {_SCHEMA_OF[of]}.")
     for name in _TIMES_OF[of]:
         text = getattr(message, name)
-        if text is not None:
+        if text is not None and not text.startswith(BEFORE_ANY_TICK):
             parse_rfc3339(text)
     return message
 
