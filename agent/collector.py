@@ -7,7 +7,6 @@ where windows are open it commits the offset of the first record that they still
 """
 
 import itertools
-import logging
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +17,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from processors.contracts.errors import DECODER, InvalidInputError, defect
+from agent.deadletters import Allowance, DeadLetterWriter, Refusal
+from processors.contracts.errors import InvalidInputError, defect
 from processors.contracts.events import (
     DeadLetter,
     Decode,
@@ -43,7 +43,6 @@ from processors.contracts.telemetry import (
     SeriesIndex,
 )
 
-_LOG = logging.getLogger("scalewatch.collector")
 UNUSED: Final = {
     "metric": "unwanted",
     "series": "series_max",
@@ -80,24 +79,13 @@ class Source(msgspec.Struct, frozen=True):
     telemetry: Callable[[], DecodeSamples] | None = None
 
 
-class Refusal(msgspec.Struct, frozen=True):
-    """A refused message, or the `index`-th refused part of one."""
-
-    origin: Origin
-    index: int
-    format: str
-    value: bytes | None
-    error: InvalidInputError
-    timestamp_ms: int
-
-
 class Routes(msgspec.Struct, frozen=True):
     """Everything that depends on the configuration.
 
     `source` tells how a topic is decoded, `partition` the journal partition of a system (None: not accepted),
     `privacy` rewrites what an event says of people, `windows` makes those of a source partition. Events that need more
     than `record_bytes_max` are refused: what the learner makes of one, its state and its settled run, has to fit into a
-    record, too. Between two commits pass `commit_s`.
+    record, too. Between two commits pass `commit_s`. Dead letters have `deadletter_bytes_per_s_max` on average; more are counted only.
     """
 
     topics: tuple[str, ...]
@@ -114,6 +102,7 @@ class Routes(msgspec.Struct, frozen=True):
     flush_timeout_s: float = 30.0
     commit_s: float = 1.0
     record_bytes_max: int = 400_000
+    deadletter_bytes_per_s_max: float = 50_000.0
 
 
 class Reading:
@@ -277,12 +266,13 @@ class Writing:
     It knows whether anything is not yet acknowledged.
     """
 
-    def __init__(self, producer: Producer, routes: Routes, meter: Meter) -> None:
+    def __init__(self, producer: Producer, routes: Routes, meter: Meter, monotonic_s: Callable[[], float]) -> None:
         self._producer = producer
         self._routes = routes
         self._meter = meter
+        allowance = Allowance(routes.deadletter_bytes_per_s_max, monotonic_s)
+        self._dead_letters = DeadLetterWriter(self._send_dead_letter, routes.dead_letter, meter, allowance)
         self._last_tick_ms: int | None = None
-        self._complaints = 0
         self.sent = False
 
     def message(self, decoded: Decoded, source: Source, origin: Origin, value: bytes | None, timestamp_ms: int) -> None:
@@ -296,8 +286,8 @@ class Writing:
             else:
                 events.append(event)
         decoded.events = events
-        for index, refusal in enumerate(decoded.rejects):
-            self._dead_letter(Refusal(origin, index, source.format, value, refusal, timestamp_ms))
+        if decoded.rejects:
+            self._dead_letters.write(decoded.rejects, origin, source.format, value, timestamp_ms)
         self._meter.decoded(source.format, decoded)
 
     def minute(self, event: HostMinute, now_ms: int) -> None:
@@ -347,20 +337,8 @@ class Writing:
             raise InvalidInputError("too-large", detail)
         self._send(self._routes.journal_topic, value, None, partition, timestamp_ms)
 
-    def _dead_letter(self, refusal: Refusal) -> None:
-        dead_letter = self._routes.dead_letter(refusal)
-        value = msgspec.json.encode(dead_letter)
-        self._send(self._routes.deadletter_topic, value, dead_letter.id.encode(), None, refusal.timestamp_ms)
-        self._meter.refused(refusal.error.reason)
-        if refusal.error.reason == DECODER:
-            self._complain(refusal)
-
-    def _complain(self, refusal: Refusal) -> None:
-        self._complaints += 1
-        # at 1, 2, 4, 8: a defect met in every record must not fill the log
-        if self._complaints & (self._complaints - 1) == 0:
-            place = f"{refusal.origin.topic}/{refusal.origin.partition}/{refusal.origin.offset}"
-            _LOG.warning("%s became a dead letter, number %d: %s", place, self._complaints, refusal.error)
+    def _send_dead_letter(self, value: bytes, key: bytes, timestamp_ms: int) -> None:
+        self._send(self._routes.deadletter_topic, value, key, None, timestamp_ms)
 
     def _send(self, topic: str, value: bytes, key: bytes | None, partition: int | None, timestamp_ms: int) -> None:
         self.sent = True
@@ -386,7 +364,7 @@ class Collector:
         self._monotonic_s = monotonic_s
         self._meter = Meter(measures, monotonic_s)
         self._consumer = log.consumer(routes.group, routes.topics, member=member)
-        self._writing = Writing(log.producer(), routes, self._meter)
+        self._writing = Writing(log.producer(), routes, self._meter, monotonic_s)
         self._readings: dict[TopicPartition, Reading] = {}
         self._reporting: deque[TopicPartition] = deque()  # partitions with minutes on their way
         self._committed_s = -math.inf

@@ -89,7 +89,7 @@ _KEYS: Final[dict[str, tuple[str, str]]] = {
     "answers": ("scalewatch.answer/1", "the id of the request"),
     "alerts": ("scalewatch.alert/1", "the fingerprint"),
     "runs": ("scalewatch.run/1", "the id of the run"),
-    "deadletters": ("scalewatch.dead-letter/1", "where the message stood: topic/partition/offset/part"),
+    "deadletters": ("scalewatch.dead-letter/1", "where the message stood, and why: topic/partition/offset/reason"),
 }
 """By the name of the topic in the configuration: the schema, and what the key of a record is."""
 

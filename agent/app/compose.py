@@ -13,11 +13,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from agent.collector import Fact, Privacy, Refusal, Routes, Source
+from agent.collector import Fact, Privacy, Routes, Source
 from agent.config.references import references, with_machines
 from agent.config.roles import PrivacySettings, TokenSettings
 from agent.config.tree import Config, config_hash
 from agent.config.tree import Source as SourceSettings
+from agent.deadletters import Refusal
 from agent.decode.files import DECODERS, TELEMETRY
 from agent.decode.guard import guarded, guarded_samples
 from agent.decode.message import REASONS, DecodeOptions, TelemetryOptions, dead_letter
@@ -25,7 +26,16 @@ from agent.identify import Identifier
 from agent.learner.shard import Plan
 from processors import __version__
 from processors.contracts.errors import InvalidInputError, described
-from processors.contracts.events import DeadLetter, Evidence, HostMinute, HostState, JobProfile, Network, Origin
+from processors.contracts.events import (
+    DeadLetter,
+    Evidence,
+    HostMinute,
+    HostState,
+    JobProfile,
+    Network,
+    Origin,
+    Refused,
+)
 from processors.contracts.log import Position
 from processors.contracts.outputs import Emission, Message
 from processors.contracts.service import ROLE_REASONS
@@ -202,6 +212,7 @@ def routes(config: Config) -> Routes:
         tick_ms=round(config.collector.tick_s * 1000),
         flush_timeout_s=config.collector.flush_timeout_s,
         commit_s=config.collector.commit_s,
+        deadletter_bytes_per_s_max=config.collector.deadletter_bytes_per_s_max,
     )
 
 
@@ -296,14 +307,14 @@ def matches(pattern: str, topic: str) -> bool:
 def _refused(refusal: Refusal) -> DeadLetter:
     origin = refusal.origin
     return dead_letter(
-        origin.topic, origin.partition, origin.offset, refusal.index, format_name=refusal.format, value=refusal.value,
-        error=refusal.error, timestamp_ms=refusal.timestamp_ms,
+        origin.topic, origin.partition, origin.offset, format_name=refusal.format, value=refusal.value,
+        refused=refusal.refused, timestamp_ms=refusal.timestamp_ms,
     )  # fmt: skip
 
 
 def _unfolded(origin: Origin, value: bytes, error: Exception) -> DeadLetter:
     refused = InvalidInputError("processor", f"A processor raised {described(error)}")
     return dead_letter(
-        origin.topic, origin.partition, origin.offset, 0, format_name="journal", value=value, error=refused,
+        origin.topic, origin.partition, origin.offset, format_name="journal", value=value, refused=Refused(refused),
         timestamp_ms=0,
     )  # fmt: skip

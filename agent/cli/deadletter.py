@@ -17,6 +17,7 @@ from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.events import DeadLetter
 from processors.contracts.log import Batch, Log, Producer
 from processors.contracts.names import parse_rfc3339
+from sinks.web.views.agent import parts_text
 
 _DECODER = msgspec.json.Decoder(DeadLetter)
 LIMIT: Final = 10_000
@@ -66,7 +67,7 @@ def listed(log: Log, topic: str, wanted: Filter, write: Callable[[str], object],
 def replayed(log: Log, topic: str, wanted: Filter, *, flush_timeout_s: float, dry_run: bool = False) -> Replayed:
     """Send the original bytes of the wanted letters to their own topics, each message once.
 
-    A message of several parts has a letter for each part that was refused, all with the bytes of the whole. Raises
+    A message has a letter for each reason for which parts of it were refused, all with the bytes of the whole. Raises
     UnavailableError; what was sent by then may or may not be there, and sending it again does no harm.
     """
     done = Replayed()
@@ -130,7 +131,10 @@ def _dead_letter(value: bytes | None) -> DeadLetter | None:
 def _line(dead_letter: DeadLetter) -> str:
     where = f"{dead_letter.topic}/{dead_letter.partition}/{dead_letter.offset}"
     cut = ", cut" if dead_letter.truncated else ""
-    return f"{dead_letter.time}  {dead_letter.reason}  {where}  {dead_letter.format}, {dead_letter.value_bytes} bytes{cut}: {dead_letter.detail}"
+    what = (
+        f"{dead_letter.format}, {dead_letter.value_bytes} bytes{cut}{parts_text(dead_letter.count, dead_letter.places)}"
+    )
+    return f"{dead_letter.time}  {dead_letter.reason}  {where}  {what}: {dead_letter.detail}"
 
 
 @click.group(short_help="List messages that could not be used, or send them again.")

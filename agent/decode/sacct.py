@@ -355,11 +355,11 @@ def sacct_decoder(options: DecodeOptions) -> Decode:
             raise invalid("array-bomb", f"The table has more rows than {options.elements_max}.")
         decode_one, below = sacct_opened(line_text(lines[0], options), options)
         decoded = Decoded()
-        for line in lines[1:] if below else lines:
+        for number, line in enumerate(lines[1:] if below else lines, 2 if below else 1):
             try:
                 decode_one(line, received_ms, decoded)
             except InvalidInputError as error:
-                decoded.rejects.append(error)
+                decoded.rejects.append(error.at(f"line {number}"))
         return decoded
 
     return decode

@@ -105,11 +105,11 @@ def sonar_object(options: DecodeOptions) -> DecodeOne:
             )
         if len(data.attributes.slurm_jobs) > options.elements_max:
             raise invalid("array-bomb", f"The message has more jobs than {options.elements_max}.")
-        for job in data.attributes.slurm_jobs:
+        for number, job in enumerate(data.attributes.slurm_jobs):
             try:
                 _add(job, data.attributes.cluster, received_ms, options, decoded)
             except InvalidInputError as error:
-                decoded.rejects.append(error)
+                decoded.rejects.append(error.at(f"slurm_jobs[{number}]"))
 
     return decode_one
 

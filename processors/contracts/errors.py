@@ -20,6 +20,16 @@ class InvalidInputError(ScalewatchError):
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
         self.reason = reason
+        self.place = ""
+
+    def at(self, place: str) -> "InvalidInputError":
+        """Return the error with the place in its message: an element of an array, a line, what a value is of.
+
+        >>> InvalidInputError("time", "It is no time.").at("[17]").place
+        '[17]'
+        """
+        self.place = self.place or place
+        return self
 
 
 def defect(error: Exception) -> InvalidInputError:

@@ -167,6 +167,8 @@ class RecentRun(msgspec.Struct, frozen=True, kw_only=True):
 class DeadLetterView(msgspec.Struct, frozen=True, kw_only=True):
     """A message that became a dead letter: when, why, and where it lies. Its bytes are not shown.
 
+    `count` parts of it are refused, the first of them at `places` in it.
+
     >>> DeadLetterView(time_ms=0, reason="not-json", detail="", topic="slurm", partition=0, offset=7).offset
     7
     """
@@ -177,6 +179,8 @@ class DeadLetterView(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     partition: int
     offset: int
+    count: int = 1
+    places: tuple[str, ...] = ()
 
 
 class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -57,7 +57,7 @@ BOUNDS: Final = (
     "job_hosts_max", "host_jobs_max", "host_partitions_max", "host_states_max",
     "collector_series_max", "host_minute_bytes_max",
     "profile_resources_max", "profile_readings_max", "profile_minutes_max", "profile_sums_max", "profile_runs_max",
-    "profile_power_models_max", "source_topics_max",
+    "profile_power_models_max", "source_topics_max", "deadletter_bytes_per_s_max",
 )  # fmt: skip
 SAMPLES_LEFT_OUT: Final = (
     "late", "ahead", "not_finite", "repeated", "thinned", "unwanted", "series_max", "unknown_system", "null", "negative",
@@ -138,7 +138,7 @@ AGENT: Final = (
         (_ROLE, Label("format", given_as="formats"), Label("outcome", values=EVENT_OUTCOMES)),
     ),
     Declaration(
-        "scalewatch_dead_letters_total", "counter", "Messages that could not be used, by reason.",
+        "scalewatch_dead_letters_total", "counter", "Messages that could not be used, whole or in parts, by reason.",
         (Label("reason", given_as="reasons"),),
     ),
     Declaration(

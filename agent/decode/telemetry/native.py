@@ -398,11 +398,11 @@ class _LoadDecoder:
             raise json_error(error) from None
         if len(elements) > elements_max:
             raise invalid("array-bomb", f"The array has more elements than {elements_max}.")
-        for element in elements:
+        for number, element in enumerate(elements):
             try:
                 self._decode_one(bytes(element), message, columns)
             except InvalidInputError as error:
-                columns.refuse(message, error)
+                columns.refuse(message, error.at(f"[{number}]"))
 
     def _decode_one(self, value: bytes, message: int, columns: Columns) -> None:
         kind = _kind(value)

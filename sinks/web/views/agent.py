@@ -19,6 +19,7 @@ FAULT: Final = "processor"  # the reason of dead letters whose event made a proc
 LAG_LONG_S: Final = 120.0
 CHECKPOINT_OLD_S: Final = 600.0
 DEAD_LETTERS_SHOWN: Final = 20
+PLACES_SHOWN: Final = 3
 _REFUSED: Final = {
     "too_old": "ended before the agent's memory of runs begins, so it may have been counted already",
     "too_many": "arrived when the memory for runs of its time was full",
@@ -179,8 +180,17 @@ def dead_letter_row(dead_letter: DeadLetterView) -> DeadLetterRow:
     """Return what to show of a dead letter; names that come from outside are quoted for a shell."""
     since = rfc3339(dead_letter.time_ms)
     command = f"scalewatch deadletter list -c agent.yaml --reason {quoted(dead_letter.reason)} --topic {quoted(dead_letter.topic)}"
-    place = f"{dead_letter.topic} / {dead_letter.partition} / {dead_letter.offset}"
+    parts = parts_text(dead_letter.count, dead_letter.places)
+    place = f"{dead_letter.topic} / {dead_letter.partition} / {dead_letter.offset}{parts}"
     return DeadLetterRow(dead_letter, moment(since), place, f"{command} --since {since} --limit 1 --json")
+
+
+def parts_text(count: int, places: Sequence[str]) -> str:
+    """Return how many parts of a message are meant and where the first are, after a comma; nothing for a whole one."""
+    if count == 1 and not places:
+        return ""
+    shown = ", ".join(places[:PLACES_SHOWN]) + (" ..." if count > PLACES_SHOWN else "")
+    return f", {counted(count, 'part')}" + (f" ({shown})" if places else "")
 
 
 def quoted(text: str) -> str:

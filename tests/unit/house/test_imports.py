@@ -23,7 +23,8 @@ OURS: dict[str, tuple[str, ...]] = {
     "agent": (),
     "agent.clock": (),
     "agent.backtest": ("processors", "sinks.web"),
-    "agent.collector": (CONTRACTS, "processors.windows"),
+    "agent.collector": (CONTRACTS, "agent.deadletters"),
+    "agent.deadletters": (CONTRACTS,),
     # an equation in a configuration is read by the parser that will evaluate it
     "agent.config": (CONTRACTS, "agent.identify", "agent.reference", "processors.models.structure"),
     "agent.decode": (CONTRACTS,),

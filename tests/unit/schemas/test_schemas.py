@@ -12,6 +12,7 @@ from agent.decode.native import native_decoder
 from agent.decode.telemetry.native import load_decoder
 from agent.describe import DIALECT, INPUTS, NAMES, schema
 from processors.contracts.errors import InvalidInputError
+from processors.contracts.events import Refused
 from processors.contracts.load import LoadHistogram, LoadQuality, UnderLoad
 from processors.contracts.outputs import (
     SCHEMAS,
@@ -81,7 +82,7 @@ MESSAGES = (
         n=None, run_time_s=3, state="COMPLETED", event=msgspec.Raw(b"{}"), identities=(),
     ),
     dead_letter(
-        "slurm.jobs", 0, 1, 0, format_name="slurm", value=b"x", error=InvalidInputError("not-json", "It is no JSON."),
+        "slurm.jobs", 0, 1, format_name="slurm", value=b"x", refused=Refused(InvalidInputError("not-json", "It is no JSON.")),
         timestamp_ms=1,
     ),
 )  # fmt: skip
