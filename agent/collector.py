@@ -61,10 +61,10 @@ Accepts = Callable[[str], bool]
 
 
 class Privacy(Protocol):
-    """Rewrites what an event says of people."""
+    """Rewrites what an event says of people, and bounds it."""
 
-    def __call__(self, event: Fact, /) -> Fact:
-        """Return the event as it may be written."""
+    def __call__(self, event: Fact, /, left_out: Callable[[str], object] = ...) -> Fact:
+        """Return the event as it may be written; `left_out` is told the bounds at which something was left out."""
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -329,7 +329,7 @@ class Writing:
         if partition is None:
             raise unknown_system(event.system)
         try:
-            value = encode_record(JournalRecord(event=self._routes.privacy(event), origin=origin))
+            value = encode_record(JournalRecord(event=self._routes.privacy(event, self._meter.bound), origin=origin))
         except Exception as error:  # a decoder let something through that no record can hold
             raise defect(error) from error
         if len(value) > self._routes.record_bytes_max:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from ipaddress import ip_network
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import msgspec
 import numpy as np
@@ -22,13 +22,13 @@ from agent.deadletters import Refusal
 from agent.decode.files import DECODERS, TELEMETRY
 from agent.decode.guard import guarded, guarded_samples
 from agent.decode.message import REASONS, DecodeOptions, TelemetryOptions, dead_letter
+from agent.evidence import LeftOut, bounded, uncounted
 from agent.identify import Identifier
 from agent.learner.shard import Plan
 from processors import __version__
 from processors.contracts.errors import InvalidInputError, described
 from processors.contracts.events import (
     DeadLetter,
-    Evidence,
     HostMinute,
     HostState,
     JobProfile,
@@ -51,8 +51,6 @@ from sinks.web.access import Access, Reader, Token
 FORGOTTEN_MIN: Final = 1_000  # names that are worth forgetting
 FULL: Final = 7 / 8  # share of an index that counts as full
 FREED: Final = 1 / 16  # share that a full index must get free
-EVIDENCE_BYTES_MAX: Final = 24_000
-BULKY: Final[dict[str, Any]] = {"hosts": (), "script": None, "comment": None, "attributes": {}}
 FORMATS: Final = (*dict.fromkeys((*DECODERS, *TELEMETRY)), "journal")
 PART_HOSTS: Final = 250  # whose minutes are written at one go; nothing is read meanwhile, so it must be quick
 
@@ -113,13 +111,13 @@ def _resume(metadata: str) -> Resume | None:
 
 
 def privacy(settings: PrivacySettings) -> Privacy:
-    """Return the function that rewrites an event."""
+    """Return the function that rewrites an event: no name of a user that is not wanted, and nothing too long."""
     written = user_names(settings)
 
-    def rewrite(event: Fact) -> Fact:
+    def rewrite(event: Fact, /, left_out: LeftOut = uncounted) -> Fact:
         if isinstance(event, HostState | HostMinute | Network | JobProfile):  # of hosts, and of nobody
             return event
-        evidence = bounded(event.evidence)
+        evidence = bounded(event.evidence, left_out)
         if evidence.user is not None and settings.users != "plain":
             evidence = msgspec.structs.replace(evidence, user=written(evidence.user))
         return event if evidence is event.evidence else msgspec.structs.replace(event, evidence=evidence)
@@ -136,18 +134,6 @@ def user_names(settings: PrivacySettings) -> Callable[[str], str | None]:
         "drop": lambda _user: None,
     }
     return ways[settings.users]
-
-
-def bounded(evidence: Evidence) -> Evidence:
-    """Return evidence of at most EVIDENCE_BYTES_MAX, so that a job's state never outgrows a record of the broker.
-
-    What is too much goes in the order of BULKY: host lists first, which no scheduler writes so long.
-    """
-    for field, nothing in BULKY.items():
-        if len(msgspec.json.encode(evidence)) <= EVIDENCE_BYTES_MAX:
-            break
-        evidence = msgspec.structs.replace(evidence, **{field: nothing})
-    return evidence
 
 
 def hashed(user: str, salt: bytes) -> str:

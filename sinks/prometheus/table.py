@@ -58,6 +58,7 @@ BOUNDS: Final = (
     "collector_series_max", "host_minute_bytes_max",
     "profile_resources_max", "profile_readings_max", "profile_minutes_max", "profile_sums_max", "profile_runs_max",
     "profile_power_models_max", "source_topics_max", "deadletter_bytes_per_s_max",
+    "evidence_script_bytes_max", "evidence_comment_bytes_max", "evidence_hosts_bytes_max", "evidence_attributes_bytes_max",
 )  # fmt: skip
 SAMPLES_LEFT_OUT: Final = (
     "late", "ahead", "not_finite", "repeated", "thinned", "unwanted", "series_max", "unknown_system", "null", "negative",

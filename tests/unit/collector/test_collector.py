@@ -92,6 +92,21 @@ def test_an_event_that_no_record_of_the_journal_can_hold_is_a_dead_letter() -> N
     assert (centre.reasons(), centre.jobs()) == (["too-large"], 0)
 
 
+def test_the_hosts_of_a_job_of_2500_nodes_go_into_the_journal() -> None:
+    centre = Centre(config())
+    centre.send(json.dumps({**JOB, "n": 2500, "hosts": [f"nid{number:06d}" for number in range(1, 2501)]}).encode())
+    assert centre.jobs() == 1
+    assert any(b'"hosts":["nid[000001-002500]"]' in value for value in centre.records(centre.config.topics.journal))
+
+
+def test_evidence_that_is_left_out_is_counted() -> None:
+    centre = Centre(config())
+    hosts = [f"{number * number * 7919}-{'n' * 20}" for number in range(3000)]
+    centre.send(json.dumps({**JOB, "hosts": hosts}).encode())
+    assert centre.jobs() == 1
+    assert centre.metrics.value("scalewatch_bounds_hit_total", bound="evidence_hosts_bytes_max") == 1
+
+
 def test_an_event_of_a_system_that_is_not_listed_is_a_dead_letter() -> None:
     centre = Centre(config(systems={"other": System()}))
     centre.send(json.dumps(JOB).encode())

@@ -29,6 +29,7 @@ OURS: dict[str, tuple[str, ...]] = {
     "agent.config": (CONTRACTS, "agent.identify", "agent.reference", "processors.models.structure"),
     "agent.decode": (CONTRACTS,),
     "agent.describe": (CONTRACTS, "agent.backtest", "agent.config", "agent.decode", "agent.topics"),
+    "agent.evidence": (CONTRACTS, "agent.identify"),
     "agent.identify": (CONTRACTS,),
     "agent.learner": (CONTRACTS,),
     "agent.log": (CONTRACTS,),
