@@ -224,9 +224,9 @@ class Meter:
         """Count a minute of a host."""
         self._minutes += 1
 
-    def refused(self, reason: str) -> None:
-        """Count a dead letter."""
-        self._reasons[reason] += 1
+    def refused(self, reason: str, parts: int) -> None:
+        """Count the parts of a message that are refused for a reason; a whole one is one."""
+        self._reasons[reason] += parts
 
     @contextmanager
     def batch(self) -> Iterator[None]:

@@ -11,7 +11,6 @@ from processors.contracts.events import DeadLetter, Origin, Refused, by_reason
 
 _LOG = logging.getLogger("scalewatch.collector")
 BURST_S: Final = 1200.0  # a source that is read again after a mistake may need as much at one go
-BOUND: Final = "deadletter_bytes_per_s_max"
 Send = Callable[[bytes, bytes, int], None]
 """Sends a value, its key and its time to the topic of dead letters."""
 
@@ -27,10 +26,10 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Counts(Protocol):
-    """Counts dead letters and reached bounds."""
+    """Counts what is refused, and reached bounds."""
 
-    def refused(self, reason: str) -> None:
-        """Count a dead letter."""
+    def refused(self, reason: str, parts: int) -> None:
+        """Count the parts of a message that are refused for a reason; a whole one is one."""
 
     def bound(self, name: str) -> None:
         """Count that a bound was reached."""
@@ -79,7 +78,7 @@ class DeadLetterWriter:
 
     def _write(self, refusal: Refusal) -> None:
         error = refusal.refused.error
-        self._counts.refused(error.reason)
+        self._counts.refused(error.reason, refusal.refused.count)
         if error.reason == DECODER:
             self._complain(refusal.origin, error)
         dead_letter = self._make(refusal)
@@ -87,7 +86,7 @@ class DeadLetterWriter:
         if self._allowance.spend(len(value)):
             self._send(value, dead_letter.id.encode(), refusal.timestamp_ms)
         else:
-            self._counts.bound(BOUND)
+            self._counts.bound("deadletter_bytes_per_s_max")
 
     def _complain(self, origin: Origin, error: InvalidInputError) -> None:
         self._complaints += 1

@@ -139,7 +139,7 @@ AGENT: Final = (
         (_ROLE, Label("format", given_as="formats"), Label("outcome", values=EVENT_OUTCOMES)),
     ),
     Declaration(
-        "scalewatch_dead_letters_total", "counter", "Messages that could not be used, whole or in parts, by reason.",
+        "scalewatch_dead_letters_total", "counter", "Messages, or parts of them, that could not be used, by reason.",
         (Label("reason", given_as="reasons"),),
     ),
     Declaration(

@@ -150,7 +150,7 @@ def test_a_batch_with_fifty_bad_samples_is_one_dead_letter_that_says_how_many_an
     assert (dead_letter.reason, dead_letter.count, len(dead_letter.places)) == ("out-of-range", 50, 20)
     assert set(dead_letter.places) == {"nid1 cpu_available"}
     assert len(centre.records(centre.config.topics.deadletters)[0]) < 1.5 * len(batch)
-    assert centre.metrics.value("scalewatch_dead_letters_total", reason="out-of-range") == 1
+    assert centre.metrics.value("scalewatch_dead_letters_total", reason="out-of-range") == 50
     events = {"role": "collector", "format": "native"}
     assert centre.metrics.value("scalewatch_events_total", outcome="rejected", **events) == 50
 
