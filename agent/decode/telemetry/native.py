@@ -56,7 +56,7 @@ class NamesOf(NamedTuple):
 
 
 class Load(msgspec.Struct, tag_field="type", tag="load", gc=False):
-    """One value of one resource of a host.
+    """One value of one resource of a host. What is between two, or of a part, has a `peer`, or is named with it: ``power_w>system``.
 
     >>> Load("exa", "nid1", "load1", "2026-11-20T10:00:00Z", 0.5).quotes
     22
