@@ -74,6 +74,13 @@ def test_a_dead_letter_of_an_older_version_is_read() -> None:
     assert len(lines(log_of(older), Filter())) == 1
 
 
+def test_records_that_are_no_dead_letters_are_counted_beside_the_list() -> None:
+    complaints: list[str] = []
+    log = log_of(written(7), b"nonsense", b"{}")
+    assert listed(log, TOPIC, Filter(), lambda _: None, complain=complaints.append) == 1
+    assert complaints == ["Not readable as dead letters: 2 records of the topic."]
+
+
 def test_filters_choose_by_reason_topic_time_and_number() -> None:
     log = log_of(written(0), written(2, reason="time"), written(4, topic="native"), written(6))
     assert len(lines(log, Filter())) == 4

@@ -142,7 +142,7 @@ def test_an_event_that_cannot_be_encoded_is_a_dead_letter_too() -> None:
     assert (centre.reasons(), centre.jobs()) == (["decoder"], 0)
 
 
-def test_a_batch_with_fifty_bad_samples_is_one_dead_letter_that_says_how_many_and_where() -> None:
+def test_a_batch_with_fifty_bad_samples_is_one_dead_letter_that_states_how_many_and_where() -> None:
     batch = loads([0.5] * 150 + [7.5] * 50)
     centre = Centre(config())
     centre.send(batch)
