@@ -17,7 +17,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from processors.contracts.errors import InvalidInputError
+from agent.deadletters import Allowance, DeadLetterWriter, Refusal
+from processors.contracts.errors import InvalidInputError, defect
 from processors.contracts.events import (
     DeadLetter,
     Decode,
@@ -60,10 +61,10 @@ Accepts = Callable[[str], bool]
 
 
 class Privacy(Protocol):
-    """Rewrites what an event says of people."""
+    """Rewrites what an event says of people, and bounds it."""
 
-    def __call__(self, event: Fact, /) -> Fact:
-        """Return the event as it may be written."""
+    def __call__(self, event: Fact, /, left_out: Callable[[str], object] = ...) -> Fact:
+        """Return the event as it may be written; `left_out` is told the bounds at which something was left out."""
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -78,24 +79,13 @@ class Source(msgspec.Struct, frozen=True):
     telemetry: Callable[[], DecodeSamples] | None = None
 
 
-class Refusal(msgspec.Struct, frozen=True):
-    """A refused message, or the `index`-th refused part of one."""
-
-    origin: Origin
-    index: int
-    format: str
-    value: bytes | None
-    error: InvalidInputError
-    timestamp_ms: int
-
-
 class Routes(msgspec.Struct, frozen=True):
     """Everything that depends on the configuration.
 
     `source` tells how a topic is decoded, `partition` the journal partition of a system (None: not accepted),
     `privacy` rewrites what an event says of people, `windows` makes those of a source partition. Events that need more
     than `record_bytes_max` are refused: what the learner makes of one, its state and its settled run, has to fit into a
-    record, too. Between two commits pass `commit_s`.
+    record, too. Between two commits pass `commit_s`. Dead letters have `deadletter_bytes_per_s_max` on average; more are counted only.
     """
 
     topics: tuple[str, ...]
@@ -112,6 +102,7 @@ class Routes(msgspec.Struct, frozen=True):
     flush_timeout_s: float = 30.0
     commit_s: float = 1.0
     record_bytes_max: int = 400_000
+    deadletter_bytes_per_s_max: float = 50_000.0
 
 
 class Reading:
@@ -233,9 +224,9 @@ class Meter:
         """Count a minute of a host."""
         self._minutes += 1
 
-    def refused(self, reason: str) -> None:
-        """Count a dead letter."""
-        self._reasons[reason] += 1
+    def refused(self, reason: str, parts: int) -> None:
+        """Count the parts of a message that are refused for a reason; a whole one is one."""
+        self._reasons[reason] += parts
 
     @contextmanager
     def batch(self) -> Iterator[None]:
@@ -275,10 +266,12 @@ class Writing:
     It knows whether anything is not yet acknowledged.
     """
 
-    def __init__(self, producer: Producer, routes: Routes, meter: Meter) -> None:
+    def __init__(self, producer: Producer, routes: Routes, meter: Meter, monotonic_s: Callable[[], float]) -> None:
         self._producer = producer
         self._routes = routes
         self._meter = meter
+        allowance = Allowance(routes.deadletter_bytes_per_s_max, monotonic_s)
+        self._dead_letters = DeadLetterWriter(self._send_dead_letter, routes.dead_letter, meter, allowance)
         self._last_tick_ms: int | None = None
         self.sent = False
 
@@ -293,8 +286,8 @@ class Writing:
             else:
                 events.append(event)
         decoded.events = events
-        for index, refusal in enumerate(decoded.rejects):
-            self._dead_letter(Refusal(origin, index, source.format, value, refusal, timestamp_ms))
+        if decoded.rejects:
+            self._dead_letters.write(decoded.rejects, origin, source.format, value, timestamp_ms)
         self._meter.decoded(source.format, decoded)
 
     def minute(self, event: HostMinute, now_ms: int) -> None:
@@ -335,17 +328,17 @@ class Writing:
         partition = self._routes.partition(event.system)
         if partition is None:
             raise unknown_system(event.system)
-        value = encode_record(JournalRecord(event=self._routes.privacy(event), origin=origin))
+        try:
+            value = encode_record(JournalRecord(event=self._routes.privacy(event, self._meter.bound), origin=origin))
+        except Exception as error:  # a decoder let something through that no record can hold
+            raise defect(error) from error
         if len(value) > self._routes.record_bytes_max:
             detail = f"The event needs {len(value)} bytes; {self._routes.record_bytes_max} are allowed."
             raise InvalidInputError("too-large", detail)
         self._send(self._routes.journal_topic, value, None, partition, timestamp_ms)
 
-    def _dead_letter(self, refusal: Refusal) -> None:
-        dead_letter = self._routes.dead_letter(refusal)
-        value = msgspec.json.encode(dead_letter)
-        self._send(self._routes.deadletter_topic, value, dead_letter.id.encode(), None, refusal.timestamp_ms)
-        self._meter.refused(refusal.error.reason)
+    def _send_dead_letter(self, value: bytes, key: bytes, timestamp_ms: int) -> None:
+        self._send(self._routes.deadletter_topic, value, key, None, timestamp_ms)
 
     def _send(self, topic: str, value: bytes, key: bytes | None, partition: int | None, timestamp_ms: int) -> None:
         self.sent = True
@@ -371,7 +364,7 @@ class Collector:
         self._monotonic_s = monotonic_s
         self._meter = Meter(measures, monotonic_s)
         self._consumer = log.consumer(routes.group, routes.topics, member=member)
-        self._writing = Writing(log.producer(), routes, self._meter)
+        self._writing = Writing(log.producer(), routes, self._meter, monotonic_s)
         self._readings: dict[TopicPartition, Reading] = {}
         self._reporting: deque[TopicPartition] = deque()  # partitions with minutes on their way
         self._committed_s = -math.inf

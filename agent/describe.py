@@ -13,18 +13,10 @@ from agent.decode.native import ARRAYS, Completed, Identified, NetworkReport, Re
 from agent.decode.telemetry.native import COMPONENT, Counters, Load, Power
 from agent.topics import own_topics
 from processors import __version__
-from processors.contracts.events import STATES, UNITS, DeadLetter
-from processors.contracts.outputs import Alert, Answer, JobPrediction, Prediction, Run
+from processors.contracts.events import STATES, UNITS
+from processors.contracts.outputs import SCHEMAS, TIMES
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-OUTPUTS: Final[dict[str, type[msgspec.Struct]]] = {
-    "scalewatch.prediction/1": Prediction,
-    "scalewatch.job-prediction/1": JobPrediction,
-    "scalewatch.answer/1": Answer,
-    "scalewatch.alert/1": Alert,
-    "scalewatch.run/1": Run,
-    "scalewatch.dead-letter/1": DeadLetter,
-}
 INPUTS: Final[dict[str, type[msgspec.Struct]]] = {
     "scalewatch.event.job.started/1": Started,
     "scalewatch.event.job.completed/1": Completed,
@@ -36,8 +28,7 @@ INPUTS: Final[dict[str, type[msgspec.Struct]]] = {
     "scalewatch.event.counters/1": Counters,
 }
 FILES: Final[dict[str, type[msgspec.Struct]]] = {"scalewatch.backtest/1": Report}
-NAMES: Final = (*OUTPUTS, *INPUTS, *FILES)
-_TIMES: Final = frozenset({"time", "as_of", "valid_until", "start", "end", "starts", "ends", "end_low", "end_high"})
+NAMES: Final = (*SCHEMAS, *INPUTS, *FILES)
 
 
 def schema(name: str) -> dict[str, Any]:
@@ -45,7 +36,7 @@ def schema(name: str) -> dict[str, Any]:
 
     Readers take unknown fields for later additions: a schema only grows within its major version.
     """
-    struct = {**OUTPUTS, **INPUTS, **FILES}[name]
+    struct = {**SCHEMAS, **INPUTS, **FILES}[name]
     (reference,), components = msgspec.json.schema_components([struct], ref_template="#/$defs/{name}")
     own = reference["$ref"].rpartition("/")[2]
     whole: dict[str, Any] = {"$schema": DIALECT, "$id": name, **components.pop(own)}
@@ -86,7 +77,7 @@ def _name_rules(whole: dict[str, Any]) -> None:
 
 def _name_times(whole: dict[str, Any]) -> None:
     """Say of times what their type, a text, does not: RFC 3339 in UTC."""
-    for name in _TIMES & whole["properties"].keys():
+    for name in TIMES & whole["properties"].keys():
         whole["properties"][name] = {**whole["properties"][name], "format": "date-time"}
 
 
@@ -98,7 +89,7 @@ _KEYS: Final[dict[str, tuple[str, str]]] = {
     "answers": ("scalewatch.answer/1", "the id of the request"),
     "alerts": ("scalewatch.alert/1", "the fingerprint"),
     "runs": ("scalewatch.run/1", "the id of the run"),
-    "deadletters": ("scalewatch.dead-letter/1", "where the message stood: topic/partition/offset/part"),
+    "deadletters": ("scalewatch.dead-letter/1", "where the message stood, and why: topic/partition/offset/reason"),
 }
 """By the name of the topic in the configuration: the schema, and what the key of a record is."""
 
@@ -166,7 +157,7 @@ def _operations() -> dict[str, Any]:
 def _messages() -> dict[str, Any]:
     keys = dict(_KEYS.values())
     found: dict[str, Any] = {}
-    for schema_name in (*OUTPUTS, *INPUTS):
+    for schema_name in (*SCHEMAS, *INPUTS):
         own = _message_name(schema_name)
         message: dict[str, Any] = {
             "name": schema_name,
@@ -183,7 +174,7 @@ def _messages() -> dict[str, Any]:
 def _schemas() -> dict[str, Any]:
     """Return every schema and what they share, with references inside of this document."""
     found: dict[str, Any] = {}
-    for schema_name in (*OUTPUTS, *INPUTS):
+    for schema_name in (*SCHEMAS, *INPUTS):
         whole = schema(schema_name)
         parts = whole.pop("$defs", {})
         whole.pop("$schema"), whole.pop("$id")

@@ -1,13 +1,18 @@
-"""Output messages as records of their topics: bytes that depend on the message alone."""
+"""Output messages as records of their topics: bytes that depend on the message alone, and the way back.
+
+A topic may hold what nobody can read: a record of another version, of another program, or of somebody's hand. Every reader
+asks `record` or `decoded` first, and leaves such a record out; it may not cost the reader the others.
+"""
 
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
-from processors.contracts.events import DeadLetter
-from processors.contracts.names import ApplicationKey, job_key
-from processors.contracts.outputs import Alert, Answer, Emission, JobPrediction, Prediction, Run
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.events import DeadLetter, Identity, JobCompleted
+from processors.contracts.names import ApplicationKey, job_key, parse_rfc3339
+from processors.contracts.outputs import SCHEMAS, TIMES, Alert, Answer, Emission, JobPrediction, Prediction, Run
 
 Kind = Literal["predictions", "job_predictions", "answers", "alerts", "runs", "deadletters"]
 Output = Prediction | JobPrediction | Answer | Alert | Run | DeadLetter
@@ -53,3 +58,54 @@ def tombstone(kind: str, key: str) -> Emission:
     if kind not in KINDS:
         raise ValueError(f"{kind!r} is no kind of output; the kinds are {', '.join(KINDS)}.")
     return Emission(kind=kind, key=key, value=None)
+
+
+UNREADABLE: Final = "unreadable"
+BEFORE_ANY_TICK: Final = "1970-01-01T00:00:00"  # the time of what is published before the journal's first tick
+_DECODERS: Final[dict[type, msgspec.json.Decoder[Any]]] = {of: msgspec.json.Decoder(of) for of in _ROUTES}
+_SCHEMA_OF: Final = {of: name for name, of in SCHEMAS.items()}
+_TYPE_OF: Final = {kind: of for of, (kind, _) in _ROUTES.items()}
+_TIMES_OF: Final = {
+    of: tuple(field.name for field in msgspec.structs.fields(of) if field.name in TIMES) for of in _ROUTES
+}
+_COMPLETION: Final = msgspec.json.Decoder(JobCompleted)
+_IDENTITY: Final = msgspec.json.Decoder(Identity)
+M = TypeVar("M", bound=Output)
+
+
+def decoded(value: bytes, of: type[M]) -> M:
+    """Return the message of a record; InvalidInputError where it is none that this version reads.
+
+    Fields that are not known are of a later version, and left out.
+    """
+    try:
+        message: M = _DECODERS[of].decode(value)
+        if isinstance(message, Run):
+            _check_run(message)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidInputError(UNREADABLE, f"{error}.") from None
+    if message.schema != _SCHEMA_OF[of]:
+        raise InvalidInputError(UNREADABLE, f"The schema is {message.schema[:64]!a}, not {_SCHEMA_OF[of]}.")
+    for name in _TIMES_OF[of]:
+        text = getattr(message, name)
+        if text is not None and not text.startswith(BEFORE_ANY_TICK):
+            parse_rfc3339(text)
+    return message
+
+
+def record(kind: Kind, key: bytes | None, value: bytes | None) -> Emission:
+    """Return a record of a topic as it was sent; a value of None is a tombstone. InvalidInputError where nobody can read it."""
+    try:
+        text = (key or b"").decode()
+    except UnicodeDecodeError:
+        raise InvalidInputError(UNREADABLE, "The key is not UTF-8.") from None
+    if value is not None:
+        decoded(value, _TYPE_OF[kind])
+    return Emission(kind=kind, key=text, value=value)
+
+
+def _check_run(run: Run) -> None:
+    """Raise what msgspec raises where the events in a settled run are none."""
+    _COMPLETION.decode(run.event)
+    for identity in run.identities:
+        _IDENTITY.decode(identity)

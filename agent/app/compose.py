@@ -7,24 +7,35 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from ipaddress import ip_network
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from agent.collector import Fact, Privacy, Refusal, Routes, Source
+from agent.collector import Fact, Privacy, Routes, Source
 from agent.config.references import references, with_machines
 from agent.config.roles import PrivacySettings, TokenSettings
 from agent.config.tree import Config, config_hash
 from agent.config.tree import Source as SourceSettings
+from agent.deadletters import Refusal
 from agent.decode.files import DECODERS, TELEMETRY
+from agent.decode.guard import guarded, guarded_samples
 from agent.decode.message import REASONS, DecodeOptions, TelemetryOptions, dead_letter
+from agent.evidence import LeftOut, bounded, uncounted
 from agent.identify import Identifier
 from agent.learner.shard import Plan
 from processors import __version__
-from processors.contracts.errors import InvalidInputError
-from processors.contracts.events import DeadLetter, Evidence, HostMinute, HostState, JobProfile, Network, Origin
+from processors.contracts.errors import InvalidInputError, described
+from processors.contracts.events import (
+    DeadLetter,
+    HostMinute,
+    HostState,
+    JobProfile,
+    Network,
+    Origin,
+    Refused,
+)
 from processors.contracts.log import Position
 from processors.contracts.outputs import Emission, Message
 from processors.contracts.service import ROLE_REASONS
@@ -40,8 +51,6 @@ from sinks.web.access import Access, Reader, Token
 FORGOTTEN_MIN: Final = 1_000  # names that are worth forgetting
 FULL: Final = 7 / 8  # share of an index that counts as full
 FREED: Final = 1 / 16  # share that a full index must get free
-EVIDENCE_BYTES_MAX: Final = 24_000
-BULKY: Final[dict[str, Any]] = {"hosts": (), "script": None, "comment": None, "attributes": {}}
 FORMATS: Final = (*dict.fromkeys((*DECODERS, *TELEMETRY)), "journal")
 PART_HOSTS: Final = 250  # whose minutes are written at one go; nothing is read meanwhile, so it must be quick
 
@@ -102,13 +111,13 @@ def _resume(metadata: str) -> Resume | None:
 
 
 def privacy(settings: PrivacySettings) -> Privacy:
-    """Return the function that rewrites an event."""
+    """Return the function that rewrites an event: no name of a user that is not wanted, and nothing too long."""
     written = user_names(settings)
 
-    def rewrite(event: Fact) -> Fact:
+    def rewrite(event: Fact, /, left_out: LeftOut = uncounted) -> Fact:
         if isinstance(event, HostState | HostMinute | Network | JobProfile):  # of hosts, and of nobody
             return event
-        evidence = bounded(event.evidence)
+        evidence = bounded(event.evidence, left_out)
         if evidence.user is not None and settings.users != "plain":
             evidence = msgspec.structs.replace(evidence, user=written(evidence.user))
         return event if evidence is event.evidence else msgspec.structs.replace(event, evidence=evidence)
@@ -125,18 +134,6 @@ def user_names(settings: PrivacySettings) -> Callable[[str], str | None]:
         "drop": lambda _user: None,
     }
     return ways[settings.users]
-
-
-def bounded(evidence: Evidence) -> Evidence:
-    """Return evidence of at most EVIDENCE_BYTES_MAX, so that a job's state never outgrows a record of the broker.
-
-    What is too much goes in the order of BULKY: host lists first, which no scheduler writes so long.
-    """
-    for field, nothing in BULKY.items():
-        if len(msgspec.json.encode(evidence)) <= EVIDENCE_BYTES_MAX:
-            break
-        evidence = msgspec.structs.replace(evidence, **{field: nothing})
-    return evidence
 
 
 def hashed(user: str, salt: bytes) -> str:
@@ -201,6 +198,7 @@ def routes(config: Config) -> Routes:
         tick_ms=round(config.collector.tick_s * 1000),
         flush_timeout_s=config.collector.flush_timeout_s,
         commit_s=config.collector.commit_s,
+        deadletter_bytes_per_s_max=config.collector.deadletter_bytes_per_s_max,
     )
 
 
@@ -268,12 +266,12 @@ def telemetry_options(config: Config, source: SourceSettings | None = None) -> T
 
 
 def source_decoders(config: Config, source: SourceSettings) -> Source:
-    """Return the decoders of a source."""
+    """Return the decoders of a source, with the backstop: a record may end no collector."""
     decode, telemetry = DECODERS.get(source.format), TELEMETRY.get(source.format)
     return Source(
         source.format,
-        None if decode is None else decode(decode_options(config, source)),
-        None if telemetry is None else partial(telemetry, telemetry_options(config, source)),
+        None if decode is None else guarded(decode(decode_options(config, source))),
+        None if telemetry is None else partial(guarded_samples, partial(telemetry, telemetry_options(config, source))),
     )
 
 
@@ -295,14 +293,14 @@ def matches(pattern: str, topic: str) -> bool:
 def _refused(refusal: Refusal) -> DeadLetter:
     origin = refusal.origin
     return dead_letter(
-        origin.topic, origin.partition, origin.offset, refusal.index, format_name=refusal.format, value=refusal.value,
-        error=refusal.error, timestamp_ms=refusal.timestamp_ms,
+        origin.topic, origin.partition, origin.offset, format_name=refusal.format, value=refusal.value,
+        refused=refusal.refused, timestamp_ms=refusal.timestamp_ms,
     )  # fmt: skip
 
 
 def _unfolded(origin: Origin, value: bytes, error: Exception) -> DeadLetter:
-    refused = InvalidInputError("processor", f"A processor raised {type(error).__name__}: {str(error)[:200]}")
+    refused = InvalidInputError("processor", f"A processor raised {described(error)}")
     return dead_letter(
-        origin.topic, origin.partition, origin.offset, 0, format_name="journal", value=value, error=refused,
+        origin.topic, origin.partition, origin.offset, format_name="journal", value=value, refused=Refused(refused),
         timestamp_ms=0,
     )  # fmt: skip

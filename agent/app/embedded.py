@@ -129,7 +129,8 @@ class Embedded:
         partition = self.config.journal_partition(event.system)
         if partition is None:
             raise InvalidInputError("unknown-system", f"The system {event.system[:40]!r} is not listed.")
-        self._send(JournalRecord(event=self._privacy(event), origin=origin), partition)
+        written = self._privacy(event, lambda bound: self.metrics.add("scalewatch_bounds_hit_total", bound=bound))
+        self._send(JournalRecord(event=written, origin=origin), partition)
 
     def tick(self, time_ms: int) -> None:
         """Write a tick into every partition of the journal."""

@@ -87,6 +87,8 @@ class _Written(msgspec.Struct, frozen=True):
     topic: str
     partition: int
     offset: int
+    count: int = 1
+    places: tuple[str, ...] = ()
 
 
 _DECODER: Final = msgspec.json.Decoder(_Written)
@@ -104,6 +106,8 @@ def _dead_letter(value: bytes | None) -> DeadLetterView | None:
         topic=written.topic,
         partition=written.partition,
         offset=written.offset,
+        count=written.count,
+        places=written.places,
     )
 
 

@@ -13,7 +13,7 @@ from agent.clock import SystemClock
 from agent.config.tree import Config
 from agent.decode.message import DecodeOptions, FileRecord, dead_letter
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.events import DeadLetter, HostMinute
+from processors.contracts.events import DeadLetter, HostMinute, Refused, by_reason
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import Emission, PowerQuality, Quality
 from sinks.files import JsonLines
@@ -113,8 +113,7 @@ class Replay:
 
     def _take(self, item: Item) -> None:
         if isinstance(item, FileRecord):
-            for index, error in enumerate(refused(item)):
-                self._refuse(item.place, index, item.format, item.value, error)
+            self._refuse(item.place, item.format, item.value, refused(item))
             return
         if isinstance(item, TimedSamples):
             self._score(item)
@@ -123,22 +122,23 @@ class Replay:
         try:
             self._feed.take(item)
         except InvalidInputError as error:
-            self._refuse(item.place, 0, "journal", msgspec.json.encode(item.event), error)
+            self._refuse(item.place, "journal", msgspec.json.encode(item.event), [error])
 
     def _score(self, item: TimedSamples) -> None:
         if self._scores is not None and self._files is not None:
             self._scores.write(item.samples, self._files.index)
 
-    def _refuse(self, place: str, index: int, format_name: str, value: bytes, error: InvalidInputError) -> None:
-        self.counts["refused"] += 1
-        self.refusals[error.reason] += 1
-        self._emitted(compose.encode(_dead_letter(place, index, format_name, value, error)))
+    def _refuse(self, place: str, format_name: str, value: bytes, errors: Iterable[InvalidInputError]) -> None:
+        for alike in by_reason(errors):
+            self.counts["refused"] += alike.count
+            self.refusals[alike.error.reason] += alike.count
+            self._emitted(compose.encode(_dead_letter(place, format_name, value, alike)))
 
 
-def _dead_letter(place: str, index: int, format_name: str, value: bytes, error: InvalidInputError) -> DeadLetter:
+def _dead_letter(place: str, format_name: str, value: bytes, alike: Refused) -> DeadLetter:
     name, _, line = place.rpartition(":")
     return dead_letter(
-        name, 0, int(line) if line.isdigit() else 0, index, format_name=format_name, value=value, error=error,
+        name, 0, int(line) if line.isdigit() else 0, format_name=format_name, value=value, refused=alike,
         timestamp_ms=0,
     )  # fmt: skip
 

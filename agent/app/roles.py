@@ -13,6 +13,7 @@ import msgspec
 from agent.app import compose
 from agent.app.kafka import until_available
 from agent.app.lookout import Lookout, RecentDeadLetters
+from agent.app.outputs import OutputTopics
 from agent.clock import Clock
 from agent.collector import Collector
 from agent.config.tree import Config
@@ -21,8 +22,8 @@ from agent.learner.shard import OwnedShard
 from agent.learner.view import RETAINED_MAX, LearnerService, View
 from agent.topics import own_topics
 from processors.contracts.errors import UnavailableError
-from processors.contracts.log import Batch, Log
-from processors.contracts.outputs import Alert, Emission, Prediction
+from processors.contracts.log import Log
+from processors.contracts.outputs import Alert, Prediction
 from processors.contracts.service import Forwarding, Health, Measures, Service
 from sinks.topics import Kind
 
@@ -130,6 +131,7 @@ class LearnerRole(Role):
         self._opened_s = 0.0
         self._learner: Learner | None = None
         self._dead_letters = RecentDeadLetters(log, config.topics.deadletters)
+        self._outputs = OutputTopics(log, compose.output_topics(config), measures)
         self._reads = LearnerService(self._view, config.journal_partition, self._health, self._dead_letters.latest)
         self.service = self._reads
         self.own = OwnShards(self._reads, config.journal_partition, self._shards)
@@ -191,18 +193,8 @@ class LearnerRole(Role):
     def _view_of_others(self) -> View:
         fresh = View()
         for kind, newest in VIEWED.items():
-            self._read(kind, newest, fresh)
+            self._outputs.read(kind, fresh.apply, newest)
         return fresh
-
-    def _read(self, kind: Kind, newest: int | None, into: View) -> None:
-        topic = compose.output_topics(self._config)[kind]
-
-        def take(batch: Batch) -> None:
-            for key, value in zip(batch.keys, batch.values, strict=True):
-                into.apply(Emission(kind=kind, key=(key or b"").decode(), value=value))
-
-        for partition in range(self._log.partitions(topic) or 0):
-            self._log.read(topic, partition, take, newest=newest)
 
     def _shards(self) -> Mapping[int, OwnedShard]:
         return self._learner.shards() if self._learner else {}

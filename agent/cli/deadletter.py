@@ -3,6 +3,7 @@
 import base64
 import binascii
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import click
@@ -17,6 +18,7 @@ from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.events import DeadLetter
 from processors.contracts.log import Batch, Log, Producer
 from processors.contracts.names import parse_rfc3339
+from sinks.web.views.agent import parts_text
 
 _DECODER = msgspec.json.Decoder(DeadLetter)
 LIMIT: Final = 10_000
@@ -48,25 +50,36 @@ class Replayed(msgspec.Struct):
     unreadable: int = 0
 
 
-def listed(log: Log, topic: str, wanted: Filter, write: Callable[[str], object], *, as_json: bool = False) -> int:
-    """Write each wanted letter as one line and return their number. Raises UnavailableError."""
-    count = 0
+def listed(
+    log: Log,
+    topic: str,
+    wanted: Filter,
+    write: Callable[[str], object],
+    *,
+    as_json: bool = False,
+    complain: Callable[[str], object] = lambda _: None,
+) -> int:
+    """Write each wanted letter as one line and return their number; `complain` of records that are none. Raises UnavailableError."""
+    count = unreadable = 0
 
     def take(dead_letter: DeadLetter | None) -> None:
-        nonlocal count
+        nonlocal count, unreadable
+        unreadable += dead_letter is None
         if dead_letter is None or count >= wanted.limit or not wanted.takes(dead_letter):
             return
         count += 1
         write(msgspec.json.encode(dead_letter).decode() if as_json else _line(dead_letter))
 
     _read(log, topic, take)
+    if unreadable:
+        complain(_unreadable_text(unreadable))
     return count
 
 
 def replayed(log: Log, topic: str, wanted: Filter, *, flush_timeout_s: float, dry_run: bool = False) -> Replayed:
     """Send the original bytes of the wanted letters to their own topics, each message once.
 
-    A message of several parts has a letter for each part that was refused, all with the bytes of the whole. Raises
+    A message has a letter for each reason for which parts of it were refused, all with the bytes of the whole. Raises
     UnavailableError; what was sent by then may or may not be there, and sending it again does no harm.
     """
     done = Replayed()
@@ -130,7 +143,10 @@ def _dead_letter(value: bytes | None) -> DeadLetter | None:
 def _line(dead_letter: DeadLetter) -> str:
     where = f"{dead_letter.topic}/{dead_letter.partition}/{dead_letter.offset}"
     cut = ", cut" if dead_letter.truncated else ""
-    return f"{dead_letter.time}  {dead_letter.reason}  {where}  {dead_letter.format}, {dead_letter.value_bytes} bytes{cut}: {dead_letter.detail}"
+    what = (
+        f"{dead_letter.format}, {dead_letter.value_bytes} bytes{cut}{parts_text(dead_letter.count, dead_letter.places)}"
+    )
+    return f"{dead_letter.time}  {dead_letter.reason}  {where}  {what}: {dead_letter.detail}"
 
 
 @click.group(short_help="List messages that could not be used, or send them again.")
@@ -159,7 +175,14 @@ def list_dead_letters(config: str, as_json: bool, **filters: Any) -> None:  # no
     settings = load(config)
     wanted = _filter(**filters)
     with connected(settings) as log:
-        count = listed(log, settings.topics.deadletters, wanted, click.echo, as_json=as_json)
+        count = listed(
+            log,
+            settings.topics.deadletters,
+            wanted,
+            click.echo,
+            as_json=as_json,
+            complain=partial(click.echo, err=True),
+        )
     if not as_json:
         click.echo(f"{counted(count, 'dead letter')}.")
 
@@ -188,8 +211,12 @@ def _summary_text(done: Replayed, *, dry_run: bool) -> str:
     if done.truncated:
         lines.append(f"Refused, because a dead letter keeps only the beginning of a long message: {done.truncated}.")
     if done.unreadable:
-        lines.append(f"Not readable as dead letters: {counted(done.unreadable, 'record')} of the topic.")
+        lines.append(_unreadable_text(done.unreadable))
     return "\n".join(lines)
+
+
+def _unreadable_text(count: int) -> str:
+    return f"Not readable as dead letters: {counted(count, 'record')} of the topic."
 
 
 def _filter(reason: str | None, topic: str | None, since: str | None, limit: int) -> Filter:

@@ -1,6 +1,6 @@
 """`scalewatch rebuild`: learn anew from the settled runs."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import click
@@ -13,7 +13,7 @@ from agent.cli.options import counted, progress, required_config_option
 from agent.config.load import load
 from agent.config.tree import Config, config_hash
 from processors import __version__
-from processors.contracts.errors import ConfigError, FencedError, ScalewatchError
+from processors.contracts.errors import ConfigError, FencedError, InvalidInputError, ScalewatchError
 from processors.contracts.events import Identity, JobCompleted, JobEvent, JobProfile, JournalRecord, Tick
 from processors.contracts.hosts import Profile
 from processors.contracts.log import CheckpointStore, Log, Marker, Restoration, Restored
@@ -24,16 +24,22 @@ from processors.pipeline.jobs import reported_at_start
 from processors.pipeline.shard import Shard
 from processors.pipeline.state import Tombstone
 from processors.store import Envelope
+from sinks.topics import decoded
 
 JOBS: Final = f"{Job.name}/"
+UNREADABLE_SHOWN: Final = 20
 
 
 class Rebuilt(msgspec.Struct, frozen=True):
-    """What a rebuild of one shard found: settled runs, jobs that had not settled, and the applications there are now."""
+    """What a rebuild of one shard found: settled runs, jobs that had not settled, and the applications there are now.
+
+    `unreadable` are records of the topic of runs, of any shard, that are no settled runs and were left out.
+    """
 
     runs: int
     pending_jobs: int
     applications: int
+    unreadable: tuple[str, ...] = ()
 
 
 def rebuild(config: Config, log: Log, shard: int, on_progress: Callable[[int], None]) -> Rebuilt:
@@ -47,7 +53,8 @@ def rebuild(config: Config, log: Log, shard: int, on_progress: Callable[[int], N
     try:
         restored = store.take_over()  # (1)
         fold = compose.make_shard(config)
-        runs = sorted(_settled(config, log, shard), key=lambda run: (_completion(run).end_ms, run.run_id))
+        found, unreadable = _settled(config, log, shard)
+        runs = sorted(found, key=lambda run: (_completion(run).end_ms, run.run_id))
         text: dict[str, Prediction | None] = {}
         now_ms = restored.marker.now_ms if restored.marker else 0
         for count, run in enumerate(runs, 1):  # (2)
@@ -63,12 +70,21 @@ def rebuild(config: Config, log: Log, shard: int, on_progress: Callable[[int], N
     finally:
         store.close()
     _publish(config, log, text)  # (5)
-    return Rebuilt(len(runs), len(pending), len(fold.state.models))
+    return Rebuilt(len(runs), len(pending), len(fold.state.models), unreadable)
 
 
-def _settled(config: Config, log: Log, shard: int) -> Iterable[Run]:
-    runs = [msgspec.json.decode(value, type=Run) for value in _newest(log, config.topics.runs).values()]
-    return [run for run in runs if config.journal_partition(_completion(run).system) == shard]
+def _settled(config: Config, log: Log, shard: int) -> tuple[list[Run], tuple[str, ...]]:
+    """Return the settled runs of a shard, and what is wrong with the records that are none."""
+    runs, unreadable = [], []
+    for key, value in _newest(log, config.topics.runs).items():
+        try:
+            run = decoded(value, Run)
+        except InvalidInputError as error:
+            unreadable.append(f"{config.topics.runs} {key[:80]!a} cannot be read and is left out: {error}")
+            continue
+        if config.journal_partition(_completion(run).system) == shard:
+            runs.append(run)
+    return runs, tuple(unreadable)
 
 
 def _newest(log: Log, topic: str) -> Mapping[bytes, bytes]:
@@ -190,9 +206,13 @@ def command(config: str, shard: tuple[int, ...]) -> None:
 def _rebuilt(config: Config, log: Log, shard: int) -> str:
     with progress(f"shard {shard}, runs") as on_progress:
         done = rebuild(config, log, shard, on_progress)
-    text = (
+    for fault in done.unreadable[:UNREADABLE_SHOWN]:
+        click.echo(f"scalewatch: {fault}", err=True)
+    text = [
         counted(done.runs, "run"),
         f"{counted(done.pending_jobs, 'job')} not settled",
         counted(done.applications, "application"),
-    )
+    ]
+    if done.unreadable:
+        text.append(f"{counted(len(done.unreadable), 'record')} not readable")
     return f"shard {shard}: {', '.join(text)}"

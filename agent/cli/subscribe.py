@@ -3,10 +3,10 @@
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import click
 import msgspec
@@ -16,10 +16,11 @@ from agent.app.kafka import connected, until_available
 from agent.cli.options import report_retry, required_config_option, stopped_by_signals
 from agent.config.load import load
 from agent.config.tree import Config
-from processors.contracts.errors import ConfigError
+from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.log import Consumer, Log, TopicPartition
-from processors.contracts.outputs import Prediction
+from processors.contracts.outputs import Emission, Prediction
 from sinks.table import Row, TableWriter, rows, write_lines
+from sinks.topics import Kind, decoded, record
 
 POLL_S: Final = 1.0
 TOPICS: Final = ("predictions", "job-predictions", "answers", "alerts", "runs")
@@ -27,10 +28,11 @@ AGAIN_MAX_S: Final = 30.0
 
 
 class Change(msgspec.Struct, frozen=True):
-    """The newest message of a key, None where the key has left the topic."""
+    """A record: the newest message of a key, None where the key has left the topic; and where it stands."""
 
-    key: str
+    key: bytes | None
     value: bytes | None
+    place: str
 
 
 class Changes(msgspec.Struct, frozen=True):
@@ -53,6 +55,15 @@ def follow(log: Log, topic: str, group: str, stop: Callable[[], bool], *, only_n
         consumer.close()
 
 
+def readable(kind: Kind, changes: Iterable[Change]) -> Iterator[Emission]:
+    """Yield the changes that are messages; the others are named on standard error and left out."""
+    for change in changes:
+        try:
+            yield record(kind, change.key, change.value)
+        except InvalidInputError as error:
+            click.echo(f"scalewatch: {change.place} cannot be read and is left out: {error}", err=True)
+
+
 def _followed(log: Log, consumer: Consumer, topic: str, stop: Callable[[], bool]) -> Iterator[Changes]:
     ends: dict[TopicPartition, int] = {}
     read: dict[TopicPartition, int] = {}
@@ -65,8 +76,8 @@ def _followed(log: Log, consumer: Consumer, topic: str, stop: Callable[[], bool]
         changes: list[Change] = []
         for batch in poll.batches:
             read[batch.topic, batch.partition] = batch.next_offset
-            for key, value in zip(batch.keys, batch.values, strict=True):
-                changes.append(Change((key or b"").decode("utf-8", "replace"), value))
+            for offset, key, value in zip(batch.offsets, batch.keys, batch.values, strict=True):
+                changes.append(Change(key, value, f"{batch.topic}/{batch.partition}/{offset}"))
         if not caught_up and ends and len(ends) == log.partitions(topic):
             caught_up = all(read[partition] >= end for partition, end in ends.items())
         yield Changes(tuple(changes), caught_up)
@@ -84,6 +95,7 @@ def _followed(log: Log, consumer: Consumer, topic: str, stop: Callable[[], bool]
 def command(config: str, topic: str, sqlite: Path | None, jsonl: Path | None, *, once: bool, only_new: bool) -> None:
     """Read an output topic from its beginning and go on until Ctrl-C.
 
+    A record that is no message of this version is named on standard error and left out.
     Without a file each message is printed as one line of JSON: {"key": ..., "value": ...}, the value null where the key has
     left the topic. A table is whole at any moment: whoever reads it never sees half a change.
     """
@@ -92,8 +104,9 @@ def command(config: str, topic: str, sqlite: Path | None, jsonl: Path | None, *,
         raise ConfigError("A table is one of all predictions; leave out the other topic, and --new.")
     settings = load(config)
     stop = stopped_by_signals()
-    take = Tables(sqlite, jsonl) if tables else Lines()
-    name = compose.output_topics(settings)[topic.replace("-", "_")]
+    kind = cast("Kind", topic.replace("-", "_"))
+    take = Tables(sqlite, jsonl) if tables else Lines(kind)
+    name = compose.output_topics(settings)[kind]
     read = partial(_read, settings, name, take, stop, once=once, only_new=only_new)
     try:
         until_available(read, stop, AGAIN_MAX_S, report_retry)
@@ -102,14 +115,17 @@ def command(config: str, topic: str, sqlite: Path | None, jsonl: Path | None, *,
 
 
 class Lines:
-    """Prints each change."""
+    """Prints each change of a kind of output."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind: Kind = kind
 
     def begin(self) -> None:
         """Do nothing: after the broker was away all is printed again."""
 
     def take(self, found: Changes) -> None:
         """Print what was found."""
-        for change in found.changes:
+        for change in readable(self._kind, found.changes):
             value = msgspec.Raw(change.value) if change.value is not None else None
             click.echo(msgspec.json.encode({"key": change.key, "value": value}).decode())
 
@@ -133,13 +149,13 @@ class Tables:
 
     def take(self, found: Changes) -> None:
         """Take in what was found, and write when it is time."""
-        self._waiting |= {change.key: change.value for change in found.changes}
+        self._waiting |= {change.key: change.value for change in readable("predictions", found.changes)}
         if not found.caught_up or not (self._waiting or self._whole):
             return
         changed: dict[str, list[Row] | None] = dict.fromkeys(self._waiting)
         for key, value in self._waiting.items():
             if value is not None:
-                changed[key] = list(rows(key, msgspec.json.decode(value, type=Prediction)))
+                changed[key] = list(rows(key, decoded(value, Prediction)))
         self._rows = {
             key: found_rows
             for key, found_rows in {**({} if self._whole else self._rows), **changed}.items()

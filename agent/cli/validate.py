@@ -3,6 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +20,7 @@ from agent.config.load import load
 from agent.config.tree import Config
 from agent.config.yaml import path_text
 from agent.decode.files import DECODERS, TELEMETRY, recognise
+from agent.decode.guard import guarded, guarded_samples
 from agent.decode.message import Missed
 from agent.decode.opening import open_source
 from processors.contracts.errors import ConfigError, InvalidInputError
@@ -123,8 +125,8 @@ def _tried(config: Config, number: int, path: str, records: _Records, received_m
     source, missed = config.sources[number], Missed()
     options = msgspec.structs.replace(compose.telemetry_options(config, source), missed=missed)
     telemetry, index = TELEMETRY.get(source.format), SeriesIndex(config.collector.series_max)
-    decode = None if telemetry is None else telemetry(options)
-    jobs = DECODERS[source.format](options.decode) if decode is None else None
+    decode = None if telemetry is None else guarded_samples(partial(telemetry, options))
+    jobs = guarded(DECODERS[source.format](options.decode)) if decode is None else None
     report = SampleReport(path, number, source.format, len(records.values))
     samples: Counter[int] = Counter()
     for first in range(0, len(records.values), SLICE_RECORDS):

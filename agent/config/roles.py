@@ -120,6 +120,12 @@ class CollectorSettings(Settings):
     commit_s: float = Field(
         default=1.0, ge=0, le=60, description="time between two commits; after a crash so much is written again"
     )
+    deadletter_bytes_per_s_max: int = Field(
+        default=50_000,
+        ge=0,
+        le=100_000_000,
+        description="dead letters that one collector writes, on average over twenty minutes; beyond that they are counted only",
+    )
     series_max: int = Field(
         default=200_000,
         ge=0,

@@ -15,6 +15,7 @@ from agent.decode.fields import (
     check_bounds,
     own_text,
     run_identity,
+    sizes_of,
 )
 from agent.decode.message import JSON_ERRORS, DecodeOptions, invalid, json_error, shown
 from agent.decode.slurm import one_partition
@@ -149,7 +150,7 @@ def started(job: Job, received_ms: int, options: DecodeOptions) -> JobStarted:
     """Return the start of a job; InvalidInputError where it names no start, or no cluster.
 
     >>> started(Job(69, "ccfront", start_time=1738842000, num_nodes=4), 0, DecodeOptions()).evidence.sizes
-    {'nodes': 4}
+    {'nodes': 4.0}
     """
     system, job_id, start_ms = _system(job, options), _job_id(job), job.start_ms
     check_bounds(start_ms, start_ms, received_ms, options)
@@ -226,8 +227,7 @@ def _evidence(job: Job, options: DecodeOptions) -> Evidence:
 
 
 def _sizes(job: Job) -> dict[str, float]:
-    reported = {"nodes": job.num_nodes or float(len(job.resources)), "threads": job.num_hwthreads, "gpus": job.num_acc}
-    return {unit: count for unit, count in reported.items() if count}
+    return sizes_of({"nodes": job.num_nodes or len(job.resources), "threads": job.num_hwthreads, "gpus": job.num_acc})
 
 
 def _hosts(job: Job) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """Checks of single values that more than one format needs."""
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from typing import Annotated, Final
@@ -142,6 +143,16 @@ Path = Annotated[str, msgspec.Meta(max_length=PATH_MAX)]
 Script = Annotated[str, msgspec.Meta(max_length=SCRIPT_MAX)]
 Count = Annotated[float, msgspec.Meta(gt=0, le=COUNT_MAX)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=SECONDS_MAX)]
+
+
+def sizes_of(counts: Mapping[str, float | None]) -> dict[str, float]:
+    """Return the sizes of a job by unit: the counts above 0 that a job can have. JSON may hold numbers of any length.
+
+    >>> sizes_of({"nodes": 4, "cores": 10**400, "gpus": 0, "threads": None})
+    {'nodes': 4.0}
+    """
+    return {unit: float(count) for unit, count in counts.items() if count is not None and 0 < count <= COUNT_MAX}
+
 
 _CONTROL = ("Cc", "Cs", "Zl", "Zp")  # control characters, halves of surrogate pairs, line and paragraph separators
 

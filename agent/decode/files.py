@@ -14,6 +14,7 @@ import numpy as np
 
 from agent.decode.archive import Read, read_archive
 from agent.decode.clustercockpit import FORMAT
+from agent.decode.guard import guarded_samples
 from agent.decode.message import (
     DecodeOne,
     DecodeOptions,
@@ -29,6 +30,7 @@ from agent.decode.sacct import PAIRS, line_text, sacct_decoder, sacct_opened
 from agent.decode.slurm import slurm_decoder
 from agent.decode.sonar import sonar_decoder
 from agent.decode.swf import COLUMNS, read_header, swf_decoder, swf_lines
+from agent.decode.telemetry.columns import nothing
 from agent.decode.telemetry.line_protocol import line_protocol_decoder, parse_line
 from agent.decode.telemetry.native import load_decoder
 from agent.decode.telemetry.nws import nws_decoder
@@ -200,8 +202,7 @@ def _each(decode_one: DecodeOne) -> DecodeSamples:
             except InvalidInputError as error:
                 decoded = Decoded(rejects=[error])
             others.append((message, decoded))
-        none = Samples(np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.float64))
-        return DecodedBatch(none, np.empty(0, np.int32), others)
+        return nothing(others)
 
     return decode
 
@@ -267,6 +268,8 @@ def read_source(
     line, format_name = 0, ""
     try:
         opened = recognise(source, telemetry.options, name)
+        decode = opened.decode
+        opened.decode = guarded_samples(lambda: decode)
         format_name = opened.format
         for part in _slices(opened.records):
             line = part[-1][1]

@@ -9,7 +9,7 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.events import DeadLetter, Decode, Decoded
+from processors.contracts.events import DeadLetter, Decode, Decoded, Refused
 from processors.contracts.names import EARLIEST_MS, LATEST_MS, rfc3339
 from processors.contracts.nodes import NO_NODES, Nodes
 from processors.contracts.telemetry import NO_SENSORS, DecodeSamples, Keep, Samples, Sensors, SeriesIndex, Telemetry
@@ -192,28 +192,26 @@ def dead_letter(
     topic: str,
     partition: int,
     offset: int,
-    index: int,
     *,
     format_name: str,
     value: bytes | None,
-    error: InvalidInputError,
+    refused: Refused,
     timestamp_ms: int,
 ) -> DeadLetter:
-    """Return the dead letter of the refusal number `index` of a message.
+    """Return the dead letter of what is refused of a message for one reason.
 
     It keeps the first VALUE_BYTES_MAX bytes. `timestamp_ms` is the message's own time; one that no calendar has is
     moved to its nearest end, so that the letter of a bad message can always be written.
 
-    >>> letter = dead_letter(
-    ...     "slurm.jobs", 2, 71, 0, format_name="slurm", value=b"x", error=InvalidInputError("not-json", "It is no JSON."), timestamp_ms=0
-    ... )
+    >>> refused = Refused(InvalidInputError("not-json", "It is no JSON."))
+    >>> letter = dead_letter("slurm.jobs", 2, 71, format_name="slurm", value=b"x", refused=refused, timestamp_ms=0)
     >>> letter.id, letter.value_base64
-    ('slurm.jobs/2/71/0', 'eA==')
+    ('slurm.jobs/2/71/not-json', 'eA==')
     """
-    value = value or b""
+    value, error = value or b"", refused.error
     return DeadLetter(
         schema=SCHEMA,
-        id=f"{topic}/{partition}/{offset}/{index}",
+        id=f"{topic}/{partition}/{offset}/{error.reason}",
         time=rfc3339(min(max(timestamp_ms, 0), LATEST_MS)),
         reason=error.reason,
         detail=str(error)[:DETAIL_MAX],
@@ -224,6 +222,8 @@ def dead_letter(
         value_base64=b64encode(value[:VALUE_BYTES_MAX]).decode(),
         value_bytes=len(value),
         truncated=len(value) > VALUE_BYTES_MAX,
+        count=refused.count,
+        places=refused.places,
     )
 
 
@@ -282,11 +282,11 @@ def whole(decode_one: DecodeOne, options: DecodeOptions) -> Decode:
         if value[0] == _BRACE or not value.lstrip(_WHITESPACE).startswith(b"["):
             decode_one(value, received_ms, decoded)
         else:
-            for element in _elements(value, options):
+            for number, element in enumerate(_elements(value, options)):
                 try:
                     decode_one(element, received_ms, decoded)
                 except InvalidInputError as error:
-                    decoded.rejects.append(error)
+                    decoded.rejects.append(error.at(f"[{number}]"))
         return decoded
 
     return decode

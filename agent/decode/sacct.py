@@ -11,7 +11,6 @@ from datetime import UTC, datetime, tzinfo
 from typing import Final
 
 from agent.decode.fields import (
-    COUNT_MAX,
     PATH_MAX,
     SECONDS_MAX,
     check_bounds,
@@ -23,6 +22,7 @@ from agent.decode.fields import (
     parse_tres,
     refuse_control,
     run_identity,
+    sizes_of,
     zone_of,
 )
 from agent.decode.message import DecodeOne, DecodeOptions, checked, invalid, shown
@@ -174,13 +174,14 @@ def _evidence(row: Row, zone: tzinfo, options: DecodeOptions) -> Evidence:
 def _sizes(row: Row, hosts: str) -> dict[str, float]:
     allocated = parse_tres(row.get("alloctres"))
     nodes = _first(row, "allocnodes", "nnodes") or allocated.get("node") or float(hostlist.count(hosts))
-    counts = {
-        "nodes": nodes or _first(row, "reqnodes"),
-        "cores": _first(row, "alloccpus", "ncpus") or allocated.get("cpu") or _first(row, "reqcpus"),
-        "processes": _first(row, "ntasks"),
-        "gpus": gpus(allocated),
-    }
-    return {unit: count for unit, count in counts.items() if count and count <= COUNT_MAX}
+    return sizes_of(
+        {
+            "nodes": nodes or _first(row, "reqnodes"),
+            "cores": _first(row, "alloccpus", "ncpus") or allocated.get("cpu") or _first(row, "reqcpus"),
+            "processes": _first(row, "ntasks"),
+            "gpus": gpus(allocated),
+        }
+    )
 
 
 def _first(row: Row, *columns: str) -> float | None:
@@ -354,11 +355,11 @@ def sacct_decoder(options: DecodeOptions) -> Decode:
             raise invalid("array-bomb", f"The table has more rows than {options.elements_max}.")
         decode_one, below = sacct_opened(line_text(lines[0], options), options)
         decoded = Decoded()
-        for line in lines[1:] if below else lines:
+        for number, line in enumerate(lines[1:] if below else lines, 2 if below else 1):
             try:
                 decode_one(line, received_ms, decoded)
             except InvalidInputError as error:
-                decoded.rejects.append(error)
+                decoded.rejects.append(error.at(f"line {number}"))
         return decoded
 
     return decode

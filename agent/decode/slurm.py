@@ -10,7 +10,6 @@ from typing import Annotated, Final
 import msgspec
 
 from agent.decode.fields import (
-    COUNT_MAX,
     GPU,
     HOSTS_MAX,
     PATH_MAX,
@@ -23,6 +22,7 @@ from agent.decode.fields import (
     parse_tres,
     refuse_control,
     run_identity,
+    sizes_of,
 )
 from agent.decode.message import JSON_ERRORS, DecodeOne, DecodeOptions, invalid, json_error, shown, whole
 from processors.contracts.events import STATES, Attribute, Decode, Decoded, Evidence, JobCompleted, JobStarted
@@ -212,13 +212,14 @@ def _evidence(record: _Record, unasked: _Private, options: DecodeOptions) -> Evi
 
 def _sizes(record: _Record) -> dict[str, float]:
     allocated = _allocated(record)
-    counts = {
-        "nodes": record.total_nodes or allocated.get("node"),
-        "cores": record.total_cpus or allocated.get("cpu"),
-        "processes": record.ntasks,
-        "gpus": gpus(allocated),
-    }
-    return {unit: float(count) for unit, count in counts.items() if count and 0 < count <= COUNT_MAX}
+    return sizes_of(
+        {
+            "nodes": record.total_nodes or allocated.get("node"),
+            "cores": record.total_cpus or allocated.get("cpu"),
+            "processes": record.ntasks,
+            "gpus": gpus(allocated),
+        }
+    )
 
 
 def _allocated(record: _Record) -> dict[str, float]:

@@ -15,6 +15,7 @@ from agent.decode.fields import (
     parse_tres,
     refuse_control,
     run_identity,
+    sizes_of,
 )
 from agent.decode.message import JSON_ERRORS, DecodeOne, DecodeOptions, invalid, json_error, shown, whole
 from agent.decode.sacct import UNFINISHED, final_state
@@ -104,11 +105,11 @@ def sonar_object(options: DecodeOptions) -> DecodeOne:
             )
         if len(data.attributes.slurm_jobs) > options.elements_max:
             raise invalid("array-bomb", f"The message has more jobs than {options.elements_max}.")
-        for job in data.attributes.slurm_jobs:
+        for number, job in enumerate(data.attributes.slurm_jobs):
             try:
                 _add(job, data.attributes.cluster, received_ms, options, decoded)
             except InvalidInputError as error:
-                decoded.rejects.append(error)
+                decoded.rejects.append(error.at(f"slurm_jobs[{number}]"))
 
     return decode_one
 
@@ -186,9 +187,10 @@ def _evidence(job: _Job) -> Evidence:
 def _sizes(job: _Job) -> dict[str, float]:
     allocated = parse_tres(job.sacct.tres if job.sacct else None)
     hosts = sum(hostlist.count(hosts) for hosts in job.nodes)
-    counts = {
-        "nodes": allocated.get("node") or float(hosts) or float(job.requested_node_count),
-        "cores": allocated.get("cpu") or float(job.requested_cpus),
-        "gpus": gpus(allocated),
-    }
-    return {unit: count for unit, count in counts.items() if 0 < count <= COUNT_MAX}
+    return sizes_of(
+        {
+            "nodes": allocated.get("node") or hosts or job.requested_node_count,
+            "cores": allocated.get("cpu") or job.requested_cpus,
+            "gpus": gpus(allocated),
+        }
+    )

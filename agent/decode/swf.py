@@ -88,11 +88,11 @@ def swf_decoder(options: DecodeOptions) -> Decode:
             raise invalid("array-bomb", f"The log has more jobs than {options.elements_max}.")
         decode_one = swf_lines(read_header(comments, options), options)
         decoded = Decoded()
-        for line in lines:
+        for number, line in enumerate(lines, 1):
             try:
                 decode_one(line, received_ms, decoded)
             except InvalidInputError as error:
-                decoded.rejects.append(error)
+                decoded.rejects.append(error.at(f"line {number}"))
         return decoded
 
     return decode

@@ -1,5 +1,10 @@
 """Errors by what the caller does about them."""
 
+from typing import Final
+
+DECODER: Final = "decoder"
+ERROR_MAX: Final = 200  # characters of an error that a refusal repeats
+
 
 class ScalewatchError(Exception):
     """Base of every error the product raises on purpose; its text is one full sentence for a person."""
@@ -15,6 +20,35 @@ class InvalidInputError(ScalewatchError):
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
         self.reason = reason
+        self.place = ""
+
+    def at(self, place: str) -> "InvalidInputError":
+        """Return the error with the place in its message: an element of an array, a line, what a value is of.
+
+        >>> InvalidInputError("time", "It is no time.").at("[17]").place
+        '[17]'
+        """
+        self.place = self.place or place
+        return self
+
+
+def defect(error: Exception) -> InvalidInputError:
+    """Return the refusal of a message on which a decoder failed, whatever it raised.
+
+    >>> str(defect(OverflowError("int too large to convert to float")))
+    'The decoder raised OverflowError: int too large to convert to float'
+    """
+    return InvalidInputError(DECODER, f"The decoder raised {described(error)}")
+
+
+def described(error: Exception) -> str:
+    r"""Return the kind of an error and its text, in plain ASCII and bounded: it may repeat what the message holds.
+
+    >>> described(ValueError("nid" + chr(0xD800)))
+    'ValueError: nid\\ud800'
+    """
+    text = str(error)[:ERROR_MAX].encode("ascii", "backslashreplace").decode()
+    return f"{type(error).__name__}: {text}"
 
 
 class UnavailableError(ScalewatchError):

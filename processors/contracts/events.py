@@ -3,7 +3,7 @@
 Each carries a natural identity and absolute values, never a delta, so that a repeat is a no-op.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -13,6 +13,8 @@ from processors.contracts.hosts import Profile
 from processors.contracts.names import job_key, rfc3339
 
 Attribute = str | int | float | bool
+PLACES_MAX: Final = 20
+PLACE_MAX: Final = 200  # characters
 UNITS: Final = ("nodes", "cores", "processes", "threads", "gpus")
 SUCCESS: Final = "COMPLETED"
 STATES: Final = (  # the final states of Slurm; others are mapped onto them by the decoders
@@ -299,8 +301,37 @@ Decode = Callable[[bytes, int], Decoded]
 """A decoder: message bytes and the time the message was received, in ms; raises InvalidInputError for the whole."""
 
 
+class Refused(msgspec.Struct, frozen=True):
+    """What of one message is refused for one reason: the first error, how many parts, and where the first of them are."""
+
+    error: InvalidInputError
+    count: int = 1
+    places: tuple[str, ...] = ()
+
+
+def by_reason(errors: Iterable[InvalidInputError]) -> list[Refused]:
+    """Return the refused parts of one message by reason, in the order in which the reasons came; at most PLACES_MAX places each.
+
+    >>> errors = [InvalidInputError("time", "It is no time.").at(f"[{number}]") for number in range(50)]
+    >>> [(refused.count, refused.places[:2]) for refused in by_reason(errors)]
+    [(50, ('[0]', '[1]'))]
+    """
+    found: dict[str, list[InvalidInputError]] = {}
+    for error in errors:
+        found.setdefault(error.reason, []).append(error)
+    return [
+        Refused(alike[0], len(alike), tuple(error.place[:PLACE_MAX] for error in alike if error.place)[:PLACES_MAX])
+        for alike in found.values()
+    ]
+
+
 class DeadLetter(msgspec.Struct, frozen=True):
-    """A message that could not be used: why, where it stood, and its bytes (base64, bounded)."""
+    """A message that could not be used, or parts of it: why, where it stood, and its bytes (base64, bounded).
+
+    There is one for each reason. `count` says how many parts of the message are meant, `places` where the first of them
+    are in it (an element such as ``metrics[17]``, ``line 3``, or the host and the resource of a value), `detail` what is wrong
+    with the first.
+    """
 
     schema: str
     id: str
@@ -314,3 +345,5 @@ class DeadLetter(msgspec.Struct, frozen=True):
     value_base64: str
     value_bytes: int
     truncated: bool
+    count: int = 1
+    places: tuple[str, ...] = ()

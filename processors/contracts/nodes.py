@@ -3,10 +3,10 @@
 import copy
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, product
 from math import prod
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
@@ -17,6 +17,7 @@ NO_HOSTS: Final = ("", "None assigned", "None", "(null)", "Unknown")
 
 _NAME = re.compile(r"(?:[^,\[\]\s]|\[[^\[\]]*\])+")
 _PART = re.compile(r"\[([^\[\]]*)\]|([^\[\]]+)")
+_DIGITS = re.compile(r"([0-9]{1,18})")
 _RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 
 _Range = tuple[int, int, int]  # first, last, digits
@@ -69,6 +70,75 @@ def spread(texts: Sequence[str], limit: int) -> tuple[int, tuple[str, ...]]:
         name = names[which]
         found.append(name if isinstance(name, str) else _at(name, index - (ends[which - 1] if which else 0)))
     return total, tuple(found)
+
+
+def folded(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return lists that name the same hosts in fewer characters, each once: names that differ in numbers become ranges.
+
+    Names that are in brackets already stay as they are. Errors as `count`.
+
+    >>> folded(["nid000001", "nid000002", "nid000003", "login1", "nid[7-9]"])
+    ('nid[000001-000003],login1,nid[7-9]',)
+    >>> folded(["x1000c0s0b0n0,x1000c0s0b0n1,x1000c0s0b1n0,x1000c0s0b1n1,x1001c0s0b0n0"])
+    ('x1000c0s0b[0-1]n[0-1],x1001c0s0b0n0',)
+    """
+    alike: dict[tuple[str, ...], list[tuple[str, ...]]] = {}  # the numbers of names by the texts around them
+    for text in texts:
+        for name in _whole(text):
+            parts = _DIGITS.split(name) if "[" not in name else [name]
+            alike.setdefault(tuple(parts[::2]), []).append(tuple(parts[1::2]))
+    found = [text for around, numbers in alike.items() for text in _folded_alike(around, numbers)]
+    return (",".join(found),) if found else ()
+
+
+def _whole(text: str) -> Iterable[str]:
+    """Return the names of a list as they are written."""
+    if "[" not in text and "]" not in text:
+        return [name for name in _parsed(text) if isinstance(name, str)]
+    for parts in _names(text):
+        for part in parts:
+            _size(part)  # a range that nobody can read is refused here
+    return _NAME.findall(text)
+
+
+def _folded_alike(around: tuple[str, ...], numbers: list[tuple[str, ...]]) -> Iterator[str]:
+    """Yield lists of names that have the same texts `around` their numbers.
+
+    Numbers are folded from the last one to the first: names that have all others alike become one. Numbers with zeros before
+    them are folded with those of the same length alone.
+    """
+    padded = [
+        {len(text) for text in column if text[0] == "0" and len(text) > 1} for column in zip(*numbers, strict=True)
+    ]
+    by_widths: dict[tuple[int, ...], dict[tuple[Hashable, ...], None]] = {}
+    for texts in numbers:
+        widths = tuple(len(text) if len(text) in lengths else 1 for text, lengths in zip(texts, padded, strict=True))
+        by_widths.setdefault(widths, {})[tuple(map(int, texts))] = None
+    for widths, names in by_widths.items():
+        places: Iterable[tuple[Hashable, ...]] = names
+        for at in reversed(range(len(widths))):
+            places = _folded_at(places, at, widths[at])
+        for place in places:
+            yield "".join(part for pair in zip(around, (*map(str, place), ""), strict=True) for part in pair)
+
+
+def _folded_at(places: Iterable[tuple[Hashable, ...]], at: int, width: int) -> list[tuple[Hashable, ...]]:
+    """Return places with the text of ranges in place of their number `at`, one for all that differ in nothing else."""
+    alike: dict[tuple[Hashable, ...], list[int]] = {}
+    for place in places:
+        alike.setdefault((*place[:at], None, *place[at + 1 :]), []).append(cast("int", place[at]))
+    return [(*place[:at], _ranges_text(sorted(found), width), *place[at + 1 :]) for place, found in alike.items()]
+
+
+def _ranges_text(numbers: list[int], width: int) -> str:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    texts = [f"{a:0{width}d}" if a == b else f"{a:0{width}d}-{b:0{width}d}" for a, b in runs]
+    return texts[0] if len(numbers) == 1 else f"[{','.join(texts)}]"
 
 
 def _parsed(text: str) -> Iterable[str | list[_Part]]:

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from processors.contracts.events import Attribute
+from processors.contracts.events import Attribute, DeadLetter
 from processors.contracts.hosts import Profile
 from processors.contracts.load import UnderLoad
 from processors.contracts.names import Horizon
@@ -167,6 +167,8 @@ class RecentRun(msgspec.Struct, frozen=True, kw_only=True):
 class DeadLetterView(msgspec.Struct, frozen=True, kw_only=True):
     """A message that became a dead letter: when, why, and where it lies. Its bytes are not shown.
 
+    `count` parts of it are refused, the first of them at `places` in it.
+
     >>> DeadLetterView(time_ms=0, reason="not-json", detail="", topic="slurm", partition=0, offset=7).offset
     7
     """
@@ -177,6 +179,8 @@ class DeadLetterView(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     partition: int
     offset: int
+    count: int = 1
+    places: tuple[str, ...] = ()
 
 
 class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -505,3 +509,17 @@ class Emission(msgspec.Struct, frozen=True):
     kind: Literal["predictions", "job_predictions", "answers", "alerts", "runs", "deadletters"]
     key: str
     value: bytes | None
+
+
+SCHEMAS: Final[dict[str, type[msgspec.Struct]]] = {
+    "scalewatch.prediction/1": Prediction,
+    "scalewatch.job-prediction/1": JobPrediction,
+    "scalewatch.answer/1": Answer,
+    "scalewatch.alert/1": Alert,
+    "scalewatch.run/1": Run,
+    "scalewatch.dead-letter/1": DeadLetter,
+}
+"""What this version writes and reads, by the name in the field `schema`."""
+
+TIMES: Final = frozenset({"time", "as_of", "valid_until", "start", "end", "starts", "ends", "end_low", "end_high"})
+"""Fields of messages that hold a time as RFC 3339, where they hold anything."""

@@ -20,8 +20,8 @@ from processors.contracts.outputs import (
     SourceStatus,
 )
 
-ROLE_REASONS: Final = ("unknown-system", "processor")
-"""Why a role refuses an event that was decoded well: a system that is not listed, or a processor that raised."""
+ROLE_REASONS: Final = ("unknown-system", "decoder", "processor")
+"""Why a role refuses a record whatever its format says: a system that is not listed, a decoder or a processor that raised."""
 
 
 class Measures(Protocol):

@@ -57,7 +57,8 @@ BOUNDS: Final = (
     "job_hosts_max", "host_jobs_max", "host_partitions_max", "host_states_max",
     "collector_series_max", "host_minute_bytes_max",
     "profile_resources_max", "profile_readings_max", "profile_minutes_max", "profile_sums_max", "profile_runs_max",
-    "profile_power_models_max", "source_topics_max",
+    "profile_power_models_max", "source_topics_max", "deadletter_bytes_per_s_max",
+    "evidence_script_bytes_max", "evidence_comment_bytes_max", "evidence_hosts_bytes_max", "evidence_attributes_bytes_max",
 )  # fmt: skip
 SAMPLES_LEFT_OUT: Final = (
     "late", "ahead", "not_finite", "repeated", "thinned", "unwanted", "series_max", "unknown_system", "null", "negative",
@@ -138,7 +139,7 @@ AGENT: Final = (
         (_ROLE, Label("format", given_as="formats"), Label("outcome", values=EVENT_OUTCOMES)),
     ),
     Declaration(
-        "scalewatch_dead_letters_total", "counter", "Messages that could not be used, by reason.",
+        "scalewatch_dead_letters_total", "counter", "Messages, or parts of them, that could not be used, by reason.",
         (Label("reason", given_as="reasons"),),
     ),
     Declaration(
@@ -153,6 +154,11 @@ AGENT: Final = (
     ),
     Declaration(
         "scalewatch_emissions_total", "counter", "Records sent to output topics, tombstones included.",
+        (Label("topic", values=OUTPUTS),),
+    ),
+    Declaration(
+        "scalewatch_outputs_unreadable_total", "counter",
+        "Records of output topics that were left out when they were read, because they are no messages of this version.",
         (Label("topic", values=OUTPUTS),),
     ),
     Declaration(

@@ -14,6 +14,7 @@ from agent.config.load import load
 from agent.decode.message import dead_letter
 from agent.log.kafka.log import KafkaLog
 from processors.contracts.errors import InvalidInputError
+from processors.contracts.events import Refused
 from processors.contracts.log import Batch, TopicSettings
 from processors.contracts.names import parse_rfc3339
 from tests.kit.kafka_broker import KafkaBroker
@@ -69,7 +70,7 @@ def test_a_dead_letter_is_listed_and_its_bytes_go_back_to_where_they_came_from(c
     settings = load(config)
     run("topics", "-c", str(config), "--create")
     entry = dead_letter(
-        source, 0, 41, 0, format_name="slurm", value=b"\x00\xffraw", error=InvalidInputError("not-json", "It is no JSON."),
+        source, 0, 41, format_name="slurm", value=b"\x00\xffraw", refused=Refused(InvalidInputError("not-json", "It is no JSON.")),
         timestamp_ms=parse_rfc3339("2026-11-20T12:00:00Z"),
     )  # fmt: skip
     log = KafkaLog(kafka_settings(settings))

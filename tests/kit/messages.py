@@ -108,7 +108,7 @@ def prediction(application: str = "lammps", **changes: Any) -> Prediction:
         "quality": Quality(scored=37, median_error=0.031, coverage_90=0.91, bias=0.002),
     } | changes
     key = ApplicationKey(values["application"], values["system"], values["input"], values["unit"])
-    return Prediction(**(COMMON | {"id": key.id} | values))
+    return Prediction(**(COMMON | {"schema": "scalewatch.prediction/1"} | {"id": key.id} | values))
 
 
 def job(job_id: str = "812", **changes: Any) -> JobPrediction:
@@ -133,7 +133,7 @@ def job(job_id: str = "812", **changes: Any) -> JobPrediction:
         "probability_exceeds_limit": 0.01,
         "reliability": Reliability("reliable"),
     }
-    return JobPrediction(**(COMMON | values | changes))
+    return JobPrediction(**(COMMON | {"schema": "scalewatch.job-prediction/1"} | values | changes))
 
 
 def alert(fingerprint: str = "f1", **changes: Any) -> Alert:
@@ -155,7 +155,7 @@ def alert(fingerprint: str = "f1", **changes: Any) -> Alert:
         "ends": None,
         "evidence": AlertEvidence(observed=108.0, expected=71.9, low=65.0, high=79.0, n=16.0, runs=("archer2/7@1",)),
     }
-    return Alert(**(COMMON | values | changes))
+    return Alert(**(COMMON | {"schema": "scalewatch.alert/1"} | values | changes))
 
 
 def under_load(**changes: Any) -> UnderLoad:

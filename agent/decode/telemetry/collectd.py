@@ -39,11 +39,11 @@ def collectd_decoder(options: TelemetryOptions) -> DecodeSamples:
 
     def decode_message(value: bytes, message: int, columns: Columns) -> None:
         failures: list[InvalidInputError] = []
-        for values in _value_lists(checked(value, options.decode), options):
+        for number, values in enumerate(_value_lists(checked(value, options.decode), options)):
             try:
                 take_values(values, message, columns)
             except InvalidInputError as error:
-                failures.append(error)
+                failures.append(error.at(f"[{number}]"))
         for failure in failures:
             columns.refuse(message, failure)
 

@@ -212,8 +212,9 @@ class Columns:
         message: npt.NDArray[np.int64],
     ) -> None:
         for at in np.flatnonzero(wrong).tolist():
-            resource = self.index[int(series[at])].resource
-            self._refuse_late(int(message[at]), invalid(reason, f"A value of {shown(resource)} is out of its range."))
+            _, host, resource = self.index[int(series[at])]
+            error = invalid(reason, f"A value of {shown(resource)} is out of its range.")
+            self._refuse_late(int(message[at]), error.at(f"{host} {resource}"))
 
     def _refuse_times(
         self,
@@ -224,10 +225,41 @@ class Columns:
     ) -> None:
         what = "earlier than samples may be" if reason == "time" else "in the future of the message"
         for at, moment_ms in dict.fromkeys(zip(message[wrong].tolist(), time_ms[wrong].tolist(), strict=True)):
-            self._refuse_late(at, invalid(reason, f"The time {rfc3339(moment_ms)} is {what}."))
+            self._refuse_late(at, invalid(reason, f"The time {rfc3339(moment_ms)} is {what}.").at(rfc3339(moment_ms)))
 
     def _refuse_late(self, message: int, error: InvalidInputError) -> None:
         self.others.append((message, Decoded(rejects=[error])))
+
+
+def nothing(others: list[tuple[int, Decoded]]) -> DecodedBatch:
+    """Return a batch without samples.
+
+    >>> len(nothing([]).samples.series)
+    0
+    """
+    samples = Samples(np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.float64))
+    return DecodedBatch(samples, np.empty(0, np.int32), others)
+
+
+def joined(batches: list[tuple[list[int], DecodedBatch]]) -> DecodedBatch:
+    """Return several batches as one, in the order of the messages; each comes with the numbers that its messages have in it.
+
+    >>> joined([([1], nothing([(0, Decoded())])), ([0], nothing([]))]).others
+    [(1, Decoded(events=[], rejects=[], ignored={}, unknown_fields=0))]
+    """
+    empty = nothing([])
+    parts = [empty.samples, *(batch.samples for _, batch in batches)]
+    message = np.concatenate(
+        [empty.sample_message, *(np.array(at, np.int32)[batch.sample_message] for at, batch in batches)]
+    )
+    order = np.argsort(message, kind="stable")
+    samples = Samples(
+        series=np.concatenate([part.series for part in parts])[order],
+        time_ms=np.concatenate([part.time_ms for part in parts])[order],
+        value=np.concatenate([part.value for part in parts])[order],
+    )
+    others = sorted(((at[i], other) for at, batch in batches for i, other in batch.others), key=lambda other: other[0])
+    return DecodedBatch(samples, message[order], others)
 
 
 DecodeRecord = Callable[[bytes, int, Columns], None]
@@ -270,8 +302,8 @@ def number_of(  # noqa: PLR0917  a name has so many parts
 ) -> int | None:
     """Return the number of a series, after its names were checked; None where there are too many series.
 
-    Raises InvalidInputError (``text``) for names that nobody could show or that would be taken for others; in a peer the
-    sign that stands before a job's id is written %23.
+    A resource may be named with its peer, as pages show it: ``power_w>system``. Raises InvalidInputError (``text``) for names
+    that nobody could show or that would be taken for others; in a peer the sign that stands before a job's id is written %23.
 
     >>> index = SeriesIndex(9)
     >>> numbers = [number_of("exa", "nid1", "bandwidth", peer, index, job) for peer, job in (("group3", None), ("a#b", "812"))]
@@ -281,11 +313,19 @@ def number_of(  # noqa: PLR0917  a name has so many parts
     for text, name in ((system, "system"), (host, "host"), (resource, "resource"), (peer, "peer"), (job_id, "job id")):
         if text is not None:
             _check_name(text, name)
-    for sign, what in ((PEER, "peer"), (JOB, "job's id")):
-        if sign in resource:
-            raise invalid("text", f"The resource {shown(resource)} has a {sign}, which stands before a {what}.")
+    _check_resource(resource, peer)
     name = resource if peer is None else f"{resource}{PEER}{peer.replace(JOB, JOB_IN_PEER)}"
     return index.number(Series(system, host, name if job_id is None else f"{name}{JOB}{job_id}"))
+
+
+def _check_resource(resource: str, peer: str | None) -> None:
+    if JOB in resource:
+        raise invalid("text", f"The resource {shown(resource)} has a {JOB}, which stands before a job's id.")
+    own, sign, named_peer = resource.partition(PEER)
+    if sign and (peer is not None or not own or not named_peer):
+        raise invalid(
+            "text", f"The resource {shown(resource)} has a {PEER}, which stands between a resource and one peer."
+        )
 
 
 def _check_name(text: str, name: str) -> None:

@@ -165,15 +165,15 @@ def _message(plain: Any) -> CrayMessage:
         return CrayMessage([], refused=(invalid("wrong-type", "The message has no list of events."),))
     found: list[CrayEvent] = []
     refused: list[InvalidInputError] = []
-    for event in events:
+    for number, event in enumerate(events):
         try:
-            found.append(_event(event, refused))
+            found.append(_event(event, number, refused))
         except InvalidInputError as error:
-            refused.append(error)
+            refused.append(error.at(f"Events[{number}]"))
     return CrayMessage(found, _text(plain, "Context"), refused=tuple(refused))
 
 
-def _event(plain: Any, refused: list[InvalidInputError]) -> CrayEvent:
+def _event(plain: Any, number: int, refused: list[InvalidInputError]) -> CrayEvent:
     if not isinstance(plain, dict):
         raise invalid("wrong-type", "An event of the message is no object.")
     oem, origin, texts = (plain.get(name) for name in ("Oem", "OriginOfCondition", "MessageArgs"))
@@ -186,11 +186,11 @@ def _event(plain: Any, refused: list[InvalidInputError]) -> CrayEvent:
         oem=_Oem(telemetry_source=_text(oem, "TelemetrySource")),
     )
     sensors = oem.get("Sensors")
-    for sensor in sensors if isinstance(sensors, list) else ():
+    for at, sensor in enumerate(sensors if isinstance(sensors, list) else ()):
         try:
             event.readings.append(_reading(sensor))
         except InvalidInputError as error:
-            refused.append(error)
+            refused.append(error.at(f"Events[{number}].Sensors[{at}]"))
     return event
 
 

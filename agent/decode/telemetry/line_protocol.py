@@ -143,11 +143,11 @@ def line_protocol_decoder(options: TelemetryOptions) -> DecodeSamples:
 
     def decode_message(value: bytes, message: int, columns: Columns) -> None:
         lines = _lines(checked(value, options.decode), options)
-        for line in lines:
+        for number, line in enumerate(lines, 1):
             try:
                 take_line(line, message, columns)
             except InvalidInputError as error:
-                columns.refuse(message, error)
+                columns.refuse(message, error.at(f"line {number}"))
 
     def take_line(line: bytes, message: int, columns: Columns) -> None:
         parts = line.split(b" ")

@@ -56,7 +56,7 @@ class NamesOf(NamedTuple):
 
 
 class Load(msgspec.Struct, tag_field="type", tag="load", gc=False):
-    """One value of one resource of a host.
+    """One value of one resource of a host. What is between two, or of a part, has a `peer`, or is named with it: ``power_w>system``.
 
     >>> Load("exa", "nid1", "load1", "2026-11-20T10:00:00Z", 0.5).quotes
     22
@@ -398,11 +398,11 @@ class _LoadDecoder:
             raise json_error(error) from None
         if len(elements) > elements_max:
             raise invalid("array-bomb", f"The array has more elements than {elements_max}.")
-        for element in elements:
+        for number, element in enumerate(elements):
             try:
                 self._decode_one(bytes(element), message, columns)
             except InvalidInputError as error:
-                columns.refuse(message, error)
+                columns.refuse(message, error.at(f"[{number}]"))
 
     def _decode_one(self, value: bytes, message: int, columns: Columns) -> None:
         kind = _kind(value)

@@ -49,12 +49,12 @@ def nws_decoder(options: TelemetryOptions) -> DecodeSamples:
         lines = [line.split() for line in _text(checked(value, options.decode)).splitlines()]
         if len(lines) > options.decode.elements_max:
             raise invalid("array-bomb", f"The message has more lines than {options.decode.elements_max}.")
-        for fields in lines:
+        for number, fields in enumerate(lines, 1):
             try:
                 if fields and not fields[0].startswith("#"):
                     take_fields(fields, message, columns)
             except InvalidInputError as error:
-                columns.refuse(message, error)
+                columns.refuse(message, error.at(f"line {number}"))
 
     def take_fields(fields: list[str], message: int, columns: Columns) -> None:
         named = _header(fields)

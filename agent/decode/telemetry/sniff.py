@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
-import numpy as np
 
 from agent.decode.message import JSON_ERRORS, TelemetryFactory, TelemetryOptions
 from agent.decode.opening import any_decoder
 from agent.decode.telemetry.collectd import collectd_decoder
+from agent.decode.telemetry.columns import joined
 from agent.decode.telemetry.cray import cray_decoder
 from agent.decode.telemetry.ldms import ldms_decoder
 from agent.decode.telemetry.line_protocol import line_protocol_decoder
@@ -17,7 +17,7 @@ from agent.decode.telemetry.native import load_decoder
 from agent.decode.telemetry.nws import nws_decoder
 from agent.decode.telemetry.sonar import sonar_samples_decoder
 from agent.decode.telemetry.telegraf import telegraf_decoder
-from processors.contracts.telemetry import DecodedBatch, DecodeSamples, Samples, SeriesIndex
+from processors.contracts.telemetry import DecodedBatch, DecodeSamples, SeriesIndex
 
 FORMATS: Final[dict[str, TelemetryFactory]] = {
     "native": load_decoder,
@@ -105,18 +105,6 @@ def any_telemetry_decoder(options: TelemetryOptions) -> DecodeSamples:
             (at, decoders[name]([values[i] for i in at], [received_ms[i] for i in at], index))
             for name, at in places.items()
         ]
-        return _joined(batches)
+        return joined(batches)
 
     return decode
-
-
-def _joined(batches: list[tuple[list[int], DecodedBatch]]) -> DecodedBatch:
-    empty = (np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.float64))
-    message = np.concatenate([np.empty(0, np.int32), *(np.array(at, np.int32)[b.sample_message] for at, b in batches)])
-    order = np.argsort(message, kind="stable")
-    series, time_ms, value = (
-        np.concatenate([empty[column], *(msgspec.structs.astuple(b.samples)[column] for _, b in batches)])[order]
-        for column in range(3)
-    )
-    others = sorted(((at[i], other) for at, b in batches for i, other in b.others), key=lambda other: other[0])
-    return DecodedBatch(Samples(series, time_ms, value), message[order], others)

@@ -56,7 +56,7 @@ def telegraf_decoder(options: TelemetryOptions) -> DecodeSamples:
     def decode_message(value: bytes, message: int, columns: Columns) -> None:
         failures: list[InvalidInputError] = []
         plans = known.of(columns.index)
-        for metric in _metrics(value, options):
+        for number, metric in enumerate(_metrics(value, options)):
             tags = metric.tags
             key = (metric.name, *tags, *tags.values())
             plan = plans.get(key)
@@ -67,7 +67,7 @@ def telegraf_decoder(options: TelemetryOptions) -> DecodeSamples:
             try:
                 take(metric.fields, plan, stamps.time_ms(metric.timestamp), message, columns)
             except InvalidInputError as error:
-                failures.append(error)
+                failures.append(error.at(f"metrics[{number}]"))
         for failure in failures:
             columns.refuse(message, failure)
 

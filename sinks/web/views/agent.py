@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from processors.contracts.errors import DECODER
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import DeadLetterView, SourceStatus
 from processors.contracts.service import Health
@@ -18,6 +19,7 @@ FAULT: Final = "processor"  # the reason of dead letters whose event made a proc
 LAG_LONG_S: Final = 120.0
 CHECKPOINT_OLD_S: Final = 600.0
 DEAD_LETTERS_SHOWN: Final = 20
+PLACES_SHOWN: Final = 3
 _REFUSED: Final = {
     "too_old": "ended before the agent's memory of runs begins, so it may have been counted already",
     "too_many": "arrived when the memory for runs of its time was full",
@@ -59,6 +61,9 @@ _REFUSALS: Final = Advice(
 )
 _SILENT: Final = Advice(
     "Check whether its producer still writes; hosts and models do not change meanwhile.", "Source silent"
+)
+_UNREADABLE: Final = Advice(
+    "Find who wrote them: the log names each; readers see the message before it, or none.", "Unreadable outputs"
 )
 _BOUNDS: Final = Advice("Raise the bound, or group names that appear only once with a rule.", "Bounds hit")
 
@@ -175,8 +180,17 @@ def dead_letter_row(dead_letter: DeadLetterView) -> DeadLetterRow:
     """Return what to show of a dead letter; names that come from outside are quoted for a shell."""
     since = rfc3339(dead_letter.time_ms)
     command = f"scalewatch deadletter list -c agent.yaml --reason {quoted(dead_letter.reason)} --topic {quoted(dead_letter.topic)}"
-    place = f"{dead_letter.topic} / {dead_letter.partition} / {dead_letter.offset}"
+    parts = parts_text(dead_letter.count, dead_letter.places)
+    place = f"{dead_letter.topic} / {dead_letter.partition} / {dead_letter.offset}{parts}"
     return DeadLetterRow(dead_letter, moment(since), place, f"{command} --since {since} --limit 1 --json")
+
+
+def parts_text(count: int, places: Sequence[str]) -> str:
+    """Return how many parts of a message are meant and where the first are, after a comma; nothing for a whole one."""
+    if count == 1 and not places:
+        return ""
+    shown = ", ".join(places[:PLACES_SHOWN]) + (" ..." if count > PLACES_SHOWN else "")
+    return f", {counted(count, 'part')}" + (f" ({shown})" if places else "")
 
 
 def quoted(text: str) -> str:
@@ -189,16 +203,19 @@ def quoted(text: str) -> str:
 
 def faults(metrics: Metrics) -> list[FaultRow]:
     """Return each kind of trouble, faults first; nothing while all is well: a fault must not look like silence."""
-    dead_letters, faults, refused, bounds = (
+    dead_letters, faults, refused, bounds, unreadable = (
         metrics.above_zero(f"scalewatch_{name}_total")
-        for name in ("dead_letters", "processor_faults", "runs_refused", "bounds_hit")
+        for name in ("dead_letters", "processor_faults", "runs_refused", "bounds_hit", "outputs_unreadable")
     )
     if FAULT in dead_letters:
         faults["events that became dead letters"] = dead_letters.pop(FAULT)
+    decoders = {"messages that became dead letters": dead_letters.pop(DECODER)} if DECODER in dead_letters else {}
     found = [
         _fault("Faults of processors", faults, "A processor failed {}", "time", _FAULTS, grave=True),
+        _fault("Faults of decoders", decoders, "A decoder failed {}", "time", _FAULTS, grave=True),
         _fault("Dead letters", dead_letters, "{} could not be used", "message", _DEAD_LETTERS),
         _fault("Reports of runs that changed no model", refused, "{} of runs changed no model", "report", _REFUSALS),
+        _fault("Records of output topics", unreadable, "{} of output topics could not be read", "record", _UNREADABLE),
         _fault("Bounds that were reached", bounds, "A bound was reached {}", "time", _BOUNDS),
     ]
     return [fault for fault in found if fault.counts]

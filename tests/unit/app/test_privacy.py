@@ -26,6 +26,32 @@ def test_a_name_is_hashed_dropped_or_kept_as_asked(users: str) -> None:
     assert (shown is None) is (users == "drop")
 
 
+def test_the_hosts_of_a_large_job_are_folded_and_stay() -> None:
+    left_out: list[str] = []
+    hosts = tuple(f"nid{number:06d}" for number in range(1, 2501))
+    event = Identity("exa", job_id="1", source="xalt", evidence=Evidence(hosts=hosts, attributes={"atoms": 32_000}))
+    written = privacy(PrivacySettings())(event, left_out.append)
+    assert written.evidence == Evidence(hosts=("nid[000001-002500]",), attributes={"atoms": 32_000})
+    assert left_out == []
+
+
+def test_a_long_script_costs_its_end_and_no_hosts() -> None:
+    left_out: list[str] = []
+    evidence = Evidence(hosts=("nid[000001-002500]",), script="#SBATCH -N 2500\n" + "x" * 60_000, comment="c" * 900)
+    written = privacy(PrivacySettings())(Identity("exa", job_id="1", source="xalt", evidence=evidence), left_out.append)
+    assert written.evidence == msgspec.structs.replace(evidence, script=(evidence.script or "")[:4096])
+    assert left_out == ["evidence_script_bytes_max"]
+
+
+def test_what_is_left_out_is_named() -> None:
+    left_out: list[str] = []
+    hosts = tuple(f"{name:x}" for name in range(2**64, 2**64 + 3000 * 2**40 + 1, 2**40 + 12_345))
+    evidence = Evidence(hosts=(*hosts, *(f"{i:08d}-{i * i * 7919}-{'n' * 20}" for i in range(3000))), comment="why")
+    written = privacy(PrivacySettings())(Identity("exa", job_id="1", source="xalt", evidence=evidence), left_out.append)
+    assert (written.evidence.hosts, written.evidence.comment) == ((), None)
+    assert left_out == ["evidence_comment_bytes_max", "evidence_hosts_bytes_max"]
+
+
 def test_a_job_with_everything_at_its_bound_fits_into_a_record() -> None:
     rewrite = privacy(PrivacySettings())
     job = Job.build(JobSettings())

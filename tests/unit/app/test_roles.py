@@ -19,6 +19,7 @@ from processors.contracts.events import (
     encode_record,
 )
 from processors.contracts.log import Batch
+from processors.contracts.outputs import Run
 from tests.kit.clock import FakeClock
 from tests.kit.messages import alert, prediction
 
@@ -126,10 +127,24 @@ def test_a_learner_that_waits_for_long_shows_what_the_other_one_reported_so_far(
     log.create(own_topics(config))
     owner = log.consumer(config.learner.group, [config.topics.journal], member="0")
     assert owner.poll(0.0).assignment.gained
-    run = b'{"run_id":"exa/1@0","application_id":null,"n":null,"run_time_s":9,"state":"FAILED","event":%s}'
-    event = b'{"system":"exa","job_id":"1","start_ms":0,"end_ms":9000,"evidence":{}}'
+    run = Run(
+        schema="scalewatch.run/1",
+        id="exa/1@0",
+        time="2026-11-20T10:00:00Z",
+        as_of="2026-11-20T10:00:00Z",
+        agent_version="0.1.0",
+        run_id="exa/1@0",
+        application_id=None,
+        identified_by="none",
+        confidence=0.0,
+        n=None,
+        run_time_s=9.0,
+        state="FAILED",
+        event=msgspec.Raw(msgspec.json.encode(JobCompleted("exa", "1", "exa/1@0", 0, 9000, 9.0, "FAILED", Evidence()))),
+        identities=(),
+    )
     producer = log.producer()
-    producer.send(config.topics.runs, run % event, b"exa/1@0")
+    producer.send(config.topics.runs, msgspec.json.encode(run), b"exa/1@0")
     producer.flush(1.0)
     role = LearnerRole(config, log, compose.metrics(), clock, restarts=0)
     role.open()

@@ -9,7 +9,7 @@ from agent.cli.deadletter import Filter, listed, replayed
 from agent.decode.message import VALUE_BYTES_MAX, dead_letter
 from agent.log.memory import MemoryLog
 from processors.contracts.errors import ConfigError, InvalidInputError
-from processors.contracts.events import DeadLetter
+from processors.contracts.events import DeadLetter, by_reason
 from processors.contracts.log import Batch, TopicSettings
 from processors.contracts.names import parse_rfc3339
 
@@ -18,12 +18,15 @@ NOON = parse_rfc3339("2026-11-20T12:00:00Z")
 
 
 def written(
-    offset: int, *, topic: str = "slurm.jobs", reason: str = "not-json", value: bytes = b"x", index: int = 0
+    offset: int, *, topic: str = "slurm.jobs", reason: str = "not-json", value: bytes = b"x", parts: int = 0
 ) -> DeadLetter:
+    errors = [
+        InvalidInputError(reason, f"It is {reason}.").at(f"[{number}]" * bool(parts)) for number in range(parts or 1)
+    ]
+    (refused,) = by_reason(errors)
     return dead_letter(
-        topic, 0, offset, index, format_name="slurm", value=value, error=InvalidInputError(reason, f"It is {reason}."),
-        timestamp_ms=NOON + offset * 60_000,
-    )  # fmt: skip
+        topic, 0, offset, format_name="slurm", value=value, refused=refused, timestamp_ms=NOON + offset * 60_000
+    )
 
 
 def log_of(*dead_letters: DeadLetter | bytes | None) -> MemoryLog:
@@ -59,6 +62,25 @@ def test_a_dead_letter_is_one_line_that_states_when_why_where_and_what() -> None
     ]
 
 
+def test_parts_of_a_message_are_one_line_that_states_how_many_and_where() -> None:
+    assert lines(log_of(written(7, reason="time", parts=50)), Filter()) == [
+        "2026-11-20T12:07:00Z  time  slurm.jobs/0/7  slurm, 1 bytes, 50 parts ([0], [1], [2] ...): It is time."
+    ]
+
+
+def test_a_dead_letter_of_an_older_version_is_read() -> None:
+    plain = msgspec.json.decode(msgspec.json.encode(written(7)))
+    older = msgspec.json.encode({name: value for name, value in plain.items() if name not in {"count", "places"}})
+    assert len(lines(log_of(older), Filter())) == 1
+
+
+def test_records_that_are_no_dead_letters_are_counted_beside_the_list() -> None:
+    complaints: list[str] = []
+    log = log_of(written(7), b"nonsense", b"{}")
+    assert listed(log, TOPIC, Filter(), lambda _: None, complain=complaints.append) == 1
+    assert complaints == ["Not readable as dead letters: 2 records of the topic."]
+
+
 def test_filters_choose_by_reason_topic_time_and_number() -> None:
     log = log_of(written(0), written(2, reason="time"), written(4, topic="native"), written(6))
     assert len(lines(log, Filter())) == 4
@@ -80,7 +102,7 @@ def test_original_bytes_go_to_their_original_topics() -> None:
 
 
 def test_a_batch_with_several_refused_parts_is_sent_once() -> None:
-    log = log_of(written(0, value=b"[1,2]", index=0), written(0, value=b"[1,2]", index=1))
+    log = log_of(written(0, value=b"[1,2]"), written(0, value=b"[1,2]", reason="time"))
     assert replayed(log, TOPIC, Filter(), flush_timeout_s=1).sent == 1
     assert sent(log, "slurm.jobs") == [b"[1,2]"]
 

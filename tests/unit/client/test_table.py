@@ -33,7 +33,7 @@ def published(*curve: CurvePoint) -> Prediction:
 
 
 def change(message: Prediction | None, key: str = ID) -> Change:
-    return Change(key, None if message is None else msgspec.json.encode(message))
+    return Change(key.encode(), None if message is None else msgspec.json.encode(message), "predictions/0/0")
 
 
 def test_a_table_reports_what_was_published(tables: Tables, path: Path) -> None:
@@ -41,6 +41,15 @@ def test_a_table_reports_what_was_published(tables: Tables, path: Path) -> None:
     assert Predictions(path).applications() == [("archer2", "lammps", "rhodo", "nodes")]
     found = [(row.n, row.run_time_s, row.reliable) for row in Predictions(path).curve("archer2", "lammps", "rhodo")]
     assert found == [(1.0, 1000.0, True), (4.0, 250.0, False)]
+
+
+@pytest.mark.parametrize(("key", "value"), [(b"x", b"{}"), (b"x", b"no JSON"), (b"\xff", None)])
+def test_a_record_that_is_no_prediction_is_named_and_left_out(
+    tables: Tables, path: Path, key: bytes, value: bytes | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables.take(Changes((change(published()), Change(key, value, "predictions/0/7")), caught_up=True))
+    assert Predictions(path).applications() == [("archer2", "lammps", "rhodo", "nodes")]
+    assert "predictions/0/7 cannot be read and is left out" in capsys.readouterr().err
 
 
 def test_between_two_sizes_the_run_time_lies_on_a_line_in_logarithms(tables: Tables, path: Path) -> None:

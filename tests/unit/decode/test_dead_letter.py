@@ -4,7 +4,7 @@ import pytest
 
 from agent.decode.message import VALUE_BYTES_MAX, dead_letter
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.events import DeadLetter
+from processors.contracts.events import DeadLetter, Refused
 
 
 def refused(value: bytes | None = b"{}", timestamp_ms: int = 1795168800000, detail: str = "It is wrong.") -> DeadLetter:
@@ -12,17 +12,17 @@ def refused(value: bytes | None = b"{}", timestamp_ms: int = 1795168800000, deta
         "slurm.jobs",
         2,
         71,
-        3,
         format_name="slurm",
         value=value,
-        error=InvalidInputError("state", detail),
+        refused=Refused(InvalidInputError("state", detail), count=2, places=("slurm_jobs[3]", "slurm_jobs[7]")),
         timestamp_ms=timestamp_ms,
     )
 
 
 def test_a_dead_letter_states_why_and_where() -> None:
     written = refused()
-    assert (written.id, written.reason, written.detail) == ("slurm.jobs/2/71/3", "state", "It is wrong.")
+    assert (written.id, written.reason, written.detail) == ("slurm.jobs/2/71/state", "state", "It is wrong.")
+    assert (written.count, written.places) == (2, ("slurm_jobs[3]", "slurm_jobs[7]"))
     assert (written.topic, written.partition, written.offset, written.format) == ("slurm.jobs", 2, 71, "slurm")
     assert (written.time, base64.b64decode(written.value_base64)) == ("2026-11-20T10:00:00Z", b"{}")
 

@@ -3,14 +3,16 @@
 import io
 import json
 import math
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agent.decode.files import DECODERS, read_source
-from agent.decode.message import REASONS, DecodeOptions
+from agent.decode.files import DECODERS, TELEMETRY, read_source
+from agent.decode.message import REASONS, DecodeOptions, TelemetryOptions
 from agent.decode.opening import Source
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import (
@@ -20,14 +22,18 @@ from processors.contracts.events import (
     HostState,
     JobCompleted,
     JournalRecord,
+    Network,
     decode_record,
     encode_record,
 )
-from processors.contracts.telemetry import Keep
+from processors.contracts.nodes import Node, Nodes
+from processors.contracts.telemetry import Keep, SeriesIndex
 from tests.kit.job_records import CASES, COMPLETED, RECEIVED_MS, slurm_record
+from tests.kit.sample_records import GOOD
 
 OPTIONS = DecodeOptions(default_system="exa", keep=Keep(script=True, comment=True, paths=True))
 DECODES = {name: factory(OPTIONS) for name, factory in DECODERS.items()}
+TAKEN = TelemetryOptions(decode=OPTIONS, hosts={1: "nid1"}, nodes=Nodes([Node("nid1", xname="x9c3s0b0n0")]))
 SAMPLES = sorted(next(case.glob("input.*")).read_bytes() for case in CASES.iterdir())
 ODD: list[Any] = [
     None, True, False, 0, -1, 1.5, 1e308, 2**31, 2**53, 2**63, 2**64 - 2, 10**30, 10**400, "", " ", "None", "Unknown",
@@ -52,7 +58,7 @@ def check(decoded: Decoded) -> None:
     for event in decoded.events:
         assert decode_record(encode_record(JournalRecord(event=event))).event == event
         assert event.system
-        if not isinstance(event, HostState):  # it is of no job
+        if not isinstance(event, HostState | Network):  # these have no evidence
             assert all(unit in UNITS and 0 < count <= 1e9 for unit, count in event.evidence.sizes.items())
         if isinstance(event, JobCompleted):
             assert event.start_ms <= event.end_ms
@@ -130,6 +136,53 @@ def test_sonar_jobs_with_odd_fields(changes: dict[str, Any]) -> None:
     envelope = json.loads((CASES / "sonar-jobs" / "input.json").read_text())
     envelope["data"]["attributes"]["slurm_jobs"][-3].update(changes)
     read("sonar", json.dumps(envelope).encode())
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of everything in a document that holds nothing else, and of every part that does."""
+    yield path
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in inside:
+        yield from leaves(part, (*path, key))
+
+
+def replaced(value: Any, path: tuple[Any, ...], by: Any) -> Any:
+    if not path:
+        return by
+    copied = value.copy()
+    copied[path[0]] = replaced(value[path[0]], path[1:], by)
+    return copied
+
+
+def without(value: Any, name: str) -> Any:
+    """Return a document without the fields of this name, wherever they are."""
+    if isinstance(value, dict):
+        return {key: without(part, name) for key, part in value.items() if key != name}
+    return [without(part, name) for part in value] if isinstance(value, list) else value
+
+
+def documents() -> Iterator[Any]:
+    """Yield a JSON document of each producer: the cases' first lines, and samples of each format of telemetry.
+
+    One more of each comes without the figures of accounting: what stands in for them is read only then.
+    """
+    for value in (*SAMPLES, *GOOD.values()):
+        for text in (value, value.partition(b"\n")[0]):
+            with suppress(ValueError):
+                document = json.loads(text)
+                yield from (document, *([without(document, "sacct")] if b'"sacct"' in text else []))
+                break
+
+
+@pytest.mark.parametrize("odd", [*ODD, -(10**400), 2**64, -(2**63) - 1], ids=lambda odd: ascii(odd)[:12])
+def test_one_value_of_a_real_record_replaced(odd: Any) -> None:
+    index, decode = SeriesIndex(10_000), TELEMETRY["auto"](TAKEN)
+    for document in documents():
+        for path in leaves(document):
+            text = json.dumps(replaced(document, path, odd)).encode()
+            read("auto", text)
+            for _, other in decode([text], [RECEIVED_MS], index).others:
+                check(other)
 
 
 CELLS = st.sampled_from([str(value) for value in ODD] + ["1-02:03:04", "UNLIMITED", "812.batch", "812_[1-4]", "812+1"])

@@ -5,9 +5,39 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.nodes import expand, spread
+from processors.contracts.nodes import count, expand, folded, spread
 
 NAMES = st.sampled_from(["a", "nid[1-3]", "r[0-1]n[00-02]", "x[1,3,7-9]b", "login1", "c[10-12]-[1-2]"])
+
+
+HOSTS = st.from_regex(r"[a-c]{0,2}(0{0,2}[0-9]{1,3}-?){0,3}[a-b]?", fullmatch=True).filter(bool)
+
+
+@given(st.lists(HOSTS | NAMES, max_size=40), st.integers(1, 3))
+def test_folded_lists_name_the_same_hosts(names: list[str], parts: int) -> None:
+    texts = [",".join(names[i::parts]) for i in range(parts) if names[i::parts]]
+    whole = {name for text in texts for name in expand(text, limit=10_000)}
+    assert {name for text in folded(texts) for name in expand(text, limit=10_000)} == whole
+
+
+@given(st.lists(HOSTS, max_size=40, unique=True))
+def test_a_host_that_is_named_once_is_named_once_in_a_folded_list(names: list[str]) -> None:
+    assert sum(map(count, folded(names))) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ([f"nid{i:06d}" for i in range(1, 2501)], "nid[000001-002500]"),
+        ([f"n{i}" for i in range(8, 12)], "n[8-11]"),
+        (["n01", "n1", "n10", "n2"], "n[01,10],n[1-2]"),
+        ([f"x{c}c{s}s0b{b}n{n}" for c in (1000, 1001) for s in range(8) for b in (0, 1) for n in (0, 1)],
+         "x[1000-1001]c[0-7]s0b[0-1]n[0-1]"),
+        (["b2", "a1.hpc.example", "login"], "b2,a1.hpc.example,login"),
+    ],
+)  # fmt: skip
+def test_names_that_differ_in_numbers_become_ranges(names: list[str], expected: str) -> None:
+    assert folded(names) == folded([",".join(names)]) == (expected,)
 
 
 @given(st.lists(NAMES, min_size=1, max_size=6), st.integers(1, 40), st.integers(1, 6))
@@ -29,8 +59,11 @@ def test_a_hundred_thousand_names_that_are_written_out_are_picked_from() -> None
 def test_what_is_no_list_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError):
         spread([text], limit=10)
+    with pytest.raises(InvalidInputError):
+        folded([text])
 
 
 @pytest.mark.parametrize("text", ["", "None assigned", "(null)"])
 def test_no_host_is_no_host(text: str) -> None:
     assert spread([text], limit=10) == (0, ())
+    assert folded([text, "n1"]) == ("n1",)

@@ -44,6 +44,12 @@ def test_no_limit_and_impossible_limits_are_none(limit: int) -> None:
     assert decode({"time_limit": limit}).events[0].evidence.time_limit_s is None
 
 
+@pytest.mark.parametrize("field", ["requested_cpus", "requested_node_count", "array_job_id", "array_task_id"])
+def test_a_number_of_hundreds_of_digits_is_left_out_and_the_job_counts(field: str) -> None:
+    (event,) = decode({field: 10**400, "sacct": ..., "nodes": []}).events
+    assert (event.run_time_s, event.evidence.sizes, event.evidence.attributes) == (5237.0, {}, {})
+
+
 def test_without_accounting_hosts_and_times_report_size_and_run_time() -> None:
     (event,) = decode({"sacct": ..., "requested_cpus": 96}).events
     assert (event.run_time_s, event.evidence.sizes) == (5237.0, {"nodes": 4.0, "cores": 96.0})

@@ -10,16 +10,12 @@ import pytest
 from agent.decode.message import DecodeOptions, TelemetryOptions, dead_letter
 from agent.decode.native import native_decoder
 from agent.decode.telemetry.native import load_decoder
-from agent.describe import (
-    DIALECT,
-    INPUTS,
-    NAMES,
-    OUTPUTS,
-    schema,
-)
+from agent.describe import DIALECT, INPUTS, NAMES, schema
 from processors.contracts.errors import InvalidInputError
+from processors.contracts.events import Refused
 from processors.contracts.load import LoadHistogram, LoadQuality, UnderLoad
 from processors.contracts.outputs import (
+    SCHEMAS,
     Alert,
     AlertEvidence,
     Answer,
@@ -86,7 +82,7 @@ MESSAGES = (
         n=None, run_time_s=3, state="COMPLETED", event=msgspec.Raw(b"{}"), identities=(),
     ),
     dead_letter(
-        "slurm.jobs", 0, 1, 0, format_name="slurm", value=b"x", error=InvalidInputError("not-json", "It is no JSON."),
+        "slurm.jobs", 0, 1, format_name="slurm", value=b"x", refused=Refused(InvalidInputError("not-json", "It is no JSON.")),
         timestamp_ms=1,
     ),
 )  # fmt: skip
@@ -111,11 +107,11 @@ def test_a_message_as_written_fits_the_schema_that_it_names(message: Any) -> Non
 
 
 def test_every_output_message_has_a_schema_and_a_sample() -> None:
-    assert {message.schema for message in MESSAGES} == set(OUTPUTS)
+    assert {message.schema for message in MESSAGES} == set(SCHEMAS)
 
 
 def test_a_reader_of_today_takes_fields_of_tomorrow() -> None:
-    for name in OUTPUTS:
+    for name in SCHEMAS:
         assert schema(name).get("additionalProperties", True) is True
 
 

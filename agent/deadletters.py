@@ -1,0 +1,96 @@
+"""Dead letters as a role writes them: one for each record and reason, and never more bytes than the topic can take."""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+import msgspec
+
+from processors.contracts.errors import DECODER, InvalidInputError
+from processors.contracts.events import DeadLetter, Origin, Refused, by_reason
+
+_LOG = logging.getLogger("scalewatch.collector")
+BURST_S: Final = 1200.0  # a source that is read again after a mistake may need as much at one go
+Send = Callable[[bytes, bytes, int], None]
+"""Sends a value, its key and its time to the topic of dead letters."""
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """A message that is refused for one reason, whole or in parts."""
+
+    origin: Origin
+    refused: Refused
+    format: str
+    value: bytes | None
+    timestamp_ms: int
+
+
+class Counts(Protocol):
+    """Counts what is refused, and reached bounds."""
+
+    def refused(self, reason: str, parts: int) -> None:
+        """Count the parts of a message that are refused for a reason; a whole one is one."""
+
+    def bound(self, name: str) -> None:
+        """Count that a bound was reached."""
+
+
+class Allowance:
+    """Bytes that may be spent: `bytes_per_s` on average, at once at most what BURST_S would bring; 0 allows none.
+
+    `monotonic_s` is a clock that only grows.
+    """
+
+    def __init__(self, bytes_per_s: float, monotonic_s: Callable[[], float]) -> None:
+        self._bytes_per_s, self._monotonic_s = bytes_per_s, monotonic_s
+        self._left = bytes_per_s * BURST_S
+        self._at_s = monotonic_s()
+
+    def spend(self, count: int) -> bool:
+        """Spend so many bytes and return True, or nothing where they are more than is left."""
+        now_s = self._monotonic_s()
+        brought = (now_s - self._at_s) * self._bytes_per_s
+        self._left, self._at_s = min(self._left + brought, self._bytes_per_s * BURST_S), now_s
+        if count > self._left:
+            return False
+        self._left -= count
+        return True
+
+
+class DeadLetterWriter:
+    """Writes the dead letters of messages; beyond the allowance they are counted only."""
+
+    def __init__(self, send: Send, make: Callable[[Refusal], DeadLetter], counts: Counts, allowance: Allowance) -> None:
+        self._send, self._make, self._counts, self._allowance = send, make, counts, allowance
+        self._complaints = 0
+
+    def write(
+        self,
+        errors: Iterable[InvalidInputError],
+        origin: Origin,
+        format_name: str,
+        value: bytes | None,
+        timestamp_ms: int,
+    ) -> None:
+        """Write a dead letter for each reason for which parts of a message are refused."""
+        for refused in by_reason(errors):
+            self._write(Refusal(origin, refused, format_name, value, timestamp_ms))
+
+    def _write(self, refusal: Refusal) -> None:
+        error = refusal.refused.error
+        self._counts.refused(error.reason, refusal.refused.count)
+        if error.reason == DECODER:
+            self._complain(refusal.origin, error)
+        dead_letter = self._make(refusal)
+        value = msgspec.json.encode(dead_letter)
+        if self._allowance.spend(len(value)):
+            self._send(value, dead_letter.id.encode(), refusal.timestamp_ms)
+        else:
+            self._counts.bound("deadletter_bytes_per_s_max")
+
+    def _complain(self, origin: Origin, error: InvalidInputError) -> None:
+        self._complaints += 1
+        # at 1, 2, 4, 8: a defect met in every record must not fill the log
+        if self._complaints & (self._complaints - 1) == 0:
+            place = f"{origin.topic}/{origin.partition}/{origin.offset}"
+            _LOG.warning("%s became a dead letter, number %d: %s", place, self._complaints, error)

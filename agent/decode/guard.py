@@ -1,0 +1,70 @@
+"""The backstop of all decoders: whatever one raises costs the message at fault, never its neighbours or the process.
+
+A decoder refuses what it does not take by InvalidInputError. Anything else that it raises is a defect of the decoder:
+the message is refused with the reason ``decoder``, so that it can be looked at and sent again.
+"""
+
+from collections.abc import Callable, Sequence
+
+from agent.decode.telemetry.columns import joined, nothing
+from processors.contracts.errors import ScalewatchError, defect
+from processors.contracts.events import Decode, Decoded
+from processors.contracts.telemetry import DecodedBatch, DecodeSamples, SeriesIndex
+
+
+def guarded(decode: Decode) -> Decode:
+    """Return a decoder of messages that raises nothing but errors of the product.
+
+    >>> def decode(value: bytes, received_ms: int) -> Decoded:
+    ...     raise OverflowError("too large")
+    >>> guarded(decode)(b"{}", 0)
+    Traceback (most recent call last):
+    processors.contracts.errors.InvalidInputError: The decoder raised OverflowError: too large
+    """
+
+    def decode_safely(value: bytes, received_ms: int) -> Decoded:
+        try:
+            return decode(value, received_ms)
+        except ScalewatchError:
+            raise
+        except Exception as error:  # a defect of a decoder costs the message alone
+            raise defect(error) from error
+
+    return decode_safely
+
+
+def guarded_samples(make: Callable[[], DecodeSamples]) -> DecodeSamples:
+    """Return a decoder of slices that never raises; `make` makes it, and makes it anew after a failure.
+
+    A slice that fails is decoded one by one to find the message at fault. What the decoder remembered by then, such as
+    the programs that it has reported, it forgets: those of the slice that failed were not handed on.
+
+    >>> def decode(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
+    ...     return nothing([(0, Decoded(unknown_fields=len(values[0])))])
+    >>> batch = guarded_samples(lambda: decode)([b"{}", None], [0, 0], SeriesIndex(9))
+    >>> [other.unknown_fields for _, other in batch.others]
+    [2]
+    >>> batch = guarded_samples(lambda: decode)([None, b"{}"], [0, 0], SeriesIndex(9))
+    >>> [(at, [error.reason for error in other.rejects]) for at, other in batch.others]
+    [(0, ['decoder']), (1, [])]
+    """
+    decode = make()
+
+    def decode_safely(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
+        nonlocal decode
+        try:
+            return decode(values, received_ms, index)
+        except Exception:  # noqa: BLE001  see `defect`; which message it was, only the search below tells
+            decode = make()
+        return joined(
+            [([at], _decoded_alone(decode, value, received_ms[at], index)) for at, value in enumerate(values)]
+        )
+
+    return decode_safely
+
+
+def _decoded_alone(decode: DecodeSamples, value: bytes | None, received_ms: int, index: SeriesIndex) -> DecodedBatch:
+    try:
+        return decode([value], [received_ms], index)
+    except Exception as error:  # noqa: BLE001  a defect of a decoder costs the message alone
+        return nothing([(0, Decoded(rejects=[defect(error)]))])
