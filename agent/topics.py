@@ -8,7 +8,8 @@ from typing import Final, Literal
 import msgspec
 
 from agent.config.tree import Config
-from processors.contracts.log import Log, TopicSettings
+from processors.contracts.errors import ConfigError
+from processors.contracts.log import Log, TopicSettings, partitions_fault
 
 Resource = Literal["topic", "group", "transactional-id", "cluster"]
 _LITERAL: Final = re.compile(r"(?:[A-Za-z0-9_-]|\\[.-])")
@@ -122,17 +123,28 @@ def _pattern(topic: str) -> tuple[str, tuple[str, ...], bool]:
     return (prefix, operations, True) if prefix else ("*", operations, False)
 
 
+def check_shards(log: Log, config: Config) -> None:
+    """Refuse a journal or a state with another number of partitions than the configuration: before anything is done.
+
+    Raises ConfigError, or UnavailableError.
+    """
+    for fault in _shard_faults(log, config):
+        raise ConfigError(fault)
+
+
 def _own_faults(log: Log, config: Config) -> Iterator[str]:
-    shards = (config.topics.journal, config.topics.state)
     for topic in own_topics(config):
-        count = log.partitions(topic.name)
-        if count is None:
+        if log.partitions(topic.name) is None:
             yield f"The topic {topic.name} does not exist; `scalewatch topics --create` makes it."
-        elif topic.name in shards and count != topic.partitions:
-            yield (
-                f"The topic {topic.name} has {count} partitions and topics.journal_partitions is {topic.partitions}: set "
-                f"it back to {count}, or choose other names for journal and state and run `scalewatch rebuild`."
-            )
+    yield from _shard_faults(log, config)
+
+
+def _shard_faults(log: Log, config: Config) -> Iterator[str]:
+    wanted = config.topics.journal_partitions
+    for topic in (config.topics.journal, config.topics.state):
+        found = log.partitions(topic)
+        if found is not None and found != wanted:
+            yield partitions_fault(topic, found, wanted)
 
 
 def _source_faults(log: Log, config: Config) -> Iterator[str]:

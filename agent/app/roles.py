@@ -19,7 +19,7 @@ from agent.config.tree import Config
 from agent.learner.learner import Learner, in_thread
 from agent.learner.shard import OwnedShard
 from agent.learner.view import RETAINED_MAX, LearnerService, View
-from agent.topics import own_topics
+from agent.topics import check_shards, own_topics
 from processors.contracts.errors import UnavailableError
 from processors.contracts.log import Batch, Log
 from processors.contracts.outputs import Alert, Emission, Prediction
@@ -78,9 +78,10 @@ class Role(ABC):
         del stop
 
     def open(self) -> None:
-        """Make missing topics and join the group; UnavailableError where the broker is away."""
+        """Make missing topics and join the group; UnavailableError where the broker is away, ConfigError for wrong topics."""
         try:
             self._log.create(own_topics(self._config))
+            check_shards(self._log, self._config)
             self._join()
         except UnavailableError as error:
             self.reason = str(error)

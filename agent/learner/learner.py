@@ -322,7 +322,7 @@ class Learner:
 
     def _take_over(self, partition: TopicPartition, now_s: float) -> None:
         shard = OwnedShard(self._plan, self._log.checkpoints(partition[1]), self._consumer, partition)
-        self._consumer.seek(partition, shard.offset)
+        self._consumer.seek(partition, shard.start)
         shard.took_over(now_s)
         self._shards[partition] = shard
         self._meter.restored(hosts_lost=shard.hosts_lost)
@@ -345,12 +345,14 @@ class Learner:
         shard = self._shards.get((batch.topic, batch.partition))
         if shard is None:
             return 0
+        shard.check(batch)
         began_s, folded = self._monotonic_s(), 0
         for offset, value in zip(batch.offsets, batch.values, strict=True):
             if offset >= shard.offset:
                 self._fold_one(shard, Origin(batch.topic, batch.partition, offset), value or b"")
                 folded += 1
-        shard.offset, shard.records = max(shard.offset, batch.next_offset), shard.records + folded
+        shard.folded(batch)
+        shard.records += folded
         self._flush()
         self._meter.report_folded(shard.fold, folded, self._monotonic_s() - began_s)
         self.sources.report(self._measures)

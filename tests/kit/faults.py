@@ -108,6 +108,10 @@ class FaultyLog:
         """Create topics, or fail, or both."""
         return self._around("create", lambda: self._log.create(topics))
 
+    def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """Return the bounds of a partition, or fail."""
+        return self._around("bounds", lambda: self._log.bounds(topic, partition))
+
     def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None], *, newest: int | None = None) -> int:
         """Read a partition, or fail, or both."""
         return self._around("read", lambda: self._log.read(topic, partition, on_batch, newest=newest))

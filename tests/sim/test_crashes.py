@@ -51,7 +51,7 @@ def test_after_any_fault_everything_is_there_once(seed: int) -> None:
     [
         ({"collector": HastyCollector}, 5),
         ({"collector": AbsentCollector}, 3),
-        ({"collector": NaiveCollector}, 37),
+        ({"collector": NaiveCollector}, 151),
         ({"learner": HastyLearner}, 1),
         ({"learner": TrustingLearner}, 7),
         ({"learner": ForgetfulLearner}, 3),

@@ -109,6 +109,12 @@ class KafkaLog:
         self._connect()
         return _asking(self._settings, "Creating topics", lambda admin: _create(admin, self._settings, topics))
 
+    def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """Return the first offset that is still there and the end of a partition. Raises UnavailableError."""
+        self._connect()
+        with KafkaReader(self._settings, topic, partition) as reader:
+            return reader.beginning(), reader.end()
+
     def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None], *, newest: int | None = None) -> int:
         """Read a partition from its beginning to its present end; return that end. Raises UnavailableError.
 

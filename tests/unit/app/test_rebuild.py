@@ -44,6 +44,8 @@ def rebuilt(centre: Scenario, config: Config) -> tuple[Shard, MemoryLog]:
     for sent in centre.sent:
         if sent.kind in retained:
             producer.send(retained[sent.kind], sent.value, sent.key.encode())
+    for _ in range(7):
+        producer.send(topics.journal, b"", None, 0)
     producer.flush(1.0)
     centre.checkpoint()
     store = log.checkpoints(0)

@@ -24,6 +24,8 @@ def rebuilt(stored: dict[str, bytes], now_ms: int) -> Restored:
     config = Config()
     log = MemoryLog(state_topic=config.topics.state)
     log.create(own_topics(config))
+    for _ in range(9):
+        log.producer().send(config.topics.journal, b"", None, 0)
     store = log.checkpoints(0)
     store.take_over()
     store.save(stored, Marker(9, 1, len(stored), __version__, "hash", 1, now_ms, hosts_offset=5, hosts_now_ms=now_ms))
