@@ -314,7 +314,7 @@ class Writing:
     def tick(self, now_ms: int) -> None:
         """Write the tick that is due."""
         tick_ms = now_ms - now_ms % self._routes.tick_ms
-        if self._last_tick_ms is not None and tick_ms <= self._last_tick_ms:
+        if tick_ms == self._last_tick_ms:  # a clock that was set back ticks on from there
             return
         self._last_tick_ms = tick_ms
         value = encode_record(JournalRecord(event=Tick(system="", time_ms=tick_ms)))

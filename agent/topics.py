@@ -42,7 +42,9 @@ def own_topics(config: Config) -> tuple[TopicSettings, ...]:
     names = config.topics
     shards = names.journal_partitions
     return (
-        TopicSettings(names.journal, shards, compacted=False, retention_ms=_ms(names.journal_retention_s)),
+        TopicSettings(
+            names.journal, shards, compacted=False, retention_ms=_ms(names.journal_retention_s), broker_time=True
+        ),
         TopicSettings(names.state, shards, compacted=True),
         TopicSettings(names.predictions, 1, compacted=True),
         TopicSettings(names.job_predictions, 1, compacted=True),

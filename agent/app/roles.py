@@ -211,7 +211,7 @@ class LearnerRole(Role):
     def _health(self) -> Sequence[Health]:
         shards = self._shards()
         folded_ms = min((shard.fold.now_ms for shard in shards.values() if shard.fold.now_ms), default=None)
-        lag_s = None if folded_ms is None else max(0.0, (self._clock.now_ms() - folded_ms) / 1000)
+        lag_s = None if folded_ms is None else (self._clock.now_ms() - folded_ms) / 1000
         saved = [shard.saved_s for shard in shards.values() if shard.saved_s is not None]
         age_s = self._clock.monotonic_s() - min(saved) if saved else None
         (health,) = super()._health()

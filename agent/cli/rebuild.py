@@ -11,6 +11,7 @@ from agent.app import compose
 from agent.app.embedded import ticks
 from agent.app.kafka import connected
 from agent.cli.options import counted, progress, required_config_option
+from agent.clock import SystemClock
 from agent.config.load import load
 from agent.config.tree import Config, config_hash
 from agent.topics import check_shards
@@ -52,8 +53,8 @@ class JournalPlace(msgspec.Struct, frozen=True):
     from_beginning: str | None = None
 
 
-def rebuild(config: Config, log: Log, shard: int, on_progress: Callable[[int], None]) -> Rebuilt:
-    """Replace the state of a shard. The learner has to be stopped.
+def rebuild(config: Config, log: Log, shard: int, on_progress: Callable[[int], None], *, now_ms: int) -> Rebuilt:
+    """Replace the state of a shard. The learner has to be stopped. No time is taken over that is ahead of `now_ms`.
 
     (1) take the shard over; (2) fold the settled runs, oldest first, with their evidence; (3) fold what the old state
     knows of jobs that have not settled; (4) save everything in one checkpoint at the old place of the journal, with
@@ -69,17 +70,18 @@ def rebuild(config: Config, log: Log, shard: int, on_progress: Callable[[int], N
         fold = compose.make_shard(config)
         runs = sorted(_settled(config, log, shard), key=lambda run: (_completion(run).end_ms, run.run_id))
         text: dict[str, Prediction | None] = {}
-        now_ms = restored.marker.now_ms if restored.marker else 0
         for count, run in enumerate(runs, 1):  # (2)
+            _pass_time(fold, min(_completion(run).end_ms, now_ms), text)  # what comes long before its run is forgotten
             _fold(fold, _events_of(run), text)
             if count % 1000 == 0:
                 on_progress(count)
         on_progress(len(runs))
-        _pass_time(fold, now_ms, text)
+        _pass_time(fold, min(restored.marker.now_ms, now_ms) if restored.marker else 0, text)
         pending, unreadable = _pending(restored)
         for job in pending:  # (3)
-            _fold(fold, _events_of_job(job), text, tick=False)
-        _save(config, store, restored, fold, place)  # (4)
+            _fold(fold, _events_of_job(job), text)
+        hosts_stay = place.from_beginning is None and _hosts_stay(config, restored, now_ms)
+        _save(config, store, restored, fold, place, hosts_stay=hosts_stay)  # (4)
     finally:
         store.close()
     _publish(config, log, text)  # (5)
@@ -150,9 +152,7 @@ def _events_of_job(job: JobState) -> list[JobEvent]:
     return [*(identity for _, identity in sorted(job.identities.items())), *ended, *started]
 
 
-def _fold(fold: Shard, events: list[JobEvent], text: dict[str, Prediction | None], *, tick: bool = True) -> None:
-    if tick:  # before the evidence: what comes long before its run is forgotten
-        _pass_time(fold, max(event.end_ms for event in events if isinstance(event, JobCompleted)), text)
+def _fold(fold: Shard, events: list[JobEvent], text: dict[str, Prediction | None]) -> None:
     for event in events:
         _keep(fold.fold(JournalRecord(event=event)), text)
 
@@ -170,9 +170,10 @@ def _keep(messages: list[Any], text: dict[str, Prediction | None]) -> None:
             text[message.key] = None
 
 
-def _save(config: Config, store: CheckpointStore, restored: Restored, fold: Shard, place: JournalPlace) -> None:
+def _save(
+    config: Config, store: CheckpointStore, restored: Restored, fold: Shard, place: JournalPlace, *, hosts_stay: bool
+) -> None:
     states, old = fold.dirty(), restored.marker
-    hosts_stay = place.from_beginning is None and restored.fault is None and _hosts_readable(config, restored)
     gone: dict[str, bytes | None] = {
         key: None for key in restored.states if key not in states and not (hosts_stay and of_hosts(key))
     }
@@ -191,8 +192,10 @@ def _save(config: Config, store: CheckpointStore, restored: Restored, fold: Shar
     store.save(states | gone, marker)
 
 
-def _hosts_readable(config: Config, restored: Restored) -> bool:
+def _hosts_stay(config: Config, restored: Restored, now_ms: int) -> bool:
     """Return whether what is learned of hosts can stay as it is: nothing of it is in the settled runs."""
+    if restored.fault is not None or (restored.marker and restored.marker.hosts_now_ms > now_ms):
+        return False
     states = {key: value for key, value in restored.states.items() if of_hosts(key)}
     try:
         compose.make_shard(config).restore(states, 0, restored.marker.hosts_now_ms if restored.marker else None)
@@ -219,7 +222,8 @@ def command(config: str, shard: tuple[int, ...]) -> None:
     """Fold all settled runs through the rules and the code of today and replace the learner's state.
 
     Stop the learner first. Needed after a change of the rules, of the number of journal partitions, or of the form of
-    the state; jobs that run or have not settled are kept.
+    the state, after a loss of state or journal, and where a wrong clock put the learner's time into the future; jobs that
+    run or have not settled are kept.
     """
     settings = load(config)
     try:
@@ -232,7 +236,7 @@ def command(config: str, shard: tuple[int, ...]) -> None:
 
 def _rebuilt(config: Config, log: Log, shard: int) -> str:
     with progress(f"shard {shard}, runs") as on_progress:
-        done = rebuild(config, log, shard, on_progress)
+        done = rebuild(config, log, shard, on_progress, now_ms=SystemClock().now_ms())
     text = (
         counted(done.runs, "run"),
         f"{counted(done.pending_jobs, 'job')} not settled",

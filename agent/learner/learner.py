@@ -20,6 +20,7 @@ from operator import attrgetter
 from typing import Any, Final, Protocol
 
 from agent.learner.shard import Fold, OwnedShard, Plan
+from agent.learner.ticks import at_broker_time, is_ahead
 from processors.contracts.errors import (
     CheckpointLostError,
     FencedError,
@@ -164,6 +165,7 @@ class Meter:
         self._measures = measures
         self.sent: Counter[str] = Counter()
         self.rejected = 0
+        self.ticks_ahead = 0
         self.ticks_s = 0.0
 
     def restored(self, *, hosts_lost: bool) -> None:
@@ -194,6 +196,8 @@ class Meter:
         self._events("rejected", self.rejected)
         if self.rejected:
             self._measures.add("scalewatch_dead_letters_total", self.rejected, reason="processor")
+        if self.ticks_ahead:
+            self._measures.add("scalewatch_ticks_refused_total", self.ticks_ahead)
         for (kind, name), count in tally.items():
             if kind == "event":
                 self._events(name, count)
@@ -209,7 +213,7 @@ class Meter:
             self._measures.set("scalewatch_state_records", count, processor=name)
         for component, error_w in fold.power_errors().items():
             self._measures.set("scalewatch_power_estimate_error_watts", error_w, component=component)
-        self.rejected, self.ticks_s = 0, 0.0
+        self.rejected, self.ticks_ahead, self.ticks_s = 0, 0, 0.0
 
     def report_sent(self) -> None:
         """Tell of the records sent since the last call."""
@@ -347,9 +351,9 @@ class Learner:
             return 0
         shard.check(batch)
         began_s, folded = self._monotonic_s(), 0
-        for offset, value in zip(batch.offsets, batch.values, strict=True):
+        for offset, value, written_ms in zip(batch.offsets, batch.values, batch.timestamps_ms, strict=True):
             if offset >= shard.offset:
-                self._fold_one(shard, Origin(batch.topic, batch.partition, offset), value or b"")
+                self._fold_one(shard, Origin(batch.topic, batch.partition, offset), value or b"", written_ms)
                 folded += 1
         shard.folded(batch)
         shard.records += folded
@@ -358,9 +362,13 @@ class Learner:
         self.sources.report(self._measures)
         return folded
 
-    def _fold_one(self, shard: OwnedShard, origin: Origin, value: bytes) -> None:
+    def _fold_one(self, shard: OwnedShard, origin: Origin, value: bytes, written_ms: int) -> None:
         try:
-            messages = self._folded(shard, origin.offset, decode_record(value))
+            record = decode_record(value)
+            if is_ahead(record, written_ms):
+                self._meter.ticks_ahead += 1
+                record = at_broker_time(record, written_ms)
+            messages = self._folded(shard, origin.offset, record)
         except Exception as error:  # whatever a processor raises concerns this event only
             if isinstance(error, ScalewatchError) and not isinstance(error, InvalidInputError):
                 raise

@@ -300,12 +300,16 @@ class CheckpointStore(Protocol):
 
 
 class TopicSettings(msgspec.Struct, frozen=True):
-    """How a topic has to be: `compacted` keeps the last record of each key."""
+    """How a topic has to be: `compacted` keeps the last record of each key.
+
+    With `broker_time` the time of a record is that at which the broker took it, whatever its producer says.
+    """
 
     name: str
     partitions: int
     compacted: bool
     retention_ms: int | None = None
+    broker_time: bool = False
 
 
 def partitions_fault(topic: str, found: int | str, wanted: int) -> str:

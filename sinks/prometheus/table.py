@@ -194,6 +194,10 @@ AGENT: Final = (
         "scalewatch_checkpoint_duration_seconds", "histogram", "Time from the first write to the confirmation.",
         buckets=WORK_BUCKETS_S,
     ),
+    Declaration(
+        "scalewatch_ticks_refused_total", "counter",
+        "Ticks of collectors more than five seconds ahead of the broker's clock: the broker's time counted instead.",
+    ),
     Declaration("scalewatch_restores_total", "counter", "Take-overs of a shard with its state read back."),
     Declaration(
         "scalewatch_restores_without_hosts_total", "counter",
@@ -224,8 +228,8 @@ HEALTH: Final = (
         "scalewatch_role_restarts_total", "counter", "Restarts of a role since the agent was started.", (_ROLE,),
     ),
     Declaration(
-        "scalewatch_event_time_lag_seconds", "gauge", "Event time between the newest record and the newest one used.",
-        (_ROLE,),
+        "scalewatch_event_time_lag_seconds", "gauge",
+        "Time between the newest tick used and now; below zero the role's time is ahead, by a wrong clock.", (_ROLE,),
     ),
     Declaration("scalewatch_checkpoint_age_seconds", "gauge", "Time since the last confirmed checkpoint.", (_ROLE,)),
 )  # fmt: skip

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from kafka.admin import KafkaAdminClient, NewPartitions
 from kafka.errors import UnknownTopicOrPartitionError
+from msgspec.structs import replace
 
 from agent.app import compose
 from agent.app.kafka import kafka_settings
@@ -19,14 +20,14 @@ from sinks.prometheus.registry import Metrics
 from tests.kit.agent_process import until
 from tests.kit.kafka_broker import KafkaBroker
 
-START_MS = 1_795_168_800_000
+START_MS = 1_700_000_000_000  # long ago, whatever the clock of this machine
 SOON_S = 60.0  # nothing takes so long where it works
 
 
 class KafkaShard:
     """The topics of one agent with one shard."""
 
-    def __init__(self, broker: KafkaBroker, prefix: str) -> None:
+    def __init__(self, broker: KafkaBroker, prefix: str, *, broker_time: bool = True) -> None:
         self.config: Config = loads(
             f"kafka: {{bootstrap: '{broker.bootstrap}'}}\ntopics: {{prefix: '{prefix}'}}\nsources: [{{topics: [raw]}}]\n"
             f"collector: {{group: '{prefix}-collector'}}\nlearner: {{group: '{prefix}-learner'}}\n"
@@ -35,7 +36,8 @@ class KafkaShard:
         self.metrics: Metrics = compose.metrics()
         self._bootstrap = broker.bootstrap
         with self.log() as log:
-            log.create(own_topics(self.config))
+            journal = replace(own_topics(self.config)[0], broker_time=broker_time)
+            log.create([journal, *own_topics(self.config)])
 
     @contextmanager
     def log(self) -> Iterator[KafkaLog]:
@@ -75,12 +77,12 @@ class KafkaShard:
         """Write ticks into the journal."""
         self.report(*(Tick("", time_ms=first_ms + second * 1000) for second in seconds))
 
-    def report(self, *events: JournalEvent) -> None:
-        """Write events into the journal."""
+    def report(self, *events: JournalEvent, producer_ms: int | None = None) -> None:
+        """Write events into the journal, as a producer whose clock shows `producer_ms`."""
         with self.log() as log:
             producer = log.producer()
             for event in events:
-                producer.send(self.journal, encode_record(JournalRecord(event)), None, 0)
+                producer.send(self.journal, encode_record(JournalRecord(event)), None, 0, producer_ms)
             producer.flush(SOON_S)
 
     def write(self, topic: str, key: bytes, value: bytes | None) -> None:

@@ -63,6 +63,8 @@ def _create_one(admin: Any, topic: TopicSettings, replicas: int) -> bool:
     options = {"cleanup.policy": "compact" if topic.compacted else "delete"}
     if topic.retention_ms is not None:
         options["retention.ms"] = str(topic.retention_ms)
+    if topic.broker_time:
+        options["message.timestamp.type"] = "LogAppendTime"
     try:
         admin.create_topics([NewTopic(topic.name, topic.partitions, replicas, topic_configs=options)])
     except TopicAlreadyExistsError:  # somebody else was faster

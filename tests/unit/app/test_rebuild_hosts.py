@@ -7,6 +7,7 @@ from agent.topics import own_topics
 from processors import __version__
 from processors.contracts.events import JournalRecord
 from processors.contracts.log import Marker, Restored
+from processors.contracts.names import LATEST_MS
 from processors.pipeline.host_state import of_hosts
 from tests.kit.host_minutes import means, minute
 from tests.kit.scenario import Scenario
@@ -30,7 +31,7 @@ def rebuilt(stored: dict[str, bytes], now_ms: int) -> Restored:
     store.take_over()
     store.save(stored, Marker(9, 1, len(stored), __version__, "hash", 1, now_ms, hosts_offset=5, hosts_now_ms=now_ms))
     store.close()
-    rebuild(config, log, 0, lambda _: None)
+    rebuild(config, log, 0, lambda _: None, now_ms=LATEST_MS)
     return log.checkpoints(0).take_over()
 
 

@@ -9,7 +9,7 @@ from agent.collector import Collector
 from agent.config.tree import Config, Source, System
 from agent.log.memory import MemoryLog
 from agent.topics import own_topics
-from processors.contracts.events import DeadLetter
+from processors.contracts.events import DeadLetter, Tick, decode_record
 from processors.contracts.log import Batch, TopicSettings
 from tests.kit.clock import FakeClock
 
@@ -53,3 +53,16 @@ def test_an_event_that_no_record_of_the_journal_can_hold_is_a_dead_letter() -> N
 
 def test_an_event_of_a_system_that_is_not_listed_is_a_dead_letter() -> None:
     assert dead_letters(config(systems={"other": System()}), 400_000) == (["unknown-system"], 0)
+
+
+def test_a_collector_whose_clock_was_set_back_ticks_on() -> None:
+    log, settings = MemoryLog(), config()
+    log.create([*own_topics(settings), TopicSettings("jobs", 1, compacted=False)])
+    collector = Collector(log, compose.routes(settings), compose.metrics(), "one", monotonic_s=FakeClock().monotonic_s)
+    times_ms = [NOW_MS, NOW_MS + 86_400_000, NOW_MS + 1000, NOW_MS + 1400, NOW_MS + 2000]
+    for now_ms in times_ms:
+        collector.step(now_ms, 0.0)
+    found: list[Batch] = []
+    log.read(settings.topics.journal, 0, found.append)
+    ticks = [decode_record(value or b"").event for batch in found for value in batch.values]
+    assert ticks == [Tick("", time_ms=time_ms) for time_ms in times_ms if not time_ms % 1000]
