@@ -12,7 +12,7 @@ import msgspec
 
 from agent.app import compose
 from agent.app.kafka import until_available
-from agent.app.lookout import Lookout, RecentDeadLetters
+from agent.app.lookout import Lookout, RecentDeadLetters, TopicFaults
 from agent.clock import Clock
 from agent.collector import Collector
 from agent.config.tree import Config
@@ -72,16 +72,18 @@ class Role(ABC):
     def __init__(self, config: Config, log: Log, measures: Measures, clock: Clock, restarts: int) -> None:
         self._config, self._log, self._measures, self._clock, self._restarts = config, log, measures, clock, restarts
         self.reason: str | None = "The role is starting."
+        self._topic_faults = TopicFaults(log, config, measures)
 
     def watch(self, stop: threading.Event) -> None:
-        """Start the threads that look, until `stop` is set, at what others wrote; a collector needs none."""
-        del stop
+        """Start the threads that look, until `stop` is set, at what others wrote, and at the settings of the topics."""
+        self._topic_faults.start(self._clock, stop)
 
     def open(self) -> None:
         """Make missing topics and join the group; UnavailableError where the broker is away, ConfigError for wrong topics."""
         try:
             self._log.create(own_topics(self._config))
             check_shards(self._log, self._config)
+            self._topic_faults.look()
             self._join()
         except UnavailableError as error:
             self.reason = str(error)
@@ -136,7 +138,8 @@ class LearnerRole(Role):
         self.own = OwnShards(self._reads, config.journal_partition, self._shards)
 
     def watch(self, stop: threading.Event) -> None:
-        """Start the threads that read the newest dead letters of the whole agent, and what other learners tell."""
+        """Start the threads that read the newest dead letters of the whole agent, and what other learners tell, too."""
+        super().watch(stop)
         self._dead_letters.start(self._clock, stop)
         Lookout("what other learners published", self.follow).start(self._clock, stop)
 

@@ -11,6 +11,8 @@ from processors.contracts.errors import FencedError, UnavailableError
 from processors.contracts.log import (
     Assignment,
     Batch,
+    Examined,
+    FoundTopic,
     LiveStates,
     Marker,
     Poll,
@@ -113,6 +115,7 @@ class MemoryBroker:
         self.changed = Condition()
         self._records_max = records_max
         self._topics: dict[str, list[MemoryPartition]] = {}
+        self._settings: dict[str, TopicSettings] = {}
         self._groups: dict[str, MemoryGroup] = {}
         self._subscriptions: dict[Member, re.Pattern[str]] = {}
         self._turns: dict[str, int] = {}
@@ -123,6 +126,7 @@ class MemoryBroker:
         with self.changed:
             missing = [topic for topic in topics if topic.name not in self._topics]
             for topic in missing:
+                self._settings[topic.name] = topic
                 self._topics[topic.name] = [
                     MemoryPartition(
                         topic.name,
@@ -141,6 +145,12 @@ class MemoryBroker:
         """Return the number of partitions, None where the topic does not exist."""
         with self.changed:
             return len(self._topics[topic]) if topic in self._topics else None
+
+    def examine(self, topics: Sequence[str]) -> dict[str, FoundTopic]:
+        """Return how the topics are that there are."""
+        with self.changed:
+            found = [self._settings[topic] for topic in topics if topic in self._settings]
+            return {topic.name: FoundTopic(topic.partitions, 1, topic.options(), None) for topic in found}
 
     def partition(self, partition: TopicPartition) -> MemoryPartition:
         """Return a partition; UnavailableError where there is none."""
@@ -467,6 +477,11 @@ class MemoryLog(_Client):
         """Create the topics that are missing; return their names."""
         self._check_open()
         return self.broker.create(topics)
+
+    def examine(self, topics: Sequence[str], groups: Sequence[str]) -> Examined:
+        """Return how topics are; nobody is refused anything."""
+        self._check_open()
+        return Examined(self.broker.examine(topics), dict.fromkeys(groups))
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """Return the first offset that is still there and the end of a partition."""

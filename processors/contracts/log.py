@@ -15,6 +15,8 @@ from processors.contracts.errors import UnavailableError
 # limits that every log keeps, so that what works on one works on the other
 RECORD_BYTES_MAX = 1_000_000  # a broker refuses batches over 1,048,588 bytes unless told otherwise
 RECORD_OVERHEAD_BYTES = 100  # generous: a record's own fields are some 20 bytes
+IN_SYNC_MIN: Final = 2  # copies that acknowledge a write
+REPLICAS_SAFE: Final = 3  # from so many copies on one may be away while two acknowledge
 MARKER_KEY = b"__marker__"
 STATE_BYTES_MAX = 900_000  # brokers refuse batches over 1,048,588 bytes unless told otherwise
 
@@ -311,6 +313,39 @@ class TopicSettings(msgspec.Struct, frozen=True):
     retention_ms: int | None = None
     broker_time: bool = False
 
+    def options(self) -> Mapping[str, str]:
+        """Return the broker's own settings of such a topic, as far as they are not the default.
+
+        >>> TopicSettings("answers", 1, compacted=False, retention_ms=60_000).options()
+        {'cleanup.policy': 'delete', 'retention.ms': '60000'}
+        """
+        options = {"cleanup.policy": "compact" if self.compacted else "delete"}
+        if self.retention_ms is not None:
+            options["retention.ms"] = str(self.retention_ms)
+        if self.broker_time:
+            options["message.timestamp.type"] = "LogAppendTime"
+        return options
+
+
+class FoundTopic(msgspec.Struct, frozen=True):
+    """How a topic is: its partitions, the least number of copies, its settings, and what the user may do with it.
+
+    `settings` are None where the user may not read them, `operations` where the broker does not say. A topic that the user
+    may not even see has no partition.
+    """
+
+    partitions: int
+    replicas: int
+    settings: Mapping[str, str] | None
+    operations: frozenset[str] | None
+
+
+class Examined(msgspec.Struct, frozen=True):
+    """What a look at topics and groups found; a topic that is missing is not there. Of groups: what the user may do."""
+
+    topics: Mapping[str, FoundTopic]
+    groups: Mapping[str, frozenset[str] | None]
+
 
 def partitions_fault(topic: str, found: int | str, wanted: int) -> str:
     """Return what to do where the journal or the state has another number of partitions than the configuration.
@@ -342,6 +377,9 @@ class Log(Protocol):
 
     def create(self, topics: Sequence[TopicSettings]) -> Sequence[str]:
         """Create the topics that are missing; return their names. Raises UnavailableError."""
+
+    def examine(self, topics: Sequence[str], groups: Sequence[str]) -> Examined:
+        """Return how topics really are, and what the user may do with topics and groups. Raises UnavailableError."""
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """Return the first offset that is still there and the end of a partition. Raises UnavailableError."""

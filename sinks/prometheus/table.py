@@ -198,6 +198,10 @@ AGENT: Final = (
         "scalewatch_ticks_refused_total", "counter",
         "Ticks of collectors more than five seconds ahead of the broker's clock: the broker's time counted instead.",
     ),
+    Declaration(
+        "scalewatch_topic_faults", "gauge",
+        "Faults of the agent's own topics: settings that lose data, copies and rights that are missing.",
+    ),
     Declaration("scalewatch_restores_total", "counter", "Take-overs of a shard with its state read back."),
     Declaration(
         "scalewatch_restores_without_hosts_total", "counter",
