@@ -109,8 +109,8 @@ def rights(config: Config) -> tuple[Right, ...]:
             purpose="settled runs, read for readers and by a rebuild",
         ),
         Right("topic", names.deadletters, ("Read", *write, examined), purpose="what could not be used"),
-        Right("group", config.collector.group, read, purpose="the collectors' group"),
-        Right("group", config.learner.group, read, purpose="the learners' group"),
+        Right("group", config.collector_group, read, purpose="the collectors' group"),
+        Right("group", config.learner_group, read, purpose="the learners' group"),
         Right("cluster", "", ("IdempotentWrite",), purpose="writes without repeats, on brokers before 3.0"),
     )
 
@@ -155,7 +155,7 @@ def check_shards(log: Log, config: Config) -> None:
 def examine(log: Log, config: Config) -> Examined:
     """Look at all topics that have a name, and at the groups. Raises UnavailableError."""
     topics = [topic.name for topic in (*own_topics(config), *source_topics(config))]
-    return log.examine(topics, [config.collector.group, config.learner.group])
+    return log.examine(topics, [config.collector_group, config.learner_group])
 
 
 def own_faults(found: Examined, config: Config) -> Iterator[str]:

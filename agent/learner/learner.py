@@ -25,6 +25,7 @@ from processors.contracts.errors import (
     CheckpointLostError,
     FencedError,
     InvalidInputError,
+    RebalancingError,
     ScalewatchError,
     UnavailableError,
 )
@@ -433,7 +434,8 @@ class Learner:
         self._meter.saved(seconds)
         with self._folding:
             offset = shard.confirm()
-        self._consumer.commit({partition: Position(offset)})  # (4)
+        with suppress(RebalancingError):  # a hint; the next poll says whether the shard is still owned here
+            self._consumer.commit({partition: Position(offset)})  # (4)
 
     def _timed(self, work: Callable[[], None]) -> float:
         """Work, in any thread, and return how long it took in seconds."""

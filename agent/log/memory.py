@@ -7,7 +7,7 @@ from threading import Condition
 from typing import TypeVar
 
 from agent.log.memory_partition import MemoryPartition
-from processors.contracts.errors import FencedError, UnavailableError
+from processors.contracts.errors import FencedError, RebalancingError, UnavailableError
 from processors.contracts.log import (
     Assignment,
     Batch,
@@ -303,11 +303,11 @@ class MemoryConsumer(_Client):
             return self._broker.partition(partition).next_offset
 
     def commit(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """Commit positions; those of partitions that are not owned are dropped. Raises FencedError."""
+        """Commit positions; those of partitions that are not owned are dropped. Raises RebalancingError."""
         with self._broker.changed:
             self._check_open()
             if self._member.expelled:
-                raise FencedError(f"The group {self._group} has gone on without {self._name}.")
+                raise RebalancingError(f"The group {self._group} has gone on without {self._name}.")
             self._broker.group(self._group).commit(self._member, positions)
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:

@@ -91,7 +91,10 @@ class Consumer(Protocol):
         """Return the offset after the last record (of the last stable offset)."""
 
     def commit(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """Commit positions. Raises UnavailableError, or FencedError where this member is no longer of the group."""
+        """Commit positions. Raises UnavailableError, or FencedError where another process has this member's name.
+
+        Raises RebalancingError where the group has changed without this member; the next poll says what it lost.
+        """
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
         """Stop returning records of these partitions until `resume`."""

@@ -10,7 +10,7 @@ from processors.contracts.telemetry import COMPONENTS
 from sinks.topics import KINDS as OUTPUTS
 
 Kind = Literal["counter", "gauge", "histogram"]
-ListName = Literal["formats", "reasons", "processors"]
+ListName = Literal["formats", "reasons", "processors", "sources"]
 
 
 class Label(msgspec.Struct, frozen=True):
@@ -144,6 +144,11 @@ AGENT: Final = (
     Declaration(
         "scalewatch_samples_left_out_total", "counter", "Measurements of hosts that are in no window, by reason.",
         (Label("reason", values=SAMPLES_LEFT_OUT),),
+    ),
+    Declaration(
+        "scalewatch_source_records_deleted_total", "counter",
+        "Records of sources that were deleted before they were read, by the topic or pattern of the configuration; up to "
+        "some minutes before a stop may be among them that were read.", (Label("source", given_as="sources"),),
     ),
     Declaration("scalewatch_collector_minutes_total", "counter", "Minutes of hosts written into the journal."),
     Declaration("scalewatch_collector_series", "gauge", "Resources of hosts that have a window in this collector."),

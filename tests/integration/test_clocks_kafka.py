@@ -93,8 +93,7 @@ def test_a_rebuild_brings_a_learner_back_from_the_future(
         shard.fold(learner)
         assert lag_s(learner) < -NEAR_S
         learner.finish()
-    groups = {"collector": {"group": shard.config.collector.group}, "learner": {"group": shard.config.learner.group}}
-    file = write_config(tmp_path, kafka.bootstrap, shard.config.topics.prefix, [{"topics": ["raw"]}], **groups)
+    file = write_config(tmp_path, kafka.bootstrap, shard.config.topics.prefix, [{"topics": ["raw"]}])
     rebuilt = CliRunner().invoke(main, ["rebuild", "-c", str(file)])
     assert rebuilt.stdout.startswith("shard 0: 1 run")
     with shard.learner() as learner:

@@ -6,11 +6,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from agent.app import compose
+from agent.app.roles import CollectorRole
 from agent.cli import main
+from agent.clock import SystemClock
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import Evidence, JobStarted
+from processors.contracts.log import TopicSettings
 from tests.kit.agent_process import AgentProcess, until, write_config
 from tests.kit.kafka_broker import KafkaBroker
+from tests.kit.logs import expel
 from tests.kit.shard_on_kafka import SOON_S, START_MS, KafkaShard
 
 pytestmark = pytest.mark.kafka
@@ -25,11 +30,7 @@ def shard(kafka: KafkaBroker, fresh: Callable[[str], str]) -> KafkaShard:
 def command(shard: KafkaShard, tmp_path: Path) -> Callable[..., Result]:
     """Run a command as an operator does."""
     file = tmp_path / "agent.yaml"
-    groups = {"collector": {"group": shard.config.collector.group}, "learner": {"group": shard.config.learner.group}}
-    path = write_config(
-        tmp_path, shard.config.kafka.bootstrap, shard.config.topics.prefix, [{"topics": ["raw"]}], **groups
-    )
-    assert path == file
+    write_config(tmp_path, shard.config.kafka.bootstrap, shard.config.topics.prefix, [{"topics": ["raw"]}])
     return lambda *arguments: CliRunner().invoke(main, [*arguments, "-c", str(file)])
 
 
@@ -121,3 +122,81 @@ def test_a_partition_added_under_a_running_learner_is_refused(shard: KafkaShard)
         shard.add_partition(shard.journal)
         with pytest.raises(ConfigError, match="has at least 2 partitions"):
             until(lambda: role.step() or False, SOON_S, "the partition is noticed")
+
+
+def test_a_rebalance_that_meets_a_commit_does_not_end_the_collector(
+    kafka: KafkaBroker, fresh: Callable[[str], str]
+) -> None:
+    shard = KafkaShard(kafka, fresh("positions"), source := fresh("raw"))
+    with shard.log() as log:
+        log.create([TopicSettings(source, 1, compacted=False)])
+        role = CollectorRole(shard.config, log, compose.metrics(), SystemClock(), restarts=0)
+        role.open()
+        shard.write(source, b"", b"not json")
+        until(lambda: role.step() or shard.committed(source) == 1, SOON_S, "a first commit")
+        shard.write(source, b"", b"not json")
+        role.step()
+        expel(kafka.bootstrap, shard.config.collector_group)
+        role.finish()
+        until(lambda: role.step() or shard.committed(source) == 2, SOON_S, "the commit after the rebalance")
+        role.close()
+
+
+def test_two_agents_with_two_prefixes_never_meet_on_one_cluster(
+    kafka: KafkaBroker, fresh: Callable[[str], str]
+) -> None:
+    source = fresh("raw")
+    first, second = (KafkaShard(kafka, fresh(name), source) for name in ("first", "second"))
+    with first.log() as log:
+        log.create([TopicSettings(source, 1, compacted=False)])
+    first.write(source, b"", b"not json")
+    with first.log() as one, second.log() as two:
+        roles = [
+            CollectorRole(shard.config, log, compose.metrics(), SystemClock(), restarts=0)
+            for shard, log in ((first, one), (second, two))
+        ]
+        for role in roles:
+            role.open()
+        for shard in (first, second):  # each reads all of the source
+            until(lambda s=shard: [r.step() for r in roles] and s.committed(source) == 1, SOON_S, "all is read")  # type: ignore[misc] # bound to each shard
+        for role in roles:
+            role.close()
+    first.ticks(1)
+    with first.learner() as leader, second.learner():  # no fencing: each owns the state of its own
+        first.fold(leader)
+        leader.finish()
+
+
+def test_records_that_were_deleted_before_they_were_read_are_counted_by_source(
+    kafka: KafkaBroker, fresh: Callable[[str], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    shard = KafkaShard(kafka, fresh("positions"), source := fresh("raw"))
+    metrics, name = compose.metrics(shard.config), "scalewatch_source_records_deleted_total"
+
+    def collect(records: int, *, deleted_before: int | None = None) -> None:
+        """Read the source to its end; before that write to it while it is read by nobody, and delete from it."""
+        with shard.log() as log:
+            role = CollectorRole(shard.config, log, metrics, SystemClock(), restarts=0)
+            role.open()
+            until(lambda: role.step() or shard.owned(role), SOON_S, "the source is assigned")
+            shard.write_many(source, records)
+            if deleted_before is not None:
+                shard.delete_before(source, deleted_before)
+            with shard.log() as look:
+                end = look.bounds(source, 0)[1]
+            until(lambda: role.step() or shard.committed(source) == end, SOON_S, "all is read")
+            role.finish()
+            role.close()
+
+    with shard.log() as log:
+        log.create([TopicSettings(source, 1, compacted=False)])
+    collect(5)
+    assert metrics.value(name, source=source) == 0
+    shard.write_many(source, 20)
+    shard.delete_before(source, 15)
+    with caplog.at_level("WARNING"):
+        collect(0)
+    assert metrics.value(name, source=source) == 10
+    assert f"10 records of {source}/0 were deleted before they were read" in caplog.text
+    collect(20, deleted_before=43)  # under a collector that is behind
+    assert metrics.value(name, source=source) == 28

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient, NewPartitions
 from kafka.errors import UnknownTopicOrPartitionError
 from msgspec.structs import replace
 
 from agent.app import compose
 from agent.app.kafka import kafka_settings
-from agent.app.roles import LearnerRole
+from agent.app.roles import CollectorRole, LearnerRole
 from agent.clock import SystemClock
 from agent.config.load import loads
 from agent.config.tree import Config
@@ -27,10 +28,9 @@ SOON_S = 60.0  # nothing takes so long where it works
 class KafkaShard:
     """The topics of one agent with one shard."""
 
-    def __init__(self, broker: KafkaBroker, prefix: str, *, broker_time: bool = True) -> None:
+    def __init__(self, broker: KafkaBroker, prefix: str, source: str = "raw", *, broker_time: bool = True) -> None:
         self.config: Config = loads(
-            f"kafka: {{bootstrap: '{broker.bootstrap}'}}\ntopics: {{prefix: '{prefix}'}}\nsources: [{{topics: [raw]}}]\n"
-            f"collector: {{group: '{prefix}-collector'}}\nlearner: {{group: '{prefix}-learner'}}\n"
+            f"kafka: {{bootstrap: '{broker.bootstrap}'}}\ntopics: {{prefix: '{prefix}'}}\nsources: [{{topics: ['{source}']}}]\n"
         )
         self.journal, self.state = self.config.topics.journal, self.config.topics.state
         self.metrics: Metrics = compose.metrics()
@@ -91,6 +91,34 @@ class KafkaShard:
             producer = log.producer()
             producer.send(topic, value, key, 0)
             producer.flush(SOON_S)
+
+    def committed(self, source: str) -> int | None:
+        """Return the offset that the collectors have committed of a source; None before the first."""
+        admin = KafkaAdminClient(bootstrap_servers=self._bootstrap)
+        offsets = admin.list_consumer_group_offsets(self.config.collector_group)
+        admin.close()
+        found = offsets.get(TopicPartition(source, 0))
+        return None if found is None else found.offset
+
+    def write_many(self, topic: str, count: int) -> None:
+        """Write records that nobody can use."""
+        with self.log() as log:
+            producer = log.producer()
+            for _ in range(count):
+                producer.send(topic, b"not json", b"", 0)
+            producer.flush(SOON_S)
+
+    @staticmethod
+    def owned(role: CollectorRole) -> bool:
+        """Return whether a collector has been given the source."""
+        collector = role._collector
+        return collector is not None and bool(collector.assigned())
+
+    def delete_before(self, topic: str, offset: int) -> None:
+        """Delete the records before an offset, as retention does."""
+        admin = KafkaAdminClient(bootstrap_servers=self._bootstrap)
+        admin.delete_records({TopicPartition(topic, 0): offset})
+        admin.close()
 
     def recreate(self, topic: str) -> None:
         """Delete a topic and make it again, empty."""

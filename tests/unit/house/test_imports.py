@@ -23,7 +23,7 @@ OURS: dict[str, tuple[str, ...]] = {
     "agent": (),
     "agent.clock": (),
     "agent.backtest": ("processors", "sinks.web"),
-    "agent.collector": (CONTRACTS, "processors.windows"),
+    "agent.collector": (CONTRACTS, "agent.reading", "processors.windows"),
     # an equation in a configuration is read by the parser that will evaluate it
     "agent.config": (CONTRACTS, "agent.identify", "agent.reference", "processors.models.structure"),
     "agent.decode": (CONTRACTS,),
@@ -31,6 +31,7 @@ OURS: dict[str, tuple[str, ...]] = {
     "agent.identify": (CONTRACTS,),
     "agent.learner": (CONTRACTS,),
     "agent.log": (CONTRACTS,),
+    "agent.reading": (CONTRACTS,),
     "agent.reference": (CONTRACTS,),
     "agent.simulation": (CONTRACTS,),
     "agent.topics": (CONTRACTS, "agent.config"),

@@ -57,8 +57,8 @@ def test_the_rights_cover_every_topic_group_and_the_writer_of_the_state() -> Non
     topics = {right.name for right in granted if right.resource == "topic"}
     assert {topic.name for topic in own_topics(SHARDED)} | {"slurm.jobs", "ldms"} == topics
     assert {right.name for right in granted if right.resource == "group"} == {
-        "scalewatch-collector",
-        "scalewatch-learner",
+        "hpc-collector",
+        "hpc-learner",
     }
     (writer,) = [right for right in granted if right.resource == "transactional-id"]
     assert writer.prefixed
