@@ -52,7 +52,7 @@ def test_after_any_fault_everything_is_there_once(seed: int) -> None:
     [
         ({"collector": HastyCollector}, 5),
         ({"collector": AbsentCollector}, 3),
-        ({"collector": NaiveCollector}, 151),
+        ({"collector": NaiveCollector}, 69),
         ({"learner": HastyLearner}, 1),
         ({"learner": TrustingLearner}, 7),
         ({"learner": ForgetfulLearner}, 3),
