@@ -7,18 +7,19 @@ where windows are open it commits the offset of the first record that they still
 """
 
 import itertools
+import logging
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Final, Protocol, TypeVar
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from agent.deadletters import Allowance, DeadLetterWriter, Refusal
-from processors.contracts.errors import InvalidInputError, defect
+from agent.reading import Reading, Source
+from processors.contracts.errors import InvalidInputError, RebalancingError, UnavailableError, defect
 from processors.contracts.events import (
     DeadLetter,
     Decode,
@@ -30,19 +31,15 @@ from processors.contracts.events import (
     Tick,
     encode_record,
 )
-from processors.contracts.log import Assignment, Batch, Log, Position, Producer, TopicPartition
-from processors.contracts.names import LATEST_MS
+from processors.contracts.log import Assignment, Batch, Log, Producer, TopicPartition
 from processors.contracts.service import Measures
 from processors.contracts.telemetry import (
     DecodedBatch,
-    DecodeSamples,
     MakeWindows,
-    Part,
     Samples,
-    SampleWindows,
-    SeriesIndex,
 )
 
+_LOG = logging.getLogger("scalewatch.collector")
 UNUSED: Final = {
     "metric": "unwanted",
     "series": "series_max",
@@ -54,10 +51,11 @@ UNUSED: Final = {
     "unit": "no_unit",
     "second-sensor": "second_sensor",
 }  # what decoders leave out of samples, and as what it counts
+GAP_LOOK_S: Final = 10.0  # where producers use transactions every batch has gaps, and each look asks the broker
+REFUSED_MAX: Final = 100  # commits in a row that a rebalance refuses: more is no rebalance
 AFTER_ALL: Final = frozenset(("repeated", "thinned"))  # of samples that were taken
 
 Fact = TypeVar("Fact", bound=JobEvent | HostMinute)
-Accepts = Callable[[str], bool]
 
 
 class Privacy(Protocol):
@@ -67,29 +65,19 @@ class Privacy(Protocol):
         """Return the event as it may be written; `left_out` is told the bounds at which something was left out."""
 
 
-class Source(msgspec.Struct, frozen=True):
-    """The decoders of a topic and the name of its format.
-
-    `decode` takes messages of jobs, one by one; `telemetry` makes the decoder of slices of one partition, which takes
-    messages of jobs, too, where there are both. One of them may be missing.
-    """
-
-    format: str
-    decode: Decode | None
-    telemetry: Callable[[], DecodeSamples] | None = None
-
-
 class Routes(msgspec.Struct, frozen=True):
     """Everything that depends on the configuration.
 
-    `source` tells how a topic is decoded, `partition` the journal partition of a system (None: not accepted),
+    `source` tells how a topic is decoded and `source_name` what it is called in the configuration, `partition` the journal partition of a system (None: not accepted),
     `privacy` rewrites what an event says of people, `windows` makes those of a source partition. Events that need more
     than `record_bytes_max` are refused: what the learner makes of one, its state and its settled run, has to fit into a
     record, too. Between two commits pass `commit_s`. Dead letters have `deadletter_bytes_per_s_max` on average; more are counted only.
+    The windows of a partition that was silent for `silent_s` are ended.
     """
 
     topics: tuple[str, ...]
     source: Callable[[str], Source]
+    source_name: Callable[[str], str]
     partition: Callable[[str], int | None]
     privacy: Privacy
     dead_letter: Callable[[Refusal], DeadLetter]
@@ -101,82 +89,9 @@ class Routes(msgspec.Struct, frozen=True):
     tick_ms: int = 1000
     flush_timeout_s: float = 30.0
     commit_s: float = 1.0
+    silent_s: float = 900.0
     record_bytes_max: int = 400_000
     deadletter_bytes_per_s_max: float = 50_000.0
-
-
-class Reading:
-    """One source partition while this member reads it: its decoder, its windows, and what of them is on its way.
-
-    Drop it when the partition is lost. `next_offset` is where to go on: all before it is folded, and told where due.
-
-    While `part` is not None minutes are on their way, and nothing may be read: write it, and call `advance`.
-    """
-
-    def __init__(self, source: Source, windows: SampleWindows, committed: Position | None) -> None:
-        self.source = source
-        self.committed = committed
-        self.next_offset = None if committed is None else committed.offset
-        self.part: Part | None = None
-        self._windows = windows
-        self._decode: DecodeSamples | None = None if source.telemetry is None else source.telemetry()
-        self._parts: Iterator[Part] = iter(())
-        self._until = 0
-        self._index: SeriesIndex | None = None
-        self._accepted = np.zeros(0, np.bool_)
-
-    def decode(self, values: Sequence[bytes | None], received_ms: Sequence[int]) -> DecodedBatch:
-        """Decode messages into samples of this partition's series, and everything else beside them."""
-        if self._decode is None:
-            raise ValueError(f"The format {self.source.format} has no samples.")
-        return self._decode(values, received_ms, self._windows.index)
-
-    def accepted(self, series: npt.NDArray[np.int32], accepts: Accepts) -> npt.NDArray[np.bool_]:
-        """Tell of which samples the system is accepted, (m,)."""
-        index = self._windows.index
-        if index is not self._index:
-            self._index, self._accepted = index, np.zeros(0, np.bool_)
-        known = len(self._accepted)
-        if known < len(index):
-            new = [accepts(index[number].system) for number in range(known, len(index))]
-            self._accepted = np.concatenate((self._accepted, np.array(new, np.bool_)))
-        found: npt.NDArray[np.bool_] = self._accepted[series]
-        return found
-
-    def system(self, series: int) -> str:
-        """Return the system of a series."""
-        return self._windows.index[series].system
-
-    def take(self, batch: Batch, first: int, samples: Samples, message: npt.NDArray[np.int32]) -> None:
-        """Fold the samples of a batch; `message` (m,) counts from the batch's message number `first` on."""
-        self._until = batch.next_offset
-        if len(samples.series):
-            offsets = np.array(batch.offsets[first:], np.int64)[message]
-            received_ms = np.array(batch.timestamps_ms[first:], np.int64)[message]
-            received_ms = np.where(received_ms > 0, received_ms, LATEST_MS)  # of a broker that notes no times
-            self._parts = self._windows.fold(samples, offsets, received_ms)
-        self.advance()
-
-    def advance(self) -> None:
-        """Go on to the next part of what is due; without one the batch is done."""
-        self.part = next(self._parts, None)
-        if self.part is None:
-            self.next_offset = self._until
-            self._windows.forget()
-
-    def position(self) -> Position | None:
-        """Return what to commit; None where nothing was read, or minutes are on their way."""
-        if self.part is not None or self.next_offset is None:
-            return None
-        return self._windows.position(self.next_offset)
-
-    def counts(self) -> Mapping[str, int]:
-        """Return what became of samples since the last call."""
-        return self._windows.counts()
-
-    def series_count(self) -> int:
-        """Return how many series have samples."""
-        return self._windows.series_count()
 
 
 class Meter:
@@ -307,7 +222,7 @@ class Writing:
     def tick(self, now_ms: int) -> None:
         """Write the tick that is due."""
         tick_ms = now_ms - now_ms % self._routes.tick_ms
-        if self._last_tick_ms is not None and tick_ms <= self._last_tick_ms:
+        if tick_ms == self._last_tick_ms:  # a clock that was set back ticks on from there
             return
         self._last_tick_ms = tick_ms
         value = encode_record(JournalRecord(event=Tick(system="", time_ms=tick_ms)))
@@ -368,6 +283,8 @@ class Collector:
         self._readings: dict[TopicPartition, Reading] = {}
         self._reporting: deque[TopicPartition] = deque()  # partitions with minutes on their way
         self._committed_s = -math.inf
+        self._refused = 0  # commits in a row
+        self._gaps_s: dict[TopicPartition, float] = {}  # when a gap was looked into last
 
     def step(self, now_ms: int, timeout_s: float) -> int:
         """Work off one poll and write the tick that is due; return the number of messages taken.
@@ -382,6 +299,7 @@ class Collector:
             for batch in poll.batches:
                 self._take(batch)
             self._report(now_ms)
+            self._close_silent()
             self._writing.tick(now_ms)
             if self._monotonic_s() - self._committed_s >= self._routes.commit_s:
                 self.commit()
@@ -390,7 +308,13 @@ class Collector:
     def commit(self) -> None:
         """Flush (4) and commit (5) what was folded; what still is on its way is read again after a crash."""
         self._writing.flush()
-        self._commit_folded()
+        try:
+            self._commit_folded()
+            self._refused = 0
+        except RebalancingError:  # what is lost is dropped at the next poll, the rest is committed after it
+            self._refused += 1
+            if self._refused > REFUSED_MAX:
+                raise
         self._committed_s = self._monotonic_s()
 
     def assigned(self) -> tuple[TopicPartition, ...]:
@@ -439,13 +363,75 @@ class Collector:
     def _begin(self, partition: TopicPartition) -> None:
         topic, number = partition
         committed = self._consumer.committed(partition)
-        if committed is not None:
-            self._consumer.seek(partition, committed.offset)
+        first = None if committed is None else max(committed.offset, self._consumer.beginning(partition))
+        if committed is not None and first is not None:
+            self._consumer.seek(partition, first)
+            self._count_deleted(partition, first - committed.offset)
         windows = self._routes.windows(f"{topic}/{number}", "" if committed is None else committed.metadata)
-        self._readings[partition] = Reading(self._routes.source(topic), windows, committed)
+        self._readings[partition] = Reading(self._routes.source(topic), windows, committed, self._monotonic_s())
+        self._readings[partition].next_offset = first
+
+    def _count_gap(self, partition: TopicPartition, expected: int | None, first: int) -> None:
+        """Count what was deleted while this member was behind; a broker also needs offsets for transactions of its own."""
+        now_s = self._monotonic_s()
+        if expected is None or first <= expected or now_s < self._gaps_s.get(partition, -math.inf) + GAP_LOOK_S:
+            return
+        self._gaps_s[partition] = now_s
+        self._count_deleted(partition, min(first, self._consumer.beginning(partition)) - expected)
+
+    def _count_deleted(self, partition: TopicPartition, count: int) -> None:
+        """Count and tell records that the topic's retention deleted before they were read."""
+        if count > 0:
+            topic, number = partition
+            _LOG.warning(
+                "%d records of %s/%d were deleted before they were read: keep the topic for longer.",
+                count,
+                topic,
+                number,
+            )
+            source = self._routes.source_name(topic)
+            self._measures.add("scalewatch_source_records_deleted_total", count, source=source)
+
+    def _close_silent(self) -> None:
+        """Close the windows of partitions that have said nothing for long: they would hold back the offset for ever.
+
+        Minutes are told as far as they have begun, and the next record finds what it would find after a restart.
+        """
+        now_s = self._monotonic_s()
+        for partition, reading in self._readings.items():
+            if reading.part is not None or now_s - reading.spoke_s < self._routes.silent_s:
+                continue
+            at, reading.spoke_s = reading.position(), now_s
+            if at is not None and at.offset != reading.next_offset and self._all_read(partition, reading):
+                reading.end()
+                self._hold(partition, reading)
+
+    def _all_read(self, partition: TopicPartition, reading: Reading) -> bool:
+        """Return whether a partition is silent, and not just out of reach."""
+        try:
+            return self._consumer.end(partition) == reading.next_offset
+        except UnavailableError:
+            return False
+
+    def _hold(self, partition: TopicPartition, reading: Reading) -> None:
+        """Read no more of a partition while minutes are on their way."""
+        if reading.part is not None:
+            self._reporting.append(partition)
+            self._consumer.pause([partition])
+        elif reading.ended:
+            self._begin_anew(partition, reading)
+
+    def _begin_anew(self, partition: TopicPartition, ended: Reading) -> None:
+        topic, number = partition
+        windows = self._routes.windows(f"{topic}/{number}", ended.resume())
+        reading = Reading(ended.source, windows, ended.committed, self._monotonic_s())
+        reading.next_offset = ended.next_offset
+        self._readings[partition] = reading
 
     def _take(self, batch: Batch) -> None:
         reading = self._readings[batch.topic, batch.partition]
+        reading.spoke_s = self._monotonic_s()
+        self._count_gap((batch.topic, batch.partition), reading.next_offset, batch.offsets[0])
         decode, first = reading.source.decode, 0
         if decode is not None:
             first = self._take_jobs(batch, reading, decode)
@@ -453,9 +439,7 @@ class Collector:
             self._take_samples(batch, reading, first)
         else:
             reading.take(batch, first, NO_SAMPLES, NO_MESSAGES)
-        if reading.part is not None:
-            self._reporting.append((batch.topic, batch.partition))
-            self._consumer.pause([(batch.topic, batch.partition)])
+        self._hold((batch.topic, batch.partition), reading)
 
     def _take_jobs(self, batch: Batch, reading: Reading, decode: Decode) -> int:
         """Take messages of jobs up to the first that may be something else; return which that is."""
@@ -513,8 +497,10 @@ class Collector:
         reading.advance()
         if reading.part is not None:
             self._reporting.append(partition)
-        else:
-            self._consumer.resume([partition])
+            return
+        self._consumer.resume([partition])
+        if reading.ended:
+            self._begin_anew(partition, reading)
 
 
 NO_MESSAGES = np.zeros(0, np.int32)

@@ -2,15 +2,27 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
 
 from agent.config.tree import Config
-from processors.contracts.log import Log, TopicSettings
+from processors.contracts.errors import ConfigError
+from processors.contracts.log import (
+    IN_SYNC_MIN,
+    RECORD_BYTES_MAX,
+    REPLICAS_SAFE,
+    Examined,
+    FoundTopic,
+    Log,
+    TopicSettings,
+    partitions_fault,
+)
 
 Resource = Literal["topic", "group", "transactional-id", "cluster"]
+RHYTHMS_MIN: Final = 2  # of checkpoints that the journal has to outlast
+BATCH_BYTES_MAX: Final = 1_048_588  # what brokers take unless told otherwise
 _LITERAL: Final = re.compile(r"(?:[A-Za-z0-9_-]|\\[.-])")
 
 
@@ -41,7 +53,9 @@ def own_topics(config: Config) -> tuple[TopicSettings, ...]:
     names = config.topics
     shards = names.journal_partitions
     return (
-        TopicSettings(names.journal, shards, compacted=False, retention_ms=_ms(names.journal_retention_s)),
+        TopicSettings(
+            names.journal, shards, compacted=False, retention_ms=_ms(names.journal_retention_s), broker_time=True
+        ),
         TopicSettings(names.state, shards, compacted=True),
         TopicSettings(names.predictions, 1, compacted=True),
         TopicSettings(names.job_predictions, 1, compacted=True),
@@ -63,12 +77,12 @@ def create(log: Log, config: Config, *, sources: bool = False) -> Sequence[str]:
     return log.create((*own_topics(config), *(source_topics(config) if sources else ())))
 
 
-def faults(log: Log, config: Config) -> list[str]:
-    """Return a sentence for each topic that is missing or not as it has to be. Raises UnavailableError.
+def faults(found: Examined, config: Config) -> list[str]:
+    """Return a sentence for each topic that is missing or not as it has to be, and for missing rights.
 
     Sources that do not exist are named too: a producer that is the first to write may lose its first records.
     """
-    return [*_own_faults(log, config), *_source_faults(log, config)]
+    return [*own_faults(found, config), *_source_faults(found, config)]
 
 
 def rights(config: Config) -> tuple[Right, ...]:
@@ -77,22 +91,26 @@ def rights(config: Config) -> tuple[Right, ...]:
     shown = (names.predictions, names.job_predictions, names.alerts)
     sources = [source for settings in config.sources for source in settings.topics]
     read, write = ("Read", "Describe"), ("Write", "Describe")
+    examined = "DescribeConfigs"  # so that a topic with wrong settings is named
     return (
         *(Right("topic", *_pattern(topic), purpose="read the events") for topic in sources),
-        Right("topic", names.journal, ("Read", "Write", "Describe"), purpose="from the collector to the learner"),
-        Right("topic", names.state, ("Read", "Write", "Describe"), purpose="checkpoints"),
+        Right("topic", names.journal, ("Read", *write, examined), purpose="from the collector to the learner"),
+        Right("topic", names.state, ("Read", *write, examined), purpose="checkpoints"),
         Right("transactional-id", f"{names.state}-", write, prefixed=True, purpose="one writer of each shard's state"),
-        *(Right("topic", name, (read[0], *write), purpose="written, and read back for readers") for name in shown),
-        Right("topic", names.answers, write, purpose="write the answers"),
+        *(
+            Right("topic", name, ("Read", *write, examined), purpose="written, and read back for readers")
+            for name in shown
+        ),
+        Right("topic", names.answers, (*write, examined), purpose="write the answers"),
         Right(
             "topic",
             names.runs,
-            ("Read", "Write", "Describe"),
+            ("Read", *write, examined),
             purpose="settled runs, read for readers and by a rebuild",
         ),
-        Right("topic", names.deadletters, ("Read", "Write", "Describe"), purpose="what could not be used"),
-        Right("group", config.collector.group, read, purpose="the collectors' group"),
-        Right("group", config.learner.group, read, purpose="the learners' group"),
+        Right("topic", names.deadletters, ("Read", *write, examined), purpose="what could not be used"),
+        Right("group", config.collector_group, read, purpose="the collectors' group"),
+        Right("group", config.learner_group, read, purpose="the learners' group"),
         Right("cluster", "", ("IdempotentWrite",), purpose="writes without repeats, on brokers before 3.0"),
     )
 
@@ -122,24 +140,106 @@ def _pattern(topic: str) -> tuple[str, tuple[str, ...], bool]:
     return (prefix, operations, True) if prefix else ("*", operations, False)
 
 
-def _own_faults(log: Log, config: Config) -> Iterator[str]:
+def check_shards(log: Log, config: Config) -> None:
+    """Refuse a journal or a state with another number of partitions than the configuration: before anything is done.
+
+    Raises ConfigError, or UnavailableError.
+    """
+    wanted = config.topics.journal_partitions
+    for topic in (config.topics.journal, config.topics.state):
+        found = log.partitions(topic)
+        if found is not None and found != wanted:
+            raise ConfigError(partitions_fault(topic, found, wanted))
+
+
+def examine(log: Log, config: Config) -> Examined:
+    """Look at all topics that have a name, and at the groups. Raises UnavailableError."""
+    topics = [topic.name for topic in (*own_topics(config), *source_topics(config))]
+    return log.examine(topics, [config.collector_group, config.learner_group])
+
+
+def own_faults(found: Examined, config: Config) -> Iterator[str]:
+    """Yield a sentence for each of the agent's own topics that is missing or not as it has to be, and for missing rights."""
     shards = (config.topics.journal, config.topics.state)
     for topic in own_topics(config):
-        count = log.partitions(topic.name)
-        if count is None:
+        one = found.topics.get(topic.name)
+        if one is None:
             yield f"The topic {topic.name} does not exist; `scalewatch topics --create` makes it."
-        elif topic.name in shards and count != topic.partitions:
+        elif one.partitions:
+            if topic.name in shards and one.partitions != topic.partitions:
+                yield partitions_fault(topic.name, one.partitions, topic.partitions)
+            yield from _copy_faults(topic.name, one, config.topics.replication)
+            yield from _setting_faults(topic, one, config)
+    yield from _right_faults(found, config)
+
+
+def _copy_faults(topic: str, found: FoundTopic, replication: int) -> Iterator[str]:
+    in_sync = int((found.settings or {}).get("min.insync.replicas", "1"))
+    if found.replicas < replication:
+        yield f"The topic {topic} has {found.replicas} copies and topics.replication is {replication}."
+    if in_sync > found.replicas:
+        yield f"Nothing can be written to {topic}: min.insync.replicas is {in_sync} and it has {found.replicas} copies."
+    elif in_sync < IN_SYNC_MIN <= REPLICAS_SAFE <= found.replicas:
+        yield _change(topic, "min.insync.replicas", str(in_sync), str(IN_SYNC_MIN), "what one broker holds can be lost")
+
+
+def _setting_faults(topic: TopicSettings, found: FoundTopic, config: Config) -> Iterator[str]:
+    if found.settings is None:
+        return  # told among the rights
+    why = "its states and messages would be deleted" if topic.compacted else "records without a key would be refused"
+    reasons = {"cleanup.policy": why, "message.timestamp.type": "a collector's wrong clock would stop time"}
+    for name, wanted in topic.options().items():
+        real = found.settings.get(name, wanted)
+        if name in reasons and real != wanted:
+            yield _change(topic.name, name, real, wanted, reasons[name])
+    if not topic.compacted:
+        yield from _retention_faults(topic, found.settings, config)
+    bytes_max = int(found.settings.get("max.message.bytes", RECORD_BYTES_MAX))
+    if bytes_max < RECORD_BYTES_MAX:
+        yield _change(
+            topic.name, "max.message.bytes", str(bytes_max), str(BATCH_BYTES_MAX), "larger records would be refused"
+        )
+
+
+def _retention_faults(topic: TopicSettings, settings: Mapping[str, str], config: Config) -> Iterator[str]:
+    real_ms, wanted_ms = int(settings.get("retention.ms", -1)), topic.retention_ms or 0
+    if 0 <= real_ms < wanted_ms:
+        why = "it is kept for less long than configured"
+        rhythm_ms = _ms(max(config.learner.checkpoint_interval_s, config.learner.host_checkpoint_interval_s))
+        if topic.name == config.topics.journal and real_ms < RHYTHMS_MIN * rhythm_ms:
+            why = f"checkpoints are up to {rhythm_ms / 1000:g} s apart, so a restart would miss records"
+        yield _change(topic.name, "retention.ms", str(real_ms), str(wanted_ms), why)
+    if topic.name == config.topics.journal and int(settings.get("retention.bytes", -1)) >= 0:
+        why = "how long it is kept would depend on how much is written"
+        yield _change(topic.name, "retention.bytes", settings["retention.bytes"], "-1", why)
+
+
+def _change(topic: str, setting: str, real: str, wanted: str, why: str) -> str:
+    return (
+        f"The topic {topic} has {setting}={real} and needs {wanted}: {why}. "
+        f"`kafka-configs.sh --alter --topic {topic} --add-config {setting}={wanted}` sets it."
+    )
+
+
+def _right_faults(found: Examined, config: Config) -> Iterator[str]:
+    for right in rights(config):
+        allowed: frozenset[str] | None = None
+        if right.resource == "topic" and not right.prefixed and right.name in found.topics:
+            allowed = found.topics[right.name].operations
+        elif right.resource == "group":
+            allowed = found.groups.get(right.name)
+        missing = [operation for operation in right.operations if allowed is not None and operation not in allowed]
+        if missing:
             yield (
-                f"The topic {topic.name} has {count} partitions and topics.journal_partitions is {topic.partitions}: set "
-                f"it back to {count}, or choose other names for journal and state and run `scalewatch rebuild`."
+                f"The user may not {' and '.join(missing)} the {right.resource} {right.name} ({right.purpose}); "
+                "`scalewatch topics --acls` prints the commands that allow it."
             )
 
 
-def _source_faults(log: Log, config: Config) -> Iterator[str]:
-    for source in config.sources:
-        for topic in source.topics:
-            if not topic.startswith("^") and log.partitions(topic) is None:
-                yield f"The topic {topic} does not exist; create it before its producer starts."
+def _source_faults(found: Examined, config: Config) -> Iterator[str]:
+    for topic in source_topics(config):
+        if topic.name not in found.topics:
+            yield f"The topic {topic.name} does not exist; create it before its producer starts."
 
 
 def _ms(seconds: float) -> int:

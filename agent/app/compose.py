@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from agent.collector import Fact, Privacy, Routes, Source
+from agent.collector import Fact, Privacy, Routes
 from agent.config.references import references, with_machines
 from agent.config.roles import PrivacySettings, TokenSettings
 from agent.config.tree import Config, config_hash
@@ -25,6 +25,7 @@ from agent.decode.message import REASONS, DecodeOptions, TelemetryOptions, dead_
 from agent.evidence import LeftOut, bounded, uncounted
 from agent.identify import Identifier
 from agent.learner.shard import Plan
+from agent.reading import Source
 from processors import __version__
 from processors.contracts.errors import InvalidInputError, described
 from processors.contracts.events import (
@@ -69,6 +70,11 @@ class SourceWindows:
     ) -> Iterator[Part]:
         """Take samples; yield what is due."""
         for columns in self._windows.fold(samples, offsets, received_ms):
+            yield partial(self._windows.events, columns)
+
+    def end(self) -> Iterator[Part]:
+        """Yield what is still to be told of all minutes that have begun."""
+        for columns in self._windows.end():
             yield partial(self._windows.events, columns)
 
     def position(self, next_offset: int) -> Position:
@@ -162,9 +168,10 @@ def access(config: Config) -> Access | None:
     )
 
 
-def metrics() -> Metrics:
+def metrics(config: Config | None = None) -> Metrics:
     """Return the metrics object of a process, with every closed list of labels in it."""
-    return Metrics(formats=FORMATS, reasons=(*REASONS, *ROLE_REASONS), processors=PROCESSORS)
+    sources = () if config is None else tuple(dict.fromkeys(topic for one in config.sources for topic in one.topics))
+    return Metrics(formats=FORMATS, reasons=(*REASONS, *ROLE_REASONS), processors=PROCESSORS, sources=sources)
 
 
 def make_shard(config: Config, coefficients_of: CoefficientsOf = shipped) -> Shard:
@@ -187,6 +194,7 @@ def routes(config: Config) -> Routes:
     return Routes(
         topics=tuple(topic for source in config.sources for topic in source.topics),
         source=_source_of(config),
+        source_name=partial(_source_name, config),
         partition=config.journal_partition,
         privacy=privacy(config.privacy),
         dead_letter=_refused,
@@ -194,7 +202,7 @@ def routes(config: Config) -> Routes:
         journal_topic=config.topics.journal,
         journal_partitions=config.topics.journal_partitions,
         deadletter_topic=config.topics.deadletters,
-        group=config.collector.group,
+        group=config.collector_group,
         tick_ms=round(config.collector.tick_s * 1000),
         flush_timeout_s=config.collector.flush_timeout_s,
         commit_s=config.collector.commit_s,
@@ -207,7 +215,7 @@ def plan(config: Config) -> Plan:
     return Plan(
         journal_topic=config.topics.journal,
         journal_partitions=config.topics.journal_partitions,
-        group=config.learner.group,
+        group=config.learner_group,
         topics=output_topics(config),
         make_fold=partial(make_shard, config),
         encode=encode,
@@ -283,6 +291,12 @@ def _source_of(config: Config) -> Callable[[str], Source]:
         return next(source for topics, source in made if any(matches(pattern, topic) for pattern in topics))
 
     return find
+
+
+def _source_name(config: Config, topic: str) -> str:
+    """Return the name or the pattern by which a source has a topic."""
+    patterns = (pattern for source in config.sources for pattern in source.topics)
+    return next((pattern for pattern in patterns if matches(pattern, topic)), topic)
 
 
 def matches(pattern: str, topic: str) -> bool:

@@ -101,7 +101,7 @@ class Embedded:
         raw_retention_ms: int | None = None,
     ) -> None:
         self.config = config
-        self.metrics = compose.metrics()
+        self.metrics = compose.metrics(config)
         self.view = View()
         self._clock = clock
         self._privacy = privacy(config.privacy)

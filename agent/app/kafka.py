@@ -35,7 +35,7 @@ def kafka_settings(config: Config) -> KafkaSettings:
     )
     return KafkaSettings(
         bootstrap=config.kafka.bootstrap,
-        client_id=config.kafka.client_id,
+        client_id=config.client_id,
         security=security,
         state_topic=config.topics.state,
         compression=config.kafka.compression,

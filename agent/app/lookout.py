@@ -8,12 +8,16 @@ import msgspec
 
 from agent.app import supervisor
 from agent.clock import Clock
+from agent.config.tree import Config
+from agent.topics import examine, own_faults
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.log import Batch, Log
 from processors.contracts.names import parse_rfc3339
 from processors.contracts.outputs import DeadLetterView
+from processors.contracts.service import Measures
 
 LOOK_S: Final = 30.0
+TOPICS_LOOK_S: Final = 600.0  # settings of topics change rarely, and by hand
 SHOWN_MAX: Final = 200
 DETAIL_MAX: Final = 300
 
@@ -21,8 +25,8 @@ DETAIL_MAX: Final = 300
 class Lookout:
     """Reads `what` again and again, by `read`; a failure is logged once, and readers see what was read before."""
 
-    def __init__(self, what: str, read: Callable[[], object]) -> None:
-        self._what, self._read = what, read
+    def __init__(self, what: str, read: Callable[[], object], every_s: float = LOOK_S) -> None:
+        self._what, self._read, self._every_s = what, read, every_s
         self._failing = False
 
     def look(self) -> None:
@@ -40,13 +44,29 @@ class Lookout:
         self._failing = False
 
     def run(self, clock: Clock, stop: threading.Event) -> None:
-        """Look every LOOK_S until `stop` is set."""
-        while not clock.sleep(LOOK_S, stop):
+        """Look again and again until `stop` is set."""
+        while not clock.sleep(self._every_s, stop):
             self.look()
 
     def start(self, clock: Clock, stop: threading.Event) -> None:
         """Start the thread that looks until `stop` is set."""
         threading.Thread(target=self.run, args=(clock, stop), name=self._what, daemon=True).start()
+
+
+class TopicFaults(Lookout):
+    """The agent's own topics as they really are: what is wrong with them, or with the rights to them, is logged and counted."""
+
+    def __init__(self, log: Log, config: Config, measures: Measures) -> None:
+        super().__init__("settings of topics", self._examine, TOPICS_LOOK_S)
+        self._log, self._config, self._measures = log, config, measures
+        self._known: frozenset[str] = frozenset()
+
+    def _examine(self) -> None:
+        found = frozenset(own_faults(examine(self._log, self._config), self._config))
+        self._measures.set("scalewatch_topic_faults", len(found))
+        for fault in sorted(found - self._known):
+            supervisor.logger("topics").warning("a topic is not as it has to be", fault=fault)
+        self._known = found
 
 
 class RecentDeadLetters(Lookout):

@@ -12,7 +12,7 @@ import msgspec
 
 from agent.app import compose
 from agent.app.kafka import until_available
-from agent.app.lookout import Lookout, RecentDeadLetters
+from agent.app.lookout import Lookout, RecentDeadLetters, TopicFaults
 from agent.app.outputs import OutputTopics
 from agent.clock import Clock
 from agent.collector import Collector
@@ -20,7 +20,7 @@ from agent.config.tree import Config
 from agent.learner.learner import Learner, in_thread
 from agent.learner.shard import OwnedShard
 from agent.learner.view import RETAINED_MAX, LearnerService, View
-from agent.topics import own_topics
+from agent.topics import check_shards, own_topics
 from processors.contracts.errors import UnavailableError
 from processors.contracts.log import Log
 from processors.contracts.outputs import Alert, Prediction
@@ -73,15 +73,18 @@ class Role(ABC):
     def __init__(self, config: Config, log: Log, measures: Measures, clock: Clock, restarts: int) -> None:
         self._config, self._log, self._measures, self._clock, self._restarts = config, log, measures, clock, restarts
         self.reason: str | None = "The role is starting."
+        self._topic_faults = TopicFaults(log, config, measures)
 
     def watch(self, stop: threading.Event) -> None:
-        """Start the threads that look, until `stop` is set, at what others wrote; a collector needs none."""
-        del stop
+        """Start the threads that look, until `stop` is set, at what others wrote, and at the settings of the topics."""
+        self._topic_faults.start(self._clock, stop)
 
     def open(self) -> None:
-        """Make missing topics and join the group; UnavailableError where the broker is away."""
+        """Make missing topics and join the group; UnavailableError where the broker is away, ConfigError for wrong topics."""
         try:
             self._log.create(own_topics(self._config))
+            check_shards(self._log, self._config)
+            self._topic_faults.look()
             self._join()
         except UnavailableError as error:
             self.reason = str(error)
@@ -137,7 +140,8 @@ class LearnerRole(Role):
         self.own = OwnShards(self._reads, config.journal_partition, self._shards)
 
     def watch(self, stop: threading.Event) -> None:
-        """Start the threads that read the newest dead letters of the whole agent, and what other learners tell."""
+        """Start the threads that read the newest dead letters of the whole agent, and what other learners tell, too."""
+        super().watch(stop)
         self._dead_letters.start(self._clock, stop)
         Lookout("what other learners published", self.follow).start(self._clock, stop)
 
@@ -202,7 +206,7 @@ class LearnerRole(Role):
     def _health(self) -> Sequence[Health]:
         shards = self._shards()
         folded_ms = min((shard.fold.now_ms for shard in shards.values() if shard.fold.now_ms), default=None)
-        lag_s = None if folded_ms is None else max(0.0, (self._clock.now_ms() - folded_ms) / 1000)
+        lag_s = None if folded_ms is None else (self._clock.now_ms() - folded_ms) / 1000
         saved = [shard.saved_s for shard in shards.values() if shard.saved_s is not None]
         age_s = self._clock.monotonic_s() - min(saved) if saved else None
         (health,) = super()._health()

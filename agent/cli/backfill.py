@@ -20,7 +20,7 @@ from agent.config.tree import Config
 from agent.decode.files import read_file
 from agent.decode.message import DecodeOptions, FileRecord
 from agent.decode.opening import STDIN
-from agent.topics import own_topics
+from agent.topics import check_shards, own_topics
 from processors.contracts.events import (
     HostMinute,
     HostState,
@@ -56,10 +56,11 @@ def backfill(
     """Write what the files report ended runs into the journal; return counts by what became of the records.
 
     A second backfill of the same files changes nothing: runs have identities. Starts, states and samples of hosts are left
-    out, for they say nothing of the past; those of archives become profiles of their runs. Raises UnavailableError; what
-    was written then may be written again.
+    out, for they say nothing of the past; those of archives become profiles of their runs. Raises ConfigError
+    for a journal of other partitions, and UnavailableError; what was written then may be written again.
     """
     log.create(own_topics(config))
+    check_shards(log, config)
     producer, hide = log.producer(), privacy(config.privacy)
     counts: Counter[str] = Counter()
     items = _with_profiles(config, paths, now_ms, compose.file_options(config, timezone))

@@ -1,6 +1,7 @@
 """`scalewatch rebuild`: learn anew from the settled runs."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import click
@@ -10,13 +11,15 @@ from agent.app import compose
 from agent.app.embedded import ticks
 from agent.app.kafka import connected
 from agent.cli.options import counted, progress, required_config_option
+from agent.clock import SystemClock
 from agent.config.load import load
 from agent.config.tree import Config, config_hash
+from agent.topics import check_shards
 from processors import __version__
 from processors.contracts.errors import ConfigError, FencedError, InvalidInputError, ScalewatchError
 from processors.contracts.events import Identity, JobCompleted, JobEvent, JobProfile, JournalRecord, Tick
 from processors.contracts.hosts import Profile
-from processors.contracts.log import CheckpointStore, Log, Marker, Restoration, Restored
+from processors.contracts.log import CheckpointStore, Log, Marker, Restoration, Restored, record_digest
 from processors.contracts.outputs import Prediction, Run
 from processors.jobs.lifecycle import Job, JobState
 from processors.pipeline.host_state import of_hosts
@@ -33,44 +36,80 @@ UNREADABLE_SHOWN: Final = 20
 class Rebuilt(msgspec.Struct, frozen=True):
     """What a rebuild of one shard found: settled runs, jobs that had not settled, and the applications there are now.
 
-    `unreadable` are records of the topic of runs, of any shard, that are no settled runs and were left out.
+    `unreadable` are records of the topic of runs, of any shard, that are no settled runs and were left out. `unreadable_jobs` are
+    open jobs whose stored state nobody can read: they are forgotten until they are reported again. `from_beginning` says why the
+    journal will be read from its beginning; None where it goes on at its old place.
     """
 
     runs: int
     pending_jobs: int
     applications: int
-    unreadable: tuple[str, ...] = ()
+    unreadable: tuple[str, ...]
+    unreadable_jobs: int
+    from_beginning: str | None = None
 
 
-def rebuild(config: Config, log: Log, shard: int, on_progress: Callable[[int], None]) -> Rebuilt:
-    """Replace the state of a shard. The learner has to be stopped.
+class JournalPlace(msgspec.Struct, frozen=True):
+    """Where the learner goes on in the journal, and why not where it was."""
+
+    offset: int
+    last_record: str | None = None
+    from_beginning: str | None = None
+
+
+def rebuild(config: Config, log: Log, shard: int, on_progress: Callable[[int], None], *, now_ms: int) -> Rebuilt:
+    """Replace the state of a shard. The learner has to be stopped. No time is taken over that is ahead of `now_ms`.
 
     (1) take the shard over; (2) fold the settled runs, oldest first, with their evidence; (3) fold what the old state
     knows of jobs that have not settled; (4) save everything in one checkpoint at the old place of the journal, with
-    tombstones for what is gone, hosts as they were or, where nobody can read them, anew; (5) publish the new predictions. Raises FencedError where a learner took it back.
+    tombstones for what is gone, hosts as they were or, where nobody can read them, anew; (5) publish the new predictions.
+    Where the journal does not hold that place it is read from its beginning, hosts anew: what was learned of it counts once.
+    Raises FencedError where a learner took it back, ConfigError where journal or state have other partitions.
     """
+    check_shards(log, config)
     store = log.checkpoints(shard)
     try:
         restored = store.take_over()  # (1)
+        place = _place(config, log, shard, restored.marker)
         fold = compose.make_shard(config)
         found, unreadable = _settled(config, log, shard)
         runs = sorted(found, key=lambda run: (_completion(run).end_ms, run.run_id))
         text: dict[str, Prediction | None] = {}
-        now_ms = restored.marker.now_ms if restored.marker else 0
         for count, run in enumerate(runs, 1):  # (2)
+            _pass_time(fold, min(_completion(run).end_ms, now_ms), text)  # what comes long before its run is forgotten
             _fold(fold, _events_of(run), text)
             if count % 1000 == 0:
                 on_progress(count)
         on_progress(len(runs))
-        _pass_time(fold, now_ms, text)
-        pending = _pending(restored)
+        _pass_time(fold, min(restored.marker.now_ms, now_ms) if restored.marker else 0, text)
+        pending, unreadable_jobs = _pending(restored)
         for job in pending:  # (3)
-            _fold(fold, _events_of_job(job), text, tick=False)
-        _save(config, store, restored, fold)  # (4)
+            _fold(fold, _events_of_job(job), text)
+        hosts_stay = place.from_beginning is None and _hosts_stay(config, restored, now_ms)
+        _save(config, store, restored, fold, place, hosts_stay=hosts_stay)  # (4)
     finally:
         store.close()
     _publish(config, log, text)  # (5)
-    return Rebuilt(len(runs), len(pending), len(fold.state.models), unreadable)
+    return Rebuilt(len(runs), len(pending), len(fold.state.models), unreadable, unreadable_jobs, place.from_beginning)
+
+
+def _place(config: Config, log: Log, shard: int, old: Marker | None) -> JournalPlace:
+    """Return the place of the last checkpoint, or the journal's beginning where this journal does not have it."""
+    topic = config.topics.journal
+    first, end = log.bounds(topic, shard)
+    if old is None:
+        return JournalPlace(first, from_beginning="there was no checkpoint")
+    if not first <= old.offset <= end:
+        return JournalPlace(
+            first, from_beginning=f"it holds {first} to {end}, the last checkpoint ends at {old.offset}"
+        )
+    if old.last_record is not None and first < old.offset:
+        found: list[bytes | None] = []
+        newest = end - old.offset + 1
+        log.read(topic, shard, lambda batch: found.extend(batch.values[: 1 - len(found)]), newest=newest)
+        if found and record_digest(found[0]) != old.last_record:
+            return JournalPlace(first, from_beginning="it is not the journal that the last checkpoint was about")
+    return JournalPlace(old.offset, old.last_record)
 
 
 def _settled(config: Config, log: Log, shard: int) -> tuple[list[Run], tuple[str, ...]]:
@@ -109,11 +148,14 @@ def _profile(event: JobCompleted, profile: Profile | None) -> list[JobEvent]:
     return [JobProfile(event.system, event.job_id, event.run_id, profile)] if profile is not None else []
 
 
-def _pending(restored: Restored) -> list[JobState]:
-    envelopes = (
-        msgspec.json.decode(value, type=Envelope) for key, value in restored.states.items() if key.startswith(JOBS)
-    )
-    return [msgspec.json.decode(envelope.data, type=JobState) for envelope in envelopes]
+def _pending(restored: Restored) -> tuple[list[JobState], int]:
+    """Return the open jobs, and how many there are whose state cannot be read."""
+    found: list[JobState] = []
+    stored = [value for key, value in restored.states.items() if key.startswith(JOBS)]
+    for value in stored:
+        with suppress(msgspec.MsgspecError):
+            found.append(msgspec.json.decode(msgspec.json.decode(value, type=Envelope).data, type=JobState))
+    return found, len(stored) - len(found)
 
 
 def _events_of_job(job: JobState) -> list[JobEvent]:
@@ -124,9 +166,7 @@ def _events_of_job(job: JobState) -> list[JobEvent]:
     return [*(identity for _, identity in sorted(job.identities.items())), *ended, *started]
 
 
-def _fold(fold: Shard, events: list[JobEvent], text: dict[str, Prediction | None], *, tick: bool = True) -> None:
-    if tick:  # before the evidence: what comes long before its run is forgotten
-        _pass_time(fold, max(event.end_ms for event in events if isinstance(event, JobCompleted)), text)
+def _fold(fold: Shard, events: list[JobEvent], text: dict[str, Prediction | None]) -> None:
     for event in events:
         _keep(fold.fold(JournalRecord(event=event)), text)
 
@@ -144,14 +184,15 @@ def _keep(messages: list[Any], text: dict[str, Prediction | None]) -> None:
             text[message.key] = None
 
 
-def _save(config: Config, store: CheckpointStore, restored: Restored, fold: Shard) -> None:
+def _save(
+    config: Config, store: CheckpointStore, restored: Restored, fold: Shard, place: JournalPlace, *, hosts_stay: bool
+) -> None:
     states, old = fold.dirty(), restored.marker
-    hosts_stay = _hosts_readable(config, restored)
     gone: dict[str, bytes | None] = {
         key: None for key in restored.states if key not in states and not (hosts_stay and of_hosts(key))
     }
     marker = Marker(
-        offset=old.offset if old else 0,
+        offset=place.offset,
         number=old.number + 1 if old else 1,
         count=len(states) + len(gone),
         agent_version=__version__,
@@ -160,12 +201,15 @@ def _save(config: Config, store: CheckpointStore, restored: Restored, fold: Shar
         now_ms=fold.now_ms,
         hosts_offset=old.hosts_offset if old and hosts_stay else None,
         hosts_now_ms=old.hosts_now_ms if old and hosts_stay else 0,
+        last_record=place.last_record,
     )
     store.save(states | gone, marker)
 
 
-def _hosts_readable(config: Config, restored: Restored) -> bool:
+def _hosts_stay(config: Config, restored: Restored, now_ms: int) -> bool:
     """Return whether what is learned of hosts can stay as it is: nothing of it is in the settled runs."""
+    if restored.fault is not None or (restored.marker and restored.marker.hosts_now_ms > now_ms):
+        return False
     states = {key: value for key, value in restored.states.items() if of_hosts(key)}
     try:
         compose.make_shard(config).restore(states, 0, restored.marker.hosts_now_ms if restored.marker else None)
@@ -192,7 +236,8 @@ def command(config: str, shard: tuple[int, ...]) -> None:
     """Fold all settled runs through the rules and the code of today and replace the learner's state.
 
     Stop the learner first. Needed after a change of the rules, of the number of journal partitions, or of the form of
-    the state; jobs that run or have not settled are kept.
+    the state, after a loss of state or journal, and where a wrong clock put the learner's time into the future; jobs that
+    run or have not settled are kept.
     """
     settings = load(config)
     try:
@@ -205,7 +250,7 @@ def command(config: str, shard: tuple[int, ...]) -> None:
 
 def _rebuilt(config: Config, log: Log, shard: int) -> str:
     with progress(f"shard {shard}, runs") as on_progress:
-        done = rebuild(config, log, shard, on_progress)
+        done = rebuild(config, log, shard, on_progress, now_ms=SystemClock().now_ms())
     for fault in done.unreadable[:UNREADABLE_SHOWN]:
         click.echo(f"scalewatch: {fault}", err=True)
     text = [
@@ -215,4 +260,7 @@ def _rebuilt(config: Config, log: Log, shard: int) -> str:
     ]
     if done.unreadable:
         text.append(f"{counted(len(done.unreadable), 'record')} not readable")
-    return f"shard {shard}: {', '.join(text)}"
+    if done.unreadable_jobs:
+        text.append(f"{counted(done.unreadable_jobs, 'job')} that nobody can read")
+    again = f"; the journal is read from its beginning: {done.from_beginning}" if done.from_beginning else ""
+    return f"shard {shard}: {', '.join(text)}{again}"

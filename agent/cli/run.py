@@ -57,7 +57,7 @@ def _both(config: str, stop: threading.Event) -> int:
 
 
 def _alone(config: Config, name: str, stop: threading.Event) -> int:
-    metrics, clock = compose.metrics(), SystemClock()
+    metrics, clock = compose.metrics(config), SystemClock()
     restarts = int(os.environ.get(RESTARTS, "0"))
     role = ROLES[name](config, KafkaLog(kafka_settings(config)), metrics, clock, restarts)
     bounds = config.metrics

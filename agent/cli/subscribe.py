@@ -177,7 +177,7 @@ def _read(
     settings: Config, topic: str, take: Lines | Tables, stop: threading.Event, *, once: bool, only_new: bool
 ) -> None:
     take.begin()
-    group = f"scalewatch-subscribe-{socket.gethostname()}-{os.getpid()}"
+    group = f"{settings.topics.prefix}-subscribe-{socket.gethostname()}-{os.getpid()}"
     with connected(settings) as log:
         if log.partitions(topic) is None:
             raise ConfigError(f"The topic {topic} does not exist; is this the configuration of the agent that runs?")

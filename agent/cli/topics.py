@@ -1,5 +1,8 @@
 """`scalewatch topics`: the agent's topics on the broker, and the rights that it needs there."""
 
+from collections.abc import Mapping
+from typing import Final
+
 import click
 
 from agent import topics
@@ -8,7 +11,9 @@ from agent.cli import FAILED
 from agent.cli.options import required_config_option, table
 from agent.config.load import load
 from agent.config.tree import Config
-from processors.contracts.log import Log
+from processors.contracts.log import FoundTopic, Log, TopicSettings
+
+DAY_MS: Final = 86_400_000
 
 
 @click.command(short_help="Check or create the agent's topics, or list the rights it needs.")
@@ -38,20 +43,30 @@ def show(log: Log, config: Config, *, create: bool, sources: bool = False) -> bo
     """Create if asked to, print the table and what is wrong; return whether nothing is."""
     for name in topics.create(log, config, sources=sources) if create else ():
         click.echo(f"created {name}")
-    rows = [
-        (
-            topic.name,
-            str(topic.partitions),
-            str(count) if (count := log.partitions(topic.name)) is not None else "missing",
-            "last record of each key" if topic.compacted else f"{(topic.retention_ms or 0) / 86_400_000:g} days",
-        )
-        for topic in topics.own_topics(config)
-    ]
-    click.echo(table(("topic", "partitions", "found", "keeps"), rows))
-    faults = topics.faults(log, config)
+    found = topics.examine(log, config)
+    rows = [_row(topic, found.topics.get(topic.name)) for topic in topics.own_topics(config)]
+    click.echo(table(("topic", "partitions", "found", "should keep", "keeps", "copies", "in sync"), rows))
+    faults = topics.faults(found, config)
     for fault in faults:
         click.echo(f"scalewatch: {fault}", err=True)
     return not faults
+
+
+def _row(topic: TopicSettings, found: FoundTopic | None) -> tuple[str, ...]:
+    wanted = (topic.name, str(topic.partitions))
+    if found is None or not found.partitions:
+        return (*wanted, "missing" if found is None else "refused", _retained(topic.options()), "-", "-", "-")
+    real, in_sync = found.settings, (found.settings or {}).get("min.insync.replicas", "?")
+    keeps = "?" if real is None else _retained(real)
+    return (*wanted, str(found.partitions), _retained(topic.options()), keeps, str(found.replicas), in_sync)
+
+
+def _retained(settings: Mapping[str, str]) -> str:
+    """Return what a topic with these settings keeps."""
+    policy, retention_ms = settings.get("cleanup.policy", "delete"), int(settings.get("retention.ms", -1))
+    time = "all" if retention_ms < 0 else f"{retention_ms / DAY_MS:.3g} days"
+    retained = {"compact": "last record of each key", "delete": time}
+    return retained.get(policy, f"last record of each key, {time}")
 
 
 def rights_text(config: Config, principal: str | None) -> str:

@@ -187,7 +187,7 @@ def _own_topics(config: Config) -> Iterator[Fault]:
 
 
 def _groups(config: Config) -> Iterator[Fault]:
-    if config.collector.group == config.learner.group:
+    if config.collector_group == config.learner_group:
         yield ("learner", "group"), "is the collector's group too; give each role a group of its own."
 
 

@@ -108,7 +108,9 @@ GroupName = Annotated[str, Field(pattern=r"^[!-~]{1,249}$")]
 class CollectorSettings(Settings):
     """The role that reads the sources and writes the journal."""
 
-    group: GroupName = Field(default="scalewatch-collector", description="consumer group of all collectors")
+    group: GroupName | None = Field(
+        default=None, description="consumer group of all collectors; default: topics.prefix, a dash and collector"
+    )
     poll_records_max: int = Field(default=2000, ge=1, le=100_000, description="records of one batch")
     tick_s: float = Field(default=1.0, gt=0, le=60, description="how often the time is written into the journal")
     max_message_bytes: int = Field(
@@ -143,7 +145,9 @@ class CollectorSettings(Settings):
 class LearnerSettings(Settings):
     """The role that folds the journal into models, predictions and alerts."""
 
-    group: GroupName = Field(default="scalewatch-learner", description="consumer group of all learners")
+    group: GroupName | None = Field(
+        default=None, description="consumer group of all learners; default: topics.prefix, a dash and learner"
+    )
     checkpoint_interval_s: float = Field(default=10.0, gt=0, le=3600, description="time between two checkpoints")
     host_checkpoint_interval_s: float = Field(
         default=600.0,

@@ -91,8 +91,8 @@ class KafkaSettings(Settings):
         pattern=r"^[^\s,]+:\d{1,5}(\s*,\s*[^\s,]+:\d{1,5})*$",
         description="host:port of one or more brokers, separated by commas",
     )
-    client_id: str = Field(
-        default="scalewatch", pattern=r"^[A-Za-z0-9._-]{1,128}$", description="name in the brokers' logs and quotas"
+    client_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,128}$")] | None = Field(
+        default=None, description="name in the brokers' logs and quotas; default: topics.prefix"
     )
     security: Security = Security()
     compression: Literal["none", "gzip", "lz4", "zstd"] = Field(
@@ -113,7 +113,11 @@ def _named(name: str) -> Any:
 class TopicNames(Settings):
     """The agent's own topics."""
 
-    prefix: TopicName = Field(default="scalewatch", description="start of the names below where they are not given")
+    prefix: TopicName = Field(
+        default="scalewatch",
+        description="start of the names below, of the consumer groups and of the name towards the brokers, where they are "
+        "not given: two agents on one cluster need two",
+    )
     journal: TopicName = _named("journal")
     predictions: TopicName = _named("predictions")
     job_predictions: TopicName = _named("job-predictions")
@@ -215,6 +219,21 @@ class Config(Settings):
         """The settings of identification with the aliases of all systems in them."""
         aliases = {alias: name for name, system in self.systems.items() for alias in system.aliases}
         return self.identify.model_copy(update={"systems_by_alias": {**self.identify.systems_by_alias, **aliases}})
+
+    @property
+    def collector_group(self) -> str:
+        """The consumer group of all collectors."""
+        return self.collector.group or f"{self.topics.prefix}-collector"
+
+    @property
+    def learner_group(self) -> str:
+        """The consumer group of all learners."""
+        return self.learner.group or f"{self.topics.prefix}-learner"
+
+    @property
+    def client_id(self) -> str:
+        """The name in the brokers' logs and quotas."""
+        return self.kafka.client_id or self.topics.prefix
 
     @property
     def accepts_other_systems(self) -> bool:

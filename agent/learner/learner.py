@@ -20,10 +20,12 @@ from operator import attrgetter
 from typing import Any, Final, Protocol
 
 from agent.learner.shard import Fold, OwnedShard, Plan
+from agent.learner.ticks import at_broker_time, is_ahead
 from processors.contracts.errors import (
     CheckpointLostError,
     FencedError,
     InvalidInputError,
+    RebalancingError,
     ScalewatchError,
     UnavailableError,
 )
@@ -164,6 +166,7 @@ class Meter:
         self._measures = measures
         self.sent: Counter[str] = Counter()
         self.rejected = 0
+        self.ticks_ahead = 0
         self.ticks_s = 0.0
 
     def restored(self, *, hosts_lost: bool) -> None:
@@ -194,6 +197,8 @@ class Meter:
         self._events("rejected", self.rejected)
         if self.rejected:
             self._measures.add("scalewatch_dead_letters_total", self.rejected, reason="processor")
+        if self.ticks_ahead:
+            self._measures.add("scalewatch_ticks_refused_total", self.ticks_ahead)
         for (kind, name), count in tally.items():
             if kind == "event":
                 self._events(name, count)
@@ -209,7 +214,7 @@ class Meter:
             self._measures.set("scalewatch_state_records", count, processor=name)
         for component, error_w in fold.power_errors().items():
             self._measures.set("scalewatch_power_estimate_error_watts", error_w, component=component)
-        self.rejected, self.ticks_s = 0, 0.0
+        self.rejected, self.ticks_ahead, self.ticks_s = 0, 0, 0.0
 
     def report_sent(self) -> None:
         """Tell of the records sent since the last call."""
@@ -322,7 +327,7 @@ class Learner:
 
     def _take_over(self, partition: TopicPartition, now_s: float) -> None:
         shard = OwnedShard(self._plan, self._log.checkpoints(partition[1]), self._consumer, partition)
-        self._consumer.seek(partition, shard.offset)
+        self._consumer.seek(partition, shard.start)
         shard.took_over(now_s)
         self._shards[partition] = shard
         self._meter.restored(hosts_lost=shard.hosts_lost)
@@ -345,20 +350,26 @@ class Learner:
         shard = self._shards.get((batch.topic, batch.partition))
         if shard is None:
             return 0
+        shard.check(batch)
         began_s, folded = self._monotonic_s(), 0
-        for offset, value in zip(batch.offsets, batch.values, strict=True):
+        for offset, value, written_ms in zip(batch.offsets, batch.values, batch.timestamps_ms, strict=True):
             if offset >= shard.offset:
-                self._fold_one(shard, Origin(batch.topic, batch.partition, offset), value or b"")
+                self._fold_one(shard, Origin(batch.topic, batch.partition, offset), value or b"", written_ms)
                 folded += 1
-        shard.offset, shard.records = max(shard.offset, batch.next_offset), shard.records + folded
+        shard.folded(batch)
+        shard.records += folded
         self._flush()
         self._meter.report_folded(shard.fold, folded, self._monotonic_s() - began_s)
         self.sources.report(self._measures)
         return folded
 
-    def _fold_one(self, shard: OwnedShard, origin: Origin, value: bytes) -> None:
+    def _fold_one(self, shard: OwnedShard, origin: Origin, value: bytes, written_ms: int) -> None:
         try:
-            messages = self._folded(shard, origin.offset, decode_record(value))
+            record = decode_record(value)
+            if is_ahead(record, written_ms):
+                self._meter.ticks_ahead += 1
+                record = at_broker_time(record, written_ms)
+            messages = self._folded(shard, origin.offset, record)
         except Exception as error:  # whatever a processor raises concerns this event only
             if isinstance(error, ScalewatchError) and not isinstance(error, InvalidInputError):
                 raise
@@ -423,7 +434,8 @@ class Learner:
         self._meter.saved(seconds)
         with self._folding:
             offset = shard.confirm()
-        self._consumer.commit({partition: Position(offset)})  # (4)
+        with suppress(RebalancingError):  # a hint; the next poll says whether the shard is still owned here
+            self._consumer.commit({partition: Position(offset)})  # (4)
 
     def _timed(self, work: Callable[[], None]) -> float:
         """Work, in any thread, and return how long it took in seconds."""

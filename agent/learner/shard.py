@@ -8,7 +8,17 @@ import msgspec
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import DeadLetter, JournalRecord, Origin, PredictionRequested
 from processors.contracts.hosts import HostView
-from processors.contracts.log import CheckpointStore, Consumer, Marker, TopicPartition
+from processors.contracts.log import (
+    Batch,
+    CheckpointStore,
+    Consumer,
+    Marker,
+    Position,
+    Restored,
+    TopicPartition,
+    partitions_fault,
+    record_digest,
+)
 from processors.contracts.outputs import Answer, Emission
 
 NO_HOSTS: Final = dict[str, bytes | None]
@@ -118,22 +128,24 @@ class OwnedShard:
     `offset` is the next journal offset to fold, `records` how many were folded since the last snapshot, `saved_s` when
     the snapshot was taken whose checkpoint was confirmed last. The states of hosts are written more rarely than the
     others: after a restart the records between are folded for them alone. `hosts_lost` tells that the journal does not
-    hold all of those any more, so that the hosts begin anew.
+    hold all of those any more, so that the hosts begin anew. Reading begins at `start`: before what is to be folded
+    comes the last record that was, which tells this journal from another one of the same name.
+
+    Raises ConfigError where state or journal is not what the last checkpoint left: only a rebuild helps.
     """
 
     def __init__(self, plan: Plan, store: CheckpointStore, consumer: Consumer, partition: TopicPartition) -> None:
         self._plan = plan
         self._store = store
+        self._consumer, self._partition = consumer, partition
+        check_partition(partition[1], plan)
         restored = store.take_over()
         marker = restored.marker
-        _check(marker, plan)
+        check_restored(restored, plan, partition[1], consumer.committed(partition))
         first = consumer.beginning(partition)
         self._jobs_from = marker.offset if marker else first
-        if self._jobs_from < first:
-            raise ConfigError(
-                f"The journal of shard {partition[1]} begins at {first}, but the last checkpoint ends at "
-                f"{self._jobs_from}: records were deleted before they were folded. Run `scalewatch rebuild`."
-            )
+        check_bounds(partition[1], self._jobs_from, first, consumer.end(partition))
+        self._last_record = marker.last_record if marker else None
         hosts = _hosts(marker)
         self.hosts_lost = hosts is not None and hosts.offset < first
         if self.hosts_lost:
@@ -142,6 +154,8 @@ class OwnedShard:
         self.fold.restore(restored.states, marker.now_ms if marker else 0, hosts.now_ms if hosts else None)
         self._saved_hosts = hosts
         self._hosts_offset = self.offset = hosts.offset if hosts else self._jobs_from
+        known = self._last_record is not None and self.offset == self._jobs_from > first
+        self.start = self.offset - 1 if known else self.offset
         self._number = marker.number if marker else 0
         self.records = 0
         self.saved_s: float | None = None
@@ -157,6 +171,24 @@ class OwnedShard:
         """Take note of when the shard was taken over: the rhythm of its checkpoints begins."""
         self.saved_s = now_s
         self._hosts_saved_s = now_s if self._saved_hosts else None
+
+    def check(self, batch: Batch) -> None:
+        """Refuse records that are not those which follow. Raises ConfigError."""
+        first = batch.offsets[0] if batch.offsets else batch.next_offset
+        if first > self.offset:  # a gap is nothing by itself: a broker may need offsets for its own
+            check_bounds(self._partition[1], self.offset, self._consumer.beginning(self._partition), first)
+        if first < self.start:
+            raise ConfigError(_other_journal(self._partition[1], f"it goes on at {first} after {self.offset}"))
+        last = self._jobs_from - 1 - first
+        if self._last_record is not None and 0 <= last < len(batch.values) and batch.offsets[last] == first + last:
+            self._check_last(batch.values[last])
+        self.start = batch.next_offset
+
+    def folded(self, batch: Batch) -> None:
+        """Go on after a batch whose records were folded."""
+        if batch.next_offset > max(self.offset, self._jobs_from) and batch.values:
+            self._last_record = record_digest(batch.values[-1])
+        self.offset = max(self.offset, batch.next_offset)
 
     def take(self, offset: int, record: JournalRecord) -> list[Any]:
         """Fold a record, the next one, for whom it is new; return the messages to send because of it."""
@@ -184,6 +216,7 @@ class OwnedShard:
             now_ms=self.fold.now_ms,
             hosts_offset=place.offset if place else None,
             hosts_now_ms=place.now_ms if place else 0,
+            last_record=self._last_record,
         )
         self._saving = Snapshot(now_s, marker, with_hosts)
         self.records = 0
@@ -211,6 +244,10 @@ class OwnedShard:
         """Free the connections."""
         self._store.close()
 
+    def _check_last(self, value: bytes | None) -> None:
+        if record_digest(value) != self._last_record:
+            raise ConfigError(_other_journal(self._partition[1], f"its record {self._jobs_from - 1} is another"))
+
     def _hosts_due(self, now_s: float) -> bool:
         saved_s = self._hosts_saved_s
         return saved_s is None or now_s - saved_s >= self._plan.host_checkpoint_interval_s
@@ -222,9 +259,43 @@ def _hosts(marker: Marker | None) -> Place | None:
     return Place(marker.hosts_offset, marker.hosts_now_ms)
 
 
-def _check(marker: Marker | None, plan: Plan) -> None:
+def check_partition(shard: int, plan: Plan) -> None:
+    """Refuse a partition of the journal that is none of the configuration's. Raises ConfigError."""
+    if shard >= plan.journal_partitions:
+        raise ConfigError(partitions_fault(plan.journal_topic, f"at least {shard + 1}", plan.journal_partitions))
+
+
+def check_restored(restored: Restored, plan: Plan, shard: int, committed: Position | None) -> None:
+    """Refuse a state that is not what the last checkpoint left. Raises ConfigError."""
+    marker = restored.marker
     if marker is not None and marker.journal_partitions != plan.journal_partitions:
         raise ConfigError(
             f"The state was written with {marker.journal_partitions} journal partitions, the configuration has "
             f"{plan.journal_partitions}: systems would change their shards. Run `scalewatch rebuild`."
         )
+    fault = restored.fault
+    if marker is None and fault is None and committed is not None:
+        fault = f"it is empty, but learners have folded the journal to {committed.offset}"
+    if fault is not None:
+        raise ConfigError(
+            f"The state of shard {shard} is damaged: {fault}. Something else than the agent deleted or wrote it. "
+            "Run `scalewatch rebuild`."
+        )
+
+
+def check_bounds(shard: int, offset: int, first: int, end: int) -> None:
+    """Refuse a journal that does not hold the place of the last checkpoint. Raises ConfigError."""
+    if offset < first:
+        raise ConfigError(
+            f"The journal of shard {shard} begins at {first}, but the last checkpoint ends at {offset}: records were "
+            "deleted before they were folded. Run `scalewatch rebuild`."
+        )
+    if offset > end:
+        raise ConfigError(_other_journal(shard, f"it ends at {end}, but the last checkpoint at {offset}"))
+
+
+def _other_journal(shard: int, sign: str) -> str:
+    return (
+        f"The journal of shard {shard} is another one, or was cut: {sign}. Stop the learners and run "
+        "`scalewatch rebuild`; the journal is then read from its beginning."
+    )

@@ -2,16 +2,18 @@
 
 import re
 import zlib
-from array import array
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Condition
 from typing import TypeVar
 
-from processors.contracts.errors import FencedError, UnavailableError
+from agent.log.memory_partition import MemoryPartition
+from processors.contracts.errors import FencedError, RebalancingError, UnavailableError
 from processors.contracts.log import (
     Assignment,
     Batch,
+    Examined,
+    FoundTopic,
+    LiveStates,
     Marker,
     Poll,
     Position,
@@ -23,113 +25,10 @@ from processors.contracts.log import (
     checkpoint_records,
 )
 
-COMPACTION_SLACK = 1024  # superseded records are let pile up to the live ones plus these
-RETENTION_SLACK = 1.25  # cutting the front off a list costs its length, so it is done in large steps
 POLL_RECORDS_MAX = 2000
 NO_CHANGE = Assignment()
 Record = tuple[bytes | None, bytes | None]  # key and value
 Client = TypeVar("Client", bound="_Client")
-
-
-class MemoryPartition:
-    """Records in order of their offsets.
-
-    A compacted partition keeps the last record of each key; a tombstone outlives one compaction, so that a reader who
-    is less than one compaction behind sees it. Otherwise the oldest records go when there are more than `records_max`,
-    or when they are more than `retention_ms` older than the newest timestamp seen. Offsets are never used twice.
-    """
-
-    def __init__(
-        self,
-        topic: str,
-        partition: int,
-        *,
-        compacted: bool = False,
-        records_max: int | None = None,
-        retention_ms: int | None = None,
-    ) -> None:
-        self.topic, self.partition, self.compacted = topic, partition, compacted
-        self.first_offset = self.next_offset = 0
-        self._records_max, self._retention_ms = records_max, retention_ms
-        self._newest_ms = self._tombstones_until = 0
-        self._compact_at = COMPACTION_SLACK
-        self._offsets: array[int] = array("q")
-        self._timestamps_ms: array[int] = array("q")
-        self._values: list[bytes | None] = []
-        self._keys: list[bytes | None] = []
-
-    def append(self, value: bytes | None, key: bytes | None, timestamp_ms: int) -> int:
-        """Add a record and return its offset. A compacted partition needs a key: ValueError without one."""
-        if self.compacted and key is None:
-            raise ValueError(f"The topic {self.topic} is compacted, so a record needs a key.")
-        offset = self.next_offset
-        self._offsets.append(offset)
-        self._values.append(value)
-        self._keys.append(key)
-        self._timestamps_ms.append(timestamp_ms)
-        self._newest_ms = max(self._newest_ms, timestamp_ms)
-        self.next_offset = offset + 1
-        if not offset % COMPACTION_SLACK:
-            self._shorten()
-        return offset
-
-    def mark(self) -> None:
-        """Take an offset without a record, as the end of a transaction does."""
-        self.next_offset += 1
-
-    def read(self, offset: int, records_max: int) -> Batch | None:
-        """Return the records from `offset` on, at most so many; None when there is nothing left."""
-        if offset >= self.next_offset:
-            return None
-        start = bisect_left(self._offsets, offset)
-        stop = min(start + records_max, len(self._offsets))
-        if start == stop:
-            return None
-        return Batch(
-            topic=self.topic,
-            partition=self.partition,
-            next_offset=self.next_offset if stop == len(self._offsets) else self._offsets[stop - 1] + 1,
-            offsets=self._offsets[start:stop].tolist(),
-            values=self._values[start:stop],
-            keys=self._keys[start:stop],
-            timestamps_ms=self._timestamps_ms[start:stop].tolist(),
-        )
-
-    def compact(self) -> None:
-        """Keep the last record of each key, without the tombstones that an earlier compaction has kept."""
-        last = sorted({key: index for index, key in enumerate(self._keys)}.values())
-        retained = [
-            index for index in last if self._values[index] is not None or self._offsets[index] >= self._tombstones_until
-        ]
-        self._offsets = array("q", [self._offsets[index] for index in retained])
-        self._timestamps_ms = array("q", [self._timestamps_ms[index] for index in retained])
-        self._values = [self._values[index] for index in retained]
-        self._keys = [self._keys[index] for index in retained]
-        self._tombstones_until = self.next_offset
-        self._compact_at = 2 * len(self._offsets) + COMPACTION_SLACK
-
-    def _shorten(self) -> None:
-        if self.compacted:
-            if len(self._offsets) > self._compact_at:
-                self.compact()
-            return
-        cut = max(self._over_records_max(), self._over_retention())
-        if cut:
-            for column in (self._offsets, self._timestamps_ms, self._values, self._keys):
-                del column[:cut]
-            self.first_offset = self._offsets[0]
-
-    def _over_records_max(self) -> int:
-        if self._records_max is None or len(self._offsets) <= RETENTION_SLACK * self._records_max:
-            return 0
-        return len(self._offsets) - self._records_max
-
-    def _over_retention(self) -> int:
-        if self._retention_ms is None:
-            return 0
-        oldest_ms = self._newest_ms - self._retention_ms
-        newer = (index for index, time_ms in enumerate(self._timestamps_ms) if time_ms >= oldest_ms)
-        return next(newer, len(self._offsets) - 1)  # the newest record stays, it names the first offset
 
 
 class Member:
@@ -216,6 +115,7 @@ class MemoryBroker:
         self.changed = Condition()
         self._records_max = records_max
         self._topics: dict[str, list[MemoryPartition]] = {}
+        self._settings: dict[str, TopicSettings] = {}
         self._groups: dict[str, MemoryGroup] = {}
         self._subscriptions: dict[Member, re.Pattern[str]] = {}
         self._turns: dict[str, int] = {}
@@ -226,6 +126,7 @@ class MemoryBroker:
         with self.changed:
             missing = [topic for topic in topics if topic.name not in self._topics]
             for topic in missing:
+                self._settings[topic.name] = topic
                 self._topics[topic.name] = [
                     MemoryPartition(
                         topic.name,
@@ -244,6 +145,12 @@ class MemoryBroker:
         """Return the number of partitions, None where the topic does not exist."""
         with self.changed:
             return len(self._topics[topic]) if topic in self._topics else None
+
+    def examine(self, topics: Sequence[str]) -> dict[str, FoundTopic]:
+        """Return how the topics are that there are."""
+        with self.changed:
+            found = [self._settings[topic] for topic in topics if topic in self._settings]
+            return {topic.name: FoundTopic(topic.partitions, 1, topic.options(), None) for topic in found}
 
     def partition(self, partition: TopicPartition) -> MemoryPartition:
         """Return a partition; UnavailableError where there is none."""
@@ -396,11 +303,11 @@ class MemoryConsumer(_Client):
             return self._broker.partition(partition).next_offset
 
     def commit(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """Commit positions; those of partitions that are not owned are dropped. Raises FencedError."""
+        """Commit positions; those of partitions that are not owned are dropped. Raises RebalancingError."""
         with self._broker.changed:
             self._check_open()
             if self._member.expelled:
-                raise FencedError(f"The group {self._group} has gone on without {self._name}.")
+                raise RebalancingError(f"The group {self._group} has gone on without {self._name}.")
             self._broker.group(self._group).commit(self._member, positions)
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
@@ -507,6 +414,7 @@ class MemoryCheckpointStore(_Client):
         self._partition = (topic, shard)
         self._owner = f"{topic}-{shard}"
         self._epoch: int | None = None
+        self._live = LiveStates()
 
     def take_over(self) -> Restored:
         """Fence every former owner and read the state back."""
@@ -516,14 +424,16 @@ class MemoryCheckpointStore(_Client):
         batch, _ = self._broker.snapshot(self._partition)
         if batch is not None:
             restoration.add(batch)
-        return restoration.result()
+        restored = restoration.result()
+        self._live = LiveStates(restored.states)
+        return restored
 
     def save(self, states: Mapping[str, bytes | None], marker: Marker) -> None:
         """Write states and marker at once. After any error the store is dead."""
         self._check_open()
         if self._epoch is None:
             raise UnavailableError("Nothing can be saved before the take-over.")
-        records = checkpoint_records(states, marker)
+        records = checkpoint_records(states, marker, self._live)
         try:
             self._broker.transact(self._owner, self._epoch, self._partition, records)
         except FencedError:
@@ -567,6 +477,18 @@ class MemoryLog(_Client):
         """Create the topics that are missing; return their names."""
         self._check_open()
         return self.broker.create(topics)
+
+    def examine(self, topics: Sequence[str], groups: Sequence[str]) -> Examined:
+        """Return how topics are; nobody is refused anything."""
+        self._check_open()
+        return Examined(self.broker.examine(topics), dict.fromkeys(groups))
+
+    def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """Return the first offset that is still there and the end of a partition."""
+        self._check_open()
+        with self.broker.changed:
+            store = self.broker.partition((topic, partition))
+            return store.first_offset, store.next_offset
 
     def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None], *, newest: int | None = None) -> int:
         """Read a partition to its present end, of a compacted topic the last record of each key; return the end.

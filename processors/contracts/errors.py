@@ -55,6 +55,10 @@ class UnavailableError(ScalewatchError):
     """Something outside is away for now: keep what is held, wait, try again."""
 
 
+class RebalancingError(UnavailableError):
+    """The group shares its partitions out anew, and nothing was committed: poll, then commit what is still owned."""
+
+
 class FencedError(ScalewatchError):
     """Another owner has taken this shard: drop everything and stop."""
 

@@ -5,7 +5,8 @@ goes back to its last position and writes again; identities make the repeat a no
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from hashlib import blake2b
+from typing import Final, Protocol
 
 import msgspec
 
@@ -14,6 +15,8 @@ from processors.contracts.errors import UnavailableError
 # limits that every log keeps, so that what works on one works on the other
 RECORD_BYTES_MAX = 1_000_000  # a broker refuses batches over 1,048,588 bytes unless told otherwise
 RECORD_OVERHEAD_BYTES = 100  # generous: a record's own fields are some 20 bytes
+IN_SYNC_MIN: Final = 2  # copies that acknowledge a write
+REPLICAS_SAFE: Final = 3  # from so many copies on one may be away while two acknowledge
 MARKER_KEY = b"__marker__"
 STATE_BYTES_MAX = 900_000  # brokers refuse batches over 1,048,588 bytes unless told otherwise
 
@@ -88,7 +91,10 @@ class Consumer(Protocol):
         """Return the offset after the last record (of the last stable offset)."""
 
     def commit(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """Commit positions. Raises UnavailableError, or FencedError where this member is no longer of the group."""
+        """Commit positions. Raises UnavailableError, or FencedError where another process has this member's name.
+
+        Raises RebalancingError where the group has changed without this member; the next poll says what it lost.
+        """
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
         """Stop returning records of these partitions until `resume`."""
@@ -125,7 +131,8 @@ class Marker(msgspec.Struct, frozen=True):
 
     `offset` is the next journal offset to fold, `number` counts checkpoints of the shard, `count` the state records
     of this checkpoint, `now_ms` is the newest tick that was folded. What is learned of hosts is written more rarely: it
-    stands for `hosts_offset` and `hosts_now_ms`, and has no state yet where that is None.
+    stands for `hosts_offset` and `hosts_now_ms`, and has no state yet where that is None. `last_record` is the digest of
+    the journal's record before `offset`: a journal with another one in its place is another journal.
     """
 
     offset: int
@@ -137,17 +144,79 @@ class Marker(msgspec.Struct, frozen=True):
     now_ms: int = 0
     hosts_offset: int | None = None
     hosts_now_ms: int = 0
+    last_record: str | None = None
+
+
+def record_digest(value: bytes | None) -> str:
+    """Return 16 hexadecimal digits that stand for the value of a record.
+
+    >>> record_digest(b"{}")
+    '01e7b720ff566d53'
+    """
+    return blake2b(value or b"", digest_size=8).hexdigest()
+
+
+class StateTotals(msgspec.Struct, frozen=True):
+    """What a checkpoint leaves in all: how many states, and their digest. Stored beside the marker; older ones have none."""
+
+    live_states: int | None = None
+    live_digest: str | None = None
+
+
+class LiveStates:
+    """Follows which states a shard has stored, so that a state that is lost or replaced outside of a checkpoint shows.
+
+    The digest is a sum over keys and values, which no order changes.
+
+    >>> found = LiveStates({"a": b"1", "b": b"2"})
+    >>> found.change({"b": None, "c": b"3"})
+    >>> found.totals() == LiveStates({"c": b"3", "a": b"1"}).totals()
+    True
+    """
+
+    def __init__(self, states: Mapping[str, bytes] | None = None) -> None:
+        self._digests: dict[str, int] = {}
+        self._sum = 0
+        self.change(states or {})
+
+    def change(self, states: Mapping[str, bytes | None]) -> None:
+        """Take in what a checkpoint writes; None removes a state."""
+        for key, value in states.items():
+            self._sum -= self._digests.pop(key, 0)
+            if value is not None:
+                digest = int.from_bytes(blake2b(value, digest_size=16, key=_digest_key(key)).digest(), "little")
+                self._digests[key] = digest
+                self._sum += digest
+
+    def totals(self) -> StateTotals:
+        """Return number and digest of the states that are stored."""
+        return StateTotals(len(self._digests), f"{self._sum % DIGESTS:032x}")
+
+
+DIGESTS: Final = 1 << 128
+
+
+def _digest_key(key: str) -> bytes:
+    return blake2b(key.encode(), digest_size=32).digest()
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """What a take-over found: the last marker (none at the very first start) and every state, still encoded."""
+    """What a take-over found: the last marker (none at the very first start) and every state, still encoded.
+
+    `fault` says in what these are not what the last checkpoint left; such states must not be used.
+    """
 
     marker: Marker | None
     states: Mapping[str, bytes]
+    fault: str | None = None
 
 
-def checkpoint_records(states: Mapping[str, bytes | None], marker: Marker) -> list[tuple[bytes, bytes | None]]:
+def checkpoint_records(
+    states: Mapping[str, bytes | None], marker: Marker, live: LiveStates | None = None
+) -> list[tuple[bytes, bytes | None]]:
     """Return keys and values in the order in which they are written, the marker last.
+
+    `live` takes the states in, and what it follows in all is written with the marker.
 
     Raises ValueError, naming the key, where a state is larger than a broker takes, has the marker's key, or where the
     marker counts other states than these.
@@ -160,7 +229,11 @@ def checkpoint_records(states: Mapping[str, bytes | None], marker: Marker) -> li
     records = [(key.encode(), value) for key, value in states.items()]
     for key, value in records:
         _check(key, value)
-    return [*records, (MARKER_KEY, msgspec.json.encode(marker))]
+    if live is not None:
+        live.change(states)
+    totals = StateTotals() if live is None else live.totals()
+    stored = msgspec.to_builtins(marker) | msgspec.to_builtins(totals)
+    return [*records, (MARKER_KEY, msgspec.json.encode(stored))]
 
 
 def _check(key: bytes, value: bytes | None) -> None:
@@ -177,7 +250,7 @@ class Restoration:
     >>> restoration = Restoration()
     >>> restoration.add(Batch("state", 0, 2, [0, 1], [b"1", None], [b"a", b"b"], [0, 0]))
     >>> restoration.result()
-    Restored(marker=None, states={'a': b'1'})
+    Restored(marker=None, states={'a': b'1'}, fault='it holds 1 states and no marker')
     """
 
     def __init__(self) -> None:
@@ -192,16 +265,24 @@ class Restoration:
                 self.values.pop(key, None)
 
     def result(self) -> Restored:
-        """Return the last marker and the states. UnavailableError where the marker is not one of ours."""
+        """Return the last marker and the states, compared. UnavailableError where the marker is not one of ours."""
         states = {key.decode(): value for key, value in self.values.items() if key != MARKER_KEY}
-        return Restored(marker=self._marker(), states=states)
-
-    def _marker(self) -> Marker | None:
         value = self.values.get(MARKER_KEY)
+        if value is None:
+            return Restored(None, states, f"it holds {len(states)} states and no marker" if states else None)
         try:
-            return None if value is None else msgspec.json.decode(value, type=Marker)
+            marker, totals = msgspec.json.decode(value, type=Marker), msgspec.json.decode(value, type=StateTotals)
         except msgspec.MsgspecError as error:
             raise UnavailableError(f"The marker of the last checkpoint cannot be read: {error}.") from error
+        return Restored(marker, states, _difference(totals, LiveStates(states).totals()))
+
+
+def _difference(expected: StateTotals, found: StateTotals) -> str | None:
+    if expected.live_states is None or expected == found:
+        return None
+    if expected.live_states != found.live_states:
+        return f"it holds {found.live_states} states where the last checkpoint left {expected.live_states}"
+    return f"its {found.live_states} states are not those that the last checkpoint left"
 
 
 class CheckpointStore(Protocol):
@@ -224,12 +305,62 @@ class CheckpointStore(Protocol):
 
 
 class TopicSettings(msgspec.Struct, frozen=True):
-    """How a topic has to be: `compacted` keeps the last record of each key."""
+    """How a topic has to be: `compacted` keeps the last record of each key.
+
+    With `broker_time` the time of a record is that at which the broker took it, whatever its producer says.
+    """
 
     name: str
     partitions: int
     compacted: bool
     retention_ms: int | None = None
+    broker_time: bool = False
+
+    def options(self) -> Mapping[str, str]:
+        """Return the broker's own settings of such a topic, as far as they are not the default.
+
+        >>> TopicSettings("answers", 1, compacted=False, retention_ms=60_000).options()
+        {'cleanup.policy': 'delete', 'retention.ms': '60000'}
+        """
+        options = {"cleanup.policy": "compact" if self.compacted else "delete"}
+        if self.retention_ms is not None:
+            options["retention.ms"] = str(self.retention_ms)
+        if self.broker_time:
+            options["message.timestamp.type"] = "LogAppendTime"
+        return options
+
+
+class FoundTopic(msgspec.Struct, frozen=True):
+    """How a topic is: its partitions, the least number of copies, its settings, and what the user may do with it.
+
+    `settings` are None where the user may not read them, `operations` where the broker does not say. A topic that the user
+    may not even see has no partition.
+    """
+
+    partitions: int
+    replicas: int
+    settings: Mapping[str, str] | None
+    operations: frozenset[str] | None
+
+
+class Examined(msgspec.Struct, frozen=True):
+    """What a look at topics and groups found; a topic that is missing is not there. Of groups: what the user may do."""
+
+    topics: Mapping[str, FoundTopic]
+    groups: Mapping[str, frozenset[str] | None]
+
+
+def partitions_fault(topic: str, found: int | str, wanted: int) -> str:
+    """Return what to do where the journal or the state has another number of partitions than the configuration.
+
+    >>> partitions_fault("scalewatch.journal", 2, 1)[:49]
+    'The topic scalewatch.journal has 2 partitions and'
+    """
+    return (
+        f"The topic {topic} has {found} partitions and topics.journal_partitions is {wanted}: systems would change their "
+        "shards. If the setting was changed, set it back. If partitions were added, set other names for topics.journal "
+        "and topics.state and run `scalewatch rebuild`."
+    )
 
 
 class Log(Protocol):
@@ -249,6 +380,12 @@ class Log(Protocol):
 
     def create(self, topics: Sequence[TopicSettings]) -> Sequence[str]:
         """Create the topics that are missing; return their names. Raises UnavailableError."""
+
+    def examine(self, topics: Sequence[str], groups: Sequence[str]) -> Examined:
+        """Return how topics really are, and what the user may do with topics and groups. Raises UnavailableError."""
+
+    def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """Return the first offset that is still there and the end of a partition. Raises UnavailableError."""
 
     def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None], *, newest: int | None = None) -> int:
         """Read a partition from its beginning to its present end; return that end. Raises UnavailableError.

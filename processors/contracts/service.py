@@ -43,8 +43,8 @@ class Measures(Protocol):
 class Health(msgspec.Struct, frozen=True, kw_only=True):
     """How a role is: ready or why not, and how far it is behind.
 
-    `lag_s` is the event time between the newest tick in the journal and the newest one folded; `checkpoint_age_s` the
-    time since the last confirmed checkpoint; `folded_ms` the newest tick folded, which is now in event time. None where the
+    `lag_s` is the time between the newest tick folded and now, negative where the tick is ahead of now; `checkpoint_age_s`
+    the time since the last confirmed checkpoint; `folded_ms` the newest tick folded, which is now in event time. None where the
     role has no such thing.
     """
 

@@ -205,6 +205,9 @@ class SampleWindows(Protocol):
         Exhaust the iterator before anything else is asked for; between two parts other work may be done.
         """
 
+    def end(self) -> Iterator[Part]:
+        """Yield what is still to be told of all minutes that have begun; nothing may be folded after it."""
+
     def position(self, next_offset: int) -> Position:
         """Return where to read again after a crash, `next_offset` or before, with what has to be said then."""
 

@@ -33,17 +33,25 @@ _HEALTH: Final[dict[str, Callable[[Health], float | None]]] = {
 class Metrics:
     """Counters, gauges and histograms of this process, as `sinks.prometheus.table` declares them.
 
-    `formats`, `reasons` and `processors` close the label lists that are known only where everything is wired. Series
+    `formats`, `reasons`, `processors` and `sources` close the label lists that are known only where everything is wired. Series
     with closed labels exist from the start, at zero. A value outside its list counts as ``other``. Thread-safe.
     """
 
-    def __init__(self, *, formats: Sequence[str], reasons: Sequence[str], processors: Sequence[str]) -> None:
+    def __init__(
+        self,
+        *,
+        formats: Sequence[str],
+        reasons: Sequence[str],
+        processors: Sequence[str],
+        sources: Sequence[str] = (),
+    ) -> None:
         # else every counter has a second series with the time it was made; the client ships this one without types
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._lists: Mapping[ListName, Sequence[str]] = {
             "formats": formats,
             "reasons": reasons,
             "processors": processors,
+            "sources": sources,
         }
         self._registry = CollectorRegistry(auto_describe=True)
         self._declared = {entry.name: entry for entry in AGENT}

@@ -10,7 +10,7 @@ from processors.contracts.telemetry import COMPONENTS
 from sinks.topics import KINDS as OUTPUTS
 
 Kind = Literal["counter", "gauge", "histogram"]
-ListName = Literal["formats", "reasons", "processors"]
+ListName = Literal["formats", "reasons", "processors", "sources"]
 
 
 class Label(msgspec.Struct, frozen=True):
@@ -146,6 +146,11 @@ AGENT: Final = (
         "scalewatch_samples_left_out_total", "counter", "Measurements of hosts that are in no window, by reason.",
         (Label("reason", values=SAMPLES_LEFT_OUT),),
     ),
+    Declaration(
+        "scalewatch_source_records_deleted_total", "counter",
+        "Records of sources that were deleted before they were read, by the topic or pattern of the configuration; up to "
+        "some minutes before a stop may be among them that were read.", (Label("source", given_as="sources"),),
+    ),
     Declaration("scalewatch_collector_minutes_total", "counter", "Minutes of hosts written into the journal."),
     Declaration("scalewatch_collector_series", "gauge", "Resources of hosts that have a window in this collector."),
     Declaration(
@@ -200,6 +205,14 @@ AGENT: Final = (
         "scalewatch_checkpoint_duration_seconds", "histogram", "Time from the first write to the confirmation.",
         buckets=WORK_BUCKETS_S,
     ),
+    Declaration(
+        "scalewatch_ticks_refused_total", "counter",
+        "Ticks of collectors more than five seconds ahead of the broker's clock: the broker's time counted instead.",
+    ),
+    Declaration(
+        "scalewatch_topic_faults", "gauge",
+        "Faults of the agent's own topics: settings that lose data, copies and rights that are missing.",
+    ),
     Declaration("scalewatch_restores_total", "counter", "Take-overs of a shard with its state read back."),
     Declaration(
         "scalewatch_restores_without_hosts_total", "counter",
@@ -230,8 +243,8 @@ HEALTH: Final = (
         "scalewatch_role_restarts_total", "counter", "Restarts of a role since the agent was started.", (_ROLE,),
     ),
     Declaration(
-        "scalewatch_event_time_lag_seconds", "gauge", "Event time between the newest record and the newest one used.",
-        (_ROLE,),
+        "scalewatch_event_time_lag_seconds", "gauge",
+        "Time between the newest tick used and now; below zero the role's time is ahead, by a wrong clock.", (_ROLE,),
     ),
     Declaration("scalewatch_checkpoint_age_seconds", "gauge", "Time since the last confirmed checkpoint.", (_ROLE,)),
 )  # fmt: skip

@@ -56,6 +56,11 @@ def duration(seconds: float) -> str:
     return _two_units(round(seconds))
 
 
+def behind(seconds: float) -> str:
+    """Return how far something is behind now, or ahead of it: ticks are of whole seconds, so less than one is neither."""
+    return f"{duration(-seconds)} ahead" if seconds < -1 else f"{duration(max(0.0, seconds))} behind"
+
+
 def _two_units(seconds: int) -> str:
     place = next(index for index, (length, _) in enumerate(_UNITS) if seconds >= length)
     length, name = _UNITS[place]
@@ -178,7 +183,7 @@ def environment(package: str) -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(
-        counted=counted, duration=duration, energy=energy, moment=moment, power=power, share=share, size=size, sized=sized,
+        behind=behind, counted=counted, duration=duration, energy=energy, moment=moment, power=power, share=share, size=size, sized=sized,
         verdict_text=verdict_text,
     )  # fmt: skip
     made.globals.update(band=band)

@@ -51,6 +51,13 @@ def check_seek_goes_back_and_forth_between_beginning_and_end(bench: Bench) -> No
         consumer.seek(("another", 0), 0)
 
 
+def check_the_bounds_of_a_partition_are_its_first_offset_and_its_end(bench: Bench) -> None:
+    topic = bench.topic(2)
+    assert bench.log.bounds(topic, 1) == (0, 0)
+    write(bench.log, topic, [b"0", b"1", b"2"], 1)
+    assert bench.another().bounds(topic, 1) == (0, 3)
+
+
 def check_a_paused_partition_is_silent_until_it_is_resumed(bench: Bench) -> None:
     topic = bench.topic(2)
     consumer = bench.log.consumer(bench.fresh("group"), [topic], member="a")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from processors.contracts.errors import FencedError
+from processors.contracts.errors import RebalancingError
 from processors.contracts.log import Consumer, Poll, Position
 from tests.kit.logs import Bench, cases, collect, own, poll_until, values, write
 
@@ -116,7 +116,7 @@ def check_a_member_the_group_has_dropped_cannot_commit_and_can_come_back(bench: 
     consumer = bench.log.consumer(group, [topic], member="a")
     own([consumer], 1)
     bench.expel(group, "a")
-    with pytest.raises(FencedError):
+    with pytest.raises(RebalancingError):
         consumer.commit({(topic, 0): Position(offset=0)})
     polls: list[Poll] = []
     poll_until([consumer], lambda: any(poll.assignment.gained for poll in polls), lambda _, poll: polls.append(poll))

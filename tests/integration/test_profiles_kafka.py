@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 from kafka import KafkaProducer
+from msgspec.structs import replace
 
+from agent.config.load import load
+from agent.topics import own_topics
 from processors.contracts.events import HostMinute, JournalRecord, Tick, decode_record, encode_record
 from processors.contracts.names import rfc3339
 from tests.kit.agent_process import AgentProcess, until, write_config
@@ -66,15 +69,22 @@ def test_native_power_and_counters_become_the_profile_of_a_run(kafka: KafkaBroke
         (end_ms + 90_000, {"type": "power", "system": SYSTEM, "host": "nid0", "component": "system",
                            "time": rfc3339(end_ms + 90_000), "power_w": 120.0}),
     ]  # fmt: skip
-    with AgentProcess(config) as agent, AgentTopics(agent.config) as topics:
+    settings = load(str(config))
+    with AgentTopics(
+        settings
+    ) as topics:  # the test has a clock of its own: a journal with the broker's would refuse it
         topics.create(source)
+        topics.log.create([replace(own_topics(settings)[0], broker_time=False)])
+    with AgentProcess(config) as agent, AgentTopics(settings) as topics:
         agent.wait_ready()
         send(kafka, source, sorted(events, key=lambda event: event[0]))
         until(lambda: minutes(topics) >= len(HOSTS) * MINUTES, SOON_S, agent.output)
         agent.signal_role("learner", signal.SIGKILL)
         agent.wait_ready()
-        later = JournalRecord(Tick("", time_ms=end_ms + 500_000))
-        topics.write(agent.config.topics.journal, [encode_record(later)])
+        later_ms = end_ms + 500_000
+        producer = topics.log.producer()
+        producer.send(settings.topics.journal, encode_record(JournalRecord(Tick("", later_ms))), None, 0, later_ms)
+        producer.flush(SOON_S)
         run = until(lambda: next(iter(topics.messages("runs")), None), SOON_S, agent.output)
     profile = run["profile"]
     assert run["run_id"] == f"{SYSTEM}/812@{start_ms}"

@@ -40,13 +40,13 @@ Result = TypeVar("Result")
 def write_config(
     folder: Path, bootstrap: str, prefix: str, sources: Sequence[Mapping[str, Any]], **parts: Mapping[str, Any]
 ) -> Path:
-    """Write an agent.yaml with names of its own for topics and groups and a free port; `parts` add to its sections."""
+    """Write an agent.yaml with names of its own and a free port; `parts` add to its sections."""
     settings: dict[str, Any] = {
         "kafka": {"bootstrap": bootstrap},
         "topics": {"prefix": prefix},
         "sources": [dict(source) for source in sources],
-        "collector": {"group": f"{prefix}-collector", "tick_s": 1.0},
-        "learner": {"group": f"{prefix}-learner", "checkpoint_interval_s": 1.0},
+        "collector": {"tick_s": 1.0},
+        "learner": {"checkpoint_interval_s": 1.0},
         "http": {"port": free_ports(2).start},  # of the learner; the collector has the next one
         "log": {"format": "json"},
     }

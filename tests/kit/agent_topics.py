@@ -87,7 +87,7 @@ class AgentTopics:
     def committed(self, topic: str, partitions: int) -> bool:
         """Return whether the collectors have committed all of a source."""
         ends = sum(self.log.read(topic, number, lambda _: None) for number in range(partitions))
-        group = self.config.collector.group
+        group = self.config.collector_group
         consumer = KafkaConsumer(bootstrap_servers=self.config.kafka.bootstrap, group_id=group)
         try:
             return ends == sum(consumer.committed(TopicPartition(topic, number)) or 0 for number in range(partitions))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from processors.contracts.errors import UnavailableError
-from processors.contracts.log import Batch, CheckpointStore, Consumer, Log, TopicSettings
+from processors.contracts.log import Batch, CheckpointStore, Consumer, Examined, Log, TopicSettings
 from tests.kit import faulty_clients
 
 Result = TypeVar("Result")
@@ -107,6 +107,14 @@ class FaultyLog:
     def create(self, topics: Sequence[TopicSettings]) -> Sequence[str]:
         """Create topics, or fail, or both."""
         return self._around("create", lambda: self._log.create(topics))
+
+    def examine(self, topics: Sequence[str], groups: Sequence[str]) -> Examined:
+        """Examine topics, or fail."""
+        return self._around("examine", lambda: self._log.examine(topics, groups))
+
+    def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """Return the bounds of a partition, or fail."""
+        return self._around("bounds", lambda: self._log.bounds(topic, partition))
 
     def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None], *, newest: int | None = None) -> int:
         """Read a partition, or fail, or both."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
-from processors.contracts.errors import CheckpointLostError, FencedError, ScalewatchError, UnavailableError
+from processors.contracts.errors import CheckpointLostError, RebalancingError, ScalewatchError, UnavailableError
 from processors.contracts.log import (
     Assignment,
     Batch,
@@ -78,7 +78,7 @@ class FaultyConsumer:
         if self._process.faults.happens("rebalance", "at commit"):
             self._drop()
         if self._lost:
-            raise FencedError("The group has gone on without this member.")
+            raise RebalancingError("The group has gone on without this member.")
         self._process.strike("commit", lambda: self._inner.commit(positions))
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:

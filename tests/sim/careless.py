@@ -1,8 +1,9 @@
 """Roles that leave a step out: the simulation has to catch each of them."""
 
-from agent.collector import Collector, Reading
+from agent.collector import Collector
 from agent.learner.learner import Learner
 from agent.learner.shard import OwnedShard
+from agent.reading import Reading
 from processors.contracts.errors import ScalewatchError
 from processors.contracts.log import Position, TopicPartition
 

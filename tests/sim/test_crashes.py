@@ -15,6 +15,7 @@ import pytest
 
 from agent.app import compose
 from agent.log.memory import MemoryLog
+from processors.contracts.errors import ConfigError
 from processors.contracts.events import DeadLetter, HostMinute, JobCompleted, JournalRecord, encode_record
 from processors.contracts.hosts import Profile
 from processors.contracts.outputs import Run
@@ -51,7 +52,7 @@ def test_after_any_fault_everything_is_there_once(seed: int) -> None:
     [
         ({"collector": HastyCollector}, 5),
         ({"collector": AbsentCollector}, 3),
-        ({"collector": NaiveCollector}, 37),
+        ({"collector": NaiveCollector}, 69),
         ({"learner": HastyLearner}, 1),
         ({"learner": TrustingLearner}, 7),
         ({"learner": ForgetfulLearner}, 3),
@@ -63,7 +64,7 @@ def test_a_role_that_leaves_a_step_out_is_caught(careless: dict[str, Any], likel
         for seed in (likely, *range(1, 121)):
             everything_holds(World(seed, **careless))
 
-    with pytest.raises(AssertionError):
+    with pytest.raises((AssertionError, ConfigError)):  # the second where the next start notices it
         seeds()
 
 

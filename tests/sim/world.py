@@ -223,7 +223,7 @@ class World:
     def _fall_asleep(self, process: Process) -> None:
         """Stop a process, long enough for others to take its place; it wakes up and knows nothing of that."""
         process.asleep = 12
-        group = CONFIG.learner.group if process.name.startswith("learner") else CONFIG.collector.group
+        group = CONFIG.learner_group if process.name.startswith("learner") else CONFIG.collector_group
         self.broker.expel(group, process.name)
         self.fault.append(f"{process.name} sleeps")
 

@@ -16,7 +16,7 @@ from kafka import KafkaProducer
 from agent.log.kafka.connection import KafkaSettings, give_up, translated, within
 from agent.log.kafka.reading import KafkaReader
 from processors.contracts.errors import CheckpointLostError, ScalewatchError, UnavailableError
-from processors.contracts.log import Marker, Restoration, Restored, checkpoint_records
+from processors.contracts.log import LiveStates, Marker, Restoration, Restored, checkpoint_records
 
 SWEEP_KEY = b"__sweep__"
 BYTES_PER_S_MIN = 20e6  # of a checkpoint; what is learned of 100,000 series has 280 MB
@@ -36,6 +36,7 @@ class KafkaCheckpointStore:
         self._owner = f"{settings.state_topic}-{shard}"
         self._producer: Any = None
         self._reader: KafkaReader | None = None
+        self._live = LiveStates()
         self._death: str | None = None
 
     @property
@@ -67,7 +68,7 @@ class KafkaCheckpointStore:
         self._check_alive()
         if self._reader is None:
             raise UnavailableError("Nothing can be saved before the take-over.")
-        records = checkpoint_records(states, marker)
+        records = checkpoint_records(states, marker, self._live)
         with self._or_die("Saving a checkpoint"):
             marker_offset = self._write(records)
             self._commit()
@@ -104,7 +105,9 @@ class KafkaCheckpointStore:
         self._reader = self._reading(committed=True)
         restoration = Restoration()
         self._reader.read(restoration.add)
-        return restoration.result()
+        restored = restoration.result()
+        self._live = LiveStates(restored.states)
+        return restored
 
     def _write(self, records: list[tuple[bytes, bytes | None]]) -> int:
         self._producer.begin_transaction()

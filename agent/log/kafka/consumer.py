@@ -7,12 +7,18 @@ from typing import Any, NamedTuple
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer
 from kafka.consumer.fetcher import READ_COMMITTED, Fetcher
-from kafka.errors import CorruptRecordError
+from kafka.errors import (
+    CommitFailedError,
+    CorruptRecordError,
+    IllegalGenerationError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as ClientPartition
 
 from agent.log.kafka.connection import KafkaSettings, batch_of, translated
-from processors.contracts.errors import UnavailableError
+from processors.contracts.errors import RebalancingError, UnavailableError
 from processors.contracts.log import Assignment, Poll, Position, TopicPartition
 
 # Records out of the batches that a broker sends: the client makes three objects of each, here it is one.
@@ -113,6 +119,7 @@ def _bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
     return data[at:end], end
 
 
+REBALANCED = (CommitFailedError, IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError)
 JOIN_TIMEOUT_S = 1.0  # a member without partitions polls so long, because a join should end within a call
 CLOSE_TIMEOUT_MS = 1000
 
@@ -150,7 +157,7 @@ class KafkaLogConsumer:
         self, settings: KafkaSettings, group: str, topics: Sequence[str], member: str, *, from_beginning: bool = True
     ) -> None:
         self._settings = settings
-        self._group = group
+        self._group, self._member = group, member
         self._next: dict[TopicPartition, int] = {}
         self._owned: frozenset[TopicPartition] = frozenset()
         self._fresh: set[TopicPartition] = set()
@@ -213,7 +220,8 @@ class KafkaLogConsumer:
     def commit(self, positions: Mapping[TopicPartition, Position]) -> None:
         """Commit positions; those of partitions that are not owned are dropped: a broker would take them.
 
-        Raises FencedError where the group has gone on without this member, UnavailableError while it rebalances.
+        Raises RebalancingError while the group rebalances, or has gone on without this member: the next poll joins it
+        again. Raises FencedError where another process has this member's name, else UnavailableError.
         """
         self._check_open()
         offsets = {
@@ -222,9 +230,12 @@ class KafkaLogConsumer:
             if partition in self._owned
         }
         if self._rebalances.running:
-            raise UnavailableError(f"The group {self._group} is rebalancing; commit after the next poll.")
+            raise RebalancingError(f"The group {self._group} is rebalancing; commit after the next poll.")
         with translated(self._settings, f"Committing for the group {self._group}"):
-            self._consumer.commit(offsets, timeout_ms=round(self._settings.request_timeout_s * 1000))
+            try:
+                self._consumer.commit(offsets, timeout_ms=round(self._settings.request_timeout_s * 1000))
+            except REBALANCED as error:
+                raise RebalancingError(f"The group {self._group} went on without {self._member}: {error}") from error
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
         """Stop returning records of these partitions until `resume`, or until they are lost."""

@@ -1,73 +1,19 @@
 """The log on Kafka."""
 
-import threading
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from functools import partial
+from typing import TypeVar
 
-from kafka.admin import KafkaAdminClient, NewTopic
-from kafka.errors import TopicAlreadyExistsError
-
+from agent.log.kafka import topics as kafka_topics
 from agent.log.kafka.checkpoint import KafkaCheckpointStore
-from agent.log.kafka.connection import KafkaSettings, check_reachable, translated
+from agent.log.kafka.connection import KafkaSettings, check_reachable
 from agent.log.kafka.consumer import KafkaLogConsumer
 from agent.log.kafka.producer import KafkaLogProducer
 from agent.log.kafka.reading import KafkaReader
 from processors.contracts.errors import UnavailableError
-from processors.contracts.log import Batch, TopicSettings
+from processors.contracts.log import Batch, Examined, TopicSettings
 
-REPLICAS = 3
-TOPIC_READY_POLLS = 50
-ACTIVE_POLLS, ACTIVE_POLL_S = 100, 0.1
-Result = TypeVar("Result")
 Client = TypeVar("Client", bound=KafkaLogConsumer | KafkaLogProducer | KafkaCheckpointStore)
-
-
-def _asking(settings: KafkaSettings, doing: str, ask: Callable[[Any], Result]) -> Result:
-    with translated(settings, doing):
-        timeout_ms = round(settings.request_timeout_s * 1000)
-        admin = KafkaAdminClient(**settings.connection("admin"), request_timeout_ms=timeout_ms)
-        try:
-            return ask(admin)
-        finally:
-            admin.close()
-
-
-def _counts(admin: Any, topics: Sequence[str]) -> dict[str, int]:
-    found = admin.describe_topics(list(topics))
-    return {one["topic"]: len(one["partitions"]) for one in found if one["error_code"] == 0}
-
-
-def _create(admin: Any, settings: KafkaSettings, topics: Sequence[TopicSettings]) -> list[str]:
-    existing = _counts(admin, [topic.name for topic in topics])
-    missing = [topic for topic in topics if topic.name not in existing]
-    active = _active_brokers(admin) if missing else 0
-    replicas = settings.replication_factor or min(REPLICAS, active)
-    made = [topic.name for topic in missing if _create_one(admin, topic, replicas)]
-    for _ in range(TOPIC_READY_POLLS):  # a broker learns of a new topic a little after its controller
-        if len(_counts(admin, made)) == len(made):
-            break
-    return made
-
-
-def _active_brokers(admin: Any) -> int:
-    """Return how many brokers serve; one that comes back from a hang is not among them for a second or two."""
-    pause = threading.Event()
-    for _ in range(ACTIVE_POLLS):
-        if brokers := admin.describe_cluster()["brokers"]:
-            return len(brokers)
-        pause.wait(ACTIVE_POLL_S)
-    raise UnavailableError("The cluster has no active broker yet, so no topic can be created.")
-
-
-def _create_one(admin: Any, topic: TopicSettings, replicas: int) -> bool:
-    options = {"cleanup.policy": "compact" if topic.compacted else "delete"}
-    if topic.retention_ms is not None:
-        options["retention.ms"] = str(topic.retention_ms)
-    try:
-        admin.create_topics([NewTopic(topic.name, topic.partitions, replicas, topic_configs=options)])
-    except TopicAlreadyExistsError:  # somebody else was faster
-        return False
-    return True
 
 
 class KafkaLog:
@@ -101,13 +47,27 @@ class KafkaLog:
         """Return the number of partitions, None where the topic does not exist; a known number is not asked again."""
         self._connect()
         if topic not in self._partitions:
-            self._partitions.update(_asking(self._settings, "Looking up topics", lambda admin: _counts(admin, [topic])))
+            counts = partial(kafka_topics.counts, topics=[topic])
+            self._partitions.update(kafka_topics.asking(self._settings, "Looking up topics", counts))
         return self._partitions.get(topic)
 
     def create(self, topics: Sequence[TopicSettings]) -> Sequence[str]:
         """Create the topics that are missing; return their names. Raises UnavailableError."""
         self._connect()
-        return _asking(self._settings, "Creating topics", lambda admin: _create(admin, self._settings, topics))
+        make = partial(kafka_topics.create, settings=self._settings, topics=topics)
+        return kafka_topics.asking(self._settings, "Creating topics", make)
+
+    def examine(self, topics: Sequence[str], groups: Sequence[str]) -> Examined:
+        """Return how topics really are, and what the user may do with topics and groups. Raises UnavailableError."""
+        self._connect()
+        look = partial(kafka_topics.examine, topics=topics, groups=groups)
+        return kafka_topics.asking(self._settings, "Reading the settings of topics", look)
+
+    def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """Return the first offset that is still there and the end of a partition. Raises UnavailableError."""
+        self._connect()
+        with KafkaReader(self._settings, topic, partition) as reader:
+            return reader.beginning(), reader.end()
 
     def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None], *, newest: int | None = None) -> int:
         """Read a partition from its beginning to its present end; return that end. Raises UnavailableError.

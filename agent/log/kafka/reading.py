@@ -30,6 +30,12 @@ class KafkaReader:
             self._consumer = KafkaConsumer(**arguments)
             self._consumer.assign([self._partition])
 
+    def beginning(self) -> int:
+        """Return the first offset that is still there."""
+        with translated(self._settings, f"Looking for the beginning of {self._partition.topic}"):
+            offsets: dict[Any, int] = self._consumer.beginning_offsets([self._partition])
+            return offsets[self._partition]
+
     def end(self) -> int:
         """Return the offset after the last record that this reader may see."""
         with translated(self._settings, f"Looking for the end of {self._partition.topic}"):

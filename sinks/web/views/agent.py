@@ -11,12 +11,13 @@ from processors.contracts.names import rfc3339
 from processors.contracts.outputs import DeadLetterView, SourceStatus
 from processors.contracts.service import Health
 from sinks.prometheus.registry import Metrics
-from sinks.web.formatting import counted, duration, moment
+from sinks.web.formatting import behind, counted, duration, moment
 from sinks.web.runbook import anchor
 from sinks.web.views.overview import SourceRow, source_rows
 
 FAULT: Final = "processor"  # the reason of dead letters whose event made a processor fail
 LAG_LONG_S: Final = 120.0
+CLOCK_AHEAD_S: Final = 60.0
 CHECKPOINT_OLD_S: Final = 600.0
 DEAD_LETTERS_SHOWN: Final = 20
 PLACES_SHOWN: Final = 3
@@ -45,6 +46,9 @@ class Advice(msgspec.Struct, frozen=True):
 _WAITS: Final = Advice("Check the broker from this machine; nothing is lost while the role waits.", "Not ready")
 _BEHIND: Final = Advice(
     "Wait after an outage; else give the collector more replicas or the learner more shards.", "Lag"
+)
+_AHEAD: Final = Advice(
+    "Set the clock that is wrong, then rebuild: until then nothing settles or resolves.", "Clock ahead"
 )
 _UNSAVED: Final = Advice(
     "Repair the broker's transactions, or find the second learner of this shard.", "Checkpoint age"
@@ -147,7 +151,7 @@ def role_row(role: Health) -> RoleRow:
     return RoleRow(
         health=role,
         partitions=ranges(role.partitions),
-        lag="-" if role.lag_s is None else duration(role.lag_s),
+        lag="-" if role.lag_s is None else behind(role.lag_s).removesuffix(" behind"),
         saved="-" if role.checkpoint_age_s is None else f"{duration(role.checkpoint_age_s)} ago",
         advice=list(_advice(role)),
     )
@@ -158,6 +162,8 @@ def _advice(role: Health) -> Iterator[Advice]:
         yield _WAITS
     if role.lag_s is not None and role.lag_s > LAG_LONG_S:
         yield _BEHIND
+    if role.lag_s is not None and role.lag_s < -CLOCK_AHEAD_S:
+        yield _AHEAD
     if role.checkpoint_age_s is not None and role.checkpoint_age_s > CHECKPOINT_OLD_S:
         yield _UNSAVED
     if role.restarts:

@@ -13,6 +13,7 @@ from agent.log.memory import MemoryBroker, MemoryLog
 from processors import __version__
 from processors.contracts.events import JobProfile, JournalRecord, Tick
 from processors.contracts.log import Marker, TopicSettings
+from processors.contracts.names import LATEST_MS
 from processors.pipeline.shard import Shard
 from tests.kit.profiled_runs import START_MS, profiled_run
 from tests.kit.scenario import Scenario
@@ -44,13 +45,15 @@ def rebuilt(centre: Scenario, config: Config) -> tuple[Shard, MemoryLog]:
     for sent in centre.sent:
         if sent.kind in retained:
             producer.send(retained[sent.kind], sent.value, sent.key.encode())
+    for _ in range(7):
+        producer.send(topics.journal, b"", None, 0)
     producer.flush(1.0)
     centre.checkpoint()
     store = log.checkpoints(0)
     store.take_over()
     store.save(centre.stored, Marker(7, 1, len(centre.stored), __version__, "hash", 1, centre.now_ms))
     store.close()
-    rebuild(config, log, 0, lambda _: None)
+    rebuild(config, log, 0, lambda _: None, now_ms=LATEST_MS)
     taken = log.checkpoints(0).take_over()
     assert taken.marker is not None
     assert taken.marker.offset == 7

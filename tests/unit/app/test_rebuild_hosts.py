@@ -7,6 +7,7 @@ from agent.topics import own_topics
 from processors import __version__
 from processors.contracts.events import JournalRecord
 from processors.contracts.log import Marker, Restored
+from processors.contracts.names import LATEST_MS
 from processors.pipeline.host_state import of_hosts
 from tests.kit.host_minutes import means, minute
 from tests.kit.scenario import Scenario
@@ -24,11 +25,13 @@ def rebuilt(stored: dict[str, bytes], now_ms: int) -> Restored:
     config = Config()
     log = MemoryLog(state_topic=config.topics.state)
     log.create(own_topics(config))
+    for _ in range(9):
+        log.producer().send(config.topics.journal, b"", None, 0)
     store = log.checkpoints(0)
     store.take_over()
     store.save(stored, Marker(9, 1, len(stored), __version__, "hash", 1, now_ms, hosts_offset=5, hosts_now_ms=now_ms))
     store.close()
-    rebuild(config, log, 0, lambda _: None)
+    rebuild(config, log, 0, lambda _: None, now_ms=LATEST_MS)
     return log.checkpoints(0).take_over()
 
 

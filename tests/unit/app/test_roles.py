@@ -71,7 +71,7 @@ def test_a_learner_reports_others_of_its_own_shards_only_though_it_read_what_all
     producer.send(config.topics.predictions, msgspec.json.encode(prediction()), b"archer2/lammps/rhodo/nodes")
     producer.send(config.topics.alerts, msgspec.json.encode(alert(labels={"system": "archer2"})), b"f1")
     producer.flush(1.0)
-    owner = log.consumer(config.learner.group, [config.topics.journal], member="0")
+    owner = log.consumer(config.learner_group, [config.topics.journal], member="0")
     assert owner.poll(0.0).assignment.gained
     role = LearnerRole(config, log, compose.metrics(), clock, restarts=0)
     role.open()
@@ -125,7 +125,7 @@ def test_a_learner_that_waits_for_long_shows_what_the_other_one_reported_so_far(
     config, broker, clock = Config(), MemoryBroker(records_max=100_000), FakeClock()
     log = MemoryLog(broker, state_topic=config.topics.state)
     log.create(own_topics(config))
-    owner = log.consumer(config.learner.group, [config.topics.journal], member="0")
+    owner = log.consumer(config.learner_group, [config.topics.journal], member="0")
     assert owner.poll(0.0).assignment.gained
     run = Run(
         schema="scalewatch.run/1",

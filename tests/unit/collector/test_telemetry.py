@@ -10,8 +10,9 @@ import pytest
 from agent.app import compose
 from agent.collector import Collector
 from agent.config.tree import Config, Source, System
-from agent.log.memory import MemoryBroker, MemoryLog
+from agent.log.memory import MemoryBroker, MemoryConsumer, MemoryLog
 from agent.topics import own_topics
+from processors.contracts.errors import UnavailableError
 from processors.contracts.events import DeadLetter, HostMinute, HostState, JobCompleted, JournalEvent, decode_record
 from processors.contracts.log import Batch, TopicSettings
 from processors.contracts.names import rfc3339
@@ -149,9 +150,60 @@ def test_what_open_windows_keep_is_no_lag() -> None:
     centre.send(1, load(1))
     collector = centre.collector()
     centre.work(collector)
-    committed = centre.broker.group(centre.config.collector.group).committed[TOPIC, 0]
+    committed = centre.broker.group(centre.config.collector_group).committed[TOPIC, 0]
     assert (committed.offset, collector.lag()) == (0, 0)
     assert committed.metadata.startswith("windows:1:")
+
+
+def test_a_partition_that_stops_speaking_gives_its_offset_free_and_loses_no_minute() -> None:
+    centre = Centre(routes={"commit_s": 0.0})
+    centre.send(1, load(1))
+    centre.send(70, load(70))
+    collector = centre.collector()
+    centre.work(collector)
+    committed = centre.broker.group(centre.config.collector_group).committed
+    centre.clock.advance(899)
+    collector.step(START_MS, 0.0)
+    assert (committed[TOPIC, 0].offset, len(centre.minutes())) == (0, 1)
+    centre.clock.advance(1)
+    for _ in range(3):
+        collector.step(START_MS, 0.0)
+    assert committed[TOPIC, 0].offset == 2
+    assert [one.minute_ms - START_MS for one in centre.minutes()] == [0, 60_000]
+    centre.send(200, load(125), load(200))  # it goes on where it was, late and all at once
+    centre.work(collector)
+    centre.clock.advance(900)
+    for _ in range(3):
+        collector.step(START_MS, 0.0)
+    assert [one.minute_ms - START_MS for one in centre.minutes()] == [0, 60_000, 120_000, 180_000]
+    assert {one.revision for one in centre.minutes()} == {0}
+
+
+def test_a_partition_that_is_only_out_of_reach_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    centre = Centre(routes={"commit_s": 0.0})
+    centre.send(1, load(1))
+    collector = centre.collector()
+    centre.work(collector)
+
+    def away(*_: object) -> int:
+        raise UnavailableError("No broker.")
+
+    monkeypatch.setattr(MemoryConsumer, "end", away)
+    centre.clock.advance(3600)
+    for _ in range(3):
+        collector.step(START_MS, 0.0)
+    assert centre.minutes() == []
+
+
+def test_a_commit_that_meets_a_rebalance_is_made_later_and_ends_nothing() -> None:
+    centre = Centre(routes={"commit_s": 0.0})
+    centre.send(1, completed())
+    collector = centre.collector()
+    collector.step(START_MS, 0.0)
+    centre.broker.expel(centre.config.collector_group, "one")
+    collector.commit()
+    centre.work(collector)
+    assert centre.broker.group(centre.config.collector_group).committed[TOPIC, 0].offset == 1
 
 
 def test_minutes_are_reported_in_parts_between_which_other_partitions_are_read() -> None:

@@ -23,7 +23,7 @@ OURS: dict[str, tuple[str, ...]] = {
     "agent": (),
     "agent.clock": (),
     "agent.backtest": ("processors", "sinks.web"),
-    "agent.collector": (CONTRACTS, "agent.deadletters"),
+    "agent.collector": (CONTRACTS, "agent.deadletters", "agent.reading", "processors.windows"),
     "agent.deadletters": (CONTRACTS,),
     # an equation in a configuration is read by the parser that will evaluate it
     "agent.config": (CONTRACTS, "agent.identify", "agent.reference", "processors.models.structure"),
@@ -33,6 +33,7 @@ OURS: dict[str, tuple[str, ...]] = {
     "agent.identify": (CONTRACTS,),
     "agent.learner": (CONTRACTS,),
     "agent.log": (CONTRACTS,),
+    "agent.reading": (CONTRACTS,),
     "agent.reference": (CONTRACTS,),
     "agent.simulation": (CONTRACTS,),
     "agent.topics": (CONTRACTS, "agent.config"),

@@ -50,6 +50,7 @@ def test_while_all_is_well_the_page_reports_it() -> None:
     [
         (Health(role="learner", ready=False, reasons=("No broker answers.",)), "No broker answers.", "not-ready"),
         (Health(role="collector", ready=True, lag_s=900.0), "15 min", "lag"),
+        (Health(role="learner", ready=True, lag_s=-7200.0), "2 h ahead", "clock-ahead"),
         (Health(role="learner", ready=True, checkpoint_age_s=7200.0), "2 h ago", "checkpoint-age"),
         (Health(role="learner", ready=True, restarts=3), "a single restart is no incident", "role-restarted"),
     ],

@@ -6,7 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from processors.contracts.errors import UnavailableError
-from processors.contracts.log import MARKER_KEY, STATE_BYTES_MAX, Batch, Restoration, checkpoint_records
+from processors.contracts.log import (
+    MARKER_KEY,
+    STATE_BYTES_MAX,
+    Batch,
+    LiveStates,
+    Restoration,
+    Restored,
+    checkpoint_records,
+)
 from tests.kit.logs import marker
 
 STATES = st.dictionaries(st.text(min_size=1, max_size=5), st.none() | st.binary(max_size=5), max_size=6)
@@ -45,3 +53,31 @@ def test_a_marker_that_is_not_ours_reports_it() -> None:
     restoration.add(batch([(MARKER_KEY, b'{"offset": "soon"}')]))
     with pytest.raises(UnavailableError, match="marker of the last checkpoint cannot be read"):
         restoration.result()
+
+
+def restored(records: list[tuple[bytes, bytes | None]]) -> Restored:
+    restoration = Restoration()
+    restoration.add(batch(records))
+    return restoration.result()
+
+
+@given(st.lists(STATES, min_size=1, max_size=5), st.data())
+def test_a_state_that_is_lost_or_replaced_outside_of_a_checkpoint_shows(
+    checkpoints: list[dict[str, bytes | None]], data: st.DataObject
+) -> None:
+    live, records = LiveStates(), list[tuple[bytes, bytes | None]]()
+    for number, states in enumerate(checkpoints):
+        records += checkpoint_records(states, marker(number, len(states)), live)
+    found = restored(records)
+    assert found.fault is None
+    key = data.draw(st.sampled_from(sorted({"another", *found.states})))
+    value = data.draw(st.sampled_from([None, b"another"] if key in found.states else [b"another"]))
+    damaged = restored([*records, (key.encode(), value)])
+    assert damaged.fault is not None
+    assert ("are not those" in damaged.fault) == (len(damaged.states) == len(found.states))
+
+
+def test_states_without_a_marker_are_a_fault_and_a_marker_of_an_older_agent_is_none() -> None:
+    assert restored([(b"a", b"1")]).fault == "it holds 1 states and no marker"
+    assert restored(checkpoint_records({"a": b"1"}, marker(1, 1))).fault is None
+    assert restored([]) == Restored(None, {})

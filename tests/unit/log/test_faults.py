@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from agent.log.memory import MemoryBroker, MemoryLog
-from processors.contracts.errors import FencedError, ScalewatchError, UnavailableError
+from processors.contracts.errors import RebalancingError, ScalewatchError, UnavailableError
 from processors.contracts.log import Consumer, Log, Position, TopicSettings
 from tests.kit.faults import Crash, FaultRates, FaultyLog
 from tests.kit.logs import marker
@@ -199,7 +199,7 @@ def test_a_member_that_was_dropped_cannot_commit_and_learns_its_loss_at_the_next
     consumer = log.consumer("group", ["raw"], member="m")
     gained = consumer.poll(0).assignment.gained
     after(log, "rebalance")
-    with pytest.raises(FencedError):
+    with pytest.raises(RebalancingError):
         consumer.commit({gained[0]: Position(offset=1)})
     after(log, "split")
     assert consumer.poll(0).assignment.lost == gained

@@ -1,0 +1,130 @@
+"""`scalewatch topics` and `run` look at how the topics really are, on a real broker: settings, and rights."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from kafka.admin import (
+    ACL,
+    ACLOperation,
+    ACLPermissionType,
+    ConfigResource,
+    ConfigResourceType,
+    KafkaAdminClient,
+    ResourcePattern,
+    ResourceType,
+)
+
+from agent.cli import main
+from agent.config.load import load
+from agent.topics import own_topics, rights
+from processors.contracts.log import TopicSettings
+from tests.kit.agent_process import AgentProcess, until, write_config
+from tests.kit.agent_topics import AgentTopics
+from tests.kit.kafka_broker import PASSWORD, USER, KafkaBroker
+
+pytestmark = pytest.mark.kafka
+
+SOON_S = 60.0  # nothing takes so long where it works
+GUARDED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",  # whoever needs no login: the broker itself, and the operator of this test
+}
+
+
+def topics(config: Path) -> Result:
+    return CliRunner().invoke(main, ["topics", "-c", str(config)])
+
+
+def set_topic(bootstrap: str, topic: str, **settings: str) -> None:
+    """Give a topic other settings, as an operator does; a full stop is written as two underscores."""
+    changed = {name.replace("__", "."): value for name, value in settings.items()}
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=changed)])
+    admin.close()
+
+
+def test_topics_with_delete_and_a_minute_of_retention_are_called_wrong(
+    kafka: KafkaBroker, fresh: Callable[[str], str], tmp_path: Path
+) -> None:
+    source, prefix = fresh("raw"), fresh("settings")
+    file = write_config(tmp_path, kafka.bootstrap, prefix, [{"topics": [source]}])
+    config = load(str(file))
+    with AgentTopics(config) as made:
+        made.log.create([*own_topics(config), TopicSettings(source, 1, compacted=False)])
+    good = topics(file)
+    assert (good.exit_code, good.stderr) == (0, "")
+    for topic in own_topics(config):
+        set_topic(kafka.bootstrap, topic.name, cleanup__policy="delete", retention__ms="60000")
+    wrong = topics(file)
+    assert wrong.exit_code == 1
+    lines = [line for line in wrong.stdout.splitlines() if line.startswith(prefix)]
+    assert len(lines) == len(own_topics(config))
+    assert all("0.000694 days" in line for line in lines)
+    for topic in own_topics(config):
+        assert f"The topic {topic.name} has " in wrong.stderr
+    assert (
+        f"{config.topics.journal} has retention.ms=60000 and needs 604800000: checkpoints are up to 600 s"
+        in wrong.stderr
+    )
+    assert f"{config.topics.state} has cleanup.policy=delete and needs compact" in wrong.stderr
+    with AgentProcess(file, role="learner") as agent:
+        agent.wait_ready("learner")
+        assert agent.metric("learner", "scalewatch_topic_faults") == wrong.stderr.count("scalewatch: ")
+        assert len(agent.lines("a topic is not as it has to be")) == wrong.stderr.count("scalewatch: ")
+
+
+@pytest.fixture(scope="module")
+def guarded(kafka: KafkaBroker) -> Iterator[KafkaBroker]:  # the first broker decides whether this machine can run one
+    """A broker on which only the operator may do anything."""
+    with KafkaBroker(GUARDED) as broker:
+        yield broker
+
+
+def test_rights_that_are_missing_are_named_until_they_are_granted(guarded: KafkaBroker, tmp_path: Path) -> None:
+    file = write_config(tmp_path, guarded.bootstrap, "guarded", [{"topics": ["raw"]}])
+    operator = load(str(file))
+    with AgentTopics(operator) as made:
+        made.log.create([*own_topics(operator), TopicSettings("raw", 1, compacted=False)])
+    settings = yaml.safe_load(file.read_text())
+    (tmp_path / "password").write_text(PASSWORD)
+    security = {
+        "protocol": "sasl_plaintext", "mechanism": "SCRAM-SHA-256", "username": USER,
+        "password": {"file": str(tmp_path / "password")},
+    }  # fmt: skip
+    settings["kafka"] = {"bootstrap": guarded.addresses["SASL_PLAINTEXT"], "security": security}
+    file.write_text(yaml.safe_dump(settings))
+    refused = topics(file)
+    assert refused.exit_code == 1
+    assert "The user may not Read and Describe the topic raw (read the events)" in refused.stderr
+    assert "The user may not Read and Describe the group guarded-learner (the learners' group)" in refused.stderr
+    assert "guarded.journal" in refused.stdout
+    grant(guarded.bootstrap, file)
+
+    def granted() -> bool:
+        return topics(file).exit_code == 0
+
+    until(granted, SOON_S, lambda: topics(file).stderr)
+
+
+def grant(bootstrap: str, file: Path) -> None:
+    """Grant what `scalewatch topics --acls` prints, as far as it is about topics and groups."""
+    kinds = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP}
+    operations = {
+        "Read": ACLOperation.READ, "Write": ACLOperation.WRITE, "Describe": ACLOperation.DESCRIBE,
+        "DescribeConfigs": ACLOperation.DESCRIBE_CONFIGS,
+    }  # fmt: skip
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    admin.create_acls(
+        [
+            ACL(
+                f"User:{USER}", "*", operations[operation], ACLPermissionType.ALLOW,
+                ResourcePattern(kinds[right.resource], right.name),
+            )
+            for right in rights(load(str(file))) if right.resource in kinds
+            for operation in right.operations
+        ]
+    )  # fmt: skip
+    admin.close()
