@@ -17,8 +17,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from agent.sources import Taken
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import (
+    CollectorReport,
     DeadLetter,
     Decode,
     Decoded,
@@ -57,6 +59,12 @@ AFTER_ALL: Final = frozenset(("repeated", "thinned"))  # of samples that were ta
 
 Fact = TypeVar("Fact", bound=JobEvent | HostMinute)
 Accepts = Callable[[str], bool]
+Report = Callable[[], CollectorReport | None]
+
+
+def unreported() -> CollectorReport | None:
+    """Report nothing."""
+    return None
 
 
 class Privacy(Protocol):
@@ -127,6 +135,7 @@ class Reading:
         self.committed = committed
         self.next_offset = None if committed is None else committed.offset
         self.part: Part | None = None
+        self.newest_ms = 0  # when the newest message was written that was taken
         self._windows = windows
         self._decode: DecodeSamples | None = None if source.telemetry is None else source.telemetry()
         self._parts: Iterator[Part] = iter(())
@@ -158,7 +167,7 @@ class Reading:
 
     def take(self, batch: Batch, first: int, samples: Samples, message: npt.NDArray[np.int32]) -> None:
         """Fold the samples of a batch; `message` (m,) counts from the batch's message number `first` on."""
-        self._until = batch.next_offset
+        self._until, self.newest_ms = batch.next_offset, batch.timestamps_ms[-1]
         if len(samples.series):
             offsets = np.array(batch.offsets[first:], np.int64)[message]
             received_ms = np.array(batch.timestamps_ms[first:], np.int64)[message]
@@ -199,6 +208,7 @@ class Meter:
         self._monotonic_s = monotonic_s
         self._events: Counter[tuple[str, str]] = Counter()
         self._reasons: Counter[str] = Counter()
+        self.dead_letters: Counter[str] = Counter()  # since the start
         self._left_out: Counter[str] = Counter()
         self._bounds: Counter[str] = Counter()
         self._minutes = 0
@@ -236,6 +246,7 @@ class Meter:
     def refused(self, reason: str) -> None:
         """Count a dead letter."""
         self._reasons[reason] += 1
+        self.dead_letters[reason] += 1
 
     @contextmanager
     def batch(self) -> Iterator[None]:
@@ -275,8 +286,9 @@ class Writing:
     It knows whether anything is not yet acknowledged.
     """
 
-    def __init__(self, producer: Producer, routes: Routes, meter: Meter) -> None:
+    def __init__(self, producer: Producer, routes: Routes, meter: Meter, report: Report) -> None:
         self._producer = producer
+        self._report = report
         self._routes = routes
         self._meter = meter
         self._last_tick_ms: int | None = None
@@ -317,7 +329,7 @@ class Writing:
         if self._last_tick_ms is not None and tick_ms <= self._last_tick_ms:
             return
         self._last_tick_ms = tick_ms
-        value = encode_record(JournalRecord(event=Tick(system="", time_ms=tick_ms)))
+        value = encode_record(JournalRecord(event=Tick(system="", time_ms=tick_ms), collector=self._report()))
         for partition in range(self._routes.journal_partitions):
             self._send(self._routes.journal_topic, value, None, partition, tick_ms)
 
@@ -360,18 +372,25 @@ def unknown_system(system: str) -> InvalidInputError:
 class Collector:
     """One member of the group of collectors. Any error but InvalidInputError ends it: make a new one.
 
-    `monotonic_s` is a clock that only grows.
+    `monotonic_s` is a clock that only grows. `report` is asked at each tick for what to write beside it.
     """
 
     def __init__(
-        self, log: Log, routes: Routes, measures: Measures, member: str, *, monotonic_s: Callable[[], float]
+        self,
+        log: Log,
+        routes: Routes,
+        measures: Measures,
+        member: str,
+        *,
+        monotonic_s: Callable[[], float],
+        report: Report = unreported,
     ) -> None:
         self._routes = routes
         self._measures = measures
         self._monotonic_s = monotonic_s
         self._meter = Meter(measures, monotonic_s)
         self._consumer = log.consumer(routes.group, routes.topics, member=member)
-        self._writing = Writing(log.producer(), routes, self._meter)
+        self._writing = Writing(log.producer(), routes, self._meter, report)
         self._readings: dict[TopicPartition, Reading] = {}
         self._reporting: deque[TopicPartition] = deque()  # partitions with minutes on their way
         self._committed_s = -math.inf
@@ -407,6 +426,18 @@ class Collector:
     def lag(self) -> int:
         """Return how many messages of the own partitions are not folded yet; those that windows keep open are."""
         return sum(self._consumer.end(partition) - self._folded(partition) for partition in self._consumer.assigned())
+
+    def reporting(self) -> bool:
+        """Return whether minutes are on their way, so that their partitions are not read."""
+        return bool(self._reporting)
+
+    def taken(self) -> dict[TopicPartition, Taken]:
+        """Return how far each of the own partitions is taken."""
+        return {one: Taken(reading.next_offset or 0, reading.newest_ms) for one, reading in self._readings.items()}
+
+    def dead_letters(self) -> dict[str, int]:
+        """Return how many dead letters were written since the start, by reason."""
+        return dict(self._meter.dead_letters)
 
     def close(self) -> None:
         """Leave the group and free the connections."""

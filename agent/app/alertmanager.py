@@ -61,7 +61,7 @@ class AlertmanagerSink:
 
     def look(self) -> None:
         """Return what is due."""
-        if not all(health.ready for health in self._service.health()):
+        if not all(health.working for health in self._service.health()):
             return
         for number, member in enumerate(self._members):
             try:

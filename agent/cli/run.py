@@ -20,7 +20,7 @@ from processors.contracts.errors import ConfigError
 from processors.contracts.log import Log
 from processors.contracts.service import Measures
 from sinks.prometheus.predictions import PredictionCollector
-from sinks.prometheus.registry import HealthCollector, HostCollector
+from sinks.prometheus.registry import HealthCollector, HostCollector, SourceCollector
 from sinks.web.server import Server, create_app
 
 RESTARTS: Final = "SCALEWATCH_RESTARTS"
@@ -62,6 +62,7 @@ def _alone(config: Config, name: str, stop: threading.Event) -> int:
     role = ROLES[name](config, KafkaLog(kafka_settings(config)), metrics, clock, restarts)
     bounds = config.metrics
     metrics.register(HealthCollector(role.service))
+    metrics.register(SourceCollector(role.own))
     metrics.register(PredictionCollector(role.own, clock.now_ms, bounds.applications_max, bounds.sizes_max))
     metrics.register(HostCollector(role.service, bounds.hosts_max))
     role_events = supervisor.logger(name)

@@ -229,6 +229,16 @@ HEALTH: Final = (
     ),
     Declaration("scalewatch_checkpoint_age_seconds", "gauge", "Time since the last confirmed checkpoint.", (_ROLE,)),
 )  # fmt: skip
+SOURCES: Final = (
+    Declaration(
+        "scalewatch_source_messages", "gauge",
+        "Messages that a source topic ever got; a configured topic that does not exist got none.", (Label("topic"),),
+    ),
+    Declaration(
+        "scalewatch_source_newest_message_timestamp_seconds", "gauge",
+        "When the newest message of a source topic came; zero where no message is left.", (Label("topic"),),
+    ),
+)  # fmt: skip
 PREDICTIONS: Final = (
     Declaration(
         "scalewatch_predicted_run_time_seconds", "gauge",
@@ -359,7 +369,7 @@ HOSTS: Final = (
         "One while hosts or resources of a host have no series because of a bound.",
     ),
 )  # fmt: skip
-METRICS: Final = (*AGENT, *HEALTH, *PREDICTIONS, *UNDER_LOAD, *POWER, *HOSTS)
+METRICS: Final = (*AGENT, *HEALTH, *SOURCES, *PREDICTIONS, *UNDER_LOAD, *POWER, *HOSTS)
 
 
 def rows() -> tuple[tuple[str, str, tuple[str, ...], str], ...]:

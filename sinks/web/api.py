@@ -204,7 +204,7 @@ class Api:
         return self._rows(request, self._service.dead_letters())
 
     def sources(self, request: Request) -> Response:
-        """List the raw topics whose events were folded since the start, the one with the newest event first."""
+        """List the source topics, the one with the newest event first; those that never had a message come last."""
         return self._rows(request, self._service.sources())
 
     def _never_run(self, wanted: dict[str, str | None]) -> list[Prediction]:

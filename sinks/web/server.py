@@ -127,7 +127,7 @@ def create_app(
     shown: Service = (
         service if access is None else VisibilityFilter(service)
     )  # so no page can show what its reader may not see
-    pages = Pages(shown, truth, lambda: faults(metrics))
+    pages = Pages(shown, truth, lambda: faults(metrics, shown.collectors()))
 
     def exposition(_request: Request) -> Response:
         return Response(metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})

@@ -1,7 +1,7 @@
 """The log on Kafka."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from kafka.admin import KafkaAdminClient, NewTopic
@@ -11,7 +11,7 @@ from agent.log.kafka.checkpoint import KafkaCheckpointStore
 from agent.log.kafka.connection import KafkaSettings, check_reachable, translated
 from agent.log.kafka.consumer import KafkaLogConsumer
 from agent.log.kafka.producer import KafkaLogProducer
-from agent.log.kafka.reading import KafkaReader
+from agent.log.kafka.reading import KafkaReader, ends
 from processors.contracts.errors import UnavailableError
 from processors.contracts.log import Batch, TopicSettings
 
@@ -103,6 +103,11 @@ class KafkaLog:
         if topic not in self._partitions:
             self._partitions.update(_asking(self._settings, "Looking up topics", lambda admin: _counts(admin, [topic])))
         return self._partitions.get(topic)
+
+    def ends(self, topics: Sequence[str]) -> Mapping[str, Mapping[int, int]]:
+        """Return the ends of the partitions of each topic that is there; names with ``^`` are regular expressions."""
+        self._connect()
+        return ends(self._settings, topics)
 
     def create(self, topics: Sequence[TopicSettings]) -> Sequence[str]:
         """Create the topics that are missing; return their names. Raises UnavailableError."""
