@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from agent.app import supervisor
+from agent.app import logs
 from agent.clock import Clock
-from processors.contracts.errors import InvalidInputError
+from processors.contracts.errors import InvalidInputError, UnavailableError
 from processors.contracts.events import TopicReport
 from processors.contracts.log import Batch, Log, TopicPartition, topic_pattern
 from processors.contracts.names import parse_rfc3339
@@ -25,7 +25,7 @@ DETAIL_MAX: Final = 300
 
 
 class Lookout:
-    """Reads `what` again and again, by `read`; a failure is logged once, and readers see what was read before."""
+    """Reads `what` again and again, by `read`; a failure is logged once, unless the broker is away, and readers see what was read before."""
 
     def __init__(self, what: str, read: Callable[[], object], every_s: float = LOOK_S) -> None:
         self._what, self._read, self._every_s = what, read, every_s
@@ -35,14 +35,16 @@ class Lookout:
         """Read once; never raises."""
         try:
             self._read()
+        except UnavailableError:  # the role itself tells that the broker is away
+            return
         except Exception as error:  # noqa: BLE001  whatever a broker does, readers see what was seen before
             if not self._failing:
                 reason = f"{type(error).__name__}: {error}"
-                supervisor.logger("readers").warning(f"{self._what} could not be read", reason=reason)
+                logs.logger("readers").warning(f"{self._what} could not be read", reason=reason)
             self._failing = True
             return
         if self._failing:
-            supervisor.logger("readers").info(f"{self._what} can be read again")
+            logs.logger("readers").info(f"{self._what} can be read again")
         self._failing = False
 
     def run(self, clock: Clock, stop: threading.Event) -> None:

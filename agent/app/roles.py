@@ -14,6 +14,7 @@ import msgspec
 
 from agent.app import compose
 from agent.app.kafka import until_available
+from agent.app.logs import Outage
 from agent.app.lookout import Lookout, RecentDeadLetters, SourceTopics
 from agent.clock import Clock
 from agent.collector import Collector
@@ -131,10 +132,11 @@ class Role(ABC):
         return None
 
 
-def run(role: Role, stop: threading.Event) -> None:
+def run(role: Role, stop: threading.Event, outage: Outage) -> None:
     """Run a role until `stop` is set; any error after a good start is raised."""
     try:
-        if until_available(role.open, stop, AGAIN_MAX_S):
+        if until_available(role.open, stop, AGAIN_MAX_S, lambda _state: outage.failed(role.reason or "")):
+            outage.over()
             while not stop.is_set():
                 role.step()
             role.finish()
