@@ -72,7 +72,11 @@ def _alone(config: Config, name: str, stop: threading.Event) -> int:
     since = os.environ.get(AWAY_SINCE)
     outage = logs.Outage("broker", role_events, clock, None if since is None else float(since))
     app = create_app(role.service, metrics, access=compose.access(config))
-    with Server(app, config.http.host, _port(config, name)) as server:
+
+    def reached(bound: str) -> None:
+        metrics.add("scalewatch_bounds_hit_total", bound=bound)
+
+    with Server(app, config.http.host, _port(config, name), reached=reached) as server:
         write = role_events.info if since is None else role_events.debug
         write("role starts", url=server.url, restarts=restarts)
         role.watch(stop)

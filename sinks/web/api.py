@@ -100,12 +100,12 @@ class Api:
         }
         return [Route(path, endpoint, methods=["GET"]) for path, endpoint in resources.items()]
 
-    def alive(self, _request: Request) -> Response:
-        """Say that the process answers."""
+    async def alive(self, _request: Request) -> Response:
+        """Say that the process answers, without a thread: those of the pages may all be busy."""
         return json({"status": "alive"})
 
-    def ready(self, _request: Request) -> Response:
-        """Return whether every role is ready; 503 with reasons where one is not."""
+    async def ready(self, _request: Request) -> Response:
+        """Return whether every role is ready, without a thread; 503 with reasons where one is not."""
         roles = self._service.health()
         reasons = [f"{role.role}: {reason}" for role in roles for reason in role.reasons if not role.ready]
         ready = bool(roles) and all(role.ready for role in roles)
