@@ -54,9 +54,8 @@ _NORMAL = NormalDist()
 _LN_MAX: Final = 700.0  # of a time in seconds that a number can hold
 _UNTOUCHED: Final = 1e-6  # a share of runs that have ended by now, below which a band is as it was at the start
 _LN_DEVIATION_MIN: Final = 1e-6
-OUTLASTING: Final = (
-    0.1  # of the runs that leave their band above do something else: they hang, or have other work to do
-)
+# of the runs that leave their band above do something else: they hang, or have other work to do
+OUTLASTING: Final = 0.1
 _ABOVE: Final = 0.05  # of the runs lie above the band
 _LN_DEVIATION_MAX: Final = 50.0  # beyond it nothing is known, and the numbers of the machine end
 

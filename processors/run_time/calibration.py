@@ -1,11 +1,13 @@
 """How wide published bands have to be: what the signed scores of an application, and of all of the centre, say of each horizon.
 
 A band has two sides, and a factor for each: the .05 and the .95 conformal quantile of the signed scores of one horizon alone,
-drawn to the centre's factor of that horizon and that to 1, by counts. Repeats of sizes that were run teach those sizes alone.
+drawn to the centre's factor of that horizon and that to 1, by counts. Repeats of sizes that were run teach such sizes alone:
+each its own band, and what it is drawn to where it was run too little to tell.
 """
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import ClassVar, Final, NamedTuple
 
 import msgspec
@@ -136,13 +138,15 @@ class Calibration:
         self._rows = by_row(scores)
         self._centre = centre
         self._weighed = [_by_size([score for score in found if score.n not in left_out]) for found in self._rows]
-        self._horizons = [self._sides(row, weighed) for row, weighed in enumerate(self._weighed)]
+        weighed = [_scattered(self._weighed[OWN]), *self._weighed[OWN + 1 :]]
+        self._horizons = [self._sides(row, each, centre_sides(centre, row)) for row, each in enumerate(weighed)]
 
     def sides(self, row: int, n: float) -> Sides:
         """Return the factors of the band at a size; `row` is its place in ROWS."""
         if row != OWN:
             return self._horizons[row]
-        return self._sides(OWN, [(score, 1.0) for score in self._rows[OWN] if score.n == n][-OWN_SCORES_MAX:])
+        own = [(score, 1.0) for score in self._rows[OWN] if score.n == n][-OWN_SCORES_MAX:]
+        return self._sides(OWN, own, self._horizons[OWN])
 
     def measured(self, row: int) -> Measured | None:
         """Return the share of runs inside their bands, and how many were scored; None where they are too few to tell.
@@ -174,22 +178,46 @@ class Calibration:
         total = sum(weight for _, weight in weighed)
         return len(runs) >= RECORD_RUNS_MIN and total >= RECORD_SIZES_MIN and held >= COVERAGE * total
 
-    def _sides(self, row: int, weighed: Weighed) -> Sides:
+    def _sides(self, row: int, weighed: Weighed, usual: Sides) -> Sides:
         prior = PRIOR_OWN if row == OWN else PRIOR_HORIZON
-        usual = centre_sides(self._centre, row)
+        if not weighed:
+            return usual
         total = sum(weight for _, weight in weighed)
-        above = [(score.signed, weight) for score, weight in weighed]
-        ends = [(-signed, weight) for signed, weight in above], above
-        return Sides(
-            *(
-                _drawn(_within(row, quantile(side)), total, to, prior) if side else to
-                for side, to in zip(ends, usual, strict=True)
-            )
-        )
+        return Sides(*(_drawn(own, total, to, prior) for own, to in zip(_factors(row, weighed), usual, strict=True)))
 
 
+MOVED_RUNS: Final = 3  # misses in a row by which a size is taken to have moved
 RECORD_RUNS_MIN: Final = 10
 RECORD_SIZES_MIN: Final = 2 - 1e-9
+
+
+def _scattered(weighed: Weighed) -> Weighed:
+    """Return the scores of sizes with runs of their own as single runs, without misses of a size in a row, to one side.
+
+    These say that the size has moved, not how its runs scatter: of one that was slow for a while they widened the bands of all
+    others to the fourfold.
+    """
+    by_size: dict[float, list[Score]] = {}
+    for score, _ in weighed:
+        by_size.setdefault(score.n, []).append(score)
+    found: Weighed = []
+    for scores in by_size.values():
+        for missed, streak in groupby(scores, key=_missed):
+            alike = list(streak)
+            found += [(score, 1.0) for score in alike if not missed or len(alike) < MOVED_RUNS]
+    return found
+
+
+def _missed(score: Score) -> int:
+    """Return on which side of its band, as the model had made it, a run lies: -1 below, 1 above, 0 inside."""
+    return 0 if score.distance <= 1.0 else 1 if score.signed > 0.0 else -1
+
+
+def _factors(row: int, weighed: Weighed) -> Sides:
+    """Return the factors that some scores alone ask for."""
+    above = [(score.signed, weight) for score, weight in weighed]
+    ends = [(-signed, weight) for signed, weight in above], above
+    return Sides(*(_within(row, quantile(side)) for side in ends))
 
 
 def _within(row: int, factor: float) -> float:

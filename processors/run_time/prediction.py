@@ -227,7 +227,12 @@ def fitted_curve(
     beyond = steps(known[-1])
     final = _final([*sizes, 1.0, *beyond], predicted, model, calibration)
     verdicts = Verdicts(
-        known[0], known[-1], predicted.judged, final.places[-len(beyond) :], predicted.study.pattern_advice
+        known[0],
+        known[-1],
+        predicted.judged,
+        final.places[-len(beyond) :],
+        predicted.study.pattern_advice,
+        full=predicted.combination.evidence.curve.bends if predicted.combination is not None else (),
     )
     judged = [_with_advice(verdicts.of(place), predicted.others_advice) for place in final.places[: -len(beyond)]]
     distinct = list(dict.fromkeys(judged))
@@ -308,16 +313,14 @@ def _final(at: list[float], predicted: RunTimePrediction, model: RunTime, calibr
         )
     ]
     lower, upper = (np.minimum(np.array(side), LN_BAND_MAX) for side in zip(*widened, strict=True))
-    low_s, high_s = (np.clip(times_s * np.exp(side), 1e-300, 1e300) for side in (-lower, upper))
-    digits = rounded(*np.array([times_s, low_s, high_s]).T.ravel().tolist())
+    at_ends = [np.clip(times_s * np.exp(side), 1e-300, 1e300) for side in (-lower, upper)]
+    digits = rounded(*np.array([times_s, *at_ends]).T.ravel().tolist())
     rows_s = zip(digits[0::3], digits[1::3], digits[2::3], strict=True)
     points = [
-        PublishedPoint(n, *row_s, cast("Source", source), 0)
-        for n, row_s, source in zip(at, rows_s, found.source, strict=True)
-    ]
-    points = [
-        msgspec.structs.replace(point, below=round(below, 6), above=round(above, 6))
-        for point, below, above in zip(points, *(end.tolist() for end in ends), strict=True)
+        PublishedPoint(n, time_s, low_s, high_s, cast("Source", source), 0, round(below, 6), round(above, 6))
+        for n, (time_s, low_s, high_s), source, below, above in zip(
+            at, rows_s, found.source, *(end.tolist() for end in ends), strict=True
+        )
     ]
     places = [
         Place(point.n, max(sides), uninformative(point), why, further, record=row != OWN and calibration.record(row))

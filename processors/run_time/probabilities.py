@@ -11,13 +11,12 @@ import msgspec
 
 from processors.contracts.names import Horizon
 from processors.contracts.outputs import Quality
-from processors.facts import Scored
+from processors.facts import COVERAGE_RUNS_MIN, Scored
 from processors.models.statistics import pinball, share_below, to_digits
 
 TENTHS: Final = 10
 LOW, HIGH = 0.05, 0.95  # what the ends of a band stand for
 FORGETTING: Final = 0.995  # of a run by the next one: the newest two hundred or so have their say
-RUNS_MIN: Final = 20  # of fewer runs, shares say nothing
 _MIDDLE: Final = 0.5
 
 
@@ -55,7 +54,7 @@ def with_probabilities(quality: Quality, fallen: Mapping[Horizon, Fallen]) -> Qu
     parts = []
     for part in quality.horizons:
         found = fallen.get(part.horizon)
-        if found is not None and found.runs >= RUNS_MIN:
+        if found is not None and found.runs >= COVERAGE_RUNS_MIN:
             runs = sum(found.tenths)
             part = msgspec.structs.replace(  # noqa: PLW2901
                 part,

@@ -65,13 +65,14 @@ def by_row(scores: Sequence[Score]) -> list[list[Score]]:
 def with_score(scores: Sequence[Score], score: Score, most: int) -> list[Score]:
     """Return the scores with one more, the newest last, and at most so many.
 
-    The oldest of the row with most of them goes: the repeats of sizes that were run would drive out the few scores far out.
+    Of the size with most of them at one horizon the oldest goes: repeats of a size that is run all the time would drive out the
+    few scores far out, and those of all other sizes.
     """
     found = [*scores, score]
     while len(found) > most:
-        counts = Counter(each.row for each in found)
-        crowded = max(counts, key=lambda row: (counts[row], -row))
-        found.pop(next(i for i, each in enumerate(found) if each.row == crowded))
+        counts = Counter((each.row, each.n) for each in found)
+        crowded = max(counts, key=lambda place: (counts[place], -place[0], -place[1]))
+        found.pop(next(i for i, each in enumerate(found) if (each.row, each.n) == crowded))
     return found
 
 

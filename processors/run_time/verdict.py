@@ -28,6 +28,7 @@ UNKNOWN: Final = "unknown"
 HIGH_ERROR: Final = "high_error"
 CANNOT_RELY: Final = frozenset({"insufficient", HIGH_ERROR})
 OF_DISTANCE: Final = frozenset({TOO_FAR})  # answered by a record of the application's own at that horizon
+PART_FULL: Final = "part_full"
 LEFT_OPEN: Final = frozenset({TOO_FAR, "linear", "runner_up"})  # answered by related curves that are known out there
 REASON_TEXT: Final = {
     "far": "the size is far from those that were run",
@@ -39,6 +40,7 @@ REASON_TEXT: Final = {
     "poor_fit": "its run times do not lie on a smooth curve",
     "below_smallest": "no smaller size was run",
     "wide_band": "its run times vary",
+    PART_FULL: "a memory domain, a socket or a node is full before it, and no run went further",
 }
 NOTHING_KNOWN: Final = Verdict(
     UNKNOWN, (WIDE,), ("Nothing is known of this size: its run times differ by a factor of a thousand.",), None
@@ -76,7 +78,8 @@ class Verdicts:
 
     `judged` gives ADEPT's verdict on a size, None standing for twice the largest; `pattern_advice` what is unusual, whatever
     the verdict. `beyond` are the places at `steps`, in their order. `reach` is the largest size up to which every step is
-    reliable: the largest that was run where none is.
+    reliable: the largest that was run where none is. `full` are the sizes at which a memory domain, a socket or a node is full:
+    up to there all curves look alike, and nothing that ran tells whether this one goes on beyond.
     """
 
     def __init__(
@@ -86,10 +89,13 @@ class Verdicts:
         judged: Callable[[float | None], Verdict],
         beyond: list[Place],
         pattern_advice: tuple[str, ...] = (),
+        *,
+        full: tuple[float, ...] = (),
     ) -> None:
         self._n_min, self._n_max, self._judged = n_min, n_max, judged
         self._pattern_advice = pattern_advice
         self._beyond = beyond
+        self._full_n = next((n for n in full if n >= n_max), math.inf)
         self._trusted = judged(None).verdict not in CANNOT_RELY
         self.reach, self._failed = self._reached()
 
@@ -119,7 +125,8 @@ class Verdicts:
         if place.n <= self.reach * (1.0 + NEAR):
             return Verdict(RELIABLE, (), (), None)
         nearer = self._failed.reasons if self._failed is not None else ()
-        return _reported(self._judged(place.n), place.reasons or nearer)
+        passed = (PART_FULL,) if place.n > self._full_n and not self._answered(place) else ()
+        return _reported(self._judged(place.n), (*passed, *(place.reasons or nearer)))
 
     def _reached(self) -> tuple[float, Place | None]:
         """Return how far beyond the largest size every step is reliable, and the first that is not."""
@@ -135,11 +142,15 @@ class Verdicts:
         distance = math.log2(place.n / self._n_max)
         if not self._trusted or place.uninformative or place.half_width > allowed(distance):
             return False
-        known = place.known_further >= KNOWN_MIN
-        if not (known or place.record) and distance > REACH_DOUBLINGS + NEAR:
+        if not self._answered(place) and (distance > REACH_DOUBLINGS + NEAR or place.n > self._full_n):
             return False
+        known = place.known_further >= KNOWN_MIN
         answered = LEFT_OPEN if known else OF_DISTANCE if place.record else frozenset()
         return answered.issuperset(self._judged(place.n).reasons)
+
+    def _answered(self, place: Place) -> bool:
+        """Return whether more is known of a size out there than the curve itself tells."""
+        return place.record or place.known_further >= KNOWN_MIN
 
 
 def _reported(judged: Verdict, reasons: tuple[str, ...]) -> Verdict:

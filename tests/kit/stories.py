@@ -39,8 +39,8 @@ class Given(NamedTuple):
 class Story:
     """One application in a centre of its own; its runs end every two hours, one after another."""
 
-    def __init__(self, seed: int = 0, noise: float = 0.01, unit: str = "nodes") -> None:
-        self.centre = Scenario()
+    def __init__(self, seed: int = 0, noise: float = 0.01, unit: str = "nodes", **run_time: Any) -> None:
+        self.centre = Scenario(run_time=run_time)
         self.unit = unit
         self._random = np.random.default_rng(seed)
         self._noise = noise

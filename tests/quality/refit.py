@@ -23,10 +23,9 @@ from processors.models.combination.replay import (
     Scale,
     features,
     hindsights,
-    losses,
     replay,
+    total_losses,
 )
-from processors.models.combination.shapes import NO_LOSSES
 from tests.kit.combination import combine, prequential
 from tests.quality.curves import Measured, applications, as_curve
 from tests.quality.likelihood import atoms, balanced, fit_scale, joined, per_run
@@ -155,10 +154,10 @@ def _fit_bands(by_application: dict[str, list[Measured]], gate: Gate) -> Coeffic
             prequential(combine(each.evidence.curve, related_curves, coefficients=SHIPPED._replace(gate=gate)))
             for each in first
         ]
-        shared = replay(made).shares
-        cost = sum((losses(row, shares) for row, shares in zip(made, shared, strict=True)), np.array(NO_LOSSES))
-        for curve, row, shares in zip(found, made, shared, strict=True):
-            for i, each in enumerate(hindsights(row, shares, tuple(map(tuple, cost.tolist())))):
+        replayed = replay(made)
+        cost = total_losses(made, replayed)
+        for curve, row, shares in zip(found, made, replayed.shares, strict=True):
+            for i, each in enumerate(hindsights(row, shares, cost)):
                 carried.append(np.full(each.ln_t.size, i == 1))
                 reported.append((curve.group, each.given))
                 errors.append(row.ln_ratio - each.ln_t[:, None])

@@ -21,12 +21,13 @@ from tests.quality.worlds import World, worlds
 DATA = Path(__file__).parent / "curves_data"
 WORLDS = ("first4", "minus1", "minus2", "loo1", "loo3", "loo5")
 
-# horizon -> median error at most in %, coverage at least in %, median ln of high over low at most
+# horizon -> median error at most in %, coverage at least in %, median ln of high over low at most: a twentieth beside what
+# was measured when they were set, for each is the median of a few dozen points
 MEASURED = {
-    "inside": (4.7, 88.0, 0.31),
-    "<=2x": (11.6, 88.0, 0.9),
-    "2-4x": (22.5, 90.0, 2.3),
-    ">4x": (28.0, 88.0, 4.1),
+    "inside": (3.8, 89.0, 0.31),
+    "<=2x": (12.5, 88.0, 0.83),
+    "2-4x": (22.5, 90.0, 1.7),
+    ">4x": (28.0, 90.0, 3.4),
 }
 
 
@@ -59,9 +60,16 @@ def test_errors_and_bands_on_measured_curves(found: dict[str, list[score.Answer]
 
 
 def test_what_is_called_reliable_is_better_than_the_rest(found: dict[str, list[score.Answer]]) -> None:
-    inside, near = score.trust(found["inside"]), score.trust(found["<=2x"])
+    inside = score.trust(found["inside"])
+    assert inside.reliable_share > 15.0
     assert inside.reliable_median * 1.2 < inside.rest_median
-    assert near.reliable_median < near.rest_median
+
+
+@pytest.mark.parametrize("horizon", ["<=2x", "2-4x", ">4x"])
+def test_with_so_few_sizes_nothing_beyond_them_is_called_reliable(
+    found: dict[str, list[score.Answer]], horizon: str
+) -> None:
+    assert score.trust(found[horizon]).reliable_share == 0.0
 
 
 @pytest.mark.parametrize("noise", KNOWN_TRUTH)

@@ -14,6 +14,7 @@ import numpy as np
 from processors.models.combination.evidence import (
     LN2,
     NO_OFFSETS,
+    PESSIMISM,
     Evidence,
     Floats,
     Gate,
@@ -26,7 +27,15 @@ from processors.models.combination.inside import InsideScale, hindsight_features
 from processors.models.combination.inside import scales as scales_inside
 from processors.models.combination.related import Related, related_losses
 from processors.models.combination.scores import Scores
-from processors.models.combination.shapes import ShapeLosses, Shapes, blended, hindsight, mixed_spread, trusted
+from processors.models.combination.shapes import (
+    NO_LOSSES,
+    ShapeLosses,
+    Shapes,
+    blended,
+    hindsight,
+    mixed_spread,
+    trusted,
+)
 from processors.models.combination.shapes import losses as shape_losses
 
 GAP_MAX: Final = 2.0
@@ -54,7 +63,7 @@ class Scale(NamedTuple):
 
 
 # fitted to the same forecasts as the gate
-SCALE: Final = Scale(-0.9419, 0.0835, 0.6747, 0.0098, 0.2727, -0.2137, 0.1768, 0.2598, -0.8736)
+SCALE: Final = Scale(-0.8984, 0.0762, 0.6794, 0.0164, 0.2625, -0.2262, 0.1392, 0.2412, -0.8632)
 
 
 class Circumstances(NamedTuple):
@@ -238,7 +247,7 @@ def hindsights(given: Rows, shares: Floats, losses: ShapeLosses) -> list[Hindsig
     [[0.3], [0.0]]
     """
     alone = circumstances(given, shares)
-    ln_t = (shares * given.elasticity).sum(axis=1) * given.distance * LN2
+    ln_t = _by_laws(given, shares)
     share = trusted(given.shape, losses, given.distance)
     spread = mixed_spread(alone.spread, ln_t, given.shape, share)
     further = alone._replace(spread=spread, known_further=share)
@@ -274,9 +283,23 @@ def losses(given: Rows, shares: Floats) -> Floats:
     >>> bool(losses(made, weights(made.logit)).any())
     False
     """
-    ahead = given.distance * LN2
-    ln_t = (shares * given.elasticity).sum(axis=1) * ahead
-    return shape_losses(given.shape, ln_t, given.observed * ahead, given.distance, given.weight)
+    observed = given.observed * given.distance * LN2
+    return shape_losses(given.shape, _by_laws(given, shares), observed, given.distance, given.weight)
+
+
+def total_losses(curves: Sequence[Rows], replayed: Replayed) -> ShapeLosses:
+    """Return what trust in related curves would have cost all curves of an application.
+
+    >>> total_losses([], replay([])) == NO_LOSSES
+    True
+    """
+    each = (losses(made, shares) for made, shares in zip(curves, replayed.shares, strict=True))
+    return tuple(tuple(row) for row in sum(each, np.array(NO_LOSSES)).round(6).tolist())
+
+
+def _by_laws(given: Rows, shares: Floats) -> Floats:
+    """Return ln of the factor from the last size, (m,), as it is published where no related curve is known further out."""
+    return np.asarray(((shares * given.elasticity).sum(axis=1) + PESSIMISM) * given.distance * LN2)
 
 
 def inside_scores(scale: InsideScale, given: Rows) -> Scores:

@@ -18,9 +18,8 @@ from processors.models.combination.related import Related
 
 AGREEMENT: Final = 0.07  # disagreement of slopes at which the weight of a curve falls by a factor e
 UNKNOWN_DISAGREEMENT: Final = 0.3  # with fewer sizes in common: as good as no weight
-COMMON_MIN: Final = (
-    3  # two slopes that agree by chance carried a forecast far off: with two sizes in common nothing is known
-)
+# two slopes that agree by chance carried a forecast far off: with two sizes in common nothing is known
+COMMON_MIN: Final = 3
 NEARNESS: Final = 0.7  # in ln n: what far sizes count less when slopes are compared
 SAME_SIZE: Final = 1e-9  # in ln n
 # what a curve's own laws may weigh beside a weight of 1 for another curve that agrees wholly, and how likely each is at first

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from agent.simulation.truth import Downey, Kazmina
+from processors.models.downey.curve import speedup
 from tests.kit.stories import Given, Story, kazmina
 
 TO_8 = (1, 2, 4, 8)
@@ -83,6 +84,18 @@ def test_the_minimum_of_the_law_of_kazmina_is_foreseen_by_its_own_fit(seed: int)
     given = story.given(64, 128)
     assert given[0].holds(kazmina(64))
     assert "reliable" not in {point.verdict for point in given}
+
+
+@pytest.mark.parametrize(("cores", "named"), [(64, True), (512, False)])
+def test_nothing_is_relied_on_beyond_a_full_node_that_no_run_left(cores: int, *, named: bool) -> None:
+    story = Story(unit="threads", cores_per_node=cores).repeated(levelled, (4, 8, 16, 32, 64), 6)
+    inside, beyond = (point["reliability"] for point in story.answer(64, 128)["points"])
+    assert (inside["verdict"], beyond["verdict"]) == ("reliable", "uncertain")
+    assert ("part_full" in beyond["reasons"], "is full before it" in " ".join(beyond["advice"])) == (named, named)
+
+
+def levelled(n: float) -> float:
+    return 1000.0 / float(speedup(np.array([n]), 16.0, 0.5)[0])
 
 
 def scaling(n: float) -> float:

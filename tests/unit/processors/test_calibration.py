@@ -46,7 +46,25 @@ def test_repeats_of_a_size_that_was_run_change_no_other_horizon() -> None:
     found = calibration(*own)
     assert [found.sides(row, 16.0) for row in range(1, len(ROWS))] == [(1.0, 1.0)] * 4
     assert found.sides(OWN, 8.0).upper < 1.0
-    assert found.sides(OWN, 16.0) == (1.0, 1.0), "nor any other size"
+
+
+def test_a_size_with_few_runs_is_taken_to_repeat_as_others_of_its_application_do() -> None:
+    wild = [
+        score(sign * distance, horizon=0, n=n, own=True)
+        for n in (4.0, 8.0, 32.0)
+        for sign in (-1.0, 1.0)
+        for distance in (0.5, 2.5) * 5
+    ]
+    found = calibration(*wild, score(0.3, horizon=0, n=16.0, own=True))
+    assert 1.5 < found.sides(OWN, 16.0).upper <= found.sides(OWN, 8.0).upper
+    calm = [score(sign * 0.3, horizon=0, n=16.0, own=True) for sign in (-1.0, 1.0) for _ in range(20)]
+    assert calibration(*wild, *calm).sides(OWN, 16.0).upper < 1.0, "its own runs say more"
+
+
+def test_one_size_that_was_slow_for_a_while_widens_no_other_band() -> None:
+    calm = [score(sign * 0.8, horizon=0, n=n, own=True) for n in (4.0, 16.0) for sign in (-1.0, 1.0) for _ in range(8)]
+    slow = [score(15.0, horizon=0, n=8.0, own=True)] * 16
+    assert calibration(*calm, *slow).sides(OWN, 16.0).upper <= 1.0
 
 
 def test_repeats_of_a_size_far_out_count_once() -> None:

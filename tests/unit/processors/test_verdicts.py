@@ -28,9 +28,9 @@ def places(n_max: float, half_width: float = 0.05, **changes: Any) -> list[Place
     return [Place(n, half_width)._replace(**changes) for n in steps(n_max)]
 
 
-def verdicts(found: Study = FLAT, beyond: Sequence[Place] | None = None) -> Verdicts:
+def verdicts(found: Study = FLAT, beyond: Sequence[Place] | None = None, full: tuple[float, ...] = ()) -> Verdicts:
     n_min, n_max = float(found.n[0]), float(found.n[-1])
-    return Verdicts(n_min, n_max, found.verdict, list(beyond) if beyond is not None else places(n_max))
+    return Verdicts(n_min, n_max, found.verdict, list(beyond) if beyond is not None else places(n_max), full=full)
 
 
 def test_inside_the_range_the_own_band_decides() -> None:
@@ -52,6 +52,22 @@ def test_what_adept_has_against_a_size_is_never_dropped_for_a_narrow_band() -> N
     found = verdicts(LINEAR)
     assert found.of(Place(16.0, 0.001)).verdict == "linear"
     assert found.whole().verdict == "linear"
+
+
+@pytest.mark.parametrize("full_n", [64.0, 90.0])
+def test_where_a_part_of_the_machine_is_full_nothing_is_reliable_farther_out(full_n: float) -> None:
+    found = verdicts(full=(16.0, full_n))
+    assert found.reach <= full_n
+    assert found.of(Place(64.0, 0.05)).verdict == "reliable"
+    after = found.of(Place(128.0, 0.05))
+    assert (after.verdict, after.reasons[0]) == ("uncertain", "part_full")
+    assert "no run went further" in after.advice[0]
+
+
+@pytest.mark.parametrize("more", [{"known_further": 0.9}, {"record": True}])
+def test_who_knows_what_comes_after_a_full_node_may_rely_on_it(more: dict[str, Any]) -> None:
+    found = verdicts(beyond=places(64.0, **more), full=(64.0,))
+    assert found.of(Place(128.0, 0.05)._replace(**more)).verdict == "reliable"
 
 
 def test_a_wide_band_makes_the_application_uncertain_too() -> None:
