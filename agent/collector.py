@@ -19,8 +19,10 @@ import numpy as np
 
 from agent.deadletters import Allowance, DeadLetterWriter, Refusal
 from agent.reading import Reading, Source
+from agent.sources import Taken
 from processors.contracts.errors import InvalidInputError, RebalancingError, UnavailableError, defect
 from processors.contracts.events import (
+    CollectorReport,
     DeadLetter,
     Decode,
     Decoded,
@@ -56,6 +58,12 @@ REFUSED_MAX: Final = 100  # commits in a row that a rebalance refuses: more is n
 AFTER_ALL: Final = frozenset(("repeated", "thinned"))  # of samples that were taken
 
 Fact = TypeVar("Fact", bound=JobEvent | HostMinute)
+Report = Callable[[], CollectorReport | None]
+
+
+def unreported() -> CollectorReport | None:
+    """Report nothing."""
+    return None
 
 
 class Privacy(Protocol):
@@ -105,6 +113,7 @@ class Meter:
         self._monotonic_s = monotonic_s
         self._events: Counter[tuple[str, str]] = Counter()
         self._reasons: Counter[str] = Counter()
+        self.dead_letters: Counter[str] = Counter()  # since the start
         self._left_out: Counter[str] = Counter()
         self._bounds: Counter[str] = Counter()
         self._minutes = 0
@@ -142,6 +151,7 @@ class Meter:
     def refused(self, reason: str, parts: int) -> None:
         """Count the parts of a message that are refused for a reason; a whole one is one."""
         self._reasons[reason] += parts
+        self.dead_letters[reason] += parts
 
     @contextmanager
     def batch(self) -> Iterator[None]:
@@ -181,8 +191,11 @@ class Writing:
     It knows whether anything is not yet acknowledged.
     """
 
-    def __init__(self, producer: Producer, routes: Routes, meter: Meter, monotonic_s: Callable[[], float]) -> None:
+    def __init__(
+        self, producer: Producer, routes: Routes, meter: Meter, report: Report, monotonic_s: Callable[[], float]
+    ) -> None:
         self._producer = producer
+        self._report = report
         self._routes = routes
         self._meter = meter
         allowance = Allowance(routes.deadletter_bytes_per_s_max, monotonic_s)
@@ -225,7 +238,7 @@ class Writing:
         if tick_ms == self._last_tick_ms:  # a clock that was set back ticks on from there
             return
         self._last_tick_ms = tick_ms
-        value = encode_record(JournalRecord(event=Tick(system="", time_ms=tick_ms)))
+        value = encode_record(JournalRecord(event=Tick(system="", time_ms=tick_ms), collector=self._report()))
         for partition in range(self._routes.journal_partitions):
             self._send(self._routes.journal_topic, value, None, partition, tick_ms)
 
@@ -268,18 +281,25 @@ def unknown_system(system: str) -> InvalidInputError:
 class Collector:
     """One member of the group of collectors. Any error but InvalidInputError ends it: make a new one.
 
-    `monotonic_s` is a clock that only grows.
+    `monotonic_s` is a clock that only grows. `report` is asked at each tick for what to write beside it.
     """
 
     def __init__(
-        self, log: Log, routes: Routes, measures: Measures, member: str, *, monotonic_s: Callable[[], float]
+        self,
+        log: Log,
+        routes: Routes,
+        measures: Measures,
+        member: str,
+        *,
+        monotonic_s: Callable[[], float],
+        report: Report = unreported,
     ) -> None:
         self._routes = routes
         self._measures = measures
         self._monotonic_s = monotonic_s
         self._meter = Meter(measures, monotonic_s)
         self._consumer = log.consumer(routes.group, routes.topics, member=member)
-        self._writing = Writing(log.producer(), routes, self._meter, monotonic_s)
+        self._writing = Writing(log.producer(), routes, self._meter, report, monotonic_s)
         self._readings: dict[TopicPartition, Reading] = {}
         self._reporting: deque[TopicPartition] = deque()  # partitions with minutes on their way
         self._committed_s = -math.inf
@@ -324,6 +344,18 @@ class Collector:
     def lag(self) -> int:
         """Return how many messages of the own partitions are not folded yet; those that windows keep open are."""
         return sum(self._consumer.end(partition) - self._folded(partition) for partition in self._consumer.assigned())
+
+    def reporting(self) -> bool:
+        """Return whether minutes are on their way, so that their partitions are not read."""
+        return bool(self._reporting)
+
+    def taken(self) -> dict[TopicPartition, Taken]:
+        """Return how far each of the own partitions is taken."""
+        return {one: Taken(reading.next_offset or 0, reading.newest_ms) for one, reading in self._readings.items()}
+
+    def dead_letters(self) -> dict[str, int]:
+        """Return how many dead letters were written since the start, by reason."""
+        return dict(self._meter.dead_letters)
 
     def close(self) -> None:
         """Leave the group and free the connections."""

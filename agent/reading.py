@@ -44,6 +44,7 @@ class Reading:
         self.ended = False
         self.next_offset = None if committed is None else committed.offset
         self.part: Part | None = None
+        self.newest_ms = 0  # when the newest message was written that was taken
         self._windows = windows
         self._decode: DecodeSamples | None = None if source.telemetry is None else source.telemetry()
         self._parts: Iterator[Part] = iter(())
@@ -75,7 +76,7 @@ class Reading:
 
     def take(self, batch: Batch, first: int, samples: Samples, message: npt.NDArray[np.int32]) -> None:
         """Fold the samples of a batch; `message` (m,) counts from the batch's message number `first` on."""
-        self._until = batch.next_offset
+        self._until, self.newest_ms = batch.next_offset, batch.timestamps_ms[-1]
         if len(samples.series):
             offsets = np.array(batch.offsets[first:], np.int64)[message]
             received_ms = np.array(batch.timestamps_ms[first:], np.int64)[message]

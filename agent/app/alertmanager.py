@@ -6,7 +6,8 @@ from typing import Final
 
 import httpx
 
-from agent.app import supervisor
+from agent.app import logs
+from agent.app.logs import Outage
 from agent.clock import Clock
 from agent.config.tree import AlertmanagerSettings
 from processors.contracts.service import Measures, Service
@@ -55,21 +56,24 @@ class AlertmanagerSink:
 
     def __init__(self, settings: AlertmanagerSettings, service: Service, measures: Measures, clock: Clock) -> None:
         self._service, self._measures, self._clock = service, measures, clock
-        self._log = supervisor.logger("alertmanager")
         self._client = _client(settings)
+        log = logs.logger("alertmanager")
         self._members = [Alertmanager(url, settings, self._client) for url in settings.urls]
+        self._outages = [Outage(f"Alertmanager {number}", log, clock) for number in range(len(settings.urls))]
 
     def look(self) -> None:
         """Return what is due."""
-        if not all(health.ready for health in self._service.health()):
+        if not all(health.working for health in self._service.health()):
             return
         for number, member in enumerate(self._members):
             try:
                 reported = member.report(self._service, self._clock.now_ms(), self._clock.monotonic_s())
             except httpx.HTTPError as error:
                 self._measures.add("scalewatch_alertmanager_posts_total", outcome="failed")
-                self._log.warning("an Alertmanager could not be reached", number=number, reason=_reason(error))
+                self._outages[number].failed(_reason(error))
                 continue
+            if reported is not None:
+                self._outages[number].over()
             if reported:
                 self._measures.add("scalewatch_alertmanager_posts_total", outcome="sent")
                 self._measures.add("scalewatch_alertmanager_alerts_total", float(reported))

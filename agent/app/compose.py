@@ -2,7 +2,6 @@
 
 import hashlib
 import hmac
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, partial
@@ -37,7 +36,7 @@ from processors.contracts.events import (
     Origin,
     Refused,
 )
-from processors.contracts.log import Position
+from processors.contracts.log import Position, topic_pattern
 from processors.contracts.outputs import Emission, Message
 from processors.contracts.service import ROLE_REASONS
 from processors.contracts.telemetry import Keep, Part, Samples, SeriesIndex, Telemetry
@@ -192,7 +191,7 @@ def make_shard(config: Config, coefficients_of: CoefficientsOf = shipped) -> Sha
 def routes(config: Config) -> Routes:
     """Return what collectors are handed."""
     return Routes(
-        topics=tuple(topic for source in config.sources for topic in source.topics),
+        topics=wanted_topics(config),
         source=_source_of(config),
         source_name=partial(_source_name, config),
         partition=config.journal_partition,
@@ -210,6 +209,11 @@ def routes(config: Config) -> Routes:
     )
 
 
+def wanted_topics(config: Config) -> tuple[str, ...]:
+    """Return the names and patterns of the topics of all sources."""
+    return tuple(dict.fromkeys(topic for source in config.sources for topic in source.topics))
+
+
 def plan(config: Config) -> Plan:
     """Return what learners are handed."""
     return Plan(
@@ -222,6 +226,7 @@ def plan(config: Config) -> Plan:
         dead_letter=_unfolded,
         agent_version=__version__,
         config_hash=config_hash(config),
+        is_source=lambda topic: any(matches(pattern, topic) for pattern in wanted_topics(config)),
         checkpoint_interval_s=config.learner.checkpoint_interval_s,
         checkpoint_records_max=config.learner.checkpoint_records_max,
         host_checkpoint_interval_s=config.learner.host_checkpoint_interval_s,
@@ -301,7 +306,7 @@ def _source_name(config: Config, topic: str) -> str:
 
 def matches(pattern: str, topic: str) -> bool:
     """Return whether a topic is one of those that a source's pattern names."""
-    return re.match(pattern, topic) is not None if pattern.startswith("^") else pattern == topic
+    return topic_pattern([pattern]).fullmatch(topic) is not None
 
 
 def _refused(refusal: Refusal) -> DeadLetter:

@@ -15,6 +15,7 @@ from agent.config.tree import Config, Source
 from agent.simulation.centre import SYSTEM, Centre, TimedEvent
 from agent.simulation.load import SharedNodes
 from agent.simulation.meters import MeasuredJobs, Meters
+from agent.sources import newest_first
 from processors.contracts.hosts import HostView
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import Alert, DeadLetterView, SourceStatus
@@ -137,7 +138,7 @@ class CombinedService(Forwarding):
     def sources(self) -> Sequence[SourceStatus]:
         """Return the sources, the one that spoke last first."""
         found = chain.from_iterable(service.sources() for service in self._all)
-        return sorted(found, key=lambda source: source.newest_ms, reverse=True)
+        return newest_first(found)
 
 
 class Demo:

@@ -114,7 +114,13 @@ class Embedded:
         self.learner = Learner(
             self.log, plan, self.metrics, "embedded", on_emission=self._emitted, monotonic_s=clock.monotonic_s
         )
-        self.service = LearnerService(self.view, config.journal_partition, self._health, self._newest_dead_letters)
+        self.service = LearnerService(
+            self.view,
+            config.journal_partition,
+            self._health,
+            dead_letters=self._newest_dead_letters,
+            sources=self.learner.sources.status,
+        )
         self.service.learner = self.learner
         self._producer = self.log.producer()
         self.step()

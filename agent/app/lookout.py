@@ -1,29 +1,35 @@
 """What others wrote, read again now and then for the readers of this process: dead letters, messages of other learners."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 import msgspec
 
-from agent.app import supervisor
+from agent.app import logs
 from agent.clock import Clock
 from agent.config.tree import Config
 from agent.topics import examine, own_faults
-from processors.contracts.errors import InvalidInputError
-from processors.contracts.log import Batch, Log
+from processors.contracts.errors import InvalidInputError, UnavailableError
+from processors.contracts.events import TopicReport
+from processors.contracts.log import Batch, Log, TopicPartition, topic_pattern
 from processors.contracts.names import parse_rfc3339
 from processors.contracts.outputs import DeadLetterView
 from processors.contracts.service import Measures
 
 LOOK_S: Final = 30.0
 TOPICS_LOOK_S: Final = 600.0  # settings of topics change rarely, and by hand
+ENDS_LOOK_S: Final = 5.0
+TOPICS_MAX: Final = 200
+PARTITIONS_READ_MAX: Final = 64
+NEWEST: Final = 3  # the last offsets may be marks of transactions
 SHOWN_MAX: Final = 200
 DETAIL_MAX: Final = 300
 
 
 class Lookout:
-    """Reads `what` again and again, by `read`; a failure is logged once, and readers see what was read before."""
+    """Reads `what` again and again, by `read`; a failure is logged once, unless the broker is away, and readers see what was read before."""
 
     def __init__(self, what: str, read: Callable[[], object], every_s: float = LOOK_S) -> None:
         self._what, self._read, self._every_s = what, read, every_s
@@ -33,14 +39,16 @@ class Lookout:
         """Read once; never raises."""
         try:
             self._read()
+        except UnavailableError:  # the role itself tells that the broker is away
+            return
         except Exception as error:  # noqa: BLE001  whatever a broker does, readers see what was seen before
             if not self._failing:
                 reason = f"{type(error).__name__}: {error}"
-                supervisor.logger("readers").warning(f"{self._what} could not be read", reason=reason)
+                logs.logger("readers").warning(f"{self._what} could not be read", reason=reason)
             self._failing = True
             return
         if self._failing:
-            supervisor.logger("readers").info(f"{self._what} can be read again")
+            logs.logger("readers").info(f"{self._what} can be read again")
         self._failing = False
 
     def run(self, clock: Clock, stop: threading.Event) -> None:
@@ -65,7 +73,7 @@ class TopicFaults(Lookout):
         found = frozenset(own_faults(examine(self._log, self._config), self._config))
         self._measures.set("scalewatch_topic_faults", len(found))
         for fault in sorted(found - self._known):
-            supervisor.logger("topics").warning("a topic is not as it has to be", fault=fault)
+            logs.logger("topics").warning("a topic is not as it has to be", fault=fault)
         self._known = found
 
 
@@ -82,7 +90,7 @@ class RecentDeadLetters(Lookout):
         return self._seen
 
     def run(self, clock: Clock, stop: threading.Event) -> None:
-        """Look now and every LOOK_S until `stop` is set."""
+        """Look now, and again and again until `stop` is set."""
         self.look()
         super().run(clock, stop)
 
@@ -96,6 +104,50 @@ class RecentDeadLetters(Lookout):
             self._log.read(self._topic, partition, take, newest=SHOWN_MAX)
         found.reverse()  # of one time, the one that was written last comes first
         self._seen = tuple(sorted(found, key=lambda dead_letter: -dead_letter.time_ms)[:SHOWN_MAX])
+
+
+class SourceTopics(Lookout):
+    """What the broker holds of the sources: the ends of their topics, and when each got its newest message.
+
+    The time of a message that came while this looks is that of the look; clocks of producers count only for the message
+    that is the newest at the first look. At most TOPICS_MAX topics are followed.
+    """
+
+    def __init__(self, log: Log, wanted: Sequence[str], clock: Clock) -> None:
+        super().__init__("the sources", self._take, ENDS_LOOK_S)
+        self._log, self._wanted, self._clock = log, tuple(wanted), clock
+        self._reports: dict[str, TopicReport] = {}
+        self.ends: Mapping[TopicPartition, int] = {}
+
+    def latest(self) -> Sequence[TopicReport]:
+        """Return the topics of the last look, and each wanted name or pattern that none of them has; for any thread."""
+        return tuple(self._reports.values())
+
+    def run(self, clock: Clock, stop: threading.Event) -> None:
+        """Look now, and again and again until `stop` is set."""
+        self.look()
+        super().run(clock, stop)
+
+    def _take(self) -> None:
+        found = dict(islice(self._log.ends(self._wanted).items(), TOPICS_MAX))
+        missing = [name for name in self._wanted if not any(map(topic_pattern([name]).fullmatch, found))]
+        reports = {topic: self._report(topic, ends) for topic, ends in found.items()}
+        self._reports = reports | {name: TopicReport(name) for name in missing}
+        self.ends = {(topic, number): end for topic, ends in found.items() for number, end in ends.items()}
+
+    def _report(self, topic: str, ends: Mapping[int, int]) -> TopicReport:
+        messages, former = sum(ends.values()), self._reports.get(topic)
+        if former is None:
+            return TopicReport(topic, messages, self._written_ms(topic, ends))
+        newest_ms = former.newest_ms if messages == former.messages else self._clock.now_ms()
+        return TopicReport(topic, messages, newest_ms)
+
+    def _written_ms(self, topic: str, ends: Mapping[int, int]) -> int | None:
+        """Return when the newest message was written that is still there; None where none is."""
+        times_ms: list[int] = []
+        for partition in [number for number, end in ends.items() if end][:PARTITIONS_READ_MAX]:
+            self._log.read(topic, partition, lambda batch: times_ms.extend(batch.timestamps_ms), newest=NEWEST)
+        return min(max(times_ms), self._clock.now_ms()) if times_ms else None
 
 
 class _Written(msgspec.Struct, frozen=True):

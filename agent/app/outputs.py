@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from agent.app import supervisor
+from agent.app import logs
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.log import Batch, Log
 from processors.contracts.outputs import Emission
@@ -62,7 +62,7 @@ class Unreadable:
         if not self._count:
             return
         measures.add("scalewatch_outputs_unreadable_total", self._count, topic=kind)
-        log = supervisor.logger("readers")
+        log = logs.logger("readers")
         for place, error in self._named:
             log.warning("a record of an output topic cannot be read", record=place, reason=str(error))
         if self._count > len(self._named):

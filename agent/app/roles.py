@@ -4,6 +4,8 @@ A role that cannot reach the broker at its start tries again and says so in its 
 process ends with the reason, and its parent starts it anew. There is one way back, the start.
 """
 
+import math
+import socket
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -12,7 +14,8 @@ import msgspec
 
 from agent.app import compose
 from agent.app.kafka import until_available
-from agent.app.lookout import Lookout, RecentDeadLetters, TopicFaults
+from agent.app.logs import Outage
+from agent.app.lookout import Lookout, RecentDeadLetters, SourceTopics, TopicFaults
 from agent.app.outputs import OutputTopics
 from agent.clock import Clock
 from agent.collector import Collector
@@ -20,16 +23,19 @@ from agent.config.tree import Config
 from agent.learner.learner import Learner, in_thread
 from agent.learner.shard import OwnedShard
 from agent.learner.view import RETAINED_MAX, LearnerService, View
+from agent.sources import Backlog, combined
 from agent.topics import check_shards, own_topics
 from processors.contracts.errors import UnavailableError
+from processors.contracts.events import CollectorReport
 from processors.contracts.log import Log
-from processors.contracts.outputs import Alert, Prediction
-from processors.contracts.service import Forwarding, Health, Measures, Service
+from processors.contracts.outputs import Alert, Prediction, SourceStatus
+from processors.contracts.service import Forwarding, Health, Measures, Service, late
 from sinks.topics import Kind
 
 AGAIN_MAX_S = 5.0  # between two looks for a broker, each of which may take ten seconds itself
 FEW = 200  # messages of a poll, after which more are waited for: a poll costs as much as twenty of them
 GATHER_S = 0.01
+REPORT_S = 5.0  # between two reports of a collector in the journal
 POLL_S = 1.0  # a group join that takes place inside a poll needs one that waits
 STANDBY_S = 10.0  # without a shard for so long: this learner waits for another one to end, and shows what that one told
 VIEWED: Mapping[Kind, int | None] = {"predictions": None, "job_predictions": None, "alerts": None, "runs": RETAINED_MAX}
@@ -58,6 +64,10 @@ class OwnShards(Forwarding):
         """Return the alerts of these shards, open ones first."""
         owned = self._owned()
         return [alert for alert in super().alerts() if self._shard_of(alert.labels.get("system", "")) in owned]
+
+    def sources(self) -> Sequence[SourceStatus]:
+        """Return none: collectors export what the topics hold."""
+        return ()
 
 
 class Role(ABC):
@@ -107,14 +117,30 @@ class Role(ABC):
         """Become a member of the group."""
 
     def _health(self) -> Sequence[Health]:
-        reasons = () if self.reason is None else (self.reason,)
-        return (Health(role=self.name, ready=not reasons, reasons=reasons, restarts=self._restarts),)
+        lag_s = self._lag_s()
+        reasons = late(lag_s) if self.reason is None else (self.reason,)
+        working = self.reason is None
+        return (
+            Health(
+                role=self.name,
+                ready=not reasons,
+                reasons=reasons,
+                restarts=self._restarts,
+                lag_s=lag_s,
+                working=working,
+            ),
+        )
+
+    def _lag_s(self) -> float | None:
+        """Return how far the role is behind; None where that is not known."""
+        return None
 
 
-def run(role: Role, stop: threading.Event) -> None:
+def run(role: Role, stop: threading.Event, outage: Outage) -> None:
     """Run a role until `stop` is set; any error after a good start is raised."""
     try:
-        if until_available(role.open, stop, AGAIN_MAX_S):
+        if until_available(role.open, stop, AGAIN_MAX_S, lambda _state: outage.failed(role.reason or "")):
+            outage.over()
             while not stop.is_set():
                 role.step()
             role.finish()
@@ -135,7 +161,14 @@ class LearnerRole(Role):
         self._learner: Learner | None = None
         self._dead_letters = RecentDeadLetters(log, config.topics.deadletters)
         self._outputs = OutputTopics(log, compose.output_topics(config), measures)
-        self._reads = LearnerService(self._view, config.journal_partition, self._health, self._dead_letters.latest)
+        self._wanted = compose.wanted_topics(config)
+        self._reads = LearnerService(
+            self._view,
+            config.journal_partition,
+            self._health,
+            dead_letters=self._dead_letters.latest,
+            sources=self._sources,
+        )
         self.service = self._reads
         self.own = OwnShards(self._reads, config.journal_partition, self._shards)
 
@@ -158,8 +191,7 @@ class LearnerRole(Role):
         learner.step(self._clock.monotonic_s(), POLL_S)
         self._catch_up(learner)
         self._measures.set("scalewatch_recent_runs", len(self._view.runs))
-        waiting = "No shard is assigned to this learner; another one may own it."
-        self.reason = None if learner.shards() else waiting
+        self.reason = self._waits(learner)
 
     def finish(self) -> None:
         """Take a last checkpoint."""
@@ -200,22 +232,41 @@ class LearnerRole(Role):
             self._outputs.read(kind, fresh.apply, newest)
         return fresh
 
+    def _waits(self, learner: Learner) -> str | None:
+        """Return why nothing can be folded; None where there is no reason."""
+        if not learner.shards():
+            return "No shard is assigned to this learner; another one may own it."
+        if self._folded_ms() is None:
+            return "The journal holds no tick yet: a collector writes the first one when it starts."
+        return None
+
     def _shards(self) -> Mapping[int, OwnedShard]:
         return self._learner.shards() if self._learner else {}
 
     def _health(self) -> Sequence[Health]:
         shards = self._shards()
-        folded_ms = min((shard.fold.now_ms for shard in shards.values() if shard.fold.now_ms), default=None)
-        lag_s = None if folded_ms is None else (self._clock.now_ms() - folded_ms) / 1000
         saved = [shard.saved_s for shard in shards.values() if shard.saved_s is not None]
         age_s = self._clock.monotonic_s() - min(saved) if saved else None
         (health,) = super()._health()
         partitions = tuple(shards)
         return (
-            msgspec.structs.replace(
-                health, partitions=partitions, lag_s=lag_s, checkpoint_age_s=age_s, folded_ms=folded_ms
-            ),
+            msgspec.structs.replace(health, partitions=partitions, checkpoint_age_s=age_s, folded_ms=self._folded_ms()),
         )
+
+    def _lag_s(self) -> float | None:
+        folded_ms = self._folded_ms()
+        return None if folded_ms is None else (self._clock.now_ms() - folded_ms) / 1000
+
+    def _folded_ms(self) -> int | None:
+        """Return the newest tick of the shard that is furthest behind."""
+        return min((shard.fold.now_ms for shard in self._shards().values() if shard.fold.now_ms), default=None)
+
+    def _sources(self) -> Sequence[SourceStatus]:
+        learner = self._learner
+        if learner is None:
+            return combined(self._wanted, (), ())
+        by_age = sorted(learner.collectors.latest(), key=lambda report: report.time_ms)
+        return combined(self._wanted, learner.sources.status(), [one for report in by_age for one in report.topics])
 
     def _opened(self) -> Learner:
         if self._learner is None:
@@ -224,22 +275,34 @@ class LearnerRole(Role):
 
 
 class CollectorRole(Role):
-    """The collector of this process."""
+    """The collector of this process. Every REPORT_S it writes how it is beside a tick, for the pages of the learners."""
 
     name = "collector"
 
     def __init__(self, config: Config, log: Log, measures: Measures, clock: Clock, restarts: int) -> None:
         super().__init__(config, log, measures, clock, restarts)
         self._collector: Collector | None = None
+        self._wanted = compose.wanted_topics(config)
+        self.topics = SourceTopics(log, self._wanted, clock)
+        self._backlog = Backlog()
+        self._behind_s: float | None = None
+        self._looked_s = self._reported_s = -math.inf
         absent = "This is a collector; ask the learner about {}."
-        self.service = self.own = LearnerService(View(), config.journal_partition, self._health, absent=absent)
+        self.service = self.own = LearnerService(
+            View(), config.journal_partition, self._health, sources=self._sources, absent=absent
+        )
         self._never = threading.Event()
+
+    def watch(self, stop: threading.Event) -> None:
+        """Start the thread that looks up what the topics of the sources hold."""
+        self.topics.start(self._clock, stop)
 
     def step(self) -> None:
         """Take what has come."""
         if self._collector is None:
             raise UnavailableError("The collector was not opened.")
         taken = self._collector.step(self._clock.now_ms(), POLL_S)
+        self._look(self._collector, taken)
         if 0 < taken < FEW:
             self._clock.sleep(GATHER_S, self._never)
 
@@ -255,6 +318,43 @@ class CollectorRole(Role):
         super().close()
 
     def _join(self) -> None:
-        routes = compose.routes(self._config)
-        self._collector = Collector(self._log, routes, self._measures, self.name, monotonic_s=self._clock.monotonic_s)
+        self._collector = Collector(
+            self._log,
+            compose.routes(self._config),
+            self._measures,
+            self.name,
+            monotonic_s=self._clock.monotonic_s,
+            report=self._report,
+        )
         self.reason = None
+
+    def _look(self, collector: Collector, taken: int) -> None:
+        """Measure how far it is behind, at most once a second."""
+        now_s = self._clock.monotonic_s()
+        if taken == 0 and not collector.reporting():
+            self._backlog.idle(now_s)
+        if now_s - self._looked_s >= POLL_S:
+            self._looked_s = now_s
+            self._behind_s = self._backlog.lag_s(collector.taken(), self.topics.ends, now_s, self._clock.now_ms())
+
+    def _lag_s(self) -> float | None:
+        return self._behind_s
+
+    def _sources(self) -> Sequence[SourceStatus]:
+        return combined(self._wanted, (), self.topics.latest())
+
+    def _report(self) -> CollectorReport | None:
+        now_s = self._clock.monotonic_s()
+        if self._collector is None or now_s - self._reported_s < REPORT_S:
+            return None
+        self._reported_s = now_s
+        (health,) = self._health()
+        return CollectorReport(
+            member=f"{socket.gethostname()}:{self._config.http.port}",
+            time_ms=self._clock.now_ms(),
+            reasons=tuple(health.reasons),
+            restarts=self._restarts,
+            lag_s=health.lag_s,
+            dead_letters=self._collector.dead_letters(),
+            topics=tuple(self.topics.latest()),
+        )

@@ -1,59 +1,26 @@
 """The parent of the roles: starts them as processes and starts again what ended, later and later."""
 
-import logging
 import signal
 import subprocess
-import sys
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any, Final
-
-import structlog
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
 
 from agent.clock import Clock
-from agent.config.roles import LogSettings
 
 BACKOFF_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 STEADY_S: Final = 60.0  # a process that lived so long starts again at once
 LEAVE_S: Final = 30.0
 LOOK_S: Final = 0.2
 BAD_CONFIG: Final = 2
-Start = Callable[[str, int], subprocess.Popen[bytes]]
+UNAVAILABLE: Final = 75  # the broker is away: the role has told it, and its successor tells when it is back
 
 
-def configure(settings: LogSettings) -> None:
-    """Set up logging for this process; the libraries' own warnings go the same way."""
-    level = logging.getLevelName(settings.level.upper())
-    shared: list[Any] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
-    renderer: Any = (
-        structlog.processors.JSONRenderer()
-        if settings.format == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    )
-    formatter = structlog.stdlib.ProcessorFormatter(
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer], foreign_pre_chain=shared
-    )
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(formatter)
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(level)
-    logging.getLogger("kafka").setLevel(max(level, logging.ERROR))  # it warns of every retry
-    structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
-        cache_logger_on_first_use=True,
-    )
+class Start(Protocol):
+    """Starts the process of a role, after so many restarts, in an outage since a time by the clock that only grows."""
 
-
-def logger(role: str) -> Any:
-    """Return a logger that names its role on every line."""
-    return structlog.stdlib.get_logger().bind(role=role)
+    def __call__(self, role: str, restarts: int, away_since_s: float | None, /) -> subprocess.Popen[bytes]:
+        """Return the process."""
 
 
 class Child:
@@ -62,7 +29,8 @@ class Child:
     def __init__(self, role: str, start: Start, now_s: float) -> None:
         self.role, self._start = role, start
         self.restarts = 0
-        self.process = start(role, 0)
+        self.process = start(role, 0, None)
+        self.away_since_s: float | None = None
         self._since_s = now_s
         self._quick = 0
         self.again_s: float | None = None
@@ -71,8 +39,9 @@ class Child:
         """Return the exit code of a process that ended and has not been started again."""
         return self.process.poll() if self.again_s is None else None
 
-    def plan(self, now_s: float) -> float:
-        """Decide when to start again; return the wait in seconds."""
+    def plan(self, code: int, now_s: float) -> float:
+        """Decide when to start again after an end with this code; return the wait in seconds."""
+        self.away_since_s = now_s if code == UNAVAILABLE else None
         self._quick = 0 if now_s - self._since_s > STEADY_S else self._quick + 1
         wait_s = BACKOFF_S[min(self._quick, len(BACKOFF_S) - 1)]
         self.again_s = now_s + wait_s
@@ -83,7 +52,11 @@ class Child:
         if self.again_s is None or now_s < self.again_s:
             return False
         self.restarts += 1
-        self.process, self._since_s, self.again_s = self._start(self.role, self.restarts), now_s, None
+        self.process, self._since_s, self.again_s = (
+            self._start(self.role, self.restarts, self.away_since_s),
+            now_s,
+            None,
+        )
         return True
 
 
@@ -107,9 +80,12 @@ def _look(child: Child, now_s: float, log: Any) -> int:
         log.error("role refused its configuration", child=child.role)
         return BAD_CONFIG
     if code is not None:
-        log.error("role ended", child=child.role, exit_code=code, starts_again_in_s=child.plan(now_s))
+        wait_s = child.plan(code, now_s)
+        write = log.debug if code == UNAVAILABLE else log.error
+        write("role ended", child=child.role, exit_code=code, starts_again_in_s=wait_s)
     if child.start_if_due(now_s):
-        log.warning("role started again", child=child.role, restarts=child.restarts, pid=child.process.pid)
+        write = log.warning if child.away_since_s is None else log.debug
+        write("role started again", child=child.role, restarts=child.restarts, pid=child.process.pid)
     return 0
 
 

@@ -9,22 +9,23 @@ from typing import Final
 
 import click
 
-from agent.app import alertmanager, compose, roles, supervisor
+from agent.app import alertmanager, compose, logs, roles, supervisor
 from agent.app.kafka import kafka_settings
 from agent.cli.options import required_config_option, stopped_by_signals
 from agent.clock import Clock, SystemClock
 from agent.config.load import load
 from agent.config.tree import Config
 from agent.log.kafka.log import KafkaLog
-from processors.contracts.errors import ConfigError
+from processors.contracts.errors import ConfigError, UnavailableError
 from processors.contracts.log import Log
 from processors.contracts.service import Measures
 from sinks.prometheus.predictions import PredictionCollector
-from sinks.prometheus.registry import HealthCollector, HostCollector
+from sinks.prometheus.registry import HealthCollector, HostCollector, SourceCollector
 from sinks.web.server import Server, create_app
 
 RESTARTS: Final = "SCALEWATCH_RESTARTS"
 PARENT: Final = "SCALEWATCH_PARENT"  # the id of the process that started this one
+AWAY_SINCE: Final = "SCALEWATCH_AWAY_SINCE"  # when the outage began that the role before this one ended in
 PARENT_LOOK_S: Final = 1.0
 MakeRole = Callable[[Config, Log, Measures, Clock, int], roles.Role]
 ROLES: Final[dict[str, MakeRole]] = {"learner": roles.LearnerRole, "collector": roles.CollectorRole}
@@ -40,7 +41,7 @@ def command(config: str, role: str | None) -> None:
     page, the metrics and the API on http.port, the collector its metrics and health on the port after it.
     """
     settings = load(config, sources_required=True)
-    supervisor.configure(settings.log)
+    logs.configure(settings.log)
     stop = stopped_by_signals()
     _leave_with_parent(stop)
     code = _both(config, stop) if role is None else _alone(settings, role, stop)
@@ -48,12 +49,14 @@ def command(config: str, role: str | None) -> None:
 
 
 def _both(config: str, stop: threading.Event) -> int:
-    def start(role: str, restarts: int) -> subprocess.Popen[bytes]:
+    def start(role: str, restarts: int, away_since_s: float | None) -> subprocess.Popen[bytes]:
         arguments = [sys.executable, "-m", "agent.cli", "run", "-c", config, "--role", role]
         text = {RESTARTS: str(restarts), PARENT: str(os.getpid())}
+        if away_since_s is not None:
+            text[AWAY_SINCE] = str(away_since_s)
         return subprocess.Popen(arguments, env={**os.environ, **text})  # noqa: S603 - our own program
 
-    return supervisor.supervise(dict.fromkeys(ROLES, start), SystemClock(), stop, supervisor.logger("parent"))
+    return supervisor.supervise(dict.fromkeys(ROLES, start), SystemClock(), stop, logs.logger("parent"))
 
 
 def _alone(config: Config, name: str, stop: threading.Event) -> int:
@@ -62,18 +65,29 @@ def _alone(config: Config, name: str, stop: threading.Event) -> int:
     role = ROLES[name](config, KafkaLog(kafka_settings(config)), metrics, clock, restarts)
     bounds = config.metrics
     metrics.register(HealthCollector(role.service))
+    metrics.register(SourceCollector(role.own))
     metrics.register(PredictionCollector(role.own, clock.now_ms, bounds.applications_max, bounds.sizes_max))
     metrics.register(HostCollector(role.service, bounds.hosts_max))
-    role_events = supervisor.logger(name)
+    role_events = logs.logger(name)
+    since = os.environ.get(AWAY_SINCE)
+    outage = logs.Outage("broker", role_events, clock, None if since is None else float(since))
     app = create_app(role.service, metrics, access=compose.access(config))
-    with Server(app, config.http.host, _port(config, name)) as server:
-        role_events.info("role starts", url=server.url, restarts=restarts)
+
+    def reached(bound: str) -> None:
+        metrics.add("scalewatch_bounds_hit_total", bound=bound)
+
+    with Server(app, config.http.host, _port(config, name), reached=reached) as server:
+        write = role_events.info if since is None else role_events.debug
+        write("role starts", url=server.url, restarts=restarts)
         role.watch(stop)
         alertmanager.start(config.alertmanager, role.own, metrics, clock, stop)
         try:
-            roles.run(role, stop)
+            roles.run(role, stop, outage)
         except ConfigError:
             raise
+        except UnavailableError as error:
+            outage.failed(str(error))
+            return supervisor.UNAVAILABLE
         except Exception as error:  # noqa: BLE001 - crash only: whatever it is, the process ends and starts anew
             role_events.error("role ends", reason=f"{type(error).__name__}: {error}")
             return 1
@@ -90,7 +104,7 @@ def _leave_with_parent(stop: threading.Event) -> None:
     def look() -> None:
         while not stop.wait(PARENT_LOOK_S):
             if str(os.getppid()) != parent:
-                supervisor.logger("parent").error("the process that started this one has ended", pid=int(parent))
+                logs.logger("parent").error("the process that started this one has ended", pid=int(parent))
                 stop.set()
 
     threading.Thread(target=look, name="parent", daemon=True).start()

@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import partial
-from operator import attrgetter
 from typing import Any, Final, Protocol
 
 from agent.learner.shard import Fold, OwnedShard, Plan
 from agent.learner.ticks import at_broker_time, is_ahead
+from agent.sources import Collectors, Sources
 from processors.contracts.errors import (
     CheckpointLostError,
     FencedError,
@@ -29,33 +29,14 @@ from processors.contracts.errors import (
     ScalewatchError,
     UnavailableError,
 )
-from processors.contracts.events import (
-    HostMinute,
-    HostState,
-    JobCompleted,
-    JobStarted,
-    JournalRecord,
-    Network,
-    Origin,
-    PredictionRequested,
-    Tick,
-    decode_record,
-)
+from processors.contracts.events import JournalRecord, Origin, PredictionRequested, Tick, decode_record
 from processors.contracts.hosts import HostView, most_anomalous_first
 from processors.contracts.log import Batch, Log, Position, TopicPartition
-from processors.contracts.outputs import Answer, Emission, SourceStatus
+from processors.contracts.outputs import Answer, Emission
 from processors.contracts.service import Measures
 
 _LOG = logging.getLogger("scalewatch.learner")
 OnEmission = Callable[[Emission], None]
-TOPICS_MAX: Final = 1000
-MINUTE_MS: Final = 60_000
-TIMES: Final = {  # where an event has a time of its own; others are as new as the tick before them
-    JobStarted: attrgetter("start_ms"),
-    JobCompleted: attrgetter("end_ms"),
-    HostState: attrgetter("time_ms"),
-    Network: attrgetter("time_ms"),
-}
 OUTCOMES: Final[dict[type[Exception], str]] = {
     CheckpointLostError: "lost",
     FencedError: "fenced",
@@ -102,61 +83,6 @@ def _end(ended: Future[float], work: Callable[[], float]) -> None:
         ended.set_result(work())
     except BaseException as error:  # noqa: BLE001  it is raised where the result is asked for
         ended.set_exception(error)
-
-
-class Sources:
-    """Counts events by topic: `note` for each record, in the thread that folds, `tell` after a batch of them.
-
-    It is no part of any state: after a restart it begins anew. More than TOPICS_MAX topics are not followed, and counted.
-    """
-
-    def __init__(self) -> None:
-        self._noted: dict[str, list[int]] = {}
-        self._seen: dict[str, SourceStatus] = {}
-        self._lock = threading.Lock()
-
-    def note(self, record: JournalRecord, now_ms: int) -> None:
-        """Take note of an event that was folded; `now_ms` is the newest tick, and no event is taken for newer."""
-        event = record.event
-        if type(event) is HostMinute:
-            topic, time_ms = event.source.rpartition("/")[0], event.minute_ms + MINUTE_MS
-        elif record.origin is None:
-            return
-        else:
-            own = TIMES.get(type(event))
-            topic, time_ms = record.origin.topic, now_ms if own is None else own(event)
-        if now_ms and time_ms > now_ms:  # one wrong clock must not make a silent source look alive for ever
-            time_ms = now_ms
-        noted = self._noted.get(topic)
-        if noted is None:
-            self._noted[topic] = [1, time_ms]
-            return
-        noted[0] += 1
-        noted[1] = max(noted[1], time_ms)
-
-    def report(self, measures: Measures | None) -> None:
-        """Let readers see what was noted since the last call."""
-        if not self._noted:
-            return
-        left_out = 0
-        with self._lock:
-            for topic, (events, newest_ms) in self._noted.items():
-                former = self._seen.get(topic)
-                if former is None and len(self._seen) >= TOPICS_MAX:
-                    left_out += 1
-                    continue
-                if former is not None:
-                    events, newest_ms = events + former.events, max(newest_ms, former.newest_ms)  # noqa: PLW2901
-                self._seen[topic] = SourceStatus(topic=topic, events=events, newest_ms=newest_ms)
-        self._noted = {}
-        if left_out and measures is not None:
-            measures.add("scalewatch_bounds_hit_total", left_out, bound="source_topics_max")
-
-    def status(self) -> list[SourceStatus]:
-        """Return the sources, the one that spoke last first; for any thread."""
-        with self._lock:
-            found = list(self._seen.values())
-        return sorted(found, key=lambda source: (-source.newest_ms, source.topic))
 
 
 class Meter:
@@ -256,7 +182,8 @@ class Learner:
         self._folding = threading.Lock()
         self._sent = False
         self._complaints = 0
-        self.sources = Sources()
+        self.sources = Sources(plan.is_source)
+        self.collectors = Collectors()
 
     def step(self, now_s: float, timeout_s: float) -> int:
         """Work off one poll; `now_s` is the same clock's. Return the number of records folded."""
@@ -387,6 +314,8 @@ class Learner:
             _LOG.warning("%s became a dead letter, number %d: %r", place, self._complaints, error)
 
     def _folded(self, shard: OwnedShard, offset: int, record: JournalRecord) -> list[Any]:
+        if record.collector is not None:
+            self.collectors.take(record.collector)
         if type(record.event) is not Tick:
             self.sources.note(record, shard.fold.now_ms)
             with self._folding:

@@ -89,7 +89,7 @@ class Plan(msgspec.Struct, frozen=True):
     """Everything that depends on the configuration.
 
     `topics` maps a kind of output to its topic. `encode` makes a record of a message, `dead_letter` one of a journal
-    record that a processor could not take (origin, bytes, what was raised).
+    record that a processor could not take (origin, bytes, what was raised). `is_source` tells topics of sources from files.
     """
 
     journal_topic: str
@@ -101,6 +101,7 @@ class Plan(msgspec.Struct, frozen=True):
     dead_letter: Callable[[Origin, bytes, Exception], DeadLetter]
     agent_version: str
     config_hash: str
+    is_source: Callable[[str], bool] = bool
     checkpoint_interval_s: float = 10.0
     host_checkpoint_interval_s: float = 600.0
     checkpoint_records_max: int = 20_000

@@ -11,7 +11,7 @@ import msgspec
 
 from agent.learner.learner import Learner
 from processors.contracts.errors import UnavailableError
-from processors.contracts.events import PredictionRequested
+from processors.contracts.events import CollectorReport, PredictionRequested
 from processors.contracts.hosts import HostView, Profile
 from processors.contracts.names import job_key
 from processors.contracts.outputs import (
@@ -311,11 +311,13 @@ class LearnerService:
         view: View,
         shard_of: Callable[[str], int | None],
         health: Callable[[], Sequence[Health]],
+        *,
         dead_letters: Callable[[], Sequence[DeadLetterView]] = tuple,
+        sources: Callable[[], Sequence[SourceStatus]] = tuple,
         absent: str = "The models of {} are not in this process.",
     ) -> None:
         self._view, self._shard_of, self._absent = view, shard_of, absent
-        self.health, self.dead_letters = health, dead_letters
+        self.health, self.dead_letters, self.sources = health, dead_letters, sources
         self.learner: Learner | None = None
 
     def predictions(self) -> Sequence[Prediction]:
@@ -370,7 +372,7 @@ class LearnerService:
         learner = self.learner
         return None if learner is None else learner.host(system, host)
 
-    def sources(self) -> Sequence[SourceStatus]:
-        """Return the sources, the one that spoke last first."""
+    def collectors(self) -> Sequence[CollectorReport]:
+        """Return what the collectors of other processes last reported, by name."""
         learner = self.learner
-        return () if learner is None else learner.sources.status()
+        return () if learner is None else learner.collectors.latest()

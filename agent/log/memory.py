@@ -3,6 +3,7 @@
 import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from threading import Condition
 from typing import TypeVar
 
@@ -23,6 +24,7 @@ from processors.contracts.log import (
     TopicSettings,
     check_record,
     checkpoint_records,
+    topic_pattern,
 )
 
 POLL_RECORDS_MAX = 2000
@@ -127,15 +129,9 @@ class MemoryBroker:
             missing = [topic for topic in topics if topic.name not in self._topics]
             for topic in missing:
                 self._settings[topic.name] = topic
+                made = partial(MemoryPartition, topic.name, compacted=topic.compacted, retention_ms=topic.retention_ms)
                 self._topics[topic.name] = [
-                    MemoryPartition(
-                        topic.name,
-                        number,
-                        compacted=topic.compacted,
-                        records_max=self._records_max,
-                        retention_ms=topic.retention_ms,
-                    )
-                    for number in range(topic.partitions)
+                    made(number, records_max=self._records_max) for number in range(topic.partitions)
                 ]
             for group in self._groups.values() if missing else ():
                 self._share(group)
@@ -151,6 +147,12 @@ class MemoryBroker:
         with self.changed:
             found = [self._settings[topic] for topic in topics if topic in self._settings]
             return {topic.name: FoundTopic(topic.partitions, 1, topic.options(), None) for topic in found}
+
+    def ends(self, topics: Sequence[str]) -> dict[str, dict[int, int]]:
+        """Return what `MemoryLog.ends` returns."""
+        with self.changed:
+            named = filter(topic_pattern(topics).fullmatch, self._topics)
+            return {name: {one.partition: one.next_offset for one in self._topics[name]} for name in named}
 
     def partition(self, partition: TopicPartition) -> MemoryPartition:
         """Return a partition; UnavailableError where there is none."""
@@ -200,8 +202,7 @@ class MemoryBroker:
         """Add a member to a group; topics that start with ``^`` are regular expressions."""
         with self.changed:
             member = self.group(group).join(name)
-            patterns = [topic if topic.startswith("^") else re.escape(topic) for topic in topics]
-            self._subscriptions[member] = re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
+            self._subscriptions[member] = topic_pattern(topics)
             self._share(self.group(group))
             return member
 
@@ -472,6 +473,11 @@ class MemoryLog(_Client):
         """Return the number of partitions, None where the topic does not exist."""
         self._check_open()
         return self.broker.partitions(topic)
+
+    def ends(self, topics: Sequence[str]) -> Mapping[str, Mapping[int, int]]:
+        """Return the ends of the partitions of each topic that is there; names with ``^`` are regular expressions."""
+        self._check_open()
+        return self.broker.ends(topics)
 
     def create(self, topics: Sequence[TopicSettings]) -> Sequence[str]:
         """Create the topics that are missing; return their names."""

@@ -1,15 +1,15 @@
 -- What Scalewatch predicts of a job, from the file that `scalewatch subscribe --jsonl FILE` keeps fresh.
--- Used by job_submit.lua and cli_filter.lua beside this file. It only ever advises: whatever goes wrong, there is no advice.
+-- Used by cli_filter.lua beside this file, in sbatch, srun and salloc: never load it in slurmctld, which has no time for files.
+-- It only ever advises: whatever goes wrong, there is no advice.
 
 local M = {
     path = "/var/lib/scalewatch/predictions.jsonl",
-    bytes_max = 16 * 1024 * 1024,
-    keep_s = 30,        -- the file is read again after so long
+    bytes_max = 64 * 1024 * 1024,  -- of a longer file nothing is used
+    block_bytes = 64 * 1024,       -- read at once; no line is longer
+    read_s = 1,         -- reading is given up after so long: a pipe that nobody writes to never ends
     wide = 3.0,         -- a time limit that many times what nine of ten runs need is told
     alike = 1.02,       -- run times that differ by less are equal
 }
-
-local kept = { path = nil, rows = {}, read_s = nil }
 
 local function text(line, name)
     return line:match('"' .. name .. '":"([^"\\]*)"')  -- a name with a quote or a backslash in it is no application here
@@ -29,26 +29,44 @@ local function row_of(line)
     if row.application and row.unit and row.n and row.run_time_s and row.high_s then return row end
 end
 
--- All rows by application in lower case; read at most every `keep_s`.
-function M.rows()
-    local now_s = os.time()
-    if kept.read_s and kept.path == M.path and now_s - kept.read_s < M.keep_s then return kept.rows end
-    kept = { path = M.path, rows = {}, read_s = now_s }
-    local file = io.open(M.path, "r")
-    if not file then return kept.rows end
-    local left = M.bytes_max
-    for line in file:lines() do
-        left = left - #line
-        if left < 0 then break end
-        local row = row_of(line)
-        if row then
-            local name = row.application:lower()
-            kept.rows[name] = kept.rows[name] or {}
-            table.insert(kept.rows[name], row)
+-- The command that reads the file: Lua cannot tell a pipe from a file before it waits for it, so another process does.
+local function reading()
+    local quoted = "'" .. M.path:gsub("'", "'\\''") .. "'"
+    return string.format("timeout -k 1 %d head -c %d -- %s 2>/dev/null", M.read_s, M.bytes_max + 1, quoted)
+end
+
+local function take(line, names, rows)
+    local lower = line:lower()
+    for _, name in ipairs(names) do
+        if lower:find('"application":"' .. name .. '"', 1, true) then
+            local row = row_of(line)
+            if row then
+                rows[name] = rows[name] or {}
+                table.insert(rows[name], row)
+            end
+            return
+        end
+    end
+end
+
+-- The rows of some applications, by their names in lower case. Other lines are not even taken apart.
+function M.rows(names)
+    local rows, bytes, rest = {}, 0, ""
+    local file = io.popen(reading(), "r")
+    if not file then return rows end
+    for block in function() return file:read(M.block_bytes) end do
+        bytes = bytes + #block
+        rest = rest .. block
+        local stop = rest:match("^.*()\n") or 0
+        for line in rest:sub(1, stop):gmatch("([^\n]*)\n") do take(line, names, rows) end
+        rest = rest:sub(stop + 1)
+        if bytes > M.bytes_max or #rest > M.block_bytes then  -- a part of a table gives wrong advice
+            rows = {}
+            break
         end
     end
     file:close()
-    return kept.rows
+    return rows
 end
 
 -- Names that a job may have among the predictions, the surest first: `application=NAME` in its comment, its own name,
@@ -76,8 +94,9 @@ end
 -- The prediction of a job: {name, comment, nodes}, and all sizes of its application; nil where this is not known. Of a size
 -- that the curve does not reach there is a name alone.
 function M.predicted(job)
-    local rows = M.rows()
-    for _, name in ipairs(M.names(job)) do
+    local names = M.names(job)
+    local rows = M.rows(names)
+    for _, name in ipairs(names) do
         local input, below, above, sizes = nil, nil, nil, {}
         for _, row in ipairs(rows[name] or {}) do
             if row.unit == "nodes" then

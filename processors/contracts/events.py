@@ -267,11 +267,39 @@ class Origin(msgspec.Struct, frozen=True):
     offset: int
 
 
-class JournalRecord(msgspec.Struct, frozen=True):
-    """One record of the journal, as written: the event and its origin."""
+class TopicReport(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a broker says of a source topic: how many messages it ever got, and when the newest one came.
+
+    A configured name or pattern that no topic has stands for itself, without messages. The time is None where no message
+    is left.
+    """
+
+    topic: str
+    messages: int = 0
+    newest_ms: int | None = None
+
+
+class CollectorReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a collector is, as it writes it beside a tick: the journal is the only way from collectors to learners.
+
+    It is no part of any state. `member` names the collector through its restarts; dead letters are those since its start.
+    """
+
+    member: str
+    time_ms: int
+    reasons: tuple[str, ...] = ()
+    restarts: int = 0
+    lag_s: float | None = None
+    dead_letters: dict[str, int] = {}
+    topics: tuple[TopicReport, ...] = ()
+
+
+class JournalRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One record of the journal, as written: the event, its origin, and with some ticks how their collector is."""
 
     event: JournalEvent
     origin: Origin | None = None
+    collector: CollectorReport | None = None
 
 
 _ENCODER = msgspec.json.Encoder()

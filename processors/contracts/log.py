@@ -4,6 +4,7 @@ Batches, never an object per record. A failed write means "unknown", not "lost":
 goes back to its last position and writes again; identities make the repeat a no-op.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final, Protocol
@@ -363,6 +364,15 @@ def partitions_fault(topic: str, found: int | str, wanted: int) -> str:
     )
 
 
+def topic_pattern(topics: Sequence[str]) -> re.Pattern[str]:
+    """Return what matches the whole name of a topic that is one of these; names with ``^`` are regular expressions.
+
+    >>> bool(topic_pattern(["slurm.jobs", "^ldms[.].*"]).fullmatch("ldms.cpu"))
+    True
+    """
+    return re.compile("|".join(f"(?:{name if name.startswith('^') else re.escape(name)})" for name in topics))
+
+
 class Log(Protocol):
     """A broker, or what stands for one."""
 
@@ -377,6 +387,12 @@ class Log(Protocol):
 
     def partitions(self, topic: str) -> int | None:
         """Return the number of partitions, None where the topic does not exist. Raises UnavailableError."""
+
+    def ends(self, topics: Sequence[str]) -> Mapping[str, Mapping[int, int]]:
+        """Return the ends of the partitions of each topic that is there; names with ``^`` are regular expressions.
+
+        Raises UnavailableError.
+        """
 
     def create(self, topics: Sequence[TopicSettings]) -> Sequence[str]:
         """Create the topics that are missing; return their names. Raises UnavailableError."""

@@ -184,15 +184,25 @@ class DeadLetterView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A raw topic whose events the learner has folded since it started: how many, and the newest event's time.
+    """A source topic: how many events of it the learner has folded since it started, and the newest event's time.
 
-    >>> SourceStatus(topic="slurm", events=3, newest_ms=60_000).events
-    3
+    `messages` counts what the topic ever got and `heard_ms` is when the newest message came, both as a collector last
+    reported them. A configured name or pattern that no topic has is a source without messages. None: not known.
+
+    >>> SourceStatus(topic="slurm", messages=0).events
+    0
     """
 
     topic: str
-    events: int
-    newest_ms: int
+    events: int = 0
+    newest_ms: int | None = None
+    messages: int | None = None
+    heard_ms: int | None = None
+
+    @property
+    def moved_ms(self) -> int | None:
+        """When the source last spoke, by its newest event or else by its newest message."""
+        return self.heard_ms if self.newest_ms is None else self.newest_ms
 
 
 VERDICTS: Final = (

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from processors.contracts.events import PredictionRequested
+from processors.contracts.events import CollectorReport, PredictionRequested
 from processors.contracts.hosts import HostView
 from processors.contracts.outputs import (
     Alert,
@@ -40,10 +40,16 @@ class Measures(Protocol):
         """Put a value into a histogram."""
 
 
+BEHIND_S: Final = 120.0
+"""A role that is further behind is not ready: what it shows is of that long ago."""
+
+
 class Health(msgspec.Struct, frozen=True, kw_only=True):
     """How a role is: ready or why not, and how far it is behind.
 
-    `lag_s` is the time between the newest tick folded and now, negative where the tick is ahead of now; `checkpoint_age_s`
+    A role that is `working` does what it is there for, even while it is too far behind to be ready.
+
+    `lag_s` is the event time between the newest tick folded and now, negative where the tick is ahead of now; `checkpoint_age_s`
     the time since the last confirmed checkpoint; `folded_ms` the newest tick folded, which is now in event time. None where the
     role has no such thing.
     """
@@ -56,6 +62,16 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     lag_s: float | None = None
     checkpoint_age_s: float | None = None
     folded_ms: int | None = None
+    working: bool = True
+
+
+def late(lag_s: float | None) -> tuple[str, ...]:
+    """Return why a role that is so far behind is not ready, in a sentence; nothing where it is.
+
+    >>> late(360.0)
+    ('It is 6 minutes behind.',)
+    """
+    return () if lag_s is None or lag_s <= BEHIND_S else (f"It is {lag_s / 60:.0f} minutes behind.",)
 
 
 class Service(Protocol):
@@ -99,6 +115,9 @@ class Service(Protocol):
 
     def sources(self) -> Sequence[SourceStatus]:
         """Return the sources, the one that spoke last first."""
+
+    def collectors(self) -> Sequence[CollectorReport]:
+        """Return what the collectors of other processes last reported, by name."""
 
     def health(self) -> Sequence[Health]:
         """Return the health of every role in this process."""
@@ -166,6 +185,10 @@ class Forwarding:
     def sources(self) -> Sequence[SourceStatus]:
         """Return the sources, the one that spoke last first."""
         return self._service.sources()
+
+    def collectors(self) -> Sequence[CollectorReport]:
+        """Return what the collectors of other processes last reported, by name."""
+        return self._service.collectors()
 
     def health(self) -> Sequence[Health]:
         """Return the health of every role in this process."""

@@ -13,10 +13,11 @@ from processors import __version__
 from processors.contracts.hosts import COMBINED, HostView, HostWindow, ResourceView, quantile
 from processors.contracts.names import parse_rfc3339
 from processors.contracts.service import Health, Service
-from sinks.prometheus.table import AGENT, HEALTH, HOSTS, OTHER, Declaration, Label, ListName
+from sinks.prometheus.table import AGENT, HEALTH, HOSTS, OTHER, SOURCES, Declaration, Label, ListName
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 RESOURCES_MAX: Final = 16  # of one host
+SOURCES_MAX: Final = 200
 NAME_MAX: Final = 128  # characters of a label: what is longer is left out, a part of it would be another's name
 GONE_MS: Final = 300_000  # without a sample for as long as a window is, nothing of the window is left
 QUANTILES: Final = (("q05", 0.05), ("q50", 0.5), ("q95", 0.95))
@@ -149,6 +150,26 @@ class HealthCollector(Collector):
                 if value is not None:
                     metric.add_metric([health.role], value)
             yield metric
+
+
+class SourceCollector(Collector):
+    """What the topics of the sources hold, of at most SOURCES_MAX of them."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def describe(self) -> Iterable[Metric]:
+        """Return the families without samples: registration must not ask the service."""
+        return [gauge(declaration) for declaration in SOURCES]
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the families with a sample for each topic that was looked up."""
+        messages, newest = map(gauge, SOURCES)
+        for source in self._service.sources()[:SOURCES_MAX]:
+            if source.messages is not None:
+                messages.add_metric([source.topic], source.messages)
+                newest.add_metric([source.topic], (source.heard_ms or 0) / 1000)
+        yield from (messages, newest)
 
 
 class HostCollector(Collector):

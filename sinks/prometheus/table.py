@@ -59,6 +59,7 @@ BOUNDS: Final = (
     "profile_resources_max", "profile_readings_max", "profile_minutes_max", "profile_sums_max", "profile_runs_max",
     "profile_power_models_max", "source_topics_max", "deadletter_bytes_per_s_max",
     "evidence_script_bytes_max", "evidence_comment_bytes_max", "evidence_hosts_bytes_max", "evidence_attributes_bytes_max",
+    "http_connections_max", "http_address_connections_max",
 )  # fmt: skip
 SAMPLES_LEFT_OUT: Final = (
     "late", "ahead", "not_finite", "repeated", "thinned", "unwanted", "series_max", "unknown_system", "null", "negative",
@@ -248,6 +249,16 @@ HEALTH: Final = (
     ),
     Declaration("scalewatch_checkpoint_age_seconds", "gauge", "Time since the last confirmed checkpoint.", (_ROLE,)),
 )  # fmt: skip
+SOURCES: Final = (
+    Declaration(
+        "scalewatch_source_messages", "gauge",
+        "Messages that a source topic ever got; a configured topic that does not exist got none.", (Label("topic"),),
+    ),
+    Declaration(
+        "scalewatch_source_newest_message_timestamp_seconds", "gauge",
+        "When the newest message of a source topic came; zero where no message is left.", (Label("topic"),),
+    ),
+)  # fmt: skip
 PREDICTIONS: Final = (
     Declaration(
         "scalewatch_predicted_run_time_seconds", "gauge",
@@ -378,7 +389,7 @@ HOSTS: Final = (
         "One while hosts or resources of a host have no series because of a bound.",
     ),
 )  # fmt: skip
-METRICS: Final = (*AGENT, *HEALTH, *PREDICTIONS, *UNDER_LOAD, *POWER, *HOSTS)
+METRICS: Final = (*AGENT, *HEALTH, *SOURCES, *PREDICTIONS, *UNDER_LOAD, *POWER, *HOSTS)
 
 
 def rows() -> tuple[tuple[str, str, tuple[str, ...], str], ...]:

@@ -100,12 +100,12 @@ class Api:
         }
         return [Route(path, endpoint, methods=["GET"]) for path, endpoint in resources.items()]
 
-    def alive(self, _request: Request) -> Response:
-        """Say that the process answers."""
+    async def alive(self, _request: Request) -> Response:
+        """Say that the process answers, without a thread: those of the pages may all be busy."""
         return json({"status": "alive"})
 
-    def ready(self, _request: Request) -> Response:
-        """Return whether every role is ready; 503 with reasons where one is not."""
+    async def ready(self, _request: Request) -> Response:
+        """Return whether every role is ready, without a thread; 503 with reasons where one is not."""
         roles = self._service.health()
         reasons = [f"{role.role}: {reason}" for role in roles for reason in role.reasons if not role.ready]
         ready = bool(roles) and all(role.ready for role in roles)
@@ -204,7 +204,7 @@ class Api:
         return self._rows(request, self._service.dead_letters())
 
     def sources(self, request: Request) -> Response:
-        """List the raw topics whose events were folded since the start, the one with the newest event first."""
+        """List the source topics, the one with the newest event first; those that never had a message come last."""
         return self._rows(request, self._service.sources())
 
     def _never_run(self, wanted: dict[str, str | None]) -> list[Prediction]:

@@ -37,10 +37,11 @@ def versions(service: Service) -> Versions:
         "jobs": ((entry.id, entry.time) for entry in service.jobs()),
         "alerts": ((entry.fingerprint, entry.status, entry.time) for entry in service.alerts()),
         "hosts": (_of_host(entry) for entry in service.hosts(1)),
-        "sources": ((entry.topic, entry.events, entry.newest_ms) for entry in service.sources()),
+        "sources": ((entry.topic, entry.events, entry.newest_ms, entry.messages == 0) for entry in service.sources()),
         "dead_letters": (
             (entry.time_ms, entry.topic, entry.partition, entry.offset) for entry in service.dead_letters()
         ),
+        "collectors": ((one.member, one.reasons, one.restarts) for one in service.collectors()),
         "health": ((role.role, role.ready, role.reasons, role.partitions, role.restarts) for role in service.health()),
     }
     return {name: f"{crc32(repr(list(values)).encode()):08x}" for name, values in shown.items()}

@@ -112,7 +112,7 @@ class Pages:
             search=search,
             rows=overview.rows(wanted, alerts, self._truth, APPLICATIONS_SHOWN),
             rows_total=len(wanted),
-            tiles=tiles(known, is_open, running, sources, len(anomalous)),
+            tiles=tiles(known, is_open, running, sources, len(anomalous) if found else None),
             open_alerts=is_open[:ALERTS_SHOWN],
             alerts_first=ALERTS_FIRST,
             resolved_alerts=[alert for alert in alerts if alert.status == "resolved"][:ALERTS_SHOWN],
@@ -249,6 +249,7 @@ class Pages:
             self._service.dead_letters() if operator else (),
             self._faults(),
             present_ms(self._service),
+            collectors=self._service.collectors(),
         )
         return self._page(request, "agent.html", view=view, standing=standing(view), operator=operator)
 
@@ -336,9 +337,9 @@ def tiles(
     is_open: Sequence[Alert],
     jobs: Sequence[JobPrediction],
     sources: Sequence[SourceRow],
-    hosts_anomalous: int,
+    hosts_anomalous: int | None,
 ) -> list[Tile]:
-    """Return the numbers at the top."""
+    """Return the numbers at the top; `hosts_anomalous` is None where no host is known: nothing is said of hosts then."""
     worst = min((overview.SEVERITIES.index(alert.severity) for alert in is_open), default=len(overview.SEVERITIES))
     late = sum(1 for job in jobs if (job.probability_exceeds_limit or 0.0) > 0.5)
     old = sum(1 for source in sources if source.is_old)
@@ -347,11 +348,15 @@ def tiles(
         _tile(len(is_open), "open alert", "#alerts", (*overview.SEVERITIES, "good")[worst]),
         _tile(len(known), "application", "#applications"),
         Tile(reliable, "of them reliable", "#applications"),
-        _tile(hosts_anomalous, "unusual host", "#hosts", "warning" if hosts_anomalous else "plain"),
-        _tile(len(jobs), "running job", "#jobs"),
     ]
+    if hosts_anomalous is not None:
+        found.append(_tile(hosts_anomalous, "unusual host", "#hosts", "warning" if hosts_anomalous else "plain"))
+    found.append(_tile(len(jobs), "running job", "#jobs"))
     if late:
         found.append(Tile(late, "likely to hit the limit", "#jobs", "warning"))
+    waiting = sum(1 for source in sources if source.waits)
+    if waiting:
+        found.append(_tile(waiting, "empty source", "#sources", "warning"))
     if old:
         found.append(_tile(old, "late source", "#sources", "warning"))
     return found

@@ -173,7 +173,8 @@ def known_ids(predictions: Sequence[Prediction], like: str = "") -> list[str]:
 def present_ms(service: Service) -> int | None:
     """Return the newest known moment in ms: a tick, where sources are silent; None where nothing is known."""
     ticks = (role.folded_ms for role in service.health() if role.folded_ms is not None)
-    return max((*ticks, *(source.newest_ms for source in service.sources()), *_moments(service)), default=None)
+    events = (source.newest_ms for source in service.sources() if source.newest_ms is not None)
+    return max((*ticks, *events, *_moments(service)), default=None)
 
 
 def _moments(service: Service) -> Iterator[int]:

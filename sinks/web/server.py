@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Final, Self
 
 import uvicorn
+from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
@@ -22,6 +23,7 @@ from sinks.web import formatting
 from sinks.web.access import PRESENT, STRANGER, Access, Reader, VisibilityFilter
 from sinks.web.api import Api, Problem, json
 from sinks.web.changes import STOPPING
+from sinks.web.connections import Connections, Limits, Reached, bounded, unreported
 from sinks.web.pages import Pages
 from sinks.web.queries import BadParameterError, Truth
 from sinks.web.views.agent import faults
@@ -127,10 +129,13 @@ def create_app(
     shown: Service = (
         service if access is None else VisibilityFilter(service)
     )  # so no page can show what its reader may not see
-    pages = Pages(shown, truth, lambda: faults(metrics))
+    pages = Pages(shown, truth, lambda: faults(metrics, shown.collectors()))
 
-    def exposition(_request: Request) -> Response:
-        return Response(metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
+    scrapes = CapacityLimiter(METRICS_AT_ONCE)
+
+    async def exposition(_request: Request) -> Response:
+        text = await to_thread.run_sync(metrics.exposition, limiter=scrapes)
+        return Response(text, headers={"Content-Type": CONTENT_TYPE})
 
     def refused(request: Request, error: Exception) -> Response:
         if _wants_json(request):
@@ -168,7 +173,7 @@ def _wants_json(request: Request) -> bool:
 
 
 STOP_S: Final = 5.0
-CONNECTIONS_MAX: Final = 200
+METRICS_AT_ONCE: Final = 2  # scrapes, in threads of their own: those of the pages may all be busy
 KEEP_ALIVE_S: Final = 20
 
 
@@ -194,11 +199,14 @@ class Server:
     """Serves an application on a host and port until it is stopped.
 
     The address is bound when the object is made, so a port that is taken is an error at the start; `port` is the real
-    one. Use it as a context manager, or call `start` and `stop`.
+    one. Use it as a context manager, or call `start` and `stop`. `reached` is told of each limit of connections that is.
     """
 
-    def __init__(self, app: ASGIApp, host: str, port: int) -> None:
+    def __init__(
+        self, app: ASGIApp, host: str, port: int, *, limits: Limits | None = None, reached: Reached = unreported
+    ) -> None:
         self._app = app
+        connections = Connections(limits or Limits(), reached)
         self._socket = bound_socket(host, port)
         self.host = host
         self.port: int = self._socket.getsockname()[1]
@@ -212,7 +220,7 @@ class Server:
                 ws="none",
                 server_header=False,
                 proxy_headers=False,  # who connects is the proxy: its address is what is trusted, not what it says
-                limit_concurrency=CONNECTIONS_MAX,
+                http=bounded(connections),
                 timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=int(STOP_S) - 2,
             )

@@ -164,6 +164,14 @@ def check_a_closed_log_closes_its_clients_and_refuses_new_ones(bench: Bench) -> 
             call()
 
 
+def check_the_ends_of_topics_are_those_of_names_and_patterns(bench: Bench) -> None:
+    topic, empty = bench.topic(2), bench.fresh("empty")
+    bench.log.create([TopicSettings(empty, 1, compacted=False)])
+    write(bench.log, topic, [b"0", b"1"], 1)
+    assert bench.log.ends([topic, empty, bench.fresh("missing")]) == {topic: {0: 0, 1: 2}, empty: {0: 0}}
+    assert set(bench.log.ends([f"^{topic}.*"])) == {topic}
+
+
 def _read(bench: Bench, topic: str) -> list[Batch]:
     batches: list[Batch] = []
     bench.log.read(topic, 0, batches.append)

@@ -61,6 +61,31 @@ def scram(password: str) -> dict[str, str]:
     return {"mechanism": "SCRAM-SHA-256", "username": USER, "password": password}
 
 
+def test_a_user_without_rights_reads_so_and_where_to_find_what_to_grant(fresh: Callable[[str], str]) -> None:
+    settings = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    with KafkaBroker(settings) as guarded:
+        topic = fresh("topic")
+        owner = KafkaLog(KafkaSettings(bootstrap=guarded.bootstrap))
+        owner.create([TopicSettings(topic, 1, compacted=False)])
+        log = KafkaLog(secured(guarded, "SASL_PLAINTEXT", **scram(PASSWORD)))
+        calls: list[Callable[[], object]] = [
+            lambda: log.create([TopicSettings(topic, 1, compacted=False)]),
+            lambda: log.partitions(topic),
+            lambda: write(log, topic, [b"value"]),
+            lambda: log.consumer(f"{topic}-group", [topic], member="m").poll(WAIT_S),
+        ]
+        for call in calls:
+            with pytest.raises(
+                UnavailableError, match=r"user \(scalewatch\) has no right to a .*`scalewatch topics --acls`"
+            ):
+                call()
+        log.close()
+        owner.close()
+
+
 def test_a_login_by_password_writes_and_reads(kafka: KafkaBroker, topic: str) -> None:
     log = KafkaLog(secured(kafka, "SASL_PLAINTEXT", **scram(PASSWORD)))
     write(log, topic, [b"value"])

@@ -298,3 +298,37 @@ def test_without_a_broker_it_reports_it_and_recovers_when_the_broker_comes(
     finally:
         if not kafka.running():
             kafka.start()
+
+
+def test_an_outage_of_the_broker_is_a_line_when_it_begins_and_one_when_it_ends(
+    kafka: KafkaBroker, fresh: Callable[[str], str], tmp_path: Path
+) -> None:
+    path = write_config(tmp_path, kafka.bootstrap, fresh("out"), [{"topics": [fresh("jobs")], "format": "native"}])
+    with AgentProcess(path) as agent:
+        agent.wait_ready()
+        before = len(agent.log.read_text().splitlines())
+        kafka.kill()
+        try:
+            for role in ("learner", "collector"):
+                until(lambda role=role: has_line(agent, "broker unavailable", role), SOON_S, agent.output)  # type: ignore[misc]
+                until(lambda role=role: waits(agent, role), SOON_S, agent.output)  # type: ignore[misc]
+        finally:
+            kafka.start()
+        agent.wait_ready()
+        for role in ("learner", "collector"):
+            until(lambda role=role: has_line(agent, "broker available again", role), SOON_S, agent.output)  # type: ignore[misc]
+        lines = [json.loads(line) for line in agent.log.read_text().splitlines()[before:]]
+        for role in ("learner", "collector"):
+            events = [line["event"] for line in lines if line.get("role") == role and "still" not in line["event"]]
+            assert events == ["broker unavailable", "broker available again"], lines
+        assert [line for line in lines if line.get("role") not in {"learner", "collector"}] == []
+
+
+def has_line(agent: AgentProcess, event: str, role: str) -> bool:
+    return any(line["role"] == role for line in agent.lines(event))
+
+
+def waits(agent: AgentProcess, role: str) -> bool:
+    """Return whether a role has begun anew and found no broker."""
+    answer = agent.get(role, "/readyz")
+    return answer is not None and "could be reached" in answer.text

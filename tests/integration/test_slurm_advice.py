@@ -19,9 +19,7 @@ TABLE = "var/lib/scalewatch/predictions.jsonl"
 
 
 @pytest.fixture(scope="module", params=SUITES)
-def slurm(
-    request: pytest.FixtureRequest, plugin: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SlurmCluster]:
+def slurm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
     """A Slurm with the plugin and a table: lammps takes 1,000 s on one node, 250 s on two and on three, and 200 s on four."""
     if reason := why_not():
         if os.environ.get("SCALEWATCH_REQUIRE_SLURM") == "1":
@@ -39,25 +37,16 @@ def slurm(
     with SlurmCluster(
         request.param,
         "127.0.0.1:1",  # nobody listens: jobs run whether their records arrive or not
-        more_settings=f"{plugin}\n",
+        more_settings="CliFilterPlugins=cli_filter/lua\n",
         files={**plugins, TABLE: table.read_text()},
     ) as cluster:
         yield cluster
 
 
-@pytest.fixture(
-    scope="module", params=["JobSubmitPlugins=lua", "CliFilterPlugins=cli_filter/lua"], ids=["controller", "client"]
-)
-def plugin(request: pytest.FixtureRequest) -> str:
-    """The line of slurm.conf that switches one of the two plugins on."""
-    line: str = request.param
-    return line
-
-
 def submit(slurm: SlurmCluster, *options: str) -> str:
     """Submit a job and return all that sbatch printed."""
     where = "--chdir=/var/lib/slurm --output=/dev/null"
-    printed = slurm.run("sh", "-c", f"sbatch {where} {' '.join(options)} --wrap true 2>&1")
+    printed = slurm.run("sh", "-c", f"timeout 60 sbatch {where} {' '.join(options)} --wrap true 2>&1")
     assert re.search(r"Submitted batch job \d+", printed), printed
     return printed
 
@@ -87,6 +76,44 @@ def test_nodes_beyond_half_efficiency_that_are_faster_are_no_waste(slurm: SlurmC
 def test_nothing_is_reported_of_an_unknown_job_or_a_fair_limit(slurm: SlurmCluster, options: tuple[str, ...]) -> None:
     output = submit(slurm, *options, "--nodes=1")
     assert "lammps" not in output
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "mkfifo {table}",  # nobody writes to it
+        "cp {table}.good {table}; truncate -s 70M {table}",  # longer than is read
+        "cp {table}.good {table}; chmod 000 {table}; rm {table}; ln -s /dev/zero {table}",  # without end, and one line
+        "true",  # there is none
+    ],
+    ids=["pipe", "huge", "endless", "missing"],
+)
+def test_no_table_holds_up_a_job(slurm: SlurmCluster, table: str) -> None:
+    path = f"/{TABLE}"
+    slurm.run("sh", "-c", f"mv {path} {path}.good; {table.format(table=path)}")
+    try:
+        output = submit(slurm, "--job-name=lammps", "--nodes=1", "--time=60:00")
+        assert "lammps" not in output
+    finally:
+        slurm.run("sh", "-c", f"mv -f {path}.good {path}")
+    assert "nearly always ends within" in submit(slurm, "--job-name=lammps", "--nodes=1", "--time=60:00")
+
+
+def test_a_table_of_many_applications_gives_the_advice_of_the_right_one(slurm: SlurmCluster) -> None:
+    path = f"/{TABLE}"
+    others = 'for i in $(seq 20000); do echo \'{"application":"other\'$i\'","unit":"nodes","n":1.0}\'; done'
+    slurm.run(
+        "sh", "-c", f"cp {path} {path}.good; ({others}; cat {path}.good; {others}) > {path}.new; mv {path}.new {path}"
+    )
+    try:
+        assert "lammps on 1 node nearly" in submit(slurm, "--job-name=lammps", "--nodes=1", "--time=60:00")
+    finally:
+        slurm.run("sh", "-c", f"mv -f {path}.good {path}")
+
+
+def test_nothing_of_this_runs_in_the_controller(slurm: SlurmCluster) -> None:
+    assert "JobSubmitPlugins        = (null)" in slurm.run("scontrol", "show", "config")
+    assert [path.name for path in sorted(PLUGINS.glob("*.lua"))] == ["cli_filter.lua", "scalewatch.lua"]
 
 
 def test_every_job_ran(slurm: SlurmCluster) -> None:

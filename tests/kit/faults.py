@@ -8,7 +8,7 @@ crashes again. Come back with a new `FaultyLog` over the same broker.
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -103,6 +103,10 @@ class FaultyLog:
     def partitions(self, topic: str) -> int | None:
         """Return the number of partitions, or fail."""
         return self._around("partitions", lambda: self._log.partitions(topic))
+
+    def ends(self, topics: Sequence[str]) -> Mapping[str, Mapping[int, int]]:
+        """Return the ends of topics, or fail."""
+        return self._around("ends", lambda: self._log.ends(topics))
 
     def create(self, topics: Sequence[TopicSettings]) -> Sequence[str]:
         """Create topics, or fail, or both."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from processors.contracts.events import PredictionRequested
+from processors.contracts.events import CollectorReport, PredictionRequested
 from processors.contracts.hosts import HostView
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import (
@@ -36,7 +36,9 @@ class FixedService:
         runs: Sequence[RecentRun] = (),
         dead_letters: Sequence[DeadLetterView] = (),
         sources: Sequence[SourceStatus] = (),
+        collectors: Sequence[CollectorReport] = (),
     ) -> None:
+        self.held_collectors = list(collectors)
         self.held_ended: list[JobPrediction] = []
         self.held_runs, self.held_dead_letters, self.held_sources = list(runs), list(dead_letters), list(sources)
         self.held_hosts = list(hosts)
@@ -81,6 +83,9 @@ class FixedService:
 
     def sources(self) -> Sequence[SourceStatus]:
         return tuple(self.held_sources)
+
+    def collectors(self) -> Sequence[CollectorReport]:
+        return tuple(self.held_collectors)
 
     def health(self) -> Sequence[Health]:
         return tuple(self.held_health)

@@ -176,12 +176,28 @@ def translate(error: BaseException, settings: KafkaSettings, doing: str) -> Scal
     """Return our error for one of the client."""
     if isinstance(error, NO_CONNECTION):
         return UnavailableError(unreachable(settings, error))
+    for one in (error, *error.args):
+        if isinstance(one, errors.AuthorizationError):
+            return UnavailableError(forbidden(settings, doing, one))
     name, text = type(error).__name__, str(error).partition("\n")[0]
     reason = text if name in text else f"{name}: {text}" if text else name
     message = f"{doing} failed at {settings.bootstrap}: {reason.rstrip('.')}."
     # of a write that comes after the one that failed, the client hands the cause on as an argument
     fenced = any(isinstance(one, FENCED) for one in (error, *error.args))
     return FencedError(message) if fenced else UnavailableError(message)
+
+
+def forbidden(settings: KafkaSettings, doing: str, error: BaseException) -> str:
+    """Return what to do where the broker's authorizer refuses something."""
+    what = next((kind for kind in ("Topic", "Group", "TransactionalId") if kind in type(error).__name__), "Cluster")
+    kind = {"Topic": "a topic", "Group": "a consumer group", "TransactionalId": "a transactional id"}.get(what, "this")
+    names = error.args[0] if error.args and isinstance(error.args[0], (list, tuple, set, frozenset)) else ()
+    named = f" ({', '.join(sorted(map(str, names))[:5])})" if names else ""
+    user = settings.security.username or "without a log-in"
+    return (
+        f"{doing} failed at {settings.bootstrap}: the agent's user ({user}) has no right to {kind}{named}. "
+        "`scalewatch topics --acls` prints the rights that it needs."
+    )
 
 
 def unreachable(settings: KafkaSettings, cause: BaseException | None = None) -> str:

@@ -1,6 +1,6 @@
 """The log on Kafka."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -9,7 +9,7 @@ from agent.log.kafka.checkpoint import KafkaCheckpointStore
 from agent.log.kafka.connection import KafkaSettings, check_reachable
 from agent.log.kafka.consumer import KafkaLogConsumer
 from agent.log.kafka.producer import KafkaLogProducer
-from agent.log.kafka.reading import KafkaReader
+from agent.log.kafka.reading import KafkaReader, ends
 from processors.contracts.errors import UnavailableError
 from processors.contracts.log import Batch, Examined, TopicSettings
 
@@ -50,6 +50,11 @@ class KafkaLog:
             counts = partial(kafka_topics.counts, topics=[topic])
             self._partitions.update(kafka_topics.asking(self._settings, "Looking up topics", counts))
         return self._partitions.get(topic)
+
+    def ends(self, topics: Sequence[str]) -> Mapping[str, Mapping[int, int]]:
+        """Return the ends of the partitions of each topic that is there; names with ``^`` are regular expressions."""
+        self._connect()
+        return ends(self._settings, topics)
 
     def create(self, topics: Sequence[TopicSettings]) -> Sequence[str]:
         """Create the topics that are missing; return their names. Raises UnavailableError."""

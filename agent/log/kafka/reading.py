@@ -1,6 +1,7 @@
 """Reading one partition without a group: to its end, or one record of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from types import TracebackType
 from typing import Any, Self
 
@@ -9,10 +10,22 @@ from kafka.structs import TopicPartition
 
 from agent.log.kafka.connection import KafkaSettings, batch_of, translated
 from processors.contracts.errors import UnavailableError
-from processors.contracts.log import Batch
+from processors.contracts.log import Batch, topic_pattern
 
 POLL_MS = 200
 WAIT_MS = 20  # how long the broker may wait for more before it answers; a checkpoint waits for this answer
+
+
+def ends(settings: KafkaSettings, topics: Sequence[str]) -> dict[str, dict[int, int]]:
+    """Return the ends of the partitions of each topic that is there, by name or regular expression."""
+    arguments = settings.consuming("ends") | {"request_timeout_ms": round(settings.request_timeout_s * 1000)}
+    with translated(settings, "Looking for the ends of the sources"), closing(KafkaConsumer(**arguments)) as consumer:
+        names = list(filter(topic_pattern(topics).fullmatch, consumer.topics()))
+        places = [TopicPartition(name, one) for name in names for one in consumer.partitions_for_topic(name) or ()]
+        found: dict[str, dict[int, int]] = {name: {} for name in sorted(names)}
+        for place, end in (consumer.end_offsets(places) if places else {}).items():
+            found[place.topic][place.partition] = end
+        return found
 
 
 class KafkaReader:

@@ -7,17 +7,18 @@ from typing import Final
 import msgspec
 
 from processors.contracts.errors import DECODER
+from processors.contracts.events import CollectorReport
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import DeadLetterView, SourceStatus
-from processors.contracts.service import Health
+from processors.contracts.service import Health, late
 from sinks.prometheus.registry import Metrics
 from sinks.web.formatting import behind, counted, duration, moment
 from sinks.web.runbook import anchor
 from sinks.web.views.overview import SourceRow, source_rows
 
 FAULT: Final = "processor"  # the reason of dead letters whose event made a processor fail
-LAG_LONG_S: Final = 120.0
 CLOCK_AHEAD_S: Final = 60.0
+HEARD_S: Final = 60.0  # collectors report every few seconds
 CHECKPOINT_OLD_S: Final = 600.0
 DEAD_LETTERS_SHOWN: Final = 20
 PLACES_SHOWN: Final = 3
@@ -69,17 +70,28 @@ _SILENT: Final = Advice(
 _UNREADABLE: Final = Advice(
     "Find who wrote them: the log names each; readers see the message before it, or none.", "Unreadable outputs"
 )
+_EMPTY: Final = Advice(
+    "Check whether its producer writes to this topic of this broker, and the name under sources.", "Source never spoke"
+)
+_GONE: Final = Advice("Look at its process and at the last lines of its log.", "Down")
 _BOUNDS: Final = Advice("Raise the bound, or group names that appear only once with a rule.", "Bounds hit")
 
 
 class RoleRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A role with what is known of it, and what to do about what is amiss."""
+    """A role with what is known of it, and what to do about what is amiss.
 
+    A collector is a process of its own, `is_elsewhere`: of it there is what it reported last.
+    """
+
+    name: str
     health: Health
     partitions: str
     lag: str
     saved: str
     advice: Sequence[Advice]
+    is_elsewhere: bool = False
+    dead_letters: int = 0
+    heard: str = ""
 
 
 class FaultRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +129,7 @@ class AgentView(msgspec.Struct, frozen=True, kw_only=True):
 
     roles: Sequence[RoleRow]
     sources: Sequence[SourceRow]
-    silent: Advice | None
+    source_advice: Sequence[Advice]
     faults: Sequence[FaultRow]
     dead_letters: Sequence[DeadLetterRow]
     dead_letters_known: int
@@ -130,13 +142,19 @@ def agent_view(
     dead_letters: Sequence[DeadLetterView],
     found: Sequence[FaultRow],
     now_ms: int | None,
+    *,
+    collectors: Sequence[CollectorReport] = (),
 ) -> AgentView:
     """Return what to show of the agent; `now_ms` is the event time against which the age of sources is measured."""
     rows = source_rows(sources, now_ms or 0)
+    present_ms = (now_ms or 0) + 1000 * max((role.lag_s or 0.0 for role in health), default=0.0)
     return AgentView(
-        roles=[role_row(role) for role in health],
+        roles=[*map(role_row, health), *(collector_row(report, present_ms) for report in collectors)],
         sources=rows,
-        silent=_SILENT if any(row.is_old for row in rows) else None,
+        source_advice=[
+            *([_SILENT] if any(row.is_old for row in rows) else []),
+            *([_EMPTY] if any(row.waits for row in rows) else []),
+        ],
         faults=found,
         dead_letters=[dead_letter_row(dead_letter) for dead_letter in dead_letters[:DEAD_LETTERS_SHOWN]],
         dead_letters_known=len(dead_letters),
@@ -149,6 +167,7 @@ def agent_view(
 def role_row(role: Health) -> RoleRow:
     """Return what to show of a role."""
     return RoleRow(
+        name=role.role,
         health=role,
         partitions=ranges(role.partitions),
         lag="-" if role.lag_s is None else behind(role.lag_s).removesuffix(" behind"),
@@ -157,10 +176,36 @@ def role_row(role: Health) -> RoleRow:
     )
 
 
+def collector_row(report: CollectorReport, now_ms: float) -> RoleRow:
+    """Return what to show of a collector that reported itself."""
+    heard_s = max(0.0, (now_ms - report.time_ms) / 1000)
+    gone = heard_s > HEARD_S
+    reasons = (f"It has not been heard of for {duration(heard_s)}.",) if gone else report.reasons
+    health = Health(
+        role="collector",
+        ready=not reasons,
+        reasons=reasons,
+        restarts=report.restarts,
+        lag_s=report.lag_s,
+        working=not reasons or bool(late(report.lag_s)),
+    )
+    return RoleRow(
+        name=f"collector {report.member}",
+        health=health,
+        partitions="-",
+        lag="-" if report.lag_s is None else duration(report.lag_s),
+        saved="-",
+        advice=[_GONE] if gone else list(_advice(health)),
+        is_elsewhere=True,
+        dead_letters=sum(report.dead_letters.values()),
+        heard=f"{duration(heard_s)} ago" if heard_s >= 1 else "now",
+    )
+
+
 def _advice(role: Health) -> Iterator[Advice]:
-    if not role.ready:
+    if not role.ready and not late(role.lag_s):
         yield _WAITS
-    if role.lag_s is not None and role.lag_s > LAG_LONG_S:
+    if late(role.lag_s):
         yield _BEHIND
     if role.lag_s is not None and role.lag_s < -CLOCK_AHEAD_S:
         yield _AHEAD
@@ -207,12 +252,18 @@ def quoted(text: str) -> str:
     return text if plain else "'" + text.replace("'", "'\\''") + "'"
 
 
-def faults(metrics: Metrics) -> list[FaultRow]:
-    """Return each kind of trouble, faults first; nothing while all is well: a fault must not look like silence."""
+def faults(metrics: Metrics, collectors: Sequence[CollectorReport] = ()) -> list[FaultRow]:
+    """Return each kind of trouble, faults first; nothing while all is well: a fault must not look like silence.
+
+    Dead letters are those of this process and those that `collectors` reported.
+    """
     dead_letters, faults, refused, bounds, unreadable = (
         metrics.above_zero(f"scalewatch_{name}_total")
         for name in ("dead_letters", "processor_faults", "runs_refused", "bounds_hit", "outputs_unreadable")
     )
+    for report in collectors:
+        for reason, count in report.dead_letters.items():
+            dead_letters[reason] = dead_letters.get(reason, 0.0) + count
     if FAULT in dead_letters:
         faults["events that became dead letters"] = dead_letters.pop(FAULT)
     decoders = {"messages that became dead letters": dead_letters.pop(DECODER)} if DECODER in dead_letters else {}
@@ -244,7 +295,7 @@ def _fault(
 
 def standing(view: AgentView) -> str:
     """Return how the agent is, in one sentence."""
-    waiting = [row.health.role for row in view.roles if not row.health.ready]
+    waiting = [row.name for row in view.roles if not row.health.ready]
     if not view.roles:
         return "No role has started yet."
     if waiting:
@@ -253,7 +304,9 @@ def standing(view: AgentView) -> str:
     old = [row.topic for row in view.sources if row.is_old]
     text = [f"{counted(len(behind), 'role')} {'needs' if len(behind) == 1 else 'need'} attention"] if behind else []
     text += [f"{counted(len(old), 'source')} {'is' if len(old) == 1 else 'are'} silent"] if old else []
+    text += [row.message for row in view.sources if row.waits]
     text += [f"{counted(len(view.faults), 'kind')} of trouble since the start"] if view.faults else []
     if not text:
         return "All is well: every role is ready, and nothing was lost or refused since the start."
-    return f"Every role is ready. {'; '.join(text).capitalize()}."
+    first, *others = text
+    return f"Every role is ready. {'; '.join((first[:1].upper() + first[1:], *others))}."

@@ -21,7 +21,7 @@ from processors.contracts.outputs import (
     SourceStatus,
 )
 from sinks.web.charts import Spark, drawable, sparkline
-from sinks.web.formatting import attention, duration, explained, moment, share, verdict_text
+from sinks.web.formatting import attention, counted, duration, explained, moment, share, verdict_text
 from sinks.web.queries import Truth, application_id, link
 from sinks.web.views.trust import Trust, trust_of
 
@@ -55,29 +55,55 @@ _MEMBERS: Final = {
 }
 
 
-class SourceRow(msgspec.Struct, frozen=True):
-    """A source: its topic, how many events came, the newest one's time, and how far that is behind the present."""
+class SourceRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A source: its topic, its events, the newest one's time, how far that is behind the present, and all that as text.
+
+    A source that never spoke `waits`; one whose last word is old is silent.
+    """
 
     topic: str
     events: int
     newest: str
     behind: str
+    message: str
     is_old: bool
+    waits: bool
 
 
 def source_rows(sources: Sequence[SourceStatus], now_ms: int = 0) -> list[SourceRow]:
-    """Return the sources, those furthest behind first. `now_ms` is the present, where it is known otherwise."""
-    now = max([now_ms, *(seen.newest_ms for seen in sources)])
-    return [
-        SourceRow(
-            seen.topic,
-            seen.events,
-            moment(rfc3339(seen.newest_ms)),
-            _behind((now - seen.newest_ms) / 1000),
-            (now - seen.newest_ms) / 1000 > OLD_S,
-        )
-        for seen in sorted(sources, key=lambda seen: (seen.newest_ms, seen.topic))
-    ]
+    """Return the sources, those that never spoke and those furthest behind first.
+
+    `now_ms` is the present, where it is known otherwise.
+    """
+    now = max([now_ms, *(seen.moved_ms or 0 for seen in sources)])
+    return [_source_row(seen, now) for seen in sorted(sources, key=lambda seen: (seen.moved_ms or 0, seen.topic))]
+
+
+def _source_row(seen: SourceStatus, now_ms: int) -> SourceRow:
+    moved_ms = seen.moved_ms
+    behind_s = 0.0 if moved_ms is None else (now_ms - moved_ms) / 1000
+    newest = "-" if moved_ms is None else moment(rfc3339(moved_ms))
+    return SourceRow(
+        topic=seen.topic,
+        events=seen.events,
+        newest=newest,
+        behind=_silence(seen) if moved_ms is None else _behind(behind_s),
+        message=_waiting(seen) if moved_ms is None else f"{counted(seen.events, 'event')}, newest {newest}",
+        is_old=behind_s > OLD_S,
+        waits=moved_ms is None,
+    )
+
+
+def _silence(seen: SourceStatus) -> str:
+    return "not looked up yet" if seen.messages is None else "waiting"
+
+
+def _waiting(seen: SourceStatus) -> str:
+    """Return what is known of a source without a message."""
+    if seen.messages is None:
+        return f"waiting for {seen.topic}, and for a collector that looks it up"
+    gone = " are left" if seen.messages else ""
+    return f"waiting for {seen.topic}, 0 messages{gone}"
 
 
 def _behind(seconds: float) -> str:

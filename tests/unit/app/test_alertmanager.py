@@ -100,7 +100,9 @@ def test_an_alertmanager_that_is_away_does_not_keep_the_other_from_being_reporte
 
 def test_a_learner_without_a_shard_reports_nothing(sink: Sink) -> None:
     with receiver() as (url, reported):
-        service = FixedService(alerts=[alert()], health=[Health(role="learner", ready=False, reasons=("waits",))])
+        service = FixedService(
+            alerts=[alert()], health=[Health(role="learner", ready=False, working=False, reasons=("waits",))]
+        )
         sink(service, FakeClock(), url).look()
         assert reported.empty()
 

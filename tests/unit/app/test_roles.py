@@ -6,8 +6,8 @@ from collections.abc import Callable
 import msgspec
 
 from agent.app import compose
-from agent.app.roles import STANDBY_S, LearnerRole
-from agent.config.tree import Config
+from agent.app.roles import STANDBY_S, CollectorRole, LearnerRole
+from agent.config.tree import Config, Source
 from agent.log.memory import MemoryBroker, MemoryLog, MemoryProducer
 from agent.topics import own_topics
 from processors.contracts.events import (
@@ -18,7 +18,7 @@ from processors.contracts.events import (
     Tick,
     encode_record,
 )
-from processors.contracts.log import Batch
+from processors.contracts.log import Batch, TopicSettings
 from processors.contracts.outputs import Run
 from tests.kit.clock import FakeClock
 from tests.kit.messages import alert, prediction
@@ -39,7 +39,7 @@ def test_a_learner_that_takes_over_shows_what_the_other_one_reported_while_it_wa
         return role
 
     first, second = learner("first"), learner("second")
-    active, waiting = (first, second) if first.service.health()[0].ready else (second, first)
+    active, waiting = (first, second) if first.service.health()[0].partitions else (second, first)
     writer = MemoryLog(broker, state_topic=config.topics.state).producer()
     for number, n in enumerate((1, 2, 4, 8) * 2):
         at_ms = clock.now_ms() + number * 10 * MINUTE_MS
@@ -91,6 +91,7 @@ def test_a_learner_reports_others_of_its_own_shards_only_though_it_read_what_all
     producer.send(config.topics.predictions, None, b"archer2/late/rhodo/nodes")
     producer.flush(1.0)
     owner.close()
+    _write(producer, config, Tick("", time_ms=clock.now_ms()))
     while not role.service.health()[0].ready:
         role.step()
     role.follow()
@@ -114,6 +115,7 @@ def test_a_start_reads_what_was_reported_once() -> None:
     log = CountedLog(MemoryBroker(), config.topics.state)
     role = LearnerRole(config, log, compose.metrics(), FakeClock(), restarts=0)
     role.open()
+    _write(log.producer(), config, Tick("", time_ms=FakeClock().now_ms()))
     while not role.service.health()[0].ready:
         role.step()
     role.step()
@@ -158,3 +160,62 @@ def test_a_learner_that_waits_for_long_shows_what_the_other_one_reported_so_far(
 
 def _write(writer: MemoryProducer, config: Config, event: JournalEvent) -> None:
     writer.send(config.topics.journal, encode_record(JournalRecord(event)), None, 0, 0)
+
+
+def collecting(config: Config, log: MemoryLog, clock: FakeClock) -> CollectorRole:
+    role = CollectorRole(config, log, compose.metrics(), clock, restarts=2)
+    role.open()
+    role.topics.look()
+    return role
+
+
+def test_a_learner_is_not_ready_before_the_first_tick_nor_minutes_behind_and_states_it() -> None:
+    config, clock, log = Config(), FakeClock(), MemoryLog()
+    role = LearnerRole(config, log, compose.metrics(), clock, restarts=0)
+    role.open()
+    role.step()
+    role.step()
+    (health,) = role.service.health()
+    assert (health.ready, "no tick" in health.reasons[0]) == (False, True)
+    _write(log.producer(), config, Tick("", time_ms=clock.now_ms()))
+    role.step()
+    assert role.service.health()[0].ready
+    clock.advance(300.0)
+    (health,) = role.service.health()
+    assert (health.ready, health.reasons, health.working) == (False, ("It is 5 minutes behind.",), True)
+
+
+def test_a_learner_shows_how_collectors_are_and_which_sources_never_spoke() -> None:
+    config = Config(sources=(Source(topics=("slurm", "ldms"), format="native"),))
+    clock, log = FakeClock(), MemoryLog()
+    log.create([*own_topics(config), TopicSettings("slurm", 1, compacted=False)])
+    writer = log.producer()
+    writer.send("slurm", b"no JSON", None, 0, clock.now_ms())
+    collector, learner = collecting(config, log, clock), LearnerRole(config, log, compose.metrics(), clock, restarts=0)
+    learner.open()
+    for _ in range(4):
+        collector.step()
+        learner.step()
+        clock.advance(10.0)
+    (report,) = learner.service.collectors()
+    assert (report.restarts, report.dead_letters, report.lag_s) == (2, {"not-json": 1}, 0.0)
+    found = {source.topic: (source.messages, source.heard_ms) for source in learner.service.sources()}
+    assert found == {"slurm": (1, FakeClock().now_ms()), "ldms": (0, None)}
+
+
+def test_a_collector_that_cannot_keep_up_is_not_ready() -> None:
+    config = Config(sources=(Source(topics=("slurm",), format="native"),))
+    clock, log = FakeClock(), MemoryLog()
+    log.create([*own_topics(config), TopicSettings("slurm", 1, compacted=False)])
+    writer = log.producer()
+    for _ in range(20_000):
+        writer.send("slurm", b"{}", None, 0, clock.now_ms() - 600_000)
+    role = collecting(config, log, clock)
+    for _ in range(5):
+        role.step()
+        clock.advance(10.0)
+    assert role.service.health()[0].reasons == ("It is 11 minutes behind.",)
+    for _ in range(10):
+        role.step()
+        clock.advance(1.0)
+    assert role.service.health()[0].ready

@@ -23,7 +23,7 @@ OURS: dict[str, tuple[str, ...]] = {
     "agent": (),
     "agent.clock": (),
     "agent.backtest": ("processors", "sinks.web"),
-    "agent.collector": (CONTRACTS, "agent.deadletters", "agent.reading", "processors.windows"),
+    "agent.collector": (CONTRACTS, "agent.deadletters", "agent.reading", "agent.sources", "processors.windows"),
     "agent.deadletters": (CONTRACTS,),
     # an equation in a configuration is read by the parser that will evaluate it
     "agent.config": (CONTRACTS, "agent.identify", "agent.reference", "processors.models.structure"),
@@ -31,11 +31,12 @@ OURS: dict[str, tuple[str, ...]] = {
     "agent.describe": (CONTRACTS, "agent.backtest", "agent.config", "agent.decode", "agent.topics"),
     "agent.evidence": (CONTRACTS, "agent.identify"),
     "agent.identify": (CONTRACTS,),
-    "agent.learner": (CONTRACTS,),
+    "agent.learner": (CONTRACTS, "agent.sources"),
     "agent.log": (CONTRACTS,),
     "agent.reading": (CONTRACTS,),
     "agent.reference": (CONTRACTS,),
     "agent.simulation": (CONTRACTS,),
+    "agent.sources": (CONTRACTS,),
     "agent.topics": (CONTRACTS, "agent.config"),
     # the only ones that put the parts together
     "agent.app": PRODUCT,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 from starlette.applications import Starlette
 
+from processors.contracts.events import CollectorReport
 from processors.contracts.outputs import DeadLetterView, SourceStatus
 from processors.contracts.service import Health
 from sinks.prometheus.registry import Metrics
@@ -83,6 +84,34 @@ def test_sources_report_how_old_they_are_against_the_newest_of_all() -> None:
     assert 'href="/runbook#source-silent"' in text
 
 
+def test_an_empty_topic_is_waited_for_and_nothing_is_well_meanwhile() -> None:
+    empty = SourceStatus(topic="slurm.jobs", messages=0)
+    app = app_of(sources=[empty, SourceStatus(topic="ldms")])
+    page = page_text(app)
+    assert "waiting for slurm.jobs, 0 messages" in page
+    assert "waiting for ldms, and for a collector that looks it up" in page
+    assert "All is well" not in page
+    assert 'href="/runbook#source-never-spoke"' in read(app, "/agent")
+    overview = text_of(read(app, "/"))
+    assert "waiting for slurm.jobs, 0 messages" in overview
+    assert "2 empty sources" in overview
+    assert "unusual" not in overview
+
+
+def test_each_collector_is_shown_with_its_restarts_and_dead_letters_and_what_it_reported_last() -> None:
+    ticking = [Health(role="learner", ready=True, folded_ms=NOON_MS, lag_s=0.0)]
+    well = CollectorReport(member="a:8080", time_ms=NOON_MS - 3000, lag_s=1.5, restarts=3, dead_letters={"not-json": 4})
+    late = CollectorReport(member="b:8080", time_ms=NOON_MS, lag_s=300.0, reasons=("It is 5 minutes behind.",))
+    gone = CollectorReport(member="c:8080", time_ms=NOON_MS - 600_000)
+    service = FixedService(health=ticking, collectors=[well, late, gone])
+    page = page_text(create_app(service, metrics()))
+    assert "collector a:8080 ready behind, in event time 1.5 s dead letters 4 last heard of 3 s ago restarts 3" in page
+    assert "collector b:8080 not ready It is 5 minutes behind." in page
+    assert "It has not been heard of for 10 min." in page
+    assert "not-json 4" in page
+    assert "Not ready: collector b:8080, collector c:8080." in page
+
+
 def test_faults_are_counted_by_name_each_with_its_meaning_and_advice() -> None:
     counted = metrics()
     counted.add("scalewatch_dead_letters_total", 5, reason="not-json")
@@ -114,11 +143,12 @@ def test_each_heading_that_the_page_links_to_is_in_the_runbook() -> None:
         ("processor_faults", "processor"),
     ):
         counted.add(f"scalewatch_{name}_total", 1, **{label: "other"})
-    app = app_of([Health(role="learner", ready=False, lag_s=9e3, checkpoint_age_s=9e3, restarts=1)], counted=counted,
-                 sources=[source(), source("old", newest_ms=0)])  # fmt: skip
+    app = app_of([Health(role="learner", ready=False, lag_s=9e3, checkpoint_age_s=9e3, restarts=1),
+                  Health(role="collector", ready=False)], counted=counted,
+                 sources=[source(), source("old", newest_ms=0), SourceStatus(topic="power", messages=0)])  # fmt: skip
     wanted = {link.partition("#")[2] for link in parsed(read(app, "/agent")).links if link.startswith("/runbook#")}
     runbook = read(app, "/runbook")
-    assert len(wanted) == 9
+    assert len(wanted) == 10
     assert [name for name in wanted if f'id="{name}"' not in runbook] == []
 
 

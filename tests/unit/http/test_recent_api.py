@@ -44,7 +44,7 @@ SERVICE = FixedService(
     dead_letters=[
         DeadLetterView(time_ms=5, reason="not-json", detail="No JSON.", topic="slurm", partition=0, offset=7)
     ],
-    sources=[SourceStatus(topic="slurm", events=3, newest_ms=60_000)],
+    sources=[SourceStatus(topic="slurm", events=3, newest_ms=60_000, messages=40, heard_ms=61_000)],
 )
 
 
@@ -95,7 +95,9 @@ def test_dead_letters_and_sources_are_listed(app: Starlette) -> None:
     (dead_letter,) = read(app, "/api/v1/deadletters")[1]["rows"]
     why = {"time_ms": 5, "reason": "not-json", "detail": "No JSON.", "count": 1, "places": []}
     assert dead_letter == why | {"topic": "slurm", "partition": 0, "offset": 7}
-    assert read(app, "/api/v1/sources")[1]["rows"] == [{"topic": "slurm", "events": 3, "newest_ms": 60_000}]
+    assert read(app, "/api/v1/sources")[1]["rows"] == [
+        {"topic": "slurm", "events": 3, "newest_ms": 60_000, "messages": 40, "heard_ms": 61_000}
+    ]
 
 
 def test_a_user_sees_their_own_runs_and_jobs_alone(limited: Starlette) -> None:

@@ -1,11 +1,13 @@
 """Which raw topics the learner has heard of, and how new what they told is."""
 
 from agent.app import compose
-from agent.config.tree import Config
-from agent.learner.learner import MINUTE_MS, TOPICS_MAX, Learner, Sources
+from agent.config.tree import Config, Source
+from agent.learner.learner import Learner
 from agent.log.memory import MemoryLog
+from agent.sources import MINUTE_MS, TOPICS_MAX, Collectors, Sources, combined
 from agent.topics import own_topics
 from processors.contracts.events import (
+    CollectorReport,
     Evidence,
     HostMinute,
     HostState,
@@ -15,6 +17,7 @@ from processors.contracts.events import (
     Network,
     Origin,
     Tick,
+    TopicReport,
     encode_record,
 )  # fmt: skip
 from processors.contracts.outputs import SourceStatus
@@ -73,7 +76,7 @@ def test_more_topics_than_can_be_followed_are_counted() -> None:
 
 
 def test_a_learner_reports_the_sources_of_its_journal() -> None:
-    config, log = Config(), MemoryLog()
+    config, log = Config(sources=(Source(topics=("slurm",), format="native"),)), MemoryLog()
     log.create(own_topics(config))
     learner = Learner(
         log, compose.plan(config), compose.metrics(), "a", on_emission=lambda _: None, monotonic_s=lambda: 0.0
@@ -86,3 +89,31 @@ def test_a_learner_reports_the_sources_of_its_journal() -> None:
     while not learner.step(0.0, 0.0):
         pass
     assert learner.sources.status() == [SourceStatus(topic="slurm", events=3, newest_ms=NOW_MS + 62_000)]
+
+
+def test_files_of_a_backfill_are_no_sources() -> None:
+    plan = compose.plan(Config(sources=(Source(topics=("slurm", "^ldms[.].*"), format="native"),)))
+    sources = Sources(plan.is_source)
+    for topic in ("slurm", "ldms.cpu", "/var/log/sacct-2025.txt"):
+        sources.note(JournalRecord(completed("1", NOW_MS - 90_000, 60.0), Origin(topic, 0, 0)), NOW_MS)
+    sources.report(None)
+    assert {source.topic for source in sources.status()} == {"slurm", "ldms.cpu"}
+
+
+def test_a_configured_topic_that_never_spoke_is_a_source_without_messages() -> None:
+    folded = [SourceStatus(topic="slurm", events=3, newest_ms=NOW_MS)]
+    found = combined(["slurm", "power", "^ldms.*"], folded, [TopicReport("slurm", 7, NOW_MS), TopicReport("power")])
+    assert [(source.topic, source.events, source.messages) for source in found] == [
+        ("slurm", 3, 7),
+        ("^ldms.*", 0, None),
+        ("power", 0, 0),
+    ]
+
+
+def test_of_each_collector_the_newest_report_is_kept_until_a_day_has_passed() -> None:
+    collectors = Collectors()
+    for member, time_ms, restarts in (("a", NOW_MS, 1), ("b", NOW_MS, 0), ("a", NOW_MS - 9, 0)):
+        collectors.take(CollectorReport(member=member, time_ms=time_ms, restarts=restarts))
+    assert [(report.member, report.restarts) for report in collectors.latest()] == [("a", 1), ("b", 0)]
+    collectors.take(CollectorReport(member="a", time_ms=NOW_MS + 90_000_000))
+    assert [report.member for report in collectors.latest()] == ["a"]
