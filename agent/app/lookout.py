@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
 from typing import Final
 
 import msgspec
@@ -110,12 +109,13 @@ class SourceTopics(Lookout):
     """What the broker holds of the sources: the ends of their topics, and when each got its newest message.
 
     The time of a message that came while this looks is that of the look; clocks of producers count only for the message
-    that is the newest at the first look. At most TOPICS_MAX topics are followed.
+    that is the newest at the first look. At most TOPICS_MAX are followed, those that the configuration names first; those
+    left out are counted at each look.
     """
 
-    def __init__(self, log: Log, wanted: Sequence[str], clock: Clock) -> None:
+    def __init__(self, log: Log, wanted: Sequence[str], clock: Clock, measures: Measures) -> None:
         super().__init__("the sources", self._take, ENDS_LOOK_S)
-        self._log, self._wanted, self._clock = log, tuple(wanted), clock
+        self._log, self._wanted, self._clock, self._measures = log, tuple(wanted), clock, measures
         self._reports: dict[str, TopicReport] = {}
         self.ends: Mapping[TopicPartition, int] = {}
 
@@ -129,8 +129,13 @@ class SourceTopics(Lookout):
         super().run(clock, stop)
 
     def _take(self) -> None:
-        found = dict(islice(self._log.ends(self._wanted).items(), TOPICS_MAX))
-        missing = [name for name in self._wanted if not any(map(topic_pattern([name]).fullmatch, found))]
+        there = self._log.ends(self._wanted)
+        absent = [name for name in self._wanted if not any(map(topic_pattern([name]).fullmatch, there))]
+        names = [*absent, *sorted(there, key=lambda name: (name not in self._wanted, name))]
+        if left_out := len(names[TOPICS_MAX:]):
+            self._measures.add("scalewatch_bounds_hit_total", left_out, bound="source_topics_max")
+        missing = absent[:TOPICS_MAX]
+        found = {name: there[name] for name in names[len(missing) : TOPICS_MAX]}
         reports = {topic: self._report(topic, ends) for topic, ends in found.items()}
         self._reports = reports | {name: TopicReport(name) for name in missing}
         self.ends = {(topic, number): end for topic, ends in found.items() for number, end in ends.items()}

@@ -283,7 +283,7 @@ class CollectorRole(Role):
         super().__init__(config, log, measures, clock, restarts)
         self._collector: Collector | None = None
         self._wanted = compose.wanted_topics(config)
-        self.topics = SourceTopics(log, self._wanted, clock)
+        self.topics = SourceTopics(log, self._wanted, clock, measures)
         self._backlog = Backlog()
         self._behind_s: float | None = None
         self._looked_s = self._reported_s = -math.inf

@@ -17,7 +17,6 @@ from sinks.prometheus.table import AGENT, HEALTH, HOSTS, OTHER, SOURCES, Declara
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 RESOURCES_MAX: Final = 16  # of one host
-SOURCES_MAX: Final = 200
 NAME_MAX: Final = 128  # characters of a label: what is longer is left out, a part of it would be another's name
 GONE_MS: Final = 300_000  # without a sample for as long as a window is, nothing of the window is left
 QUANTILES: Final = (("q05", 0.05), ("q50", 0.5), ("q95", 0.95))
@@ -153,7 +152,7 @@ class HealthCollector(Collector):
 
 
 class SourceCollector(Collector):
-    """What the topics of the sources hold, of at most SOURCES_MAX of them."""
+    """What the topics of the sources hold: of those that the collector looks up, which bounds them."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -165,7 +164,7 @@ class SourceCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the families with a sample for each topic that was looked up."""
         messages, newest = map(gauge, SOURCES)
-        for source in self._service.sources()[:SOURCES_MAX]:
+        for source in self._service.sources():
             if source.messages is not None:
                 messages.add_metric([source.topic], source.messages)
                 newest.add_metric([source.topic], (source.heard_ms or 0) / 1000)
