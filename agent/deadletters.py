@@ -35,16 +35,29 @@ class Counts(Protocol):
         """Count that a bound was reached."""
 
 
+class Left(msgspec.Struct, frozen=True):
+    """What was left of an allowance at a time of its clock."""
+
+    count: float
+    at_s: float
+
+
 class Allowance:
     """Bytes that may be spent: `bytes_per_s` on average, at once at most what BURST_S would bring; 0 allows none.
 
-    `monotonic_s` is a clock that only grows.
+    `monotonic_s` is a clock that only grows, of the machine or of events. With what was `left` an allowance goes on where
+    another one stopped.
     """
 
-    def __init__(self, bytes_per_s: float, monotonic_s: Callable[[], float]) -> None:
+    def __init__(self, bytes_per_s: float, monotonic_s: Callable[[], float], left: Left | None = None) -> None:
         self._bytes_per_s, self._monotonic_s = bytes_per_s, monotonic_s
-        self._left = bytes_per_s * BURST_S
-        self._at_s = monotonic_s()
+        self._left = bytes_per_s * BURST_S if left is None else left.count
+        self._at_s = monotonic_s() if left is None else left.at_s
+
+    @property
+    def left(self) -> Left:
+        """What was left when something was last asked for."""
+        return Left(self._left, self._at_s)
 
     def spend(self, count: int) -> bool:
         """Spend so many bytes and return True, or nothing where they are more than is left."""

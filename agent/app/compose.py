@@ -231,6 +231,7 @@ def plan(config: Config) -> Plan:
         checkpoint_records_max=config.learner.checkpoint_records_max,
         host_checkpoint_interval_s=config.learner.host_checkpoint_interval_s,
         flush_timeout_s=config.learner.flush_timeout_s,
+        deadletter_bytes_per_s_max=config.learner.deadletter_bytes_per_s_max,
     )
 
 

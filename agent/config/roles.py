@@ -162,6 +162,13 @@ class LearnerSettings(Settings):
     flush_timeout_s: float = Field(
         default=30.0, gt=0, le=600, description="a write that takes longer is unknown: the role starts again"
     )
+    deadletter_bytes_per_s_max: int = Field(
+        default=50_000,
+        ge=0,
+        le=100_000_000,
+        description="dead letters that a learner writes of one journal partition, on average over twenty minutes of event "
+        "time; beyond that they are counted only",
+    )
     deadline_s: float = Field(
         default=8.0, gt=0, le=600, description="a commit that takes longer is given up and the role starts again"
     )

@@ -92,6 +92,7 @@ class Meter:
         self._measures = measures
         self.sent: Counter[str] = Counter()
         self.rejected = 0
+        self.deadletters_left_out = 0
         self.ticks_ahead = 0
         self.ticks_s = 0.0
 
@@ -123,6 +124,10 @@ class Meter:
         self._events("rejected", self.rejected)
         if self.rejected:
             self._measures.add("scalewatch_dead_letters_total", self.rejected, reason="processor")
+        if self.deadletters_left_out:
+            self._measures.add(
+                "scalewatch_bounds_hit_total", self.deadletters_left_out, bound="deadletter_bytes_per_s_max"
+            )
         if self.ticks_ahead:
             self._measures.add("scalewatch_ticks_refused_total", self.ticks_ahead)
         for (kind, name), count in tally.items():
@@ -140,7 +145,7 @@ class Meter:
             self._measures.set("scalewatch_state_records", count, processor=name)
         for component, error_w in fold.power_errors().items():
             self._measures.set("scalewatch_power_estimate_error_watts", error_w, component=component)
-        self.rejected, self.ticks_ahead, self.ticks_s = 0, 0, 0.0
+        self.rejected, self.deadletters_left_out, self.ticks_ahead, self.ticks_s = 0, 0, 0, 0.0
 
     def report_sent(self) -> None:
         """Tell of the records sent since the last call."""
@@ -300,11 +305,22 @@ class Learner:
         except Exception as error:  # whatever a processor raises concerns this event only
             if isinstance(error, ScalewatchError) and not isinstance(error, InvalidInputError):
                 raise
-            messages = [self._plan.dead_letter(origin, value, error)]
-            self._meter.rejected += 1
-            self._complain(origin, error)
+            self._refuse(shard, origin, value, error)
+            return
         for message in messages:
             self._send(self._plan.encode(message))
+
+    def _refuse(self, shard: OwnedShard, origin: Origin, value: bytes, error: Exception) -> None:
+        """Send the dead letter of a record, or only count it where such letters have had their bytes."""
+        self._meter.rejected += 1
+        self._complain(origin, error)
+        if shard.is_known(origin.offset):
+            return
+        emission = self._plan.encode(self._plan.dead_letter(origin, value, error))
+        if shard.dead_letters.spend(len(emission.value or b"")):
+            self._send(emission)
+        else:
+            self._meter.deadletters_left_out += 1
 
     def _complain(self, origin: Origin, error: Exception) -> None:
         self._complaints += 1

@@ -5,6 +5,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from agent.deadletters import Allowance, Left
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import DeadLetter, JournalRecord, Origin, PredictionRequested
 from processors.contracts.hosts import HostView
@@ -106,6 +107,7 @@ class Plan(msgspec.Struct, frozen=True):
     host_checkpoint_interval_s: float = 600.0
     checkpoint_records_max: int = 20_000
     flush_timeout_s: float = 30.0
+    deadletter_bytes_per_s_max: float = 50_000.0
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -130,7 +132,8 @@ class OwnedShard:
     the snapshot was taken whose checkpoint was confirmed last. The states of hosts are written more rarely than the
     others: after a restart the records between are folded for them alone. `hosts_lost` tells that the journal does not
     hold all of those any more, so that the hosts begin anew. Reading begins at `start`: before what is to be folded
-    comes the last record that was, which tells this journal from another one of the same name.
+    comes the last record that was, which tells this journal from another one of the same name. `dead_letters` is what
+    those of the shard may have: its clock is event time and a checkpoint holds it, so that a replay decides the same.
 
     Raises ConfigError where state or journal is not what the last checkpoint left: only a rebuild helps.
     """
@@ -153,6 +156,9 @@ class OwnedShard:
             hosts = None
         self.fold: Fold = plan.make_fold()
         self.fold.restore(restored.states, marker.now_ms if marker else 0, hosts.now_ms if hosts else None)
+        self.dead_letters = Allowance(
+            plan.deadletter_bytes_per_s_max, lambda: self.fold.now_ms / 1000, _deadletters_left(marker)
+        )
         self._saved_hosts = hosts
         self._hosts_offset = self.offset = hosts.offset if hosts else self._jobs_from
         known = self._last_record is not None and self.offset == self._jobs_from > first
@@ -167,6 +173,10 @@ class OwnedShard:
     def unsaved(self) -> bool:
         """Whether anything was folded that no snapshot holds."""
         return self.records > 0 or self._saved_hosts is None or self._saved_hosts.offset < self._hosts_offset
+
+    def is_known(self, offset: int) -> bool:
+        """Return whether a record is folded for hosts alone: all that was to be sent because of it was sent before."""
+        return offset < self._jobs_from
 
     def took_over(self, now_s: float) -> None:
         """Take note of when the shard was taken over: the rhythm of its checkpoints begins."""
@@ -194,7 +204,7 @@ class OwnedShard:
     def take(self, offset: int, record: JournalRecord) -> list[Any]:
         """Fold a record, the next one, for whom it is new; return the messages to send because of it."""
         try:
-            return self.fold.fold(record) if offset >= self._jobs_from else self.fold.fold_hosts(record)
+            return self.fold.fold_hosts(record) if self.is_known(offset) else self.fold.fold(record)
         finally:
             if not self.fold.hosts_wait:
                 self._hosts_offset = offset + 1
@@ -218,6 +228,8 @@ class OwnedShard:
             hosts_offset=place.offset if place else None,
             hosts_now_ms=place.now_ms if place else 0,
             last_record=self._last_record,
+            deadletter_bytes_left=self.dead_letters.left.count,
+            deadletter_at_s=self.dead_letters.left.at_s,
         )
         self._saving = Snapshot(now_s, marker, with_hosts)
         self.records = 0
@@ -258,6 +270,12 @@ def _hosts(marker: Marker | None) -> Place | None:
     if marker is None or marker.hosts_offset is None:
         return None
     return Place(marker.hosts_offset, marker.hosts_now_ms)
+
+
+def _deadletters_left(marker: Marker | None) -> Left | None:
+    if marker is None or marker.deadletter_bytes_left is None:
+        return None
+    return Left(marker.deadletter_bytes_left, marker.deadletter_at_s)
 
 
 def check_partition(shard: int, plan: Plan) -> None:

@@ -133,7 +133,8 @@ class Marker(msgspec.Struct, frozen=True):
     `offset` is the next journal offset to fold, `number` counts checkpoints of the shard, `count` the state records
     of this checkpoint, `now_ms` is the newest tick that was folded. What is learned of hosts is written more rarely: it
     stands for `hosts_offset` and `hosts_now_ms`, and has no state yet where that is None. `last_record` is the digest of
-    the journal's record before `offset`: a journal with another one in its place is another journal.
+    the journal's record before `offset`: a journal with another one in its place is another journal. Of the bytes that dead
+    letters may have, `deadletter_bytes_left` were left at `deadletter_at_s` of event time; older markers do not say.
     """
 
     offset: int
@@ -146,6 +147,8 @@ class Marker(msgspec.Struct, frozen=True):
     hosts_offset: int | None = None
     hosts_now_ms: int = 0
     last_record: str | None = None
+    deadletter_bytes_left: float | None = None
+    deadletter_at_s: float = 0.0
 
 
 def record_digest(value: bytes | None) -> str:

@@ -31,7 +31,7 @@ OURS: dict[str, tuple[str, ...]] = {
     "agent.describe": (CONTRACTS, "agent.backtest", "agent.config", "agent.decode", "agent.topics"),
     "agent.evidence": (CONTRACTS, "agent.identify"),
     "agent.identify": (CONTRACTS,),
-    "agent.learner": (CONTRACTS, "agent.sources"),
+    "agent.learner": (CONTRACTS, "agent.deadletters", "agent.sources"),
     "agent.log": (CONTRACTS,),
     "agent.reading": (CONTRACTS,),
     "agent.reference": (CONTRACTS,),
