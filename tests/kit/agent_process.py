@@ -165,7 +165,7 @@ class AgentProcess:
     def wait_ready(self, *roles: str, timeout_s: float = READY_S) -> None:
         """Wait until these roles are ready."""
         for role in roles or (ROLES if self.role is None else (self.role,)):
-            until(lambda role=role: self.ready(role), timeout_s, lambda role=role: f"{role} ready\n{self.prediction()}")  # type: ignore[misc] # bound to each role
+            until(lambda role=role: self.ready(role), timeout_s, lambda role=role: f"{role} ready\n{self.output()}")  # type: ignore[misc] # bound to each role
 
     def metric(self, process: str, name: str, **labels: str) -> float:
         """Return a sample of a role's metrics; 0 where there is none."""
