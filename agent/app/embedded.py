@@ -10,6 +10,7 @@ from agent.app import compose
 from agent.app.compose import privacy
 from agent.app.files import TimedEvent
 from agent.app.lookout import RecentDeadLetters
+from agent.app.outputs import OutputTopics
 from agent.clock import Clock
 from agent.collector import Collector
 from agent.config.tree import Config
@@ -168,7 +169,7 @@ class Embedded:
 
     @cached_property
     def _dead_letters(self) -> RecentDeadLetters:
-        return RecentDeadLetters(self.log, self.config.topics.deadletters)
+        return RecentDeadLetters(OutputTopics(self.log, compose.output_topics(self.config), self.metrics))
 
     def _newest_dead_letters(self) -> Sequence[DeadLetterView]:
         self._dead_letters.look()  # what is in memory costs nothing to look at

@@ -7,15 +7,17 @@ from typing import Final
 import msgspec
 
 from agent.app import logs
+from agent.app.outputs import OutputTopics
 from agent.clock import Clock
 from agent.config.tree import Config
 from agent.topics import examine, own_faults
 from processors.contracts.errors import InvalidInputError, UnavailableError
 from processors.contracts.events import TopicReport
-from processors.contracts.log import Batch, Log, TopicPartition, topic_pattern
+from processors.contracts.log import Log, TopicPartition, topic_pattern
 from processors.contracts.names import parse_rfc3339
 from processors.contracts.outputs import DeadLetterView
 from processors.contracts.service import Measures
+from sinks.topics import UNREADABLE
 
 LOOK_S: Final = 30.0
 TOPICS_LOOK_S: Final = 600.0  # settings of topics change rarely, and by hand
@@ -79,9 +81,9 @@ class TopicFaults(Lookout):
 class RecentDeadLetters(Lookout):
     """The newest dead letters of the whole agent, whoever wrote them; a topic that is missing has none."""
 
-    def __init__(self, log: Log, topic: str) -> None:
+    def __init__(self, outputs: OutputTopics) -> None:
         super().__init__("dead letters", self._take)
-        self._log, self._topic = log, topic
+        self._outputs = outputs
         self._seen: tuple[DeadLetterView, ...] = ()
 
     def latest(self) -> Sequence[DeadLetterView]:
@@ -94,13 +96,9 @@ class RecentDeadLetters(Lookout):
         super().run(clock, stop)
 
     def _take(self) -> None:
-        found: list[DeadLetterView] = []
-
-        def take(batch: Batch) -> None:
-            found.extend(dead_letter for value in batch.values if (dead_letter := _dead_letter(value)) is not None)
-
-        for partition in range(self._log.partitions(self._topic) or 0):
-            self._log.read(self._topic, partition, take, newest=SHOWN_MAX)
+        read: list[DeadLetterView | None] = []
+        self._outputs.read_as("deadletters", _dead_letter, read.append, newest=SHOWN_MAX)
+        found = [dead_letter for dead_letter in read if dead_letter is not None]
         found.reverse()  # of one time, the one that was written last comes first
         self._seen = tuple(sorted(found, key=lambda dead_letter: -dead_letter.time_ms)[:SHOWN_MAX])
 
@@ -171,11 +169,14 @@ class _Written(msgspec.Struct, frozen=True):
 _DECODER: Final = msgspec.json.Decoder(_Written)
 
 
-def _dead_letter(value: bytes | None) -> DeadLetterView | None:
-    try:
-        written = _DECODER.decode(value or b"")
-    except (msgspec.DecodeError, UnicodeDecodeError):
+def _dead_letter(_key: bytes | None, value: bytes | None) -> DeadLetterView | None:
+    """Return a letter as readers see it, None for a tombstone. InvalidInputError where it is none."""
+    if value is None:
         return None
+    try:
+        written = _DECODER.decode(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidInputError(UNREADABLE, f"{error}.") from None
     return DeadLetterView(
         time_ms=time_ms(written.time),
         reason=written.reason,

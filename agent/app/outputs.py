@@ -1,7 +1,8 @@
 """Reading the agent's own output topics: what nobody can read is left out, counted and named, and costs nothing else."""
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 from agent.app import logs
 from processors.contracts.errors import InvalidInputError
@@ -10,6 +11,8 @@ from processors.contracts.outputs import Emission
 from processors.contracts.service import Measures
 from sinks.topics import Kind, record
 
+T = TypeVar("T")
+Decode = Callable[[bytes | None, bytes | None], T]
 NAMED_MAX: Final = 10  # records that the log names one by one, of each look at a topic
 
 
@@ -26,6 +29,10 @@ class OutputTopics:
 
     def read(self, kind: Kind, take: Callable[[Emission], None], newest: int | None = None) -> None:
         """Hand on the messages of a topic, or of its `newest` offsets, oldest first. Raises UnavailableError."""
+        self.read_as(kind, partial(record, kind), take, newest)
+
+    def read_as(self, kind: Kind, decode: Decode[T], take: Callable[[T], None], newest: int | None = None) -> None:
+        """Do so with what `decode` makes of key and value; InvalidInputError where it cannot."""
         topic = self._topics[kind]
         for partition in range(self._log.partitions(topic) or 0):
             counted_to, found = self._read.get((kind, partition), 0), Unreadable()
@@ -33,12 +40,12 @@ class OutputTopics:
             def on_batch(batch: Batch, counted_to: int = counted_to, found: Unreadable = found) -> None:
                 for offset, key, value in zip(batch.offsets, batch.keys, batch.values, strict=True):
                     try:
-                        emission = record(kind, key, value)
+                        message = decode(key, value)
                     except InvalidInputError as error:
                         if offset >= counted_to:
                             found.add(f"{batch.topic}/{batch.partition}/{offset}", error)
                         continue
-                    take(emission)
+                    take(message)
 
             self._read[kind, partition] = self._log.read(topic, partition, on_batch, newest=newest)
             found.report(kind, self._measures)

@@ -159,8 +159,8 @@ class LearnerRole(Role):
         self._shown: frozenset[int] | None = None
         self._opened_s = 0.0
         self._learner: Learner | None = None
-        self._dead_letters = RecentDeadLetters(log, config.topics.deadletters)
         self._outputs = OutputTopics(log, compose.output_topics(config), measures)
+        self._dead_letters = RecentDeadLetters(self._outputs)
         self._wanted = compose.wanted_topics(config)
         self._reads = LearnerService(
             self._view,

@@ -6,12 +6,15 @@ from collections.abc import Callable
 import msgspec
 from structlog.testing import capture_logs
 
+from agent.app import compose
 from agent.app.lookout import DETAIL_MAX, LOOK_S, SHOWN_MAX, RecentDeadLetters
+from agent.app.outputs import OutputTopics
 from agent.log.memory import MemoryLog
 from processors.contracts.errors import UnavailableError
 from processors.contracts.events import DeadLetter
 from processors.contracts.log import Batch, TopicSettings
 from processors.contracts.names import rfc3339
+from sinks.prometheus.registry import Metrics
 from tests.kit.clock import FakeClock
 
 TOPIC = "dead_letters"
@@ -46,8 +49,12 @@ def log_of(*values: bytes | None, partitions: int = 1) -> MemoryLog:
     return log
 
 
-def looked(log: MemoryLog) -> RecentDeadLetters:
-    dead_letters = RecentDeadLetters(log, TOPIC)
+def of(log: MemoryLog, metrics: Metrics | None = None) -> RecentDeadLetters:
+    return RecentDeadLetters(OutputTopics(log, {"deadletters": TOPIC}, metrics or compose.metrics()))
+
+
+def looked(log: MemoryLog, metrics: Metrics | None = None) -> RecentDeadLetters:
+    dead_letters = of(log, metrics)
     dead_letters.look()
     return dead_letters
 
@@ -74,11 +81,15 @@ def test_dead_letters_of_several_partitions_are_one_list() -> None:
     ]
 
 
-def test_what_is_no_character_is_left_out_and_long_words_are_cut() -> None:
+def test_what_nobody_can_read_is_left_out_and_counted_once_and_long_words_are_cut() -> None:
+    metrics = compose.metrics()
     log = log_of(b"nonsense", None, b"{}", dead_letter(1, detail="x" * 9_000), dead_letter(2, time="yesterday"))
-    first, second = looked(log).latest()
+    dead_letters = looked(log, metrics)
+    dead_letters.look()
+    first, second = dead_letters.latest()
     assert len(first.detail) == DETAIL_MAX
     assert second.time_ms == 0
+    assert metrics.above_zero("scalewatch_outputs_unreadable_total") == {"deadletters": 2}
 
 
 class Weak(MemoryLog):
@@ -104,7 +115,7 @@ def test_a_broker_that_is_away_changes_nothing_and_is_left_to_the_role_to_report
 
 
 def test_a_topic_that_is_missing_has_no_dead_letters() -> None:
-    dead_letters = RecentDeadLetters(MemoryLog(), TOPIC)
+    dead_letters = of(MemoryLog())
     dead_letters.look()
     assert dead_letters.latest() == ()
 
@@ -116,7 +127,7 @@ def test_it_looks_at_once_and_every_half_minute_until_it_is_stopped() -> None:
                 stop.set()
             return super().sleep(seconds, stop)
 
-    clock, dead_letters = Stopping(), RecentDeadLetters(log_of(dead_letter(1)), TOPIC)
+    clock, dead_letters = Stopping(), of(log_of(dead_letter(1)))
     dead_letters.run(clock, threading.Event())
     assert clock.slept_s == [LOOK_S] * 3
     assert len(dead_letters.latest()) == 1
