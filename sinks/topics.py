@@ -90,6 +90,8 @@ def decoded(value: bytes, of: type[M]) -> M:
         text = getattr(message, name)
         if text is not None and not text.startswith(BEFORE_ANY_TICK):
             parse_rfc3339(text)
+    if isinstance(message, Prediction):
+        _check_curve(message)
     return message
 
 
@@ -102,6 +104,16 @@ def record(kind: Kind, key: bytes | None, value: bytes | None) -> Emission:
     if value is not None:
         decoded(value, _TYPE_OF[kind])
     return Emission(kind=kind, key=text, value=value)
+
+
+def _check_curve(message: Prediction) -> None:
+    """Refuse a curve, and steps of ADEPT's study, that readers would have to divide by."""
+    for point in message.curve:
+        if not (point.n > 0 and point.run_time_s > 0):
+            raise InvalidInputError(UNREADABLE, f"The curve has {point.run_time_s:g} s at the size {point.n:g}.")
+    study = message.model.study
+    if study is not None and not all(part.to_n > 0 for part in study.fluctuation):
+        raise InvalidInputError(UNREADABLE, "A step of the study ends at no size.")
 
 
 def _check_run(run: Run) -> None:

@@ -107,7 +107,12 @@ def _like_it(shown: PredictedAtStart) -> str:
 def of_runs(coverage: float) -> str:
     """Return how many runs a band is to hold."""
     tenths = coverage * 10
-    return f"{tenths:.0f} of 10 runs" if abs(tenths - round(tenths)) < 0.01 else f"{share(coverage)} of runs"
+    return f"{tenths:.0f} of 10 runs" if _is_whole(tenths) else f"{share(coverage)} of runs"
+
+
+def _is_whole(count: float) -> bool:
+    """Return whether a count is a whole number but for rounding; no figure of a record is too large to ask."""
+    return math.isfinite(count) and abs(count - round(count)) < 0.01
 
 
 def _timed_out(run: RecentRun) -> str:
@@ -239,8 +244,7 @@ def _within(coverage: float) -> str:
     """Return how many runs stay below the upper end of a band that holds so many."""
     below = (1 + coverage) / 2
     twentieths = below * 20
-    whole = abs(twentieths - round(twentieths)) < 0.01
-    return f"{twentieths:.0f} of 20 runs like it" if whole else f"{share(below)} of runs like it"
+    return f"{twentieths:.0f} of 20 runs like it" if _is_whole(twentieths) else f"{share(below)} of runs like it"
 
 
 def _about(had_s: float | None, limit_s: float) -> str:
