@@ -5,15 +5,17 @@ on disk holds by then, and no secret is written to a disk.
 """
 
 import os
-import pickle
 from collections.abc import Mapping
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import msgspec
+from pydantic import BaseModel, SecretStr
 
-from agent.config.references import references, retain
+from agent.config.references import References, references, retain
 from agent.config.tree import Config
+from processors.contracts.nodes import Node, Nodes
 from processors.contracts.service import Measures
+from processors.contracts.telemetry import SensorRule, Sensors
 
 CONFIG_FD: Final = "SCALEWATCH_CONFIG_FD"
 STATUS_FD: Final = "SCALEWATCH_STATUS_FD"
@@ -25,6 +27,14 @@ class Status(msgspec.Struct, frozen=True):
     loaded_ms: int
     problems: int = 0
     waiting: int = 0
+
+
+class _Packed(msgspec.Struct, frozen=True):
+    """A configuration as plain data, and what is in its files of nodes and units."""
+
+    tree: dict[str, Any]
+    nodes: tuple[Node, ...]
+    sensors: tuple[SensorRule, ...]
 
 
 class Handover:
@@ -68,9 +78,10 @@ class Handover:
 
     def config(self) -> Config:
         """Return the configuration; `references` answers with the content of its files from now on."""
-        config, known = pickle.loads(_content(self._config_fd))  # noqa: S301 - this user's own process wrote it
-        retain(config.reference, known)
-        return config  # type: ignore[no-any-return] # what was packed
+        packed = msgspec.json.decode(_content(self._config_fd), type=_Packed)
+        config = Config.model_validate_json(msgspec.json.encode(packed.tree), strict=True)
+        retain(config.reference, References(Nodes(packed.nodes), Sensors(packed.sensors)))
+        return config
 
     def replace(self, config: Config) -> None:
         """Put another configuration there, for processes that start from now on."""
@@ -95,7 +106,19 @@ class Handover:
 
 
 def _packed(config: Config) -> bytes:
-    return pickle.dumps((config, references(config.reference)))
+    known = references(config.reference)
+    return msgspec.json.encode(_Packed(_plain(config), tuple(known.nodes), known.sensors.rules))
+
+
+def _plain(value: Any) -> Any:
+    """Return a part of the configuration as plain data, secrets with their values."""
+    if isinstance(value, BaseModel):
+        return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
+    if isinstance(value, dict):
+        return {name: _plain(below) for name, below in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value.get_secret_value() if isinstance(value, SecretStr) else value
 
 
 def _file(content: bytes) -> int:

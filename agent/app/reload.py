@@ -6,9 +6,11 @@ checkpoint, and the state from the broker. What is wrong with a file is told, an
 
 import hashlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from agent.app import logs
 from agent.app.handover import Handover, Status
@@ -17,6 +19,7 @@ from agent.config.changes import Change, changes
 from agent.config.checks import faults
 from agent.config.load import load
 from agent.config.reference import needs_restart
+from agent.config.references import References, references, retain
 from agent.config.tree import Config
 from agent.config.yaml import InvalidConfigError, Problem, path_text
 from processors.contracts.errors import described
@@ -26,31 +29,39 @@ UNDO_S: Final = 60.0  # a role that refuses its configuration so soon after a re
 SHOWN_MAX: Final = 20
 
 
+class _InUse(msgspec.Struct, frozen=True):
+    """A configuration, what is in its files of nodes and units, and a digest of each file that it names."""
+
+    config: Config
+    known: References
+    digests: Mapping[str, str]
+
+
 class Reloader:
-    """The configuration in use and its file; `asked` is set, by a signal, when the file has to be read again.
+    """The configuration in use and its file; `requested` is set, by a signal, when the file has to be read again.
 
     With `watch` a change of the file, or of one that it names, asks for it as well.
     """
 
     def __init__(self, path: str, config: Config, handover: Handover, clock: Clock, log: Any, *, watch: bool) -> None:
-        self._path, self._config, self._handover, self._clock, self._log = path, config, handover, clock, log
-        self.asked = threading.Event()
+        self._path, self._handover, self._clock, self._log = path, handover, clock, log
+        self.requested = threading.Event()
         self._watch = watch
-        self._beside = _digests(_files(config))
+        self._in_use = _InUse(config, references(config.reference), _digests(_files(config).values()))
         self._read = self._seen = self._fingerprint()
         self._look_s = clock.monotonic_s() + WATCH_S
         self._loaded_ms = clock.now_ms()
-        self._former: Config | None = None
+        self._former: _InUse | None = None
         self._taken_s = 0.0
 
     def look(self) -> bool:
         """Read the file again where that is asked for; return whether the roles have to start again."""
-        if not (self.asked.is_set() or self._changed()):
+        if not (self.requested.is_set() or self._changed()):
             return False
-        self.asked.clear()
-        self._read = self._seen = self._fingerprint()
+        self.requested.clear()
+        before = self._read = self._seen = self._fingerprint()  # what is written from now on is found by the next look
         try:
-            return self._take(load(self._path, sources_required=True))
+            return self._take(load(self._path, sources_required=True), before)
         except InvalidConfigError as error:
             self._refuse([str(problem) for problem in error.problems])
         except Exception as error:  # noqa: BLE001 - whatever is wrong with a file, it ends nothing that runs
@@ -63,6 +74,7 @@ class Reloader:
             return False
         self._use(self._former)
         self._former = None
+        self._read = self._seen = self._fingerprint()
         self._refuse([f"The {role} refused it; its last line in the log says why."])
         return True
 
@@ -76,46 +88,49 @@ class Reloader:
         return settled and found != self._read
 
     def _fingerprint(self) -> Mapping[str, str]:
-        return _digests({"": self._path, **_files(self._config)})
+        return _digests([self._path, *_files(self._in_use.config).values()])
 
-    def _take(self, found: Config) -> bool:
+    def _take(self, found: Config, before: Mapping[str, str]) -> bool:
         """Take over what needs no restart of the agent, and say what was taken and what was left."""
-        kept = found.model_copy(update={"topics": self._config.topics})
+        former = self._in_use
+        merged = found.model_copy(update={"topics": former.config.topics})
         contradictions = [
             Problem(self._path, 0, 0, path, f"{text} A reload leaves topics as they are: restart the agent.")
-            for path, text in faults(kept, frozenset())
+            for path, text in faults(merged, frozenset())
         ]
         if contradictions:
             raise InvalidConfigError(contradictions)
-        changed, beside = changes(self._config, found), _digests(_files(kept))
+        changed, named = changes(former.config, found), _files(merged)
         taken = [change for change in changed if not needs_restart(change.path)]
         waiting = [change for change in changed if needs_restart(change.path)]
-        files = [key for key in beside if beside[key] != self._beside.get(key, beside[key])]
-        self._tell(taken, files, waiting)
+        digests = {**_digests(named.values()), **{path: before[path] for path in named.values() if path in before}}
+        files = [key for key, path in named.items() if former.digests.get(path, digests[path]) != digests[path]]
+        self._report(taken, files, waiting)
         if taken or files:
-            self._former, self._taken_s = self._config, self._clock.monotonic_s()
-            self._use(kept)
+            self._former, self._taken_s = former, self._clock.monotonic_s()
+            self._use(_InUse(merged, references(merged.reference), digests))
+            self._read = self._seen = {self._path: before[self._path], **digests}
         self._handover.write(Status(self._loaded_ms, waiting=len(waiting)))
         return bool(taken or files)
 
-    def _use(self, config: Config) -> None:
-        self._handover.replace(config)
-        self._config, self._loaded_ms = config, self._clock.now_ms()
-        self._beside = _digests(_files(config))
-        self._read = self._seen = self._fingerprint()
-        logs.configure(config.log)
+    def _use(self, found: "_InUse") -> None:
+        retain(found.config.reference, found.known)
+        self._handover.replace(found.config)
+        self._in_use, self._loaded_ms = found, self._clock.now_ms()
+        logs.configure(found.config.log)
 
-    def _tell(self, taken: Sequence[Change], files: Sequence[str], waiting: Sequence[Change]) -> None:
+    def _report(self, taken: Sequence[Change], files: Sequence[str], waiting: Sequence[Change]) -> None:
         for change in taken:
             self._log.info("key taken over", change=str(change))
         for key in files:
             self._log.info("file taken over", key=key)
         for change in waiting:
             self._log.warning("key waits for a restart of the agent", change=str(change))
-        sentence = "configuration reloaded, the roles start again" if taken or files else "configuration unchanged"
-        self._log.info(sentence, taken=len(taken) + len(files), waiting=len(waiting))
+        outcome = "configuration reloaded, the roles start again" if taken or files else "configuration unchanged"
+        self._log.info(outcome, taken=len(taken) + len(files), waiting=len(waiting))
 
     def _refuse(self, problems: Sequence[str]) -> None:
+        retain(self._in_use.config.reference, self._in_use.known)  # not what was just read
         shown = list(problems[:SHOWN_MAX])
         self._log.error("configuration refused, the one before stays in use", file=self._path, problems=shown)
         self._handover.write(Status(self._loaded_ms, problems=len(problems)))
@@ -135,9 +150,9 @@ def _files(config: Config) -> dict[str, str]:
     return {path_text(key): path for key, path in named.items() if path is not None}
 
 
-def _digests(files: Mapping[str, str]) -> Mapping[str, str]:
-    """Return a digest of each file's content; an empty one where it cannot be read."""
-    return {key: _digest(Path(path)) for key, path in files.items()}
+def _digests(paths: Iterable[str]) -> Mapping[str, str]:
+    """Return a digest of each file's content by its path; an empty one where it cannot be read."""
+    return {path: _digest(Path(path)) for path in paths}
 
 
 def _digest(path: Path) -> str:

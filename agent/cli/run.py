@@ -61,9 +61,9 @@ def command(config: str, role: str | None, watch: bool) -> None:  # noqa: FBT001
         code = _alone(settings, role, stop, handover)
     else:
         reloader = Reloader(config, settings, handover, clock, logs.logger(role or "parent"), watch=watch)
-        signal.signal(signal.SIGHUP, lambda *_: reloader.asked.set())
+        signal.signal(signal.SIGHUP, lambda *_: reloader.requested.set())
         if inherited is not None:
-            reloader.asked.set()  # the file may have changed while this process began
+            reloader.requested.set()  # the file may have changed while this process began
         given = _Given(config, role, watch)
         code = (
             _both(given, stop, handover, reloader) if role is None else _anew(given, settings, stop, handover, reloader)

@@ -8,12 +8,20 @@ from structlog.testing import CapturingLogger
 from agent.app import compose
 from agent.app.handover import Handover, Status
 from agent.app.reload import UNDO_S, WATCH_S, Reloader
-from agent.config.load import load
-from agent.config.references import references
+from agent.config.load import load, loads
+from agent.config.references import References, references, retain
 from sinks.prometheus.registry import Metrics
 from tests.kit.clock import FakeClock
 
+DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 BASE = "sources: [{topics: [jobs], format: native}]\nreference: {nodes: nodes.csv}\n"
+
+
+class Everything(dict[str, str]):
+    """An environment in which every variable is set."""
+
+    def get(self, name: str, default: object = None) -> str:  # type: ignore[override] # to a string always
+        return super().get(name) or "a secret of many characters"
 
 
 class Running:
@@ -30,7 +38,7 @@ class Running:
 
     def reload(self, text: str) -> bool:
         self.path.write_text(text)
-        self.reloader.asked.set()
+        self.reloader.requested.set()
         return self.reloader.look()
 
     def lines(self, level: str) -> list[str]:
@@ -45,6 +53,21 @@ class Running:
 @pytest.fixture
 def running(tmp_path: Path) -> Running:
     return Running(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "path", ["agent.yaml", *(f"samples/{path.name}" for path in (DEPLOY / "samples").glob("*.yaml"))]
+)
+def test_roles_get_the_configuration_as_it_was_read_with_its_files_and_secrets(path: str) -> None:
+    text = (DEPLOY / path).read_text().partition("\nprivacy:")[0] + "\nprivacy: {salt: '${env:SALT}'}\n"
+    config = loads(text, folder=(DEPLOY / path).parent, environment=Everything({"SALT": "grains"}))
+    known = references(config.reference)
+    handover = Handover.made(config, Status(0))
+    retain(config.reference, References())
+    assert handover.config() == config
+    assert handover.config().privacy.salt.get_secret_value() == "grains"
+    again = references(config.reference)
+    assert (list(again.nodes), again.sensors.rules) == (list(known.nodes), known.sensors.rules)
 
 
 def test_a_changed_key_is_taken_over_and_reported(running: Running) -> None:
@@ -88,7 +111,7 @@ def test_a_bad_file_changes_nothing_and_is_reported_until_it_is_corrected(runnin
 
 def test_a_file_that_is_gone_changes_nothing(running: Running) -> None:
     running.path.unlink()
-    running.reloader.asked.set()
+    running.reloader.requested.set()
     assert not running.reloader.look()
     assert "cannot be read" in running.lines("error")[0]
 
@@ -104,11 +127,24 @@ def test_a_file_of_nodes_is_taken_over_and_kept_whatever_becomes_of_it(running: 
 
 def test_a_configuration_that_a_role_refuses_is_replaced_by_the_one_before(running: Running) -> None:
     before = running.handover.config()
+    running.nodes.write_text("host\na1\na2\n")
     running.reload(BASE + "http: {port: 9100}\n")
     assert running.reloader.undo("learner")
     assert running.handover.config() == before
+    assert len(references(before.reference).nodes) == 1
     assert running.measured() == (1, 0)
     assert not running.reloader.undo("learner"), "there is none before that"
+
+
+def test_a_watched_file_that_a_role_refused_is_not_tried_again(tmp_path: Path) -> None:
+    running = Running(tmp_path, watch=True)
+    running.reload(BASE.replace("nodes.csv", "other.csv") + "http: {port: 9100}\n")
+    (tmp_path / "other.csv").write_text("host\nb1\n")
+    assert running.reload(BASE.replace("nodes.csv", "other.csv") + "http: {port: 9100}\n")
+    assert running.reloader.undo("learner")
+    for _ in range(3):
+        running.clock.advance(WATCH_S)
+        assert not running.reloader.look()
 
 
 def test_what_a_role_refuses_later_is_not_the_fault_of_a_reload(running: Running) -> None:
