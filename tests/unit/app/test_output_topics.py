@@ -11,6 +11,7 @@ from agent.app.roles import LearnerRole
 from agent.config.tree import Config
 from agent.log.memory import MemoryBroker, MemoryLog
 from agent.topics import own_topics
+from processors.contracts.events import JournalRecord, Tick, encode_record
 from processors.contracts.outputs import Message
 from sinks.prometheus.registry import Metrics
 from sinks.web.server import create_app
@@ -31,9 +32,11 @@ def started(records: Records) -> tuple[LearnerRole, Metrics]:
     for kind, found in records.items():
         for key, value in found:
             producer.send(getattr(CONFIG.topics, kind), value, key)
+    clock = FakeClock()
+    producer.send(CONFIG.topics.journal, encode_record(JournalRecord(Tick("", time_ms=clock.now_ms()))), None, 0)
     producer.flush(1.0)
     metrics = compose.metrics()
-    role = LearnerRole(CONFIG, log, metrics, FakeClock(), restarts=0)
+    role = LearnerRole(CONFIG, log, metrics, clock, restarts=0)
     role.open()
     while not role.service.health()[0].ready:
         role.step()

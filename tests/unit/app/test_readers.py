@@ -52,4 +52,11 @@ def test_whoever_is_named_by_the_proxy_sees_the_jobs_that_the_scheduler_reported
 def test_what_is_shown_to_every_reader_alike_is_a_closed_list() -> None:
     """Whoever adds a read of a service has to say whether it has to be filtered."""
     reads = {name for name in vars(Forwarding) if not name.startswith("_")}
-    assert reads - vars(VisibilityFilter).keys() == {"predictions", "prediction", "answer", "host_names", "sources"}
+    assert reads - vars(VisibilityFilter).keys() == {
+        "predictions",
+        "prediction",
+        "answer",
+        "host_names",
+        "sources",
+        "collectors",
+    }
