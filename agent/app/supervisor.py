@@ -23,6 +23,16 @@ class Start(Protocol):
         """Return the process."""
 
 
+class Reloads(Protocol):
+    """Reads the configuration again when that is asked for."""
+
+    def look(self) -> bool:
+        """Return whether there is another configuration, with which the roles have to start again."""
+
+    def undo(self, role: str, /) -> bool:
+        """Put the configuration before back, which this role has refused; return whether there is one."""
+
+
 class Child:
     """One role's process, its restarts, and when to start it next."""
 
@@ -34,6 +44,7 @@ class Child:
         self._since_s = now_s
         self._quick = 0
         self.again_s: float | None = None
+        self.kill_s: float | None = None  # until when it may end in order; None while it need not
 
     def ended(self) -> int | None:
         """Return the exit code of a process that ended and has not been started again."""
@@ -59,15 +70,43 @@ class Child:
         )
         return True
 
+    def leave(self, now_s: float) -> None:
+        """Ask the process to end in order, to start again with another configuration; one that waits starts now."""
+        self._quick = 0
+        if self.again_s is not None:
+            self.again_s = now_s
+        else:
+            self.process.send_signal(signal.SIGTERM)
+            self.kill_s = now_s + LEAVE_S
 
-def supervise(roles: Mapping[str, Start], clock: Clock, stop: threading.Event, log: Any) -> int:
-    """Run the roles until `stop` is set, or until one of them refuses the configuration; return the exit code."""
+    def start_if_left(self, now_s: float) -> bool:
+        """Start again, which is no restart, once the process has ended; kill it where that takes too long."""
+        if self.process.poll() is None:
+            if self.kill_s is not None and now_s >= self.kill_s:
+                self.process.kill()
+            return False
+        self.process, self._since_s, self.kill_s = self._start(self.role, self.restarts, None), now_s, None
+        return True
+
+
+def supervise(
+    roles: Mapping[str, Start], clock: Clock, stop: threading.Event, log: Any, reloads: Reloads | None = None
+) -> int:
+    """Run the roles until `stop` is set, or until one of them refuses the configuration; return the exit code.
+
+    A configuration that came by a reload and is refused by a role is replaced by the one before it.
+    """
     children = [Child(role, start, clock.monotonic_s()) for role, start in roles.items()]
     code = 0
     try:
         while not stop.is_set() and code != BAD_CONFIG:
+            anew = reloads is not None and reloads.look()
             for child in children:
-                code = max(code, _look(child, clock.monotonic_s(), log))
+                found = _look(child, clock.monotonic_s(), log)
+                undone = found == BAD_CONFIG and reloads is not None and reloads.undo(child.role)
+                anew, code = anew or undone, code if undone else max(code, found)
+            for child in children if anew else ():
+                child.leave(clock.monotonic_s())
             clock.sleep(LOOK_S, stop)
     finally:
         _leave(children, clock)
@@ -75,6 +114,10 @@ def supervise(roles: Mapping[str, Start], clock: Clock, stop: threading.Event, l
 
 
 def _look(child: Child, now_s: float, log: Any) -> int:
+    if child.kill_s is not None:
+        if child.start_if_left(now_s):
+            log.info("role started with the new configuration", child=child.role, pid=child.process.pid)
+        return 0
     code = child.ended()
     if code == BAD_CONFIG:
         log.error("role refused its configuration", child=child.role)

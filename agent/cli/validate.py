@@ -38,7 +38,7 @@ _UNPLACED: Final = {
     "second": "sensors beside another one of the same resource, left out",
     "metrics": "not taken",
 }
-COSTS: Final = ("restart", "rebuild")
+COSTS: Final = ("reload", "restart", "rebuild")
 
 
 class SampleReport(msgspec.Struct):

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from agent.config.checks import Fault, faults
 from agent.config.reference import items_model, keys, model_at, secret_paths, section_model
-from agent.config.references import read_references
+from agent.config.references import read_references, retain
 from agent.config.tree import Config
 from agent.config.yaml import Document, InvalidConfigError, Path, Problem, parse, path_text
 from agent.identify import rule_faults
@@ -307,11 +307,13 @@ def loads(
     resolver = Resolver(folder or FilePath(), environment or {}, secret_paths(), document, reveal=reveal_secrets)
     config = _checked(without_empty_sections(resolver.resolve(data, ()), Config), document)
     config = config.model_copy(update={"reference": config.reference.below(folder or FilePath())})
-    found = read_references(config.reference, tuple(config.systems))[1] if references else []
+    content, found = read_references(config.reference, tuple(config.systems)) if references else (None, [])
     if sources_required and not data.get("sources"):
         document.problems.append(document.problem(("sources",), "is missing: the agent would read nothing."))
     if document.problems or found:
         raise InvalidConfigError(_ordered(document) + found)
+    if content is not None:
+        retain(config.reference, content)
     return config
 
 

@@ -143,7 +143,7 @@ def _limits(field: FieldInfo) -> str:
     )
 
 
-Cost = Literal["restart", "rebuild"]
+Cost = Literal["reload", "restart", "rebuild"]
 
 
 class Price(msgspec.Struct, frozen=True):
@@ -153,7 +153,7 @@ class Price(msgspec.Struct, frozen=True):
     meaning: str
 
 
-_RESTART: Final = Price("restart", "taken over when the role starts again")
+_RELOAD: Final = Price("reload", "taken over by a reload")
 _FOLLOW: Final = Price("restart", "subscribers have to follow to the new topic; the old one keeps what it has")
 _NEW_TOPICS: Final = Price("restart", "topics that exist keep theirs; use Kafka's own tools")
 _TAKEN_OVER: Final = (
@@ -161,16 +161,16 @@ _TAKEN_OVER: Final = (
     "alertmanager", "log",
 )  # fmt: skip
 PRICES: Final[dict[tuple[str, ...], Price]] = {
-    **{(section,): _RESTART for section in _TAKEN_OVER},
+    **{(section,): _RELOAD for section in _TAKEN_OVER},
     ("systems", "*", "partition"): Price(
         "rebuild", "the system's events move to another shard, whose models start from nothing until a rebuild"
     ),
     ("systems", "*", "aliases"): Price("rebuild", "runs that came under the alias keep its name until a rebuild"),
-    ("systems",): Price("restart", "events of the system are taken or refused from then on"),
-    ("other_systems",): Price("restart", "events of other systems are taken or refused from then on"),
-    ("sources",): Price("restart", "messages that were already read are not read again"),
+    ("systems",): Price("reload", "events of the system are taken or refused from then on"),
+    ("other_systems",): Price("reload", "events of other systems are taken or refused from then on"),
+    ("sources",): Price("reload", "messages that were already read are not read again"),
     ("reference",): Price(
-        "restart", "samples have their new hosts and units from then on; what was told keeps its names"
+        "reload", "samples have their new hosts and units from then on; what was told keeps its names"
     ),
     ("topics", "journal"): Price("rebuild", "the learner starts at the new journal with no position"),
     ("topics", "journal_partitions"): Price("rebuild", "the agent refuses to start until `scalewatch rebuild` has run"),
@@ -184,11 +184,16 @@ PRICES: Final[dict[tuple[str, ...], Price]] = {
     ("identify",): Price(
         "rebuild", "new jobs follow it at once; runs already learned keep their names until a rebuild"
     ),
-    ("features",): Price("restart", "runs already learned keep the attributes that they were learned with"),
-    ("collector", "group"): Price("restart", "the new group starts at the beginning of every source"),
-    ("http", "access"): Price("restart", "who was let in or kept out is so until the role starts again"),
-    ("privacy",): Price("restart", "what is already written stays as it is"),
+    ("features",): Price("reload", "runs already learned keep the attributes that they were learned with"),
+    ("collector", "group"): Price("reload", "the new group starts at the beginning of every source"),
+    ("http", "access"): Price("reload", "who was let in or kept out is so until a reload"),
+    ("privacy",): Price("reload", "what is already written stays as it is"),
 }
+
+
+def needs_restart(path: Path) -> bool:
+    """Return whether a reload leaves a key as it was: the agent makes its topics, and finds its place in them, at its start."""
+    return path[0] == "topics"
 
 
 def price(path: Path) -> Price:
@@ -203,8 +208,9 @@ A YAML file. Every key may be left out unless the table says *required*; unknown
 In a text, `${env:NAME}` stands for an environment variable, and `{file: PATH}` in the place of a text for the content
 of a file, next to the configuration where the path is relative. Secrets can be given in no other way.
 `*` in a key stands for a name of your choice, `[]` for each entry of a list.
-*Change* says what a new value costs: a `restart` of the role, or a `rebuild` from the runs.
-A running agent does not read its configuration again.
+*Change* says what a new value costs: a `reload`, a `restart` of the agent, or a `rebuild` from the runs.
+A running agent reads the file again when it gets SIGHUP, and with `run --watch` when the file changes. It takes over every key but those
+of `topics`, which wait for a restart. A key that costs a `rebuild` is taken over as well: the table says what holds until the rebuild.
 """
 
 

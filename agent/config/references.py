@@ -1,7 +1,7 @@
 """The reference files that a configuration names: where they are, and what is in them."""
 
 from collections.abc import Callable, Collection
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path as FilePath
 from typing import Final, TypeVar
 
@@ -15,6 +15,7 @@ from processors.contracts.settings import MachineSettings, RunTimeSettings, Sett
 from processors.contracts.telemetry import NO_SENSORS, Sensors
 
 FILE_BYTES_MAX: Final = 32 * 1024 * 1024
+RETAINED_MAX: Final = 2
 
 Content = TypeVar("Content")
 Reader = Callable[[str], tuple[Content, list[TableFault]]]
@@ -49,6 +50,9 @@ class References(msgspec.Struct, frozen=True):
     sensors: Sensors = NO_SENSORS
 
 
+_RETAINED: Final[dict[ReferenceSettings, References]] = {}
+
+
 def read_references(settings: ReferenceSettings, systems: Collection[str] = ()) -> tuple[References, list[Problem]]:
     """Return what is in the files, and every problem of each; nodes are of one of the `systems` where any are listed."""
     problems: list[Problem] = []
@@ -61,13 +65,22 @@ def read_references(settings: ReferenceSettings, systems: Collection[str] = ()) 
     return References(nodes, sensors), problems
 
 
-@lru_cache(maxsize=2)  # every source asks, and the files of a large centre take a second
 def references(settings: ReferenceSettings) -> References:
-    """Return what is in the files, as they were when first asked for; InvalidConfigError names every problem."""
-    found, problems = read_references(settings)
-    if problems:
-        raise InvalidConfigError(problems)
-    return found
+    """Return what is in the files, as they were when the configuration was loaded; InvalidConfigError names every problem."""
+    if settings not in _RETAINED:  # every source asks, and the files of a large centre take a second
+        found, problems = read_references(settings)
+        if problems:
+            raise InvalidConfigError(problems)
+        retain(settings, found)
+    return _RETAINED[settings]
+
+
+def retain(settings: ReferenceSettings, found: References) -> None:
+    """Let `references` answer with this content from now on, whatever becomes of the files."""
+    _RETAINED.pop(settings, None)
+    _RETAINED[settings] = found
+    while len(_RETAINED) > RETAINED_MAX:
+        del _RETAINED[next(iter(_RETAINED))]
 
 
 def with_machines(given: RunTimeSettings, nodes: Nodes) -> RunTimeSettings:

@@ -214,6 +214,17 @@ AGENT: Final = (
         "scalewatch_topic_faults", "gauge",
         "Faults of the agent's own topics: settings that lose data, copies and rights that are missing.",
     ),
+    Declaration(
+        "scalewatch_config_loaded_timestamp_seconds", "gauge", "When the configuration in use was read from its file.",
+    ),
+    Declaration(
+        "scalewatch_config_problems", "gauge",
+        "Problems that the last reload found: above zero, the configuration before it stays in use.",
+    ),
+    Declaration(
+        "scalewatch_config_keys_waiting", "gauge",
+        "Changed keys that the last reload left as they were: they wait for a restart of the agent.",
+    ),
     Declaration("scalewatch_restores_total", "counter", "Take-overs of a shard with its state read back."),
     Declaration(
         "scalewatch_restores_without_hosts_total", "counter",

@@ -74,11 +74,12 @@ class AgentProcess:
     Every start adds to the same log, so that the lines of all lives stand in it, in order.
     """
 
-    def __init__(self, config: Path, role: str | None = None) -> None:
+    def __init__(self, config: Path, role: str | None = None, *, watch: bool = False) -> None:
         self.config: Config = load(str(config))
         self.path, self.role = config, role
         self.log = config.with_name(f"{role or 'agent'}.log")
         self.starts = 0
+        self._watch = ["--watch"] if watch else []
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Self:
@@ -87,7 +88,7 @@ class AgentProcess:
         role = ["--role", self.role] if self.role else []
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "agent.cli", "run", "-c", str(self.path), *role],
+                [sys.executable, "-m", "agent.cli", "run", "-c", str(self.path), *role, *self._watch],
                 cwd=ROOT, env={**os.environ, PARENT: str(os.getpid())}, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         self.starts += 1

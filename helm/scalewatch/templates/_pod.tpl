@@ -123,7 +123,7 @@ standbys are wanted, a rollout must not wait for that, so such learners are read
 {{- define "scalewatch.role" -}}
 {{- $probes := .root.Values.probes -}}
 {{- $waits := and (eq .component "learner") (gt (int .root.Values.learner.standbys) 0) -}}
-args: [run, --config, /etc/scalewatch/agent.yaml, --role, {{ .component }}]
+args: [run, --config, /etc/scalewatch/agent.yaml, --role, {{ .component }}, --watch]
 ports:
   - name: http
     containerPort: {{ include "scalewatch.port" . }}

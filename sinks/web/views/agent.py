@@ -73,6 +73,11 @@ _UNREADABLE: Final = Advice(
 _EMPTY: Final = Advice(
     "Check whether its producer writes to this topic of this broker, and the name under sources.", "Source never spoke"
 )
+_REFUSED_FILE: Final = Advice(
+    "Correct what the log names, check it with scalewatch validate, and reload: until then nothing has changed.",
+    "Configuration refused",
+)
+_LEFT: Final = Advice("Restart the agent to take over the keys that the log names.", "Configuration refused")
 _GONE: Final = Advice("Look at its process and at the last lines of its log.", "Down")
 _BOUNDS: Final = Advice("Raise the bound, or group names that appear only once with a rule.", "Bounds hit")
 
@@ -268,6 +273,7 @@ def faults(metrics: Metrics, collectors: Sequence[CollectorReport] = ()) -> list
         faults["events that became dead letters"] = dead_letters.pop(FAULT)
     decoders = {"messages that became dead letters": dead_letters.pop(DECODER)} if DECODER in dead_letters else {}
     found = [
+        *_reloads(metrics),
         _fault("Faults of processors", faults, "A processor failed {}", "time", _FAULTS, grave=True),
         _fault("Faults of decoders", decoders, "A decoder failed {}", "time", _FAULTS, grave=True),
         _fault("Dead letters", dead_letters, "{} could not be used", "message", _DEAD_LETTERS),
@@ -276,6 +282,21 @@ def faults(metrics: Metrics, collectors: Sequence[CollectorReport] = ()) -> list
         _fault("Bounds that were reached", bounds, "A bound was reached {}", "time", _BOUNDS),
     ]
     return [fault for fault in found if fault.counts]
+
+
+def _reloads(metrics: Metrics) -> Iterator[FaultRow]:
+    """Yield what the last reload refused or left."""
+    problems, waiting = (round(metrics.value(f"scalewatch_config_{name}")) for name in ("problems", "keys_waiting"))
+    if problems:
+        meaning = "the file is refused, and the configuration before it stays in use"
+        yield _reload("Configuration refused", "problem of the file", problems, meaning, _REFUSED_FILE)
+    if waiting:
+        meaning = "the rest of the file was taken over"
+        yield _reload("Configuration waits for a restart", "changed key that waits", waiting, meaning, _LEFT)
+
+
+def _reload(title: str, thing: str, count: int, meaning: str, advice: Advice) -> FaultRow:
+    return FaultRow(title=title, message=f"{title}: {meaning}.", counts=[(thing, count, meaning)], advice=advice)
 
 
 def _fault(

@@ -54,7 +54,7 @@ def test_a_diff_names_each_change_and_the_dearest_cost(file: Path, tmp_path: Pat
     assert result.exit_code == 0
     assert f"Against {file}, all in all a rebuild:" in result.output
     assert '  identify.unit: "nodes" -> "cores" [rebuild: ' in result.output
-    assert '  log.level: "info" -> "debug" [restart: ' in result.output
+    assert '  log.level: "info" -> "debug" [reload: ' in result.output
     assert f"Nothing changes against {file}." in validate("-c", str(file), "--diff", str(file)).output
 
 
@@ -62,7 +62,7 @@ def test_a_diff_works_where_the_old_secrets_are_gone_and_never_shows_any(file: P
     old = tmp_path / "old.yaml"
     old.write_text(GOOD.replace("SALT", "OLD_SALT"))
     result = validate("-c", str(file), "--diff", str(old))
-    assert "privacy.salt: (secret) -> (secret) [restart" in result.output
+    assert "privacy.salt: (secret) -> (secret) [reload" in result.output
     assert "pepper" not in result.output
 
 

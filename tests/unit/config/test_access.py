@@ -146,4 +146,4 @@ def test_what_is_worth_a_thought_is_reported() -> None:
 def test_a_new_token_is_a_change_that_is_reported_without_it() -> None:
     old, new = (loaded(f"tokens: [{{name: ann, token: '${{env:{name}}}'}}]") for name in ("TOKEN", "OTHER"))
     (change,) = changes(old, new)
-    assert str(change).startswith("http.access.tokens[0].token: (secret) -> (secret) [restart: ")
+    assert str(change).startswith("http.access.tokens[0].token: (secret) -> (secret) [reload: ")

@@ -31,8 +31,8 @@ def test_nothing_changes_between_a_configuration_and_itself() -> None:
 
 def test_each_change_names_its_key_its_values_and_its_cost() -> None:
     assert predicted(BASE + "http: {port: 9100}\nlog: {level: debug}\n") == [
-        "http.port: 8080 -> 9100 [restart: taken over when the role starts again]",
-        'log.level: "info" -> "debug" [restart: taken over when the role starts again]',
+        "http.port: 8080 -> 9100 [reload: taken over by a reload]",
+        'log.level: "info" -> "debug" [reload: taken over by a reload]',
     ]
 
 
@@ -51,7 +51,7 @@ def test_a_changed_rule_is_named_by_the_key_in_it() -> None:
 
 def test_a_removed_system_and_a_removed_rule_are_named() -> None:
     assert predicted(BASE.replace("systems: {exa: {partition: 0}}", ""))[0].startswith(
-        "systems.exa: {} -> (absent) [restart"
+        "systems.exa: {} -> (absent) [reload"
     )
     assert predicted(BASE.replace("    - {match: {job_name: ^gmx}, application: gromacs}\n", ""))[0].startswith(
         'identify.rules[0]: {"match"'
@@ -60,7 +60,7 @@ def test_a_removed_system_and_a_removed_rule_are_named() -> None:
 
 def test_a_changed_secret_is_reported_without_either_value() -> None:
     assert predicted(BASE.replace("env:SALT", "env:OTHER")) == [
-        "privacy.salt: (secret) -> (secret) [restart: what is already written stays as it is]"
+        "privacy.salt: (secret) -> (secret) [reload: what is already written stays as it is]"
     ]
 
 

@@ -19,8 +19,8 @@ def test_the_page_names_every_key_with_its_default() -> None:
     for key in keys():
         if not key.section:
             assert f"| `{key.path[-1]}` | {key.type}" in page
-    assert '| `bootstrap` | text | `"127.0.0.1:9092"` | restart |' in page
-    assert "| `topics` | list of text | *required* | restart |" in page
+    assert '| `bootstrap` | text | `"127.0.0.1:9092"` | reload |' in page
+    assert "| `topics` | list of text | *required* | reload |" in page
     assert "SecretStr" not in page
 
 

@@ -63,6 +63,17 @@ def test_a_role_that_is_not_well_states_why_and_what_to_do(health: Health, advic
     assert "All is well" not in text
 
 
+def test_a_configuration_that_was_refused_or_not_taken_whole_is_reported_with_what_to_do() -> None:
+    counted = metrics()
+    counted.set("scalewatch_config_problems", 2)
+    counted.set("scalewatch_config_keys_waiting", 1)
+    page = page_text(app_of(counted=counted))
+    assert "problem of the file : the file is refused, and the configuration before it stays in use 2" in page
+    assert "changed key that waits : the rest of the file was taken over 1" in page
+    assert "Correct what the log names, check it with scalewatch validate, and reload" in page
+    assert "All is well" not in page
+
+
 def test_without_roles_it_states_that_none_has_started() -> None:
     assert "No role has started yet." in page_text(app_of([]))
 
