@@ -21,7 +21,7 @@ from agent.cli import main
 from agent.config.load import load
 from agent.topics import own_topics, rights
 from processors.contracts.log import TopicSettings
-from tests.kit.agent_process import AgentProcess, until, write_config
+from tests.kit.agent_process import READY_S, AgentProcess, until, write_config
 from tests.kit.agent_topics import AgentTopics
 from tests.kit.kafka_broker import PASSWORD, USER, KafkaBroker
 
@@ -71,9 +71,9 @@ def test_topics_with_delete_and_a_minute_of_retention_are_called_wrong(
     )
     assert f"{config.topics.state} has cleanup.policy=delete and needs compact" in wrong.stderr
     with AgentProcess(file, role="learner") as agent:
-        agent.wait_ready("learner")
-        assert agent.metric("learner", "scalewatch_topic_faults") == wrong.stderr.count("scalewatch: ")
-        assert len(agent.lines("a topic is not as it has to be")) == wrong.stderr.count("scalewatch: ")
+        faults = wrong.stderr.count("scalewatch: ")
+        until(lambda: agent.metric("learner", "scalewatch_topic_faults") == faults, READY_S, "the faults are exported")
+        assert len(agent.lines("a topic is not as it has to be")) == faults
 
 
 @pytest.fixture(scope="module")

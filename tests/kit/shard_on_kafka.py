@@ -55,7 +55,7 @@ class KafkaShard:
             role = LearnerRole(self.config, log, self.metrics, SystemClock(), restarts=0)
             try:
                 role.open()
-                until(lambda: role.step() or role.service.health()[0].ready, SOON_S, "a shard")
+                until(lambda: role.step() or role.service.health()[0].partitions, SOON_S, "a shard")
                 yield role
             finally:
                 role.close()
