@@ -34,7 +34,7 @@ from processors.models.combination.evidence import REPEATS_MAX, Curve, evidence
 from processors.models.combination.evidence import Evidence as LawEvidence
 from processors.models.drift import agreeing, began, matters, risen
 from processors.models.statistics import Z95
-from processors.run_time.calibration import Calibration, Counts, Sides, combined, share
+from processors.run_time.calibration import Calibration, Counts, combined, share
 from processors.run_time.drift import SizeTurn
 from processors.run_time.probabilities import ByHorizon, with_probabilities, with_run
 from processors.run_time.quality import Score, quality, score_of, with_score
@@ -275,17 +275,14 @@ class RunTime:
         """What the application has added to the pool of the centre."""
         return self._state.transferred
 
-    def spread(self, n: float, run_time_s: float) -> Sides | None:
-        """Return how far in ln T the newest runs of a size lie below and above a prediction of it; None where they are few."""
+    def extremes(self) -> dict[float, tuple[float, float]]:
+        """Return the least and the greatest of the newest run times of each size, in seconds, where these are enough to tell."""
         runs = self._state.runs
-        placed_at = zip(runs, rounded_sizes(run.n for run in runs), strict=True)
-        times_s = [run.run_time_s for run, size in placed_at if size == n][-SPREAD_RUNS_MAX:]
-        if len(times_s) < SPREAD_RUNS_MIN:
-            return None
-        return Sides(
-            max(math.log(run_time_s / min(times_s)), 0.0),
-            max(math.log(max(times_s) / run_time_s), 0.0),
-        )
+        times_s: dict[float, list[float]] = {}
+        for run, size in zip(runs, rounded_sizes(run.n for run in runs), strict=True):
+            times_s.setdefault(size, []).append(run.run_time_s)
+        newest = {n: found[-SPREAD_RUNS_MAX:] for n, found in times_s.items() if len(found) >= SPREAD_RUNS_MIN}
+        return {n: (min(found), max(found)) for n, found in newest.items()}
 
     @property
     def quality(self) -> Quality:

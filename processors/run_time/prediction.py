@@ -306,8 +306,11 @@ def _final(at: list[float], predicted: RunTimePrediction, model: RunTime, calibr
         for n, source in zip(at, found.source, strict=True)
     ]
     times_s = _as_observed(at, run_time_s, predicted, model)
+    extremes = model.extremes()
     widened = [
-        _widened(Sides(below, above), calibration.sides(row, n), model.spread(n, time_s) if row == OWN else None)
+        _widened(
+            Sides(below, above), calibration.sides(row, n), _spread(extremes.get(n) if row == OWN else None, time_s)
+        )
         for row, n, time_s, below, above in zip(
             rows, at, times_s.tolist(), *(end.tolist() for end in ends), strict=True
         )
@@ -329,6 +332,14 @@ def _final(at: list[float], predicted: RunTimePrediction, model: RunTime, calibr
         )
     ]
     return _Final(points, places)
+
+
+def _spread(extremes: tuple[float, float] | None, run_time_s: float) -> Sides | None:
+    """Return how far in ln T the newest runs of a size lie below and above a prediction of it; None where they are few."""
+    if extremes is None:
+        return None
+    least_s, greatest_s = extremes
+    return Sides(max(math.log(run_time_s / least_s), 0.0), max(math.log(greatest_s / run_time_s), 0.0))
 
 
 def _widened(own: Sides, factors: Sides, spread: Sides | None) -> Sides:
