@@ -94,12 +94,12 @@ class Routes(msgspec.Struct, frozen=True):
     journal_partitions: int
     deadletter_topic: str
     group: str
+    deadletter_bytes_per_s_max: float
     tick_ms: int = 1000
     flush_timeout_s: float = 30.0
     commit_s: float = 1.0
     silent_s: float = 900.0
     record_bytes_max: int = 400_000
-    deadletter_bytes_per_s_max: float = 50_000.0
 
 
 class Meter:

@@ -9,7 +9,6 @@ import msgspec
 from processors.contracts.errors import DECODER, InvalidInputError
 from processors.contracts.events import DeadLetter, Origin, Refused, by_reason
 
-_LOG = logging.getLogger("scalewatch.collector")
 BURST_S: Final = 1200.0  # a source that is read again after a mistake may need as much at one go
 Send = Callable[[bytes, bytes, int], None]
 """Sends a value, its key and its time to the topic of dead letters."""
@@ -70,12 +69,30 @@ class Allowance:
         return True
 
 
+class Complaints:
+    """Names in the log records that became dead letters by a defect: the 1st, 2nd, 4th, 8th and so on.
+
+    A defect that is met in every record must not fill the log.
+    """
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._count = 0
+
+    def add(self, origin: Origin, what: str) -> None:
+        """Take note of a record and of what was raised."""
+        self._count += 1
+        if self._count & (self._count - 1) == 0:
+            place = f"{origin.topic}/{origin.partition}/{origin.offset}"
+            self._log.warning("%s became a dead letter, number %d: %s", place, self._count, what)
+
+
 class DeadLetterWriter:
     """Writes the dead letters of messages; beyond the allowance they are counted only."""
 
     def __init__(self, send: Send, make: Callable[[Refusal], DeadLetter], counts: Counts, allowance: Allowance) -> None:
         self._send, self._make, self._counts, self._allowance = send, make, counts, allowance
-        self._complaints = 0
+        self._complaints = Complaints(logging.getLogger("scalewatch.collector"))
 
     def write(
         self,
@@ -93,17 +110,10 @@ class DeadLetterWriter:
         error = refusal.refused.error
         self._counts.refused(error.reason, refusal.refused.count)
         if error.reason == DECODER:
-            self._complain(refusal.origin, error)
+            self._complaints.add(refusal.origin, str(error))
         dead_letter = self._make(refusal)
         value = msgspec.json.encode(dead_letter)
         if self._allowance.spend(len(value)):
             self._send(value, dead_letter.id.encode(), refusal.timestamp_ms)
         else:
             self._counts.bound("deadletter_bytes_per_s_max")
-
-    def _complain(self, origin: Origin, error: InvalidInputError) -> None:
-        self._complaints += 1
-        # at 1, 2, 4, 8: a defect met in every record must not fill the log
-        if self._complaints & (self._complaints - 1) == 0:
-            place = f"{origin.topic}/{origin.partition}/{origin.offset}"
-            _LOG.warning("%s became a dead letter, number %d: %s", place, self._complaints, error)

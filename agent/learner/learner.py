@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final, Protocol
 
+from agent.deadletters import Complaints
 from agent.learner.shard import Fold, OwnedShard, Plan
 from agent.learner.ticks import at_broker_time, is_ahead
 from agent.sources import Collectors, Sources
@@ -186,7 +187,7 @@ class Learner:
         self._shards: dict[TopicPartition, OwnedShard] = {}
         self._folding = threading.Lock()
         self._sent = False
-        self._complaints = 0
+        self._complaints = Complaints(_LOG)
         self.sources = Sources(plan.is_source)
         self.collectors = Collectors()
 
@@ -313,7 +314,7 @@ class Learner:
     def _refuse(self, shard: OwnedShard, origin: Origin, value: bytes, error: Exception) -> None:
         """Send the dead letter of a record, or only count it where such letters have had their bytes."""
         self._meter.rejected += 1
-        self._complain(origin, error)
+        self._complaints.add(origin, repr(error))
         if shard.is_known(origin.offset):
             return
         emission = self._plan.encode(self._plan.dead_letter(origin, value, error))
@@ -321,13 +322,6 @@ class Learner:
             self._send(emission)
         else:
             self._meter.deadletters_left_out += 1
-
-    def _complain(self, origin: Origin, error: Exception) -> None:
-        self._complaints += 1
-        # at 1, 2, 4, 8: a fault in every event must not fill the log
-        if self._complaints & (self._complaints - 1) == 0:
-            place = f"{origin.topic}/{origin.partition}/{origin.offset}"
-            _LOG.warning("%s became a dead letter, number %d: %r", place, self._complaints, error)
 
     def _folded(self, shard: OwnedShard, offset: int, record: JournalRecord) -> list[Any]:
         if record.collector is not None:

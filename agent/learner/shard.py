@@ -102,12 +102,12 @@ class Plan(msgspec.Struct, frozen=True):
     dead_letter: Callable[[Origin, bytes, Exception], DeadLetter]
     agent_version: str
     config_hash: str
+    deadletter_bytes_per_s_max: float
     is_source: Callable[[str], bool] = bool
     checkpoint_interval_s: float = 10.0
     host_checkpoint_interval_s: float = 600.0
     checkpoint_records_max: int = 20_000
     flush_timeout_s: float = 30.0
-    deadletter_bytes_per_s_max: float = 50_000.0
 
 
 class Place(msgspec.Struct, frozen=True):
