@@ -97,7 +97,7 @@ def unreliable(
 
 def slows_down(predicted: Prediction, settings: AlertSettings.SlowsDown, now_ms: int) -> Condition:
     """Return the condition of an application that takes longer on its largest sizes: its prediction may be as good as any."""
-    key = ApplicationKey(predicted.system, predicted.application, predicted.input, predicted.unit)
+    key = ApplicationKey(predicted.application, predicted.system, predicted.input, predicted.unit)
     fastest = predicted.useful_n.slower_beyond
     if fastest is None:
         return over(SLOWS_DOWN, application_labels(key), now_ms)

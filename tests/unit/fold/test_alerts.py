@@ -160,6 +160,21 @@ def test_an_application_that_slows_down_has_an_alert_of_its_own_and_its_predicti
     centre.at("08:10:10")
     assert centre.alerts("SlowsDown") == ["pending", "firing"]
     assert centre.alerts("PredictionUnreliable") == []
+    (alert,) = centre.topic("alerts").values()
+    assert (alert["labels"]["application"], alert["labels"]["system"]) == ("slower", "exa")
+    assert alert["annotations"]["summary"] == "slower is slower on 16 nodes than on 8."
+
+
+def test_the_alert_of_an_application_that_slows_down_resolves_with_its_model() -> None:
+    centre = Scenario(run_time={"applications_max": 1})
+    centre.at("08:00")
+    for i, time_s in enumerate((800.0, 420.0, 230.0, 150.0, 180.0) * 4):
+        centre.ran(f"{i}", "slower", 2.0 ** (i % 5), time_s)
+    centre.at("08:10:10")
+    assert centre.alerts("SlowsDown") == ["pending", "firing"]
+    centre.at("10:00").scales("lammps", *SIZES)
+    centre.at("10:30")
+    assert centre.alerts("SlowsDown")[-1] == "resolved"
 
 
 def test_the_alerts_of_an_application_that_is_evicted_resolve() -> None:
