@@ -71,7 +71,7 @@ class Repeats:
     def _postable(self, alert: Alert, now_ms: int) -> PostableAlert:
         ends = alert.ends if alert.status == "resolved" else None
         until_ms = min(parse_rfc3339(ends), now_ms) if ends else now_ms + LAPSES * self._resend_ms
-        url = None if self._url is None else f"{self._url.rstrip('/')}/alerts#{quote(alert.fingerprint)}"
+        url = None if self._url is None else f"{self._url.rstrip('/')}/alerts/{quote(alert.fingerprint)}"
         return PostableAlert(
             labels={**alert.labels, "severity": alert.severity, "kind": alert.kind},
             annotations=alert.annotations,

@@ -184,6 +184,7 @@ def make_shard(config: Config, coefficients_of: CoefficientsOf = shipped) -> Sha
         under_load=config.under_load,
         profiles=config.profiles,
         features=config.features,
+        external_url=str(config.alertmanager.external_url or ""),
     )
     return Shard(settings, Identifier(config.identification).identify, coefficients_of)
 

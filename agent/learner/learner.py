@@ -49,6 +49,8 @@ TALLIED: Final = {  # what folds count by kind: the metric, and its label for th
     "refused": ("scalewatch_runs_refused_total", "reason"),
     "shift": ("scalewatch_level_shifts_total", "direction"),
     "profile": ("scalewatch_profiles_total", "outcome"),
+    "withheld": ("scalewatch_alerts_withheld_total", "alertname"),
+    "explained": ("scalewatch_runs_explained_total", "what"),
 }
 
 

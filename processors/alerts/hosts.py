@@ -9,15 +9,16 @@ from processors.alerts.lifecycle import Condition
 from processors.contracts.events import Attribute
 from processors.contracts.names import measured
 from processors.contracts.outputs import AlertEvidence
-from processors.contracts.settings import HostAnomaly, RackAnomaly, Straggler
-from processors.hosts.detectors import Difference, Mark
+from processors.contracts.settings import HostAnomaly, RackAnomaly
+from processors.hosts.detectors import Mark
+from processors.hosts.peers import Difference
 
 SHOWN: Final = 8  # resources or hosts that an alert lists; of more it says how many
 IN_SUMMARY: Final = 3
-WAYS: Final = {
-    "value": "until now",
-    "step": "its level changed more than it ever had; until now",
-    "hour": "at this hour until now",
+WAYS: Final = {  # of a step no range is shown: what it came to may lie between values that were seen before
+    "value": "{value} ({low} to {high} until then)",
+    "step": "{value}, a jump larger than any before",
+    "hour": "{value} ({low} to {high} at this hour until then)",
 }
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -38,6 +39,15 @@ class Odd(NamedTuple):
     marks: Mapping[str, Mark]
     resources: int
     contradicts: Contradicts | None = None
+
+
+class Unlike(NamedTuple):
+    """How a host differs from its peers, since when, in which job now ("" for none), and how many jobs met it."""
+
+    job: str
+    jobs: int
+    since_ms: int
+    differences: Mapping[str, Difference]
 
 
 class Rack(NamedTuple):
@@ -130,27 +140,25 @@ def rack_anomaly(
     )
 
 
-def straggler(
-    labels: dict[str, str], job: str, found: Mapping[str, Difference], *, settings: Straggler, now_ms: int
-) -> Condition:
+def straggler(labels: dict[str, str], unlike: Unlike, now_ms: int) -> Condition:
     """Return the condition of a host unlike the others of its job, or, without a job, the idle ones of its partition."""
-    since_ms = min(one.since_ms for one in found.values())
+    found = unlike.differences
     text = [f"{name} {_number(name, one.observed)}, peers {_number(name, one.usual)}" for name, one in found.items()]
-    peers = f"the other hosts of job {job}" if job else "the other idle hosts of its partition"
+    peers = f"the other hosts of job {unlike.job}" if unlike.job else "the other idle hosts of its partition"
     first = next(iter(found.values()))
-    detail: dict[str, Attribute] = {"job": job, **dict(list(zip(found, text, strict=True))[:SHOWN])}
+    shown: dict[str, Attribute] = dict(list(zip(found, text, strict=True))[:SHOWN])
     return Condition(
         name=STRAGGLER_HOST,
         labels=labels,
         holds=True,
-        momentary=True,
         time_ms=now_ms,
-        keep_firing_ms=round(settings.keep_firing_s * 1000),
-        summary=f"{labels['host']} has differed from {peers} for {(now_ms - since_ms) // 60_000} min: {_listed(text, IN_SUMMARY)}.",
+        summary=f"{labels['host']} has differed from {peers} since {_clock(unlike.since_ms)}: {_listed(text, IN_SUMMARY)}.",
         description="The job waits for its slowest host."
-        if job
+        if unlike.job
         else "Processes of an earlier job may still be running.",
-        evidence=AlertEvidence(observed=first.observed, expected=first.usual, detail=detail),
+        evidence=AlertEvidence(
+            observed=first.observed, expected=first.usual, detail={"job": unlike.job, "jobs": unlike.jobs, **shown}
+        ),
     )
 
 
@@ -160,8 +168,8 @@ def muted(host: str, state: str) -> str:
 
 
 def _mark_text(name: str, mark: Mark) -> str:
-    low, high = _number(name, mark.low), _number(name, mark.high)
-    return f"{_number(name, mark.observed)} ({WAYS[mark.way]} {low} to {high})"
+    value, low, high = (_number(name, each) for each in (mark.observed, mark.low, mark.high))
+    return WAYS[mark.way].format(value=value, low=low, high=high)
 
 
 def _number(name: str, value: float) -> str:

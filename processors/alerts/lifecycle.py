@@ -13,7 +13,9 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
     `labels` identify the alert and never hold a changing value. It fires after it held for `for_ms`, and resolves
     `keep_firing_ms` after it last held; before it fires, at once. A lasting condition holds until the contrary is said; a
     momentary one (a single run was slow) only at its own time, and one with `expires_after_ms` ends when nothing more was said of
-    it for so long. `forgotten` says that nobody knows of it any more: then nothing is waited for.
+    it for so long. `forgotten` says that nobody knows of it any more: then nothing is waited for. Between the moments at which an
+    alert fires lie `not_again_ms` at least: what would still keep it firing by then fires then. With `withheld_by`, a reason, it
+    has its life as any other and is not sent.
     """
 
     name: str
@@ -27,6 +29,8 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
     for_ms: int = 0
     keep_firing_ms: int = 0
     expires_after_ms: int = 0
+    not_again_ms: int = 0
+    withheld_by: str = ""
     summary: str = ""
     description: str = ""
     evidence: AlertEvidence = AlertEvidence()
@@ -42,20 +46,21 @@ class Transition(msgspec.Struct, frozen=True):
 
 
 class AlertState(msgspec.Struct, omit_defaults=True):
-    """Stored form; no condition means that the alert is not open."""
+    """Stored form; no condition means that the alert is not open. `quiet_until_ms` is when it may fire again."""
 
     condition: Condition | None = None
     status: AlertStatus = "pending"
     since_ms: int = 0
     reported_ms: int = 0
     holds: bool = False
+    quiet_until_ms: int = 0
 
 
 class AlertLife:
     """One alert."""
 
     name: ClassVar[str] = "alert"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def __init__(self, state: AlertState) -> None:
         self._state = state
@@ -69,6 +74,11 @@ class AlertLife:
     def open(self) -> bool:
         """Return whether the alert is pending or firing."""
         return self._state.condition is not None
+
+    @property
+    def over(self) -> bool:
+        """Return whether nothing of it has to be known any more: it is not open, and may fire again at once."""
+        return not self.open and not self._state.quiet_until_ms
 
     def score(self, fact: Condition) -> bool:
         """Return whether the condition would change anything."""
@@ -92,51 +102,66 @@ class AlertLife:
 
     def take(self, fact: Condition) -> list[Transition]:
         """Note a condition and return the changes of status that follow at once."""
-        was_open = self.open
+        was_open, before = self.open, self._state.condition
         self.learn(fact)
         condition = self._state.condition
         if condition is None:
             return []
+        released = before is not None and before.withheld_by and not condition.withheld_by
+        if released and self._state.status == "firing":
+            return [Transition("firing", fact.time_ms, self._state.since_ms, condition)]
         changes = self._fire(fact.time_ms) if fact.holds else []
-        opened = not was_open and not changes
+        opened = not was_open and not changes and not fact.momentary
         return [Transition("pending", fact.time_ms, self._state.since_ms, condition)] if opened else changes
 
     def tick(self, now_ms: int) -> list[Transition]:
         """Return the changes of status that the passing of time brings."""
-        state = self._state
-        if not self.open:
+        state, condition, due_ms = self._state, self._state.condition, self.due_ms()
+        if due_ms is None or now_ms < due_ms:
             return []
-        due_ms = self.due_ms()
-        condition = state.condition
-        if condition is None or due_ms is None or now_ms < due_ms:
+        if condition is None:
+            self._state = AlertState()
             return []
-        if state.holds and state.status == "pending":
+        if state.status == "pending" and self._lasts(due_ms):
             return self._fire(now_ms)
-        change = Transition("resolved", now_ms, state.since_ms, condition)
-        self._state = AlertState()
-        return [change]
+        reported = state.status == "firing" or not condition.momentary
+        self._state = AlertState(quiet_until_ms=state.quiet_until_ms if state.quiet_until_ms > now_ms else 0)
+        return [Transition("resolved", now_ms, state.since_ms, condition)] if reported else []
 
     def due_ms(self) -> int | None:
-        """Return when it fires or resolves unless something happens."""
-        state = self._state
-        if state.condition is None:
-            return None
+        """Return when it fires, resolves or may fire again unless something happens."""
+        state, condition = self._state, self._state.condition
+        if condition is None:
+            return state.quiet_until_ms or None
+        fires_ms = max(state.since_ms + condition.for_ms, state.quiet_until_ms)
         if state.holds:
             if state.status == "pending":
-                return state.since_ms + state.condition.for_ms
-            return state.reported_ms + state.condition.expires_after_ms if state.condition.expires_after_ms else None
-        return state.reported_ms + (state.condition.keep_firing_ms if state.status == "firing" else 0)
+                return fires_ms
+            return state.reported_ms + condition.expires_after_ms if condition.expires_after_ms else None
+        ends_ms = state.reported_ms + condition.keep_firing_ms
+        if state.status == "firing":
+            return ends_ms
+        return min(fires_ms, ends_ms) if condition.momentary else state.reported_ms
 
     def snapshot(self) -> AlertState:
         """Return the stored form."""
         return msgspec.structs.replace(self._state)
 
+    def _lasts(self, until_ms: int) -> bool:
+        """Return whether what is pending is so still: it holds, or was said a short while ago."""
+        state, condition = self._state, self._state.condition
+        if state.holds or condition is None:
+            return state.holds
+        return condition.momentary and until_ms < state.reported_ms + condition.keep_firing_ms
+
     def _fire(self, now_ms: int) -> list[Transition]:
         state = self._state
         condition = state.condition
-        if condition is None or state.status == "firing" or now_ms - state.since_ms < condition.for_ms:
+        waits = condition is None or now_ms < max(state.since_ms + condition.for_ms, state.quiet_until_ms)
+        if condition is None or state.status == "firing" or waits:
             return []
         state.status = "firing"
+        state.quiet_until_ms = now_ms + condition.not_again_ms if condition.not_again_ms else 0
         return [Transition("firing", now_ms, state.since_ms, condition)]
 
 

@@ -11,6 +11,7 @@ from processors.contracts.outputs import AlertEvidence, ProfileModel
 from processors.contracts.settings import DisturbedRun, UnexplainedPower
 from processors.models.counters.model import Unusual
 from processors.models.training.table import Band
+from processors.power.blame import NINE_OF_TEN, Blamed, JudgedPower
 from processors.power.by_size import COUNTER, NIC, RATE
 from processors.power.model import ProfileFact, ProfileFinding
 
@@ -44,17 +45,28 @@ class JudgedRun(NamedTuple):
         return f"{self.key.application} on {self.fact.n:g} {self.key.unit}"
 
 
-def unexplained_power(run: JudgedRun, settings: UnexplainedPower, now_ms: int) -> Condition | None:
-    """Return whether a run's power is one that its counters do not explain; None where nobody can tell."""
+def judged_power(run: JudgedRun, hosts: Sequence[str], settings: UnexplainedPower) -> JudgedPower | None:
+    """Return how far a run's power is from what its counters explain; None where nobody can tell."""
     fact, scored = run.fact, run.finding.scored.get(TARGET, 0)
     found = run.finding.expected.get(TARGET)
     measured = fact.profile.measured.get(SYSTEM, 0.0) >= MEASURED_MIN
     if found is None or scored < settings.scored_min or not measured:
         return None
     observed_w, band = found
-    labels = application_labels(run.key)
-    if not (settings.enabled and _outside(observed_w, band, settings)):
+    count = max(fact.profile.hosts, 1)
+    deviation_w = count * (band.high - band.low) / (2 * NINE_OF_TEN)
+    return JudgedPower(
+        fact.run_id, tuple(hosts), count * (observed_w - band.value), deviation_w, _outside(observed_w, band, settings)
+    )
+
+
+def unexplained_power(run: JudgedRun, judged: JudgedPower, settings: UnexplainedPower, now_ms: int) -> Condition:
+    """Return whether a run's power is one that its counters do not explain."""
+    labels, found = application_labels(run.key), run.finding.expected.get(TARGET)
+    if found is None or not (settings.enabled and judged.off):
         return over(UNEXPLAINED_POWER, labels, now_ms)
+    observed_w, band = found
+    fact, scored = run.fact, run.finding.scored.get(TARGET, 0)
     model = next((each for each in run.models if each.target == TARGET), None)
     counters = ", ".join(each.counter for each in model.explained[:NAMED_MAX]) if model else ""
     by_what = f"The counters that explain it best are {counters}." if counters else "No single counter explains it."
@@ -64,6 +76,7 @@ def unexplained_power(run: JudgedRun, settings: UnexplainedPower, now_ms: int) -
         holds=True,
         time_ms=now_ms,
         severity=settings.severity,
+        for_ms=round(settings.for_s * 1000),
         expires_after_ms=round(settings.quiet_s * 1000),
         summary=(
             f"{run.where} drew {observed_w:.4g} W per host, "
@@ -82,6 +95,30 @@ def unexplained_power(run: JudgedRun, settings: UnexplainedPower, now_ms: int) -
             runs=(fact.run_id,),
             model=model.model if model else None,
             detail={"target": TARGET, "counters": counters, "scored": scored},
+        ),
+    )
+
+
+def power_of_host(system: str, blamed: Blamed, run: JudgedRun, settings: UnexplainedPower, now_ms: int) -> Condition:
+    """Return the condition of a host that draws more, or less, than the counters of what runs on it explain."""
+    word = "more" if blamed.excess_w > 0 else "less"
+    return Condition(
+        name=UNEXPLAINED_POWER,
+        labels={"system": system, "host": blamed.host},
+        holds=settings.enabled,
+        time_ms=now_ms,
+        severity=settings.severity,
+        expires_after_ms=round(settings.quiet_s * 1000),
+        summary=f"{blamed.host} on {system} draws {abs(blamed.excess_w):.3g} W {word} than the counters of its runs explain.",
+        description=(
+            f"{blamed.runs} runs on it were judged; the last is {run.fact.run_id} of {run.key.application}. Runs on other hosts "
+            "are explained."
+        ),
+        evidence=AlertEvidence(
+            observed=blamed.excess_w,
+            expected=0.0,
+            runs=(run.fact.run_id,),
+            detail={"target": TARGET, "runs": blamed.runs},
         ),
     )
 

@@ -1,7 +1,7 @@
 """What is known of hosts while the centre runs: windows of what they measured, for models and for readers."""
 
 from collections.abc import Sequence
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 from pydantic import Field
@@ -63,6 +63,34 @@ class NoProfiles:
     def profile(self, job: str, run_id: str) -> Profile | None:
         """Return nothing."""
         del job, run_id
+        return None
+
+
+class HostCause(NamedTuple):
+    """What was wrong with a host at a time: from when until when as far as is known; `power_only` where nothing else was."""
+
+    host: str
+    from_ms: int
+    until_ms: int
+    power_only: bool
+
+
+class HostCauses(Protocol):
+    """What alerts about runs ask of hosts; answers follow from the journal up to this place alone."""
+
+    def cause(self, system: str, hosts: tuple[str, ...], start_ms: int, end_ms: int) -> HostCause | None:
+        """Return what was wrong with one of the hosts, given by their lists, while a run was on them."""
+
+
+class NoCauses:
+    """Knows of nothing that is wrong.
+
+    >>> NoCauses().cause("exa", ("nid1",), 0, 60_000)
+    """
+
+    def cause(self, system: str, hosts: tuple[str, ...], start_ms: int, end_ms: int) -> HostCause | None:
+        """Return nothing."""
+        del system, hosts, start_ms, end_ms
         return None
 
 
@@ -155,6 +183,14 @@ class NoWindows:
         """Return nothing."""
         del system, partition
         return ()
+
+
+class Hosts(Windows, Profiles, HostCauses, Protocol):
+    """All that the fold of jobs asks of hosts."""
+
+
+class NoHosts(NoWindows, NoProfiles, NoCauses):
+    """Knows nothing of hosts."""
 
 
 class ResourceForecast(msgspec.Struct, frozen=True):

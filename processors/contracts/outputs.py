@@ -209,7 +209,7 @@ VERDICTS: Final = (
     "reliable", "insufficient", "high_error", "linear", "runner_up", "superlinear", "far", "uncertain", "unknown"
 )  # fmt: skip
 Source = Literal["observed", "interpolated", "extrapolated", "transfer", "similar_runs", "features"]
-AlertStatus = Literal["pending", "firing", "resolved"]
+AlertStatus = Literal["pending", "firing", "resolved", "withheld"]
 AlertKind = Literal["anomaly", "reliability"]
 Severity = Literal["info", "warning", "critical"]
 
@@ -477,8 +477,9 @@ class AlertEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
 class Alert(Message, frozen=True, kw_only=True):
     """Topic alerts, keyed by fingerprint: changes of status only.
 
-    `labels` identify the alert and never hold a changing value; `annotations` are for people (summary, description,
-    runbook).
+    `labels` identify the alert and never hold a changing value; `annotations` are for people (summary, description) and link to
+    what they need (runbook_url, dashboard_url). One that is `withheld` is true and wakes nobody, for a reason that `withheld_by` gives;
+    when it is over, its key has a tombstone.
     """
 
     fingerprint: str
@@ -490,6 +491,7 @@ class Alert(Message, frozen=True, kw_only=True):
     starts: str
     ends: str | None
     evidence: AlertEvidence
+    withheld_by: str = ""
 
 
 class Run(Message, frozen=True, kw_only=True):

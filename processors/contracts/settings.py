@@ -6,9 +6,9 @@ The whole configuration tree is in `agent.config`; it nests these.
 import re
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 LONGEST_S: Final = 10 * 365 * 86_400  # what is longer is a slip, and ends where calendars do
 
@@ -56,14 +56,99 @@ def _pattern(pattern: str, groups: int = 0) -> str:
     return pattern
 
 
-class HostAnomaly(Settings):
+class AlertRule(Settings):
+    """What all alerts have in common.
+
+    >>> AlertRule().not_again_s
+    14400.0
+    """
+
+    enabled: bool = Field(default=True, description="whether this alert exists")
+    not_again_s: float = Field(
+        default=14_400.0,
+        ge=0,
+        le=LONGEST_S,
+        description="about the same cause it does not fire again before this long has passed since it fired last; "
+        "what is true by then fires then",
+    )
+    dry_run: bool = Field(
+        default=False, description="it is counted and shown as withheld, and sent to nobody: to see what it would raise"
+    )
+    run_time_min_s: float = Field(
+        default=0.0,
+        ge=0,
+        le=LONGEST_S,
+        description="shorter runs raise none; where an alert is about no run it changes nothing",
+    )
+
+
+AlertName = Literal[
+    "SlowSize", "FastSize", "StrangeRun", "Regression", "Improvement", "PredictionUnreliable", "SlowsDown",
+    "ApplicationFailureRate", "HostFailureRate", "HostAnomaly", "RackAnomaly", "StragglerHost", "UnexplainedPower",
+    "DisturbedRun",
+]  # fmt: skip
+
+
+class Exclusion(Settings):
+    """What is never sent: alerts about what matches everything that is given here. Patterns may hold *.
+
+    >>> Exclusion(alerts=("StrangeRun",), partition="debug*", comment="people try things there").user is None
+    True
+    """
+
+    alerts: tuple[AlertName, ...] = Field(default=(), description="names of the alerts; none: all")
+    system: Pattern | None = Field(default=None, description="the system")
+    partition: Pattern | None = Field(default=None, description="the partition of the run, or that the alert is about")
+    application: Pattern | None = Field(default=None, description="the application")
+    user: Pattern | None = Field(default=None, description="the user of the run, as events tell it")
+    account: Pattern | None = Field(default=None, description="the account of the run")
+    qos: Pattern | None = Field(default=None, description="the quality of service of the run")
+    hosts: str | None = Field(
+        default=None,
+        max_length=65_536,
+        description="hosts as a list such as nid[001-004],login1: alerts about them, and about runs with one of them",
+    )
+    comment: str = Field(
+        min_length=1, max_length=256, description="why; people see it where it is told what was not sent"
+    )
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not any(getattr(self, name) for name in type(self).model_fields if name != "comment"):
+            raise ValueError("give at least one of alerts, system, partition, application, user, account, qos, hosts")
+        return self
+
+
+class Maintenance(Settings):
+    """A time in which nothing is sent about a part of the centre; without one, about all of it.
+
+    >>> Maintenance(start="2026-11-24T08:00:00Z", end="2026-11-24T12:00:00Z", comment="new switches").system is None
+    True
+    """
+
+    start: AwareDatetime = Field(description="when it begins, with a time zone")
+    end: AwareDatetime = Field(description="when it ends")
+    system: Pattern | None = Field(default=None, description="the system; none: all")
+    partition: Pattern | None = Field(default=None, description="the partition; none: all")
+    hosts: str | None = Field(
+        default=None, max_length=65_536, description="the hosts as a list such as nid[001-004]; none: all"
+    )
+    comment: str = Field(default="", max_length=256, description="what is done; people see it")
+
+    @model_validator(mode="after")
+    def _begins_before_it_ends(self) -> Self:
+        if self.end <= self.start:
+            raise ValueError("the end has to come after the start")
+        return self
+
+
+class HostAnomaly(AlertRule):
     """Several resources of a host outside everything measured before, or that contradict each other for long.
 
     >>> HostAnomaly().resources_min
     4
     """
 
-    enabled: bool = Field(default=True, description="whether this alert exists")
     resources_min: int = Field(
         default=4,
         ge=2,
@@ -91,18 +176,26 @@ class HostAnomaly(Settings):
         default=1800.0, ge=0, le=LONGEST_S, description="a host that is back in service raises none for this long"
     )
     keep_firing_s: float = Field(
-        default=3600.0, ge=0, le=LONGEST_S, description="it resolves when nothing new came for this long"
+        default=3600.0,
+        ge=0,
+        le=LONGEST_S,
+        description="it resolves when nothing new came for this long, and its resources are back where they were",
+    )
+    accept_s: float = Field(
+        default=604_800.0,
+        gt=0,
+        le=LONGEST_S,
+        description="where they stay elsewhere for this long, that is how the host is now, and it resolves",
     )
 
 
-class RackAnomaly(Settings):
+class RackAnomaly(AlertRule):
     """Many hosts of a rack with an anomaly at once: one alert that takes the place of theirs.
 
     >>> RackAnomaly().share_min
     0.5
     """
 
-    enabled: bool = Field(default=True, description="whether this alert exists")
     pattern: Annotated[str, AfterValidator(partial(_pattern, groups=1))] = Field(
         default=r"^(x\d+)c\d+",
         description="regular expression on host names; its first group names the rack, by default the cabinet of a Cray "
@@ -117,14 +210,13 @@ class RackAnomaly(Settings):
     )
 
 
-class Straggler(Settings):
+class Straggler(AlertRule):
     """A host unlike the other hosts of its job, or an idle one unlike the other idle hosts of its partition.
 
     >>> Straggler().for_s
     300.0
     """
 
-    enabled: bool = Field(default=True, description="whether this alert exists")
     resources: Annotated[str, AfterValidator(_pattern)] = Field(
         default=r"^(cpu_available|cpu_current|load1|clock|gpu)|power",
         description="regular expression on the names of resources that are alike on hosts that do the same",
@@ -142,22 +234,27 @@ class Straggler(Settings):
         default=300.0, ge=0, le=LONGEST_S, description="hosts are not compared before their job ran for this long"
     )
     for_s: float = Field(default=300.0, ge=0, le=LONGEST_S, description="it has to be so for this long")
+    clear_s: float = Field(
+        default=1800.0,
+        gt=0,
+        le=LONGEST_S,
+        description="it resolves when the host was compared for this long in all and was as its peers",
+    )
     keep_firing_s: float = Field(
-        default=600.0, ge=0, le=LONGEST_S, description="it resolves when it was not so for this long"
+        default=604_800.0, gt=0, le=LONGEST_S, description="and when it could not be compared for this long"
     )
 
 
 Level = Literal["info", "warning", "critical"]
 
 
-class UnexplainedPower(Settings):
+class UnexplainedPower(AlertRule):
     """Measured power of a run that its counters do not explain.
 
     >>> UnexplainedPower().margin_share
     0.1
     """
 
-    enabled: bool = Field(default=True, description="whether this alert exists")
     margin_share: float = Field(
         default=0.10, gt=0, description="share of the expected power by which the measured one has to be off at least"
     )
@@ -168,6 +265,12 @@ class UnexplainedPower(Settings):
         default=20, ge=1, description="runs of the application whose power was predicted before it was learned"
     )
     severity: Level = Field(default="warning", description="how grave it is")
+    for_s: float = Field(
+        default=1800.0,
+        ge=0,
+        le=LONGEST_S,
+        description="that of an application waits for this long: a run that is explained meanwhile says that it was one run",
+    )
     quiet_s: float = Field(
         default=86_400.0,
         gt=0,
@@ -176,7 +279,7 @@ class UnexplainedPower(Settings):
     )
 
 
-class DisturbedRun(Settings):
+class DisturbedRun(AlertRule):
     """A run that took longer, and whose counters are not as in runs like it: something disturbed it.
 
     >>> DisturbedRun().slower_min
@@ -405,10 +508,9 @@ class AlertSettings(Settings):
     1.15
     """
 
-    class SlowSize(Settings):
+    class SlowSize(AlertRule):
         """A size that is slow (or fast) against the rest of its curve."""
 
-        enabled: bool = Field(default=True, description="whether this alert exists")
         deviation_min: float = Field(
             default=0.10, gt=0, description="share of the curve's value by which a size has to be off"
         )
@@ -425,10 +527,9 @@ class AlertSettings(Settings):
             description="it resolves when it has not been so for this long: where runs scatter, single curves differ",
         )
 
-    class StrangeRun(Settings):
+    class StrangeRun(AlertRule):
         """A run far outside the band that was published before it ended, as hardly any of the runs before."""
 
-        enabled: bool = Field(default=True, description="whether this alert exists")
         factor_min: float = Field(default=1.15, gt=1, description="observed over expected, either way")
         scatter_max: float = Field(
             default=0.3,
@@ -440,7 +541,7 @@ class AlertSettings(Settings):
             default=3600.0, ge=0, le=LONGEST_S, description="it resolves when nothing new came for this long"
         )
 
-    class Shift(Settings):
+    class Shift(AlertRule):
         """An application that became slower or faster for good, at all sizes."""
 
         enabled: bool = Field(
@@ -460,25 +561,22 @@ class AlertSettings(Settings):
             "is back",
         )
 
-    class Unreliable(Settings):
+    class Unreliable(AlertRule):
         """Verdicts that matter to a user."""
 
-        enabled: bool = Field(default=True, description="whether this alert exists")
         verdicts: tuple[str, ...] = Field(default=("high_error",), description="verdicts that raise it")
         observations_min: int = Field(default=8, ge=1, description="runs the model has to know first")
         for_s: float = Field(default=600.0, ge=0, le=LONGEST_S, description="how long the verdict has to hold first")
 
-    class SlowsDown(Settings):
+    class SlowsDown(AlertRule):
         """An application whose largest sizes take longer than a smaller one."""
 
-        enabled: bool = Field(default=True, description="whether this alert exists")
         observations_min: int = Field(default=8, ge=1, description="runs the model has to know first")
         for_s: float = Field(default=600.0, ge=0, le=LONGEST_S, description="how long it has to be so first")
 
-    class FailureRate(Settings):
+    class FailureRate(AlertRule):
         """A failure rate of an application or a host that is credibly above its own past and the usual one."""
 
-        enabled: bool = Field(default=True, description="whether this alert exists")
         recent_runs: int = Field(default=20, ge=3, description="the newest runs, whose failures are counted")
         failures_min: int = Field(default=3, ge=1, description="failures among them that are needed at least")
         credibility: float = Field(
@@ -509,6 +607,14 @@ class AlertSettings(Settings):
     straggler: Straggler = Straggler()
     unexplained_power: UnexplainedPower = UnexplainedPower()
     disturbed_run: DisturbedRun = DisturbedRun()
+    exclusions: tuple[Exclusion, ...] = Field(
+        default=(), max_length=256, description="what is never sent; it is counted and shown as withheld"
+    )
+    maintenance: tuple[Maintenance, ...] = Field(
+        default=(),
+        max_length=256,
+        description="times in which nothing is sent about a part of the centre, or all of it",
+    )
     open_max: int = Field(default=10_000, ge=1, description="open alerts; over it new ones are counted and left out")
     run_age_max_s: float = Field(
         default=6 * 3600.0,
@@ -516,4 +622,8 @@ class AlertSettings(Settings):
         le=LONGEST_S,
         description="runs that ended longer ago, history for instance, raise no alert",
     )
-    runbook_url: str = Field(default="deploy/RUNBOOK.md", description="alerts link to its headings")
+    runbook_url: str | None = Field(
+        default=None,
+        max_length=1024,
+        description="alerts link to its headings; default: the agent's own page, where alertmanager.external_url tells how it is reached",
+    )

@@ -1,10 +1,9 @@
-"""What is odd about hosts: values never seen before, resources that contradict each other, hosts unlike their peers.
+"""What is odd about hosts by themselves: values never seen before, and resources that contradict each other.
 
 Each detector keeps columns, of a series or of a host. From what they find follow the hosts that are candidates for alerts.
 """
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from typing import ClassVar, Final, NamedTuple
 
@@ -13,20 +12,13 @@ import numpy.typing as npt
 
 from processors.hosts.rows import NEVER_MS, Rows, RowTable
 from processors.hosts.windows import MinuteBatch
-from processors.models.detect.multivariate import (
-    RESOURCES_MAX,
-    CombinedRule,
-    CombinedSettings,
-    Peers,
-    compared_with_peers,
-)
+from processors.models.detect.multivariate import RESOURCES_MAX, CombinedRule, CombinedSettings
 from processors.models.detect.record import MARK_BYTES, WAYS, Column, RecordRule, RecordStep, Table
 from processors.windows.settings import MINUTE_MS, PART_MS, PARTS
 
 RESOURCES_MIN: Final = 2  # of a host that is judged by several together
 SWARM_MS: Final = 3_600_000  # a record that comes within this of the one before belongs to it
 WAIT_MS: Final = 60_000
-FRESH_MS: Final = 240_000  # a minute that began longer ago says nothing of now
 NONE: Final = -1
 RATIO_MAX: Final = 1e9
 Floats = npt.NDArray[np.float64]
@@ -373,96 +365,6 @@ class MultivariateDetector:
         if resources not in self._groups:
             self._groups[resources] = Group(resources, self._settings)
         return self._groups[resources]
-
-
-_PEER: Final = np.dtype([("minute_ms", "<i8"), ("mean", "<f8"), ("since_ms", "<i8"), ("usual", "<f8")])
-
-
-class PeerRules(NamedTuple):
-    """What counts as unlike: robust deviations, and share of the peers' median, by which it has to be off.
-
-    Where more than a share of the hosts of a group are unlike, it is a group of two kinds, and none of them is.
-    """
-
-    deviations: float = 6.0
-    difference: float = 0.15
-    share_max: float = 0.1
-
-
-class Difference(NamedTuple):
-    """A resource of a host that is unlike those of its peers: since when, what it is and the peers' median."""
-
-    since_ms: int
-    observed: float
-    usual: float
-
-
-class PeerComparison(RowTable):
-    """Each resource of a host against the same of its peers, minute by minute; a row is a series.
-
-    `since_ms` is since when it is unlike them, NEVER_MS where it is not.
-    """
-
-    name: ClassVar[str] = "host_peers"
-    version: ClassVar[int] = 1
-
-    def __init__(self, resources: re.Pattern[str], rules: PeerRules | None = None) -> None:
-        self._resources = resources
-        self._rules = rules or PeerRules()
-        super().__init__(_PEER, minute_ms=NEVER_MS, since_ms=NEVER_MS)
-
-    def take(self, batch: MinuteBatch) -> None:
-        """Keep the mean of a minute of each resource."""
-        there = np.isfinite(batch.means)
-        count = there.sum(axis=1)
-        at = np.flatnonzero((count > 0) & (batch.minute_ms >= self.rows["minute_ms"][batch.row]))
-        rows = batch.row[at]
-        with np.errstate(over="ignore"):
-            self.rows["mean"][rows] = np.where(there, batch.means, 0.0)[at].sum(axis=1) / count[at]
-        self.rows["minute_ms"][rows] = batch.minute_ms[at]
-
-    def judge(self, now_ms: int, names: Sequence[str], host: npt.NDArray[np.intp], group: Ints) -> None:
-        """Compare the newest minutes of all series.
-
-        `names` are the resources of the rows and `host` (rows,) are their hosts (less than 0 for a row that is not in
-        use); `group` (hosts,) numbers the peers of each host, less than 0 for none.
-        """
-        if not (group >= 0).any():
-            self.rows["since_ms"] = NEVER_MS
-            return
-        numbers: dict[str, int] = {}
-        wanted = {name for name in set(names) if self._resources.search(name)}
-        resource = np.array([numbers.setdefault(name, len(numbers)) if name in wanted else -1 for name in names], int)
-        host, size = np.asarray(host), len(names)
-        fresh = self.rows["minute_ms"][:size] >= now_ms - FRESH_MS
-        at = np.flatnonzero((resource >= 0) & (host >= 0) & fresh & (self.rows["minute_ms"][:size] != NEVER_MS))
-        at = at[group[host[at]] >= 0]
-        joint = group[host[at]] * (len(numbers) + 1) + resource[at]
-        peers = compared_with_peers(self.rows["mean"][at], joint)
-        deviating = at[self._peer_comparison(self.rows["mean"][at], peers, joint)]
-        since_ms = self.rows["since_ms"][deviating]
-        self.rows["usual"][at] = peers.usual
-        self.rows["since_ms"] = NEVER_MS
-        self.rows["since_ms"][deviating] = np.where(since_ms == NEVER_MS, now_ms, since_ms)
-
-    def _peer_comparison(self, mean: Floats, peers: Peers, group: Ints) -> npt.NDArray[np.bool_]:
-        """Return which are unlike; none of a group in which many are."""
-        rules = self._rules
-        far = np.abs(peers.deviations) >= rules.deviations
-        with np.errstate(over="ignore", invalid="ignore"):
-            far &= np.abs(mean - peers.usual) >= rules.difference * np.abs(peers.usual)
-        if not far.any():
-            return far
-        of = np.unique(group, return_inverse=True)[1]
-        many = np.bincount(of, far) > np.maximum(rules.share_max * np.bincount(of), 1.0)
-        return np.asarray(far & ~many[of])
-
-    def difference(self, row: int) -> Difference | None:
-        """Return how a series is unlike its peers; None where it is not."""
-        since_ms = int(self.rows["since_ms"][row])
-        if since_ms == NEVER_MS:
-            return None
-        return Difference(since_ms, float(self.rows["mean"][row]), float(self.rows["usual"][row]))
 
 
 _CANDIDATE: Final = np.dtype(

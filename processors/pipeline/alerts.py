@@ -4,15 +4,21 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from processors.alerts import applications, profiles
 from processors.alerts.lifecycle import AlertLife, Condition, Transition
-from processors.contracts.names import ApplicationKey, rfc3339
-from processors.contracts.outputs import Alert
-from processors.pipeline.state import OF_APPLICATION, FoldSettings, ShardState
+from processors.alerts.messages import Links, fingerprint, message
+from processors.alerts.policy import NO_RUN, About, Policy
+from processors.contracts.hosts import HostCause
+from processors.contracts.names import ApplicationKey, job_key
+from processors.jobs.explained import ExplainedRun
+from processors.pipeline.state import OF_APPLICATION, FoldSettings, ShardState, Tombstone
 from processors.run_time.messages import Context
-from processors.store import Store, hexdigest
+from processors.store import Store
 
 DUE_PER_TICK_MAX: Final = 1000
+EXPLAINING_MAX: Final = 10_000  # hosts of which it is listed which runs they explain
 
 
 class AlertState(Protocol):
@@ -34,15 +40,20 @@ class OpenAlerts:
 
     def __init__(self, state: AlertState) -> None:
         self._alerts = state
+        self._policy = Policy(state.settings.alerts)
 
-    def take(self, conditions: Iterable[Condition]) -> None:
-        """Note conditions and send what changes."""
+    def take(self, conditions: Iterable[Condition], about: About = NO_RUN) -> None:
+        """Note conditions and send what changes; `about` is what is known of the run that they are about."""
         for condition in conditions:
-            self.opens(condition)
+            self.opens(condition, about)
 
-    def opens(self, condition: Condition) -> bool:
+    def opens(self, condition: Condition, about: About = NO_RUN) -> bool:
         """Note a condition, send what changes, and tell whether its alert is open then."""
         key, state = fingerprint(condition), self._alerts
+        if condition.holds:
+            not_again_ms = round(self._policy.rule(condition.name).not_again_s * 1000)
+            withheld_by = self._policy.withheld_by(condition, about)
+            condition = msgspec.structs.replace(condition, not_again_ms=not_again_ms, withheld_by=withheld_by)
         known = key in state.alerts
         if not condition.holds and not known:
             return False
@@ -61,14 +72,15 @@ class OpenAlerts:
     def renew(self, condition: Condition) -> None:
         """Let an alert that is open stay so for as long as if what it says had been said now; changes nothing of it."""
         key, alerts = fingerprint(condition), self._alerts.alerts
-        if key in alerts:
-            life = alerts.open(key)
+        life = alerts.get(key)
+        if life is not None and life.open:
             life.renew(condition.time_ms)
             alerts.changed(key, life, self._alerts.now_ms)
 
     def is_open(self, condition: Condition) -> bool:
         """Whether the alert of a condition is open."""
-        return fingerprint(condition) in self._alerts.alerts
+        life = self._alerts.alerts.get(fingerprint(condition))
+        return life is not None and life.open
 
     def tick(self) -> None:
         """Let the alerts whose time has come fire or resolve."""
@@ -78,42 +90,20 @@ class OpenAlerts:
 
     def _send(self, key: str, life: AlertLife, transitions: Iterable[Transition]) -> None:
         state = self._alerts
-        runbook = state.settings.alerts.runbook_url
-        state.outbox.extend(message(key, change, runbook, state.context) for change in transitions)
-        if life.open:
-            state.alerts.changed(key, life, state.now_ms)
-        else:
+        links = Links(state.settings.external_url, state.settings.alerts.runbook_url or "")
+        for change in transitions:
+            withheld_by = change.condition.withheld_by
+            if not withheld_by:
+                state.outbox.append(message(key, change, links, state.context))
+            elif change.status == "firing":
+                state.tally["withheld", change.condition.name] += 1
+                state.outbox.append(message(key, change, links, state.context))
+            elif change.status == "resolved":
+                state.outbox.append(Tombstone("alerts", key))
+        if life.over:
             state.alerts.remove(key)
-
-
-def fingerprint(condition: Condition) -> str:
-    """Return what identifies the alert of a condition: its name and labels."""
-    return hexdigest(condition.name, *(f"{name}={value}" for name, value in sorted(condition.labels.items())))
-
-
-def message(key: str, change: Transition, runbook_url: str, context: Context) -> Alert:
-    """Return the message of a change of status."""
-    condition = change.condition
-    return Alert(
-        schema="scalewatch.alert/1",
-        id=f"{key}:{change.status}@{change.time_ms}",
-        time=context.time,
-        as_of=context.time,
-        agent_version=context.agent_version,
-        fingerprint=key,
-        status=change.status,
-        kind=condition.kind,
-        severity=condition.severity,
-        labels={"alertname": condition.name, "severity": condition.severity, **condition.labels},
-        annotations={
-            "summary": condition.summary,
-            "description": condition.description,
-            "runbook": f"{runbook_url}#{condition.name.lower()}",
-        },
-        starts=rfc3339(change.starts_ms),
-        ends=rfc3339(change.time_ms) if change.status == "resolved" else None,
-        evidence=condition.evidence,
-    )
+        else:
+            state.alerts.changed(key, life, state.now_ms)
 
 
 class Warnings(OpenAlerts):
@@ -124,8 +114,21 @@ class Warnings(OpenAlerts):
         self._state = state
 
     def fire_and_resolve(self, _work: object) -> None:
-        """Let the alerts whose time has come fire or resolve."""
+        """Let the alerts whose time has come fire or resolve, and forget runs that hosts explained long ago."""
         self.tick()
+        for key in self._state.explained_runs.due(self._state.now_ms, DUE_PER_TICK_MAX):
+            self._state.explained_runs.remove(key)
+
+    def explained(self, system: str, cause: HostCause, run: ExplainedRun) -> None:
+        """List a run under the host that explains it."""
+        self._state.tally["explained", "run_time"] += 1
+        store, key = self._state.explained_runs, job_key(system, cause.host)
+        runs = store.open(key)
+        runs.learn(run)
+        store.changed(key, runs, self._state.now_ms)
+        for gone in store.longest_unused(len(store) - EXPLAINING_MAX):
+            store.remove(gone)
+            self._state.tally["bound", "explaining_hosts_max"] += 1
 
     def forget_application(self, application_id: str) -> None:
         """Forget the model of an application, with everything that it said: messages and alerts."""

@@ -5,13 +5,16 @@ from collections.abc import Mapping
 from typing import Final
 
 from processors.alerts import applications
+from processors.alerts.policy import NO_RUN, About
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.events import SUCCESS, Attribute, HostState, JobCompleted, JobStarted
+from processors.contracts.events import SUCCESS, Attribute, Evidence, HostState, JobCompleted, JobStarted
+from processors.contracts.hosts import HostCause
 from processors.contracts.names import ApplicationKey
 from processors.contracts.nodes import expand
 from processors.facts import Outcome, PublishedCurve, PublishedPoint, RunFact, Scored, trains
 from processors.inputs import Sizes
 from processors.jobs.deduplication import KnownRun, bucket, content_digest
+from processors.jobs.explained import ExplainedRun
 from processors.jobs.failures import FailureJudgement, FailureRate
 from processors.jobs.lifecycle import Job, Placement, merged_evidence, reported_attributes
 from processors.models.drift import LN_RATIO_MIN
@@ -29,6 +32,7 @@ from processors.run_time.model import MARGIN_MIN, RunTime
 from processors.store import digest64
 
 UNWATCHED: Final = Taken(None)
+FACTOR_LN_MAX: Final = 10.0  # how many times as long a run took is told up to this, in ln
 
 
 class DriftDetection:
@@ -54,7 +58,7 @@ class DriftDetection:
         judged = drift.score(ScoredRun(scored)) if drift and scored else None
         return judged.outlier if judged else 0
 
-    def follow(self, application_id: str, model: RunTime, scored: Scored, taken: Taken) -> None:
+    def follow(self, application_id: str, model: RunTime, scored: Scored, taken: Taken, about: About) -> None:
         """Move the model's level where it shifted, and tell people; history moves models only."""
         key = ApplicationKey.parse(application_id)
         recent = self._state.recent(scored.run.end_ms)
@@ -65,11 +69,11 @@ class DriftDetection:
             self.published(application_id)  # the other sizes may be as before
         elif shift is not None:
             turned = None
-            self._report_shift(key, shift, back=self._move(model, shift), recent=recent)
+            self._report_shift(key, shift, about, back=self._move(model, shift), recent=recent)
         elif taken.judgement is not None:
-            self._report_outlier(key, scored, taken, recent=recent)
+            self._report_outlier(key, scored, taken, about, recent=recent)
         if turned is not None:
-            self._turn(key, model, scored, turned, recent=recent)
+            self._turn(key, model, scored, turned, about=about if recent else None)
 
     def published(self, application_id: str) -> None:
         """Note that the published curve is at the new level."""
@@ -78,18 +82,23 @@ class DriftDetection:
             drift.adopted()
             self._state.drifts.changed(application_id, drift, self._state.now_ms)
 
-    def _report_outlier(self, key: ApplicationKey, scored: Scored, taken: Taken, *, recent: bool) -> None:
+    def _report_outlier(self, key: ApplicationKey, scored: Scored, taken: Taken, about: About, *, recent: bool) -> None:
         settings, now_ms = self._state.settings.alerts.strange_run, self._state.now_ms
         if taken.judgement is None or not recent:
             return
         prediction = applications.strange_run(key, scored, taken.judgement, settings, now_ms)
-        self._warnings.take([prediction] if prediction else [])
+        self._warnings.take([prediction] if prediction else [], about)
         for outlier in sorted(taken.open_questions):  # runs of other sizes do not answer them
             labels = applications.strange_run_labels(key, outlier)
             self._warnings.renew(applications.over(applications.STRANGE_RUN, labels, now_ms))
 
-    def _turn(self, key: ApplicationKey, model: RunTime, scored: Scored, turned: SizeTurn, *, recent: bool) -> None:
-        """Move the level of one size; its strange run was none, and the alert says so until that of the size takes over."""
+    def _turn(
+        self, key: ApplicationKey, model: RunTime, scored: Scored, turned: SizeTurn, *, about: About | None
+    ) -> None:
+        """Move the level of one size; its strange run was none, and the alert says so until that of the size takes over.
+
+        `about` is what is known of the run, None for one of long ago.
+        """
         moved = model.move_size(turned, self._state.now_ms)
         if moved is None:
             return
@@ -97,10 +106,10 @@ class DriftDetection:
         drift = self._state.drifts.open(key.id)
         drift.size_moved(turned.n)
         self._state.drifts.changed(key.id, drift, self._state.now_ms)
-        if recent:
+        if about is not None:
             settings, now_ms = self._state.settings.alerts.strange_run, self._state.now_ms
             prediction = applications.size_turned(key, scored, moved, turned.noise, settings=settings, now_ms=now_ms)
-            self._warnings.take([prediction] if prediction else [])
+            self._warnings.take([prediction] if prediction else [], about)
 
     def _move(self, model: RunTime, shift: Shift) -> bool:
         margin = max(MARGIN_MIN, 2 * shift.noise / math.sqrt(shift.runs))
@@ -109,7 +118,7 @@ class DriftDetection:
             shift.since_run, shift.since_ms, math.log(shift.factor), margin=margin, detected_ms=self._state.now_ms
         )
 
-    def _report_shift(self, key: ApplicationKey, shift: Shift, *, back: bool, recent: bool) -> None:
+    def _report_shift(self, key: ApplicationKey, shift: Shift, about: About, *, back: bool, recent: bool) -> None:
         slower = shift.direction == "regression"
         opposite = applications.IMPROVEMENT if slower else applications.REGRESSION
         undone = self._end(opposite, key, applications.BACK if back else applications.OVERTAKEN)
@@ -119,7 +128,7 @@ class DriftDetection:
         )
         prediction = applications.shifted(key, shift, self._state.settings.alerts.shift, self._state.now_ms)
         if prediction is not None and recent and not (back and undone):
-            self._warnings.take([prediction])
+            self._warnings.take([prediction], about)
 
     def _end(self, name: str, key: ApplicationKey, why: str) -> bool:
         labels = applications.application_labels(key)
@@ -145,11 +154,14 @@ class Training:
         first: bool,
         replaces: bool,
         ln_load: float = 0.0,
+        cause: HostCause | None = None,
+        about: About = NO_RUN,
     ) -> None:
         """Learn a run of an input of the given sizes; `attributes` tell builds and versions apart.
 
         `first` is its first report, `replaces` a corrected one of a run of the same application. What `ln_load` explains of
-        its run time is no news of the application: three of four regressions of the simulated centre were loaded hosts.
+        its run time is no news of the application: three of four regressions of the simulated centre were loaded hosts. Nor is
+        a slow run on a host of which something is wrong, the `cause`: it says nothing for or against a change.
         """
         model = self._state.models.open(application_id)
         if replaces and not model.holds(fact.run_id):
@@ -160,6 +172,12 @@ class Training:
             self._compare(application_id, model.published, fact, scored)
         if scored is None or not first:
             model.learn(fact, self._drift_detection.outlier(application_id, scored))
+        elif cause is not None and scored.ln_ratio > LN_RATIO_MIN:
+            model.learn(fact, 0 if scored.inside else 1, round(ln_load, 4))
+            model.note(scored)
+            factor = round(math.exp(min(scored.ln_ratio, FACTOR_LN_MAX)), 3)
+            explained = ExplainedRun(fact.run_id, application_id, factor, fact.end_ms)
+            self._warnings.explained(ApplicationKey.parse(application_id).system, cause, explained)
         else:
             quiet = without_load(scored, ln_load)
             slowed = self._drift_detection.outlier(application_id, scored) if quiet is not scored else 0
@@ -168,7 +186,7 @@ class Training:
             outlier = taken.judgement.outlier if taken.judgement else 0
             model.learn(fact, outlier or slowed, round(scored.ln_ratio - quiet.ln_ratio, 4))
             model.note(scored)
-            self._drift_detection.follow(application_id, model, quiet, taken)
+            self._drift_detection.follow(application_id, model, quiet, taken, about)
         self._state.model_changed(application_id, model)
         self._unseen_inputs.ran(application_id, sizes, model)
 
@@ -377,7 +395,14 @@ class Completions:
     def learn(self, work: CompletionWork) -> None:
         """Score the run by the published curve, look for drift, and let the model of its application learn it."""
         former, known = self._trained(work.known), reported_attributes(work.job, work.event)
-        self._learn(work.event, work.placement, work.fact, former, known, first=work.first, ln_load=work.ln_load)
+        evidence = merged_evidence(work.job, work.event)
+        cause, about = (
+            self._cause(evidence, work.event) if work.first else None,
+            About.of_run(evidence, work.event.run_time_s),
+        )
+        self._learn(
+            work.event, work.placement, work.fact, former, known, first=work.first, ln_load=work.ln_load, cause=cause, about=about
+        )  # fmt: skip
 
     def count_failures(self, work: CompletionWork) -> None:
         """Count how the run ended, for its application, its hosts and the centre."""
@@ -461,10 +486,12 @@ class Completions:
         *,
         first: bool,
         ln_load: float = 0.0,
+        cause: HostCause | None = None,
+        about: About = NO_RUN,
     ) -> None:
         """Learn a run; `former` is the application that it trained before, `known` what else is known of it.
 
-        `ln_load` is what the load of its hosts explains of its run time.
+        `ln_load` is what the load of its hosts explains of its run time, `cause` what was wrong with one of them.
         """
         stays = fact is not None and placement.application_id == former
         if former is not None and not stays:
@@ -475,9 +502,22 @@ class Completions:
         elif fact is not None and placement.application_id is not None:
             sizes = placement.input_sizes
             self._training.train(
-                placement.application_id, fact, sizes, known, first=first, replaces=stays, ln_load=ln_load
+                placement.application_id,
+                fact,
+                sizes,
+                known,
+                first=first,
+                replaces=stays,
+                ln_load=ln_load,
+                cause=cause,
+                about=about,
             )
             self._machines.learn(placement.application_id, event)
+
+    def _cause(self, evidence: Evidence, event: JobCompleted) -> HostCause | None:
+        """Return what was wrong with a host of a run that may have made it slow."""
+        found = self._state.causes.cause(event.system, evidence.hosts, event.start_ms, event.end_ms)
+        return found if found is not None and not found.power_only else None
 
     def _fact(self, job: Job, event: JobCompleted, placement: Placement) -> RunFact | None:
         if placement.application_id is None or not trains(placement.n, event, resized=job.resized):

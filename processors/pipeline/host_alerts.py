@@ -6,7 +6,7 @@ have news. News wait for a moment whether the whole rack has them; then they are
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote
 
@@ -14,20 +14,25 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.alerts import hosts as host_rules
-from processors.alerts.applications import HOST_ANOMALY, RACK_ANOMALY, STRAGGLER_HOST, ended
-from processors.alerts.hosts import Contradicts, Odd, Rack, host_labels
-from processors.contracts.telemetry import is_cumulative
+from processors.alerts.applications import HOST_ANOMALY, RACK_ANOMALY, STRAGGLER_HOST, ended, over
+from processors.alerts.hosts import Contradicts, Odd, Rack, Unlike, host_labels
+from processors.contracts.hosts import HostCause
+from processors.contracts.telemetry import is_cumulative, is_power
+from processors.hosts.causes import STILL_SHARE
 from processors.hosts.detectors import AnomalyCandidates, Mark
 from processors.hosts.jobs import HostJobs
+from processors.hosts.peers import FRESH_MS
 from processors.hosts.rows import NEVER_MS
 from processors.hosts.windows import MinuteBatch
 from processors.pipeline.alerts import OpenAlerts
 from processors.pipeline.host_state import HostShardState
+from processors.store import digest64
 from processors.windows.settings import MINUTE_MS
 
 LATE_MS: Final = 180_000  # what was found so long ago can still be news: minutes come late
 LIVE_MS: Final = 600_000  # a host that said nothing for so long is no part of its rack
 NO_GROUP: Final = -1
+OF_LEVEL: Final = frozenset({"value", "step"})  # questions whose range is that of all values
 
 
 class HostAlerts:
@@ -67,6 +72,7 @@ class HostAlerts:
             self._judged &= not self._state.multivariate.tick(now_ms)
             if now_ms // MINUTE_MS != before_ms // MINUTE_MS:
                 self._mute()
+                self._stay_odd()
                 self._compare()
             self._judge()
             self._report()
@@ -86,6 +92,15 @@ class HostAlerts:
         mark = self._marks(host).get(resource)
         found = mark or self._state.peers.difference(row)
         return found.since_ms if found else None
+
+    def any_cause(self) -> bool:
+        """Return whether anything was ever wrong with a host, as far as is remembered."""
+        return bool((self._state.causes.rows["from_ms"] != NEVER_MS).any())
+
+    def cause(self, system: str, host: str, start_ms: int, end_ms: int) -> HostCause | None:
+        """Return what was wrong with a host while a run was on it; None where nothing is known to have been."""
+        row = self._state.index.host(system, host)
+        return None if row is None else self._state.causes.explains(row, host, start_ms, end_ms)
 
     def host_score(self, host: int) -> float | None:
         """Return the last score of all resources of a host together, 0 to 1; None of one with a single resource."""
@@ -156,6 +171,7 @@ class HostAlerts:
         candidates["news_ms"][rows], candidates["reported_ms"][rows] = NEVER_MS, now_ms
         why = f"It is part of the anomaly of {rack.text}."
         for row in rows:
+            self._keep_levels(row, self._marks(row))
             self._alerts.ends(ended(HOST_ANOMALY, host_labels(*self._named(row)), why, now_ms))
 
     def _report_host(self, row: int) -> None:
@@ -169,8 +185,58 @@ class HostAlerts:
         resources = sum(not is_cumulative(name) for name in self._state.index.resources(row))
         odd = Odd(int(one["since_ms"]), self._marks(row), resources, self._against(row))
         if odd.marks or odd.contradicts:
-            one["reported_ms"] = now_ms
-            self._alerts.take([host_rules.host_anomaly(labels, odd, self._host, now_ms)])
+            self._state.candidates.rows["reported_ms"][row] = now_ms
+            self._keep_levels(row, odd.marks)
+            if not self._explained_by_peers(row, labels):
+                self._alerts.take([host_rules.host_anomaly(labels, odd, self._host, now_ms)])
+
+    def _explained_by_peers(self, row: int, labels: dict[str, str]) -> bool:
+        """Return whether an open alert says already that the host is unlike its peers, and not by its power alone."""
+        cause = self._state.causes.rows[row]
+        unlike = cause["unlike_ms"] != NEVER_MS and not cause["power_only"]
+        return bool(unlike) and self._alerts.is_open(ended(STRAGGLER_HOST, labels, "", self._state.now_ms))
+
+    def _keep_levels(self, row: int, marks: Mapping[str, Mark]) -> None:
+        """Keep between which ends the resources of a host lay before they were odd: so long as they are outside, it is."""
+        state, since_ms = self._state, int(self._state.candidates.rows["since_ms"][row])
+        state.causes.begin(row, "odd_ms", since_ms, state.now_ms)
+        for name, mark in marks.items():
+            series = state.index.resources(row).get(name)
+            if series is not None and mark.way in OF_LEVEL:
+                state.levels.keep(series, since_ms, mark.low, mark.high)
+
+    def _stay_odd(self) -> None:
+        """Let alerts go on of hosts that are still outside of where they were before; what ended is forgotten."""
+        state, causes, now_ms = self._state, self._state.causes, self._state.now_ms
+        if not (causes.rows["odd_ms"] != NEVER_MS).any():
+            return
+        minutes = state.peers.rows
+        mean = np.where(minutes["minute_ms"] >= now_ms - FRESH_MS, minutes["mean"], np.nan)
+        host = state.places.hosts
+        _, still = state.levels.still_odd(mean[: len(host)], host)
+        accepted_ms = now_ms - round(self._host.accept_s * 1000)
+        still = still[causes.rows["odd_ms"][still] > accepted_ms]
+        causes.goes_on(still, now_ms)
+        racks = self._groups.racks(np.flatnonzero(causes.rows["odd_ms"] != NEVER_MS))
+        on = set(still.tolist())
+        for rack, rows in sorted(racks.items()):
+            alert = ended(RACK_ANOMALY, rack.labels, "", now_ms)
+            if len(on.intersection(rows)) >= STILL_SHARE * len(rows):
+                self._alerts.renew(alert)
+            rack_open = self._alerts.is_open(alert)
+            for row in rows:
+                self._stay(row, rack_open=rack_open, still=row in on)
+
+    def _stay(self, row: int, *, rack_open: bool, still: bool) -> None:
+        """Let the alert of a host go on where it is still odd, and forget what was wrong where no alert is open."""
+        alert = ended(HOST_ANOMALY, host_labels(*self._named(row)), "", self._state.now_ms)
+        if still:
+            self._alerts.renew(alert)
+        unlike = ended(STRAGGLER_HOST, alert.labels, "", self._state.now_ms)
+        if not (rack_open or self._alerts.is_open(alert) or (still and self._alerts.is_open(unlike))):
+            self._state.causes.end(np.array([row]), "odd_ms")
+            series = list(self._state.index.resources(row).values())
+            self._state.levels.clear(np.array(series, np.intp))
 
     def _marks(self, host: int) -> dict[str, Mark]:
         """Return the records of a host's resources that came close to the last of them, the first ones first."""
@@ -197,34 +263,64 @@ class HostAlerts:
             if row in out:
                 system, name = self._named(row)
                 self._end(system, name, host_rules.muted(name, out[row]))
+                self._forget_causes(row)
             else:
                 candidates["hushed_ms"][row] = self._state.now_ms + round(self._host.warm_up_s * 1000)
+
+    def _forget_causes(self, row: int) -> None:
+        """Forget what was wrong with a host: what comes back may have been mended."""
+        series = np.array(list(self._state.index.resources(row).values()), np.intp)
+        self._state.levels.clear(series)
+        self._state.peers.clear(series)
+        for field in ("odd_ms", "unlike_ms"):
+            self._state.causes.end(np.array([row]), field)
 
     def _end(self, system: str, host: str, why: str) -> None:
         for alert in (HOST_ANOMALY, STRAGGLER_HOST):
             self._alerts.ends(ended(alert, host_labels(system, host), why, self._state.now_ms))
 
     def _compare(self) -> None:
-        """Compare hosts with their peers, and report those that are unlike them for long."""
+        """Compare hosts with their peers, report those that are unlike them for long, and end what is said of those that are not."""
         if not self._straggler.enabled:
             return
         candidates, peers, now_ms = self._state.candidates.rows, self._state.peers, self._state.now_ms
         group, jobs = self._groups.peers(len(candidates), self._straggler.start_s)
-        group[(candidates["muted"] != 0) | (candidates["hushed_ms"] > now_ms)] = -1
+        group[(candidates["muted"] != 0) | (candidates["hushed_ms"] > now_ms)] = NO_GROUP
         host = self._state.places.hosts
         names = [""] * len(host)
         for row, (_, resource) in self._state.index.series.ids:
             names[row] = resource
         peers.judge(now_ms, names, host.astype(np.intp), group)
-        since_ms = peers.rows["since_ms"]
-        long = (since_ms != NEVER_MS) & (since_ms <= now_ms - round(self._straggler.for_s * 1000))
-        for row in np.unique(host[long]).tolist():
-            own = {name: each for name, each in self._state.index.resources(row).items() if long[each]}
-            differences = {name: peers.difference(each) for name, each in own.items()}
-            found = {name: each for name, each in differences.items() if each is not None}
-            candidates["reported_ms"][row] = now_ms
-            labels, job = host_labels(*self._named(row)), jobs[int(group[row])]
-            self._alerts.take([host_rules.straggler(labels, job, found, settings=self._straggler, now_ms=now_ms)])
+        known = np.unique(host[peers.rows["known"][: len(host)] != 0])
+        now = np.unique(host[peers.unlike_now(now_ms)[: len(host)]])
+        for row in now[now >= 0].tolist():
+            self._report_unlike(row, jobs[int(group[row])])
+        self._end_alike(known)
+
+    def _report_unlike(self, row: int, job: str) -> None:
+        """Tell that a host is unlike its peers, where no alert says already that it is unlike itself."""
+        state, now_ms, labels = self._state, self._state.now_ms, host_labels(*self._named(row))
+        differences = {name: state.peers.difference(each) for name, each in state.index.resources(row).items()}
+        found = {name: each for name, each in differences.items() if each is not None}
+        power_only = all(is_power(name) for name in found)
+        since_ms = min(each.since_ms for each in found.values())
+        state.causes.begin(row, "unlike_ms", since_ms, now_ms, power_only=power_only)
+        state.candidates.rows["reported_ms"][row] = now_ms
+        jobs = state.causes.met(row, digest64(job)) if job else int(state.causes.rows["jobs"][row])
+        anomaly = ended(HOST_ANOMALY, labels, "", now_ms)
+        if not power_only and self._alerts.is_open(anomaly):
+            self._alerts.renew(anomaly)
+            return
+        unlike = Unlike(job, jobs, int(state.causes.rows["unlike_ms"][row]), found)
+        self._alerts.take([host_rules.straggler(labels, unlike, now_ms)])
+
+    def _end_alike(self, known: npt.NDArray[np.int64]) -> None:
+        """End what is said of hosts that are as their peers again."""
+        causes = self._state.causes
+        unlike = np.flatnonzero(causes.rows["unlike_ms"] != NEVER_MS)
+        for row in np.setdiff1d(unlike, known).tolist():
+            causes.end(np.array([row]), "unlike_ms")
+            self._alerts.take([over(STRAGGLER_HOST, host_labels(*self._named(row)), self._state.now_ms)])
 
     def _shown_since_ms(self) -> int:
         """Return since when hosts were reported that are shown as anomalous."""

@@ -17,7 +17,8 @@ from processors.alerts.lifecycle import AlertLife, AlertState, HostAlertLife
 from processors.contracts.errors import ConfigError
 from processors.contracts.outputs import Message
 from processors.contracts.settings import AlertSettings, JobSettings, ProfileSettings, RunTimeSettings
-from processors.hosts.detectors import AnomalyCandidates, MultivariateDetector, PeerComparison, PeerRules, Records
+from processors.hosts.causes import HostCauses, HostLevels
+from processors.hosts.detectors import AnomalyCandidates, MultivariateDetector, Records
 from processors.hosts.jobs import (
     HostCondition,
     HostConditionState,
@@ -26,6 +27,7 @@ from processors.hosts.jobs import (
     PartitionHosts,
     PartitionHostsState,
 )
+from processors.hosts.peers import PeerComparison, PeerRules
 from processors.hosts.rows import HEAL, Block, BlockCopy, RowIndex, decoded
 from processors.hosts.windows import HostForecasts, HostWindows
 from processors.pipeline.state import FoldSettings, Tombstone
@@ -159,7 +161,10 @@ class HostShardState:
         self._saving: set[str] = set()
 
         anomaly, straggler = settings.alerts.host_anomaly, settings.alerts.straggler
-        rules = PeerRules(straggler.deviations, straggler.difference, straggler.share_max)
+        lengths = (straggler.for_s, straggler.clear_s, straggler.keep_firing_s)
+        rules = PeerRules(
+            straggler.deviations, straggler.difference, straggler.share_max, *(round(1000 * each) for each in lengths)
+        )
         self.index = RowIndex(settings.hosts.series_max)
         series, hosts = self.index.series, self.index.hosts
         self.windows = series.join(HostWindows())
@@ -169,6 +174,8 @@ class HostShardState:
         self.multivariate = hosts.join(MultivariateDetector(high_ratio=anomaly.combined_ratio))
         self.places = series.join(self.multivariate.places)
         self.candidates = hosts.join(AnomalyCandidates())
+        self.levels = series.join(HostLevels())
+        self.causes = hosts.join(HostCauses())
 
         self.jobs: Store[HostJob] = self._store(HostJob, HostJobState, live_max=FOLLOWED_MAX)
         self.partitions: Store[PartitionHosts] = self._store(PartitionHosts, PartitionHostsState)

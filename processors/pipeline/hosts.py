@@ -5,7 +5,15 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeVarTuple
 
 from processors.contracts.events import HostMinute, HostState, JobCompleted, JobStarted, JournalEvent, Tick
-from processors.contracts.hosts import HostView, HostWindow, Profile, ResourceForecast, ResourceView, Variation
+from processors.contracts.hosts import (
+    HostCause,
+    HostView,
+    HostWindow,
+    Profile,
+    ResourceForecast,
+    ResourceView,
+    Variation,
+)
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import Message
 from processors.contracts.telemetry import is_profiled
@@ -76,6 +84,15 @@ class HostShard:
     def profile(self, job: str, run_id: str) -> Profile | None:
         """Return what is known of a run that ended, by the key of its job; None where nothing was reported its hosts."""
         return self.profiles.profile(job, run_id)
+
+    def cause(self, system: str, hosts: tuple[str, ...], start_ms: int, end_ms: int) -> HostCause | None:
+        """Return what was wrong with one of the hosts, given by their lists, while a run was on them."""
+        if not hosts or not self.alerts.any_cause():
+            return None
+        found = (self.alerts.cause(system, host, start_ms, end_ms) for host in self.jobs.expanded(hosts))
+        return min(
+            (one for one in found if one is not None), key=lambda one: (one.power_only, one.from_ms), default=None
+        )
 
     def power_errors(self) -> dict[str, float]:
         """Return how far estimates of power are out where sensors are, in W by component: the median recently."""

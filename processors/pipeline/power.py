@@ -1,21 +1,27 @@
 """Profiles of runs: asked for when a run settles, compared with what was expected, and learned."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
 import msgspec
 
 from processors.alerts import profiles
-from processors.contracts.events import JobProfile
-from processors.contracts.hosts import Profile
+from processors.alerts.applications import UNEXPLAINED_POWER, application_labels, over
+from processors.alerts.policy import About
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.events import Evidence, JobCompleted, JobProfile
+from processors.contracts.hosts import HostCause, Profile
 from processors.contracts.names import ApplicationKey, job_key
+from processors.contracts.nodes import expand
 from processors.contracts.outputs import AnswerPoint, Prediction, UsefulSizes
 from processors.facts import plausible, trains
-from processors.jobs.lifecycle import EndedRun, Job, reported_attributes
+from processors.jobs.lifecycle import EndedRun, Job, merged_evidence, reported_attributes
 from processors.pipeline.alerts import OpenAlerts
 from processors.pipeline.stage import JobWork, TickWork, guard
 from processors.pipeline.state import ShardState
+from processors.power.blame import HOSTS_MAX
 from processors.power.by_size import PowerBand, changed, powered, relied_on, with_least_energy
 from processors.power.model import ProfileFact, ProfileFinding, ProfileModels
 from processors.run_time.verdict import RELIABLE
@@ -76,25 +82,55 @@ class ProfileWarnings:
         self._alerts = alerts
         self._power = power
 
-    def take(self, application_id: str, fact: ProfileFact, finding: ProfileFinding) -> None:
+    def take(
+        self, application_id: str, event: JobCompleted, evidence: Evidence, fact: ProfileFact, finding: ProfileFinding
+    ) -> None:
         """Raise and end alerts by what was found of a run before it was learned; history wakes nobody."""
         with guard(self._state, ProfileModels.name):  # an alert about a run must not cost that it is learned
             models = self._state.profile_models.get(application_id)
             if models is None or not self._state.recent(fact.end_ms):
                 return
-            curve, settings, now_ms = (
-                self._state.models.get(application_id),
-                self._state.settings.alerts,
-                self._state.now_ms,
-            )
+            curve = self._state.models.get(application_id)
             point = curve.published.at(fact.n) if curve is not None and curve.published is not None else None
             expected_s = point.run_time_s if point is not None else None
             run = profiles.JudgedRun(ApplicationKey.parse(application_id), fact, finding, models.models(), expected_s)
-            prediction = (
-                profiles.unexplained_power(run, settings.unexplained_power, now_ms),
-                profiles.disturbed_run(run, settings.disturbed_run, now_ms),
-            )
-            self._alerts.take(condition for condition in prediction if condition is not None)
+            cause = self._state.causes.cause(event.system, evidence.hosts, event.start_ms, event.end_ms)
+            about = About.of_run(evidence, event.run_time_s)
+            self._judge_power(run, event.system, cause, about)
+            if cause is None or cause.power_only:
+                found = profiles.disturbed_run(run, self._state.settings.alerts.disturbed_run, self._state.now_ms)
+                self._alerts.take([found] if found is not None else [], about)
+
+    def _judge_power(self, run: profiles.JudgedRun, system: str, cause: HostCause | None, about: About) -> None:
+        """Say whose power it is that counters do not explain: of a host that is known to be odd nothing more is said."""
+        settings, now_ms = self._state.settings.alerts.unexplained_power, self._state.now_ms
+        hosts = self._few(about.hosts)
+        judged = profiles.judged_power(run, hosts, settings)
+        if judged is None:
+            return
+        blame = self._state.power_blames.open(system)
+        blame.learn(judged)
+        blamed = blame.score(hosts)
+        for host in blame.over(hosts):
+            self._alerts.take([over(UNEXPLAINED_POWER, {"system": system, "host": host}, now_ms)])
+        if not judged.off or (blamed is None and cause is None):
+            self._alerts.take([profiles.unexplained_power(run, judged, settings, now_ms)], about)
+        else:
+            self._state.tally["explained", "power"] += 1
+            self._alerts.take([over(UNEXPLAINED_POWER, application_labels(run.key), now_ms)])
+        if judged.off and blamed is not None:
+            of_host = profiles.power_of_host(system, blamed, run, settings, now_ms)
+            if cause is None or self._alerts.is_open(of_host):
+                blame.name_host(blamed)
+                self._alerts.take([of_host])
+        self._state.power_blames.changed(system, blame, now_ms)
+
+    @staticmethod
+    def _few(lists: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the hosts of a run; none where they are too many for one to be told apart."""
+        with suppress(InvalidInputError):
+            return expand(",".join(lists), HOSTS_MAX) if lists else ()
+        return ()
 
     def learned(self, application_id: str) -> None:
         """Let a prediction be told again where a run that was learned has changed what is reported power."""
@@ -198,7 +234,7 @@ class Profiles:
         )
         models = self._state.profile_models.open(application_id)
         finding = models.score(fact)
-        self._warnings.take(application_id, fact, finding)
+        self._warnings.take(application_id, event, merged_evidence(job, event), fact, finding)
         models.learn(fact)
         self._state.profile_models.changed(application_id, models, self._state.now_ms)
         if finding.weight < DISTURBED:

@@ -22,6 +22,7 @@ from processors.features import FeatureTimes
 from processors.hosts.rows import HostRows
 from processors.inputs import Inputs
 from processors.jobs.deduplication import AnsweredRequests, LowWater, RunDeduplication
+from processors.jobs.explained import ExplainedRuns
 from processors.jobs.failures import FailureRate, HostFailureRate
 from processors.jobs.lifecycle import Job
 from processors.load.scores import LoadScores
@@ -48,6 +49,7 @@ from processors.pipeline.state import (
     shipped,
     stateful,
 )
+from processors.power.blame import PowerBlame
 from processors.power.model import ProfileModels
 from processors.run_time.calibration import BandPool
 from processors.run_time.drift import Drift
@@ -61,7 +63,14 @@ from processors.similar_runs import ModelComparison, SimilarRuns
 STATEFUL: Final[tuple[Any, ...]] = (*stateful(), *host_state.COLUMNS, *host_state.STORED)
 PROCESSORS: Final = tuple(processor.name for processor in STATEFUL) + ARRAYS
 
-SETTLED: Final = (Job, ProfileModels, FeatureTimes, RunTime, AlertLife)  # what a run that settles is learned by
+SETTLED: Final = (
+    Job,
+    ProfileModels,
+    FeatureTimes,
+    RunTime,
+    AlertLife,
+    PowerBlame,
+)  # what a run that settles is learned by
 FORGOTTEN: Final = (  # what goes when an application is forgotten
     RunTime, Members, Drift, Allocations, ModelComparison, LoadScores, ProfileModels, FeatureTimes, SimilarRuns, RelatedCurves,
     BandPool,
@@ -74,7 +83,7 @@ class Shard:
 
     def __init__(self, settings: FoldSettings, identify: Identify, coefficients_of: CoefficientsOf = shipped) -> None:
         self.hosts = HostShard(settings)
-        self.state = ShardState(settings, identify, self.hosts, self.hosts, coefficients_of)
+        self.state = ShardState(settings, identify, self.hosts, coefficients_of)
         state, self._warnings = self.state, Warnings(self.state)
         self._similar_runs, self._features = similar_runs, features = SimilarRunForecasts(state), Features(state)
         inputs, power = UnseenInputs(state), Power(state)
@@ -115,7 +124,7 @@ class Shard:
                 stage(completions.recognise),
                 stage(completions.identify),
                 stage(completions.compare_with_similar_runs, SimilarRuns, ModelComparison),
-                stage(completions.learn, NodeShapes, *FORGOTTEN),
+                stage(completions.learn, NodeShapes, ExplainedRuns, *FORGOTTEN),
                 stage(completions.count_failures, FailureRate, HostFailureRate, AlertLife),
                 stage(completions.remember, RunDeduplication, LowWater),
                 stage(jobs.end, LoadScores, *SETTLED),
@@ -133,7 +142,7 @@ class Shard:
                 stage(profiles.fit_profiles, ProfileModels, optional=True),
                 stage(fits.fit_curves, Pool, *FORGOTTEN, optional=True),
                 stage(self._features.fit_features, FeatureTimes, optional=True),
-                stage(self._warnings.fire_and_resolve, AlertLife, optional=True),
+                stage(self._warnings.fire_and_resolve, AlertLife, ExplainedRuns, optional=True),
                 stage(answers.forget_old, AnsweredRequests, optional=True),
                 stage(self._similar_runs.evict, SimilarRuns, optional=True),
             )),

@@ -15,7 +15,7 @@ import msgspec
 from processors.alerts.lifecycle import AlertLife, AlertState
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import Evidence, Identity
-from processors.contracts.hosts import HostSettings, NoProfiles, NoWindows, Profiles, Windows
+from processors.contracts.hosts import HostCauses, Hosts, HostSettings, NoHosts, Profiles, Windows
 from processors.contracts.load import UnderLoadSettings
 from processors.contracts.names import SAFE, ApplicationKey
 from processors.contracts.outputs import Message
@@ -30,10 +30,12 @@ from processors.jobs.deduplication import (
     RunDeduplication,
     RunDeduplicationState,
 )
+from processors.jobs.explained import ExplainedRuns, ExplainedRunsState
 from processors.jobs.failures import FailureRate, FailureState, HostFailureRate
 from processors.jobs.lifecycle import Job, JobState
 from processors.load.scores import LoadScores, LoadScoresState
 from processors.models.combination.combine import SHIPPED, Coefficients
+from processors.power.blame import PowerBlame, PowerBlameState
 from processors.power.model import ProfileModels, ProfileModelsState
 from processors.run_time.calibration import BandPool, BandPoolState, Counts
 from processors.run_time.drift import Drift, DriftState
@@ -109,6 +111,7 @@ class FoldSettings(msgspec.Struct, frozen=True):
     under_load: UnderLoadSettings = UnderLoadSettings()
     profiles: ProfileSettings = ProfileSettings()
     features: FeatureSettings = FeatureSettings()
+    external_url: str = ""
 
 
 class ShardState:
@@ -122,15 +125,16 @@ class ShardState:
         self,
         settings: FoldSettings,
         identify: Identify,
-        windows: Windows | None = None,
-        profiles: Profiles | None = None,
+        hosts: Hosts | None = None,
         coefficients_of: CoefficientsOf = shipped,
     ) -> None:
         self.settings = settings
         self.identify = identify
         self.coefficients_of = coefficients_of
-        self.windows: Windows = windows or NoWindows()
-        self.profiles: Profiles = profiles or NoProfiles()
+        of_hosts = hosts or NoHosts()
+        self.windows: Windows = of_hosts
+        self.profiles: Profiles = of_hosts
+        self.causes: HostCauses = of_hosts
         self.now_ms = 0
         self.outbox: list[Message | Tombstone] = []
         self.tally: Counter[tuple[str, str]] = Counter()
@@ -158,6 +162,8 @@ class ShardState:
         self.allocations = self._store(Allocations, AllocationsState, per_application=True)
         self.node_shapes = self._store(NodeShapes, NodeShapesState)
         self.loads = self._store(LoadScores, LoadScoresState, per_application=True)
+        self.power_blames = self._store(PowerBlame, PowerBlameState)
+        self.explained_runs = self._store(ExplainedRuns, ExplainedRunsState)
         self.profile_models = self._store(
             ProfileModels, ProfileModelsState, settings.profiles, per_application=True, live_max=FITTED_LIVE_MAX
         )

@@ -1,11 +1,12 @@
 """Every metric of the product, declared once. Names follow Prometheus' practice: base units, `_total` for counters."""
 
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import msgspec
 
 from processors.contracts.names import HORIZONS
 from processors.contracts.outputs import VERDICTS
+from processors.contracts.settings import AlertName
 from processors.contracts.telemetry import COMPONENTS
 from sinks.topics import KINDS as OUTPUTS
 
@@ -51,9 +52,10 @@ EVENT_OUTCOMES: Final = ("received", "processed", "rejected", "dropped", "repeat
 REFUSALS: Final = ("too_old", "too_many", "correction_too_late", "not_one_size", "implausible", "network_of_no_run")
 CHECKPOINT_OUTCOMES: Final = ("confirmed", "lost", "fenced", "unavailable")
 DIRECTIONS: Final = ("regression", "improvement")
+ALERT_NAMES: Final[tuple[str, ...]] = get_args(AlertName)
 BOUNDS: Final = (
     "applications_max", "fits_per_tick_max", "open_jobs_max", "open_job_max_s", "deduplication_buckets_max",
-    "open_alerts_max", "hosts_max", "hosts_per_run_max", "inputs_max", "similar_runs_max", "series_max",
+    "open_alerts_max", "explaining_hosts_max", "hosts_max", "hosts_per_run_max", "inputs_max", "similar_runs_max", "series_max",
     "job_hosts_max", "host_jobs_max", "host_partitions_max", "host_states_max",
     "collector_series_max", "host_minute_bytes_max",
     "profile_resources_max", "profile_readings_max", "profile_minutes_max", "profile_sums_max", "profile_runs_max",
@@ -81,7 +83,7 @@ ALERTS: Final = (
     Declaration(
         "scalewatch_alerts", "gauge", "Alerts by kind, severity and status.",
         (Label("kind", values=KINDS), Label("severity", values=SEVERITIES),
-        Label("status", values=("pending", "firing", "resolved"))),
+        Label("status", values=("pending", "firing", "resolved", "withheld"))),
     ),
     Declaration(
         "scalewatch_alert_firing", "gauge",
@@ -182,6 +184,16 @@ AGENT: Final = (
         "scalewatch_level_shifts_total", "counter",
         "Applications that became slower or faster for good, as found by their runs; history counts too.",
         (Label("direction", values=DIRECTIONS),),
+    ),
+    Declaration(
+        "scalewatch_runs_explained_total", "counter",
+        "Runs that were slow, or drew too much, on a host of which that is known: listed under the host, and no alert of their own.",
+        (Label("what", values=("run_time", "power")),),
+    ),
+    Declaration(
+        "scalewatch_alerts_withheld_total", "counter",
+        "Alerts that would have fired and were not sent: excluded, in maintenance, of a short run, or in a dry run.",
+        (Label("alertname", values=ALERT_NAMES),),
     ),
     Declaration(
         "scalewatch_profiles_total", "counter",

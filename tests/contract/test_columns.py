@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from processors.hosts.detectors import AnomalyCandidates, MultivariateDetector, PeerComparison, Places, Records
+from processors.hosts.causes import HostCauses, HostLevels
+from processors.hosts.detectors import AnomalyCandidates, MultivariateDetector, Places, Records
+from processors.hosts.peers import PeerComparison
 from processors.hosts.rows import BLOCK, HOST_BLOCK, HostRows, SeriesRows
 from processors.hosts.windows import HostForecasts, HostWindows, MinuteBatch, ReportedWindows
 from processors.models.detect.multivariate import RESOURCES_MAX
@@ -71,6 +73,18 @@ def candidates(columns: AnomalyCandidates, rows: np.ndarray[Any, Any], minute: i
     columns.rows["odd_ms"][rows] = minute * 60_000 + rows
 
 
+def levels(columns: HostLevels, rows: np.ndarray[Any, Any], minute: int) -> None:
+    for row in rows.tolist():
+        columns.keep(row, minute * 60_000, float(row), float(row + minute))
+    columns.rows["high"][rows] += minute
+
+
+def causes(columns: HostCauses, rows: np.ndarray[Any, Any], minute: int) -> None:
+    for row in rows.tolist():
+        columns.begin(row, "odd_ms", minute * 60_000, minute * 60_000 + row)
+        columns.met(row, minute)
+
+
 def last_values(columns: LastValues, rows: np.ndarray[Any, Any], minute: int) -> None:
     columns.rows["last"][rows], columns.rows["reach"][rows] = numbers(rows, minute, 1)[:, 0], minute
 
@@ -93,6 +107,8 @@ SUBJECTS: dict[str, tuple[Callable[[], Any], Learn]] = {
     Places.name: (Places, places),
     MultivariateDetector.name: (MultivariateDetector, joint),
     AnomalyCandidates.name: (AnomalyCandidates, candidates),
+    HostLevels.name: (HostLevels, levels),
+    HostCauses.name: (HostCauses, causes),
     MeterHosts.name: (MeterHosts, times),
     Meters.name: (Meters, times),
     LastValues.name: (LastValues, last_values),

@@ -24,6 +24,7 @@ from processors.jobs.deduplication import (
     RunDeduplication,
     RunDeduplicationState,
 )
+from processors.jobs.explained import ExplainedRun, ExplainedRuns, ExplainedRunsState
 from processors.jobs.failures import FailureRate, FailureState, HostFailureRate
 from processors.jobs.lifecycle import Job, JobState
 from processors.load.scores import LoadScores, LoadScoresState
@@ -31,6 +32,7 @@ from processors.models.combination.scores import NO_SCORES
 from processors.pipeline import host_state
 from processors.pipeline.host_state import ARRAYS
 from processors.pipeline.shard import PROCESSORS
+from processors.power.blame import JudgedPower, PowerBlame, PowerBlameState
 from processors.power.model import ProfileModels, ProfileModelsState
 from processors.power.profiles.attribution import ProfileRun, ProfileRunState, ReportedStarts, ReportedStartsState
 from processors.power.profiles.finalisation import HostPower, HostPowerState
@@ -141,6 +143,19 @@ SUBJECTS: dict[str, Subject] = {
         ModelComparisonState, ModelComparison.build, score_pair, 600, question=lambda score_pair: score_pair.n
     ),
     Drift.name: Subject(DriftState, Drift.build, scored_run, 2_500),
+    PowerBlame.name: Subject(
+        PowerBlameState,
+        PowerBlame.build,
+        lambda i: JudgedPower(f"exa/{i}@{START_MS + i}", (f"n{i % 5}", f"n{i % 7}"), 10.0 * (i % 3), 5.0, i % 3 == 2),
+        8_000,
+        question=lambda fact: fact.hosts,
+    ),
+    ExplainedRuns.name: Subject(
+        ExplainedRunsState,
+        ExplainedRuns.build,
+        lambda i: ExplainedRun(f"exa/{i}@{START_MS}", "exa/lammps", 1.5, START_MS + i),
+        3_000,
+    ),
     jobs.HostJob.name: Subject(jobs.HostJobState, jobs.HostJob.build, run_on_hosts, 100),
     jobs.PartitionHosts.name: Subject(jobs.PartitionHostsState, jobs.PartitionHosts.build, allocated, 120_000),
     jobs.HostCondition.name: Subject(jobs.HostConditionState, jobs.HostCondition.build, drained, 60),

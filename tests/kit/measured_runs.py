@@ -44,15 +44,33 @@ class Measured:
         self.centre = MeasuredCentre(**alerts)
         self.runs = 0
 
-    def runs_on(self, runs: int, *, profiles: bool = True, estimated: float = 0.0, **faults: float) -> "Measured":
-        """Report so many runs, with their profiles; `faults` are those of `contended_run`."""
+    def runs_on(
+        self,
+        runs: int,
+        *,
+        profiles: bool = True,
+        estimated: float = 0.0,
+        hosts: tuple[str, ...] = (),
+        excess_w: float = 0.0,
+        **faults: float,
+    ) -> "Measured":
+        """Report so many runs, with their profiles; `faults` are those of `contended_run`.
+
+        Of `hosts` together `excess_w` more is drawn than counters tell.
+        """
         for _ in range(runs):
             i, self.runs = self.runs, self.runs + 1
             fact = contended_run(i, **faults)
             self.centre.at_ms(DAY_MS + self.runs * EVERY_MS)
-            event = self.centre.ran(f"r{i}", "lammps", fact.n, fact.run_time_s)
+            event = self.centre.ran(f"r{i}", "lammps", fact.n, fact.run_time_s, hosts=hosts)
             shares = {"measured": {"system": 1.0 - estimated}, "estimated": {"system": estimated}}
-            profile = msgspec.structs.replace(fact.profile, **shares)
+            powers = {
+                name: power_w + excess_w / len(hosts) if hosts else power_w
+                for name, power_w in fact.profile.power_w.items()
+            }
+            profile = msgspec.structs.replace(
+                fact.profile, hosts=len(hosts) or fact.profile.hosts, power_w=powers, **shares
+            )
             if profiles:
                 self.centre.predicted.by_run[event.run_id] = profile
         return self

@@ -211,7 +211,7 @@ def alert_view(service: Service, alert: Alert, reader: Reader, now_ms: int | Non
     """Return what to show of one alert; runs of others are left out for those who may not see them."""
     text = [*alert.evidence.runs, *_runs_in_detail(alert)]
     runs = [shown for run_id in dict.fromkeys(text) if (shown := _run(service, run_id, reader)) is not None]
-    runbook = alert.annotations.get("runbook", "")
+    runbook = alert.annotations.get("runbook_url", "")
     return AlertView(
         row=alert_row(alert, now_ms),
         description=alert.annotations.get("description", ""),

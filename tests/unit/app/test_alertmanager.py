@@ -117,7 +117,7 @@ def test_alerts_carry_a_link_to_the_page(sink: Sink) -> None:
     with receiver() as (url, reported):
         service = FixedService(alerts=[alert(fingerprint="f1")])
         sink(service, FakeClock(), url, external_url="https://scalewatch.example/").look()
-        assert reported.get()[0]["generatorURL"] == "https://scalewatch.example/alerts#f1"
+        assert reported.get()[0]["generatorURL"] == "https://scalewatch.example/alerts/f1"
 
 
 def test_a_password_without_a_user_name_is_refused() -> None:

@@ -24,7 +24,7 @@ from tests.kit.host_minutes import MINUTE_MS, SYSTEM, minute
 
 RESOURCES = ("cpu_available", "load1", "memory_free", "power", "network")
 QUIET = 120  # minutes in which hosts are learned
-SETTINGS = {"learn_s": 3600, "keep_firing_s": 600, "warm_up_s": 1800}
+SETTINGS = {"learn_s": 3600, "keep_firing_s": 600, "warm_up_s": 1800, "not_again_s": 0}
 
 
 def new(**alerts: object) -> Shard:
@@ -197,7 +197,7 @@ def test_a_switched_off_alert_is_not_raised(learned: dict[str, bytes]) -> None:
 
 def test_a_slow_host_of_a_job_is_a_straggler_until_it_is_like_the_others(learned: dict[str, bytes]) -> None:
     slow = {(FIRST, number): ("power",) for number in range(QUIET + 8, QUIET + 22)}
-    shard = restored(learned, straggler={"keep_firing_s": 120})
+    shard = restored(learned, straggler={"clear_s": 120})
     job = JobStarted(SYSTEM, "812", "exa/812@0", QUIET * MINUTE_MS, Evidence(hosts=tuple(XNAMES)))
     shard.fold(JournalRecord(job))
     found = alerts(shard, story(XNAMES, range(QUIET, QUIET + 30), slow))
@@ -205,7 +205,7 @@ def test_a_slow_host_of_a_job_is_a_straggler_until_it_is_like_the_others(learned
     assert (
         found[0]
         .annotations["summary"]
-        .startswith(f"{FIRST} has differed from the other hosts of job exa/812 for 5 min: power 1")
+        .startswith(f"{FIRST} has differed from the other hosts of job exa/812 since 02:09 on 1 Jan (UTC): power 1")
     )
     assert found[0].evidence.detail["job"] == "exa/812"
 

@@ -19,7 +19,7 @@ WITH_AND_WITHOUT_RESTART = pytest.mark.parametrize(
 def test_power_beyond_what_counters_explain_is_reported_once_and_is_over_with_the_next_run_that_is_explained(
     pause: Restart,
 ) -> None:
-    day = Measured().runs_on(KNOWN)
+    day = Measured(unexplained_power={"for_s": 0.0}).runs_on(KNOWN)
     assert not day.published("UnexplainedPower")
     pause(day.centre)
     day.runs_on(2, watts=1.4)
@@ -82,14 +82,54 @@ def test_what_is_switched_off_is_not_reported() -> None:
 
 
 def test_an_application_that_is_not_run_any_more_has_no_open_alert_for_ever() -> None:
-    day = Measured(unexplained_power={"quiet_s": 3600.0}).runs_on(KNOWN).runs_on(1, watts=1.4).settles()
+    day = Measured(unexplained_power={"quiet_s": 3600.0, "for_s": 0.0}).runs_on(KNOWN).runs_on(1, watts=1.4).settles()
     assert [prediction["status"] for prediction in day.published("UnexplainedPower")] == ["firing"]
     day.centre.at_ms(day.centre.now_ms + 3_700_000)
     assert [prediction["status"] for prediction in day.published("UnexplainedPower")] == ["firing", "resolved"]
 
 
 def test_what_was_reported_of_an_application_is_over_when_it_is_forgotten() -> None:
-    day = Measured().runs_on(KNOWN).runs_on(1, watts=1.4).settles()
+    day = Measured(unexplained_power={"for_s": 0.0}).runs_on(KNOWN).runs_on(1, watts=1.4).settles()
     Warnings(day.centre.shard.state).forget_application(KEY)
     day.settles()
     assert [prediction["status"] for prediction in day.published("UnexplainedPower")] == ["firing", "resolved"]
+
+
+def status_by_subject(day: Measured) -> list[tuple[str, str]]:
+    """Return what became firing or resolved: the host, else the application."""
+    found = [
+        (one["labels"].get("host", one["labels"].get("application")), one["status"])
+        for one in day.published("UnexplainedPower")
+    ]
+    return [each for each in found if each[1] != "pending"]
+
+
+def test_one_run_that_is_not_explained_among_others_that_are_wakes_nobody() -> None:
+    day = Measured().runs_on(KNOWN).runs_on(1, watts=1.4).runs_on(3).settles()
+    assert status_by_subject(day) == []
+
+
+def test_an_application_whose_runs_are_not_explained_any_more_is_reported_after_a_while() -> None:
+    day = Measured().runs_on(KNOWN).runs_on(9, watts=1.4).settles()
+    assert status_by_subject(day) == [("lammps", "firing")]
+
+
+@WITH_AND_WITHOUT_RESTART
+def test_a_host_that_draws_too_much_is_named_once_whatever_runs_on_it(pause: Restart) -> None:
+    day = Measured().runs_on(KNOWN, hosts=("n1", "n2"))
+    for _ in range(4):
+        day.runs_on(1, hosts=("n1",), excess_w=190.0).runs_on(3, hosts=("n2", "n3"))
+        pause(day.centre)
+    day.settles()
+    assert status_by_subject(day) == [("n1", "firing")]
+    (firing,) = (one for one in day.published("UnexplainedPower") if one["status"] == "firing")
+    assert firing["annotations"]["summary"].startswith("n1 on exa draws 1")
+    assert 150 < firing["evidence"]["observed"] < 230
+
+
+def test_a_host_that_is_as_others_again_is_named_no_more() -> None:
+    day = Measured().runs_on(KNOWN, hosts=("n1", "n2"))
+    for _ in range(3):
+        day.runs_on(1, hosts=("n1",), excess_w=190.0).runs_on(2, hosts=("n2",))
+    day.runs_on(8, hosts=("n1",)).settles()
+    assert status_by_subject(day) == [("n1", "firing"), ("n1", "resolved")]

@@ -3,8 +3,9 @@
 import re
 
 import numpy as np
+import pytest
 
-from processors.hosts.detectors import Difference, PeerComparison
+from processors.hosts.peers import Difference, PeerComparison, PeerRules
 from processors.hosts.windows import MinuteBatch
 
 MINUTE_MS = 60_000
@@ -28,17 +29,74 @@ def cpu(**slow: float) -> np.ndarray:
     return values
 
 
-def new() -> PeerComparison:
-    return PeerComparison(re.compile("^cpu"))
+KNOWN_MINUTES = 2
+CLEAR_MINUTES = 4
 
 
-def test_it_is_unlike_since_the_first_minute_and_not_any_more_when_it_is_like_the_others() -> None:
-    deviating = new()
-    for number in range(3):
+def new(**rules: int) -> PeerComparison:
+    lengths = {"for_ms": (KNOWN_MINUTES - 1) * MINUTE_MS, "clear_ms": CLEAR_MINUTES * MINUTE_MS, **rules}
+    return PeerComparison(re.compile("^cpu"), PeerRules(**lengths))
+
+
+def slow_for(deviating: PeerComparison, minutes: range) -> None:
+    for number in minutes:
         minute(deviating, number, cpu(h3=0.3))
-    assert deviating.difference(3) == Difference(MINUTE_MS, 0.3, deviating.difference(3).usual)  # type: ignore[union-attr]  # it is unlike
-    assert np.flatnonzero(deviating.rows["since_ms"] >= 0).tolist() == [3]
-    minute(deviating, 3, cpu())
+
+
+def test_it_is_unlike_since_the_first_minute_once_that_was_so_for_long_enough() -> None:
+    deviating = new()
+    slow_for(deviating, range(1))
+    assert deviating.difference(3) is None
+    slow_for(deviating, range(1, 3))
+    assert deviating.difference(3) == Difference(MINUTE_MS, 0.3, pytest.approx(0.9, abs=0.01))
+    assert np.flatnonzero(deviating.unlike_now(3 * MINUTE_MS)).tolist() == [3]
+
+
+def test_a_short_difference_is_forgotten_at_once() -> None:
+    deviating = new()
+    slow_for(deviating, range(1))
+    minute(deviating, 1, cpu())
+    slow_for(deviating, range(2, 3))
+    assert deviating.difference(3) is None
+
+
+def test_what_is_known_outlives_the_job_and_ends_with_minutes_in_which_the_host_was_compared_and_alike() -> None:
+    deviating = new()
+    slow_for(deviating, range(3))
+    for number in range(3, 200):
+        minute(deviating, number, cpu(), group=np.full(HOSTS, -1))
+    assert deviating.difference(3) is not None, "nobody compared it"
+    for number in range(200, 200 + CLEAR_MINUTES - 1):
+        minute(deviating, number, cpu())
+    assert deviating.difference(3) is not None
+    assert not deviating.unlike_now((199 + CLEAR_MINUTES) * MINUTE_MS).any()
+    minute(deviating, 199 + CLEAR_MINUTES, cpu())
+    assert deviating.difference(3) is None
+
+
+def test_a_minute_of_difference_lets_the_minutes_of_likeness_count_anew() -> None:
+    deviating = new()
+    slow_for(deviating, range(3))
+    for number in range(3, 20):
+        minute(deviating, number, cpu(h3=0.3) if number % CLEAR_MINUTES == 0 else cpu())
+    assert deviating.difference(3) is not None
+
+
+def test_between_alike_and_unlike_nothing_is_said() -> None:
+    deviating = new()
+    slow_for(deviating, range(3))
+    for number in range(3, 30):
+        minute(deviating, number, cpu(h3=0.8))
+    assert deviating.difference(3) is not None
+
+
+def test_what_could_not_be_compared_for_too_long_is_not_known_any_more() -> None:
+    deviating = new(keep_ms=60 * MINUTE_MS)
+    slow_for(deviating, range(3))
+    for number in range(3, 63):
+        minute(deviating, number, cpu(), group=np.full(HOSTS, -1))
+    assert deviating.difference(3) is not None
+    minute(deviating, 63, cpu(), group=np.full(HOSTS, -1))
     assert deviating.difference(3) is None
 
 

@@ -106,9 +106,9 @@ def test_an_alert_that_is_gone_is_reported_as_missing() -> None:
 
 
 def test_a_centre_with_a_runbook_of_its_own_is_linked_to_it() -> None:
-    theirs = alert(annotations={"summary": "Slow.", "runbook": "https://wiki.example.org/runbook#slowsize"})
+    theirs = alert(annotations={"summary": "Slow.", "runbook_url": "https://wiki.example.org/runbook#slowsize"})
     assert 'href="https://wiki.example.org/runbook#slowsize"' in read(app_of(theirs), "/alerts/f1")
-    odd = alert(annotations={"summary": "Slow.", "runbook": "javascript:alert(1)"})
+    odd = alert(annotations={"summary": "Slow.", "runbook_url": "javascript:alert(1)"})
     assert "javascript:" not in read(app_of(odd), "/alerts/f1")
 
 

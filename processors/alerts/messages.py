@@ -1,0 +1,86 @@
+"""Alerts as messages: labels that identify them, texts for people, and links in the words of Alertmanager."""
+
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from processors.alerts.lifecycle import Condition, Transition
+from processors.contracts.names import ApplicationKey, rfc3339
+from processors.contracts.outputs import Alert, AlertStatus
+from processors.run_time.messages import Context
+from processors.store import hexdigest
+
+TEXT_MAX: Final = 200  # characters of a summary or a description: what a phone shows at night
+
+
+class Links(msgspec.Struct, frozen=True):
+    """Where people read more: how they reach the agent's page, and the runbook of the site; "" where there is none."""
+
+    external_url: str = ""
+    runbook_url: str = ""
+
+    def annotations(self, condition: Condition) -> dict[str, str]:
+        """Return `runbook_url` and `dashboard_url` of an alert, where they are known.
+
+        >>> Links("https://agent.example").annotations(Condition(name="SlowSize", labels={"host": "n1", "system": "exa"}, holds=True, time_ms=0))
+        {'runbook_url': 'https://agent.example/runbook#slowsize', 'dashboard_url': 'https://agent.example/hosts/exa/n1'}
+        """
+        page = self.external_url.rstrip("/")
+        runbook = self.runbook_url or (f"{page}/runbook" if page else "")
+        found = {"runbook_url": f"{runbook}#{condition.name.lower()}"} if runbook else {}
+        return found | ({"dashboard_url": page + _place(condition.labels)} if page else {})
+
+
+def fingerprint(condition: Condition) -> str:
+    """Return what identifies the alert of a condition: its name and labels."""
+    return hexdigest(condition.name, *(f"{name}={value}" for name, value in sorted(condition.labels.items())))
+
+
+def message(key: str, change: Transition, links: Links, context: Context) -> Alert:
+    """Return the message of a change of status."""
+    condition = change.condition
+    status: AlertStatus = "withheld" if condition.withheld_by else change.status
+    return Alert(
+        schema="scalewatch.alert/1",
+        id=f"{key}:{status}@{change.time_ms}",
+        time=context.time,
+        as_of=context.time,
+        agent_version=context.agent_version,
+        fingerprint=key,
+        status=status,
+        withheld_by=condition.withheld_by,
+        kind=condition.kind,
+        severity=condition.severity,
+        labels={"alertname": condition.name, "severity": condition.severity, **condition.labels},
+        annotations={
+            "summary": shortened(condition.summary),
+            "description": shortened(condition.description),
+            **links.annotations(condition),
+        },
+        starts=rfc3339(change.starts_ms),
+        ends=rfc3339(change.time_ms) if change.status == "resolved" else None,
+        evidence=condition.evidence,
+    )
+
+
+def shortened(text: str, characters_max: int = TEXT_MAX) -> str:
+    """Return a text of so many characters at most, cut after a word.
+
+    >>> shortened("One of its hosts is slow.", 16)
+    'One of its …'
+    """
+    if len(text) <= characters_max:
+        return text
+    head = text[: characters_max - 1]
+    return f"{head[: head.rfind(' ') + 1] or head}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _place(labels: dict[str, str]) -> str:
+    """Return the page of what an alert is about: its host or application, else the list of alerts."""
+    if "host" in labels and "system" in labels:
+        return f"/hosts/{quote(labels['system'], safe='')}/{quote(labels['host'], safe='')}"
+    if "application" in labels:
+        key = ApplicationKey(*(labels.get(name, "") for name in ("application", "system", "input", "unit")))
+        return f"/applications/{quote(key.id)}"
+    return "/alerts"

@@ -1,0 +1,73 @@
+"""Runs that a host explains: slow ones on a host that was odd. They raise no alert of their own and are listed under its."""
+
+from typing import ClassVar, Final
+
+import msgspec
+
+RUNS_MAX: Final = 32
+KEEP_MS: Final = 30 * 86_400_000
+
+
+class ExplainedRun(msgspec.Struct, frozen=True, array_like=True):
+    """A run: its application, how many times as long as expected it took, and when it ended."""
+
+    run_id: str
+    application_id: str
+    factor: float
+    end_ms: int
+
+
+class ExplainedRunsState(msgspec.Struct, omit_defaults=True):
+    """Stored form: how many there were in all, and the newest."""
+
+    count: int = 0
+    runs: list[ExplainedRun] = []
+
+
+class ExplainedRuns:
+    """The runs that one host explains.
+
+    >>> host = ExplainedRuns.build()
+    >>> host.learn(ExplainedRun("exa/1@0", "exa/gromacs", 1.8, 60_000))
+    >>> host.count, host.due_ms() == 60_000 + KEEP_MS
+    (1, True)
+    """
+
+    name: ClassVar[str] = "explained_runs"
+    version: ClassVar[int] = 1
+
+    def __init__(self, state: ExplainedRunsState) -> None:
+        self._state = state
+
+    @classmethod
+    def build(cls, state: ExplainedRunsState | None = None) -> "ExplainedRuns":
+        """Return the runs of a stored state, or none."""
+        return cls(msgspec.structs.replace(state) if state else ExplainedRunsState())
+
+    @property
+    def count(self) -> int:
+        """How many there were."""
+        return self._state.count
+
+    @property
+    def runs(self) -> tuple[ExplainedRun, ...]:
+        """The newest of them, the oldest first."""
+        return tuple(self._state.runs)
+
+    def score(self, fact: ExplainedRun) -> bool:
+        """Return whether the run is new."""
+        return all(run.run_id != fact.run_id for run in self._state.runs)
+
+    def learn(self, fact: ExplainedRun) -> None:
+        """Take a run in; a repeat changes nothing."""
+        if self.score(fact):
+            self._state.runs = [*self._state.runs, fact][-RUNS_MAX:]
+            self._state.count += 1
+
+    def due_ms(self) -> int | None:
+        """Return when they may be forgotten."""
+        return max((run.end_ms for run in self._state.runs), default=0) + KEEP_MS
+
+    def snapshot(self) -> ExplainedRunsState:
+        """Return the stored form."""
+        return msgspec.structs.replace(self._state)

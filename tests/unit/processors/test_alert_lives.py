@@ -1,0 +1,73 @@
+"""The life of one alert: when it fires, for how long it stays, and when it may fire again."""
+
+from processors.alerts.lifecycle import AlertLife, Condition
+
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+
+
+def run_is_slow(time_ms: int) -> Condition:
+    """A condition of one moment, that fires at most every four hours and keeps firing for one."""
+    return Condition(
+        name="StrangeRun", labels={}, holds=True, momentary=True, time_ms=time_ms, keep_firing_ms=HOUR_MS, not_again_ms=4 * HOUR_MS
+    )  # fmt: skip
+
+
+def host_is_slow(time_ms: int, *, holds: bool = True, for_ms: int = 0) -> Condition:
+    """A condition that lasts until the contrary is said."""
+    return Condition(
+        name="StragglerHost", labels={}, holds=holds, time_ms=time_ms, for_ms=for_ms, not_again_ms=4 * HOUR_MS
+    )
+
+
+def lived(life: AlertLife, until_ms: int, *conditions: Condition) -> list[tuple[str, int]]:
+    """Let time pass in ticks of a minute, with conditions at their times; return what changed, and at which minute."""
+    found, waiting = [], sorted(conditions, key=lambda one: one.time_ms)
+    for now_ms in range(0, until_ms, MINUTE_MS):
+        while waiting and waiting[0].time_ms <= now_ms:
+            found += life.take(waiting.pop(0))
+        found += life.tick(now_ms)
+    return [(change.status, change.time_ms // MINUTE_MS) for change in found]
+
+
+def test_what_comes_again_soon_does_not_fire_again() -> None:
+    changes = lived(AlertLife.build(), 8 * HOUR_MS, *(run_is_slow(at * HOUR_MS) for at in (0, 2)))
+    assert changes == [("firing", 0), ("resolved", 60)]
+
+
+def test_what_comes_again_later_fires_again() -> None:
+    changes = lived(AlertLife.build(), 8 * HOUR_MS, *(run_is_slow(at * HOUR_MS) for at in (0, 5)))
+    assert changes == [("firing", 0), ("resolved", 60), ("firing", 300), ("resolved", 360)]
+
+
+def test_what_would_still_keep_it_firing_when_it_may_fire_again_fires_then() -> None:
+    changes = lived(AlertLife.build(), 8 * HOUR_MS, run_is_slow(0), run_is_slow(4 * HOUR_MS - 30 * MINUTE_MS))
+    assert changes == [("firing", 0), ("resolved", 60), ("firing", 240), ("resolved", 270)]
+
+
+def test_what_lasts_waits_until_it_may_fire_again() -> None:
+    ended = host_is_slow(HOUR_MS, holds=False)
+    changes = lived(AlertLife.build(), 8 * HOUR_MS, host_is_slow(0), ended, host_is_slow(2 * HOUR_MS))
+    assert changes == [("firing", 0), ("resolved", 60), ("pending", 120), ("firing", 240)]
+
+
+def test_what_is_over_before_it_may_fire_again_was_pending_only() -> None:
+    spells = [host_is_slow(at * HOUR_MS, holds=holds) for at, holds in ((0, True), (1, False), (2, True), (3, False))]
+    changes = lived(AlertLife.build(), 8 * HOUR_MS, *spells)
+    assert changes == [("firing", 0), ("resolved", 60), ("pending", 120), ("resolved", 180)]
+
+
+def test_nothing_of_an_alert_is_kept_once_it_may_fire_again() -> None:
+    life = AlertLife.build()
+    lived(life, 2 * HOUR_MS, run_is_slow(0))
+    assert (life.open, life.over, life.due_ms()) == (False, False, 4 * HOUR_MS)
+    life.tick(4 * HOUR_MS)
+    assert (life.over, life.due_ms()) == (True, None)
+
+
+def test_a_restart_in_between_changes_nothing() -> None:
+    life = AlertLife.build()
+    lived(life, 2 * HOUR_MS, run_is_slow(0))
+    again = AlertLife.build(life.snapshot())
+    assert again.take(run_is_slow(2 * HOUR_MS)) == []
+    assert again.tick(3 * HOUR_MS) == []
