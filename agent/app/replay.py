@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -16,13 +16,19 @@ from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import DeadLetter, HostMinute, Refused, by_reason
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import Emission, PowerQuality, Quality
-from sinks.files import JsonLines
 
 STEP_RECORDS: Final = 2000  # an event brings a hundred ticks or so at most: far fewer than the journal holds
 SETTLE_MS: Final = 2 * 3_600_000
 NO_APPLICATION: Final = b'"application_id":null'
 PROFILE: Final = b'"profile":{'
 FAR_FUTURE_MS: Final = 4_000_000_000_000  # files are history: no time in them is "in the future"
+
+
+class Sink(Protocol):
+    """Takes what comes out of a replay."""
+
+    def write(self, emissions: Sequence[Emission]) -> None:
+        """Take messages in, in their order."""
 
 
 class Replay:
@@ -32,7 +38,7 @@ class Replay:
     """
 
     def __init__(
-        self, config: Config, sink: JsonLines | None = None, scores: Scores | None = None, host: str | None = None
+        self, config: Config, sink: Sink | None = None, scores: Scores | None = None, host: str | None = None
     ) -> None:
         self._config = config
         self._sink = sink

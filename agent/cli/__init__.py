@@ -15,6 +15,7 @@ COMMANDS: Final = {
     "run": "Run the agent on Kafka.",
     "replay": "Send event files through the agent and write what comes out.",
     "backtest": "Score the predictions for past jobs; try alert settings.",
+    "alerts": "Print the alerts that files would have raised, and what was withheld.",
     "backfill": "Feed history into a running agent, so that day one has models.",
     "predict": "Predict run times, from files or from a running agent.",
     "identify": "Show what the rules make of the jobs in files.",

@@ -7,14 +7,21 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import msgspec
 from annotated_types import Ge, Gt, Le, Lt
-from pydantic import BaseModel, SecretStr
+from pydantic import AwareDatetime, BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from agent.config.tree import Config
 from agent.config.yaml import Path
 
-_PLAIN: Final = {str: "text", int: "whole number", float: "number", bool: "true or false", SecretStr: "secret"}
+_PLAIN: Final = {
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "true or false",
+    SecretStr: "secret",
+    AwareDatetime: "time",
+}
 _COMPOSED: Final[dict[Any, Callable[[list[str]], str]]] = {
     Annotated: lambda texts: texts[0],
     Literal: " or ".join,

@@ -1,0 +1,121 @@
+"""`scalewatch alerts`: which alerts a policy would have raised, a line each, and what it would have withheld."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from agent.app import compose
+from agent.app.replay import Replay
+from agent.backtest.alerts import AlertHistory, Episode, Label, labels_of, precision
+from agent.cli import FAILED
+from agent.cli.options import config_option, counted, load_or_default, progress, table, timezone_option
+from agent.config.changes import changed, settings_of
+from agent.config.tree import Config
+from processors.contracts.errors import ConfigError
+from processors.contracts.names import rfc3339
+
+SECTIONS: Final = ("alerts", "run_time", "jobs", "profiles")
+MINUTE_MS: Final = 60_000
+HOUR_MIN: Final = 60
+DAY_MIN: Final = 1_440
+
+
+@click.command
+@click.argument("files", nargs=-1, required=True)
+@click.option(
+    "--replay", is_flag=True, required=True, help="Play FILES through the agent, as `scalewatch replay` does."
+)
+@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE",
+              help="Change a key of the configuration; may be repeated. Such as alerts.strange_run.dry_run=true.")  # fmt: skip
+@click.option("--labels", "labels_file", type=click.Path(dir_okay=False, exists=True, path_type=Path), default=None,
+              help="What was said of earlier alerts, a JSON line each: fingerprint, time, real (true or false), comment. "
+              "Then it is told which share of the judged alerts was real.")  # fmt: skip
+@click.option("--host", default=None, metavar="NAME", help="The host of telemetry that names none.")
+@config_option
+@timezone_option
+@click.option("--quiet", is_flag=True, help="No progress bar.")
+def command(  # noqa: PLR0917 - options
+    files: tuple[str, ...],
+    replay: bool,  # noqa: FBT001 - click passes flags so
+    sets: tuple[str, ...],
+    labels_file: Path | None,
+    host: str | None,
+    config: str | None,
+    timezone: str,
+    quiet: bool,  # noqa: FBT001
+) -> None:
+    """Print the alerts that FILES would have raised under a configuration.
+
+    One line is one alert, from when it fired until it resolved. Below stands what was withheld, by the exclusion,
+    maintenance or dry run that did it. Nothing is sent to anybody. FILES are those that `scalewatch replay` takes.
+    """
+    del replay  # the only way so far
+    settings = _settings(config, sets)
+    labels = labels_of(labels_file.read_bytes()) if labels_file else []
+    history = AlertHistory()
+    with progress("records", quiet=quiet) as on_progress:
+        played = Replay(settings, history, None, host)
+        played.run(files, compose.file_options(settings, timezone), on_progress)
+        events = played.summary()
+        played.agent.close()
+    click.echo(_text(history, labels))
+    if not events["events"] and not events["telemetry"]["taken"]:
+        click.get_current_context().exit(FAILED)
+
+
+def _settings(config: str | None, sets: Sequence[str]) -> Config:
+    settings = load_or_default(config)
+    keys: dict[str, str] = {}
+    for text in sets:
+        keys |= settings_of(text)
+    outside = [key for key in keys if key.partition(".")[0] not in SECTIONS]
+    if outside:
+        raise ConfigError(f"--set changes keys of {', '.join(SECTIONS)}; {outside[0]} is none.")
+    return changed(settings, keys, SECTIONS) if keys else settings
+
+
+def _text(history: AlertHistory, labels: Sequence[Label]) -> str:
+    """Return all that is told: what was raised, by what the rest was withheld, and how much of it was real."""
+    raised = history.raised()
+    parts = [_raised(raised)]
+    for reason, episodes in history.withheld().items():
+        parts.append(f"Withheld by {reason}: {counted(len(episodes), 'alert')}\n{_lines(episodes)}")
+    if history.left_out:
+        parts.append(f"{counted(history.left_out, 'more alert')} came after the list was full.")
+    if labels:
+        parts.append(_precision(raised, labels))
+    return "\n\n".join(parts)
+
+
+def _raised(raised: Sequence[Episode]) -> str:
+    if not raised:
+        return "No alert would have fired."
+    subjects = len({each.fingerprint for each in raised})
+    return f"{counted(len(raised), 'alert')} about {counted(subjects, 'cause')}\n{_lines(raised)}"
+
+
+def _lines(episodes: Sequence[Episode]) -> str:
+    rows = [
+        (rfc3339(each.from_ms)[:16].replace("T", " "), _duration(each), each.alertname, each.subject, each.summary)
+        for each in episodes
+    ]
+    return table(("FIRED", "FOR", "ALERT", "ABOUT", "WHAT"), rows)
+
+
+def _duration(each: Episode) -> str:
+    if each.until_ms is None:
+        return "open"
+    minutes = round((each.until_ms - each.from_ms) / MINUTE_MS)
+    if minutes < HOUR_MIN:
+        return f"{minutes} min"
+    return f"{minutes / HOUR_MIN:.1f} h" if minutes < DAY_MIN else f"{minutes / DAY_MIN:.1f} d"
+
+
+def _precision(raised: Sequence[Episode], labels: Sequence[Label]) -> str:
+    found = precision(raised, labels)
+    if not found:
+        return "None of the labels is about one of these alerts."
+    rows = [(one.alertname, str(one.judged), str(one.real), f"{100 * one.share:.0f} %") for one in found]
+    return "Of the alerts that were judged\n" + table(("ALERT", "JUDGED", "REAL", "SHARE"), rows)
