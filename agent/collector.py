@@ -80,7 +80,7 @@ class Routes(msgspec.Struct, frozen=True):
     `privacy` rewrites what an event says of people, `windows` makes those of a source partition. Events that need more
     than `record_bytes_max` are refused: what the learner makes of one, its state and its settled run, has to fit into a
     record, too. Between two commits pass `commit_s`. Dead letters have `deadletter_bytes_per_s_max` on average; more are counted only.
-    The windows of a partition that was silent for `silent_s` are ended.
+    The windows of a partition that was idle for `partition_idle_s` are ended; its source need not be silent.
     """
 
     topics: tuple[str, ...]
@@ -98,7 +98,7 @@ class Routes(msgspec.Struct, frozen=True):
     tick_ms: int = 1000
     flush_timeout_s: float = 30.0
     commit_s: float = 1.0
-    silent_s: float = 900.0
+    partition_idle_s: float = 900.0
     record_bytes_max: int = 400_000
 
 
@@ -319,7 +319,7 @@ class Collector:
             for batch in poll.batches:
                 self._take(batch)
             self._report(now_ms)
-            self._close_silent()
+            self._close_idle()
             self._writing.tick(now_ms)
             if self._monotonic_s() - self._committed_s >= self._routes.commit_s:
                 self.commit()
@@ -424,14 +424,14 @@ class Collector:
             source = self._routes.source_name(topic)
             self._measures.add("scalewatch_source_records_deleted_total", count, source=source)
 
-    def _close_silent(self) -> None:
+    def _close_idle(self) -> None:
         """Close the windows of partitions that have said nothing for long: they would hold back the offset for ever.
 
         Minutes are told as far as they have begun, and the next record finds what it would find after a restart.
         """
         now_s = self._monotonic_s()
         for partition, reading in self._readings.items():
-            if reading.part is not None or now_s - reading.spoke_s < self._routes.silent_s:
+            if reading.part is not None or now_s - reading.spoke_s < self._routes.partition_idle_s:
                 continue
             at, reading.spoke_s = reading.position(), now_s
             if at is not None and at.offset != reading.next_offset and self._all_read(partition, reading):
@@ -439,7 +439,7 @@ class Collector:
                 self._hold(partition, reading)
 
     def _all_read(self, partition: TopicPartition, reading: Reading) -> bool:
-        """Return whether a partition is silent, and not just out of reach."""
+        """Return whether a partition is idle, and not just out of reach."""
         try:
             return self._consumer.end(partition) == reading.next_offset
         except UnavailableError:

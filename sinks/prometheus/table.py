@@ -269,6 +269,10 @@ SOURCES: Final = (
         "scalewatch_source_newest_message_timestamp_seconds", "gauge",
         "When the newest message of a source topic came; zero where no message is left.", (Label("topic"),),
     ),
+    Declaration(
+        "scalewatch_source_silent_threshold_seconds", "gauge",
+        "For how long a source topic may be silent, as sources[].silent_s says.", (Label("topic"),),
+    ),
 )  # fmt: skip
 PREDICTIONS: Final = (
     Declaration(
