@@ -335,9 +335,9 @@ def _refused(refusal: Refusal) -> DeadLetter:
     )  # fmt: skip
 
 
-def _unfolded(origin: Origin, value: bytes, error: Exception) -> DeadLetter:
+def _unfolded(origin: Origin, value: bytes, written_ms: int, error: Exception) -> DeadLetter:
     refused = InvalidInputError("processor", f"A processor raised {described(error)}")
     return dead_letter(
         origin.topic, origin.partition, origin.offset, format_name="journal", value=value, refused=Refused(refused),
-        timestamp_ms=0,
+        timestamp_ms=written_ms,
     )  # fmt: skip
