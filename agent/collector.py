@@ -54,7 +54,9 @@ UNUSED: Final = {
     "second-sensor": "second_sensor",
 }  # what decoders leave out of samples, and as what it counts
 GAP_LOOK_S: Final = 10.0  # where producers use transactions every batch has gaps, and each look asks the broker
-REFUSED_MAX: Final = 100  # commits in a row that a rebalance refuses: more is no rebalance
+REBALANCE_MAX_S: Final = (
+    900.0  # a rebalance waits five minutes for a member that works; commits refused for longer mean another fault
+)
 AFTER_ALL: Final = frozenset(("repeated", "thinned"))  # of samples that were taken
 
 Fact = TypeVar("Fact", bound=JobEvent | HostMinute)
@@ -303,7 +305,7 @@ class Collector:
         self._readings: dict[TopicPartition, Reading] = {}
         self._reporting: deque[TopicPartition] = deque()  # partitions with minutes on their way
         self._committed_s = -math.inf
-        self._refused = 0  # commits in a row
+        self._refused_s: float | None = None  # since when commits are refused
         self._gaps_s: dict[TopicPartition, float] = {}  # when a gap was looked into last
 
     def step(self, now_ms: int, timeout_s: float) -> int:
@@ -330,10 +332,12 @@ class Collector:
         self._writing.flush()
         try:
             self._commit_folded()
-            self._refused = 0
+            self._refused_s = None
         except RebalancingError:  # what is lost is dropped at the next poll, the rest is committed after it
-            self._refused += 1
-            if self._refused > REFUSED_MAX:
+            now_s = self._monotonic_s()
+            if self._refused_s is None:
+                self._refused_s = now_s
+            if now_s - self._refused_s > REBALANCE_MAX_S:
                 raise
         self._committed_s = self._monotonic_s()
 
