@@ -54,9 +54,7 @@ UNUSED: Final = {
     "second-sensor": "second_sensor",
 }  # what decoders leave out of samples, and as what it counts
 GAP_LOOK_S: Final = 10.0  # where producers use transactions every batch has gaps, and each look asks the broker
-REBALANCE_MAX_S: Final = (
-    900.0  # a rebalance waits five minutes for a member that works; commits refused for longer mean another fault
-)
+REBALANCE_MAX_S: Final = 900.0  # a rebalance waits 300 s for a member that works: beyond this it is another fault
 AFTER_ALL: Final = frozenset(("repeated", "thinned"))  # of samples that were taken
 
 Fact = TypeVar("Fact", bound=JobEvent | HostMinute)
@@ -107,14 +105,16 @@ class Routes(msgspec.Struct, frozen=True):
 class Meter:
     """What a collector measures: gathered while it decodes and told once a batch, because a metric costs as much as an event.
 
-    `monotonic_s` is a clock that only grows.
+    `monotonic_s` is a clock that only grows, `source_name` tells what a topic is called in the configuration.
     """
 
-    def __init__(self, measures: Measures, monotonic_s: Callable[[], float]) -> None:
+    def __init__(self, measures: Measures, monotonic_s: Callable[[], float], source_name: Callable[[str], str]) -> None:
         self._measures = measures
+        self._source_name = source_name
         self._monotonic_s = monotonic_s
         self._events: Counter[tuple[str, str]] = Counter()
         self._reasons: Counter[str] = Counter()
+        self._sources: Counter[str] = Counter()
         self.dead_letters: Counter[str] = Counter()  # since the start
         self._left_out: Counter[str] = Counter()
         self._bounds: Counter[str] = Counter()
@@ -150,9 +150,10 @@ class Meter:
         """Count a minute of a host."""
         self._minutes += 1
 
-    def refused(self, reason: str, parts: int) -> None:
-        """Count the parts of a message that are refused for a reason; a whole one is one."""
+    def refused(self, topic: str, reason: str, parts: int) -> None:
+        """Count the parts of a message of a topic that are refused for a reason; a whole one is one."""
         self._reasons[reason] += parts
+        self._sources[self._source_name(topic)] += parts
         self.dead_letters[reason] += parts
 
     @contextmanager
@@ -169,6 +170,8 @@ class Meter:
             self._count(format_name, "received", count)
         for reason, count in self._reasons.items():
             self._measures.add("scalewatch_dead_letters_total", count, reason=reason)
+        for source, count in self._sources.items():
+            self._measures.add("scalewatch_source_dead_letters_total", count, source=source)
         for reason, count in self._left_out.items():
             if count:
                 self._measures.add("scalewatch_samples_left_out_total", count, reason=reason)
@@ -178,6 +181,7 @@ class Meter:
             self._measures.add("scalewatch_collector_minutes_total", self._minutes)
         self._events.clear()
         self._reasons.clear()
+        self._sources.clear()
         self._left_out.clear()
         self._bounds.clear()
         self._minutes = 0
@@ -299,7 +303,7 @@ class Collector:
         self._routes = routes
         self._measures = measures
         self._monotonic_s = monotonic_s
-        self._meter = Meter(measures, monotonic_s)
+        self._meter = Meter(measures, monotonic_s, routes.source_name)
         self._consumer = log.consumer(routes.group, routes.topics, member=member)
         self._writing = Writing(log.producer(), routes, self._meter, report, monotonic_s)
         self._readings: dict[TopicPartition, Reading] = {}
