@@ -32,7 +32,8 @@ class Centre:
     """A topic, a collector that reads it, and what it wrote; `changes` are those of its routes."""
 
     def __init__(self, config: Config, **changes: Any) -> None:
-        self.config, self.clock, self.metrics, self.log = config, FakeClock(NOW_MS), compose.metrics(config), MemoryLog()
+        self.config, self.clock, self.log = config, FakeClock(NOW_MS), MemoryLog()
+        self.metrics = compose.metrics(config)
         self.log.create([*own_topics(config), TopicSettings("raw", 1, compacted=False)])
         routes = msgspec.structs.replace(compose.routes(config), **changes)
         self._collector = Collector(self.log, routes, self.metrics, "one", monotonic_s=self.clock.monotonic_s)
