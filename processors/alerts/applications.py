@@ -29,6 +29,7 @@ RACK_ANOMALY: Final = "RackAnomaly"
 STRAGGLER_HOST: Final = "StragglerHost"
 UNEXPLAINED_POWER: Final = "UnexplainedPower"
 DISTURBED_RUN: Final = "DisturbedRun"
+STILL_CREDIBLE: Final = 0.5
 ALERT_NAMES: Final = (
     SLOW_SIZE, FAST_SIZE, STRANGE_RUN, REGRESSION, IMPROVEMENT, PREDICTION_UNRELIABLE, SLOWS_DOWN, APPLICATION_FAILS, HOST_FAILS,
     HOST_ANOMALY, RACK_ANOMALY, STRAGGLER_HOST, UNEXPLAINED_POWER, DISTURBED_RUN,
@@ -133,16 +134,26 @@ def forgotten(
 
 
 def failing(
-    name: str, labels: dict[str, str], judged: FailureJudgement, settings: AlertSettings.FailureRate, now_ms: int
+    name: str,
+    labels: dict[str, str],
+    judged: FailureJudgement,
+    settings: AlertSettings.FailureRate,
+    now_ms: int,
+    *,
+    is_open: bool = False,
 ) -> Condition:
-    """Return the condition of a failure rate; a host has to fail more than one application."""
+    """Return the condition of a failure rate; a host has to fail more than one application.
+
+    One that is open holds for as long as the rate is more likely than not above what it was, or it would come and go.
+    """
+    credible = judged.credible or (is_open and judged.credibility > STILL_CREDIBLE)
     causes_min = 2 if name == HOST_FAILS else 1
     subject = labels.get("host") or labels.get("application", "")
     severity: Severity = "critical" if judged.recent_failures * 2 > judged.recent_runs else "warning"
     return Condition(
         name=name,
         labels=labels,
-        holds=settings.enabled and judged.credible and judged.causes >= causes_min,
+        holds=settings.enabled and credible and judged.causes >= causes_min,
         time_ms=now_ms,
         kind="reliability",
         severity=severity,

@@ -18,13 +18,15 @@ from processors.windows.settings import MINUTE_MS
 
 FRESH_MS: Final = 240_000  # a minute that began longer ago says nothing of now
 LIKE: Final = 0.5  # of the difference that makes a host unlike: below it, it is as the others
+LONGER: Final = 1.5  # times its longest spell so far: bursts of load on shared nodes come again and end
+LONGEST_MS: Final = 7_200_000  # a spell counts as this long at most, so that none waits for more than three hours
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _PEER: Final = np.dtype(
     [("minute_ms", "<i8"), ("mean", "<f8"), ("since_ms", "<i8"), ("usual", "<f8"), ("observed", "<f8"), ("compared_ms", "<i8"),
-     ("alike_ms", "<i8"), ("known", "u1")]
+     ("seen_ms", "<i8"),     ("unlike_ms", "<i8"), ("alike_ms", "<i8"), ("longest_ms", "<i8"), ("known", "u1")]
 )  # fmt: skip
 
 
@@ -33,7 +35,7 @@ class PeerRules(NamedTuple):
 
     `deviations` are robust ones, `difference` is the share of the peers' median by which a host has to be off as well.
     Where more than `share_max` of a group are unlike, it is a group of two kinds, and none of them is.
-    What was so for `for_ms` is known. It ends when the host was compared for `clear_ms` and was as the others, or could
+    What was so for `for_ms` of compared time, and for longer than ever before by LONGER, is known. It ends when the host was compared for `clear_ms` and was as the others, or could
     not be compared for `keep_ms`.
     """
 
@@ -43,6 +45,14 @@ class PeerRules(NamedTuple):
     for_ms: int = 300_000
     clear_ms: int = 1_800_000
     keep_ms: int = 7 * 86_400_000
+
+
+class Compared(NamedTuple):
+    """Which values (m,) are unlike those of their peers, which are like them, and which could be compared at all."""
+
+    unlike: Bools
+    like: Bools
+    compared: Bools
 
 
 class Difference(NamedTuple):
@@ -56,7 +66,8 @@ class Difference(NamedTuple):
 class PeerComparison(RowTable):
     """Each resource of a host against the same of its peers, minute by minute; a row is a series.
 
-    `since_ms` is since when it is unlike them, NEVER_MS where it is not; `known` where that was so for long enough.
+    `since_ms` is since when it is unlike them, NEVER_MS where it is not, `unlike_ms` for how long of the time in which it was
+    compared; `known` where that was long enough. `longest_ms` is the longest spell before.
     """
 
     name: ClassVar[str] = "host_peers"
@@ -65,7 +76,7 @@ class PeerComparison(RowTable):
     def __init__(self, resources: re.Pattern[str], rules: PeerRules | None = None) -> None:
         self._resources = resources
         self._rules = rules or PeerRules()
-        super().__init__(_PEER, minute_ms=NEVER_MS, since_ms=NEVER_MS, compared_ms=NEVER_MS)
+        super().__init__(_PEER, minute_ms=NEVER_MS, since_ms=NEVER_MS, compared_ms=NEVER_MS, seen_ms=NEVER_MS)
 
     def take(self, batch: MinuteBatch) -> None:
         """Keep the mean of a minute of each resource."""
@@ -92,8 +103,7 @@ class PeerComparison(RowTable):
         at = at[group[host[at]] >= 0]
         joint = group[host[at]] * (len(numbers) + 1) + resource[at]
         peers = compared_with_peers(self.rows["mean"][at], joint)
-        unlike, like = self._peer_comparison(self.rows["mean"][at], peers, joint)
-        self._note(at, peers.usual, unlike, like, now_ms)
+        self._note(at, peers.usual, self._peer_comparison(self.rows["mean"][at], peers, joint), now_ms)
 
     def difference(self, row: int) -> Difference | None:
         """Return how a series is known to be unlike its peers; None where it is not."""
@@ -105,34 +115,41 @@ class PeerComparison(RowTable):
     def unlike_now(self, now_ms: int) -> Bools:
         """Return which series (rows,) are known to be unlike their peers, and were seen to be so in this minute."""
         rows = self.rows
-        return np.asarray((rows["known"] != 0) & (rows["compared_ms"] == now_ms) & (rows["alike_ms"] == 0))
+        return np.asarray((rows["known"] != 0) & (rows["seen_ms"] == now_ms))
 
-    def _note(self, at: Ints, usual: Floats, unlike: Bools, like: Bools, now_ms: int) -> None:
+    def _note(self, at: Ints, usual: Floats, found: Compared, now_ms: int) -> None:
         rows, rules = self.rows, self._rules
-        far, near = at[unlike], at[like]
-        goes_on = np.zeros(len(rows), np.bool_)
-        goes_on[far] = True
-        rows["since_ms"] = np.where(goes_on | (rows["known"] != 0), rows["since_ms"], NEVER_MS)
+        far, near, other = at[found.unlike], at[found.like], at[found.compared & ~found.unlike]
+        rows["compared_ms"][at[found.compared]], rows["seen_ms"][far] = now_ms, now_ms
         rows["since_ms"][far] = np.where(rows["since_ms"][far] == NEVER_MS, now_ms, rows["since_ms"][far])
-        rows["known"][far] |= rows["since_ms"][far] <= now_ms - rules.for_ms
-        rows["observed"][far], rows["usual"][far] = rows["mean"][far], usual[unlike]
+        rows["unlike_ms"][far] += MINUTE_MS
+        needed_ms = np.maximum(rules.for_ms, LONGER * rows["longest_ms"][far])
+        rows["known"][far] |= rows["unlike_ms"][far] >= needed_ms
+        rows["observed"][far], rows["usual"][far] = rows["mean"][far], usual[found.unlike]
         rows["alike_ms"][far] = 0
         rows["alike_ms"][near] += MINUTE_MS
-        rows["compared_ms"][far] = rows["compared_ms"][near] = now_ms
+        self._end(other[rows["known"][other] == 0])
+        known = rows["known"] != 0
         over = (rows["alike_ms"] >= rules.clear_ms) | (rows["compared_ms"] < now_ms - rules.keep_ms)
-        rows["since_ms"] = np.where(over & (rows["known"] != 0), NEVER_MS, rows["since_ms"])
-        rows["known"][over] = 0
+        self._end(np.flatnonzero(known & over))
 
-    def _peer_comparison(self, mean: Floats, peers: Peers, group: Ints) -> tuple[Bools, Bools]:
-        """Return which are unlike and which are like the others; nothing is said of a group in which many are unlike."""
-        rules = self._rules
+    def _end(self, at: Ints) -> None:
+        """End spells, and remember how long they were."""
+        rows = self.rows
+        rows["longest_ms"][at] = np.maximum(rows["longest_ms"][at], np.minimum(rows["unlike_ms"][at], LONGEST_MS))
+        rows["since_ms"][at], rows["unlike_ms"][at], rows["alike_ms"][at], rows["known"][at] = NEVER_MS, 0, 0, 0
+
+    def _peer_comparison(self, mean: Floats, peers: Peers, group: Ints) -> Compared:
+        """Return which are unlike the others, like them, and compared; nothing is said of a group in which many are unlike."""
+        rules, compared = self._rules, peers.peers >= PEERS_MIN
         far = np.abs(peers.deviations) >= rules.deviations
         with np.errstate(over="ignore", invalid="ignore"):
             off, margin = np.abs(mean - peers.usual), rules.difference * np.abs(peers.usual)
             far &= off >= margin
-            near = (peers.peers >= PEERS_MIN) & (off < LIKE * margin)
+            near = compared & (off < LIKE * margin)
         if not far.any():
-            return far, np.asarray(near)
+            return Compared(far, np.asarray(near), np.asarray(compared))
         of = np.unique(group, return_inverse=True)[1]
         many = np.bincount(of, far) > np.maximum(rules.share_max * np.bincount(of), 1.0)
-        return np.asarray(far & ~many[of]), np.asarray(near & ~many[of])
+        one_kind = ~many[of]
+        return Compared(far & one_kind, np.asarray(near & one_kind), np.asarray(compared & one_kind))

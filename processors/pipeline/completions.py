@@ -173,7 +173,7 @@ class Training:
         if scored is None or not first:
             model.learn(fact, self._drift_detection.outlier(application_id, scored))
         elif cause is not None and scored.ln_ratio > LN_RATIO_MIN:
-            model.learn(fact, 0 if scored.inside else 1, round(ln_load, 4))
+            model.learn(fact, 1, round(ln_load, 4))  # inside a band that such runs have widened it is strange, too
             model.note(scored)
             factor = round(math.exp(min(scored.ln_ratio, FACTOR_LN_MAX)), 3)
             explained = ExplainedRun(fact.run_id, application_id, factor, fact.end_ms)
@@ -308,7 +308,9 @@ class Outcomes:
         return (rate.suspicious() or not rate.quiet) and self._state.recent(event.end_ms)
 
     def _judge(self, name: str, labels: dict[str, str], rate: FailureRate, judged: FailureJudgement) -> None:
-        condition = applications.failing(name, labels, judged, self._settings, self._state.now_ms)
+        now_ms = self._state.now_ms
+        is_open = self._warnings.is_open(applications.over(name, labels, now_ms))
+        condition = applications.failing(name, labels, judged, self._settings, now_ms, is_open=is_open)
         rate.quiet = not self._warnings.opens(condition)
 
     def _bound(self) -> None:

@@ -34,7 +34,7 @@ CLEAR_MINUTES = 4
 
 
 def new(**rules: int) -> PeerComparison:
-    lengths = {"for_ms": (KNOWN_MINUTES - 1) * MINUTE_MS, "clear_ms": CLEAR_MINUTES * MINUTE_MS, **rules}
+    lengths = {"for_ms": KNOWN_MINUTES * MINUTE_MS, "clear_ms": CLEAR_MINUTES * MINUTE_MS, **rules}
     return PeerComparison(re.compile("^cpu"), PeerRules(**lengths))
 
 
@@ -79,6 +79,17 @@ def test_a_minute_of_difference_lets_the_minutes_of_likeness_count_anew() -> Non
     slow_for(deviating, range(3))
     for number in range(3, 20):
         minute(deviating, number, cpu(h3=0.3) if number % CLEAR_MINUTES == 0 else cpu())
+    assert deviating.difference(3) is not None
+
+
+def test_a_host_that_has_such_spells_is_unlike_only_when_one_lasts_longer_than_ever_before() -> None:
+    deviating = new(for_ms=2 * MINUTE_MS, clear_ms=MINUTE_MS)
+    slow_for(deviating, range(10))
+    for number in range(10, 12):
+        minute(deviating, number, cpu())
+    slow_for(deviating, range(12, 26))
+    assert deviating.difference(3) is None, "no longer than one and a half times ten minutes"
+    slow_for(deviating, range(26, 27))
     assert deviating.difference(3) is not None
 
 
