@@ -10,9 +10,8 @@ from processors.alerts.lifecycle import Condition
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Evidence
 from processors.contracts.nodes import expand
-from processors.contracts.settings import AlertRule, AlertSettings, Exclusion, Maintenance
+from processors.contracts.settings import EXCLUDED_HOSTS_MAX, AlertRule, AlertSettings, Exclusion, Maintenance
 
-HOSTS_MAX: Final = 100_000  # of one list in the configuration
 RUN_HOSTS_MAX: Final = 4_096  # of a run: one of more is compared by the rest
 SECTIONS: Final = {
     names.SLOW_SIZE: "slow_size",
@@ -101,7 +100,7 @@ def _matches(given: Exclusion | Maintenance) -> Matches:
     """Return what tells whether an alert is about everything that is given."""
     of_labels = {name: each for name in ("system", "application") if (each := getattr(given, name, None))}
     of_run = {name: each for name in ("user", "account", "qos") if (each := getattr(given, name, None))}
-    hosts = frozenset(expand(given.hosts, HOSTS_MAX)) if given.hosts else frozenset[str]()
+    hosts = frozenset(expand(given.hosts, EXCLUDED_HOSTS_MAX)) if given.hosts else frozenset[str]()
 
     def matches(condition: Condition, about: About) -> bool:
         labels = condition.labels

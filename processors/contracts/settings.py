@@ -10,6 +10,10 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.nodes import count
+
+EXCLUDED_HOSTS_MAX: Final = 100_000  # of one list
 LONGEST_S: Final = 10 * 365 * 86_400  # what is longer is a slip, and ends where calendars do
 
 
@@ -82,6 +86,17 @@ class AlertRule(Settings):
     )
 
 
+def _host_list(text: str) -> str:
+    try:
+        hosts = count(text)
+    except InvalidInputError as error:
+        raise ValueError(str(error)) from error
+    if hosts > EXCLUDED_HOSTS_MAX:
+        raise ValueError(f"{hosts} hosts are more than {EXCLUDED_HOSTS_MAX}")
+    return text
+
+
+HostList = Annotated[str, Field(min_length=1, max_length=65_536), AfterValidator(_host_list)]
 AlertName = Literal[
     "SlowSize", "FastSize", "StrangeRun", "Regression", "Improvement", "PredictionUnreliable", "SlowsDown",
     "ApplicationFailureRate", "HostFailureRate", "HostAnomaly", "RackAnomaly", "StragglerHost", "UnexplainedPower",
@@ -103,9 +118,8 @@ class Exclusion(Settings):
     user: Pattern | None = Field(default=None, description="the user of the run, as events tell it")
     account: Pattern | None = Field(default=None, description="the account of the run")
     qos: Pattern | None = Field(default=None, description="the quality of service of the run")
-    hosts: str | None = Field(
+    hosts: HostList | None = Field(
         default=None,
-        max_length=65_536,
         description="hosts as a list such as nid[001-004],login1: alerts about them, and about runs with one of them",
     )
     comment: str = Field(
@@ -130,9 +144,7 @@ class Maintenance(Settings):
     end: AwareDatetime = Field(description="when it ends")
     system: Pattern | None = Field(default=None, description="the system; none: all")
     partition: Pattern | None = Field(default=None, description="the partition; none: all")
-    hosts: str | None = Field(
-        default=None, max_length=65_536, description="the hosts as a list such as nid[001-004]; none: all"
-    )
+    hosts: HostList | None = Field(default=None, description="the hosts as a list such as nid[001-004]; none: all")
     comment: str = Field(default="", max_length=256, description="what is done; people see it")
 
     @model_validator(mode="after")

@@ -86,6 +86,7 @@ def test_a_dry_run_withholds_its_alert_alone() -> None:
     [
         {"exclusions": [{"comment": "nothing is given"}]},
         {"exclusions": [{"user": "ann"}]},
+        {"exclusions": [{"hosts": "nid[1-", "comment": "a slip"}]},
         {"exclusions": [{"alerts": ["NoSuchAlert"], "comment": "a slip"}]},
         {"maintenance": [{"start": "2026-11-21T11:00:00Z", "end": "2026-11-21T10:00:00Z"}]},
         {"maintenance": [{"start": "2026-11-21T11:00:00", "end": "2026-11-21T12:00:00Z"}]},
