@@ -10,6 +10,7 @@ from processors.contracts.events import SUCCESS, Attribute, HostState, JobComple
 from processors.contracts.names import ApplicationKey
 from processors.contracts.nodes import expand
 from processors.facts import Outcome, PublishedCurve, PublishedPoint, RunFact, Scored, trains
+from processors.fairness import lane_of_run
 from processors.inputs import Sizes
 from processors.jobs.deduplication import KnownRun, bucket, content_digest
 from processors.jobs.failures import FailureJudgement, FailureRate
@@ -21,7 +22,7 @@ from processors.pipeline.inputs import UnseenInputs
 from processors.pipeline.load import UnderLoads
 from processors.pipeline.machines import Machines
 from processors.pipeline.similar_runs import SimilarRunForecasts
-from processors.pipeline.stage import STOP, CompletionWork, JobWork
+from processors.pipeline.stage import STOP, CompletionWork, JobWork, TickWork
 from processors.pipeline.state import OF_APPLICATION, ShardState
 from processors.run_time.drift import ScoredRun, Shift, SizeTurn, Taken, without_load
 from processors.run_time.members import MemberFact
@@ -145,8 +146,9 @@ class Training:
         first: bool,
         replaces: bool,
         ln_load: float = 0.0,
+        user: str | None = None,
     ) -> None:
-        """Learn a run of an input of the given sizes; `attributes` tell builds and versions apart.
+        """Learn a run of a `user`, of an input of the given sizes; `attributes` tell builds and versions apart.
 
         `first` is its first report, `replaces` a corrected one of a run of the same application. What `ln_load` explains of
         its run time is no news of the application: three of four regressions of the simulated centre were loaded hosts.
@@ -169,7 +171,8 @@ class Training:
             model.learn(fact, outlier or slowed, round(scored.ln_ratio - quiet.ln_ratio, 4))
             model.note(scored)
             self._drift_detection.follow(application_id, model, quiet, taken)
-        self._state.model_changed(application_id, model)
+        lane = lane_of_run(application_id, user, self._state.models.lane(application_id))
+        self._state.model_changed(application_id, model, lane)
         self._unseen_inputs.ran(application_id, sizes, model)
 
     def forget(self, application_id: str, run_id: str) -> bool:
@@ -227,15 +230,16 @@ class Outcomes:
             self._learn(f"{OF_APPLICATION}{former}", event.run_id, None, first=False)
         if application_id is None or (outcome is None and first):
             return
-        centre = self._learn(f"centre/{event.system}", event.run_id, outcome, first=first)
+        system = f"centre/{event.system}"
+        centre = self._learn(system, event.run_id, outcome, first=first, lane=system)
         key = f"{OF_APPLICATION}{application_id}"
-        rate = self._learn(key, event.run_id, outcome, first=first or former != application_id)
+        lane = lane_of_run(application_id, event.evidence.user, self._state.failures.lane(key))
+        rate = self._learn(key, event.run_id, outcome, first=first or former != application_id, lane=lane)
         usual = centre.rate()
         if self._worth_judging(rate, event):
             labels = applications.application_labels(ApplicationKey.parse(application_id))
             self._judge(applications.APPLICATION_FAILS, labels, rate, rate.score(usual, len(self._state.models)))
         self._hosts(event, application_id, usual, first=first)
-        self._bound()
 
     def forget_host(self, event: HostState) -> None:
         """Forget how runs ended on a host that is taken out of service: what comes back may have been mended."""
@@ -276,13 +280,18 @@ class Outcomes:
             self._state.tally["bound", "hosts_per_run_max"] += 1
             return ()
 
-    def _learn(self, key: str, run_id: str, outcome: Outcome | None, *, first: bool) -> FailureRate:
-        rate = self._state.failures.open(key)
+    def _learn(
+        self, key: str, run_id: str, outcome: Outcome | None, *, first: bool, lane: str | None = None
+    ) -> FailureRate:
+        known = self._state.failures.get(key)
+        rate = self._state.failures.open(key) if known is None else known
+        if known is None:
+            rate.quiet = True  # what is new has no alert open
         if first and outcome is not None:
             rate.learn(outcome)
         else:
             rate.correct(run_id, outcome)
-        self._state.failures_changed(key, rate)
+        self._state.failures_changed(key, rate, lane)
         return rate
 
     def _worth_judging(self, rate: FailureRate, event: JobCompleted) -> bool:
@@ -293,7 +302,8 @@ class Outcomes:
         condition = applications.failing(name, labels, judged, self._settings, self._state.now_ms)
         rate.quiet = not self._warnings.opens(condition)
 
-    def _bound(self) -> None:
+    def forget_excess(self, _work: TickWork) -> None:
+        """Forget the rates that are too many; at ticks only, for to find them is to look at all."""
         excess = len(self._state.hosts) - self._settings.hosts_max
         for key in self._state.hosts.longest_unused(excess):
             self._state.hosts.remove(key)
@@ -303,7 +313,7 @@ class Outcomes:
             )
             self._state.tally["bound", "hosts_max"] += 1
         excess = len(self._state.failures) - self._state.settings.run_time.applications_max
-        for key in self._state.failures.longest_unused(excess):
+        for key in self._state.failures.longest_unused(excess, self._state.stale_ms):
             self._state.remove_failures(key)
             self._warnings.forget_failures(key)
             self._state.tally["bound", "applications_max"] += 1
@@ -473,9 +483,9 @@ class Completions:
         if former is not None and not stays and not self._training.forget(former, event.run_id):
             self._state.tally["refused", "correction_too_late"] += 1
         elif fact is not None and placement.application_id is not None:
-            sizes = placement.input_sizes
+            sizes, user = placement.input_sizes, event.evidence.user
             self._training.train(
-                placement.application_id, fact, sizes, known, first=first, replaces=stays, ln_load=ln_load
+                placement.application_id, fact, sizes, known, first=first, replaces=stays, ln_load=ln_load, user=user
             )
             self._machines.learn(placement.application_id, event)
 

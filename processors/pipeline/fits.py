@@ -11,6 +11,7 @@ import msgspec
 from processors.alerts import applications
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import Prediction, UsefulSizes
+from processors.fairness import lane_of_application, lane_of_user
 from processors.models.combination.combine import learn, summary
 from processors.models.combination.related import Related
 from processors.models.combination.replay import Rows, rows
@@ -166,7 +167,9 @@ class FitQueue:
         predicted = msgspec.structs.replace(predicted, features=self._features.models(application_id))
         members.publish(ensemble)
         self._state.members.changed(application_id, members, now_ms)
-        self._state.model_changed(application_id, model)
+        nobodys = self._state.models.lane(application_id) == lane_of_user(key.system, None)
+        lane = lane_of_application(application_id) if nobodys else None  # what is published waits for no new names
+        self._state.model_changed(application_id, model, lane)
         self._unseen_inputs.fitted(key, model)
         self._drift_detection.published(application_id)
         self._state.outbox.append(self._under_loads.published(key, predicted, curve))
@@ -223,6 +226,6 @@ class FitQueue:
 
     def _evict(self) -> None:
         excess = len(self._state.models) - self._state.settings.run_time.applications_max
-        for application_id in self._state.models.longest_unused(excess):
+        for application_id in self._state.models.longest_unused(excess, self._state.stale_ms):
             self._warnings.forget_application(application_id)
             self._state.tally["bound", "applications_max"] += 1

@@ -21,6 +21,7 @@ from processors.contracts.outputs import Answer, Message
 from processors.features import FeatureTimes
 from processors.hosts.rows import HostRows
 from processors.inputs import Inputs
+from processors.jobs.allowance import ForecastAllowance
 from processors.jobs.deduplication import AnsweredRequests, LowWater, RunDeduplication
 from processors.jobs.failures import FailureRate, HostFailureRate
 from processors.jobs.lifecycle import Job
@@ -97,7 +98,7 @@ class Shard:
         return {
             JobStarted: Line(partial(of_job, state), (
                 stage(jobs.remember_start),
-                stage(jobs.forecast_end),
+                stage(jobs.forecast_end, ForecastAllowance),
                 stage(jobs.keep, Job),
             )),
             Identity: Line(partial(of_job, state), (
@@ -129,10 +130,11 @@ class Shard:
             )),
             Tick: Line(TickWork, (
                 stage(self._advance),
-                stage(jobs.settle_due, *SETTLED, optional=True),
+                stage(jobs.settle_due, ForecastAllowance, *SETTLED, optional=True),
                 stage(profiles.fit_profiles, ProfileModels, optional=True),
                 stage(fits.fit_curves, Pool, *FORGOTTEN, optional=True),
                 stage(self._features.fit_features, FeatureTimes, optional=True),
+                stage(failures.forget_excess, FailureRate, HostFailureRate, AlertLife, optional=True),
                 stage(self._warnings.fire_and_resolve, AlertLife, optional=True),
                 stage(answers.forget_old, AnsweredRequests, optional=True),
                 stage(self._similar_runs.evict, SimilarRuns, optional=True),

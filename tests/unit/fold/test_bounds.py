@@ -45,6 +45,7 @@ def test_names_that_only_ever_fail_do_not_pile_up() -> None:
     centre.at("08:00")
     for i in range(100):
         centre.ran(f"{i}", f"typo-{'abcdefghij'[i % 10]}-{'abcdefghij'[i // 10]}", 4, 1.0, state="FAILED")
+    centre.at("08:01")
     assert len(centre.shard.state.failures) <= 10
     assert len(centre.shard.state._application_ids) <= 10
     assert centre.tally["bound:applications_max"] > 80
@@ -113,6 +114,7 @@ def test_hosts_over_the_bound_leave_the_longest_unused_first_and_their_alerts_re
     assert centre.alerts("HostFailureRate") == ["firing"]
     for minute in range(2, 5):
         centre.at(f"08:0{minute}").ran(f"x{minute}", "nektar", 1, 1.0, state="FAILED", hosts=(f"nid{minute}",))
+    centre.at("08:05")
     assert list(centre.shard.state.hosts.keys()) == ["exa/nid3", "exa/nid4"]
     assert centre.tally["bound:hosts_max"] == 2
     centre.at("09:10")
