@@ -8,6 +8,7 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
+from urllib.parse import unquote
 
 from processors.contracts.names import escaped
 
@@ -121,6 +122,22 @@ def _level(counts: list[int], excess: int) -> tuple[int, int]:
             return count - each, rest
         excess -= (count - following) * lanes
     return 0, 0
+
+
+FLOOD_MIN = 500  # keys of one lane that wait
+
+
+def flood(waiting: Mapping[str, int]) -> str | None:
+    """Return who floods, in words: the lane in which most keys wait, where these are many and more than in all others.
+
+    >>> flood({"exa/user/alice": 60_000, "exa/user/bob": 3}), flood({"exa/user/bob": 3})
+    ('user alice of exa', None)
+    """
+    longest = max(waiting, key=lambda lane: (waiting[lane], lane), default=None)
+    if longest is None or waiting[longest] < FLOOD_MIN or 2 * waiting[longest] <= sum(waiting.values()):
+        return None
+    system, *whose = (unquote(part) for part in longest.split("/"))
+    return f"{' '.join(whose)} of {system}" if whose else f"system {system}"
 
 
 def lane_of_user(system: str, user: str | None) -> str:

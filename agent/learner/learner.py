@@ -12,7 +12,7 @@ meanwhile is a crash between two checkpoints. A shard has one checkpoint on its 
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -35,6 +35,7 @@ from processors.contracts.hosts import HostView, most_anomalous_first
 from processors.contracts.log import Batch, Log, Position, TopicPartition
 from processors.contracts.outputs import Answer, Emission
 from processors.contracts.service import Measures
+from processors.fairness import flood
 
 _LOG = logging.getLogger("scalewatch.learner")
 OnEmission = Callable[[Emission], None]
@@ -144,6 +145,10 @@ class Meter:
             self._measures.observe("scalewatch_fit_duration_seconds", self.ticks_s / published)
         for name, count in fold.sizes().items():
             self._measures.set("scalewatch_state_records", count, processor=name)
+        waiting = fold.waiting_fits()
+        longest = max(waiting.values(), default=0)
+        self._measures.set("scalewatch_fits_waiting", longest, lane="longest")
+        self._measures.set("scalewatch_fits_waiting", sum(waiting.values()) - longest, lane="others")
         for component, error_w in fold.power_errors().items():
             self._measures.set("scalewatch_power_estimate_error_watts", error_w, component=component)
         self.rejected, self.deadletters_left_out, self.ticks_ahead, self.ticks_s = 0, 0, 0, 0.0
@@ -224,6 +229,14 @@ class Learner:
             return None
         with self._folding:
             return owned.fold.answer(request)
+
+    def floods(self) -> tuple[str, ...]:
+        """Return who has most models waiting for their fit in each shard where these are many, in words. For any thread."""
+        found = ((flood(waiting), sum(waiting.values())) for waiting in self._waiting())
+        return tuple(f"{count:,} models wait for their fit, most of them of {who}" for who, count in found if who)
+
+    def _waiting(self) -> list[Mapping[str, int]]:
+        return [shard.fold.waiting_fits() for _, shard in sorted(self.shards().items())]
 
     def hosts(self, limit: int) -> list[HostView]:
         """Return at most so many hosts of all shards that are owned, those with anomalies first. For any thread."""

@@ -367,6 +367,8 @@ class Range(msgspec.Struct, frozen=True):
 class Prediction(Message, frozen=True, kw_only=True):
     """Topic predictions, keyed by application id: the whole curve of an application.
 
+    `observations` is how many runs the curve knew when it was fitted: later ones are not among them, nor those that the model
+    dropped before, such as strange runs. `as_of` is when that was.
     `under_load` is for the size that was run last, on the partition where the application usually runs.
     """
 
@@ -399,7 +401,8 @@ class AnswerPoint(CurvePoint, frozen=True, kw_only=True):
 class Answer(Message, frozen=True, kw_only=True):
     """Topic answers, keyed by request id: one answer for each request, also where nothing is known.
 
-    `known` is False for an application that has no model; `detail` is then the sentence that says so.
+    `known` is False for an application that has no model; `detail` is then the sentence that says so. `observations` is that
+    of the prediction whose curve it is read from.
     """
 
     request_id: str

@@ -110,9 +110,9 @@ class RunDeduplication(Untimed):
     def __len__(self) -> int:
         return len(self._runs)
 
-    def score(self, fact: tuple[str, int]) -> KnownRun | None:
-        """Return what is remembered of a run, given its id and its new content; None for a new run."""
-        return self._runs.get(digest64(fact[0]))
+    def score(self, fact: str) -> KnownRun | None:
+        """Return what is remembered of a run, given its id; None for a new run."""
+        return self._runs.get(digest64(fact))
 
     def learn(self, fact: tuple[str, KnownRun]) -> None:
         """Remember a run, or remember it anew."""
@@ -120,7 +120,7 @@ class RunDeduplication(Untimed):
         self._runs[digest64(run_id)] = seen
 
     def full(self) -> bool:
-        """Return whether the bucket takes no further run."""
+        """Return whether the bucket takes no further run: the next one goes to a bucket that follows."""
         return len(self._runs) >= BUCKET_RUNS_MAX
 
     def snapshot(self) -> RunDeduplicationState:
@@ -131,19 +131,27 @@ class RunDeduplication(Untimed):
         )
 
 
-def bucket(run_id: str, start_ms: int) -> str:
-    """Return the key of the bucket of a run: its quarter of an hour and one of four parts; keys sort by time."""
-    return f"{start_ms // BUCKET_MS:010d}.{digest64(run_id) & 3}"
+def bucket(run_id: str, start_ms: int, follows: int = 0) -> str:
+    """Return the key of the bucket of a run: its quarter of an hour and one of four parts; keys sort by time.
+
+    Where a bucket is full, others follow it.
+
+    >>> bucket("exa/7@0", 900_000), bucket("exa/7@0", 900_000, follows=1)
+    ('0000000001.2', '0000000001.2+1')
+    """
+    key = f"{start_ms // BUCKET_MS:010d}.{digest64(run_id) & 3}"
+    return f"{key}+{follows}" if follows else key
 
 
-class LowWaterState(msgspec.Struct):
-    """Stored form: the smallest key that is still remembered."""
+class LowWaterState(msgspec.Struct, omit_defaults=True):
+    """Stored form: the smallest key that is still remembered, and how many runs are."""
 
     bucket: str = ""
+    runs: int = 0
 
 
 class LowWater(Untimed):
-    """What was forgotten: runs that belong before this bucket cannot be told from repeats."""
+    """What was forgotten: runs that belong before this bucket cannot be told from repeats. It counts those that are left."""
 
     name: ClassVar[str] = "low_water"
     version: ClassVar[int] = 1
@@ -156,6 +164,15 @@ class LowWater(Untimed):
         """Return the mark of a stored state, or one that forgot nothing."""
         return cls(msgspec.structs.replace(state) if state else LowWaterState())
 
+    @property
+    def runs(self) -> int:
+        """How many runs are remembered, since they are counted."""
+        return self._state.runs
+
+    def count(self, runs: int) -> None:
+        """Count runs that are remembered now; below zero those that are not any more."""
+        self._state.runs = max(self._state.runs + runs, 0)
+
     def score(self, fact: str) -> bool:
         """Return whether a bucket was forgotten."""
         return fact < self._state.bucket
@@ -166,7 +183,7 @@ class LowWater(Untimed):
 
     def snapshot(self) -> LowWaterState:
         """Return the stored form."""
-        return LowWaterState(self._state.bucket)
+        return LowWaterState(self._state.bucket, self._state.runs)
 
 
 def content_digest(n: float | None, run_time_s: float, state: str, end_ms: int, *, trained: bool) -> int:

@@ -12,13 +12,14 @@ from processors.contracts.nodes import expand
 from processors.facts import Outcome, PublishedCurve, PublishedPoint, RunFact, Scored, trains
 from processors.fairness import lane_of_run
 from processors.inputs import Sizes
-from processors.jobs.deduplication import KnownRun, bucket, content_digest
+from processors.jobs.deduplication import KnownRun, content_digest
 from processors.jobs.failures import FailureJudgement, FailureRate
 from processors.jobs.lifecycle import Job, Placement, merged_evidence, reported_attributes
 from processors.models.drift import LN_RATIO_MIN
 from processors.pipeline.alerts import Warnings
 from processors.pipeline.features import Features
 from processors.pipeline.inputs import UnseenInputs
+from processors.pipeline.known_runs import KnownRuns
 from processors.pipeline.load import UnderLoads
 from processors.pipeline.machines import Machines
 from processors.pipeline.similar_runs import SimilarRunForecasts
@@ -336,6 +337,7 @@ class Completions:
     ) -> None:
         self._state = state
         self._similar_runs = similar_runs
+        self._known_runs = KnownRuns(state)
         self._training = Training(state, warnings, unseen)
         self._outcomes = Outcomes(state, warnings)
         self._under_loads = UnderLoads(state)
@@ -344,16 +346,11 @@ class Completions:
 
     def recognise(self, work: CompletionWork) -> bool | None:
         """Find an earlier report of the run; stop one that cannot be told from a repeat."""
-        key = bucket(work.event.run_id, work.event.start_ms)
-        if self._before_memory(key):
+        run_id, start_ms = work.event.run_id, work.event.start_ms
+        if self._known_runs.is_forgotten(run_id, start_ms):
             self._state.tally["refused", "too_old"] += 1
             return STOP
-        seen = self._state.known_runs.open(key)
-        work.known = seen.score((work.event.run_id, 0))
-        if work.known is None and seen.full():
-            self._state.tally["bound", "deduplication_buckets_max"] += 1
-            self._state.tally["refused", "too_many"] += 1
-            return STOP
+        work.known = self._known_runs.find(run_id, start_ms)
         return None
 
     def identify(self, work: CompletionWork) -> bool | None:
@@ -397,16 +394,12 @@ class Completions:
     def remember(self, work: CompletionWork) -> None:
         """Remember the run, so that a repeat is recognised."""
         event, application_id = work.event, work.placement.application_id
-        key = bucket(event.run_id, event.start_ms)
-        seen = self._state.known_runs.open(key)
-        seen.learn((event.run_id, KnownRun(digest64(application_id) if application_id else NOTHING, work.content)))
-        self._state.known_runs.changed(key, seen, self._state.now_ms)
-        if len(self._state.known_runs) > self._state.settings.jobs.deduplication_buckets_max:
-            self._forget_oldest_bucket()
+        known = KnownRun(digest64(application_id) if application_id else NOTHING, work.content)
+        self._known_runs.remember(event.run_id, event.start_ms, known)
 
     def move(self, work: JobWork, event: JobCompleted, old: Placement, new: Placement) -> None:
         """Take a run for another application or size than before: later evidence says so."""
-        known = self._state.known_runs.open(bucket(event.run_id, event.start_ms)).score((event.run_id, 0))
+        known = self._known_runs.find(event.run_id, event.start_ms)
         fact = self._fact(work.job, event, new)
         moved = CompletionWork(event, work.key, work.job, known, old, new, fact, _content(event, new, fact))
         evidence = merged_evidence(work.job, event)
@@ -424,8 +417,8 @@ class Completions:
 
     def has_ended(self, event: JobStarted) -> bool:
         """Return whether the run that is reported to start has ended already, or may have."""
-        key = bucket(event.run_id, event.start_ms)
-        return self._state.known_runs.open(key).score((event.run_id, 0)) is not None or self._before_memory(key)
+        run_id, start_ms = event.run_id, event.start_ms
+        return self._known_runs.find(run_id, start_ms) is not None or self._known_runs.is_forgotten(run_id, start_ms)
 
     def _trained(self, known: KnownRun | None) -> str | None:
         """Return the application whose model has learned a run."""
@@ -495,18 +488,6 @@ class Completions:
         return RunFact(
             event.run_id, float(placement.n), event.run_time_s, event.start_ms, event.end_ms, self._state.now_ms
         )
-
-    def _before_memory(self, key: str) -> bool:
-        mark = self._state.low_water.get("mark")
-        return mark is not None and mark.score(key)
-
-    def _forget_oldest_bucket(self) -> None:
-        keys = sorted(self._state.known_runs.keys())
-        self._state.known_runs.remove(keys[0])
-        mark = self._state.low_water.open("mark")
-        mark.learn(keys[1])
-        self._state.low_water.changed("mark", mark, self._state.now_ms)
-        self._state.tally["bound", "deduplication_buckets_max"] += 1
 
 
 def _content(event: JobCompleted, placement: Placement, fact: RunFact | None) -> int:

@@ -3,6 +3,7 @@
 It happens at ticks only, so it does not depend on how records were batched; the oldest wait goes first.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
@@ -115,6 +116,7 @@ class FitQueue:
         due = self._state.models.due(self._state.now_ms, limit)
         if len(due) == limit and (limit == most or self._behind(due[-1])):
             self._state.tally["bound", "fits_per_tick_max"] += 1
+        self._state.waiting_fits = self._state.models.overdue(self._state.now_ms) if len(due) == limit else Counter()
         for application_id in due:
             with guard(self._state, RunTime.name, recover=partial(self._failed, application_id)):
                 self._publish(application_id)  # one application's fit must not stop the others

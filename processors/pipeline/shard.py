@@ -228,6 +228,10 @@ class Shard:
         """Return the number of states or rows by processor."""
         return {store.kind.name: len(store) for store in self.state.stores()} | self.hosts.state.sizes()
 
+    def waiting_fits(self) -> Mapping[str, int]:
+        """Return how many models waited for their fit at the last tick, by lane."""
+        return self.state.waiting_fits
+
     def power_errors(self) -> dict[str, float]:
         """Return how far estimates of power are out where sensors are, in W by component: the median recently."""
         return self.hosts.power_errors()

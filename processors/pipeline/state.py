@@ -138,6 +138,7 @@ class ShardState:
         self.now_ms = 0
         self.outbox: list[Message | Tombstone] = []
         self.tally: Counter[tuple[str, str]] = Counter()
+        self.waiting_fits: Counter[str] = Counter()  # by lane, at the last tick; no state, only to be shown
         self._stores: list[Store[Any]] = []
         self._per_application: list[Store[Any]] = []
         self._application_ids: dict[int, str] = {}
