@@ -16,14 +16,7 @@ Head = tuple[int, int, str, str]  # turns taken, due time, key, lane
 
 
 class FairQueue:
-    """Keys by the time at which they are due, in lanes.
-
-    >>> queue = FairQueue()
-    >>> for number in range(3): queue.put("exa/flood", 10, f"new{number}")
-    >>> queue.put("exa/alice", 20, "lammps")
-    >>> queue.take(30, 2, lambda lane, due_ms, key: True)
-    ['new0', 'lammps']
-    """
+    """Keys by the time at which they are due, in lanes."""
 
     def __init__(self) -> None:
         self._lanes: dict[str, list[tuple[int, str]]] = {}
@@ -96,9 +89,6 @@ def given_up(held: Mapping[str, list[tuple[int, str]]], excess: int) -> list[str
 
     A lane gives those that were unused for the longest time. Where lanes hold as much as each other the longest unused of
     all goes, ties by key.
-
-    >>> given_up({"flood": [(9, "x"), (8, "y"), (7, "z")], "alice": [(1, "lammps")]}, 2)
-    ['z', 'y']
     """
     if excess <= 0:
         return []
@@ -128,11 +118,7 @@ FLOOD_MIN = 500  # keys of one lane that wait
 
 
 def flood(waiting: Mapping[str, int]) -> str | None:
-    """Return who floods, in words: the lane in which most keys wait, where these are many and more than in all others.
-
-    >>> flood({"exa/user/alice": 60_000, "exa/user/bob": 3}), flood({"exa/user/bob": 3})
-    ('user alice of exa', None)
-    """
+    """Return who floods, in words: the lane in which most keys wait, where these are many and more than in all others."""
     longest = max(waiting, key=lambda lane: (waiting[lane], lane), default=None)
     if longest is None or waiting[longest] < FLOOD_MIN or 2 * waiting[longest] <= sum(waiting.values()):
         return None
@@ -141,20 +127,12 @@ def flood(waiting: Mapping[str, int]) -> str | None:
 
 
 def lane_of_user(system: str, user: str | None) -> str:
-    """Return the lane of a user; work that nobody's name stands on is that of its system.
-
-    >>> lane_of_user("exa", "alice"), lane_of_user("exa", None)
-    ('exa/user/alice', 'exa')
-    """
+    """Return the lane of a user; work that nobody's name stands on is that of its system."""
     return f"{escaped(system)}/user/{escaped(user)}" if user else escaped(system)
 
 
 def lane_of_application(application_id: str) -> str:
-    """Return the lane of an application that several users run: of all its inputs together.
-
-    >>> lane_of_application("exa/lammps/rhodo/nodes")
-    'exa/application/lammps'
-    """
+    """Return the lane of an application that several users run: of all its inputs together."""
     system, application, *_ = application_id.split("/")
     return f"{system}/application/{application}"
 
@@ -163,9 +141,6 @@ def lane_of_run(application_id: str, user: str | None, before: str | None) -> st
     """Return the lane of an application with a run of a user; `before` is that without it, None for the first run.
 
     It is its user's, until another one runs it.
-
-    >>> lane_of_run("exa/lammps//nodes", "bob", "exa/user/alice")
-    'exa/application/lammps'
     """
     system = application_id.partition("/")[0]
     own = f"{system}/user/{escaped(user)}" if user else system

@@ -12,7 +12,7 @@ meanwhile is a crash between two checkpoints. A shard has one checkpoint on its 
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -35,7 +35,6 @@ from processors.contracts.hosts import HostView, most_anomalous_first
 from processors.contracts.log import Batch, Log, Position, TopicPartition
 from processors.contracts.outputs import Answer, Emission
 from processors.contracts.service import Measures
-from processors.fairness import flood
 
 _LOG = logging.getLogger("scalewatch.learner")
 OnEmission = Callable[[Emission], None]
@@ -232,11 +231,9 @@ class Learner:
 
     def floods(self) -> tuple[str, ...]:
         """Return who has most models waiting for their fit in each shard where these are many, in words. For any thread."""
-        found = ((flood(waiting), sum(waiting.values())) for waiting in self._waiting())
+        folds = [shard.fold for _, shard in sorted(self.shards().items())]
+        found = ((fold.flood(), sum(fold.waiting_fits().values())) for fold in folds)
         return tuple(f"{count:,} models wait for their fit, most of them of {who}" for who, count in found if who)
-
-    def _waiting(self) -> list[Mapping[str, int]]:
-        return [shard.fold.waiting_fits() for _, shard in sorted(self.shards().items())]
 
     def hosts(self, limit: int) -> list[HostView]:
         """Return at most so many hosts of all shards that are owned, those with anomalies first. For any thread."""

@@ -20,13 +20,7 @@ class ForecastAllowanceState(msgspec.Struct):
 
 
 class ForecastAllowance:
-    """The forecasts of one user.
-
-    >>> own = ForecastAllowance.build()
-    >>> for _ in range(BURST): own.learn(1_000_000)
-    >>> own.score(1_000_000), own.score(1_001_000)
-    (20, 0)
-    """
+    """The forecasts of one user."""
 
     name: ClassVar[str] = "forecast_allowance"
     version: ClassVar[int] = 1

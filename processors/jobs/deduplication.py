@@ -135,9 +135,6 @@ def bucket(run_id: str, start_ms: int, follows: int = 0) -> str:
     """Return the key of the bucket of a run: its quarter of an hour and one of four parts; keys sort by time.
 
     Where a bucket is full, others follow it.
-
-    >>> bucket("exa/7@0", 900_000), bucket("exa/7@0", 900_000, follows=1)
-    ('0000000001.2', '0000000001.2+1')
     """
     key = f"{start_ms // BUCKET_MS:010d}.{digest64(run_id) & 3}"
     return f"{key}+{follows}" if follows else key

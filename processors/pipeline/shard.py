@@ -18,6 +18,7 @@ from processors.contracts.events import (
 )
 from processors.contracts.hosts import HostView
 from processors.contracts.outputs import Answer, Message
+from processors.fairness import flood
 from processors.features import FeatureTimes
 from processors.hosts.rows import HostRows
 from processors.inputs import Inputs
@@ -231,6 +232,10 @@ class Shard:
     def waiting_fits(self) -> Mapping[str, int]:
         """Return how many models waited for their fit at the last tick, by lane."""
         return self.state.waiting_fits
+
+    def flood(self) -> str | None:
+        """Return who has most of them, in words, where these are many; None where nobody floods."""
+        return flood(self.state.waiting_fits)
 
     def power_errors(self) -> dict[str, float]:
         """Return how far estimates of power are out where sensors are, in W by component: the median recently."""

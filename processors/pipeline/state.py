@@ -187,8 +187,8 @@ class ShardState:
     def model_changed(self, application_id: str, model: RunTime, lane: str | None = None) -> None:
         """Keep a run-time model that is new or has changed; where there are too many, runs count like time since the last use."""
         self._remember(application_id)
-        kept_ms = min(model.observations // RUNS_A_DAY, STALE_DAYS) * DAY_MS
-        self.models.changed(application_id, model, self.now_ms + kept_ms, lane)
+        longer_ms = min(model.observations // RUNS_A_DAY, STALE_DAYS) * DAY_MS
+        self.models.changed(application_id, model, self.now_ms + longer_ms, lane)
 
     def teach(self, shares: tuple[Counts, Counts]) -> None:
         """Put what an application adds to the scores of bands of the centre in the place of what it added before."""

@@ -14,10 +14,10 @@ FLOOD = 300
 def flooded(centre: Scenario, runs: int = 2, names: int = FLOOD, user: str | None = "mallory") -> None:
     for run in range(runs):
         for i in range(names):
-            centre.ran(f"flood{run}-{i}", f"new-{letters(i)}", 4, 60.0 + run, user=user)
+            centre.ran(f"flood{run}-{i}", f"new-{spelled(i)}", 4, 60.0 + run, user=user)
 
 
-def letters(number: int) -> str:
+def spelled(number: int) -> str:
     """Return a number in letters: digits at the end of a name are taken off."""
     return "".join("abcdefghij"[int(digit)] for digit in str(number))
 
@@ -140,3 +140,4 @@ def test_who_floods_is_named() -> None:
     flooded(centre.at("08:00"), names=600)
     centre.fold(Tick(system="", time_ms=centre.now_ms + 1000))
     assert centre.shard.waiting_fits() == {"exa/user/mallory": 593}
+    assert centre.shard.flood() == "user mallory of exa"
