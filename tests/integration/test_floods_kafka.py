@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from processors.contracts.events import Evidence, JobCompleted, Tick
+from processors.contracts.events import Evidence, JobCompleted
 from processors.contracts.names import run_id
 from tests.kit.agent_topics import AgentTopics
 from tests.kit.kafka_broker import KafkaBroker
