@@ -7,11 +7,13 @@ own names alone. The part of a lane before the first slash is its group, a syste
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from itertools import pairwise
 from urllib.parse import unquote
 
 from processors.contracts.names import escaped
 
+REMEMBERED = 8192  # the same few are asked for with every run
 Head = tuple[int, int, str, str]  # turns taken, due time, key, lane
 
 
@@ -126,6 +128,7 @@ def flood(waiting: Mapping[str, int]) -> str | None:
     return f"{' '.join(whose)} of {system}" if whose else f"system {system}"
 
 
+@lru_cache(maxsize=REMEMBERED)
 def lane_of_user(system: str, user: str | None) -> str:
     """Return the lane of a user; work that nobody's name stands on is that of its system."""
     return f"{escaped(system)}/user/{escaped(user)}" if user else escaped(system)
@@ -137,6 +140,7 @@ def lane_of_application(application_id: str) -> str:
     return f"{system}/application/{application}"
 
 
+@lru_cache(maxsize=REMEMBERED)
 def lane_of_run(application_id: str, user: str | None, before: str | None) -> str:
     """Return the lane of an application with a run of a user; `before` is that without it, None for the first run.
 

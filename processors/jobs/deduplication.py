@@ -5,6 +5,7 @@ is ever counted twice. Per run 20 bytes are kept.
 """
 
 import struct
+from functools import lru_cache
 from typing import ClassVar
 
 import msgspec
@@ -131,6 +132,7 @@ class RunDeduplication(Untimed):
         )
 
 
+@lru_cache(maxsize=64)  # it is asked for several times in a row
 def bucket(run_id: str, start_ms: int, follows: int = 0) -> str:
     """Return the key of the bucket of a run: its quarter of an hour and one of four parts; keys sort by time.
 
