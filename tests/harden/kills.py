@@ -15,7 +15,7 @@ from kafka.errors import KafkaError
 
 from tests.bench.result import Row, quantile
 from tests.harden.count import Compared, by_key, compared, expected_models, learned, settled_run
-from tests.harden.members import PREFIX, SOURCE, Members
+from tests.harden.members import EACH, SOURCE, Members
 from tests.harden.topics import Record, create, producing, records
 from tests.harden.traffic import PARTITIONS, SYSTEMS, Answers, Traffic, Watch
 from tests.kit.agent_process import AgentProcess
@@ -28,7 +28,7 @@ FLUSH_S: Final = 300.0
 MOMENT_S: Final = 20.0  # within which a checkpoint or a rebalance begins
 AWAY_S: Final = (4.0, 10.0)  # of a broker
 FROZEN_S: Final = (2.0, 15.0)  # shorter and longer than a session
-FREE: Final = "Stable"
+REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance")
 KILLS: Final = {  # of sixty; the second and the fourth take two each
     "at work": 16, "at start-up": 8, "within a checkpoint": 10, "within a rebalance": 9,
 }  # fmt: skip
@@ -98,10 +98,13 @@ class Storm:
             self.tale.not_recovered.append(what)
 
     def _one(self, role: str | None = None) -> AgentProcess:
-        return self._dice.choice(self._members.by_role[role] if role else self._members.all)
+        """Return a member that is ready; others may be starting."""
+        role = role or self._dice.choice(list(self._members.by_role))
+        members = self._dice.sample(self._members.by_role[role], EACH)
+        self._members.until(lambda: any(member.ready(role) for member in members), RECOVERY_S_MAX)
+        return next((member for member in members if member.ready(role)), members[0])
 
     def _kill(self, when: str, left: int) -> None:
-        self._members.until(self._members.ready, RECOVERY_S_MAX)
         self._members.wait(self._dice.uniform(0.2, 1.5))
         if when == "within a checkpoint":
             self._kill_within_checkpoint()
@@ -129,12 +132,14 @@ class Storm:
 
     def _kill_within_rebalance(self, role: str) -> None:
         """Kill one member, and another one while the group shares out what the first one had."""
-        first, second = self._dice.sample(self._members.by_role[role], 2)
+        first = self._one(role)
+        second = next(member for member in self._members.by_role[role] if member is not first)
         self._members.kill(first, "at work")
-        group = f"{PREFIX}-{role}"
+        config = self._members.config
+        group = config.collector_group if role == "collector" else config.learner_group
         admin = KafkaAdminClient(bootstrap_servers=self._kafka.bootstrap)
         try:
-            self._members.until(lambda: _state(admin, group) != FREE, MOMENT_S)
+            self._members.until(lambda: _rebalances(admin, group), MOMENT_S)
         finally:
             admin.close()
         if second.running():
@@ -163,11 +168,11 @@ class Storm:
         self._recover(f"the broker was {fault}")
 
 
-def _state(admin: KafkaAdminClient, group: str) -> str:
+def _rebalances(admin: KafkaAdminClient, group: str) -> bool:
     try:
-        return str(admin.describe_consumer_groups([group])[group]["group_state"])
+        return admin.describe_consumer_groups([group])[0].state in REBALANCING
     except KafkaError:
-        return FREE
+        return False
 
 
 def run(*, seed: int, kills: int, faults: int, report: Callable[[str], object]) -> Iterator[Row]:

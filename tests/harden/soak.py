@@ -175,6 +175,7 @@ def rows(soak: Soak, lost: int, dead_letters: int) -> Iterator[Row]:
         yield Row(
             f"soak: {role}, growth", one.slope_mb_per_h(soak.warm_s), "MB/h",
             f"of its memory after {soak.warm_s / 60:g} min", SLOPE_MB_PER_H_MAX,
+            details={"at_s": one.at_s, "resident_mb": one.resident_mb},
         )  # fmt: skip
         yield Row(
             f"soak: {role}, processor", one.cpu_percent(soak.warm_s), "% of a core",
