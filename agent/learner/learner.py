@@ -306,18 +306,18 @@ class Learner:
         except Exception as error:  # whatever a processor raises concerns this event only
             if isinstance(error, ScalewatchError) and not isinstance(error, InvalidInputError):
                 raise
-            self._refuse(shard, origin, value, error)
+            self._refuse(shard, origin, value, written_ms, error)
             return
         for message in messages:
             self._send(self._plan.encode(message))
 
-    def _refuse(self, shard: OwnedShard, origin: Origin, value: bytes, error: Exception) -> None:
+    def _refuse(self, shard: OwnedShard, origin: Origin, value: bytes, written_ms: int, error: Exception) -> None:
         """Send the dead letter of a record, or only count it where such letters have had their bytes."""
         self._meter.rejected += 1
         self._complaints.add(origin, repr(error))
         if shard.is_known(origin.offset):
             return
-        emission = self._plan.encode(self._plan.dead_letter(origin, value, error))
+        emission = self._plan.encode(self._plan.dead_letter(origin, value, written_ms, error))
         if shard.dead_letters.spend(len(emission.value or b"")):
             self._send(emission)
         else:

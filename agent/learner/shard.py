@@ -90,7 +90,8 @@ class Plan(msgspec.Struct, frozen=True):
     """Everything that depends on the configuration.
 
     `topics` maps a kind of output to its topic. `encode` makes a record of a message, `dead_letter` one of a journal
-    record that a processor could not take (origin, bytes, what was raised). `is_source` tells topics of sources from files.
+    record that a processor could not take (origin, bytes, when it was written in ms, what was raised). `is_source` tells
+    topics of sources from files.
     """
 
     journal_topic: str
@@ -99,7 +100,7 @@ class Plan(msgspec.Struct, frozen=True):
     topics: Mapping[str, str]
     make_fold: Callable[[], Fold]
     encode: Callable[[Any], Emission]
-    dead_letter: Callable[[Origin, bytes, Exception], DeadLetter]
+    dead_letter: Callable[[Origin, bytes, int, Exception], DeadLetter]
     agent_version: str
     config_hash: str
     deadletter_bytes_per_s_max: float

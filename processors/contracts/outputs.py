@@ -183,11 +183,15 @@ class DeadLetterView(msgspec.Struct, frozen=True, kw_only=True):
     places: tuple[str, ...] = ()
 
 
+SILENT_S: Final = 1800.0  # for so long a source may be silent where nothing else is configured
+
+
 class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A source topic: how many events of it the learner has folded since it started, and the newest event's time.
 
     `messages` counts what the topic ever got and `heard_ms` is when the newest message came, both as a collector last
     reported them. A configured name or pattern that no topic has is a source without messages. None: not known.
+    Once nothing came for `silent_s`, it is silent.
 
     >>> SourceStatus(topic="slurm", messages=0).events
     0
@@ -198,11 +202,16 @@ class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
     newest_ms: int | None = None
     messages: int | None = None
     heard_ms: int | None = None
+    silent_s: float = SILENT_S
 
     @property
     def moved_ms(self) -> int | None:
         """When the source last spoke, by its newest event or else by its newest message."""
         return self.heard_ms if self.newest_ms is None else self.newest_ms
+
+    def is_silent(self, now_ms: int) -> bool:
+        """Return whether a source that has spoken has been silent for too long."""
+        return self.moved_ms is not None and now_ms - self.moved_ms > self.silent_s * 1000
 
 
 VERDICTS: Final = (

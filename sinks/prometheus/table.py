@@ -148,6 +148,11 @@ AGENT: Final = (
         (Label("reason", values=SAMPLES_LEFT_OUT),),
     ),
     Declaration(
+        "scalewatch_source_dead_letters_total", "counter",
+        "Messages of sources, or parts of them, that could not be used, by the topic or pattern of the configuration.",
+        (Label("source", given_as="sources"),),
+    ),
+    Declaration(
         "scalewatch_source_records_deleted_total", "counter",
         "Records of sources that were deleted before they were read, by the topic or pattern of the configuration; up to "
         "some minutes before a stop may be among them that were read.", (Label("source", given_as="sources"),),
@@ -268,6 +273,10 @@ SOURCES: Final = (
     Declaration(
         "scalewatch_source_newest_message_timestamp_seconds", "gauge",
         "When the newest message of a source topic came; zero where no message is left.", (Label("topic"),),
+    ),
+    Declaration(
+        "scalewatch_source_silent_threshold_seconds", "gauge",
+        "For how long a source topic may be silent, as sources[].silent_s says.", (Label("topic"),),
     ),
 )  # fmt: skip
 PREDICTIONS: Final = (

@@ -157,7 +157,7 @@ def agent_view(
         roles=[*map(role_row, health), *(collector_row(report, present_ms) for report in collectors)],
         sources=rows,
         source_advice=[
-            *([_SILENT] if any(row.is_old for row in rows) else []),
+            *([_SILENT] if any(row.is_silent for row in rows) else []),
             *([_EMPTY] if any(row.waits for row in rows) else []),
         ],
         faults=found,
@@ -322,9 +322,9 @@ def standing(view: AgentView) -> str:
     if waiting:
         return f"Not ready: {', '.join(waiting)}."
     behind = [row for row in view.roles if row.advice]
-    old = [row.topic for row in view.sources if row.is_old]
+    silent = [row.topic for row in view.sources if row.is_silent]
     text = [f"{counted(len(behind), 'role')} {'needs' if len(behind) == 1 else 'need'} attention"] if behind else []
-    text += [f"{counted(len(old), 'source')} {'is' if len(old) == 1 else 'are'} silent"] if old else []
+    text += [f"{counted(len(silent), 'source')} {'is' if len(silent) == 1 else 'are'} silent"] if silent else []
     text += [row.message for row in view.sources if row.waits]
     text += [f"{counted(len(view.faults), 'kind')} of trouble since the start"] if view.faults else []
     if not text:
