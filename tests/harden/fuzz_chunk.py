@@ -27,7 +27,7 @@ from agent.log.memory import MemoryBroker, MemoryLog
 from agent.reading import Source as Reader
 from agent.topics import own_topics
 from processors.contracts.errors import DECODER
-from processors.contracts.events import DeadLetter, Tick, decode_record
+from processors.contracts.events import DeadLetter, HostMinute, Tick, decode_record
 from processors.contracts.log import TopicSettings
 from processors.contracts.telemetry import Keep, SeriesIndex, Telemetry
 from processors.pipeline.shard import Shard
@@ -140,7 +140,7 @@ class Bench:
             source=_of_table if self._format in TABLES else routes.source,
             dead_letter=dead_letter,
             deadletter_bytes_per_s_max=1e15,
-            silent_s=SILENT_S / 2,
+            partition_idle_s=SILENT_S / 2,
         )
 
     def take(self, values: Sequence[bytes]) -> list[Refusal]:
@@ -193,7 +193,7 @@ def _metrics() -> Any:
 
 
 def _silently(decode: Callable[[bytes, int], object], value: bytes, received_ms: int) -> None:
-    with suppress(Exception):  # only its time is asked for
+    with suppress(Exception):  # only its time is wanted
         decode(value, received_ms)
 
 
@@ -239,17 +239,17 @@ def _take(bench: Bench, made: Sequence[Mutant], outcome: Outcome) -> None:
 
 
 def _fold(bench: Bench, outcome: Outcome, dice: random.Random) -> None:
-    """Fold every tick, and some of the other records; a fault of any processor is a defect."""
+    """Fold ticks and what is of hosts, and some of the other records; a fault of any processor is a defect."""
     for value in bench.journal():
         try:
             record = decode_record(value)
-            if not isinstance(record.event, Tick) and dice.randrange(FOLDED):
+            if not isinstance(record.event, Tick | HostMinute) and dice.randrange(FOLDED):
                 continue  # a shard needs ten times as long as a collector
             messages = [compose.encode(message) for message in bench.shard.fold(record)]
         except Exception as error:  # noqa: BLE001 - the learner makes a dead letter of it
             outcome.defect(f"the shard refuses: {_where(error)}", Mutant(value, type(record.event).__name__))
             continue
-        outcome.folded += 1
+        outcome.folded += not isinstance(record.event, Tick)
         _check(
             bench.shard, [message.value for message in messages], Mutant(value, type(record.event).__name__), outcome
         )

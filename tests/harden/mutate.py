@@ -26,7 +26,7 @@ HOSTILE: Final[tuple[bytes, ...]] = tuple(text.encode() if isinstance(text, str)
     "[" + "{}," * ALLOWED + "{}]",
     "{" + ",".join(f'"k{number}":{number}' for number in range(2_000)) + "}", "", "{", "]",
 ))  # fmt: skip
-WORD: Final = re.compile(rb"[^\s|^;,=\[\]]+")  # in records that are no JSON
+TOKEN: Final = re.compile(rb"[^\s|^;,=\[\]]+")  # in records that are no JSON
 
 
 class Value(NamedTuple):
@@ -109,10 +109,10 @@ def replaced(record: bytes, dice: random.Random) -> Mutant:
     found = document(record)
     hostile = dice.choice(HOSTILE)
     if found is None:
-        words = list(WORD.finditer(record)) or [re.match(b"", record)]
-        word = dice.choice(words)
-        assert word is not None
-        return Mutant(_put(record, *word.span(), hostile.strip(b'"')), f"{_shown(word.group())} <- {_shown(hostile)}")
+        tokens = list(TOKEN.finditer(record)) or [re.match(b"", record)]
+        token = dice.choice(tokens)
+        assert token is not None
+        return Mutant(_put(record, *token.span(), hostile.strip(b'"')), f"{_shown(token.group())} <- {_shown(hostile)}")
     if found.names and dice.random() < 0.1:
         name = dice.choice(found.names)
         by = (

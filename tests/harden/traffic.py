@@ -114,14 +114,14 @@ class Traffic:
         partition, system = lane
         name = f"q{len(self.produced.questions)}"
         self.produced.questions[name] = Question(lane, now_s)
-        asked = {
+        request = {
             "type": "prediction.requested",
             "system": system,
             "request_id": name,
             "application": "app00",
             "n": [2, 64],
         }
-        self._send(plain({**asked, "unit": "nodes"}), partition)
+        self._send(plain({**request, "unit": "nodes"}), partition)
 
 
 class Watch:
