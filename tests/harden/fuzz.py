@@ -21,7 +21,9 @@ def run(*, seed: int, records: int, report: Callable[[str], object]) -> Iterator
     outcomes = {name: Outcome(name) for name in corpus()}
     done = 0
     with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as pool:
-        pieces = [pool.submit(fuzz, *piece) for piece in chunks(records, CHUNK, seed)]
+        pieces = [
+            pool.submit(fuzz, *piece) for piece in chunks(records, min(CHUNK, -(-records // len(outcomes))), seed)
+        ]
         for piece in as_completed(pieces):
             outcome = piece.result()
             outcomes[outcome.format].add(outcome)
