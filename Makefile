@@ -30,8 +30,9 @@ test: .venv/dev.stamp  ## every test, on a real Kafka (Java 17+, Maven), a real 
 test-fast: .venv/dev.stamp  ## the tests that need nothing but Python
 	$(BIN)/pytest --ignore=tests/bench -m "not kafka and not slurm and not tools and not slow" $(BY_FILE) $(ARGS)
 
-cases: .venv/dev.stamp  ## write anew what the golden folders in tests/cases expect; read the difference before it is committed
-	SCALEWATCH_UPDATE_CASES=1 $(BIN)/pytest tests/unit/fold/test_cases.py tests/unit/decode/test_cases.py -q -n 0 $(ARGS)
+cases: .venv/dev.stamp  ## write anew what the golden folders in tests/cases expect, and examples of new stored forms; read the difference
+	SCALEWATCH_UPDATE_CASES=1 $(BIN)/pytest tests/unit/fold/test_cases.py tests/unit/decode/test_cases.py tests/contract/test_stored.py \
+		-q -n 0 $(ARGS)
 
 tools:  ## install or build the programs of others that tests run; make test does it, too
 	@.ci/provide tools
