@@ -184,8 +184,8 @@ def test_the_alerts_of_an_application_that_is_evicted_resolve() -> None:
         centre.ran(f"slow{i}", "lammps", 8, 290.0)
     centre.at("08:31")
     assert centre.alerts("SlowSize") == ["pending", "firing"]
-    centre.ran("1", "gromacs", 4, 100.0)
-    centre.at("08:32")
+    centre.at("12d 08:31").ran("1", "gromacs", 4, 100.0)
+    centre.at("12d 08:32")
     assert centre.alerts("SlowSize") == ["pending", "firing", "resolved"]
     assert len(centre.shard.state.alerts) == 0
 
