@@ -33,20 +33,20 @@ class HostLevels(RowTable):
         super().__init__(_LEVEL, since_ms=NEVER_MS)
 
     def keep(self, row: int, since_ms: int, low: float, high: float) -> None:
-        """Keep the range of a resource from before it was odd; one that is kept stays."""
+        """Keep the range of a resource from before it was odd; one that is retained stays."""
         if self.rows["since_ms"][row] == NEVER_MS:
             self.rows[row] = since_ms, low, high
 
     def still_odd(self, mean: npt.NDArray[np.float64], host: npt.NDArray[np.int64]) -> tuple[Rows, Rows]:
-        """Return the hosts of which ranges are kept, and those of them of which enough resources are outside of these.
+        """Return the hosts of which ranges are retained, and those of them of which enough resources are outside of these.
 
         `mean` (rows,) is the newest minute of each series, nan where it is not of now, and `host` (rows,) its host.
         """
-        kept = np.flatnonzero((self.rows["since_ms"][: len(host)] != NEVER_MS) & (host >= 0))
-        if not kept.size:
-            return kept, kept
-        outside = (mean[kept] < self.rows["low"][kept]) | (mean[kept] > self.rows["high"][kept])
-        hosts, place = np.unique(host[kept], return_inverse=True)
+        retained = np.flatnonzero((self.rows["since_ms"][: len(host)] != NEVER_MS) & (host >= 0))
+        if not retained.size:
+            return retained, retained
+        outside = (mean[retained] < self.rows["low"][retained]) | (mean[retained] > self.rows["high"][retained])
+        hosts, place = np.unique(host[retained], return_inverse=True)
         share = np.bincount(place, outside) / np.bincount(place)
         return hosts, hosts[share >= STILL_SHARE]
 

@@ -93,7 +93,7 @@ def test_a_host_that_has_such_spells_is_unlike_only_when_one_lasts_longer_than_e
     assert deviating.difference(3) is not None
 
 
-def test_between_alike_and_unlike_nothing_is_said() -> None:
+def test_between_alike_and_different_nothing_changes() -> None:
     deviating = new()
     slow_for(deviating, range(3))
     for number in range(3, 30):
