@@ -13,7 +13,7 @@ LOCK := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-versio
 BY_FILE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast cases tools lint simulate quality mutate bench dashboards kube pictures wheel lock clean
+.PHONY: help demo test test-fast cases tools lint simulate quality mutate harden bench dashboards kube pictures wheel lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,8 +30,9 @@ test: .venv/dev.stamp  ## every test, on a real Kafka (Java 17+, Maven), a real 
 test-fast: .venv/dev.stamp  ## the tests that need nothing but Python
 	$(BIN)/pytest --ignore=tests/bench -m "not kafka and not slurm and not tools and not slow" $(BY_FILE) $(ARGS)
 
-cases: .venv/dev.stamp  ## write anew what the golden folders in tests/cases expect; read the difference before it is committed
-	SCALEWATCH_UPDATE_CASES=1 $(BIN)/pytest tests/unit/fold/test_cases.py tests/unit/decode/test_cases.py -q -n 0 $(ARGS)
+cases: .venv/dev.stamp  ## write anew what the golden folders in tests/cases expect, and examples of new stored forms; read the difference
+	SCALEWATCH_UPDATE_CASES=1 $(BIN)/pytest tests/unit/fold/test_cases.py tests/unit/decode/test_cases.py tests/contract/test_stored.py \
+		-q -n 0 $(ARGS)
 
 tools:  ## install or build the programs of others that tests run; make test does it, too
 	@.ci/provide tools
@@ -49,6 +50,10 @@ quality: .venv/dev.stamp  ## how well the models predict: the guard, with DATA=f
 
 mutate: .venv/dev.stamp  ## do tests notice small faults in what predicts run times? ARGS="--seed 1 --count 150 --only PATH"
 	$(BIN)/python -m tests.mutation $(ARGS)
+
+harden: .venv/dev.stamp  ## kills on a real Kafka, a million hostile records, a soak: 45 minutes; ARGS="--only fuzz --records 100000"
+	@.ci/provide kafka
+	$(BIN)/python -m tests.harden $(ARGS)
 
 bench: .venv/dev.stamp  ## speed of the hot paths, also on a real Kafka; ARGS="--quick" or ARGS="--only NAME"
 	@.ci/provide kafka

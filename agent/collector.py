@@ -54,7 +54,7 @@ UNUSED: Final = {
     "second-sensor": "second_sensor",
 }  # what decoders leave out of samples, and as what it counts
 GAP_LOOK_S: Final = 10.0  # where producers use transactions every batch has gaps, and each look asks the broker
-REFUSED_MAX: Final = 100  # commits in a row that a rebalance refuses: more is no rebalance
+REBALANCE_MAX_S: Final = 900.0  # a rebalance waits 300 s for a member that works: beyond this it is another fault
 AFTER_ALL: Final = frozenset(("repeated", "thinned"))  # of samples that were taken
 
 Fact = TypeVar("Fact", bound=JobEvent | HostMinute)
@@ -80,7 +80,7 @@ class Routes(msgspec.Struct, frozen=True):
     `privacy` rewrites what an event says of people, `windows` makes those of a source partition. Events that need more
     than `record_bytes_max` are refused: what the learner makes of one, its state and its settled run, has to fit into a
     record, too. Between two commits pass `commit_s`. Dead letters have `deadletter_bytes_per_s_max` on average; more are counted only.
-    The windows of a partition that was silent for `silent_s` are ended.
+    The windows of a partition that was idle for `partition_idle_s` are ended; its source need not be silent.
     """
 
     topics: tuple[str, ...]
@@ -98,21 +98,23 @@ class Routes(msgspec.Struct, frozen=True):
     tick_ms: int = 1000
     flush_timeout_s: float = 30.0
     commit_s: float = 1.0
-    silent_s: float = 900.0
+    partition_idle_s: float = 900.0
     record_bytes_max: int = 400_000
 
 
 class Meter:
     """What a collector measures: gathered while it decodes and told once a batch, because a metric costs as much as an event.
 
-    `monotonic_s` is a clock that only grows.
+    `monotonic_s` is a clock that only grows, `source_name` tells what a topic is called in the configuration.
     """
 
-    def __init__(self, measures: Measures, monotonic_s: Callable[[], float]) -> None:
+    def __init__(self, measures: Measures, monotonic_s: Callable[[], float], source_name: Callable[[str], str]) -> None:
         self._measures = measures
+        self._source_name = source_name
         self._monotonic_s = monotonic_s
         self._events: Counter[tuple[str, str]] = Counter()
         self._reasons: Counter[str] = Counter()
+        self._sources: Counter[str] = Counter()
         self.dead_letters: Counter[str] = Counter()  # since the start
         self._left_out: Counter[str] = Counter()
         self._bounds: Counter[str] = Counter()
@@ -148,9 +150,10 @@ class Meter:
         """Count a minute of a host."""
         self._minutes += 1
 
-    def refused(self, reason: str, parts: int) -> None:
-        """Count the parts of a message that are refused for a reason; a whole one is one."""
+    def refused(self, topic: str, reason: str, parts: int) -> None:
+        """Count the parts of a message of a topic that are refused for a reason; a whole one is one."""
         self._reasons[reason] += parts
+        self._sources[self._source_name(topic)] += parts
         self.dead_letters[reason] += parts
 
     @contextmanager
@@ -167,6 +170,8 @@ class Meter:
             self._count(format_name, "received", count)
         for reason, count in self._reasons.items():
             self._measures.add("scalewatch_dead_letters_total", count, reason=reason)
+        for source, count in self._sources.items():
+            self._measures.add("scalewatch_source_dead_letters_total", count, source=source)
         for reason, count in self._left_out.items():
             if count:
                 self._measures.add("scalewatch_samples_left_out_total", count, reason=reason)
@@ -176,6 +181,7 @@ class Meter:
             self._measures.add("scalewatch_collector_minutes_total", self._minutes)
         self._events.clear()
         self._reasons.clear()
+        self._sources.clear()
         self._left_out.clear()
         self._bounds.clear()
         self._minutes = 0
@@ -297,13 +303,13 @@ class Collector:
         self._routes = routes
         self._measures = measures
         self._monotonic_s = monotonic_s
-        self._meter = Meter(measures, monotonic_s)
+        self._meter = Meter(measures, monotonic_s, routes.source_name)
         self._consumer = log.consumer(routes.group, routes.topics, member=member)
         self._writing = Writing(log.producer(), routes, self._meter, report, monotonic_s)
         self._readings: dict[TopicPartition, Reading] = {}
         self._reporting: deque[TopicPartition] = deque()  # partitions with minutes on their way
         self._committed_s = -math.inf
-        self._refused = 0  # commits in a row
+        self._refused_s: float | None = None  # since when commits are refused
         self._gaps_s: dict[TopicPartition, float] = {}  # when a gap was looked into last
 
     def step(self, now_ms: int, timeout_s: float) -> int:
@@ -319,7 +325,7 @@ class Collector:
             for batch in poll.batches:
                 self._take(batch)
             self._report(now_ms)
-            self._close_silent()
+            self._close_idle()
             self._writing.tick(now_ms)
             if self._monotonic_s() - self._committed_s >= self._routes.commit_s:
                 self.commit()
@@ -330,10 +336,12 @@ class Collector:
         self._writing.flush()
         try:
             self._commit_folded()
-            self._refused = 0
+            self._refused_s = None
         except RebalancingError:  # what is lost is dropped at the next poll, the rest is committed after it
-            self._refused += 1
-            if self._refused > REFUSED_MAX:
+            now_s = self._monotonic_s()
+            if self._refused_s is None:
+                self._refused_s = now_s
+            if now_s - self._refused_s > REBALANCE_MAX_S:
                 raise
         self._committed_s = self._monotonic_s()
 
@@ -424,14 +432,14 @@ class Collector:
             source = self._routes.source_name(topic)
             self._measures.add("scalewatch_source_records_deleted_total", count, source=source)
 
-    def _close_silent(self) -> None:
+    def _close_idle(self) -> None:
         """Close the windows of partitions that have said nothing for long: they would hold back the offset for ever.
 
         Minutes are told as far as they have begun, and the next record finds what it would find after a restart.
         """
         now_s = self._monotonic_s()
         for partition, reading in self._readings.items():
-            if reading.part is not None or now_s - reading.spoke_s < self._routes.silent_s:
+            if reading.part is not None or now_s - reading.spoke_s < self._routes.partition_idle_s:
                 continue
             at, reading.spoke_s = reading.position(), now_s
             if at is not None and at.offset != reading.next_offset and self._all_read(partition, reading):
@@ -439,7 +447,7 @@ class Collector:
                 self._hold(partition, reading)
 
     def _all_read(self, partition: TopicPartition, reading: Reading) -> bool:
-        """Return whether a partition is silent, and not just out of reach."""
+        """Return whether a partition is idle, and not just out of reach."""
         try:
             return self._consumer.end(partition) == reading.next_offset
         except UnavailableError:

@@ -27,8 +27,8 @@ class Refusal(msgspec.Struct, frozen=True):
 class Counts(Protocol):
     """Counts what is refused, and reached bounds."""
 
-    def refused(self, reason: str, parts: int) -> None:
-        """Count the parts of a message that are refused for a reason; a whole one is one."""
+    def refused(self, topic: str, reason: str, parts: int) -> None:
+        """Count the parts of a message of a topic that are refused for a reason; a whole one is one."""
 
     def bound(self, name: str) -> None:
         """Count that a bound was reached."""
@@ -108,7 +108,7 @@ class DeadLetterWriter:
 
     def _write(self, refusal: Refusal) -> None:
         error = refusal.refused.error
-        self._counts.refused(error.reason, refusal.refused.count)
+        self._counts.refused(refusal.origin.topic, error.reason, refusal.refused.count)
         if error.reason == DECODER:
             self._complaints.add(refusal.origin, str(error))
         dead_letter = self._make(refusal)

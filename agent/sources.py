@@ -125,11 +125,14 @@ def newest_first(sources: Iterable[SourceStatus]) -> list[SourceStatus]:
 
 
 def combined(
-    wanted: Sequence[str], folded: Sequence[SourceStatus], reported: Sequence[TopicReport]
+    wanted: Sequence[str],
+    folded: Sequence[SourceStatus],
+    reported: Sequence[TopicReport],
+    silent_s: Callable[[str], float],
 ) -> list[SourceStatus]:
     """Return every source: those with events, those whose topics were reported, and those that are only configured.
 
-    Of two reports of a topic the later one in the sequence counts.
+    Of two reports of a topic the later one in the sequence counts. `silent_s` says how long a topic may be silent.
     """
     found = {source.topic: source for source in folded}
     for topic in reported:
@@ -138,7 +141,8 @@ def combined(
     for name in wanted:
         if name not in found and not any(map(topic_pattern([name]).fullmatch, found)):
             found[name] = SourceStatus(topic=name)
-    return newest_first(found.values())
+    limited = (msgspec.structs.replace(source, silent_s=silent_s(source.topic)) for source in found.values())
+    return newest_first(limited)
 
 
 class Taken(msgspec.Struct, frozen=True):

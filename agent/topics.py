@@ -18,6 +18,7 @@ from processors.contracts.log import (
     Log,
     TopicSettings,
     partitions_fault,
+    transactional_ids,
 )
 
 Resource = Literal["topic", "group", "transactional-id", "cluster"]
@@ -96,7 +97,13 @@ def rights(config: Config) -> tuple[Right, ...]:
         *(Right("topic", *_pattern(topic), purpose="read the events") for topic in sources),
         Right("topic", names.journal, ("Read", *write, examined), purpose="from the collector to the learner"),
         Right("topic", names.state, ("Read", *write, examined), purpose="checkpoints"),
-        Right("transactional-id", f"{names.state}-", write, prefixed=True, purpose="one writer of each shard's state"),
+        Right(
+            "transactional-id",
+            transactional_ids(names.state),
+            write,
+            prefixed=True,
+            purpose="one writer of each shard's state",
+        ),
         *(
             Right("topic", name, ("Read", *write, examined), purpose="written, and read back for readers")
             for name in shown
@@ -153,9 +160,10 @@ def check_shards(log: Log, config: Config) -> None:
 
 
 def examine(log: Log, config: Config) -> Examined:
-    """Look at all topics that have a name, and at the groups. Raises UnavailableError."""
+    """Look at all topics that have a name, at the groups and at the transactional ids. Raises UnavailableError."""
     topics = [topic.name for topic in (*own_topics(config), *source_topics(config))]
-    return log.examine(topics, [config.collector_group, config.learner_group])
+    writers = [f"{transactional_ids(config.topics.state)}{shard}" for shard in range(config.topics.journal_partitions)]
+    return log.examine(topics, [config.collector_group, config.learner_group], writers)
 
 
 def own_faults(found: Examined, config: Config) -> Iterator[str]:
@@ -223,17 +231,23 @@ def _change(topic: str, setting: str, real: str, wanted: str, why: str) -> str:
 
 def _right_faults(found: Examined, config: Config) -> Iterator[str]:
     for right in rights(config):
-        allowed: frozenset[str] | None = None
-        if right.resource == "topic" and not right.prefixed and right.name in found.topics:
-            allowed = found.topics[right.name].operations
-        elif right.resource == "group":
-            allowed = found.groups.get(right.name)
-        missing = [operation for operation in right.operations if allowed is not None and operation not in allowed]
-        if missing:
-            yield (
-                f"The user may not {' and '.join(missing)} the {right.resource} {right.name} ({right.purpose}); "
-                "`scalewatch topics --acls` prints the commands that allow it."
-            )
+        for name, allowed in _allowed(right, found):
+            missing = [operation for operation in right.operations if allowed is not None and operation not in allowed]
+            if missing:
+                yield (
+                    f"The user may not {' and '.join(missing)} the {right.resource} {name} ({right.purpose}); "
+                    "`scalewatch topics --acls` prints the commands that allow it."
+                )
+
+
+def _allowed(right: Right, found: Examined) -> Iterator[tuple[str, frozenset[str] | None]]:
+    """Yield what a right is about, by name, with what the user may do with it; None where that is not known."""
+    if right.resource == "topic" and not right.prefixed and right.name in found.topics:
+        yield right.name, found.topics[right.name].operations
+    elif right.resource == "group":
+        yield right.name, found.groups.get(right.name)
+    elif right.resource == "transactional-id":
+        yield from found.transactional_ids.items()
 
 
 def _source_faults(found: Examined, config: Config) -> Iterator[str]:

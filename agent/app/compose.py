@@ -4,7 +4,7 @@ import hashlib
 import hmac
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from ipaddress import ip_network
 from typing import Final, cast
 
@@ -25,6 +25,7 @@ from agent.evidence import LeftOut, bounded, uncounted
 from agent.identify import Identifier
 from agent.learner.shard import Plan
 from agent.reading import Source
+from agent.sources import TOPICS_MAX
 from processors import __version__
 from processors.contracts.errors import InvalidInputError, described
 from processors.contracts.events import (
@@ -37,7 +38,7 @@ from processors.contracts.events import (
     Refused,
 )
 from processors.contracts.log import Position, topic_pattern
-from processors.contracts.outputs import Emission, Message
+from processors.contracts.outputs import SILENT_S, Emission, Message
 from processors.contracts.service import ROLE_REASONS
 from processors.contracts.telemetry import Keep, Part, Samples, SeriesIndex, Telemetry
 from processors.pipeline.shard import PROCESSORS, Shard
@@ -226,7 +227,7 @@ def plan(config: Config) -> Plan:
         dead_letter=_unfolded,
         agent_version=__version__,
         config_hash=config_hash(config),
-        is_source=lambda topic: any(matches(pattern, topic) for pattern in wanted_topics(config)),
+        is_source=lambda topic: any(_named(config, topic)),
         checkpoint_interval_s=config.learner.checkpoint_interval_s,
         checkpoint_records_max=config.learner.checkpoint_records_max,
         host_checkpoint_interval_s=config.learner.host_checkpoint_interval_s,
@@ -290,19 +291,35 @@ def source_decoders(config: Config, source: SourceSettings) -> Source:
 
 
 def _source_of(config: Config) -> Callable[[str], Source]:
-    made = [(source.topics, source_decoders(config, source)) for source in config.sources]
+    made = [(source, source_decoders(config, source)) for source in config.sources]
 
     @cache
     def find(topic: str) -> Source:
-        return next(source for topics, source in made if any(matches(pattern, topic) for pattern in topics))
+        _, settings = next(_named(config, topic))
+        return next(decoders for source, decoders in made if source is settings)
 
     return find
 
 
 def _source_name(config: Config, topic: str) -> str:
     """Return the name or the pattern by which a source has a topic."""
-    patterns = (pattern for source in config.sources for pattern in source.topics)
-    return next((pattern for pattern in patterns if matches(pattern, topic)), topic)
+    return next((name for name, _ in _named(config, topic)), topic)
+
+
+def silent_after(config: Config) -> Callable[[str], float]:
+    """Return the function from a topic, or from its name in the configuration, to how long it may be silent, in seconds."""
+
+    @lru_cache(maxsize=TOPICS_MAX)
+    def find(topic: str) -> float:
+        return next((source.silent_s for _, source in _named(config, topic)), SILENT_S)
+
+    return find
+
+
+def _named(config: Config, topic: str) -> Iterator[tuple[str, SourceSettings]]:
+    """Yield the names or patterns that stand for a topic, each with its source; the first one counts."""
+    for source in config.sources:
+        yield from ((name, source) for name in source.topics if name == topic or matches(name, topic))
 
 
 def matches(pattern: str, topic: str) -> bool:
@@ -318,9 +335,9 @@ def _refused(refusal: Refusal) -> DeadLetter:
     )  # fmt: skip
 
 
-def _unfolded(origin: Origin, value: bytes, error: Exception) -> DeadLetter:
+def _unfolded(origin: Origin, value: bytes, written_ms: int, error: Exception) -> DeadLetter:
     refused = InvalidInputError("processor", f"A processor raised {described(error)}")
     return dead_letter(
         origin.topic, origin.partition, origin.offset, format_name="journal", value=value, refused=Refused(refused),
-        timestamp_ms=0,
+        timestamp_ms=written_ms,
     )  # fmt: skip

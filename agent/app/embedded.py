@@ -17,6 +17,7 @@ from agent.config.tree import Config
 from agent.learner.learner import Learner, OnEmission
 from agent.learner.view import LearnerService, View
 from agent.log.memory import MemoryBroker, MemoryLog
+from agent.sources import combined
 from agent.topics import source_topics
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import HostMinute, JobEvent, JournalRecord, Origin, Tick, encode_record
@@ -115,12 +116,13 @@ class Embedded:
         self.learner = Learner(
             self.log, plan, self.metrics, "embedded", on_emission=self._emitted, monotonic_s=clock.monotonic_s
         )
+        silent_s = compose.silent_after(config)
         self.service = LearnerService(
             self.view,
             config.journal_partition,
             self._health,
             dead_letters=self._newest_dead_letters,
-            sources=self.learner.sources.status,
+            sources=lambda: combined((), self.learner.sources.status(), (), silent_s),
         )
         self.service.learner = self.learner
         self._producer = self.log.producer()

@@ -161,7 +161,7 @@ class LearnerRole(Role):
         self._learner: Learner | None = None
         self._outputs = OutputTopics(log, compose.output_topics(config), measures)
         self._dead_letters = RecentDeadLetters(self._outputs)
-        self._wanted = compose.wanted_topics(config)
+        self._wanted, self._silent_s = compose.wanted_topics(config), compose.silent_after(config)
         self._reads = LearnerService(
             self._view,
             config.journal_partition,
@@ -249,9 +249,9 @@ class LearnerRole(Role):
         age_s = self._clock.monotonic_s() - min(saved) if saved else None
         (health,) = super()._health()
         partitions = tuple(shards)
-        return (
-            msgspec.structs.replace(health, partitions=partitions, checkpoint_age_s=age_s, folded_ms=self._folded_ms()),
-        )
+        floods = self._learner.floods() if self._learner is not None else ()
+        found = {"partitions": partitions, "checkpoint_age_s": age_s, "folded_ms": self._folded_ms(), "floods": floods}
+        return (msgspec.structs.replace(health, **found),)
 
     def _lag_s(self) -> float | None:
         folded_ms = self._folded_ms()
@@ -264,9 +264,10 @@ class LearnerRole(Role):
     def _sources(self) -> Sequence[SourceStatus]:
         learner = self._learner
         if learner is None:
-            return combined(self._wanted, (), ())
+            return combined(self._wanted, (), (), self._silent_s)
         by_age = sorted(learner.collectors.latest(), key=lambda report: report.time_ms)
-        return combined(self._wanted, learner.sources.status(), [one for report in by_age for one in report.topics])
+        reported = [one for report in by_age for one in report.topics]
+        return combined(self._wanted, learner.sources.status(), reported, self._silent_s)
 
     def _opened(self) -> Learner:
         if self._learner is None:
@@ -282,7 +283,7 @@ class CollectorRole(Role):
     def __init__(self, config: Config, log: Log, measures: Measures, clock: Clock, restarts: int) -> None:
         super().__init__(config, log, measures, clock, restarts)
         self._collector: Collector | None = None
-        self._wanted = compose.wanted_topics(config)
+        self._wanted, self._silent_s = compose.wanted_topics(config), compose.silent_after(config)
         self.topics = SourceTopics(log, self._wanted, clock, measures)
         self._backlog = Backlog()
         self._behind_s: float | None = None
@@ -341,7 +342,7 @@ class CollectorRole(Role):
         return self._behind_s
 
     def _sources(self) -> Sequence[SourceStatus]:
-        return combined(self._wanted, (), self.topics.latest())
+        return combined(self._wanted, (), self.topics.latest(), self._silent_s)
 
     def _report(self) -> CollectorReport | None:
         now_s = self._clock.monotonic_s()

@@ -1,6 +1,7 @@
 """The command line. Each command is loaded only when it is used: `scalewatch --help` imports next to nothing."""
 
 import difflib
+import signal
 import traceback
 from importlib import import_module
 from typing import Final
@@ -64,6 +65,10 @@ class Commands(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
+        if (
+            cmd_name == "run"
+        ):  # a signal to reload ends a process that is still loading, unless it waits until `run` listens
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
         command: click.Command = import_module(f"agent.cli.{cmd_name}").command
         return command
 

@@ -21,6 +21,7 @@ from processors.contracts.events import Identity, JobCompleted, JobEvent, JobPro
 from processors.contracts.hosts import Profile
 from processors.contracts.log import CheckpointStore, Log, Marker, Restoration, Restored, record_digest
 from processors.contracts.outputs import Prediction, Run
+from processors.jobs.deduplication import AnsweredRequests
 from processors.jobs.lifecycle import Job, JobState
 from processors.pipeline.host_state import of_hosts
 from processors.pipeline.jobs import reported_at_start
@@ -30,6 +31,7 @@ from processors.store import Envelope
 from sinks.topics import decoded
 
 JOBS: Final = f"{Job.name}/"
+REQUESTS: Final = f"{AnsweredRequests.name}/"
 UNREADABLE_SHOWN: Final = 20
 
 
@@ -62,7 +64,8 @@ def rebuild(config: Config, log: Log, shard: int, on_progress: Callable[[int], N
 
     (1) take the shard over; (2) fold the settled runs, oldest first, with their evidence; (3) fold what the old state
     knows of jobs that have not settled; (4) save everything in one checkpoint at the old place of the journal, with
-    tombstones for what is gone, hosts as they were or, where nobody can read them, anew; (5) publish the new predictions.
+    tombstones for what is gone, hosts and the requests that were answered as they were or, where nobody can read them, anew;
+    (5) publish the new predictions.
     Where the journal does not hold that place it is read from its beginning, hosts anew: what was learned of it counts once.
     Raises FencedError where a learner took it back, ConfigError where journal or state have other partitions.
     """
@@ -86,7 +89,8 @@ def rebuild(config: Config, log: Log, shard: int, on_progress: Callable[[int], N
         for job in pending:  # (3)
             _fold(fold, _events_of_job(job), text)
         hosts_stay = place.from_beginning is None and _hosts_stay(config, restored, now_ms)
-        _save(config, store, restored, fold, place, hosts_stay=hosts_stay)  # (4)
+        stay = frozenset(filter(of_hosts, restored.states) if hosts_stay else ()) | _answered(config, restored)
+        _save(config, store, restored, fold, place, stay=stay, hosts_stay=hosts_stay)  # (4)
     finally:
         store.close()
     _publish(config, log, text)  # (5)
@@ -185,12 +189,17 @@ def _keep(messages: list[Any], text: dict[str, Prediction | None]) -> None:
 
 
 def _save(
-    config: Config, store: CheckpointStore, restored: Restored, fold: Shard, place: JournalPlace, *, hosts_stay: bool
+    config: Config,
+    store: CheckpointStore,
+    restored: Restored,
+    fold: Shard,
+    place: JournalPlace,
+    *,
+    stay: frozenset[str],
+    hosts_stay: bool,
 ) -> None:
     states, old = fold.dirty(), restored.marker
-    gone: dict[str, bytes | None] = {
-        key: None for key in restored.states if key not in states and not (hosts_stay and of_hosts(key))
-    }
+    gone: dict[str, bytes | None] = dict.fromkeys(restored.states.keys() - states.keys() - stay)
     marker = Marker(
         offset=place.offset,
         number=old.number + 1 if old else 1,
@@ -211,8 +220,18 @@ def _hosts_stay(config: Config, restored: Restored, now_ms: int) -> bool:
     if restored.fault is not None or (restored.marker and restored.marker.hosts_now_ms > now_ms):
         return False
     states = {key: value for key, value in restored.states.items() if of_hosts(key)}
+    return _readable(config, states, restored.marker.hosts_now_ms if restored.marker else None)
+
+
+def _answered(config: Config, restored: Restored) -> frozenset[str]:
+    """Return the states of requests that were answered: collectors may write the newest of them again, and they have answers."""
+    states = {key: value for key, value in restored.states.items() if key.startswith(REQUESTS)}
+    return frozenset(states) if restored.fault is None and _readable(config, states) else frozenset()
+
+
+def _readable(config: Config, states: Mapping[str, bytes], hosts_now_ms: int | None = None) -> bool:
     try:
-        compose.make_shard(config).restore(states, 0, restored.marker.hosts_now_ms if restored.marker else None)
+        compose.make_shard(config).restore(states, 0, hosts_now_ms)
     except ConfigError:
         return False
     return True

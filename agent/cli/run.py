@@ -57,11 +57,11 @@ def command(config: str, role: str | None, watch: bool) -> None:  # noqa: FBT001
     _leave_with_parent(stop)
     handover = inherited or Handover.made(settings, Status(clock.now_ms()))
     if role is not None and BELOW in os.environ:
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        _on_reload(signal.SIG_IGN)
         code = _alone(settings, role, stop, handover)
     else:
         reloader = Reloader(config, settings, handover, clock, logs.logger(role or "parent"), watch=watch)
-        signal.signal(signal.SIGHUP, lambda *_: reloader.requested.set())
+        _on_reload(lambda *_: reloader.requested.set())
         if inherited is not None:
             reloader.requested.set()  # the file may have changed while this process began
         given = _Given(config, role, watch)
@@ -69,6 +69,12 @@ def command(config: str, role: str | None, watch: bool) -> None:  # noqa: FBT001
             _both(given, stop, handover, reloader) if role is None else _anew(given, settings, stop, handover, reloader)
         )
     click.get_current_context().exit(code)
+
+
+def _on_reload(act: Callable[..., object] | signal.Handlers) -> None:
+    """Say what SIGHUP does from now on; one that came while the program was loading has waited for this."""
+    signal.signal(signal.SIGHUP, act)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
 
 class _Given(NamedTuple):

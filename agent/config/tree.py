@@ -22,6 +22,7 @@ from agent.config.roles import (
 )
 from processors.contracts.hosts import HostSettings
 from processors.contracts.load import UnderLoadSettings
+from processors.contracts.outputs import SILENT_S
 from processors.contracts.settings import (
     LONGEST_S,
     AlertSettings,
@@ -57,6 +58,12 @@ class Source(Settings):
     format: SourceFormat = Field(default="auto", description="format of the messages; auto looks at each message")
     system: SystemName | None = Field(
         default=None, description="the system of messages that name none; such messages are dead letters without it"
+    )
+    silent_s: float = Field(
+        default=SILENT_S,
+        gt=0,
+        le=LONGEST_S,
+        description="a topic without a message for so long is silent: on the pages, and for the alert ScalewatchSourceSilent",
     )
     keep: Keep = Keep()
     telemetry: Telemetry = Telemetry()

@@ -67,6 +67,12 @@ class Fold(Protocol):
     def confirm_hosts(self) -> None:
         """Record that the checkpoint of `copied_hosts` is durable."""
 
+    def waiting_fits(self) -> Mapping[str, int]:
+        """Return how many models waited for their fit at the last tick, by lane."""
+
+    def flood(self) -> str | None:
+        """Return who has most of them, in words, where these are many; None where nobody floods."""
+
     def power_errors(self) -> Mapping[str, float]:
         """Return how far estimates of the power of hosts are out where sensors are, in W by component."""
 
@@ -90,7 +96,8 @@ class Plan(msgspec.Struct, frozen=True):
     """Everything that depends on the configuration.
 
     `topics` maps a kind of output to its topic. `encode` makes a record of a message, `dead_letter` one of a journal
-    record that a processor could not take (origin, bytes, what was raised). `is_source` tells topics of sources from files.
+    record that a processor could not take (origin, bytes, when it was written in ms, what was raised). `is_source` tells
+    topics of sources from files.
     """
 
     journal_topic: str
@@ -99,7 +106,7 @@ class Plan(msgspec.Struct, frozen=True):
     topics: Mapping[str, str]
     make_fold: Callable[[], Fold]
     encode: Callable[[Any], Emission]
-    dead_letter: Callable[[Origin, bytes, Exception], DeadLetter]
+    dead_letter: Callable[[Origin, bytes, int, Exception], DeadLetter]
     agent_version: str
     config_hash: str
     deadletter_bytes_per_s_max: float

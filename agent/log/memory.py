@@ -484,10 +484,10 @@ class MemoryLog(_Client):
         self._check_open()
         return self.broker.create(topics)
 
-    def examine(self, topics: Sequence[str], groups: Sequence[str]) -> Examined:
+    def examine(self, topics: Sequence[str], groups: Sequence[str], transactional_ids: Sequence[str]) -> Examined:
         """Return how topics are; nobody is refused anything."""
         self._check_open()
-        return Examined(self.broker.examine(topics), dict.fromkeys(groups))
+        return Examined(self.broker.examine(topics), dict.fromkeys(groups), dict.fromkeys(transactional_ids))
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """Return the first offset that is still there and the end of a partition."""

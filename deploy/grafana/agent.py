@@ -2,15 +2,15 @@
 
 from typing import Final
 
-from deploy.grafana.agent_parts import predictions, process, state
+from deploy.grafana.agent_parts import hourly, predictions, process, state
+from deploy.grafana.agent_sources import sources
 from deploy.grafana.frame import Line, Part, Sheet
-from deploy.grafana.panels import GREEN, ORANGE, RED, Panel, figure, lines, stacked
+from deploy.grafana.panels import GREEN, ORANGE, RED, figure, lines, stacked
 from deploy.grafana.queries import OF_AGENT, OF_JOB, latest, over_time, rate, rows, slow
 from deploy.grafana.tables import table
 from deploy.grafana.variables import INSTANCE, JOB
 
 LAG: Final = {None: GREEN, 120.0: ORANGE, 600.0: RED}
-NONE: Final = {None: GREEN, 1.0: ORANGE}
 
 
 def sheet() -> Sheet:
@@ -24,7 +24,7 @@ def sheet() -> Sheet:
         title="Agent",
         means="The agent itself: whether it keeps up, what it could not use, and whether its state is safe.",
         variables=(JOB, INSTANCE),
-        parts=(_now(), _events(), _refused(), state(), predictions(), process()),
+        parts=(_now(), _events(), sources(), _refused(), state(), predictions(), process()),
         firing=f"scalewatch_alert_firing{{{OF_JOB}}}",
     )
 
@@ -139,7 +139,7 @@ def _events() -> Part:
 
 
 def _refused() -> Part:
-    dead_letters = _hourly(
+    dead_letters = hourly(
         "Dead letters by reason",
         "Messages that could not be used in the last hour. `scalewatch deadletter list` shows them; a producer may have "
         "changed its format.",
@@ -154,27 +154,27 @@ def _refused() -> Part:
         [over_time(f"scalewatch:dead_letters:ratio_rate15m{{{OF_JOB}}}", "{{job}}")],
         steps={None: GREEN, 0.01: ORANGE, 0.05: RED},
     )
-    faults = _hourly(
+    faults = hourly(
         "Faults by processor",
         "Events that a processor could not fold in the last hour: a fault of the agent, worth reporting. The events are dead "
         "letters, and what they are about is as it was before.",
         "scalewatch_processor_faults_total",
         "processor",
     )
-    bounds = _hourly(
+    bounds = hourly(
         "Bounds hit",
         "Times a bound was reached in the last hour, and something was evicted, refused or put off. Raise the bound of the "
         "configuration that has the name, or leave it so on purpose.",
         "scalewatch_bounds_hit_total",
         "bound",
     )
-    samples = _hourly(
+    samples = hourly(
         "Measurements left out by reason",
         "Measurements of hosts in the last hour that are in no window. Late: clocks or producers; no_unit: the file of units.",
         "scalewatch_samples_left_out_total",
         "reason",
     )
-    runs = _hourly(
+    runs = hourly(
         "Reports of runs refused by reason",
         "Reports in the last hour that change no model. `scalewatch rebuild` heals corrections that came too late.",
         "scalewatch_runs_refused_total",
@@ -184,13 +184,3 @@ def _refused() -> Part:
         "What it could not use",
         (Line(8, ((8, dead_letters), (8, ratio), (8, faults))), Line(8, ((8, bounds), (8, samples), (8, runs)))),
     )
-
-
-def _hourly(title: str, means: str, metric: str, label: str) -> Panel:
-    """Return how often something happened in an hour: in all, and by what is not zero."""
-    increase = f"increase({metric}{{{OF_AGENT}}}[1h])"
-    panel = [
-        over_time(f"sum({increase})", "all"),
-        over_time(f"sum by ({label}) ({increase}) > 0", f"{{{{{label}}}}}"),
-    ]
-    return lines(title, means, "none", panel, steps=NONE)

@@ -1,9 +1,13 @@
 """Parts of the agent's dashboard: its state, its predictions, what it tells Alertmanager, and its process."""
 
+from typing import Final
+
 from deploy.grafana.frame import Line, Part
-from deploy.grafana.panels import GREEN, ORANGE, RED, figure, lines, stacked
+from deploy.grafana.panels import GREEN, ORANGE, RED, Panel, figure, lines, stacked
 from deploy.grafana.queries import OF_AGENT, OF_JOB, latest, over_time, rate, slow
 from deploy.grafana.tables import alerts
+
+NONE: Final = {None: GREEN, 1.0: ORANGE}
 
 
 def state() -> Part:
@@ -170,3 +174,17 @@ def process() -> Part:
         steps={None: GREEN, 0.5: ORANGE, 0.9: RED},
     )
     return Part("Process", (Line(8, ((8, memory), (8, processor), (8, files))),))
+
+
+def hourly(title: str, means: str, metric: str, label: str) -> Panel:
+    """Return how often something happened in an hour: in all, and by what is not zero.
+
+    >>> [target.legend_format for target in hourly("A", "What it means.", "x_total", "reason").targets]
+    ['all', '{{reason}}']
+    """
+    increase = f"increase({metric}{{{OF_AGENT}}}[1h])"
+    panel = [
+        over_time(f"sum({increase})", "all"),
+        over_time(f"sum by ({label}) ({increase}) > 0", f"{{{{{label}}}}}"),
+    ]
+    return lines(title, means, "none", panel, steps=NONE)

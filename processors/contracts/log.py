@@ -348,10 +348,23 @@ class FoundTopic(msgspec.Struct, frozen=True):
 
 
 class Examined(msgspec.Struct, frozen=True):
-    """What a look at topics and groups found; a topic that is missing is not there. Of groups: what the user may do."""
+    """What a look at the cluster found; a topic that is missing is not there.
+
+    Of groups and of transactional ids: what the user may do, None where the broker does not say.
+    """
 
     topics: Mapping[str, FoundTopic]
     groups: Mapping[str, frozenset[str] | None]
+    transactional_ids: Mapping[str, frozenset[str] | None]
+
+
+def transactional_ids(state_topic: str) -> str:
+    """Return what the transactional id of every shard's writer of states starts with; the shard's number follows.
+
+    >>> transactional_ids("scalewatch.state")
+    'scalewatch.state-'
+    """
+    return f"{state_topic}-"
 
 
 def partitions_fault(topic: str, found: int | str, wanted: int) -> str:
@@ -400,8 +413,8 @@ class Log(Protocol):
     def create(self, topics: Sequence[TopicSettings]) -> Sequence[str]:
         """Create the topics that are missing; return their names. Raises UnavailableError."""
 
-    def examine(self, topics: Sequence[str], groups: Sequence[str]) -> Examined:
-        """Return how topics really are, and what the user may do with topics and groups. Raises UnavailableError."""
+    def examine(self, topics: Sequence[str], groups: Sequence[str], transactional_ids: Sequence[str]) -> Examined:
+        """Return how topics really are, and what the user may do with all these. Raises UnavailableError."""
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """Return the first offset that is still there and the end of a partition. Raises UnavailableError."""

@@ -183,11 +183,15 @@ class DeadLetterView(msgspec.Struct, frozen=True, kw_only=True):
     places: tuple[str, ...] = ()
 
 
+SILENT_S: Final = 1800.0  # for so long a source may be silent where nothing else is configured
+
+
 class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A source topic: how many events of it the learner has folded since it started, and the newest event's time.
 
     `messages` counts what the topic ever got and `heard_ms` is when the newest message came, both as a collector last
     reported them. A configured name or pattern that no topic has is a source without messages. None: not known.
+    Once nothing came for `silent_s`, it is silent.
 
     >>> SourceStatus(topic="slurm", messages=0).events
     0
@@ -198,11 +202,16 @@ class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
     newest_ms: int | None = None
     messages: int | None = None
     heard_ms: int | None = None
+    silent_s: float = SILENT_S
 
     @property
     def moved_ms(self) -> int | None:
         """When the source last spoke, by its newest event or else by its newest message."""
         return self.heard_ms if self.newest_ms is None else self.newest_ms
+
+    def is_silent(self, now_ms: int) -> bool:
+        """Return whether a source that has spoken has been silent for too long."""
+        return self.moved_ms is not None and now_ms - self.moved_ms > self.silent_s * 1000
 
 
 VERDICTS: Final = (
@@ -367,6 +376,8 @@ class Range(msgspec.Struct, frozen=True):
 class Prediction(Message, frozen=True, kw_only=True):
     """Topic predictions, keyed by application id: the whole curve of an application.
 
+    `observations` is how many runs the curve knew when it was fitted: later ones are not among them, nor those that the model
+    dropped before, such as strange runs. `as_of` is when that was.
     `under_load` is for the size that was run last, on the partition where the application usually runs.
     """
 
@@ -399,7 +410,8 @@ class AnswerPoint(CurvePoint, frozen=True, kw_only=True):
 class Answer(Message, frozen=True, kw_only=True):
     """Topic answers, keyed by request id: one answer for each request, also where nothing is known.
 
-    `known` is False for an application that has no model; `detail` is then the sentence that says so.
+    `known` is False for an application that has no model; `detail` is then the sentence that says so. `observations` is that
+    of the prediction whose curve it is read from.
     """
 
     request_id: str

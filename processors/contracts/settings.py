@@ -398,6 +398,12 @@ class JobSettings(Settings):
         ge=8,
         description="quarters of an hour, four parts each, whose runs are recognised when repeated",
     )
+    deduplication_runs_max: int = Field(
+        default=20_000_000,
+        ge=1,
+        description="runs that are recognised when repeated, in one shard; over it the oldest quarter of an hour is forgotten and "
+        "counted, and a run that started before is refused",
+    )
     revise_s: float = Field(
         default=60.0, gt=0, le=LONGEST_S, description="how often the prediction of a running job is revised"
     )

@@ -163,12 +163,13 @@ class SourceCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the families with a sample for each topic that was looked up."""
-        messages, newest = map(gauge, SOURCES)
+        messages, newest, silent = map(gauge, SOURCES)
         for source in self._service.sources():
             if source.messages is not None:
                 messages.add_metric([source.topic], source.messages)
                 newest.add_metric([source.topic], (source.heard_ms or 0) / 1000)
-        yield from (messages, newest)
+                silent.add_metric([source.topic], source.silent_s)
+        yield from (messages, newest, silent)
 
 
 class HostCollector(Collector):

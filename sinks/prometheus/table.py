@@ -48,11 +48,12 @@ _QUANTILE: Final = Label("quantile", values=("0.05", "0.5", "0.95"))
 _TARGET: Final = Label("target", values=TARGETS)
 ROLES: Final = ("collector", "learner")
 EVENT_OUTCOMES: Final = ("received", "processed", "rejected", "dropped", "repeated")
-REFUSALS: Final = ("too_old", "too_many", "correction_too_late", "not_one_size", "implausible", "network_of_no_run")
+REFUSALS: Final = ("too_old", "correction_too_late", "not_one_size", "implausible", "network_of_no_run")
 CHECKPOINT_OUTCOMES: Final = ("confirmed", "lost", "fenced", "unavailable")
 DIRECTIONS: Final = ("regression", "improvement")
 BOUNDS: Final = (
     "applications_max", "fits_per_tick_max", "open_jobs_max", "open_job_max_s", "deduplication_buckets_max",
+    "deduplication_runs_max", "forecasts_per_user_max",
     "open_alerts_max", "hosts_max", "hosts_per_run_max", "inputs_max", "similar_runs_max", "series_max",
     "job_hosts_max", "host_jobs_max", "host_partitions_max", "host_states_max",
     "collector_series_max", "host_minute_bytes_max",
@@ -148,6 +149,11 @@ AGENT: Final = (
         (Label("reason", values=SAMPLES_LEFT_OUT),),
     ),
     Declaration(
+        "scalewatch_source_dead_letters_total", "counter",
+        "Messages of sources, or parts of them, that could not be used, by the topic or pattern of the configuration.",
+        (Label("source", given_as="sources"),),
+    ),
+    Declaration(
         "scalewatch_source_records_deleted_total", "counter",
         "Records of sources that were deleted before they were read, by the topic or pattern of the configuration; up to "
         "some minutes before a stop may be among them that were read.", (Label("source", given_as="sources"),),
@@ -240,6 +246,11 @@ AGENT: Final = (
         buckets=FIT_BUCKETS_S,
     ),
     Declaration(
+        "scalewatch_fits_waiting", "gauge",
+        "Models that waited for their fit at the last tick: of the user, application or system that most are of, and of "
+        "all others.", (Label("lane", values=("longest", "others")),),
+    ),
+    Declaration(
         "scalewatch_batch_duration_seconds", "histogram", "Time to process one polled batch.",
         (_ROLE,), buckets=WORK_BUCKETS_S,
     ),
@@ -268,6 +279,10 @@ SOURCES: Final = (
     Declaration(
         "scalewatch_source_newest_message_timestamp_seconds", "gauge",
         "When the newest message of a source topic came; zero where no message is left.", (Label("topic"),),
+    ),
+    Declaration(
+        "scalewatch_source_silent_threshold_seconds", "gauge",
+        "For how long a source topic may be silent, as sources[].silent_s says.", (Label("topic"),),
     ),
 )  # fmt: skip
 PREDICTIONS: Final = (

@@ -342,7 +342,7 @@ def tiles(
     """Return the numbers at the top; `hosts_anomalous` is None where no host is known: nothing is said of hosts then."""
     worst = min((overview.SEVERITIES.index(alert.severity) for alert in is_open), default=len(overview.SEVERITIES))
     late = sum(1 for job in jobs if (job.probability_exceeds_limit or 0.0) > 0.5)
-    old = sum(1 for source in sources if source.is_old)
+    silent = sum(1 for source in sources if source.is_silent)
     reliable = sum(1 for entry in known if entry.reliability.verdict == "reliable")
     found = [
         _tile(len(is_open), "open alert", "#alerts", (*overview.SEVERITIES, "good")[worst]),
@@ -357,8 +357,8 @@ def tiles(
     waiting = sum(1 for source in sources if source.waits)
     if waiting:
         found.append(_tile(waiting, "empty source", "#sources", "warning"))
-    if old:
-        found.append(_tile(old, "late source", "#sources", "warning"))
+    if silent:
+        found.append(_tile(silent, "silent source", "#sources", "warning"))
     return found
 
 

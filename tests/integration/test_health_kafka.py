@@ -45,7 +45,7 @@ def test_a_topic_without_messages_is_waited_for_and_the_collector_is_on_the_page
     kafka: KafkaBroker, fresh: Callable[[str], str], tmp_path: Path
 ) -> None:
     empty, source = fresh("empty"), fresh("jobs")
-    sources = [{"topics": [empty, source, f"^{fresh('none')}[.].*"], "format": "native"}]
+    sources = [{"topics": [empty, source, f"^{fresh('none')}[.].*"], "format": "native", "silent_s": 3}]
     path = write_config(tmp_path, kafka.bootstrap, fresh("waits"), sources)
     with AgentProcess(path) as agent, AgentTopics(agent.config) as topics:
         topics.create(empty)
@@ -65,5 +65,7 @@ def test_a_topic_without_messages_is_waited_for_and_the_collector_is_on_the_page
         assert messages(empty) == 0
         newest_s = agent.metric("collector", "scalewatch_source_newest_message_timestamp_seconds", topic=source)
         assert abs(time.time() - newest_s) < SOON_S
+        assert agent.metric("collector", "scalewatch_source_silent_threshold_seconds", topic=source) == 3
+        until(lambda: "1 source is silent" in page().lower(), SOON_S, page)
         agent.signal_role("collector", signal.SIGKILL)
         until(lambda: "last heard of" in page() and "restarts 1" in page(), SOON_S, page)

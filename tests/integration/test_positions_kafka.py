@@ -1,5 +1,6 @@
 """What happens to state and journal behind the agent's back is noticed at the next start, on a real broker."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,9 +12,11 @@ from agent.app.roles import CollectorRole
 from agent.cli import main
 from agent.clock import SystemClock
 from processors.contracts.errors import ConfigError
-from processors.contracts.events import Evidence, JobStarted
-from processors.contracts.log import TopicSettings
+from processors.contracts.events import Evidence, HostMinute, JobStarted, decode_record
+from processors.contracts.log import Batch, TopicSettings
+from processors.contracts.names import rfc3339
 from tests.kit.agent_process import AgentProcess, until, write_config
+from tests.kit.clock import FakeClock
 from tests.kit.kafka_broker import KafkaBroker
 from tests.kit.logs import expel
 from tests.kit.shard_on_kafka import SOON_S, START_MS, KafkaShard
@@ -140,6 +143,58 @@ def test_a_rebalance_that_meets_a_commit_does_not_end_the_collector(
         role.finish()
         until(lambda: role.step() or shard.committed(source) == 2, SOON_S, "the commit after the rebalance")
         role.close()
+
+
+def test_a_source_partition_that_stops_speaking_gives_its_offset_free_and_loses_no_minute(
+    kafka: KafkaBroker, fresh: Callable[[str], str]
+) -> None:
+    shard = KafkaShard(kafka, fresh("positions"), source := fresh("raw"))
+    clock = FakeClock()
+
+    def load(second: int) -> bytes:
+        sample = {"type": "load", "system": "exa", "host": "nid1", "resource": "cpu_available", "value": 0.5}
+        return json.dumps({**sample, "time": rfc3339(clock.now_ms() + second * 1000)}).encode()
+
+    def minutes() -> list[int]:
+        found: list[int] = []
+
+        def take(batch: Batch) -> None:
+            events = [decode_record(value or b"").event for value in batch.values]
+            found.extend(event.minute_ms for event in events if isinstance(event, HostMinute))
+
+        with shard.log() as look:
+            look.read(shard.journal, 0, take)
+        return found
+
+    with shard.log() as log:
+        log.create([TopicSettings(source, 1, compacted=False)])
+        role = CollectorRole(shard.config, log, compose.metrics(), clock, restarts=0)
+        role.open()
+        until(lambda: role.step() or shard.owned(role), SOON_S, "the source is assigned")
+        for second in (1, 70):
+            shard.write(source, b"", load(second))
+        began_ms = clock.now_ms() // 60_000 * 60_000
+
+        def step(seconds: float) -> None:
+            clock.advance(seconds)
+            role.step()
+
+        until(lambda: step(2.0) or len(minutes()) == 1, SOON_S, "the first minute")
+        assert shard.committed(source) == 0
+        clock.advance(compose.routes(shard.config).partition_idle_s)
+        until(lambda: step(2.0) or shard.committed(source) == 2, SOON_S, "the offset is free")
+        assert minutes() == [began_ms, began_ms + 60_000]
+        role.finish()
+        role.close()
+    with shard.log() as log:  # and a collector that starts now tells neither again
+        role = CollectorRole(shard.config, log, compose.metrics(), clock, restarts=0)
+        role.open()
+        until(lambda: role.step() or shard.owned(role), SOON_S, "the source is assigned")
+        clock.advance(3600.0)
+        for _ in range(3):
+            step(2.0)
+        role.close()
+    assert minutes() == [began_ms, began_ms + 60_000]
 
 
 def test_two_agents_with_two_prefixes_never_meet_on_one_cluster(

@@ -1,8 +1,10 @@
 """Reloads of a running agent on a real broker: nothing is lost or doubled, and a bad file changes nothing."""
 
 import json
+import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +15,7 @@ import yaml
 
 from processors.contracts.names import rfc3339
 from tests.kit.agent_process import AgentProcess, until, write_config
-from tests.kit.agent_topics import AgentTopics
+from tests.kit.agent_topics import AgentTopics, ended_runs
 from tests.kit.kafka_broker import KafkaBroker
 from tests.kit.ports import free_ports
 
@@ -112,6 +114,66 @@ def test_a_reload_takes_over_what_it_can_and_a_bad_file_changes_nothing(config: 
         begun_anew(agent, before)
         learned(agent, 6)
         assert agent.metric("learner", "scalewatch_config_problems") == 0
+        assert agent.stop() == 0
+
+
+def waits_for_a_reload(pid: int) -> bool:
+    """Return whether SIGHUP waits in a process until somebody listens: that is so from the first line of `run`."""
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    (blocked,) = (int(line.split()[1], 16) for line in status if line.startswith("SigBlk:"))
+    return bool(blocked & 1 << (signal.SIGHUP - 1))
+
+
+def test_a_reload_in_the_first_second_of_a_start_ends_nothing(config: Path) -> None:
+    with AgentProcess(config) as agent, AgentTopics(agent.config) as topics:
+        topics.create(agent.config.sources[0].topics[0])
+        until(lambda: waits_for_a_reload(agent.pid), SOON_S, agent.output)
+        edit(config, metrics={"applications_max": 7})
+        for _ in range(20):
+            agent.send(signal.SIGHUP)
+        until(
+            lambda: agent.lines(RELOADED) or agent.lines("configuration unchanged") or agent.ended() is not None,
+            SOON_S,
+            agent.output,
+        )
+        until(lambda: len(agent.role_pids()) == 2, SOON_S, agent.output)
+        for pid in agent.role_pids().values():  # whoever signals a whole group of processes meets the roles, too
+            until(lambda pid=pid: waits_for_a_reload(pid), SOON_S, agent.output)  # type: ignore[misc] # bound to each role
+            os.kill(pid, signal.SIGHUP)
+        agent.wait_ready()
+        assert agent.lines("role ended") == []
+        assert agent.stop() == 0
+
+
+def test_under_load_reloads_lose_and_double_nothing(config: Path) -> None:
+    with AgentProcess(config) as agent, AgentTopics(agent.config) as topics, AgentTopics(agent.config) as producers:
+        source = agent.config.sources[0].topics[0]
+        topics.create(source)
+        agent.wait_ready()
+        sent: list[str] = []
+        enough = threading.Event()
+
+        def produce() -> None:
+            while not enough.is_set():
+                jobs = [f"{len(sent) + number}" for number in range(20)]
+                sizes = [2.0 ** (number % 4) for number in range(20)]
+                producers.write(source, [completed(job, n, 800.0 / n) for job, n in zip(jobs, sizes, strict=True)])
+                sent.extend(jobs)
+
+        producer = threading.Thread(target=produce)
+        producer.start()
+        try:
+            for count, bound in enumerate((11, 12, 13), start=1):
+                before, known = agent.role_pids(), len(sent)
+                until(lambda known=known: len(sent) > known, SOON_S, agent.output)  # type: ignore[misc] # bound to each count
+                edit(config, metrics={"applications_max": bound})
+                reload(agent, RELOADED, count)
+                begun_anew(agent, before)
+        finally:
+            enough.set()
+            producer.join()
+        learned(agent, len(sent))
+        assert {run_id.partition("/")[2].partition("@")[0] for run_id in ended_runs(topics.journal())} == set(sent)
         assert agent.stop() == 0
 
 

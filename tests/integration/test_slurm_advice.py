@@ -2,7 +2,11 @@
 
 import os
 import re
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -96,6 +100,47 @@ def test_no_table_holds_up_a_job(slurm: SlurmCluster, table: str) -> None:
         assert "lammps" not in output
     finally:
         slurm.run("sh", "-c", f"mv -f {path}.good {path}")
+    assert "nearly always ends within" in submit(slurm, "--job-name=lammps", "--nodes=1", "--time=60:00")
+
+
+HOLD = """
+import fcntl, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)  # the kernel asks for a lease back by it
+file = open(sys.argv[2], "r+b")
+{"flock": lambda: fcntl.flock(file, fcntl.LOCK_EX), "fcntl": lambda: fcntl.lockf(file, fcntl.LOCK_EX),
+ "lease": lambda: fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)}[sys.argv[1]]()
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def held(path: Path, lock: str) -> Iterator[None]:
+    """Let another process hold an exclusive lock of a file."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, lock, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        yield
+        assert holder.poll() is None, "it held the lock all the time"
+        holder.communicate(b"")
+
+
+@pytest.mark.parametrize("lock", ["flock", "fcntl"])
+def test_a_locked_table_is_read_all_the_same(slurm: SlurmCluster, lock: str) -> None:
+    with held(slurm.path(TABLE), lock):
+        output = submit(slurm, "--job-name=lammps", "--nodes=1", "--time=60:00")
+    assert "lammps on 1 node nearly always ends within" in output
+
+
+def test_a_table_that_cannot_be_opened_while_another_holds_a_lease_of_it_holds_up_no_job(slurm: SlurmCluster) -> None:
+    broken_s = int(Path("/proc/sys/fs/lease-break-time").read_text())  # after so long the kernel takes it away
+    began_s = time.monotonic()
+    with held(slurm.path(TABLE), "lease"):
+        output = submit(slurm, "--job-name=lammps", "--nodes=1", "--time=60:00")
+    assert time.monotonic() - began_s < broken_s / 2
+    assert "lammps" not in output
     assert "nearly always ends within" in submit(slurm, "--job-name=lammps", "--nodes=1", "--time=60:00")
 
 

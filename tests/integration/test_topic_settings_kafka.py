@@ -10,6 +10,7 @@ from kafka.admin import (
     ACL,
     ACLOperation,
     ACLPermissionType,
+    ACLResourcePatternType,
     ConfigResource,
     ConfigResourceType,
     KafkaAdminClient,
@@ -19,7 +20,7 @@ from kafka.admin import (
 
 from agent.cli import main
 from agent.config.load import load
-from agent.topics import own_topics, rights
+from agent.topics import Resource, own_topics, rights
 from processors.contracts.log import TopicSettings
 from tests.kit.agent_process import READY_S, AgentProcess, until, write_config
 from tests.kit.agent_topics import AgentTopics
@@ -101,17 +102,27 @@ def test_rights_that_are_missing_are_named_until_they_are_granted(guarded: Kafka
     assert "The user may not Read and Describe the topic raw (read the events)" in refused.stderr
     assert "The user may not Read and Describe the group guarded-learner (the learners' group)" in refused.stderr
     assert "guarded.journal" in refused.stdout
-    grant(guarded.bootstrap, file)
+    grant(guarded.bootstrap, file, "topic")
+    grant(guarded.bootstrap, file, "group")
+    until(lambda: topics(file).stderr.count("scalewatch: ") == 1, SOON_S, lambda: topics(file).stderr)
+    alone = topics(file)
+    assert alone.exit_code == 1
+    writer = (
+        "The user may not Write and Describe the transactional-id guarded.state-0 (one writer of each shard's state)"
+    )
+    assert writer in alone.stderr
+    with AgentProcess(file, role="learner") as agent:
+        until(lambda: agent.lines("a topic is not as it has to be"), READY_S, agent.output)
+        assert writer in agent.lines("a topic is not as it has to be")[0]["fault"]
+    grant(guarded.bootstrap, file, "transactional-id")
+    until(lambda: topics(file).exit_code == 0, SOON_S, lambda: topics(file).stderr)
 
-    def granted() -> bool:
-        return topics(file).exit_code == 0
 
-    until(granted, SOON_S, lambda: topics(file).stderr)
-
-
-def grant(bootstrap: str, file: Path) -> None:
-    """Grant what `scalewatch topics --acls` prints, as far as it is about topics and groups."""
-    kinds = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP}
+def grant(bootstrap: str, file: Path, resource: Resource) -> None:
+    """Grant what `scalewatch topics --acls` prints about one kind of resource."""
+    kinds = {
+        "topic": ResourceType.TOPIC, "group": ResourceType.GROUP, "transactional-id": ResourceType.TRANSACTIONAL_ID,
+    }  # fmt: skip
     operations = {
         "Read": ACLOperation.READ, "Write": ACLOperation.WRITE, "Describe": ACLOperation.DESCRIBE,
         "DescribeConfigs": ACLOperation.DESCRIBE_CONFIGS,
@@ -121,9 +132,12 @@ def grant(bootstrap: str, file: Path) -> None:
         [
             ACL(
                 f"User:{USER}", "*", operations[operation], ACLPermissionType.ALLOW,
-                ResourcePattern(kinds[right.resource], right.name),
+                ResourcePattern(
+                    kinds[resource], right.name,
+                    ACLResourcePatternType.PREFIXED if right.prefixed else ACLResourcePatternType.LITERAL,
+                ),
             )
-            for right in rights(load(str(file))) if right.resource in kinds
+            for right in rights(load(str(file))) if right.resource == resource
             for operation in right.operations
         ]
     )  # fmt: skip

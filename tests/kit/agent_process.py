@@ -71,12 +71,13 @@ def until(look: Callable[[], Result | None], timeout_s: float, what: str | Calla
 class AgentProcess:
     """`scalewatch run` with one configuration: both roles, or one role alone.
 
-    Every start adds to the same log, so that the lines of all lives stand in it, in order.
+    Every start adds to the same log, so that the lines of all lives stand in it, in order. `code` is the folder of the agent's
+    packages; that of another version reads the same configuration.
     """
 
-    def __init__(self, config: Path, role: str | None = None, *, watch: bool = False) -> None:
+    def __init__(self, config: Path, role: str | None = None, *, watch: bool = False, code: Path = ROOT) -> None:
         self.config: Config = load(str(config))
-        self.path, self.role = config, role
+        self.path, self.role, self._code = config, role, code
         self.log = config.with_name(f"{role or 'agent'}.log")
         self.starts = 0
         self._watch = ["--watch"] if watch else []
@@ -89,7 +90,7 @@ class AgentProcess:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "agent.cli", "run", "-c", str(self.path), *role, *self._watch],
-                cwd=ROOT, env={**os.environ, PARENT: str(os.getpid())}, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                cwd=self._code, env={**os.environ, PARENT: str(os.getpid())}, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         self.starts += 1
         return self

@@ -112,9 +112,9 @@ class FaultyLog:
         """Create topics, or fail, or both."""
         return self._around("create", lambda: self._log.create(topics))
 
-    def examine(self, topics: Sequence[str], groups: Sequence[str]) -> Examined:
+    def examine(self, topics: Sequence[str], groups: Sequence[str], transactional_ids: Sequence[str]) -> Examined:
         """Examine topics, or fail."""
-        return self._around("examine", lambda: self._log.examine(topics, groups))
+        return self._around("examine", lambda: self._log.examine(topics, groups, transactional_ids))
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """Return the bounds of a partition, or fail."""

@@ -138,6 +138,10 @@ class SlurmCluster:
         self._wait(lambda: self._first is None or not Path(f"/proc/{self._first}").exists(), _STOP_TIMEOUT_S)
         shutil.rmtree(self._folder)
 
+    def path(self, name: str) -> Path:
+        """Return where a file of the root lies outside of it."""
+        return self._root / name
+
     def run(self, *command: str) -> str:
         """Run a Slurm command against the cluster and return its output."""
         done = subprocess.run(

@@ -16,7 +16,14 @@ from kafka import KafkaProducer
 from agent.log.kafka.connection import KafkaSettings, give_up, translated, within
 from agent.log.kafka.reading import KafkaReader
 from processors.contracts.errors import CheckpointLostError, ScalewatchError, UnavailableError
-from processors.contracts.log import LiveStates, Marker, Restoration, Restored, checkpoint_records
+from processors.contracts.log import (
+    LiveStates,
+    Marker,
+    Restoration,
+    Restored,
+    checkpoint_records,
+    transactional_ids,
+)
 
 SWEEP_KEY = b"__sweep__"
 BYTES_PER_S_MIN = 20e6  # of a checkpoint; what is learned of 100,000 series has 280 MB
@@ -33,7 +40,7 @@ class KafkaCheckpointStore:
         self._settings = settings
         self._topic = settings.state_topic
         self._shard = shard
-        self._owner = f"{settings.state_topic}-{shard}"
+        self._owner = f"{transactional_ids(settings.state_topic)}{shard}"
         self._producer: Any = None
         self._reader: KafkaReader | None = None
         self._live = LiveStates()

@@ -62,10 +62,10 @@ class KafkaLog:
         make = partial(kafka_topics.create, settings=self._settings, topics=topics)
         return kafka_topics.asking(self._settings, "Creating topics", make)
 
-    def examine(self, topics: Sequence[str], groups: Sequence[str]) -> Examined:
-        """Return how topics really are, and what the user may do with topics and groups. Raises UnavailableError."""
+    def examine(self, topics: Sequence[str], groups: Sequence[str], transactional_ids: Sequence[str]) -> Examined:
+        """Return how topics really are, and what the user may do with all these. Raises UnavailableError."""
         self._connect()
-        look = partial(kafka_topics.examine, topics=topics, groups=groups)
+        look = partial(kafka_topics.examine, topics=topics, groups=groups, transactional_ids=transactional_ids)
         return kafka_topics.asking(self._settings, "Reading the settings of topics", look)
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 from kafka import errors
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
 from kafka.protocol.admin import DescribeGroupsRequest
+from kafka.protocol.find_coordinator import FindCoordinatorRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from agent.log.kafka.connection import KafkaSettings, translated
@@ -20,6 +21,8 @@ OPERATIONS: Final = {3: "Read", 4: "Write", 5: "Create", 8: "Describe", 10: "Des
 UNTOLD: Final = 31  # the only bit where a broker does not say what is allowed
 OPERATIONS_OF_TOPICS: Final = 8  # the version of the request from which on it can say so
 OPERATIONS_OF_GROUPS: Final = 3
+COORDINATORS_OF_TRANSACTIONS: Final = 1  # see above
+TRANSACTION: Final = 1  # the kind of coordinator
 REFUSED: Final = FoundTopic(0, 0, None, frozenset())
 NO_COORDINATOR: Final = (errors.CoordinatorNotAvailableError, errors.CoordinatorLoadInProgressError)
 Result = TypeVar("Result")
@@ -65,14 +68,18 @@ def create(admin: Any, settings: KafkaSettings, topics: Sequence[TopicSettings])
     return made
 
 
-def examine(admin: Any, topics: Sequence[str], groups: Sequence[str]) -> Examined:
-    """Return how topics really are, and what the user may do with topics and groups."""
+def examine(admin: Any, topics: Sequence[str], groups: Sequence[str], transactional_ids: Sequence[str]) -> Examined:
+    """Return how topics really are, and what the user may do with topics, groups and transactional ids."""
     found = {one["topic"]: one for one in _metadata(admin, topics) if one["error_code"] == 0}
     refused = errors.TopicAuthorizationFailedError.errno
     denied = {one["topic"]: REFUSED for one in _metadata(admin, topics) if one["error_code"] == refused}
     settings = _settings(admin, found)
     known = {name: _found(one, settings.get(name)) for name, one in found.items()}
-    return Examined(known | denied, {group: _group_operations(admin, group) for group in groups})
+    return Examined(
+        known | denied,
+        {group: _group_operations(admin, group) for group in groups},
+        _transactional_operations(admin, transactional_ids),
+    )
 
 
 def _metadata(admin: Any, topics: Sequence[str]) -> list[dict[str, Any]]:
@@ -122,6 +129,20 @@ def _group_operations(admin: Any, group: str) -> frozenset[str] | None:
     if found[0] == errors.GroupAuthorizationFailedError.errno:
         return frozenset()
     return _operations(found[-1])
+
+
+def _transactional_operations(admin: Any, names: Sequence[str]) -> Mapping[str, frozenset[str] | None]:
+    """Return nothing for transactional ids that the user may not even see, and so not use; of others nobody says more.
+
+    Whoever may write with one may see it. To try whether it may write would fence the learner that does.
+    """
+    version = min(admin._client.api_version(FindCoordinatorRequest, max_version=2), 2)  # noqa: SLF001 - no public way
+    if version < COORDINATORS_OF_TRANSACTIONS:
+        return dict.fromkeys(names)
+    requests = [(FindCoordinatorRequest[version](name, TRANSACTION), None) for name in names]
+    codes = admin.send_requests(requests, response_fn=lambda answer: answer.error_code)
+    refused = errors.TransactionalIdAuthorizationFailedError.errno
+    return {name: frozenset() if code == refused else None for name, code in zip(names, codes, strict=True)}
 
 
 def _operations(bits: Iterable[int] | None) -> frozenset[str] | None:

@@ -24,7 +24,6 @@ DEAD_LETTERS_SHOWN: Final = 20
 PLACES_SHOWN: Final = 3
 _REFUSED: Final = {
     "too_old": "ended before the agent's memory of runs begins, so it may have been counted already",
-    "too_many": "arrived when the memory for runs of its time was full",
     "correction_too_late": "corrects a run that is merged into the model already",
     "not_one_size": "changed its size while it ran",
     "implausible": "has no size, or impossible times",
@@ -157,7 +156,7 @@ def agent_view(
         roles=[*map(role_row, health), *(collector_row(report, present_ms) for report in collectors)],
         sources=rows,
         source_advice=[
-            *([_SILENT] if any(row.is_old for row in rows) else []),
+            *([_SILENT] if any(row.is_silent for row in rows) else []),
             *([_EMPTY] if any(row.waits for row in rows) else []),
         ],
         faults=found,
@@ -216,6 +215,8 @@ def _advice(role: Health) -> Iterator[Advice]:
         yield _AHEAD
     if role.checkpoint_age_s is not None and role.checkpoint_age_s > CHECKPOINT_OLD_S:
         yield _UNSAVED
+    for found in role.floods:
+        yield Advice(f"{found}; they take turns with the others.", "Bounds hit")
     if role.restarts:
         yield _RESTARTED
 
@@ -322,9 +323,9 @@ def standing(view: AgentView) -> str:
     if waiting:
         return f"Not ready: {', '.join(waiting)}."
     behind = [row for row in view.roles if row.advice]
-    old = [row.topic for row in view.sources if row.is_old]
+    silent = [row.topic for row in view.sources if row.is_silent]
     text = [f"{counted(len(behind), 'role')} {'needs' if len(behind) == 1 else 'need'} attention"] if behind else []
-    text += [f"{counted(len(old), 'source')} {'is' if len(old) == 1 else 'are'} silent"] if old else []
+    text += [f"{counted(len(silent), 'source')} {'is' if len(silent) == 1 else 'are'} silent"] if silent else []
     text += [row.message for row in view.sources if row.waits]
     text += [f"{counted(len(view.faults), 'kind')} of trouble since the start"] if view.faults else []
     if not text:

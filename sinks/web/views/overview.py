@@ -25,7 +25,6 @@ from sinks.web.formatting import attention, counted, duration, explained, moment
 from sinks.web.queries import Truth, application_id, link
 from sinks.web.views.trust import Trust, trust_of
 
-OLD_S: Final = 900.0  # a source that is so far behind stands out
 TARGET: Final = "target"  # evidence that has one is of that, in its own unit
 SEVERITIES: Final = ("critical", "warning", "info")
 SKETCH: Final = (320, 90)  # pixels
@@ -58,7 +57,7 @@ _MEMBERS: Final = {
 class SourceRow(msgspec.Struct, frozen=True, kw_only=True):
     """A source: its topic, its events, the newest one's time, how far that is behind the present, and all that as text.
 
-    A source that never spoke `waits`; one whose last word is old is silent.
+    A source that never spoke `waits`; one that spoke longer ago than it may is silent.
     """
 
     topic: str
@@ -66,7 +65,7 @@ class SourceRow(msgspec.Struct, frozen=True, kw_only=True):
     newest: str
     behind: str
     message: str
-    is_old: bool
+    is_silent: bool
     waits: bool
 
 
@@ -89,7 +88,7 @@ def _source_row(seen: SourceStatus, now_ms: int) -> SourceRow:
         newest=newest,
         behind=_silence(seen) if moved_ms is None else _behind(behind_s),
         message=_waiting(seen) if moved_ms is None else f"{counted(seen.events, 'event')}, newest {newest}",
-        is_old=behind_s > OLD_S,
+        is_silent=seen.is_silent(now_ms),
         waits=moved_ms is None,
     )
 

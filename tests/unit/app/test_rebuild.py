@@ -76,6 +76,14 @@ def test_runs_are_named_by_the_evidence_that_was_settled_with_them(application: 
     assert list(shard.state.models.keys()) == list(centre.shard.state.models.keys())
 
 
+def test_a_request_that_was_answered_and_is_read_again_has_no_second_answer() -> None:
+    centre = a_fortnight()
+    assert centre.asks("r1", 4, application="lmp")
+    request = centre.events[-1]
+    shard, _ = rebuilt(centre, Config())
+    assert shard.fold(JournalRecord(event=request)) == []
+
+
 def test_a_job_that_had_not_settled_and_one_that_runs_are_still_there() -> None:
     centre = a_fortnight()
     shard, _ = rebuilt(centre, Config())

@@ -1,5 +1,6 @@
 """Reloads: what of a changed file is taken over, what is left, and what a bad one does."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,49 @@ def test_a_watched_file_is_reloaded_once_it_rests(tmp_path: Path) -> None:
     assert not look()
     running.nodes.write_text("host\na9\n")
     assert [look(), look(), look()] == [False, True, False]
+
+
+def mounted(folder: Path, version: str, **files: str) -> None:
+    """Give a folder the files of a ConfigMap as kubelet does: links through `..data`, which one rename puts elsewhere."""
+    link = folder / "..data"
+    before = link.resolve() if link.exists() else None
+    content = folder / f"..{version}"
+    content.mkdir()
+    for name, text in files.items():
+        (content / name.replace("_", ".")).write_text(text)
+    swapped = folder / "..data_tmp"
+    swapped.symlink_to(content.name)
+    swapped.replace(link)
+    for path in content.iterdir():
+        if not (folder / path.name).is_symlink():
+            (folder / path.name).unlink(missing_ok=True)
+            (folder / path.name).symlink_to(Path("..data") / path.name)
+    if before is not None:
+        shutil.rmtree(before)
+
+
+def test_a_changed_config_map_is_reloaded_with_the_files_in_it(tmp_path: Path) -> None:
+    running = Running(tmp_path, watch=True)
+    nodes = "host\na1\n"
+    mounted(tmp_path, "2026_11_20", agent_yaml=BASE, nodes_csv=nodes)
+
+    def looks() -> list[bool]:
+        found = []
+        for _ in range(3):
+            running.clock.advance(WATCH_S)
+            found.append(running.reloader.look())
+        return found
+
+    assert looks() == [False, False, False]
+    mounted(tmp_path, "2026_11_21", agent_yaml=BASE + "http: {port: 9100}\n", nodes_csv=nodes)
+    assert looks() == [False, True, False]
+    assert running.handover.config().http.port == 9100
+    mounted(tmp_path, "2026_11_22", agent_yaml=BASE + "http: {port: 9100}\n", nodes_csv=nodes + "a2\n")
+    assert looks() == [False, True, False]
+    assert len(references(running.handover.config().reference).nodes) == 2
+    mounted(tmp_path, "2026_11_23", agent_yaml=BASE + "http: {prot: 1}\n", nodes_csv=nodes)
+    assert looks() == [False, False, False]
+    assert running.measured()[0] >= 1
 
 
 def test_a_file_that_is_not_watched_waits_for_the_signal(running: Running) -> None:

@@ -32,7 +32,8 @@ class Centre:
     """A topic, a collector that reads it, and what it wrote; `changes` are those of its routes."""
 
     def __init__(self, config: Config, **changes: Any) -> None:
-        self.config, self.clock, self.metrics, self.log = config, FakeClock(NOW_MS), compose.metrics(), MemoryLog()
+        self.config, self.clock, self.log = config, FakeClock(NOW_MS), MemoryLog()
+        self.metrics = compose.metrics(config)
         self.log.create([*own_topics(config), TopicSettings("raw", 1, compacted=False)])
         routes = msgspec.structs.replace(compose.routes(config), **changes)
         self._collector = Collector(self.log, routes, self.metrics, "one", monotonic_s=self.clock.monotonic_s)
@@ -111,6 +112,7 @@ def test_an_event_of_a_system_that_is_not_listed_is_a_dead_letter() -> None:
     centre = Centre(config(systems={"other": System()}))
     centre.send(json.dumps(JOB).encode())
     assert (centre.reasons(), centre.jobs()) == (["unknown-system"], 0)
+    assert centre.metrics.value("scalewatch_source_dead_letters_total", source="raw") == 1
 
 
 def test_whatever_a_decoder_raises_is_a_dead_letter_and_the_messages_around_it_count(

@@ -12,7 +12,7 @@ from agent.collector import Collector
 from agent.config.tree import Config, Source, System
 from agent.log.memory import MemoryBroker, MemoryConsumer, MemoryLog
 from agent.topics import own_topics
-from processors.contracts.errors import UnavailableError
+from processors.contracts.errors import RebalancingError, UnavailableError
 from processors.contracts.events import DeadLetter, HostMinute, HostState, JobCompleted, JournalEvent, decode_record
 from processors.contracts.log import Batch, TopicSettings
 from processors.contracts.names import rfc3339
@@ -204,6 +204,34 @@ def test_a_commit_that_meets_a_rebalance_is_made_later_and_ends_nothing() -> Non
     collector.commit()
     centre.work(collector)
     assert centre.broker.group(centre.config.collector_group).committed[TOPIC, 0].offset == 1
+
+
+def test_a_rebalance_of_many_minutes_ends_nothing_but_commits_that_are_refused_for_good_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    centre = Centre(routes={"commit_s": 0.0})
+    centre.send(1, completed())
+    collector = centre.collector()
+    commit = MemoryConsumer.commit
+
+    def refused(*_: object) -> None:
+        raise RebalancingError("The group is rebalancing.")
+
+    def wait(minutes: int) -> None:
+        for _ in range(minutes * 60):
+            centre.clock.advance(1.0)
+            collector.step(START_MS, 0.0)
+
+    monkeypatch.setattr(MemoryConsumer, "commit", refused)
+    wait(10)
+    monkeypatch.setattr(MemoryConsumer, "commit", commit)
+    wait(1)
+    assert centre.broker.group(centre.config.collector_group).committed[TOPIC, 0].offset == 1
+    monkeypatch.setattr(MemoryConsumer, "commit", refused)
+    centre.send(2, completed())
+    wait(10)  # counted anew
+    with pytest.raises(RebalancingError):
+        wait(10)
 
 
 def test_minutes_are_reported_in_parts_between_which_other_partitions_are_read() -> None:

@@ -95,6 +95,13 @@ def test_sources_report_how_old_they_are_against_the_newest_of_all() -> None:
     assert 'href="/runbook#source-silent"' in text
 
 
+def test_a_source_that_is_quiet_by_nature_is_not_silent_before_its_own_time() -> None:
+    nightly = source("nightly", newest_ms=NOON_MS - 7_200_000, silent_s=86_400.0)
+    page = page_text(app_of(sources=[source(), nightly]))
+    assert "2 h behind" in page
+    assert "All is well" in page
+
+
 def test_an_empty_topic_is_waited_for_and_nothing_is_well_meanwhile() -> None:
     empty = SourceStatus(topic="slurm.jobs", messages=0)
     app = app_of(sources=[empty, SourceStatus(topic="ldms")])

@@ -96,7 +96,7 @@ def test_dead_letters_and_sources_are_listed(app: Starlette) -> None:
     why = {"time_ms": 5, "reason": "not-json", "detail": "No JSON.", "count": 1, "places": []}
     assert dead_letter == why | {"topic": "slurm", "partition": 0, "offset": 7}
     assert read(app, "/api/v1/sources")[1]["rows"] == [
-        {"topic": "slurm", "events": 3, "newest_ms": 60_000, "messages": 40, "heard_ms": 61_000}
+        {"topic": "slurm", "events": 3, "newest_ms": 60_000, "messages": 40, "heard_ms": 61_000, "silent_s": 1800.0}
     ]
 
 

@@ -108,10 +108,10 @@ def test_an_old_source_stands_out(app: Starlette, service: FixedService) -> None
         SourceStatus(topic="power", events=1, newest_ms=1_800_000_000_000 - 3_600_000),
     ]
     rows = source_rows(service.sources())
-    assert [(row.topic, row.is_old) for row in rows] == [("power", True), ("slurm", False)]
+    assert [(row.topic, row.is_silent) for row in rows] == [("power", True), ("slurm", False)]
     text = read(app, "/")
     assert '<span class="pill warning">1 h behind</span>' in text
-    assert "<strong>1</strong> late source" in text
+    assert "<strong>1</strong> silent source" in text
 
 
 def test_without_sources_the_overview_states_why(app: Starlette) -> None:

@@ -1,5 +1,6 @@
 """Dead letters of the learner's own: bounded in bytes, and the same after a crash as without one."""
 
+import json
 from collections.abc import Iterable
 
 from agent.app import compose
@@ -10,6 +11,7 @@ from agent.log.memory import MemoryLog
 from agent.topics import own_topics
 from processors.contracts.events import JournalRecord, Tick, encode_record
 from processors.contracts.log import Batch
+from processors.contracts.names import rfc3339
 from sinks.prometheus.registry import Metrics
 
 BEGAN_MS = 1_795_168_800_000
@@ -21,6 +23,7 @@ class Centre:
     """A journal with records that nobody can read, and what is written of them."""
 
     def __init__(self) -> None:
+        self.written_ms = 0
         self.log = MemoryLog(state_topic=CONFIG.topics.state)
         self.log.create(own_topics(CONFIG))
         self.metrics = compose.metrics()
@@ -28,7 +31,7 @@ class Centre:
     def write(self, values: Iterable[bytes]) -> None:
         producer = self.log.producer()
         for value in values:
-            producer.send(CONFIG.topics.journal, value, None, 0, 0)
+            producer.send(CONFIG.topics.journal, value, None, 0, self.written_ms)
         producer.flush(1.0)
 
     def learner(self, metrics: Metrics | None = None) -> Learner:
@@ -76,6 +79,18 @@ def test_dead_letters_of_a_flood_are_bounded_by_event_time_and_counted() -> None
     assert 0.9 * allowed < sum(len(value or b"") for value in written) <= allowed + size
     assert centre.left_out() == 20 + 119 - len(written)
     assert centre.metrics.value("scalewatch_dead_letters_total", reason="processor") == 20 + 119
+
+
+def test_a_dead_letter_has_the_time_at_which_its_record_was_written() -> None:
+    centre = Centre()
+    for minute in (2, 3):
+        centre.written_ms = BEGAN_MS + minute * 60_000
+        centre.write([tick(minute), NOBODY_CAN_READ])
+    learner = centre.learner()
+    while sum(shard.offset for shard in learner.shards().values()) < 4:
+        learner.step(0.0, 0.0)
+    times = [json.loads(value or b"")["time"] for value in centre.dead_letters()]
+    assert times == [rfc3339(BEGAN_MS + minute * 60_000) for minute in (2, 3)]
 
 
 def test_after_crashes_the_same_events_have_dead_letters_as_without_one() -> None:

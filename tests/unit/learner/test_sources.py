@@ -20,7 +20,7 @@ from processors.contracts.events import (
     TopicReport,
     encode_record,
 )  # fmt: skip
-from processors.contracts.outputs import SourceStatus
+from processors.contracts.outputs import SILENT_S, SourceStatus
 from tests.kit.scenario import completed
 
 NOW_MS = 1_795_168_800_000
@@ -102,12 +102,31 @@ def test_files_of_a_backfill_are_no_sources() -> None:
 
 def test_a_configured_topic_that_never_spoke_is_a_source_without_messages() -> None:
     folded = [SourceStatus(topic="slurm", events=3, newest_ms=NOW_MS)]
-    found = combined(["slurm", "power", "^ldms.*"], folded, [TopicReport("slurm", 7, NOW_MS), TopicReport("power")])
+    reported = [TopicReport("slurm", 7, NOW_MS), TopicReport("power")]
+    found = combined(["slurm", "power", "^ldms.*"], folded, reported, lambda _: SILENT_S)
     assert [(source.topic, source.events, source.messages) for source in found] == [
         ("slurm", 3, 7),
         ("^ldms.*", 0, None),
         ("power", 0, 0),
     ]
+
+
+def test_each_source_may_be_silent_for_as_long_as_is_configured() -> None:
+    config = Config(
+        sources=(
+            Source(topics=("slurm", "^ldms[.].*"), silent_s=86_400.0),
+            Source(topics=("ldms.cpu", "power"), silent_s=60.0),
+            Source(topics=("xalt",)),
+        )
+    )
+    folded = [SourceStatus(topic=topic, newest_ms=NOW_MS) for topic in ("slurm", "ldms.cpu", "power", "xalt")]
+    found = combined(compose.wanted_topics(config), folded, (), compose.silent_after(config))
+    assert {source.topic: source.silent_s for source in found} == {
+        "slurm": 86_400.0, "ldms.cpu": 86_400.0, "power": 60.0, "xalt": SILENT_S,
+    }  # fmt: skip
+    silent = lambda minutes: {source.topic for source in found if source.is_silent(NOW_MS + minutes * MINUTE_MS)}  # noqa: E731
+    assert [silent(1), silent(2), silent(31)] == [set(), {"power"}, {"power", "xalt"}]
+    assert not SourceStatus(topic="power").is_silent(NOW_MS)
 
 
 def test_of_each_collector_the_newest_report_is_kept_until_a_day_has_passed() -> None:

@@ -1,5 +1,6 @@
 """The agent's own topics on a log, and the rights that running takes."""
 
+import msgspec
 import pytest
 
 from agent.config.load import loads
@@ -14,7 +15,7 @@ from agent.topics import (
     rights,
     rights_to_create,
 )
-from processors.contracts.log import Examined, FoundTopic, TopicSettings
+from processors.contracts.log import FoundTopic, TopicSettings
 
 SHARDED = loads("topics: {prefix: hpc, journal_partitions: 3}\nsources: [{topics: [slurm.jobs, '^ldms.*']}]")
 
@@ -118,7 +119,7 @@ def journal_faults(replicas: int = 1, operations: frozenset[str] | None = None, 
     create(log, SHARDED)
     found = examine(log, SHARDED)
     journal = FoundTopic(3, replicas, GOOD | changed, operations)
-    return list(own_faults(Examined({**found.topics, "hpc.journal": journal}, found.groups), SHARDED))
+    return list(own_faults(msgspec.structs.replace(found, topics={**found.topics, "hpc.journal": journal}), SHARDED))
 
 
 def test_a_good_journal_has_no_fault_nor_one_that_is_kept_for_longer() -> None:
