@@ -337,7 +337,7 @@ class MultivariateDetector:
         hosts = hosts[some]
         step = group.rule.step(self._at[hosts], means, table["newest_ms"][hosts])
         table["score"][hosts] = step.score
-        self._suspect(hosts, step.ratio)
+        self._note_unusual(hosts, step.ratio)
         is_high = step.fired
         first = is_high & (table["high"][hosts] == 0)
         table["high"][hosts] = np.where(is_high, table["high"][hosts] + 1, 0)
@@ -349,7 +349,7 @@ class MultivariateDetector:
         bits = (step.far[each] << np.arange(group.rule.resources, dtype=np.uint64)).sum(axis=1, dtype=np.uint64)
         table["far"][up] = np.where(step.far[each].sum(axis=1) >= group.rule.far_min, bits, 0)
 
-    def _suspect(self, hosts: Rows, ratio: Floats) -> None:
+    def _note_unusual(self, hosts: Rows, ratio: Floats) -> None:
         """Note which hosts are unusual, and which are suspected, since when."""
         table = self.hosts.rows
         minute_ms = table["newest_ms"][hosts]
