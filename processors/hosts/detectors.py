@@ -192,7 +192,7 @@ class Places(RowTable):
     """Which place among a host's resources each series has; a row is a series."""
 
     name: ClassVar[str] = "host_places"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2  # as `host_together`, without which a place says nothing
 
     def __init__(self) -> None:
         super().__init__(_SERIES, host=NONE, place=NONE)
