@@ -217,7 +217,7 @@ class MultivariateDetector:
     A minute is high where the rule fires: `high` counts those in a row as of the last minute that was scored, which began
     at `scored_ms`, the first of them at `high_since_ms`. `unusual_ms` is when the last minute began in which the energy was
     UNUSUAL_RATIO times its usual level, `suspected_ms` the last of SUSPECTED_RATIO, and `suspected_since_ms` the first of
-    those that came close together. On labelled servers 31 of 42 faults are suspected, in 1 % of the quiet time. A host is
+    those that came close together. On labelled servers 32 of 42 faults are suspected, in 1 to 3 % of the time. A host is
     scored by at most RESOURCES_MAX resources (`places`); one that gains a resource learns anew how they go together.
     """
 
