@@ -99,6 +99,11 @@ class CombinedSettings:
     host of 16 resources, or where a share of the resources, six at least, are `far_ratio` times further from their means
     than they usually get. Where there are fewer resources the energy has to be larger: it is the mean of fewer values.
 
+    On whole months of four labelled servers the best F1 of the score is 0.65 with a memory of a month and 0.62 with two
+    weeks, with values cut at 5; cut at 10 it is 0.69. On the half of the servers that chose, a `far_ratio` from 1.75 to 2
+    and six or seven of 38 resources find 5 or 6 of 16 faults without a false alert. A `past_ratio` from 1.15 to 1.25 finds
+    3 of 13 faults of other servers with one false alert in 85 days, 1.4 finds one.
+
     >>> CombinedSettings().past_factor(16), CombinedSettings().far_min(38)
     (1.25, 6)
     """
