@@ -24,12 +24,16 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Contradicts(NamedTuple):
-    """The resource of a host that goes with the others the least, and what those let expect of it."""
+    """The resource of a host that goes with the others the least, and what those let expect of it.
+
+    `far` are the resources that are far from their means at once, where these are many.
+    """
 
     resource: str
     observed: float
     expected: float
     since_ms: int
+    far: tuple[str, ...] = ()
 
 
 class Odd(NamedTuple):
@@ -83,7 +87,10 @@ def host_anomaly(labels: dict[str, str], odd: Odd, settings: HostAnomaly, now_ms
     if text:
         few = f"{len(text)} of {odd.resources} resources have been anomalous since {_clock(odd.since_ms)}"
         parts.append(f"{few}: {_listed(text, IN_SUMMARY)}")
-    if against is not None:
+    if against is not None and against.far:
+        many = f"{len(against.far)} of {odd.resources} resources have been far from their means"
+        parts.append(f"{many} since {_clock(against.since_ms)}: {_listed(against.far, IN_SUMMARY)}")
+    elif against is not None:
         parts.append(
             f"its resources have contradicted each other since {_clock(against.since_ms)}, {against.resource} most: "
             f"{_number(against.resource, against.observed)} where the others predict "

@@ -155,7 +155,7 @@ class Maintenance(Settings):
 
 
 class HostAnomaly(AlertRule):
-    """Several resources of a host outside everything measured before, or that contradict each other for long.
+    """Several resources of a host outside everything measured before, far from their means, or contradicting each other.
 
     >>> HostAnomaly().resources_min
     4
@@ -166,23 +166,34 @@ class HostAnomaly(AlertRule):
         ge=2,
         description="resources of a host that have to be outside everything measured before, close in time; all, of a host that has fewer",
     )
+    resources_share: float = Field(
+        default=0.15,
+        ge=0,
+        le=1,
+        description="share of a host's resources that have to be, where that is more; and six at least, where they are far "
+        "from their means",
+    )
     window_s: float = Field(default=600.0, gt=0, le=86_400, description="what comes within this is close in time")
     combined_ratio: float = Field(
-        default=2.0,
+        default=1.25,
         gt=1,
-        description="times its usual level by which all resources of a host together have to contradict each other",
+        description="times the largest of its last two weeks by which all resources of a host together have to contradict "
+        "each other, where it has 16; of fewer resources more",
     )
     combined_minutes: int = Field(
-        default=10,
+        default=1,
         ge=1,
         le=100_000,
-        description="measured minutes in a row in which they have to contradict each other",
+        description="measured minutes in a row in which they have to contradict each other, or to be far from their means",
     )
     gather_s: float = Field(
         default=60.0, ge=0, le=3600, description="an alert waits for this long whether the whole rack is concerned"
     )
     learn_s: float = Field(
-        default=86_400.0, ge=0, le=LONGEST_S, description="a host that is new raises no alert for this long"
+        default=259_200.0,
+        ge=0,
+        le=LONGEST_S,
+        description="a host that is new raises no alert for this long: every hour of the day is to be seen three times",
     )
     warm_up_s: float = Field(
         default=1800.0, ge=0, le=LONGEST_S, description="a host that is back in service raises none for this long"

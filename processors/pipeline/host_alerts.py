@@ -19,7 +19,7 @@ from processors.alerts.hosts import Contradicts, Differing, Odd, Rack, host_labe
 from processors.contracts.hosts import HostCause
 from processors.contracts.telemetry import is_cumulative, is_power
 from processors.hosts.causes import STILL_SHARE
-from processors.hosts.detectors import AnomalyCandidates, Mark
+from processors.hosts.detectors import AnomalyCandidates, Mark, Swarm
 from processors.hosts.jobs import HostJobs
 from processors.hosts.peers import FRESH_MS
 from processors.hosts.rows import NEVER_MS
@@ -45,6 +45,7 @@ class HostAlerts:
         settings = state.settings.alerts
         self._host, self._rack, self._straggler = settings.host_anomaly, settings.rack_anomaly, settings.straggler
         self._window_ms = round(self._host.window_s * 1000)
+        self._swarm = Swarm(self._window_ms, self._host.resources_min, self._host.resources_share)
         self._groups, self._alerts = HostGroups(state, jobs), OpenAlerts(state)
         self._judged = False  # all that was learned; after a restart nobody knows
 
@@ -107,6 +108,10 @@ class HostAlerts:
         one = self._state.multivariate.hosts.rows[host]
         return float(one["score"]) if one["places"] > 1 else None
 
+    def suspected_since_ms(self, host: int) -> int | None:
+        """Return since when a host has been suspected: too little for an alert, enough to look there first."""
+        return self._state.multivariate.suspected_since_ms(host, self._state.now_ms)
+
     def _judge(self) -> None:
         """Note news of hosts that may be reported; there are none where nothing was learned since."""
         if self._judged or not self._host.enabled:
@@ -114,7 +119,7 @@ class HostAlerts:
         self._judged = True
         state, candidates, scored = self._state, self._state.candidates, self._state.multivariate.hosts.rows
         fired_ms, host = state.records.marks.rows["fired_ms"], state.places.hosts
-        by_records = candidates.close(fired_ms, host, self._window_ms, self._host.resources_min)
+        by_records = candidates.close(fired_ms, host, scored["unusual_ms"], self._swarm)
         high = np.flatnonzero(scored["high"] >= self._host.combined_minutes)
         since_ms, end_ms = scored["high_since_ms"][high], scored["scored_ms"][high] + MINUTE_MS
         by_score = candidates.high(high, since_ms, end_ms, self._window_ms)
@@ -251,8 +256,10 @@ class HostAlerts:
         found = detector.contradiction(host)
         if found is None or found.row is None or detector.hosts.rows["high"][host] < self._host.combined_minutes:
             return None
-        series = self._state.index.series.ids.key(found.row)
-        return Contradicts(series[1], found.observed, found.expected, found.since_ms) if series else None
+        ids = self._state.index.series.ids
+        series = ids.key(found.row)
+        far = sorted(key[1] for row in found.far if (key := ids.key(row)) is not None)
+        return Contradicts(series[1], found.observed, found.expected, found.since_ms, tuple(far)) if series else None
 
     def _mute(self) -> None:
         """Follow what is said of hosts: alerts of those out of service end, those that are back are left alone a while."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -18,7 +19,8 @@ from processors.contracts.events import (
     Tick,
 )
 from processors.contracts.outputs import Alert
-from processors.pipeline.host_state import encoded
+from processors.hosts.rows import Block
+from processors.pipeline.host_state import COLUMNS, encoded
 from processors.pipeline.shard import Shard
 from tests.kit.host_minutes import MINUTE_MS, SYSTEM, minute
 
@@ -176,8 +178,11 @@ def test_what_only_ever_grows_is_no_anomaly(
     ending: str, expected: list[tuple[str, str, str]], learned: dict[str, bytes]
 ) -> None:
     shard, found = restored(learned, host_anomaly={**SETTINGS, "learn_s": 0}), list[Alert]()
-    for number in range(QUIET, QUIET + 20):
-        grown = {f"{name}{ending}": (2.0 ** (number - QUIET),) * 6 for name in ("received", "sent", "read", "written")}
+    for number in range(QUIET, QUIET + 120):
+        grown = {
+            f"{name}{ending}": (2.0 ** max(number - QUIET - 100, 0),) * 6
+            for name in ("received", "sent", "read", "written")
+        }
         events = [Tick("", time_ms=number * MINUTE_MS), minute("nid7", number, **grown)]
         found += alerts(shard, [*events, Tick("", time_ms=number * MINUTE_MS + 30_000)])
     assert named(found) == expected
@@ -247,3 +252,28 @@ def test_a_reader_sees_which_hosts_and_resources_are_anomalous(learned: dict[str
     assert shard.hosts.alerts.since_ms(host, "load1") == (QUIET + 3) * MINUTE_MS
     assert shard.hosts.alerts.since_ms(host, "cpu_available") is None
     assert shard.hosts.alerts.host_score(host) is not None
+
+
+def test_a_reader_sees_since_when_a_host_is_suspected(learned: dict[str, bytes]) -> None:
+    odd = {(FIRST, QUIET + 3): ("load1", "power", "network", "memory_free")}
+    shard = restored(learned)
+    alerts(shard, story(XNAMES, range(QUIET, QUIET + 7), odd))
+    views = [shard.hosts.views.host(SYSTEM, host) for host in XNAMES[:2]]
+    assert [view.suspected_since if view else "" for view in views] == ["1970-01-01T02:03:00Z", None]
+    alerts(shard, story(XNAMES, range(QUIET + 7, QUIET + 20)))
+    later = shard.hosts.views.host(SYSTEM, FIRST)
+    assert later is not None
+    assert later.suspected_since is None
+
+
+def test_what_an_older_agent_learned_of_anomalies_begins_anew_and_the_hosts_go_on(learned: dict[str, bytes]) -> None:
+    newer = {kind.name for kind in COLUMNS if kind.version > 1}
+    older = {
+        key: msgspec.json.encode(msgspec.structs.replace(msgspec.json.decode(value, type=Block), version=1))
+        if key.partition("/")[0] in newer
+        else value
+        for key, value in learned.items()
+    }
+    shard = restored(older)
+    assert alerts(shard, story(XNAMES, range(QUIET, QUIET + 5))) == []
+    assert shard.hosts.state.index.host(SYSTEM, FIRST) is not None
