@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 
 from processors.alerts.applications import HOST_ANOMALY, RACK_ANOMALY, STRAGGLER_HOST
 from processors.alerts.lifecycle import Condition
+from processors.contracts.alerts import HostAnomaly, RackAnomaly
 from processors.contracts.events import Attribute
 from processors.contracts.names import measured
 from processors.contracts.outputs import AlertEvidence
-from processors.contracts.settings import HostAnomaly, RackAnomaly
 from processors.hosts.detectors import Mark
 from processors.hosts.peers import Difference
 

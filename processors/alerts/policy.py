@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 
 from processors.alerts import applications as names
 from processors.alerts.lifecycle import Condition
+from processors.contracts.alerts import EXCLUDED_HOSTS_MAX, AlertRule, AlertSettings, Exclusion, Maintenance
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Evidence
 from processors.contracts.nodes import expand
-from processors.contracts.settings import EXCLUDED_HOSTS_MAX, AlertRule, AlertSettings, Exclusion, Maintenance
 
 RUN_HOSTS_MAX: Final = 4_096  # of a run: one of more is compared by the rest
 SECTIONS: Final = {

@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 
 from processors.alerts.applications import DISTURBED_RUN, UNEXPLAINED_POWER, application_labels, over
 from processors.alerts.lifecycle import Condition
+from processors.contracts.alerts import DisturbedRun, UnexplainedPower
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import AlertEvidence, ProfileModel
-from processors.contracts.settings import DisturbedRun, UnexplainedPower
 from processors.models.counters.model import Unusual
 from processors.models.training.table import Band
 from processors.power.blame import NINE_OF_TEN, Blamed, JudgedPower

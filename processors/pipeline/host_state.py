@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.alerts.lifecycle import AlertLife, AlertState, HostAlertLife
+from processors.contracts.alerts import AlertSettings, HostAnomaly
 from processors.contracts.errors import ConfigError
 from processors.contracts.outputs import Message
-from processors.contracts.settings import AlertSettings, HostAnomaly, JobSettings, ProfileSettings, RunTimeSettings
+from processors.contracts.settings import JobSettings, ProfileSettings, RunTimeSettings
 from processors.hosts.causes import HostCauses, HostLevels
 from processors.hosts.detectors import AnomalyCandidates, MultivariateDetector, Records
 from processors.hosts.jobs import (

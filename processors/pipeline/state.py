@@ -13,13 +13,14 @@ from urllib.parse import quote
 import msgspec
 
 from processors.alerts.lifecycle import AlertLife, AlertState
+from processors.contracts.alerts import AlertSettings
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import Evidence, Identity
 from processors.contracts.hosts import HostCauses, Hosts, HostSettings, NoHosts, Profiles, Windows
 from processors.contracts.load import UnderLoadSettings
 from processors.contracts.names import SAFE, ApplicationKey
 from processors.contracts.outputs import Message
-from processors.contracts.settings import AlertSettings, FeatureSettings, JobSettings, ProfileSettings, RunTimeSettings
+from processors.contracts.settings import FeatureSettings, JobSettings, ProfileSettings, RunTimeSettings
 from processors.features import FeatureTimes, FeatureTimesState
 from processors.inputs import Inputs, InputsState, input_key
 from processors.jobs.allowance import ForecastAllowance, ForecastAllowanceState

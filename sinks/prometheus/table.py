@@ -4,9 +4,9 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
+from processors.contracts.alerts import AlertName
 from processors.contracts.names import HORIZONS
 from processors.contracts.outputs import VERDICTS
-from processors.contracts.settings import AlertName
 from processors.contracts.telemetry import COMPONENTS
 from sinks.topics import KINDS as OUTPUTS
 

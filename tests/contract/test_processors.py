@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from processors.alerts.lifecycle import AlertLife, AlertState, HostAlertLife
-from processors.contracts.settings import AlertSettings, JobSettings, ProfileSettings, RunTimeSettings
+from processors.contracts.alerts import AlertSettings
+from processors.contracts.settings import JobSettings, ProfileSettings, RunTimeSettings
 from processors.facts import Outcome
 from processors.features import FeatureTimes, FeatureTimesState
 from processors.hosts import jobs

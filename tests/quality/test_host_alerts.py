@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from processors.contracts.settings import AlertSettings
+from processors.contracts.alerts import AlertSettings
 from tests.quality.host_alerts import Measured, alerts, hits, table
 from tests.quality.stragglers import reported_hosts, slowed
 
