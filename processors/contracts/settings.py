@@ -46,7 +46,11 @@ class FeatureSettings(Settings):
 
 
 def compiled_pattern(pattern: str, groups: int = 0) -> str:
-    """Return a regular expression as it is; ValueError where it is none, or has too few groups."""
+    """Return a regular expression as it is; ValueError where it is none, or has too few groups.
+
+    >>> compiled_pattern("nid[0-9]+")
+    'nid[0-9]+'
+    """
     try:
         compiled = re.compile(pattern)
     except re.error as error:
