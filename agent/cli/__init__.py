@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "replay": "Send event files through the agent and write what comes out.",
     "backtest": "Score the predictions for past jobs; try alert settings.",
     "alerts": "Print the alerts that files would have raised, and what was withheld.",
+    "report": "Report what a week's runs cost beyond need, per user, with advice.",
     "backfill": "Feed history into a running agent, so that day one has models.",
     "predict": "Predict run times, from files or from a running agent.",
     "identify": "Show what the rules make of the jobs in files.",
