@@ -8,10 +8,11 @@ from typing import Final, NamedTuple
 
 from agent.waste.judgement import ENDED_BY_HOST, Amount, Expected, Finding, Kind
 from agent.waste.runs import WeekRun
-from sinks.web.formatting import between, counted, next_limit, rounded, sized
+from sinks.web.formatting import between, counted, next_limit, rounded, size, sized
 
 OUT_OF_MEMORY: Final = "OUT_OF_MEMORY"
 DIGITS: Final = 3
+OFTEN: Final = 0.1  # of the runs of an application: less is seldom the user's habit
 NO_NAME: Final = "jobs that nothing names"
 _HOURS: Final = {"gpus": "GPU-hours"}
 
@@ -44,20 +45,12 @@ def advice(case: Case) -> str:
 
 
 def unit_hours(unit: str) -> str:
-    """Return the name of a unit times hours.
-
-    >>> unit_hours("nodes"), unit_hours("gpus")
-    ('node-hours', 'GPU-hours')
-    """
+    """Return the name of a unit times hours."""
     return _HOURS.get(unit, "process-hours" if unit == "processes" else f"{unit.removesuffix('s')}-hours")
 
 
 def amount(found: Amount, unit: str) -> str:
-    """Return an amount with its unit and, where it rests on a prediction, its ends; no digit is finer than they are apart.
-
-    >>> amount(Amount(123.4, 95.2, 148.9), "nodes"), amount(Amount.measured(1234.5), "cores")
-    ('about 120 (100 to 150) node-hours', '1,230 core-hours')
-    """
+    """Return an amount with its unit and, where it rests on a prediction, its ends; no digit is finer than they are apart."""
     value, low, high = _digits(found)
     if found.low == found.high:
         return f"{value} {unit_hours(unit)}"
@@ -71,11 +64,7 @@ def plain_amount(found: Amount) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number with at most three digits that count.
-
-    >>> number(1234.5), number(12.34), number(0.0)
-    ('1,230', '12.3', '0')
-    """
+    """Return a number with at most three digits that count."""
     return _to_step(value, _step(value))
 
 
@@ -105,15 +94,16 @@ def _sizes(case: Case) -> str:
     if now is None or then is None:
         return ""
     times = f"{between(then.low_s, then.high_s)} in place of {between(now.low_s, now.high_s)}"
-    hours = f"{_hours(then, run.unit)} in place of {_hours(now, run.unit)}"
+    hours = f"{_hours(then)} {unit_hours(run.unit)} in place of {_hours(now)}"
     slower = f"{case.name} gets slower beyond {sized(then.n, run.unit)}. " if case.kind == "slows_down" else ""
     what = "" if slower else f" for {case.name}"
-    return f"{slower}Ask for {sized(then.n, run.unit)} in place of {sized(now.n, run.unit)}{what}: a run then takes {times}, and {hours}."
+    return f"{slower}Ask for {sized(then.n, run.unit)} in place of {size(now.n)}{what}: a run then takes {times}, and {hours}."
 
 
-def _hours(expected: Expected, unit: str) -> str:
+def _hours(expected: Expected) -> str:
     ends = Amount(*(expected.hours(seconds) for seconds in (expected.run_time_s, expected.low_s, expected.high_s)))
-    return amount(ends, unit)
+    _, low, high = _digits(ends)
+    return low if low == high else f"{low} to {high}"
 
 
 def _limit(case: Case) -> str:
@@ -151,6 +141,8 @@ def _failed(case: Case) -> str:
     starved = sum(run.state == OUT_OF_MEMORY for run in case.runs)
     if 2 * starved > len(times_s):
         return f"{found}, {starved} for lack of memory: ask for more memory, or for more {case.runs[0].unit}."
+    if len(times_s) < OFTEN * case.all_runs:
+        return f"{found}: few of them, so see first what the failed ones have in common."
     middle_s = median(times_s)
     sizes = [run.n for run in case.runs if run.n]
     where = f" on {sized(min(sizes), case.runs[0].unit)}" if sizes else ""

@@ -28,9 +28,6 @@ class Amount(msgspec.Struct, frozen=True):
     """A number of unit-hours, between a low and a high end where it rests on a prediction; both are the value where it was measured.
 
     Ends add up as if all bands erred to the same side, which those of one application do.
-
-    >>> Amount(3.0, 2.0, 4.0) + Amount.measured(1.0)
-    Amount(value=4.0, low=3.0, high=5.0)
     """
 
     value: float = 0.0

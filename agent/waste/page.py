@@ -45,7 +45,7 @@ def environment() -> Environment:
     made = formatting.environment("agent.waste")
     made.filters.update(
         amount=amount, number=number, plain_amount=plain_amount, unit_hours=unit_hours, heading=HEADINGS.__getitem__, measure=measure,
-        rounded=rounded, not_judged=not_judged, user_name=user_name, part=part, day=day,
+        rounded=rounded, not_judged=not_judged, user_name=user_name, part=part,
     )  # fmt: skip
     made.globals.update(bounds_text=bounds_text)
     return made
@@ -53,7 +53,7 @@ def environment() -> Environment:
 
 def text(report: WeekReport, top: int, table: Table, *, one_user: bool) -> str:
     """Return the report for a terminal; `table` lays out rows below their head."""
-    parts = [f"Week {report.week}, {day(report.start)} to {day(report.end)}"]
+    parts = [f"Week {report.week}, {report.days}"]
     if not one_user:
         parts.append(table(*_users(report, top)))
         hidden = len(report.users) - top
@@ -93,17 +93,12 @@ def measure(waste: Waste) -> str:
     return MEASURES.get(waste.kind, "lost")
 
 
-def day(rfc3339: str) -> str:
-    """Return a moment without its letters, and without its time where that is midnight."""
-    return moment(rfc3339).removesuffix(" 00:00")
-
-
 def _users(report: WeekReport, top: int) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
     head = ("USER", "RUNS", "UNIT", "USED", "LOST", "OF USED", "ASKED BEYOND NEED", "NOT JUDGED")
     rows = [
         (
             printable(user_name(user)), str(total.runs), unit_hours(total.unit), number(total.used), plain_amount(total.lost),
-            part(total.lost, total.used), plain_amount(total.asked), f"{100 * total.not_judged_share:.0f} %",
+            part(total.lost, total.used), plain_amount(total.reserved), f"{100 * total.not_judged_share:.0f} %",
         )
         for user in report.users[:top]
         for total in user.totals

@@ -51,7 +51,7 @@ class Waste(msgspec.Struct, frozen=True, kw_only=True):
 class Total(msgspec.Struct, frozen=True, kw_only=True):
     """What was used in one unit, in unit-hours.
 
-    `lost` is by sizes, failures and time-outs, of which `not_judged` says how much could not be looked at; `asked` is what limits reserved
+    `lost` is by sizes, failures and time-outs, of which `not_judged` says how much could not be looked at; `reserved` is what limits asked for
     beyond need, `spared` what odd hosts cost, for which nobody who ran there can be blamed.
     """
 
@@ -59,7 +59,7 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     runs: int
     used: float
     lost: Amount
-    asked: Amount
+    reserved: Amount
     spared: Amount
     not_judged: float
 
@@ -78,11 +78,12 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WeekReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The week of one user or of all, those first who lost most; `left_out` runs were more than could be held."""
+    """The week of one user or of all, those first who lost most; `end` is the first moment after it, `left_out` runs were more than could be held."""
 
     schema: str
     agent_version: str
     week: str
+    days: str
     start: str
     end: str
     bounds: Bounds
@@ -112,6 +113,7 @@ def report(week: Week, collected: WeekRuns, bounds: Bounds, agent_version: str) 
         schema=SCHEMA,
         agent_version=agent_version,
         week=week.name,
+        days=week.days,
         start=rfc3339(week.from_ms),
         end=rfc3339(week.until_ms),
         bounds=bounds,
@@ -147,7 +149,7 @@ def _total(unit: str, found: Sequence[_Found]) -> Total:
         runs=len(found),
         used=sum(each.run.hours for each in found),
         lost=_sum(finding.lost for finding in every if finding.kind in LOST),
-        asked=_sum(finding.lost for finding in every if finding.kind == "long_limit"),
+        reserved=_sum(finding.lost for finding in every if finding.kind == "long_limit"),
         spared=_sum(finding.lost for finding in every if finding.kind == "odd_host"),
         not_judged=sum(each.run.hours for each in found if not each.known),
     )

@@ -12,9 +12,10 @@ _FIRST_YEAR, _LAST_YEAR = 1990, 2099
 
 
 class Week(NamedTuple):
-    """A week: its name, and its first moment and the one after its last, in ms."""
+    """A week: its name, its days with their zone, and its first moment and the one after its last, in ms."""
 
     name: str
+    days: str
     from_ms: int
     until_ms: int
 
@@ -24,13 +25,7 @@ class Week(NamedTuple):
 
 
 def week_named(name: str, zone: tzinfo) -> Week:
-    """Return the week of a name such as 2026-W47; ConfigError where there is none.
-
-    >>> from datetime import UTC
-    >>> week = week_named("2026-W47", UTC)
-    >>> week.until_ms - week.from_ms == 7 * 86_400_000
-    True
-    """
+    """Return the week of a name such as 2026-W47; ConfigError where there is none."""
     found = _NAME.fullmatch(name)
     monday = None
     if found is not None and _FIRST_YEAR <= int(found[1]) <= _LAST_YEAR:
@@ -56,4 +51,5 @@ def _from(monday: date, zone: tzinfo) -> Week:
     year, number, _ = monday.isocalendar()
     starts = (datetime.combine(monday + timedelta(days=days), datetime.min.time(), zone) for days in (0, 7))
     from_ms, until_ms = (round(start.timestamp() * 1000) for start in starts)
-    return Week(f"{year}-W{number:02d}", from_ms, until_ms)
+    days = f"{monday} to {monday + timedelta(days=6)} ({zone})"
+    return Week(f"{year}-W{number:02d}", days, from_ms, until_ms)
