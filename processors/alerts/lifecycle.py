@@ -94,7 +94,7 @@ class AlertLife:
         elif state.condition is not None:
             state.holds, state.reported_ms = False, fact.time_ms if state.holds else state.reported_ms
             if fact.forgotten:
-                state.condition = msgspec.structs.replace(state.condition, keep_firing_ms=0)
+                state.condition, state.quiet_until_ms = msgspec.structs.replace(state.condition, keep_firing_ms=0), 0
 
     def renew(self, time_ms: int) -> None:
         """Count the time until it resolves from now on."""

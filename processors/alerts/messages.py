@@ -40,7 +40,7 @@ def fingerprint(condition: Condition) -> str:
 def message(key: str, change: Transition, links: Links, context: Context) -> Alert:
     """Return the message of a change of status."""
     condition = change.condition
-    status: AlertStatus = "withheld" if condition.withheld_by else change.status
+    status: AlertStatus = "pending" if condition.withheld_by else change.status
     return Alert(
         schema="scalewatch.alert/1",
         id=f"{key}:{status}@{change.time_ms}",

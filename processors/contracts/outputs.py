@@ -225,7 +225,7 @@ VERDICTS: Final = (
     "reliable", "insufficient", "high_error", "linear", "runner_up", "superlinear", "far", "uncertain", "unknown"
 )  # fmt: skip
 Source = Literal["observed", "interpolated", "extrapolated", "transfer", "similar_runs", "features"]
-AlertStatus = Literal["pending", "firing", "resolved", "withheld"]
+AlertStatus = Literal["pending", "firing", "resolved"]
 AlertKind = Literal["anomaly", "reliability"]
 Severity = Literal["info", "warning", "critical"]
 
@@ -383,6 +383,8 @@ class Range(msgspec.Struct, frozen=True):
 class Prediction(Message, frozen=True, kw_only=True):
     """Topic predictions, keyed by application id: the whole curve of an application.
 
+    `observations` is how many runs the curve knew when it was fitted: later ones are not among them, nor those that the model
+    dropped before, such as strange runs. `as_of` is when that was.
     `under_load` is for the size that was run last, on the partition where the application usually runs.
     """
 
@@ -415,7 +417,8 @@ class AnswerPoint(CurvePoint, frozen=True, kw_only=True):
 class Answer(Message, frozen=True, kw_only=True):
     """Topic answers, keyed by request id: one answer for each request, also where nothing is known.
 
-    `known` is False for an application that has no model; `detail` is then the sentence that says so.
+    `known` is False for an application that has no model; `detail` is then the sentence that says so. `observations` is that
+    of the prediction whose curve it is read from.
     """
 
     request_id: str
@@ -494,8 +497,8 @@ class Alert(Message, frozen=True, kw_only=True):
     """Topic alerts, keyed by fingerprint: changes of status only.
 
     `labels` identify the alert and never hold a changing value; `annotations` are for people (summary, description) and link to
-    what they need (runbook_url, dashboard_url). One that is `withheld` is true and wakes nobody, for a reason that `withheld_by` gives;
-    when it is over, its key has a tombstone.
+    what they need (runbook_url, dashboard_url). One that stays pending with a reason in `withheld_by` is true and wakes nobody; when it is over, its
+    key has a tombstone.
     """
 
     fingerprint: str

@@ -283,6 +283,9 @@ class UnexplainedPower(AlertRule):
         le=LONGEST_S,
         description="that of an application waits for this long: a run that is explained meanwhile says that it was one run",
     )
+    runs_min: int = Field(
+        default=3, ge=1, description="unless so many of its runs were not explained, one after the other"
+    )
     quiet_s: float = Field(
         default=86_400.0,
         gt=0,
@@ -501,6 +504,12 @@ class JobSettings(Settings):
         default=24_000,
         ge=8,
         description="quarters of an hour, four parts each, whose runs are recognised when repeated",
+    )
+    deduplication_runs_max: int = Field(
+        default=20_000_000,
+        ge=1,
+        description="runs that are recognised when repeated, in one shard; over it the oldest quarter of an hour is forgotten and "
+        "counted, and a run that started before is refused",
     )
     revise_s: float = Field(
         default=60.0, gt=0, le=LONGEST_S, description="how often the prediction of a running job is revised"

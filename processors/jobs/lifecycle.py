@@ -275,6 +275,10 @@ class Job:
         self._state.forecast = forecast
         self._state.revise_ms = now_ms + round(max(self._settings.revise_s, revise_s) * 1000)
 
+    def defer_forecast(self, until_ms: int) -> None:
+        """Let the running job wait for its first forecast."""
+        self._state.revise_ms = until_ms
+
     def set_prediction(self, prediction: StartPrediction | None) -> None:
         """Note what was reported the run that goes on, for when it ends."""
         self._state.predicted = prediction

@@ -97,8 +97,8 @@ def test_four_odd_resources_of_a_host_make_one_alert_that_lists_them_and_ends_by
     assert summary.startswith(
         f"{FIRST} on exa: 4 of 5 resources have been anomalous since 02:03 on 1 Jan (UTC): load1 "
     )
-    assert summary.endswith(", and 1 more.")
-    assert "(until now 1." in summary
+    assert len(summary) <= 200
+    assert "until then)" in summary
     assert set(found[0].evidence.detail) == {"load1", "power", "network", "memory_free"}
     assert found[0].evidence.observed is not None
     assert found[0].evidence.high is not None
@@ -205,7 +205,7 @@ def test_a_slow_host_of_a_job_is_a_straggler_until_it_is_like_the_others(learned
     assert (
         found[0]
         .annotations["summary"]
-        .startswith(f"{FIRST} has differed from the other hosts of job exa/812 since 02:09 on 1 Jan (UTC): power 1")
+        .startswith(f"{FIRST} has differed from the other hosts of job exa/812 since 02:10 on 1 Jan (UTC): power 1")
     )
     assert found[0].evidence.detail["job"] == "exa/812"
 

@@ -301,7 +301,7 @@ def test_of_runs_that_end_between_two_ticks_all_are_learned_and_some_are_scored(
 def test_an_application_that_is_forgotten_takes_its_history_and_score_along() -> None:
     centre = Scenario(run_time={"applications_max": 1}).at("08:00")
     for name in ("lammps", "gromacs"):
-        for i in range(4):
+        for i in range(2):
             centre.at_ms(centre.now_ms + 60_000).scales(name, 1, 2, 4, prefix=f"{name}{i}")
     assert list(centre.shard.state.model_comparisons.keys()) == ["exa/gromacs//nodes"]
     assert sum(key.startswith("name/") for key in similar_runs(centre)) == 1
