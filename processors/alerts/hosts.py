@@ -41,7 +41,7 @@ class Odd(NamedTuple):
     contradicts: Contradicts | None = None
 
 
-class Unlike(NamedTuple):
+class Differing(NamedTuple):
     """How a host differs from its peers, since when, in which job now ("" for none), and how many jobs met it."""
 
     job: str
@@ -140,11 +140,11 @@ def rack_anomaly(
     )
 
 
-def straggler(labels: dict[str, str], unlike: Unlike, now_ms: int) -> Condition:
+def straggler(labels: dict[str, str], differing: Differing, now_ms: int) -> Condition:
     """Return the condition of a host unlike the others of its job, or, without a job, the idle ones of its partition."""
-    found = unlike.differences
+    found = differing.differences
     text = [f"{name} {_number(name, one.observed)}, peers {_number(name, one.usual)}" for name, one in found.items()]
-    peers = f"the other hosts of job {unlike.job}" if unlike.job else "the other idle hosts of its partition"
+    peers = f"the other hosts of job {differing.job}" if differing.job else "the other idle hosts of its partition"
     first = next(iter(found.values()))
     shown: dict[str, Attribute] = dict(list(zip(found, text, strict=True))[:SHOWN])
     return Condition(
@@ -152,12 +152,14 @@ def straggler(labels: dict[str, str], unlike: Unlike, now_ms: int) -> Condition:
         labels=labels,
         holds=True,
         time_ms=now_ms,
-        summary=f"{labels['host']} has differed from {peers} since {_clock(unlike.since_ms)}: {_listed(text, IN_SUMMARY)}.",
+        summary=f"{labels['host']} has differed from {peers} since {_clock(differing.since_ms)}: {_listed(text, IN_SUMMARY)}.",
         description="The job waits for its slowest host."
-        if unlike.job
+        if differing.job
         else "Processes of an earlier job may still be running.",
         evidence=AlertEvidence(
-            observed=first.observed, expected=first.usual, detail={"job": unlike.job, "jobs": unlike.jobs, **shown}
+            observed=first.observed,
+            expected=first.usual,
+            detail={"job": differing.job, "jobs": differing.jobs, **shown},
         ),
     )
 

@@ -122,7 +122,7 @@ class AlertLife:
         if condition is None:
             self._state = AlertState()
             return []
-        if state.status == "pending" and self._lasts(due_ms):
+        if state.status == "pending" and self._remains(due_ms):
             return self._fire(now_ms)
         reported = state.status == "firing" or not condition.momentary
         self._state = AlertState(quiet_until_ms=state.quiet_until_ms if state.quiet_until_ms > now_ms else 0)
@@ -147,7 +147,7 @@ class AlertLife:
         """Return the stored form."""
         return msgspec.structs.replace(self._state)
 
-    def _lasts(self, until_ms: int) -> bool:
+    def _remains(self, until_ms: int) -> bool:
         """Return whether what is pending is so still: it holds, or was said a short while ago."""
         state, condition = self._state, self._state.condition
         if state.holds or condition is None:

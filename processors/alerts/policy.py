@@ -57,14 +57,7 @@ Matches = Callable[[Condition, About], bool]
 
 
 class Policy:
-    """The alert settings of an agent, ready to be asked for each alert.
-
-    >>> from processors.contracts.settings import AlertSettings
-    >>> policy = Policy(AlertSettings(exclusions=[{"user": "test*", "comment": "trials"}]))
-    >>> slow = Condition(name="StrangeRun", labels={"application": "lammps", "system": "exa"}, holds=True, time_ms=0)
-    >>> policy.withheld_by(slow, About(user="tester")), policy.withheld_by(slow, About(user="ann"))
-    ('exclusion 1 (trials)', '')
-    """
+    """The alert settings of an agent, ready to be asked for each alert."""
 
     def __init__(self, settings: AlertSettings) -> None:
         self._settings = settings

@@ -127,7 +127,7 @@ class Exclusion(Settings):
     )
 
     @model_validator(mode="after")
-    def _says_something(self) -> Self:
+    def _names_something(self) -> Self:
         if not any(getattr(self, name) for name in type(self).model_fields if name != "comment"):
             raise ValueError("give at least one of alerts, system, partition, application, user, account, qos, hosts")
         return self

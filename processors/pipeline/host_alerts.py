@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from processors.alerts import hosts as host_rules
 from processors.alerts.applications import HOST_ANOMALY, RACK_ANOMALY, STRAGGLER_HOST, ended, over
-from processors.alerts.hosts import Contradicts, Odd, Rack, Unlike, host_labels
+from processors.alerts.hosts import Contradicts, Differing, Odd, Rack, host_labels
 from processors.contracts.hosts import HostCause
 from processors.contracts.telemetry import is_cumulative, is_power
 from processors.hosts.causes import STILL_SHARE
@@ -193,8 +193,8 @@ class HostAlerts:
     def _explained_by_peers(self, row: int, labels: dict[str, str]) -> bool:
         """Return whether an open alert says already that the host is unlike its peers, and not by its power alone."""
         cause = self._state.causes.rows[row]
-        unlike = cause["unlike_ms"] != NEVER_MS and not cause["power_only"]
-        return bool(unlike) and self._alerts.is_open(ended(STRAGGLER_HOST, labels, "", self._state.now_ms))
+        differing = cause["differing_ms"] != NEVER_MS and not cause["power_only"]
+        return bool(differing) and self._alerts.is_open(ended(STRAGGLER_HOST, labels, "", self._state.now_ms))
 
     def _keep_levels(self, row: int, marks: Mapping[str, Mark]) -> None:
         """Keep between which ends the resources of a host lay before they were odd: so long as they are outside, it is."""
@@ -232,8 +232,8 @@ class HostAlerts:
         alert = ended(HOST_ANOMALY, host_labels(*self._named(row)), "", self._state.now_ms)
         if still:
             self._alerts.renew(alert)
-        unlike = ended(STRAGGLER_HOST, alert.labels, "", self._state.now_ms)
-        if not (rack_open or self._alerts.is_open(alert) or (still and self._alerts.is_open(unlike))):
+        differing = ended(STRAGGLER_HOST, alert.labels, "", self._state.now_ms)
+        if not (rack_open or self._alerts.is_open(alert) or (still and self._alerts.is_open(differing))):
             self._state.causes.end(np.array([row]), "odd_ms")
             series = list(self._state.index.resources(row).values())
             self._state.levels.clear(np.array(series, np.intp))
@@ -272,7 +272,7 @@ class HostAlerts:
         series = np.array(list(self._state.index.resources(row).values()), np.intp)
         self._state.levels.clear(series)
         self._state.peers.clear(series)
-        for field in ("odd_ms", "unlike_ms"):
+        for field in ("odd_ms", "differing_ms"):
             self._state.causes.end(np.array([row]), field)
 
     def _end(self, system: str, host: str, why: str) -> None:
@@ -292,34 +292,34 @@ class HostAlerts:
             names[row] = resource
         peers.judge(now_ms, names, host.astype(np.intp), group)
         known = np.unique(host[peers.rows["known"][: len(host)] != 0])
-        now = np.unique(host[peers.unlike_now(now_ms)[: len(host)]])
+        now = np.unique(host[peers.differing_now(now_ms)[: len(host)]])
         for row in now[now >= 0].tolist():
-            self._report_unlike(row, jobs[int(group[row])])
+            self._report_differing(row, jobs[int(group[row])])
         self._end_alike(known)
 
-    def _report_unlike(self, row: int, job: str) -> None:
+    def _report_differing(self, row: int, job: str) -> None:
         """Tell that a host is unlike its peers, where no alert says already that it is unlike itself."""
         state, now_ms, labels = self._state, self._state.now_ms, host_labels(*self._named(row))
         differences = {name: state.peers.difference(each) for name, each in state.index.resources(row).items()}
         found = {name: each for name, each in differences.items() if each is not None}
         power_only = all(is_power(name) for name in found)
         since_ms = min(each.since_ms for each in found.values())
-        state.causes.begin(row, "unlike_ms", since_ms, now_ms, power_only=power_only)
+        state.causes.begin(row, "differing_ms", since_ms, now_ms, power_only=power_only)
         state.candidates.rows["reported_ms"][row] = now_ms
         jobs = state.causes.met(row, digest64(job)) if job else int(state.causes.rows["jobs"][row])
         anomaly = ended(HOST_ANOMALY, labels, "", now_ms)
         if not power_only and self._alerts.is_open(anomaly):
             self._alerts.renew(anomaly)
             return
-        unlike = Unlike(job, jobs, int(state.causes.rows["unlike_ms"][row]), found)
-        self._alerts.take([host_rules.straggler(labels, unlike, now_ms)])
+        differing = Differing(job, jobs, int(state.causes.rows["differing_ms"][row]), found)
+        self._alerts.take([host_rules.straggler(labels, differing, now_ms)])
 
     def _end_alike(self, known: npt.NDArray[np.int64]) -> None:
         """End what is said of hosts that are as their peers again."""
         causes = self._state.causes
-        unlike = np.flatnonzero(causes.rows["unlike_ms"] != NEVER_MS)
-        for row in np.setdiff1d(unlike, known).tolist():
-            causes.end(np.array([row]), "unlike_ms")
+        differing = np.flatnonzero(causes.rows["differing_ms"] != NEVER_MS)
+        for row in np.setdiff1d(differing, known).tolist():
+            causes.end(np.array([row]), "differing_ms")
             self._alerts.take([over(STRAGGLER_HOST, host_labels(*self._named(row)), self._state.now_ms)])
 
     def _shown_since_ms(self) -> int:

@@ -76,4 +76,7 @@ class KnownRuns:
             mark = self._state.low_water.open(MARK)
             mark.learn(following)
             self._state.low_water.changed(MARK, mark, self._state.now_ms)
-            self._state.tally["bound", "deduplication_runs_max" if too_many else "deduplication_buckets_max"] += 1
+            if too_many:
+                self._state.tally["bound", "deduplication_runs_max"] += 1
+            else:
+                self._state.tally["bound", "deduplication_buckets_max"] += 1

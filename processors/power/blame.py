@@ -50,14 +50,7 @@ class PowerBlameState(msgspec.Struct, omit_defaults=True):
 
 
 class PowerBlame(Untimed):
-    """The newest runs of a system whose power was measured and explained or not.
-
-    >>> blame = PowerBlame.build()
-    >>> for number, hosts in enumerate((("n1",), ("n2",), ("n1", "n2"))):
-    ...     blame.learn(JudgedPower(str(number), "exa/lammps", hosts, 190.0 * ("n1" in hosts), 10.0, "n1" in hosts))
-    >>> blame.score(("n1",))
-    Blamed(host='n1', excess_w=190.0, runs=2)
-    """
+    """The newest runs of a system whose power was measured and explained or not."""
 
     name: ClassVar[str] = "power_blame"
     version: ClassVar[int] = 1
