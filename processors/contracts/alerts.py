@@ -352,8 +352,12 @@ class AlertSettings(Settings):
         for_s: float = Field(default=600.0, ge=0, le=LONGEST_S, description="how long the verdict has to hold first")
 
     class SlowsDown(AlertRule):
-        """An application whose largest sizes take longer than a smaller one."""
+        """An application whose largest sizes take longer than a smaller one: advice for its users, so no alert by itself."""
 
+        enabled: bool = Field(
+            default=False,
+            description="whether this alert exists; predictions advise users of it in any case, and so does `scalewatch report`",
+        )
         observations_min: int = Field(default=8, ge=1, description="runs the model has to know first")
         for_s: float = Field(default=600.0, ge=0, le=LONGEST_S, description="how long it has to be so first")
 

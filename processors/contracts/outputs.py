@@ -138,6 +138,13 @@ class PredictedAtStart(msgspec.Struct, frozen=True, kw_only=True):
         return self.low_s <= run_time_s <= self.high_s
 
 
+class SlowedBy(msgspec.Struct, frozen=True):
+    """The odd host that a slow run met, and how many times as long as expected the run took: neither its application's nor its user's."""
+
+    host: str
+    factor: float
+
+
 class RecentRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run that settled recently. `user` is as the journal has it: a pseudonym, unless names are configured to be plain.
 
@@ -511,7 +518,8 @@ class Run(Message, frozen=True, kw_only=True):
 
     `event` holds the completion as it was journalled and `identities` all other evidence of its job, as JSON text of
     the journal's own form, so that other rules, other code or another state version can fold it anew. `profile` is what the
-    telemetry of its hosts said of it, `told` what was predicted before it ended.
+    telemetry of its hosts said of it, `predicted` what was predicted before it ended. `slowed_by` is the odd host that explains why it was
+    slow; None where none does.
     """
 
     run_id: str
@@ -525,6 +533,7 @@ class Run(Message, frozen=True, kw_only=True):
     identities: tuple[msgspec.Raw, ...]
     profile: Profile | None = None
     predicted: PredictedAtStart | None = None
+    slowed_by: SlowedBy | None = None
 
 
 class Emission(msgspec.Struct, frozen=True):

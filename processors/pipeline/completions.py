@@ -11,6 +11,7 @@ from processors.contracts.events import SUCCESS, Attribute, Evidence, HostState,
 from processors.contracts.hosts import HostCause
 from processors.contracts.names import ApplicationKey
 from processors.contracts.nodes import expand
+from processors.contracts.outputs import SlowedBy
 from processors.facts import Outcome, PublishedCurve, PublishedPoint, RunFact, Scored, trains
 from processors.fairness import lane_of_run
 from processors.inputs import Sizes
@@ -158,17 +159,18 @@ class Training:
         ln_load: float = 0.0,
         cause: HostCause | None = None,
         about: About = NO_RUN,
-    ) -> None:
+    ) -> SlowedBy | None:
         """Learn a run of an input of the given sizes; `attributes` tell builds and versions apart.
 
         `first` is its first report, `replaces` a corrected one of a run of the same application. What `ln_load` explains of
         its run time is no news of the application: three of four regressions of the simulated centre were loaded hosts. Nor is
-        a slow run on a host of which something is wrong, the `cause`: it says nothing for or against a change.
+        a slow run on a host of which something is wrong, the `cause`: it says nothing for or against a change, and that is returned.
         """
         model = self._state.models.open(application_id)
         if replaces and not model.holds(fact.run_id):
             self._state.tally["refused", "correction_too_late"] += 1
-            return
+            return None
+        slowed_by: SlowedBy | None = None
         scored = model.score(fact)
         if first:
             self._compare(application_id, model.published, fact, scored)
@@ -180,6 +182,7 @@ class Training:
             factor = round(math.exp(min(scored.ln_ratio, FACTOR_LN_MAX)), 3)
             explained = ExplainedRun(fact.run_id, application_id, factor, fact.end_ms)
             self._warnings.explained(ApplicationKey.parse(application_id).system, cause, explained)
+            slowed_by = SlowedBy(cause.host, factor)
         else:
             quiet = without_load(scored, ln_load)
             slowed = self._drift_detection.outlier(application_id, scored) if quiet is not scored else 0
@@ -192,6 +195,7 @@ class Training:
         lane = lane_of_run(application_id, about.user or None, self._state.models.lane(application_id))
         self._state.model_changed(application_id, model, lane)
         self._unseen_inputs.ran(application_id, sizes, model)
+        return slowed_by
 
     def forget(self, application_id: str, run_id: str) -> bool:
         """Take a run away from a model that learned it; False where it is not held any more."""
@@ -408,7 +412,7 @@ class Completions:
             self._cause(evidence, work.event) if work.first else None,
             About.of_run(evidence, work.event.run_time_s),
         )
-        self._learn(
+        work.slowed_by = self._learn(
             work.event, work.placement, work.fact, former, known, first=work.first, ln_load=work.ln_load, cause=cause, about=about
         )  # fmt: skip
 
@@ -493,10 +497,11 @@ class Completions:
         ln_load: float = 0.0,
         cause: HostCause | None = None,
         about: About = NO_RUN,
-    ) -> None:
+    ) -> SlowedBy | None:
         """Learn a run; `former` is the application that it trained before, `known` what else is known of it.
 
-        `ln_load` is what the load of its hosts explains of its run time, `cause` what was wrong with one of them.
+        `ln_load` is what the load of its hosts explains of its run time, `cause` what was wrong with one of them, which is returned
+        where it explains why the run was slow.
         """
         stays = fact is not None and placement.application_id == former
         if former is not None and not stays:
@@ -506,7 +511,7 @@ class Completions:
             self._state.tally["refused", "correction_too_late"] += 1
         elif fact is not None and placement.application_id is not None:
             sizes = placement.input_sizes
-            self._training.train(
+            slowed_by = self._training.train(
                 placement.application_id,
                 fact,
                 sizes,
@@ -518,6 +523,8 @@ class Completions:
                 about=about,
             )
             self._machines.learn(placement.application_id, event)
+            return slowed_by
+        return None
 
     def _cause(self, evidence: Evidence, event: JobCompleted) -> HostCause | None:
         """Return what was wrong with a host of a run that may have made it slow."""

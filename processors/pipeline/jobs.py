@@ -268,7 +268,8 @@ class Jobs:
         job, event, placement = work.job, work.event, work.placement
         published = self._features.published(placement) if work.first else None
         forecast, start_load, started = job.forecast, job.start_load, job.running
-        job.end(event, placement, published, job.prediction_for(event) or self._predicted_by_curve(event, placement))
+        known = job.prediction_for(event) or self._predicted_by_curve(event, placement)
+        job.end(event, placement, published, known, work.slowed_by)
         if forecast is not None and job.running is None:
             self._state.outbox.append(Tombstone("job_predictions", work.key))
         if start_load is not None and started is not None and job.running is None and not job.resized:
@@ -347,7 +348,7 @@ class Jobs:
         others = [*job.identities, *reported_at_start(run)]
         identities = [msgspec.json.encode(identity) for identity in others]
         placement = run.placement
-        known = () if run.predicted is None else (msgspec.json.encode(run.predicted),)
+        known = [msgspec.json.encode(each) for each in (run.predicted, run.slowed_by) if each is not None]
         texts = [value.decode() for value in (event, *identities, *known)]
         return Run(
             schema="scalewatch.run/1",
@@ -366,6 +367,7 @@ class Jobs:
             identities=tuple(msgspec.Raw(value) for value in identities),
             profile=self._features.settled(job, run, self._profiles.settled(job, run)),
             predicted=run.predicted,
+            slowed_by=run.slowed_by,
         )
 
 

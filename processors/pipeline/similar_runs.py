@@ -94,7 +94,7 @@ class SimilarRunForecasts:
                 if not any(left) or key in before.values():
                     continue
                 history.learn(run, RETAINED_MAX[kind])
-            self._state.similar_runs.changed(key, history, self._state.now_ms)
+            self._state.similar_runs.changed(key, history, self._state.now_ms, _lane(kind, key, event, now))
 
     def was(self, job: Job, event: JobCompleted, before: Placement | None, evidence: Evidence) -> ComingJob | None:
         """Return what a run was taken for when it was reported before."""
