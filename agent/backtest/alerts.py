@@ -23,6 +23,7 @@ class Episode(msgspec.Struct):
     labels: dict[str, str]
     from_ms: int
     summary: str
+    runs: tuple[str, ...] = ()
     until_ms: int | None = None
     withheld_by: str = ""
 
@@ -107,7 +108,7 @@ class AlertHistory:
         labels = {name: value for name, value in alert.labels.items() if name not in {"alertname", "severity"}}
         began = Episode(
             alert.labels.get("alertname", ""), alert.fingerprint, labels, time_ms, alert.annotations.get("summary", ""),
-            withheld_by=alert.withheld_by,
+            alert.evidence.runs, withheld_by=alert.withheld_by,
         )  # fmt: skip
         self._open[alert.fingerprint] = began
         self.episodes.append(began)

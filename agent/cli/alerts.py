@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Final
 
 import click
+import msgspec
 
 from agent.app import compose
 from agent.app.replay import Replay
 from agent.backtest.alerts import AlertHistory, Episode, Label, labels_of, precision
 from agent.cli import FAILED
-from agent.cli.options import config_option, counted, load_or_default, progress, table, timezone_option
+from agent.cli.options import config_option, counted, json_option, load_or_default, progress, table, timezone_option
 from agent.config.changes import changed, settings_of
 from agent.config.tree import Config
 from processors.contracts.errors import ConfigError
@@ -35,6 +36,7 @@ DAY_MIN: Final = 1_440
 @click.option("--host", default=None, metavar="NAME", help="The host of telemetry that names none.")
 @config_option
 @timezone_option
+@json_option
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 def command(  # noqa: PLR0917 - options
     files: tuple[str, ...],
@@ -44,6 +46,7 @@ def command(  # noqa: PLR0917 - options
     host: str | None,
     config: str | None,
     timezone: str,
+    as_json: bool,  # noqa: FBT001
     quiet: bool,  # noqa: FBT001
 ) -> None:
     """Print the alerts that FILES would have raised under a configuration.
@@ -60,7 +63,7 @@ def command(  # noqa: PLR0917 - options
         played.run(files, compose.file_options(settings, timezone), on_progress)
         events = played.summary()
         played.agent.close()
-    click.echo(_text(history, labels))
+    click.echo(_json(history) if as_json else _text(history, labels))
     if not events["events"] and not events["telemetry"]["taken"]:
         click.get_current_context().exit(FAILED)
 
@@ -87,6 +90,11 @@ def _text(history: AlertHistory, labels: Sequence[Label]) -> str:
     if labels:
         parts.append(_precision(raised, labels))
     return "\n\n".join(parts)
+
+
+def _json(history: AlertHistory) -> str:
+    """Return each alert as JSON, those that were withheld with the reason."""
+    return msgspec.json.format(msgspec.json.encode(history.episodes), indent=2).decode()
 
 
 def _raised(raised: Sequence[Episode]) -> str:

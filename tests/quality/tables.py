@@ -238,6 +238,11 @@ TABLES = {
         "run times under load on a simulated centre, against the plain band", lambda _: under_load.table(), 600.0
     ),
     "host_alerts": Table("alerts about hosts on measured load: how rare, and for which faults", alerts_of_hosts, 600.0),
+    "centre_alerts": Table(
+        "alerts of the simulated centre by what is really the matter",
+        program("tests.quality.centre_alerts", lambda _: ("24", "1", "2", "3", "4")),
+        3600.0,
+    ),
     "host_forecasts": Table("windows of measured load as forecasts, against single values", machines, 300.0),
 }
 

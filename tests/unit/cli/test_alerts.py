@@ -30,6 +30,13 @@ def test_one_line_lists_when_an_alert_fired_for_how_long_and_about_what() -> Non
     ]  # fmt: skip
 
 
+def test_the_same_is_given_as_json_for_programs() -> None:
+    found = json.loads(run("--json").output)
+    assert [one["alertname"] for one in found] == ["StrangeRun", "SlowSize", "StrangeRun"]
+    assert found[0]["labels"]["application"] == "nektar"
+    assert found[0]["runs"][0].startswith("exa/")
+
+
 def test_what_a_dry_run_withholds_is_listed_apart() -> None:
     shown = run("--set", "alerts.strange_run.dry_run=true").output
     raised, withheld = shown.split("\n\n")
