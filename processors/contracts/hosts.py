@@ -94,6 +94,22 @@ class NoCauses:
         return None
 
 
+class ExplainedRun(msgspec.Struct, frozen=True, array_like=True):
+    """A slow run that a host explains: its application, how many times as long as expected it took, and when it ended."""
+
+    run_id: str
+    application_id: str
+    factor: float
+    end_ms: int
+
+
+class Explained(msgspec.Struct, frozen=True):
+    """The runs that one host explains: how many there were in all, and the newest, the oldest of these first."""
+
+    count: int = 0
+    runs: tuple[ExplainedRun, ...] = ()
+
+
 Variation = Literal["low", "medium", "high"]
 COMBINED: Final = "*"  # in the place of a resource: all of a host together
 
@@ -220,8 +236,22 @@ class ResourceView(msgspec.Struct, frozen=True):
     anomalous_since: str | None = None
 
 
+class HostFinding(msgspec.Struct, frozen=True):
+    """What is wrong with a host now: since when it is outside its own past, since when unlike its peers (None: it is not).
+
+    `jobs` counts those that met it while it was compared with the other hosts of a job.
+    """
+
+    odd_since: str | None = None
+    unlike_since: str | None = None
+    jobs: int = 0
+
+
 class HostView(msgspec.Struct, frozen=True):
-    """One host, for readers: `state` as it was told last ("" for none), `job` the key of a job known to run on it."""
+    """One host, for readers: `state` as it was told last ("" for none), `job` the key of a job known to run on it.
+
+    `finding` is what is wrong with it, None while nothing is.
+    """
 
     system: str
     host: str
@@ -230,6 +260,7 @@ class HostView(msgspec.Struct, frozen=True):
     job: str | None = None
     resources: tuple[ResourceView, ...] = ()
     score: float | None = None
+    finding: HostFinding | None = None
 
 
 def most_anomalous_first(view: HostView) -> tuple[bool, str, str]:
@@ -238,5 +269,5 @@ def most_anomalous_first(view: HostView) -> tuple[bool, str, str]:
     >>> most_anomalous_first(HostView("exa", "nid1", "2026-11-20T10:00:00Z"))
     (True, 'exa', 'nid1')
     """
-    calm = not any(resource.anomalous_since for resource in view.resources)
+    calm = view.finding is None and not any(resource.anomalous_since for resource in view.resources)
     return calm, view.system, view.host

@@ -199,6 +199,7 @@ class HostViews:
             job=jobs[0] if jobs else None,
             resources=tuple(view for view in resources if view is not None),
             score=self._alerts.host_score(row),
+            finding=self._alerts.finding(row),
         )
 
     def _resource(self, host: int, resource: str, row: int, forecast: ResourceForecast | None) -> ResourceView | None:

@@ -5,7 +5,7 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from processors.contracts.names import HORIZONS
-from processors.contracts.outputs import VERDICTS
+from processors.contracts.outputs import VERDICTS, AlertEnd
 from processors.contracts.settings import AlertName
 from processors.contracts.telemetry import COMPONENTS
 from sinks.topics import KINDS as OUTPUTS
@@ -53,6 +53,7 @@ REFUSALS: Final = ("too_old", "too_many", "correction_too_late", "not_one_size",
 CHECKPOINT_OUTCOMES: Final = ("confirmed", "lost", "fenced", "unavailable")
 DIRECTIONS: Final = ("regression", "improvement")
 ALERT_NAMES: Final[tuple[str, ...]] = get_args(AlertName)
+ALERT_ENDS: Final[tuple[str, ...]] = get_args(AlertEnd)
 BOUNDS: Final = (
     "applications_max", "fits_per_tick_max", "open_jobs_max", "open_job_max_s", "deduplication_buckets_max",
     "open_alerts_max", "explaining_hosts_max", "hosts_max", "hosts_per_run_max", "inputs_max", "similar_runs_max", "series_max",
@@ -199,6 +200,12 @@ AGENT: Final = (
         "scalewatch_alerts_withheld_total", "counter",
         "Alerts that would have fired and were not sent: excluded, in maintenance, of a short run, or in a dry run.",
         (Label("alertname", values=ALERT_NAMES),),
+    ),
+    Declaration(
+        "scalewatch_alerts_resolved_total", "counter",
+        "Alerts that had fired and are over, by what ended them: their cause by itself, their host going out of service, "
+        "another alert that says more (superseded), or nobody knowing of it any more (forgotten).",
+        (Label("alertname", values=ALERT_NAMES), Label("by", values=ALERT_ENDS)),
     ),
     Declaration(
         "scalewatch_profiles_total", "counter",
