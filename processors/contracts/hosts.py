@@ -237,13 +237,13 @@ class ResourceView(msgspec.Struct, frozen=True):
 
 
 class HostFinding(msgspec.Struct, frozen=True):
-    """What is wrong with a host now: since when it is outside its own past, since when unlike its peers (None: it is not).
+    """What is wrong with a host now: since when it is outside its own past, and differs from its peers (None: it does not).
 
     `jobs` counts those that met it while it was compared with the other hosts of a job.
     """
 
-    odd_since: str | None = None
-    unlike_since: str | None = None
+    anomalous_since: str | None = None
+    differs_since: str | None = None
     jobs: int = 0
 
 

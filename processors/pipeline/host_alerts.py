@@ -93,17 +93,18 @@ class HostAlerts:
             return None
         recent = self._state.candidates.rows["reported_ms"][host] >= self._shown_since_ms()
         found = self._marks(host).get(resource) if recent else None
-        unlike = self._state.peers.difference(row)
-        return found.since_ms if found else unlike.since_ms if unlike else self._state.levels.since_ms(row)
+        difference = self._state.peers.difference(row)
+        return found.since_ms if found else difference.since_ms if difference else self._state.levels.since_ms(row)
 
     def finding(self, host: int) -> HostFinding | None:
         """Return what is wrong with a host now; None where nothing is."""
         one = self._state.causes.rows[host]
-        odd_ms, unlike_ms = int(one["odd_ms"]), int(one["unlike_ms"])
-        if odd_ms == unlike_ms == NEVER_MS:
+        times_ms = (int(one["odd_ms"]), int(one["unlike_ms"]))
+        if all(since_ms == NEVER_MS for since_ms in times_ms):
             return None
-        odd, unlike = (None if since_ms == NEVER_MS else rfc3339(since_ms) for since_ms in (odd_ms, unlike_ms))
-        return HostFinding(odd, unlike, int(one["jobs"]))
+        return HostFinding(
+            *(None if since_ms == NEVER_MS else rfc3339(since_ms) for since_ms in times_ms), int(one["jobs"])
+        )
 
     def any_cause(self) -> bool:
         """Return whether anything was ever wrong with a host, as far as is remembered."""

@@ -271,6 +271,10 @@ AGENT: Final = (
         "scalewatch_alertmanager_posts_total", "counter", "Attempts to send alerts to an Alertmanager.",
         (Label("outcome", values=("sent", "failed")),),
     ),
+    Declaration(
+        "scalewatch_alertmanager_looks_total", "counter", "Attempts to read the silences of an Alertmanager.",
+        (Label("outcome", values=("answered", "failed")),),
+    ),
     Declaration("scalewatch_alertmanager_alerts_total", "counter", "Alerts sent to Alertmanagers, repeats included."),
 )  # fmt: skip
 HEALTH: Final = (

@@ -20,13 +20,13 @@ NEAR_MS: Final = 3_600_000
 OTHERS_SHOWN: Final = 10
 JOBS_SHOWN: Final = 12
 USERS_SHOWN: Final = 12
-SENTENCES_MAX: Final = 3
+REASONS_MAX: Final = 3
 NO_FIGURE: Final = "The alert carries no figure for that. Judge by the evidence."
 
 
 def how_sure(alert: Alert) -> str:
     """Return how sure an alert is, in a few sentences that follow from its evidence."""
-    return " ".join(list(_sure(alert))[:SENTENCES_MAX]) or NO_FIGURE
+    return " ".join(list(_sure(alert))[:REASONS_MAX]) or NO_FIGURE
 
 
 def _sure(alert: Alert) -> Iterator[str]:

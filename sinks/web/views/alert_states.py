@@ -93,11 +93,7 @@ class Alerts(msgspec.Struct, frozen=True):
 
 
 def silenced_text(silence: Silence) -> str:
-    """Return who silenced an alert, until when and why; readers who are no operators see until when alone.
-
-    >>> silenced_text(Silence("ann", "2026-11-23T10:00:00Z", "waits for a part"))
-    'Silenced by ann until 2026-11-23 10:00 UTC: waits for a part.'
-    """
+    """Return who silenced an alert, until when and why; readers who are no operators see until when alone."""
     by = f" by {silence.by}" if silence.by else ""
     comment = f": {silence.comment.rstrip('. ')}" if silence.comment.strip() else ""
     return f"Silenced{by} until {moment(silence.until)} UTC{comment}."

@@ -78,11 +78,7 @@ def _row(service: Service, run: ExplainedRun, settled: RecentRun | None) -> Expl
 
 
 def job_of(run_id: str) -> tuple[str, str]:
-    """Return system and id of the job of a run.
-
-    >>> job_of("exa/812@1795168800000")
-    ('exa', '812')
-    """
+    """Return system and id of the job of a run, from `system/job@start`."""
     system, _, rest = run_id.partition("/")
     job_id, at, _ = rest.rpartition("@")
     return unquote(system), unquote(job_id if at else rest)

@@ -208,8 +208,8 @@ def _wrong(view: HostView, alerts: Alerts) -> str:
     if odd:
         which = odd[0] if len(odd) == 1 else f"{len(odd)} of {len(view.resources)} resources"
         return f"{which} anomalous since {moment(since)[-5:]}"
-    if view.finding is not None and view.finding.unlike_since is not None:
-        return f"unlike its peers since {moment(view.finding.unlike_since)[-5:]}"
+    if view.finding is not None and view.finding.differs_since is not None:
+        return f"unlike its peers since {moment(view.finding.differs_since)[-5:]}"
     if since:
         return f"anomalous since {moment(since)[-5:]}"
     first = next(alert for alert in alerts.open if _name(alert) in OF_STATE)
@@ -229,15 +229,15 @@ def _since(view: HostView) -> str:
     """Return since when anything is wrong with a host; "" where nothing is."""
     found = view.finding
     times = [entry.anomalous_since for entry in view.resources]
-    times += [found.odd_since, found.unlike_since] if found is not None else []
+    times += [found.anomalous_since, found.differs_since] if found is not None else []
     return min((time for time in times if time), default="")
 
 
 def state_text(view: HostView, alerts: Alerts, explained: int) -> str:
     """Return what is wrong with a host, since when and how many jobs met it, in one sentence; "" while nothing is."""
     found = view.finding or HostFinding()
-    parts = [f"unlike its peers since {moment(found.unlike_since)}"] if found.unlike_since else []
-    parts += [f"outside its own past since {moment(found.odd_since)}"] if found.odd_since else []
+    parts = [f"unlike its peers since {moment(found.differs_since)}"] if found.differs_since else []
+    parts += [f"outside its own past since {moment(found.anomalous_since)}"] if found.anomalous_since else []
     is_open = [alert for alert in alerts.open if _name(alert) in OF_STATE]
     if not parts and not is_open:
         return ""
