@@ -99,12 +99,10 @@ class HostAlerts:
     def finding(self, host: int) -> HostFinding | None:
         """Return what is wrong with a host now; None where nothing is."""
         one = self._state.causes.rows[host]
-        times_ms = (int(one["odd_ms"]), int(one["unlike_ms"]))
-        if all(since_ms == NEVER_MS for since_ms in times_ms):
-            return None
-        return HostFinding(
-            *(None if since_ms == NEVER_MS else rfc3339(since_ms) for since_ms in times_ms), int(one["jobs"])
+        past, peers = (
+            None if one[field] == NEVER_MS else rfc3339(int(one[field])) for field in ("odd_ms", "unlike_ms")
         )
+        return HostFinding(past, peers, int(one["jobs"])) if past or peers else None
 
     def any_cause(self) -> bool:
         """Return whether anything was ever wrong with a host, as far as is remembered."""
