@@ -183,15 +183,16 @@ class Pages:
             return self.missing(request, f"There is no host {request.path_params['name'][:80]!r}.")
         alerts = Alerts.of(self._service).about(partial(hosts.is_of_host, found))
         explained = explained_rows(self._service, found.system, found.host)
+        wrong = hosts.is_wrong(found, alerts) and hosts.state_text(found, alerts, explained.count)
         return self._page(
             request,
             "host.html",
             host=found,
             resources=[hosts.resource_row(found, entry) for entry in found.resources],
             job=jobs.link_of_key(found.job) if found.job else "",
-            notes=hosts.standing_out(found, alerts),
-            is_wrong=hosts.is_wrong(found, alerts),
-            state_text=hosts.state_text(found, alerts, explained.count),
+            wrong=wrong,
+            notes=hosts.standing_out(found, alerts, wrong=not wrong),
+            quieted="" if wrong else hosts.state_text(found, alerts, explained.count),
             explained=explained,
             alerts=alert_view.alert_rows(alerts, alerts.in_order()[:ALERTS_SHOWN], present_ms(self._service)),
         )

@@ -10,7 +10,7 @@ from processors.contracts.hosts import ExplainedRun
 from processors.contracts.names import ApplicationKey, rfc3339
 from processors.contracts.outputs import RecentRun
 from processors.contracts.service import Service
-from sinks.web.formatting import counted, moment
+from sinks.web.formatting import moment
 from sinks.web.queries import link
 from sinks.web.views.jobs import job_link
 
@@ -38,8 +38,7 @@ class ExplainedRows(msgspec.Struct, frozen=True):
     @property
     def title(self) -> str:
         """How many there are, and how many of them are listed."""
-        listed = "" if self.count == len(self.rows) else f", the newest {len(self.rows)} of them listed"
-        return f"{counted(self.count, 'slow run')}{listed}"
+        return f"{self.count}" if self.count == len(self.rows) else f"the newest {len(self.rows)} of {self.count}"
 
 
 def explained_rows(

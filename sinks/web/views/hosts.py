@@ -191,10 +191,13 @@ def is_wrong(view: HostView, alerts: Alerts) -> bool:
     return _since(view) != "" and not _quieted(alerts)
 
 
-def standing_out(view: HostView, alerts: Alerts) -> list[str]:
-    """Return what of a host needs attention, in a few words each; nothing while it is as usual."""
+def standing_out(view: HostView, alerts: Alerts, *, wrong: bool = True) -> list[str]:
+    """Return what of a host needs attention, in a few words each; nothing while it is as usual.
+
+    Without `wrong` what is wrong with it is left out, for it is said elsewhere.
+    """
     notes = [] if view.state in AT_WORK else [view.state]
-    if is_wrong(view, alerts):
+    if wrong and is_wrong(view, alerts):
         notes.append(_wrong(view, alerts))
     if not view.resources or all(entry.window.stale for entry in view.resources):
         notes.append("no recent measurements")
@@ -244,11 +247,11 @@ def state_text(view: HostView, alerts: Alerts, explained: int) -> str:
     parts = parts or [f"anomalous since {moment(is_open[0].starts)}"]
     odd = [entry.resource for entry in view.resources if entry.anomalous_since]
     more = f" and {len(odd) - ODD_NAMED} more" if len(odd) > ODD_NAMED else ""
-    which = f" ({', '.join(odd[:ODD_NAMED])}{more})" if odd else ""
-    met = f"; {counted(found.jobs, 'job')} met it" if found.jobs else ""
-    slowed = f"; it explains {counted(explained, 'slow run')}" if explained else ""
-    reasons = [alerts.why(alert) for alert in _quieted(alerts)]
-    return " ".join([f"{view.host} has been {' and '.join(parts)} (UTC){which}{met}{slowed}.", *dict.fromkeys(reasons)])
+    which = f", by {', '.join(odd[:ODD_NAMED])}{more}" if odd else ""
+    hit = [f"{counted(found.jobs, 'job')} met it"] if found.jobs else []
+    hit += [f"it explains {counted(explained, 'slow run')}"] if explained else []
+    first = f"{view.host} has been {' and '.join(parts)} UTC{which}{'; ' if hit else ''}{', and '.join(hit)}."
+    return " ".join([first, *dict.fromkeys(alerts.why(alert) for alert in _quieted(alerts))])
 
 
 def _place(entry: ResourceView) -> tuple[bool, bool, int, str]:
