@@ -91,8 +91,8 @@ class HostAlerts:
         row = self._state.index.resources(host).get(resource)
         if row is None:
             return None
-        recent = self._state.candidates.rows["reported_ms"][host] >= self._shown_since_ms()
-        found = self._marks(host).get(resource) if recent else None
+        odd = self._state.causes.rows["odd_ms"][host] != NEVER_MS
+        found = self._marks(host).get(resource) if odd else None
         difference = self._state.peers.difference(row)
         return found.since_ms if found else difference.since_ms if difference else self._state.levels.since_ms(row)
 
