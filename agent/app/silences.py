@@ -95,7 +95,7 @@ def with_silences(
     return silenced
 
 
-def _agreed(said: Sequence[Mapping[Labels, Silence]]) -> dict[Labels, Silence]:
+def _agreed(answers: Sequence[Mapping[Labels, Silence]]) -> dict[Labels, Silence]:
     """Return what all Alertmanagers have silenced, with the silence of it that ends first."""
-    common = set.intersection(*(set(known) for known in said))
-    return {labels: min((known[labels] for known in said), key=lambda one: one.until) for labels in common}
+    common = set.intersection(*(set(known) for known in answers))
+    return {labels: min((known[labels] for known in answers), key=lambda one: one.until) for labels in common}

@@ -54,7 +54,7 @@ def test_alerts_arrive_grouped_a_silenced_one_stays_quiet_and_one_that_is_over_i
         assert states == {"StrangeRun": "suppressed"}
 
 
-def test_an_alert_that_somebody_silenced_leaves_the_headline_and_says_by_whom_until_when_and_why(
+def test_an_alert_that_somebody_silenced_leaves_the_headline_and_shows_by_whom_until_when_and_why(
     tmp_path: Path,
 ) -> None:
     clock = SystemClock()
@@ -73,11 +73,11 @@ def test_an_alert_that_somebody_silenced_leaves_the_headline_and_says_by_whom_un
 
         real.silence("StrangeRun", rfc3339(now_ms - 60_000), rfc3339(now_ms + HOUR_MS))
 
-        def said() -> str | None:
+        def shown() -> str | None:
             silenced.look()
             return silenced.silences().get("strange") and text_of(read(app, "/alerts"))
 
-        listed = until(said, 10.0, "the page knows of the silence")
+        listed = until(shown, 10.0, "the page knows of the silence")
         assert "1 alert is open: 1 warning. 1 is silenced." in listed
         ends = rfc3339(now_ms + HOUR_MS)[:16].replace("T", " ")
         assert f"Silenced by test until {ends} UTC: known." in listed

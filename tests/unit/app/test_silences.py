@@ -30,7 +30,7 @@ def answers(labels: dict[str, str] = LABELS, ends: str = ENDS) -> dict[str, byte
 
 
 @pytest.fixture
-def asked() -> Iterator[Any]:
+def reading() -> Iterator[Any]:
     """Makes a service that asks one Alertmanager for each set of answers."""
     with ExitStack() as opened:
 
@@ -45,27 +45,27 @@ def asked() -> Iterator[Any]:
         yield make
 
 
-def test_a_silence_is_found_by_the_labels_under_which_the_alert_was_sent(asked: Any) -> None:
-    silenced, _, _ = asked(answers())
+def test_a_silence_is_found_by_the_labels_under_which_the_alert_was_sent(reading: Any) -> None:
+    silenced, _, _ = reading(answers())
     (one,) = silenced.silences().values()
     assert (one.by, one.until, one.comment) == ("ann", ENDS, "waits for a part")
     assert set(silenced.silences()) == {"f1"}
 
 
-def test_the_silence_of_another_alert_silences_none(asked: Any) -> None:
-    silenced, _, _ = asked(answers({**LABELS, "application": "nektar"}))
+def test_the_silence_of_another_alert_silences_none(reading: Any) -> None:
+    silenced, _, _ = reading(answers({**LABELS, "application": "nektar"}))
     assert silenced.silences() == {}
 
 
-def test_an_alert_is_silenced_only_where_every_alertmanager_that_answers_says_so(asked: Any) -> None:
+def test_an_alert_is_silenced_only_where_every_alertmanager_that_answers_has_it_so(reading: Any) -> None:
     none = {"/api/v2/alerts": b"[]", "/api/v2/silences": b"[]"}
-    assert asked(answers(), none)[0].silences() == {}
-    assert set(asked(answers(), {})[0].silences()) == {"f1"}, "one that is away says nothing"
+    assert reading(answers(), none)[0].silences() == {}
+    assert set(reading(answers(), {})[0].silences()) == {"f1"}, "one that is away says nothing"
 
 
-def test_what_was_said_holds_while_the_alertmanager_is_away_until_the_silence_ends(asked: Any) -> None:
+def test_what_was_answered_holds_while_the_alertmanager_is_away_until_the_silence_ends(reading: Any) -> None:
     given = answers()
-    silenced, clock, metrics = asked(given)
+    silenced, clock, metrics = reading(given)
     given.clear()
     silenced.look()
     assert set(silenced.silences()) == {"f1"}
@@ -75,15 +75,15 @@ def test_what_was_said_holds_while_the_alertmanager_is_away_until_the_silence_en
 
 
 @pytest.mark.parametrize("answer", [b"{}", b"no JSON", b"[{}]", b"\xff", b"[" + b" " * BYTES_MAX + b"]"])
-def test_an_answer_that_is_none_is_a_failure_and_no_end(asked: Any, answer: bytes) -> None:
+def test_an_answer_that_is_none_is_a_failure_and_no_end(reading: Any, answer: bytes) -> None:
     given = answers()
     given["/api/v2/alerts"] = answer
-    silenced, _, metrics = asked(given)
+    silenced, _, metrics = reading(given)
     assert silenced.silences() == {}
     assert metrics.value("scalewatch_alertmanager_looks_total", outcome="failed") == 1
 
 
-def test_a_silence_whose_end_is_no_time_is_a_failure_and_no_end(asked: Any) -> None:
-    silenced, _, metrics = asked(answers(ends="never"))
+def test_a_silence_whose_end_is_no_time_is_a_failure_and_no_end(reading: Any) -> None:
+    silenced, _, metrics = reading(answers(ends="never"))
     assert silenced.silences() == {}
     assert metrics.value("scalewatch_alertmanager_looks_total", outcome="failed") == 1

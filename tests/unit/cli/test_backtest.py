@@ -84,7 +84,7 @@ def test_the_help_covers_every_option() -> None:
     assert "scalewatch backtest jobs.txt --out results" in shown
 
 
-def test_labels_say_which_share_of_the_alerts_was_real_in_the_report_and_on_the_screen(tmp_path: Path) -> None:
+def test_labels_give_the_share_of_the_alerts_that_was_real_in_the_report_and_on_the_screen(tmp_path: Path) -> None:
     labels = {"application": "nektar", "system": "exa", "input": "", "unit": "nodes", "direction": "slow"}
     key = fingerprint(Condition(name="StrangeRun", labels=labels, holds=True, time_ms=0))
     judged = tmp_path / "labels.jsonl"

@@ -58,7 +58,7 @@ def test_a_withheld_alert_is_shown_apart_with_its_reason() -> None:
         assert "Withheld: maintenance (rack 3)." in text_of(read(app, path)), path
 
 
-def test_a_silenced_alert_leaves_the_headline_and_says_who_silenced_it() -> None:
+def test_a_silenced_alert_leaves_the_headline_and_shows_who_silenced_it() -> None:
     service = FixedService([prediction()], alerts=[alert(), of_host(fingerprint="f2")], hosts=[host_view("nid1")])
     service.held_silences = {"f1": SILENCE, "f2": SILENCE}
     app = app_of(service)
@@ -90,7 +90,7 @@ def test_a_host_stands_out_for_as_long_as_its_alert_is_open(name: str) -> None:
     assert "1 unusual host" in text_of(read(app, "/"))
 
 
-def test_a_hosts_page_says_in_one_sentence_what_is_wrong_since_when_and_how_many_jobs_met_it() -> None:
+def test_a_hosts_page_states_in_one_sentence_what_is_wrong_since_when_and_how_many_jobs_met_it() -> None:
     finding = HostFinding(differs_since=SINCE, jobs=7)
     service = FixedService(
         [prediction()], alerts=[of_host()], hosts=[host_view("nid1", finding=finding)], runs=[run("4712", BOB)]
@@ -142,14 +142,14 @@ def test_an_alerts_page_lists_the_runs_of_its_own_time() -> None:
     assert "archer2/late" not in page
 
 
-def test_an_alerts_page_tells_whom_it_hits() -> None:
+def test_an_alerts_page_lists_whom_it_hits() -> None:
     service = FixedService([prediction()], [job("7", user="u-bob")], [alert()], runs=[run("4712", ANN)])
     page = text_of(read(app_of(service), "/alerts/f1"))
     assert "running jobs archer2/7" in page
     assert "users u-bob" in page
 
 
-def test_an_alerts_page_tells_what_else_began_within_an_hour_what_has_most_in_common_first() -> None:
+def test_an_alerts_page_lists_what_else_began_within_an_hour_what_has_most_in_common_first() -> None:
     near, far = "2026-11-20T09:50:00Z", "2026-11-20T10:30:00Z"
     service = FixedService(
         alerts=[
@@ -169,7 +169,7 @@ def test_an_alerts_page_tells_what_else_began_within_an_hour_what_has_most_in_co
     assert "Later" not in page
 
 
-def test_the_line_that_says_not_an_anomaly_is_one_that_the_file_of_labels_takes() -> None:
+def test_the_line_for_not_an_anomaly_is_one_that_the_file_of_labels_takes() -> None:
     text = read(app_of(FixedService(alerts=[alert("f1", time="2026-11-20T09:10:00Z")])), "/alerts/f1")
     shown = parsed(text)
     line = text.partition('<pre class="copied"><code>')[2].partition("</code>")[0].replace("&#34;", '"')

@@ -83,7 +83,7 @@ def test_what_ended_an_alert_that_had_fired_is_known_at_its_end() -> None:
     assert ended_by(over("StragglerHost", {}, HOUR_MS, forgotten=True)) == "forgotten"
 
 
-def test_what_was_said_to_end_it_is_forgotten_where_it_goes_on() -> None:
+def test_what_was_to_end_it_is_forgotten_where_it_goes_on() -> None:
     drained = over("StragglerHost", {}, HOUR_MS, by="out_of_service")
     life = AlertLife.build()
     for condition in (host_is_slow(0), drained, host_is_slow(HOUR_MS + 1), host_is_slow(2 * HOUR_MS, holds=False)):
