@@ -13,7 +13,7 @@ LOCK := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-versio
 BY_FILE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast cases tools lint simulate quality mutate bench dashboards kube pictures wheel lock clean
+.PHONY: help demo test test-fast cases tools lint simulate quality mutate harden bench dashboards kube pictures wheel lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,10 @@ quality: .venv/dev.stamp  ## how well the models predict: the guard, with DATA=f
 
 mutate: .venv/dev.stamp  ## do tests notice small faults in what predicts run times? ARGS="--seed 1 --count 150 --only PATH"
 	$(BIN)/python -m tests.mutation $(ARGS)
+
+harden: .venv/dev.stamp  ## kills on a real Kafka, a million hostile records, a soak: 45 minutes; ARGS="--only fuzz --records 100000"
+	@.ci/provide kafka
+	$(BIN)/python -m tests.harden $(ARGS)
 
 bench: .venv/dev.stamp  ## speed of the hot paths, also on a real Kafka; ARGS="--quick" or ARGS="--only NAME"
 	@.ci/provide kafka

@@ -12,6 +12,7 @@ from agent.config.tree import Config
 from agent.decode.native import ARRAYS, Completed, Identified, NetworkReport, Requested, Started
 from agent.decode.telemetry.native import COMPONENT, Counters, Load, Power
 from agent.topics import own_topics
+from agent.waste.report import WeekReport
 from processors import __version__
 from processors.contracts.events import STATES, UNITS
 from processors.contracts.outputs import SCHEMAS, TIMES
@@ -27,7 +28,7 @@ INPUTS: Final[dict[str, type[msgspec.Struct]]] = {
     "scalewatch.event.power/1": Power,
     "scalewatch.event.counters/1": Counters,
 }
-FILES: Final[dict[str, type[msgspec.Struct]]] = {"scalewatch.backtest/1": Report}
+FILES: Final[dict[str, type[msgspec.Struct]]] = {"scalewatch.backtest/1": Report, "scalewatch.week/1": WeekReport}
 NAMES: Final = (*SCHEMAS, *INPUTS, *FILES)
 
 

@@ -1,6 +1,7 @@
 """Shelves: the processors of one kind, kept by key, decoded on first use, dirty until a checkpoint is confirmed."""
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from hashlib import blake2b
@@ -9,6 +10,7 @@ from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 import msgspec
 
 from processors.contracts.errors import ConfigError
+from processors.fairness import FairQueue, given_up
 
 REMEMBERED = 8192  # the digests of one run and of its application are asked for a dozen times in a row
 
@@ -91,13 +93,14 @@ P = TypeVar("P", bound=Processor[Any, Any])
 STALE_MAX = 1000  # entries of the queue of times that nothing waits for any more, besides one for each key
 
 
-class Envelope(msgspec.Struct, frozen=True):
+class Envelope(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a state is stored. What the store needs stands outside of `data`, so that a restore need not decode it."""
 
     version: int
     used_ms: int
     due_ms: int | None
     data: msgspec.Raw
+    lane: str = ""
 
 
 class Kind(msgspec.Struct, Generic[P], frozen=True):
@@ -112,18 +115,19 @@ class Kind(msgspec.Struct, Generic[P], frozen=True):
 class Entry(Generic[P]):
     """One key's place: the processor, or its encoded state until it is used; `stored` if a checkpoint may hold it."""
 
-    __slots__ = ("due_ms", "processor", "raw", "stored", "used_ms")
+    __slots__ = ("due_ms", "lane", "processor", "raw", "stored", "used_ms")
 
-    def __init__(self, raw: bytes | None, used_ms: int, due_ms: int | None, *, stored: bool) -> None:
+    def __init__(self, raw: bytes | None, used_ms: int, due_ms: int | None, lane: str, *, stored: bool) -> None:
         self.processor: P | None = None
-        self.raw, self.used_ms, self.due_ms, self.stored = raw, used_ms, due_ms, stored
+        self.raw, self.used_ms, self.due_ms, self.lane, self.stored = raw, used_ms, due_ms, lane, stored
 
 
 class Store(Generic[P]):
     """Processors of one kind by key.
 
     A processor that was changed has to be reported with `changed`. Everything that a restore rebuilds is a function of
-    the stored states, so that a restored store behaves like one that never stopped.
+    the stored states, so that a restored store behaves like one that never stopped. Each key is in a lane, by default
+    all in one: when keys are due lanes take turns, and where there are too many the longest lane gives up its own first.
     """
 
     def __init__(self, kind: Kind[P], live_max: int = 5000) -> None:
@@ -131,7 +135,7 @@ class Store(Generic[P]):
         self._live_max = live_max
         self._entries: dict[str, Entry[P]] = {}
         self._live: dict[str, None] = {}
-        self._due: list[tuple[int, str]] = []
+        self._due = FairQueue()
         self._dirty: dict[str, None] = {}
         self._saving: dict[str, None] = {}
 
@@ -148,8 +152,8 @@ class Store(Generic[P]):
     def restore(self, key: str, value: bytes) -> None:
         """Put an encoded state back; ConfigError where this agent cannot read it."""
         envelope = self._readable(key, value)
-        self._entries[key] = Entry(value, envelope.used_ms, envelope.due_ms, stored=True)
-        self._schedule(key, envelope.due_ms)
+        self._entries[key] = Entry(value, envelope.used_ms, envelope.due_ms, envelope.lane, stored=True)
+        self._schedule(key, envelope.due_ms, envelope.lane)
 
     def get(self, key: str) -> P | None:
         """Return the processor of a key, or None."""
@@ -165,17 +169,25 @@ class Store(Generic[P]):
         found = self.get(key)
         return self.kind.build(None) if found is None else found
 
-    def changed(self, key: str, processor: P, now_ms: int) -> None:
-        """Take in a processor that is new or was changed."""
+    def changed(self, key: str, processor: P, now_ms: int, lane: str | None = None) -> None:
+        """Take in a processor that is new or was changed; without a lane it stays in that where it is."""
         entry = self._entries.get(key)
         due_ms = processor.due_ms()
         if entry is None:
-            self._entries[key] = entry = Entry(None, now_ms, None, stored=key in self._dirty or key in self._saving)
+            stored = key in self._dirty or key in self._saving
+            self._entries[key] = entry = Entry(None, now_ms, None, lane or "", stored=stored)
         entry.processor, entry.raw, entry.used_ms = processor, None, now_ms
         self._live[key] = self._dirty[key] = None
-        if due_ms != entry.due_ms:
-            entry.due_ms = due_ms
-            self._schedule(key, due_ms)
+        if lane is None:
+            lane = entry.lane
+        if due_ms != entry.due_ms or lane != entry.lane:
+            entry.due_ms, entry.lane = due_ms, lane
+            self._schedule(key, due_ms, lane)
+
+    def lane(self, key: str) -> str | None:
+        """Return the lane of a key; None where the key is not there."""
+        entry = self._entries.get(key)
+        return entry.lane if entry is not None else None
 
     def remove(self, key: str) -> None:
         """Forget a key; one that no checkpoint has seen leaves nothing to write."""
@@ -189,19 +201,33 @@ class Store(Generic[P]):
             self._dirty.pop(key, None)
 
     def due(self, now_ms: int, limit: int) -> list[str]:
-        """Return keys whose time has come, the longest overdue first, ties by key; at most `limit`."""
-        found: list[str] = []
-        while self._due and self._due[0][0] <= now_ms and len(found) < limit:
-            due_ms, key = heapq.heappop(self._due)
-            entry = self._entries.get(key)
-            if entry is not None and entry.due_ms == due_ms:
-                entry.due_ms = None
-                found.append(key)
+        """Return keys whose time has come, at most `limit`: of each lane in turn the longest overdue first, ties by key."""
+        found = self._due.take(now_ms, limit, self._waits)
+        for key in found:
+            self._entries[key].due_ms = None
         return found
 
-    def longest_unused(self, excess: int) -> list[str]:
-        """Return the `excess` keys that were unused for the longest time, ties by key; none where it is not above 0."""
-        return heapq.nsmallest(excess, self._entries, key=lambda key: (self._entries[key].used_ms, key))
+    def overdue(self, now_ms: int) -> Counter[str]:
+        """Return about how many keys are due in each lane."""
+        return self._due.overdue(now_ms)
+
+    def longest_unused(self, excess: int, stale_ms: int = 0) -> list[str]:
+        """Return the `excess` keys that are to go; none where it is not above 0.
+
+        What was last used before `stale_ms` goes first, then what the longest lanes have more than the others: in each case
+        the longest unused, ties by key.
+        """
+        if excess <= 0:
+            return []
+        unused = [(entry.used_ms, key) for key, entry in self._entries.items() if entry.used_ms < stale_ms]
+        gone = [key for _, key in heapq.nsmallest(excess, unused)]
+        if len(gone) == excess:
+            return gone
+        held: dict[str, list[tuple[int, str]]] = {}
+        for key, entry in self._entries.items():
+            if entry.used_ms >= stale_ms:
+                held.setdefault(entry.lane, []).append((entry.used_ms, key))
+        return gone + given_up(held, excess - len(gone))
 
     def encode(self, key: str) -> bytes | None:
         """Return the state of a key as it would be stored, None where it is gone."""
@@ -209,7 +235,9 @@ class Store(Generic[P]):
         if entry is None or entry.processor is None:
             return entry.raw if entry else None
         data = msgspec.Raw(msgspec.json.encode(entry.processor.snapshot()))
-        return msgspec.json.encode(Envelope(self.kind.version, entry.used_ms, entry.processor.due_ms(), data))
+        return msgspec.json.encode(
+            Envelope(self.kind.version, entry.used_ms, entry.processor.due_ms(), data, entry.lane)
+        )
 
     def dirty(self) -> dict[str, bytes | None]:
         """Return what a checkpoint has to write; it stays dirty until `confirm`."""
@@ -255,10 +283,14 @@ class Store(Generic[P]):
         envelope = msgspec.json.decode(value, type=Envelope)
         return msgspec.json.decode(envelope.data, type=self.kind.state)
 
-    def _schedule(self, key: str, due_ms: int | None) -> None:
+    def _waits(self, lane: str, due_ms: int, key: str) -> bool:
+        entry = self._entries.get(key)
+        return entry is not None and entry.due_ms == due_ms and entry.lane == lane
+
+    def _schedule(self, key: str, due_ms: int | None, lane: str) -> None:
         if due_ms is None:
             return
-        heapq.heappush(self._due, (due_ms, key))
+        self._due.put(lane, due_ms, key)
         if len(self._due) > 2 * len(self._entries) + STALE_MAX:
-            self._due = [(entry.due_ms, key) for key, entry in self._entries.items() if entry.due_ms is not None]
-            heapq.heapify(self._due)
+            entries = self._entries.items()
+            self._due.replace((entry.lane, entry.due_ms, key) for key, entry in entries if entry.due_ms is not None)

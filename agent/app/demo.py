@@ -16,11 +16,11 @@ from agent.simulation.centre import SYSTEM, Centre, TimedEvent
 from agent.simulation.load import SharedNodes
 from agent.simulation.meters import MeasuredJobs, Meters
 from agent.sources import newest_first
+from processors.contracts.alerts import AlertSettings, HostAnomaly, RackAnomaly
 from processors.contracts.hosts import Explained, HostView
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import Alert, DeadLetterView, SourceStatus
 from processors.contracts.service import Forwarding, Service
-from processors.contracts.settings import AlertSettings, HostAnomaly, RackAnomaly
 from processors.contracts.telemetry import MetricMapping, Telemetry
 
 LOCAL_SYSTEM: Final = "local"

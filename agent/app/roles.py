@@ -249,9 +249,9 @@ class LearnerRole(Role):
         age_s = self._clock.monotonic_s() - min(saved) if saved else None
         (health,) = super()._health()
         partitions = tuple(shards)
-        return (
-            msgspec.structs.replace(health, partitions=partitions, checkpoint_age_s=age_s, folded_ms=self._folded_ms()),
-        )
+        floods = self._learner.floods() if self._learner is not None else ()
+        found = {"partitions": partitions, "checkpoint_age_s": age_s, "folded_ms": self._folded_ms(), "floods": floods}
+        return (msgspec.structs.replace(health, **found),)
 
     def _lag_s(self) -> float | None:
         folded_ms = self._folded_ms()

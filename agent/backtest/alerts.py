@@ -99,7 +99,7 @@ class AlertHistory:
             ended = self._open.pop(alert.fingerprint, None)
             if ended is not None:
                 ended.until_ms = time_ms
-        elif alert.status in {"firing", "withheld"}:
+        elif alert.status == "firing" or alert.withheld_by:
             self._begin(alert, time_ms)
 
     def _begin(self, alert: Alert, time_ms: int) -> None:

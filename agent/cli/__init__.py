@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "replay": "Send event files through the agent and write what comes out.",
     "backtest": "Score the predictions for past jobs; try alert settings.",
     "alerts": "Print the alerts that files would have raised, and what was withheld.",
+    "report": "Report what a week's runs cost beyond need, per user, with advice.",
     "backfill": "Feed history into a running agent, so that day one has models.",
     "predict": "Predict run times, from files or from a running agent.",
     "identify": "Show what the rules make of the jobs in files.",
@@ -34,7 +35,7 @@ FAILED: Final = 1
 WRONG: Final = 2  # usage or configuration
 
 
-def report(error: Exception, *, verbose: bool) -> int:
+def report_error(error: Exception, *, verbose: bool) -> int:
     """Write the sentence, and with `verbose` the trace before it; return the exit code."""
     if verbose:
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
@@ -95,7 +96,7 @@ class Commands(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except Exception as error:  # noqa: BLE001 - the last place: whatever it is, the user gets a sentence
-            ctx.exit(report(error, verbose=bool(ctx.params["verbose"])))
+            ctx.exit(report_error(error, verbose=bool(ctx.params["verbose"])))
         return result
 
 

@@ -64,7 +64,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _is_number(text: str) -> bool:
-    return text.replace(".", "", 1).removeprefix("-").isdigit()
+    return text.replace(",", "").replace(".", "", 1).removeprefix("-").isdigit()
 
 
 @contextmanager

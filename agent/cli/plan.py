@@ -19,6 +19,8 @@ BUSY: Final = 0.5  # of a core at most, on average: after an outage a role has t
 ROOM: Final = 1.25  # more memory than reckoned with: allocators, readers, what differs between centres
 RETAINED_S: Final = 480.0  # a window holds five minutes, what may come late, and the minute that is filling
 IN_USE_MAX: Final = 5_000  # applications that are kept decoded
+BUCKETS_A_DAY: Final = 4 * 96  # the memory of runs has four for each quarter of an hour,
+REMEMBERED_IN_USE: Final = 500  # and so many are kept decoded
 COMPACTED: Final = 2.0  # a compacted topic holds up to so many times what counts, until the broker cleans it
 SEGMENT_BYTES: Final = 2**30  # the one that is being written is never cleaned; Kafka's default
 MI: Final = 2**20
@@ -61,6 +63,9 @@ WINDOW_SAMPLE: Final = _measured("windows", "each sample that it holds", 8.54, "
 APPLICATION_IN_USE: Final = _measured("state", "an application in use", 40_600.0, "bytes")
 APPLICATION_AT_REST: Final = _measured("state", "an application at rest", 7_820.0, "bytes")
 
+REMEMBERED_RUN: Final = _measured("state", "a run in the memory of runs, at rest", 26.7, "bytes")
+REMEMBERED_RUN_IN_USE: Final = _measured("state", "the same in use", 190.0, "bytes")
+
 # bytes of messages
 HOST_MINUTE: Final = _measured("footprint", "a minute of a host, in the journal", 179.0, "bytes")
 HOST_MINUTE_RESOURCE: Final = _measured("footprint", "each resource of it", 190.0, "bytes")
@@ -77,7 +82,7 @@ STATE_APPLICATION: Final = _measured("state", "state of an application", 7_420.0
 FIGURES: Final = (
     SAMPLE, COLLECTED_JOB, RESOURCE_MINUTE, JOB_EVENT,
     PROCESS, LEARNED_RESOURCE, SAVED_RESOURCE, WINDOW, WINDOW_SAMPLE, APPLICATION_IN_USE, APPLICATION_AT_REST,
-    HOST_MINUTE, HOST_MINUTE_RESOURCE, JOURNALLED_JOB, TICK, RUN, PREDICTION, JOB_PREDICTION, WRITTEN_PREDICTIONS,
+    REMEMBERED_RUN, REMEMBERED_RUN_IN_USE, HOST_MINUTE, HOST_MINUTE_RESOURCE, JOURNALLED_JOB, TICK, RUN, PREDICTION, JOB_PREDICTION, WRITTEN_PREDICTIONS,
     WRITTEN_JOB_PREDICTIONS, STATE_RESOURCE, STATE_APPLICATION,
 )  # fmt: skip
 
@@ -184,9 +189,22 @@ def _learner(centre: Centre, config: Config, shards: int) -> RoleNeed:
     models = in_use * APPLICATION_IN_USE.value + (applications - in_use) * APPLICATION_AT_REST.value
     running = min(centre.jobs_per_day / shards, config.jobs.open_jobs_max)  # as if each job ran for a day
     shown = applications * PREDICTION.value + running * JOB_PREDICTION.value
-    rest = PROCESS.value + models + shown
+    rest = PROCESS.value + models + shown + _memory_of_runs(centre.jobs_per_day / shards, config)
     usual, largest = (rest + series * each.value for each in (LEARNED_RESOURCE, SAVED_RESOURCE))
     return _need("learner", shards, cores, usual, largest)
+
+
+def _remembered(jobs_per_day: float, config: Config) -> float:
+    """Return how many runs of one shard are recognised when they are repeated."""
+    days = config.jobs.deduplication_buckets_max / BUCKETS_A_DAY
+    return min(jobs_per_day * days, config.jobs.deduplication_runs_max)
+
+
+def _memory_of_runs(jobs_per_day: float, config: Config) -> float:
+    """Return the bytes by which one shard recognises runs that are repeated."""
+    remembered = _remembered(jobs_per_day, config)
+    in_use = min(remembered, jobs_per_day * REMEMBERED_IN_USE / BUCKETS_A_DAY)
+    return in_use * REMEMBERED_RUN_IN_USE.value + (remembered - in_use) * REMEMBERED_RUN.value
 
 
 def _need(role: str, replicas: int, cores: float, usual: float, largest: float) -> RoleNeed:
@@ -207,6 +225,7 @@ def _topics(centre: Centre, config: Config, journal_days: float) -> tuple[TopicN
         + shards * DAY_S / config.collector.tick_s * TICK.value
     )
     applications = min(centre.applications, config.run_time.applications_max)
+    runs_state = shards * _remembered(jobs / shards, config) * REMEMBERED_RUN.value
     hosts_state, models_state = centre.series * STATE_RESOURCE.value, applications * STATE_APPLICATION.value
     # an application is saved after each run at most, and at most at every checkpoint
     saved = min(jobs, applications * DAY_S / config.learner.checkpoint_interval_s) * STATE_APPLICATION.value
@@ -222,7 +241,7 @@ def _topics(centre: Centre, config: Config, journal_days: float) -> tuple[TopicN
     runs = jobs * RUN.value
     return (
         TopicNeed(names.journal, shards, journal, copies * journal * journal_days, per_partition),
-        compacted(names.state, shards, state, hosts_state + models_state),
+        compacted(names.state, shards, state, hosts_state + models_state + runs_state),
         compacted(names.predictions, 1, jobs * WRITTEN_PREDICTIONS.value, predictions),
         compacted(names.job_predictions, 1, jobs * WRITTEN_JOB_PREDICTIONS.value, running),
         TopicNeed(names.runs, 1, runs, copies * runs * 365),

@@ -20,12 +20,12 @@ from agent.config.roles import (
     MetricsSettings,
     PrivacySettings,
 )
+from processors.contracts.alerts import AlertSettings
 from processors.contracts.hosts import HostSettings
 from processors.contracts.load import UnderLoadSettings
 from processors.contracts.outputs import SILENT_S
 from processors.contracts.settings import (
     LONGEST_S,
-    AlertSettings,
     FeatureSettings,
     IdentifySettings,
     JobSettings,

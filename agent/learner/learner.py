@@ -151,6 +151,10 @@ class Meter:
             self._measures.observe("scalewatch_fit_duration_seconds", self.ticks_s / published)
         for name, count in fold.sizes().items():
             self._measures.set("scalewatch_state_records", count, processor=name)
+        waiting = fold.waiting_fits()
+        longest = max(waiting.values(), default=0)
+        self._measures.set("scalewatch_fits_waiting", longest, lane="longest")
+        self._measures.set("scalewatch_fits_waiting", sum(waiting.values()) - longest, lane="others")
         for component, error_w in fold.power_errors().items():
             self._measures.set("scalewatch_power_estimate_error_watts", error_w, component=component)
         self.rejected, self.deadletters_left_out, self.ticks_ahead, self.ticks_s = 0, 0, 0, 0.0
@@ -231,6 +235,12 @@ class Learner:
             return None
         with self._folding:
             return owned.fold.answer(request)
+
+    def floods(self) -> tuple[str, ...]:
+        """Return who has most models waiting for their fit in each shard where these are many, in words. For any thread."""
+        folds = [shard.fold for _, shard in sorted(self.shards().items())]
+        found = ((fold.flood(), sum(fold.waiting_fits().values())) for fold in folds)
+        return tuple(f"{count:,} models wait for their fit, most of them of {who}" for who, count in found if who)
 
     def hosts(self, limit: int) -> list[HostView]:
         """Return at most so many hosts of all shards that are owned, those with anomalies first. For any thread."""

@@ -67,6 +67,12 @@ class Fold(Protocol):
     def confirm_hosts(self) -> None:
         """Record that the checkpoint of `copied_hosts` is durable."""
 
+    def waiting_fits(self) -> Mapping[str, int]:
+        """Return how many models waited for their fit at the last tick, by lane."""
+
+    def flood(self) -> str | None:
+        """Return who has most of them, in words, where these are many; None where nobody floods."""
+
     def power_errors(self) -> Mapping[str, float]:
         """Return how far estimates of the power of hosts are out where sensors are, in W by component."""
 

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from processors.alerts.lifecycle import Condition
+from processors.contracts.alerts import AlertSettings
 from processors.contracts.events import Attribute
 from processors.contracts.names import ApplicationKey, rfc3339
 from processors.contracts.outputs import AlertEnd, AlertEvidence, Prediction, Reliability, Severity
-from processors.contracts.settings import AlertSettings
 from processors.facts import Scored
 from processors.jobs.failures import FailureJudgement
 from processors.models.drift import Direction

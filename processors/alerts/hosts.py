@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 
 from processors.alerts.applications import HOST_ANOMALY, RACK_ANOMALY, STRAGGLER_HOST
 from processors.alerts.lifecycle import Condition
+from processors.contracts.alerts import HostAnomaly, RackAnomaly
 from processors.contracts.events import Attribute
 from processors.contracts.names import measured
 from processors.contracts.outputs import AlertEvidence
-from processors.contracts.settings import HostAnomaly, RackAnomaly
 from processors.hosts.detectors import Mark
 from processors.hosts.peers import Difference
 
@@ -24,12 +24,16 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Contradicts(NamedTuple):
-    """The resource of a host that goes with the others the least, and what those let expect of it."""
+    """The resource of a host that goes with the others the least, and what those let expect of it.
+
+    `far` are the resources that are far from their means at once, where these are many.
+    """
 
     resource: str
     observed: float
     expected: float
     since_ms: int
+    far: tuple[str, ...] = ()
 
 
 class Odd(NamedTuple):
@@ -41,7 +45,7 @@ class Odd(NamedTuple):
     contradicts: Contradicts | None = None
 
 
-class Unlike(NamedTuple):
+class Differing(NamedTuple):
     """How a host differs from its peers, since when, in which job now ("" for none), and how many jobs met it."""
 
     job: str
@@ -83,7 +87,10 @@ def host_anomaly(labels: dict[str, str], odd: Odd, settings: HostAnomaly, now_ms
     if text:
         few = f"{len(text)} of {odd.resources} resources have been anomalous since {_clock(odd.since_ms)}"
         parts.append(f"{few}: {_listed(text, IN_SUMMARY)}")
-    if against is not None:
+    if against is not None and against.far:
+        many = f"{len(against.far)} of {odd.resources} resources have been far from their means"
+        parts.append(f"{many} since {_clock(against.since_ms)}: {_listed(against.far, IN_SUMMARY)}")
+    elif against is not None:
         parts.append(
             f"its resources have contradicted each other since {_clock(against.since_ms)}, {against.resource} most: "
             f"{_number(against.resource, against.observed)} where the others predict "
@@ -140,11 +147,11 @@ def rack_anomaly(
     )
 
 
-def straggler(labels: dict[str, str], unlike: Unlike, now_ms: int) -> Condition:
+def straggler(labels: dict[str, str], differing: Differing, now_ms: int) -> Condition:
     """Return the condition of a host unlike the others of its job, or, without a job, the idle ones of its partition."""
-    found = unlike.differences
+    found = differing.differences
     text = [f"{name} {_number(name, one.observed)}, peers {_number(name, one.usual)}" for name, one in found.items()]
-    peers = f"the other hosts of job {unlike.job}" if unlike.job else "the other idle hosts of its partition"
+    peers = f"the other hosts of job {differing.job}" if differing.job else "the other idle hosts of its partition"
     first = next(iter(found.values()))
     shown: dict[str, Attribute] = dict(list(zip(found, text, strict=True))[:SHOWN])
     return Condition(
@@ -152,12 +159,14 @@ def straggler(labels: dict[str, str], unlike: Unlike, now_ms: int) -> Condition:
         labels=labels,
         holds=True,
         time_ms=now_ms,
-        summary=f"{labels['host']} has differed from {peers} since {_clock(unlike.since_ms)}: {_listed(text, IN_SUMMARY)}.",
+        summary=f"{labels['host']} has differed from {peers} since {_clock(differing.since_ms)}: {_listed(text, IN_SUMMARY)}.",
         description="The job waits for its slowest host."
-        if unlike.job
+        if differing.job
         else "Processes of an earlier job may still be running.",
         evidence=AlertEvidence(
-            observed=first.observed, expected=first.usual, detail={"job": unlike.job, "jobs": unlike.jobs, **shown}
+            observed=first.observed,
+            expected=first.usual,
+            detail={"job": differing.job, "jobs": differing.jobs, **shown},
         ),
     )
 

@@ -96,6 +96,7 @@ class AlertLife:
         elif state.condition is not None:
             state.holds, state.reported_ms = False, fact.time_ms if state.holds else state.reported_ms
             if fact.forgotten:
+                state.quiet_until_ms = 0
                 state.condition = msgspec.structs.replace(state.condition, keep_firing_ms=0, ended_by="forgotten")
             elif fact.ended_by != "itself":
                 state.condition = msgspec.structs.replace(state.condition, ended_by=fact.ended_by)
@@ -126,7 +127,7 @@ class AlertLife:
         if condition is None:
             self._state = AlertState()
             return []
-        if state.status == "pending" and self._lasts(due_ms):
+        if state.status == "pending" and self._remains(due_ms):
             return self._fire(now_ms)
         reported = state.status == "firing" or not condition.momentary
         ended_by = self._ended_by(condition) if state.status == "firing" else None
@@ -157,7 +158,7 @@ class AlertLife:
         expired = self._state.holds and condition.expires_after_ms > 0
         return "forgotten" if expired else condition.ended_by
 
-    def _lasts(self, until_ms: int) -> bool:
+    def _remains(self, until_ms: int) -> bool:
         """Return whether what is pending is so still: it holds, or was said a short while ago."""
         state, condition = self._state, self._state.condition
         if state.holds or condition is None:

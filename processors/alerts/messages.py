@@ -21,11 +21,7 @@ class Links(msgspec.Struct, frozen=True):
     runbook_url: str = ""
 
     def annotations(self, condition: Condition) -> dict[str, str]:
-        """Return `runbook_url` and `dashboard_url` of an alert, where they are known.
-
-        >>> Links("https://agent.example").annotations(Condition(name="SlowSize", labels={"host": "n1", "system": "exa"}, holds=True, time_ms=0))
-        {'runbook_url': 'https://agent.example/runbook#slowsize', 'dashboard_url': 'https://agent.example/hosts/exa/n1'}
-        """
+        """Return `runbook_url` and `dashboard_url` of an alert, where they are known."""
         page = self.external_url.rstrip("/")
         runbook = self.runbook_url or (f"{page}/runbook" if page else "")
         found = {"runbook_url": f"{runbook}#{condition.name.lower()}"} if runbook else {}
@@ -40,7 +36,7 @@ def fingerprint(condition: Condition) -> str:
 def message(key: str, change: Transition, links: Links, context: Context) -> Alert:
     """Return the message of a change of status."""
     condition = change.condition
-    status: AlertStatus = "withheld" if condition.withheld_by else change.status
+    status: AlertStatus = "pending" if condition.withheld_by else change.status
     return Alert(
         schema="scalewatch.alert/1",
         id=f"{key}:{status}@{change.time_ms}",
@@ -65,11 +61,7 @@ def message(key: str, change: Transition, links: Links, context: Context) -> Ale
 
 
 def shortened(text: str, characters_max: int = TEXT_MAX) -> str:
-    """Return a text of so many characters at most, cut after a word.
-
-    >>> shortened("One of its hosts is slow.", 16)
-    'One of its …'
-    """
+    """Return a text of so many characters at most, cut after a word."""
     if len(text) <= characters_max:
         return text
     head = text[: characters_max - 1]

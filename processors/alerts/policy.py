@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 
 from processors.alerts import applications as names
 from processors.alerts.lifecycle import Condition
+from processors.contracts.alerts import EXCLUDED_HOSTS_MAX, AlertRule, AlertSettings, Exclusion, Maintenance
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Evidence
 from processors.contracts.nodes import expand
-from processors.contracts.settings import EXCLUDED_HOSTS_MAX, AlertRule, AlertSettings, Exclusion, Maintenance
 
 RUN_HOSTS_MAX: Final = 4_096  # of a run: one of more is compared by the rest
 SECTIONS: Final = {
@@ -57,14 +57,7 @@ Matches = Callable[[Condition, About], bool]
 
 
 class Policy:
-    """The alert settings of an agent, ready to be asked for each alert.
-
-    >>> from processors.contracts.settings import AlertSettings
-    >>> policy = Policy(AlertSettings(exclusions=[{"user": "test*", "comment": "trials"}]))
-    >>> slow = Condition(name="StrangeRun", labels={"application": "lammps", "system": "exa"}, holds=True, time_ms=0)
-    >>> policy.withheld_by(slow, About(user="tester")), policy.withheld_by(slow, About(user="ann"))
-    ('exclusion 1 (trials)', '')
-    """
+    """The alert settings of an agent, ready to be asked for each alert."""
 
     def __init__(self, settings: AlertSettings) -> None:
         self._settings = settings

@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 
 from processors.alerts.applications import DISTURBED_RUN, UNEXPLAINED_POWER, application_labels, over
 from processors.alerts.lifecycle import Condition
+from processors.contracts.alerts import DisturbedRun, UnexplainedPower
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import AlertEvidence, ProfileModel
-from processors.contracts.settings import DisturbedRun, UnexplainedPower
 from processors.models.counters.model import Unusual
 from processors.models.training.table import Band
 from processors.power.blame import NINE_OF_TEN, Blamed, JudgedPower
@@ -56,12 +56,19 @@ def judged_power(run: JudgedRun, hosts: Sequence[str], settings: UnexplainedPowe
     count = max(fact.profile.hosts, 1)
     deviation_w = count * (band.high - band.low) / (2 * NINE_OF_TEN)
     return JudgedPower(
-        fact.run_id, tuple(hosts), count * (observed_w - band.value), deviation_w, _outside(observed_w, band, settings)
+        fact.run_id,
+        run.key.id,
+        tuple(hosts),
+        count * (observed_w - band.value),
+        deviation_w,
+        _outside(observed_w, band, settings),
     )
 
 
-def unexplained_power(run: JudgedRun, judged: JudgedPower, settings: UnexplainedPower, now_ms: int) -> Condition:
-    """Return whether a run's power is one that its counters do not explain."""
+def unexplained_power(
+    run: JudgedRun, judged: JudgedPower, settings: UnexplainedPower, now_ms: int, *, in_a_row: int = 1
+) -> Condition:
+    """Return whether a run's power is one that its counters do not explain; so many of the newest are, `in_a_row`."""
     labels, found = application_labels(run.key), run.finding.expected.get(TARGET)
     if found is None or not (settings.enabled and judged.off):
         return over(UNEXPLAINED_POWER, labels, now_ms)
@@ -76,7 +83,7 @@ def unexplained_power(run: JudgedRun, judged: JudgedPower, settings: Unexplained
         holds=True,
         time_ms=now_ms,
         severity=settings.severity,
-        for_ms=round(settings.for_s * 1000),
+        for_ms=0 if in_a_row >= settings.runs_min else round(settings.for_s * 1000),
         expires_after_ms=round(settings.quiet_s * 1000),
         summary=(
             f"{run.where} drew {observed_w:.4g} W per host, "

@@ -251,6 +251,8 @@ class HostView(msgspec.Struct, frozen=True):
     """One host, for readers: `state` as it was told last ("" for none), `job` the key of a job known to run on it.
 
     `finding` is what is wrong with it, None while nothing is.
+    `score` is the last of all resources together (0 to 1), `suspected_since` the time since which these have been twice as
+    unlike their past as they usually get: too little for an alert, enough to look there first.
     """
 
     system: str
@@ -261,6 +263,7 @@ class HostView(msgspec.Struct, frozen=True):
     resources: tuple[ResourceView, ...] = ()
     score: float | None = None
     finding: HostFinding | None = None
+    suspected_since: str | None = None
 
 
 def most_anomalous_first(view: HostView) -> tuple[bool, str, str]:

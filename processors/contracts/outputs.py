@@ -138,6 +138,13 @@ class PredictedAtStart(msgspec.Struct, frozen=True, kw_only=True):
         return self.low_s <= run_time_s <= self.high_s
 
 
+class SlowedBy(msgspec.Struct, frozen=True):
+    """The odd host that a slow run met, and how many times as long as expected the run took: neither its application's nor its user's."""
+
+    host: str
+    factor: float
+
+
 class RecentRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run that settled recently. `user` is as the journal has it: a pseudonym, unless names are configured to be plain.
 
@@ -218,7 +225,7 @@ VERDICTS: Final = (
     "reliable", "insufficient", "high_error", "linear", "runner_up", "superlinear", "far", "uncertain", "unknown"
 )  # fmt: skip
 Source = Literal["observed", "interpolated", "extrapolated", "transfer", "similar_runs", "features"]
-AlertStatus = Literal["pending", "firing", "resolved", "withheld"]
+AlertStatus = Literal["pending", "firing", "resolved"]
 AlertEnd = Literal["itself", "out_of_service", "superseded", "forgotten"]
 AlertKind = Literal["anomaly", "reliability"]
 Severity = Literal["info", "warning", "critical"]
@@ -377,6 +384,8 @@ class Range(msgspec.Struct, frozen=True):
 class Prediction(Message, frozen=True, kw_only=True):
     """Topic predictions, keyed by application id: the whole curve of an application.
 
+    `observations` is how many runs the curve knew when it was fitted: later ones are not among them, nor those that the model
+    dropped before, such as strange runs. `as_of` is when that was.
     `under_load` is for the size that was run last, on the partition where the application usually runs.
     """
 
@@ -409,7 +418,8 @@ class AnswerPoint(CurvePoint, frozen=True, kw_only=True):
 class Answer(Message, frozen=True, kw_only=True):
     """Topic answers, keyed by request id: one answer for each request, also where nothing is known.
 
-    `known` is False for an application that has no model; `detail` is then the sentence that says so.
+    `known` is False for an application that has no model; `detail` is then the sentence that says so. `observations` is that
+    of the prediction whose curve it is read from.
     """
 
     request_id: str
@@ -488,8 +498,8 @@ class Alert(Message, frozen=True, kw_only=True):
     """Topic alerts, keyed by fingerprint: changes of status only.
 
     `labels` identify the alert and never hold a changing value; `annotations` are for people (summary, description) and link to
-    what they need (runbook_url, dashboard_url). One that is `withheld` is true and wakes nobody, for a reason that `withheld_by` gives;
-    when it is over, its key has a tombstone.
+    what they need (runbook_url, dashboard_url). One that stays pending with a reason in `withheld_by` is true and wakes nobody; when it is over, its
+    key has a tombstone.
     """
 
     fingerprint: str
@@ -514,7 +524,8 @@ class Run(Message, frozen=True, kw_only=True):
 
     `event` holds the completion as it was journalled and `identities` all other evidence of its job, as JSON text of
     the journal's own form, so that other rules, other code or another state version can fold it anew. `profile` is what the
-    telemetry of its hosts said of it, `told` what was predicted before it ended.
+    telemetry of its hosts said of it, `predicted` what was predicted before it ended. `slowed_by` is the odd host that explains why it was
+    slow; None where none does.
     """
 
     run_id: str
@@ -528,6 +539,7 @@ class Run(Message, frozen=True, kw_only=True):
     identities: tuple[msgspec.Raw, ...]
     profile: Profile | None = None
     predicted: PredictedAtStart | None = None
+    slowed_by: SlowedBy | None = None
 
 
 class Emission(msgspec.Struct, frozen=True):

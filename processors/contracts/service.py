@@ -47,7 +47,7 @@ BEHIND_S: Final = 120.0
 class Health(msgspec.Struct, frozen=True, kw_only=True):
     """How a role is: ready or why not, and how far it is behind.
 
-    A role that is `working` does what it is there for, even while it is too far behind to be ready.
+    `floods` tells who floods it, in sentences: others are served as ever. A role that is `working` does what it is there for, even while it is too far behind to be ready.
 
     `lag_s` is the event time between the newest tick folded and now, negative where the tick is ahead of now; `checkpoint_age_s`
     the time since the last confirmed checkpoint; `folded_ms` the newest tick folded, which is now in event time. None where the
@@ -63,6 +63,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_age_s: float | None = None
     folded_ms: int | None = None
     working: bool = True
+    floods: tuple[str, ...] = ()
 
 
 def late(lag_s: float | None) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from processors.hosts.rows import NEVER_MS, Rows, RowTable
 STILL_SHARE: Final = 0.5  # of the resources that were odd: where as many are still outside, the host is still odd
 _LEVEL: Final = np.dtype([("since_ms", "<i8"), ("low", "<f8"), ("high", "<f8")])
 _CAUSE: Final = np.dtype(
-    [("odd_ms", "<i8"), ("unlike_ms", "<i8"), ("from_ms", "<i8"), ("until_ms", "<i8"), ("job", "<u8"), ("jobs", "<u4"),
+    [("odd_ms", "<i8"), ("differing_ms", "<i8"), ("from_ms", "<i8"), ("until_ms", "<i8"), ("job", "<u8"), ("jobs", "<u4"),
      ("power_only", "u1")]
 )  # fmt: skip
 
@@ -33,7 +33,7 @@ class HostLevels(RowTable):
         super().__init__(_LEVEL, since_ms=NEVER_MS)
 
     def keep(self, row: int, since_ms: int, low: float, high: float) -> None:
-        """Keep the range of a resource from before it was odd; one that is kept stays."""
+        """Keep the range of a resource from before it was odd; one that is retained stays."""
         if self.rows["since_ms"][row] == NEVER_MS:
             self.rows[row] = since_ms, low, high
 
@@ -43,15 +43,15 @@ class HostLevels(RowTable):
         return None if since_ms == NEVER_MS else since_ms
 
     def still_odd(self, mean: npt.NDArray[np.float64], host: npt.NDArray[np.int64]) -> tuple[Rows, Rows]:
-        """Return the hosts of which ranges are kept, and those of them of which enough resources are outside of these.
+        """Return the hosts of which ranges are retained, and those of them of which enough resources are outside of these.
 
         `mean` (rows,) is the newest minute of each series, nan where it is not of now, and `host` (rows,) its host.
         """
-        kept = np.flatnonzero((self.rows["since_ms"][: len(host)] != NEVER_MS) & (host >= 0))
-        if not kept.size:
-            return kept, kept
-        outside = (mean[kept] < self.rows["low"][kept]) | (mean[kept] > self.rows["high"][kept])
-        hosts, place = np.unique(host[kept], return_inverse=True)
+        retained = np.flatnonzero((self.rows["since_ms"][: len(host)] != NEVER_MS) & (host >= 0))
+        if not retained.size:
+            return retained, retained
+        outside = (mean[retained] < self.rows["low"][retained]) | (mean[retained] > self.rows["high"][retained])
+        hosts, place = np.unique(host[retained], return_inverse=True)
         share = np.bincount(place, outside) / np.bincount(place)
         return hosts, hosts[share >= STILL_SHARE]
 
@@ -59,7 +59,7 @@ class HostLevels(RowTable):
 class HostCauses(RowTable):
     """What is wrong with each host; a row is a host.
 
-    `odd_ms` is since when it is outside its own past, `unlike_ms` since when it is unlike its peers, NEVER_MS where it is not.
+    `odd_ms` is since when it is outside its own past, `differing_ms` since when it is unlike its peers, NEVER_MS where it is not.
     `from_ms` to `until_ms` is the newest time in which anything was. `jobs` met it, the newest of which has the digest `job`.
     """
 
@@ -67,12 +67,12 @@ class HostCauses(RowTable):
     version: ClassVar[int] = 1
 
     def __init__(self) -> None:
-        super().__init__(_CAUSE, odd_ms=NEVER_MS, unlike_ms=NEVER_MS, from_ms=NEVER_MS, until_ms=NEVER_MS)
+        super().__init__(_CAUSE, odd_ms=NEVER_MS, differing_ms=NEVER_MS, from_ms=NEVER_MS, until_ms=NEVER_MS)
 
     def begin(self, row: int, field: str, since_ms: int, now_ms: int, *, power_only: bool = False) -> None:
-        """Note that something is wrong with a host since a time; `field` is odd_ms or unlike_ms."""
+        """Note that something is wrong with a host since a time; `field` is odd_ms or differing_ms."""
         one = self.rows[row]
-        going_on = one["odd_ms"] != NEVER_MS or one["unlike_ms"] != NEVER_MS
+        going_on = one["odd_ms"] != NEVER_MS or one["differing_ms"] != NEVER_MS
         if not going_on:
             self.rows[row] = NEVER_MS, NEVER_MS, since_ms, now_ms, 0, 0, power_only
         if one[field] == NEVER_MS:

@@ -26,7 +26,7 @@ Bools = npt.NDArray[np.bool_]
 
 _PEER: Final = np.dtype(
     [("minute_ms", "<i8"), ("mean", "<f8"), ("since_ms", "<i8"), ("usual", "<f8"), ("observed", "<f8"), ("compared_ms", "<i8"),
-     ("seen_ms", "<i8"),     ("unlike_ms", "<i8"), ("alike_ms", "<i8"), ("longest_ms", "<i8"), ("known", "u1")]
+     ("seen_ms", "<i8"),     ("differing_ms", "<i8"), ("alike_ms", "<i8"), ("longest_ms", "<i8"), ("known", "u1")]
 )  # fmt: skip
 
 
@@ -50,7 +50,7 @@ class PeerRules(NamedTuple):
 class Compared(NamedTuple):
     """Which values (m,) are unlike those of their peers, which are like them, and which could be compared at all."""
 
-    unlike: Bools
+    differing: Bools
     like: Bools
     compared: Bools
 
@@ -66,7 +66,7 @@ class Difference(NamedTuple):
 class PeerComparison(RowTable):
     """Each resource of a host against the same of its peers, minute by minute; a row is a series.
 
-    `since_ms` is since when it is unlike them, NEVER_MS where it is not, `unlike_ms` for how long of the time in which it was
+    `since_ms` is since when it is unlike them, NEVER_MS where it is not, `differing_ms` for how long of the time in which it was
     compared; `known` where that was long enough. `longest_ms` is the longest spell before.
     """
 
@@ -112,20 +112,20 @@ class PeerComparison(RowTable):
             return None
         return Difference(int(one["since_ms"]), float(one["observed"]), float(one["usual"]))
 
-    def unlike_now(self, now_ms: int) -> Bools:
+    def differing_now(self, now_ms: int) -> Bools:
         """Return which series (rows,) are known to be unlike their peers, and were seen to be so in this minute."""
         rows = self.rows
         return np.asarray((rows["known"] != 0) & (rows["seen_ms"] == now_ms))
 
     def _note(self, at: Ints, usual: Floats, found: Compared, now_ms: int) -> None:
         rows, rules = self.rows, self._rules
-        far, near, other = at[found.unlike], at[found.like], at[found.compared & ~found.unlike]
+        far, near, other = at[found.differing], at[found.like], at[found.compared & ~found.differing]
         rows["compared_ms"][at[found.compared]], rows["seen_ms"][far] = now_ms, now_ms
         rows["since_ms"][far] = np.where(rows["since_ms"][far] == NEVER_MS, now_ms, rows["since_ms"][far])
-        rows["unlike_ms"][far] += MINUTE_MS
+        rows["differing_ms"][far] += MINUTE_MS
         needed_ms = np.maximum(rules.for_ms, LONGER * rows["longest_ms"][far])
-        rows["known"][far] |= rows["unlike_ms"][far] >= needed_ms
-        rows["observed"][far], rows["usual"][far] = rows["mean"][far], usual[found.unlike]
+        rows["known"][far] |= rows["differing_ms"][far] >= needed_ms
+        rows["observed"][far], rows["usual"][far] = rows["mean"][far], usual[found.differing]
         rows["alike_ms"][far] = 0
         rows["alike_ms"][near] += MINUTE_MS
         self._end(other[rows["known"][other] == 0])
@@ -136,11 +136,11 @@ class PeerComparison(RowTable):
     def _end(self, at: Ints) -> None:
         """End spells, and remember how long they were."""
         rows = self.rows
-        rows["longest_ms"][at] = np.maximum(rows["longest_ms"][at], np.minimum(rows["unlike_ms"][at], LONGEST_MS))
-        rows["since_ms"][at], rows["unlike_ms"][at], rows["alike_ms"][at], rows["known"][at] = NEVER_MS, 0, 0, 0
+        rows["longest_ms"][at] = np.maximum(rows["longest_ms"][at], np.minimum(rows["differing_ms"][at], LONGEST_MS))
+        rows["since_ms"][at], rows["differing_ms"][at], rows["alike_ms"][at], rows["known"][at] = NEVER_MS, 0, 0, 0
 
     def _peer_comparison(self, mean: Floats, peers: Peers, group: Ints) -> Compared:
-        """Return which are unlike the others, like them, and compared; nothing is said of a group in which many are unlike."""
+        """Return which are unlike the others, like them, and compared; nothing is said of a group in which many are differing."""
         rules, compared = self._rules, peers.peers >= PEERS_MIN
         far = np.abs(peers.deviations) >= rules.deviations
         with np.errstate(over="ignore", invalid="ignore"):

@@ -115,12 +115,12 @@ class StreamScorer:
             resources = self._enter(key, values)
             if resources >= RESOURCES_MIN:
                 groups.setdefault(resources, []).append((key, values))
-        time = rfc3339(int(samples.time_ms.min()))
+        time_ms = int(samples.time_ms.min())
         for resources, group in sorted(groups.items()):
-            yield from self._group(resources, group, time)
+            yield from self._group(resources, group, time_ms)
 
     def _group(
-        self, resources: int, group: list[tuple[tuple[str, str], dict[int, float]]], time: str
+        self, resources: int, group: list[tuple[tuple[str, str], dict[int, float]]], time_ms: int
     ) -> Iterator[ScoreLine]:
         """Score the hosts of as many resources in one step."""
         rows, values = np.zeros(len(group), np.intp), np.full((len(group), resources), np.nan)
@@ -130,7 +130,7 @@ class StreamScorer:
             for number, value in measured.items():
                 if number in host.places:
                     values[i, host.places[number]] = value
-        step = self._rules[resources].step(rows, values)
+        step, time = self._rules[resources].step(rows, values, time_ms), rfc3339(time_ms)
         for (key, _), score, fired in zip(group, step.score.tolist(), step.fired.tolist(), strict=True):
             yield ScoreLine(key[1], ALL, time, score, fired)
 

@@ -5,6 +5,7 @@ is ever counted twice. Per run 20 bytes are kept.
 """
 
 import struct
+from functools import lru_cache
 from typing import ClassVar
 
 import msgspec
@@ -110,9 +111,9 @@ class RunDeduplication(Untimed):
     def __len__(self) -> int:
         return len(self._runs)
 
-    def score(self, fact: tuple[str, int]) -> KnownRun | None:
-        """Return what is remembered of a run, given its id and its new content; None for a new run."""
-        return self._runs.get(digest64(fact[0]))
+    def score(self, fact: str) -> KnownRun | None:
+        """Return what is remembered of a run, given its id; None for a new run."""
+        return self._runs.get(digest64(fact))
 
     def learn(self, fact: tuple[str, KnownRun]) -> None:
         """Remember a run, or remember it anew."""
@@ -120,7 +121,7 @@ class RunDeduplication(Untimed):
         self._runs[digest64(run_id)] = seen
 
     def full(self) -> bool:
-        """Return whether the bucket takes no further run."""
+        """Return whether the bucket takes no further run: the next one goes to a bucket that follows."""
         return len(self._runs) >= BUCKET_RUNS_MAX
 
     def snapshot(self) -> RunDeduplicationState:
@@ -131,19 +132,25 @@ class RunDeduplication(Untimed):
         )
 
 
-def bucket(run_id: str, start_ms: int) -> str:
-    """Return the key of the bucket of a run: its quarter of an hour and one of four parts; keys sort by time."""
-    return f"{start_ms // BUCKET_MS:010d}.{digest64(run_id) & 3}"
+@lru_cache(maxsize=64)  # it is asked for several times in a row
+def bucket(run_id: str, start_ms: int, follows: int = 0) -> str:
+    """Return the key of the bucket of a run: its quarter of an hour and one of four parts; keys sort by time.
+
+    Where a bucket is full, others follow it.
+    """
+    key = f"{start_ms // BUCKET_MS:010d}.{digest64(run_id) & 3}"
+    return f"{key}+{follows}" if follows else key
 
 
-class LowWaterState(msgspec.Struct):
-    """Stored form: the smallest key that is still remembered."""
+class LowWaterState(msgspec.Struct, omit_defaults=True):
+    """Stored form: the smallest key that is still remembered, and how many runs are."""
 
     bucket: str = ""
+    runs: int = 0
 
 
 class LowWater(Untimed):
-    """What was forgotten: runs that belong before this bucket cannot be told from repeats."""
+    """What was forgotten: runs that belong before this bucket cannot be told from repeats. It counts those that are left."""
 
     name: ClassVar[str] = "low_water"
     version: ClassVar[int] = 1
@@ -156,6 +163,15 @@ class LowWater(Untimed):
         """Return the mark of a stored state, or one that forgot nothing."""
         return cls(msgspec.structs.replace(state) if state else LowWaterState())
 
+    @property
+    def runs(self) -> int:
+        """How many runs are remembered, since they are counted."""
+        return self._state.runs
+
+    def count(self, runs: int) -> None:
+        """Count runs that are remembered now; below zero those that are not any more."""
+        self._state.runs = max(self._state.runs + runs, 0)
+
     def score(self, fact: str) -> bool:
         """Return whether a bucket was forgotten."""
         return fact < self._state.bucket
@@ -166,7 +182,7 @@ class LowWater(Untimed):
 
     def snapshot(self) -> LowWaterState:
         """Return the stored form."""
-        return LowWaterState(self._state.bucket)
+        return LowWaterState(self._state.bucket, self._state.runs)
 
 
 def content_digest(n: float | None, run_time_s: float, state: str, end_ms: int, *, trained: bool) -> int:

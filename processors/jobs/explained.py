@@ -18,13 +18,7 @@ class ExplainedRunsState(msgspec.Struct, omit_defaults=True):
 
 
 class ExplainedRuns:
-    """The runs that one host explains.
-
-    >>> host = ExplainedRuns.build()
-    >>> host.learn(ExplainedRun("exa/1@0", "exa/gromacs", 1.8, 60_000))
-    >>> host.explained.count, host.due_ms() == 60_000 + KEEP_MS
-    (1, True)
-    """
+    """The runs that one host explains."""
 
     name: ClassVar[str] = "explained_runs"
     version: ClassVar[int] = 1

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 import msgspec
 from scipy.special import betainc
 
-from processors.contracts.settings import AlertSettings
+from processors.contracts.alerts import AlertSettings
 from processors.facts import Outcome
 from processors.store import Untimed, digest64
 

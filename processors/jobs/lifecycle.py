@@ -11,7 +11,7 @@ import msgspec
 
 from processors.contracts.events import Attribute, Evidence, Identity, JobCompleted, JobStarted, Network
 from processors.contracts.hosts import Profile
-from processors.contracts.outputs import PredictedAtStart
+from processors.contracts.outputs import PredictedAtStart, SlowedBy
 from processors.contracts.settings import EVIDENCE_FIELDS, JobSettings
 from processors.facts import CurvePrediction
 from processors.jobs.remaining_time import Forecast, StartPrediction
@@ -102,7 +102,7 @@ class EndedRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """A run that ended and waits to settle; `start` is what only its start reported it, `profile` one that was told.
 
     `published` is what was published about it when it was first said to have ended, where features need it; `told` is
-    what its users were reported it before.
+    what its users were reported it before. `slowed_by` is the odd host that explains why it was slow.
     """
 
     event: JobCompleted
@@ -112,6 +112,7 @@ class EndedRun(msgspec.Struct, frozen=True, omit_defaults=True):
     profile: Profile | None = None
     published: CurvePrediction | None = None
     predicted: PredictedAtStart | None = None
+    slowed_by: SlowedBy | None = None
 
 
 class JobState(msgspec.Struct, omit_defaults=True):
@@ -206,6 +207,7 @@ class Job:
         placement: Placement,
         published: CurvePrediction | None = None,
         known: PredictedAtStart | None = None,
+        slowed_by: SlowedBy | None = None,
     ) -> None:
         """Take in a completion, or the corrected report of one, what it was taken for, and what was published about it."""
         start = self.start_of(event.run_id)
@@ -219,7 +221,16 @@ class Job:
         more, known = beyond(event.evidence, start), before.predicted if before else known
         self._state.ended = [
             *others,
-            EndedRun(event, placement, settle_ms, more, profile, published or prediction, known),
+            EndedRun(
+                event,
+                placement,
+                settle_ms,
+                more,
+                profile,
+                published or prediction,
+                known,
+                before.slowed_by if before else slowed_by,
+            ),
         ]
         self._state.resized = self._state.resized or event.state == "RESIZING"
         self._keep(event)
@@ -263,6 +274,10 @@ class Job:
         """Note what was published about the running job; it is looked at again after a while, of `revise_s` at least."""
         self._state.forecast = forecast
         self._state.revise_ms = now_ms + round(max(self._settings.revise_s, revise_s) * 1000)
+
+    def defer_forecast(self, until_ms: int) -> None:
+        """Let the running job wait for its first forecast."""
+        self._state.revise_ms = until_ms
 
     def set_prediction(self, prediction: StartPrediction | None) -> None:
         """Note what was reported the run that goes on, for when it ends."""

@@ -40,6 +40,7 @@ class OpenAlerts:
     def __init__(self, state: AlertState) -> None:
         self._alerts = state
         self._policy = Policy(state.settings.alerts)
+        self._cleared_ms = -1  # once a tick is enough: it looks at all
 
     def take(self, conditions: Iterable[Condition], about: About = NO_RUN) -> None:
         """Note conditions and send what changes; `about` is what is known of the run that they are about."""
@@ -56,13 +57,22 @@ class OpenAlerts:
         known = key in state.alerts
         if not condition.holds and not known:
             return False
-        if not known and len(state.alerts) >= state.settings.alerts.open_max:
+        if not known and not self._has_room():
             state.tally["bound", "open_alerts_max"] += 1
             return False
         life = state.alerts.open(key)
         if life.score(condition):
             self._send(key, life, life.take(condition))
         return life.open
+
+    def _has_room(self) -> bool:
+        """Return whether one more alert may be open; of those that are not, it is forgotten when they may fire again."""
+        alerts, most = self._alerts.alerts, self._alerts.settings.alerts.open_max
+        if len(alerts) >= most and self._cleared_ms != self._alerts.now_ms:
+            self._cleared_ms = self._alerts.now_ms
+            for key in [key for key in alerts.keys() if not alerts.open(key).open]:  # noqa: SIM118  no mapping
+                alerts.remove(key)
+        return len(alerts) < most
 
     def ends(self, condition: Condition) -> bool:
         """Let an alert end with the words of a condition, at the next tick; False where none is open."""

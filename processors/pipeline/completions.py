@@ -11,20 +11,22 @@ from processors.contracts.events import SUCCESS, Attribute, Evidence, HostState,
 from processors.contracts.hosts import ExplainedRun, HostCause
 from processors.contracts.names import ApplicationKey
 from processors.contracts.nodes import expand
-from processors.contracts.outputs import AlertEnd
+from processors.contracts.outputs import AlertEnd, SlowedBy
 from processors.facts import Outcome, PublishedCurve, PublishedPoint, RunFact, Scored, trains
+from processors.fairness import lane_of_run
 from processors.inputs import Sizes
-from processors.jobs.deduplication import KnownRun, bucket, content_digest
+from processors.jobs.deduplication import KnownRun, content_digest
 from processors.jobs.failures import FailureJudgement, FailureRate
 from processors.jobs.lifecycle import Job, Placement, merged_evidence, reported_attributes
 from processors.models.drift import LN_RATIO_MIN
 from processors.pipeline.alerts import Warnings
 from processors.pipeline.features import Features
 from processors.pipeline.inputs import UnseenInputs
+from processors.pipeline.known_runs import KnownRuns
 from processors.pipeline.load import UnderLoads
 from processors.pipeline.machines import Machines
 from processors.pipeline.similar_runs import SimilarRunForecasts
-from processors.pipeline.stage import STOP, CompletionWork, JobWork
+from processors.pipeline.stage import STOP, CompletionWork, JobWork, TickWork
 from processors.pipeline.state import OF_APPLICATION, ShardState
 from processors.run_time.drift import ScoredRun, Shift, SizeTurn, Taken, without_load
 from processors.run_time.members import MemberFact
@@ -162,17 +164,18 @@ class Training:
         ln_load: float = 0.0,
         cause: HostCause | None = None,
         about: About = NO_RUN,
-    ) -> None:
+    ) -> SlowedBy | None:
         """Learn a run of an input of the given sizes; `attributes` tell builds and versions apart.
 
         `first` is its first report, `replaces` a corrected one of a run of the same application. What `ln_load` explains of
         its run time is no news of the application: three of four regressions of the simulated centre were loaded hosts. Nor is
-        a slow run on a host of which something is wrong, the `cause`: it says nothing for or against a change.
+        a slow run on a host of which something is wrong, the `cause`: it says nothing for or against a change, and that is returned.
         """
         model = self._state.models.open(application_id)
         if replaces and not model.holds(fact.run_id):
             self._state.tally["refused", "correction_too_late"] += 1
-            return
+            return None
+        slowed_by: SlowedBy | None = None
         scored = model.score(fact)
         if first:
             self._compare(application_id, model.published, fact, scored)
@@ -184,6 +187,7 @@ class Training:
             factor = round(math.exp(min(scored.ln_ratio, FACTOR_LN_MAX)), 3)
             explained = ExplainedRun(fact.run_id, application_id, factor, fact.end_ms)
             self._warnings.explained(ApplicationKey.parse(application_id).system, cause, explained)
+            slowed_by = SlowedBy(cause.host, factor)
         else:
             quiet = without_load(scored, ln_load)
             slowed = self._drift_detection.outlier(application_id, scored) if quiet is not scored else 0
@@ -193,8 +197,10 @@ class Training:
             model.learn(fact, outlier or slowed, round(scored.ln_ratio - quiet.ln_ratio, 4))
             model.note(scored)
             self._drift_detection.follow(application_id, model, quiet, taken, about)
-        self._state.model_changed(application_id, model)
+        lane = lane_of_run(application_id, about.user or None, self._state.models.lane(application_id))
+        self._state.model_changed(application_id, model, lane)
         self._unseen_inputs.ran(application_id, sizes, model)
+        return slowed_by
 
     def forget(self, application_id: str, run_id: str) -> bool:
         """Take a run away from a model that learned it; False where it is not held any more."""
@@ -251,15 +257,16 @@ class Outcomes:
             self._learn(f"{OF_APPLICATION}{former}", event.run_id, None, first=False)
         if application_id is None or (outcome is None and first):
             return
-        centre = self._learn(f"centre/{event.system}", event.run_id, outcome, first=first)
+        system = f"centre/{event.system}"
+        centre = self._learn(system, event.run_id, outcome, first=first, lane=system)
         key = f"{OF_APPLICATION}{application_id}"
-        rate = self._learn(key, event.run_id, outcome, first=first or former != application_id)
+        lane = lane_of_run(application_id, event.evidence.user, self._state.failures.lane(key))
+        rate = self._learn(key, event.run_id, outcome, first=first or former != application_id, lane=lane)
         usual = centre.rate()
         if self._worth_judging(rate, event):
             labels = applications.application_labels(ApplicationKey.parse(application_id))
             self._judge(applications.APPLICATION_FAILS, labels, rate, rate.score(usual, len(self._state.models)))
         self._hosts(event, application_id, usual, first=first)
-        self._bound()
 
     def forget_host(self, event: HostState) -> None:
         """Forget how runs ended on a host that is taken out of service: what comes back may have been mended."""
@@ -302,13 +309,18 @@ class Outcomes:
             self._state.tally["bound", "hosts_per_run_max"] += 1
             return ()
 
-    def _learn(self, key: str, run_id: str, outcome: Outcome | None, *, first: bool) -> FailureRate:
-        rate = self._state.failures.open(key)
+    def _learn(
+        self, key: str, run_id: str, outcome: Outcome | None, *, first: bool, lane: str | None = None
+    ) -> FailureRate:
+        known = self._state.failures.get(key)
+        rate = self._state.failures.open(key) if known is None else known
+        if known is None:
+            rate.quiet = True  # what is new has no alert open
         if first and outcome is not None:
             rate.learn(outcome)
         else:
             rate.correct(run_id, outcome)
-        self._state.failures_changed(key, rate)
+        self._state.failures_changed(key, rate, lane)
         return rate
 
     def _worth_judging(self, rate: FailureRate, event: JobCompleted) -> bool:
@@ -321,7 +333,8 @@ class Outcomes:
         condition = applications.failing(name, labels, judged, self._settings, now_ms, is_open=is_open)
         rate.quiet = not self._warnings.opens(condition)
 
-    def _bound(self) -> None:
+    def forget_excess(self, _work: TickWork) -> None:
+        """Forget the rates that are too many; at ticks only, for to find them is to look at all."""
         excess = len(self._state.hosts) - self._settings.hosts_max
         for key in self._state.hosts.longest_unused(excess):
             self._state.hosts.remove(key)
@@ -332,7 +345,7 @@ class Outcomes:
             )
             self._state.tally["bound", "hosts_max"] += 1
         excess = len(self._state.failures) - self._state.settings.run_time.applications_max
-        for key in self._state.failures.longest_unused(excess):
+        for key in self._state.failures.longest_unused(excess, self._state.stale_ms):
             self._state.remove_failures(key)
             self._warnings.forget_failures(key)
             self._state.tally["bound", "applications_max"] += 1
@@ -355,6 +368,7 @@ class Completions:
     ) -> None:
         self._state = state
         self._similar_runs = similar_runs
+        self._known_runs = KnownRuns(state)
         self._training = Training(state, warnings, unseen)
         self._outcomes = Outcomes(state, warnings)
         self._under_loads = UnderLoads(state)
@@ -363,16 +377,11 @@ class Completions:
 
     def recognise(self, work: CompletionWork) -> bool | None:
         """Find an earlier report of the run; stop one that cannot be told from a repeat."""
-        key = bucket(work.event.run_id, work.event.start_ms)
-        if self._before_memory(key):
+        run_id, start_ms = work.event.run_id, work.event.start_ms
+        if self._known_runs.is_forgotten(run_id, start_ms):
             self._state.tally["refused", "too_old"] += 1
             return STOP
-        seen = self._state.known_runs.open(key)
-        work.known = seen.score((work.event.run_id, 0))
-        if work.known is None and seen.full():
-            self._state.tally["bound", "deduplication_buckets_max"] += 1
-            self._state.tally["refused", "too_many"] += 1
-            return STOP
+        work.known = self._known_runs.find(run_id, start_ms)
         return None
 
     def identify(self, work: CompletionWork) -> bool | None:
@@ -411,7 +420,7 @@ class Completions:
             self._cause(evidence, work.event) if work.first else None,
             About.of_run(evidence, work.event.run_time_s),
         )
-        self._learn(
+        work.slowed_by = self._learn(
             work.event, work.placement, work.fact, former, known, first=work.first, ln_load=work.ln_load, cause=cause, about=about
         )  # fmt: skip
 
@@ -423,21 +432,18 @@ class Completions:
     def remember(self, work: CompletionWork) -> None:
         """Remember the run, so that a repeat is recognised."""
         event, application_id = work.event, work.placement.application_id
-        key = bucket(event.run_id, event.start_ms)
-        seen = self._state.known_runs.open(key)
-        seen.learn((event.run_id, KnownRun(digest64(application_id) if application_id else NOTHING, work.content)))
-        self._state.known_runs.changed(key, seen, self._state.now_ms)
-        if len(self._state.known_runs) > self._state.settings.jobs.deduplication_buckets_max:
-            self._forget_oldest_bucket()
+        known = KnownRun(digest64(application_id) if application_id else NOTHING, work.content)
+        self._known_runs.remember(event.run_id, event.start_ms, known)
 
     def move(self, work: JobWork, event: JobCompleted, old: Placement, new: Placement) -> None:
         """Take a run for another application or size than before: later evidence says so."""
-        known = self._state.known_runs.open(bucket(event.run_id, event.start_ms)).score((event.run_id, 0))
+        known = self._known_runs.find(event.run_id, event.start_ms)
         fact = self._fact(work.job, event, new)
         moved = CompletionWork(event, work.key, work.job, known, old, new, fact, _content(event, new, fact))
         evidence = merged_evidence(work.job, event)
         self._similar_runs.corrected(event, self._similar_runs.was(work.job, event, old, evidence), new, evidence)
-        self._learn(event, new, fact, self._trained(known), {}, first=False)
+        about = About.of_run(evidence, event.run_time_s)
+        self._learn(event, new, fact, self._trained(known), {}, first=False, about=about)
         self._outcomes.take(event, new.application_id, old.application_id, first=False)
         self.remember(moved)
 
@@ -450,8 +456,8 @@ class Completions:
 
     def has_ended(self, event: JobStarted) -> bool:
         """Return whether the run that is reported to start has ended already, or may have."""
-        key = bucket(event.run_id, event.start_ms)
-        return self._state.known_runs.open(key).score((event.run_id, 0)) is not None or self._before_memory(key)
+        run_id, start_ms = event.run_id, event.start_ms
+        return self._known_runs.find(run_id, start_ms) is not None or self._known_runs.is_forgotten(run_id, start_ms)
 
     def _trained(self, known: KnownRun | None) -> str | None:
         """Return the application whose model has learned a run."""
@@ -499,10 +505,11 @@ class Completions:
         ln_load: float = 0.0,
         cause: HostCause | None = None,
         about: About = NO_RUN,
-    ) -> None:
+    ) -> SlowedBy | None:
         """Learn a run; `former` is the application that it trained before, `known` what else is known of it.
 
-        `ln_load` is what the load of its hosts explains of its run time, `cause` what was wrong with one of them.
+        `ln_load` is what the load of its hosts explains of its run time, `cause` what was wrong with one of them, which is returned
+        where it explains why the run was slow.
         """
         stays = fact is not None and placement.application_id == former
         if former is not None and not stays:
@@ -512,7 +519,7 @@ class Completions:
             self._state.tally["refused", "correction_too_late"] += 1
         elif fact is not None and placement.application_id is not None:
             sizes = placement.input_sizes
-            self._training.train(
+            slowed_by = self._training.train(
                 placement.application_id,
                 fact,
                 sizes,
@@ -524,6 +531,8 @@ class Completions:
                 about=about,
             )
             self._machines.learn(placement.application_id, event)
+            return slowed_by
+        return None
 
     def _cause(self, evidence: Evidence, event: JobCompleted) -> HostCause | None:
         """Return what was wrong with a host of a run that may have made it slow."""
@@ -536,18 +545,6 @@ class Completions:
         return RunFact(
             event.run_id, float(placement.n), event.run_time_s, event.start_ms, event.end_ms, self._state.now_ms
         )
-
-    def _before_memory(self, key: str) -> bool:
-        mark = self._state.low_water.get("mark")
-        return mark is not None and mark.score(key)
-
-    def _forget_oldest_bucket(self) -> None:
-        keys = sorted(self._state.known_runs.keys())
-        self._state.known_runs.remove(keys[0])
-        mark = self._state.low_water.open("mark")
-        mark.learn(keys[1])
-        self._state.low_water.changed("mark", mark, self._state.now_ms)
-        self._state.tally["bound", "deduplication_buckets_max"] += 1
 
 
 def _content(event: JobCompleted, placement: Placement, fact: RunFact | None) -> int:

@@ -3,6 +3,7 @@
 It happens at ticks only, so it does not depend on how records were batched; the oldest wait goes first.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
@@ -11,6 +12,7 @@ import msgspec
 from processors.alerts import applications
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import Prediction, UsefulSizes
+from processors.fairness import lane_of_application, lane_of_user
 from processors.models.combination.combine import learn, summary
 from processors.models.combination.related import Related
 from processors.models.combination.replay import Rows, rows
@@ -114,6 +116,7 @@ class FitQueue:
         due = self._state.models.due(self._state.now_ms, limit)
         if len(due) == limit and (limit == most or self._behind(due[-1])):
             self._state.tally["bound", "fits_per_tick_max"] += 1
+        self._state.waiting_fits = self._state.models.overdue(self._state.now_ms) if len(due) == limit else Counter()
         for application_id in due:
             with guard(self._state, RunTime.name, recover=partial(self._failed, application_id)):
                 self._publish(application_id)  # one application's fit must not stop the others
@@ -166,7 +169,9 @@ class FitQueue:
         predicted = msgspec.structs.replace(predicted, features=self._features.models(application_id))
         members.publish(ensemble)
         self._state.members.changed(application_id, members, now_ms)
-        self._state.model_changed(application_id, model)
+        nobodys = self._state.models.lane(application_id) == lane_of_user(key.system, None)
+        lane = lane_of_application(application_id) if nobodys else None  # what is published waits for no new names
+        self._state.model_changed(application_id, model, lane)
         self._unseen_inputs.fitted(key, model)
         self._drift_detection.published(application_id)
         self._state.outbox.append(self._under_loads.published(key, predicted, curve))
@@ -223,6 +228,6 @@ class FitQueue:
 
     def _evict(self) -> None:
         excess = len(self._state.models) - self._state.settings.run_time.applications_max
-        for application_id in self._state.models.longest_unused(excess):
+        for application_id in self._state.models.longest_unused(excess, self._state.stale_ms):
             self._warnings.forget_application(application_id)
             self._state.tally["bound", "applications_max"] += 1

@@ -15,12 +15,12 @@ import numpy.typing as npt
 
 from processors.alerts import hosts as host_rules
 from processors.alerts.applications import HOST_ANOMALY, RACK_ANOMALY, STRAGGLER_HOST, ended, over
-from processors.alerts.hosts import Contradicts, Odd, Rack, Unlike, host_labels
+from processors.alerts.hosts import Contradicts, Differing, Odd, Rack, host_labels
 from processors.contracts.hosts import HostCause, HostFinding
 from processors.contracts.names import rfc3339
 from processors.contracts.telemetry import is_cumulative, is_power
 from processors.hosts.causes import STILL_SHARE
-from processors.hosts.detectors import AnomalyCandidates, Mark
+from processors.hosts.detectors import AnomalyCandidates, Mark, Swarm
 from processors.hosts.jobs import HostJobs
 from processors.hosts.peers import FRESH_MS
 from processors.hosts.rows import NEVER_MS
@@ -46,6 +46,7 @@ class HostAlerts:
         settings = state.settings.alerts
         self._host, self._rack, self._straggler = settings.host_anomaly, settings.rack_anomaly, settings.straggler
         self._window_ms = round(self._host.window_s * 1000)
+        self._swarm = Swarm(self._window_ms, self._host.resources_min, self._host.resources_share)
         self._groups, self._alerts = HostGroups(state, jobs), OpenAlerts(state)
         self._judged = False  # all that was learned; after a restart nobody knows
 
@@ -82,7 +83,7 @@ class HostAlerts:
     def anomalous(self) -> Sequence[int]:
         """Return the rows of hosts that are part of an open alert."""
         causes = self._state.causes.rows
-        wrong = (causes["odd_ms"] != NEVER_MS) | (causes["unlike_ms"] != NEVER_MS)
+        wrong = (causes["odd_ms"] != NEVER_MS) | (causes["differing_ms"] != NEVER_MS)
         reported = self._state.candidates.rows["reported_ms"] >= self._shown_since_ms()
         return sorted({*np.flatnonzero(wrong).tolist(), *np.flatnonzero(reported).tolist()})
 
@@ -100,7 +101,7 @@ class HostAlerts:
         """Return what is wrong with a host now; None where nothing is."""
         one = self._state.causes.rows[host]
         past, peers = (
-            None if one[field] == NEVER_MS else rfc3339(int(one[field])) for field in ("odd_ms", "unlike_ms")
+            None if one[field] == NEVER_MS else rfc3339(int(one[field])) for field in ("odd_ms", "differing_ms")
         )
         return HostFinding(past, peers, int(one["jobs"])) if past or peers else None
 
@@ -118,6 +119,10 @@ class HostAlerts:
         one = self._state.multivariate.hosts.rows[host]
         return float(one["score"]) if one["places"] > 1 else None
 
+    def suspected_since_ms(self, host: int) -> int | None:
+        """Return since when a host has been suspected: too little for an alert, enough to look there first."""
+        return self._state.multivariate.suspected_since_ms(host, self._state.now_ms)
+
     def _judge(self) -> None:
         """Note news of hosts that may be reported; there are none where nothing was learned since."""
         if self._judged or not self._host.enabled:
@@ -125,7 +130,7 @@ class HostAlerts:
         self._judged = True
         state, candidates, scored = self._state, self._state.candidates, self._state.multivariate.hosts.rows
         fired_ms, host = state.records.marks.rows["fired_ms"], state.places.hosts
-        by_records = candidates.close(fired_ms, host, self._window_ms, self._host.resources_min)
+        by_records = candidates.close(fired_ms, host, scored["unusual_ms"], self._swarm)
         high = np.flatnonzero(scored["high"] >= self._host.combined_minutes)
         since_ms, end_ms = scored["high_since_ms"][high], scored["scored_ms"][high] + MINUTE_MS
         by_score = candidates.high(high, since_ms, end_ms, self._window_ms)
@@ -204,8 +209,8 @@ class HostAlerts:
     def _explained_by_peers(self, row: int, labels: dict[str, str]) -> bool:
         """Return whether an open alert says already that the host is unlike its peers, and not by its power alone."""
         cause = self._state.causes.rows[row]
-        unlike = cause["unlike_ms"] != NEVER_MS and not cause["power_only"]
-        return bool(unlike) and self._alerts.is_open(ended(STRAGGLER_HOST, labels, "", self._state.now_ms))
+        differing = cause["differing_ms"] != NEVER_MS and not cause["power_only"]
+        return bool(differing) and self._alerts.is_open(ended(STRAGGLER_HOST, labels, "", self._state.now_ms))
 
     def _keep_levels(self, row: int, marks: Mapping[str, Mark]) -> None:
         """Keep between which ends the resources of a host lay before they were odd: so long as they are outside, it is."""
@@ -243,8 +248,8 @@ class HostAlerts:
         alert = ended(HOST_ANOMALY, host_labels(*self._named(row)), "", self._state.now_ms)
         if still:
             self._alerts.renew(alert)
-        unlike = ended(STRAGGLER_HOST, alert.labels, "", self._state.now_ms)
-        if not (rack_open or self._alerts.is_open(alert) or (still and self._alerts.is_open(unlike))):
+        differing = ended(STRAGGLER_HOST, alert.labels, "", self._state.now_ms)
+        if not (rack_open or self._alerts.is_open(alert) or (still and self._alerts.is_open(differing))):
             self._state.causes.end(np.array([row]), "odd_ms")
             series = list(self._state.index.resources(row).values())
             self._state.levels.clear(np.array(series, np.intp))
@@ -262,8 +267,10 @@ class HostAlerts:
         found = detector.contradiction(host)
         if found is None or found.row is None or detector.hosts.rows["high"][host] < self._host.combined_minutes:
             return None
-        series = self._state.index.series.ids.key(found.row)
-        return Contradicts(series[1], found.observed, found.expected, found.since_ms) if series else None
+        ids = self._state.index.series.ids
+        series = ids.key(found.row)
+        far = sorted(key[1] for row in found.far if (key := ids.key(row)) is not None)
+        return Contradicts(series[1], found.observed, found.expected, found.since_ms, tuple(far)) if series else None
 
     def _mute(self) -> None:
         """Follow what is said of hosts: alerts of those out of service end, those that are back are left alone a while."""
@@ -283,7 +290,7 @@ class HostAlerts:
         series = np.array(list(self._state.index.resources(row).values()), np.intp)
         self._state.levels.clear(series)
         self._state.peers.clear(series)
-        for field in ("odd_ms", "unlike_ms"):
+        for field in ("odd_ms", "differing_ms"):
             self._state.causes.end(np.array([row]), field)
 
     def _end(self, system: str, host: str, why: str) -> None:
@@ -304,34 +311,34 @@ class HostAlerts:
             names[row] = resource
         peers.judge(now_ms, names, host.astype(np.intp), group)
         known = np.unique(host[peers.rows["known"][: len(host)] != 0])
-        now = np.unique(host[peers.unlike_now(now_ms)[: len(host)]])
+        now = np.unique(host[peers.differing_now(now_ms)[: len(host)]])
         for row in now[now >= 0].tolist():
-            self._report_unlike(row, jobs[int(group[row])])
+            self._report_differing(row, jobs[int(group[row])])
         self._end_alike(known)
 
-    def _report_unlike(self, row: int, job: str) -> None:
+    def _report_differing(self, row: int, job: str) -> None:
         """Tell that a host is unlike its peers, where no alert says already that it is unlike itself."""
         state, now_ms, labels = self._state, self._state.now_ms, host_labels(*self._named(row))
         differences = {name: state.peers.difference(each) for name, each in state.index.resources(row).items()}
         found = {name: each for name, each in differences.items() if each is not None}
         power_only = all(is_power(name) for name in found)
         since_ms = min(each.since_ms for each in found.values())
-        state.causes.begin(row, "unlike_ms", since_ms, now_ms, power_only=power_only)
+        state.causes.begin(row, "differing_ms", since_ms, now_ms, power_only=power_only)
         state.candidates.rows["reported_ms"][row] = now_ms
         jobs = state.causes.met(row, digest64(job)) if job else int(state.causes.rows["jobs"][row])
         anomaly = ended(HOST_ANOMALY, labels, "", now_ms)
         if not power_only and self._alerts.is_open(anomaly):
             self._alerts.renew(anomaly)
             return
-        unlike = Unlike(job, jobs, int(state.causes.rows["unlike_ms"][row]), found)
-        self._alerts.take([host_rules.straggler(labels, unlike, now_ms)])
+        differing = Differing(job, jobs, int(state.causes.rows["differing_ms"][row]), found)
+        self._alerts.take([host_rules.straggler(labels, differing, now_ms)])
 
     def _end_alike(self, known: npt.NDArray[np.int64]) -> None:
         """End what is said of hosts that are as their peers again."""
         causes = self._state.causes
-        unlike = np.flatnonzero(causes.rows["unlike_ms"] != NEVER_MS)
-        for row in np.setdiff1d(unlike, known).tolist():
-            causes.end(np.array([row]), "unlike_ms")
+        differing = np.flatnonzero(causes.rows["differing_ms"] != NEVER_MS)
+        for row in np.setdiff1d(differing, known).tolist():
+            causes.end(np.array([row]), "differing_ms")
             self._alerts.take([over(STRAGGLER_HOST, host_labels(*self._named(row)), self._state.now_ms)])
 
     def _shown_since_ms(self) -> int:

@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.alerts.lifecycle import AlertLife, AlertState, HostAlertLife
+from processors.contracts.alerts import AlertSettings, HostAnomaly
 from processors.contracts.errors import ConfigError
 from processors.contracts.outputs import Message
-from processors.contracts.settings import AlertSettings, JobSettings, ProfileSettings, RunTimeSettings
+from processors.contracts.settings import JobSettings, ProfileSettings, RunTimeSettings
 from processors.hosts.causes import HostCauses, HostLevels
 from processors.hosts.detectors import AnomalyCandidates, MultivariateDetector, Records
 from processors.hosts.jobs import (
@@ -30,6 +31,7 @@ from processors.hosts.jobs import (
 from processors.hosts.peers import PeerComparison, PeerRules
 from processors.hosts.rows import HEAL, Block, BlockCopy, RowIndex, decoded
 from processors.hosts.windows import HostForecasts, HostWindows
+from processors.models.detect.multivariate import CombinedSettings
 from processors.pipeline.state import FoldSettings, Tombstone
 from processors.power.profiles.attribution import (
     SUM,
@@ -144,6 +146,12 @@ def _within(array: npt.NDArray[np.void], field: str, end: int) -> npt.NDArray[np
     return array
 
 
+def combined(anomaly: HostAnomaly) -> CombinedSettings:
+    """Return how all resources of a host are judged together."""
+    learn_h = anomaly.learn_s / 3600.0
+    return CombinedSettings(past_ratio=anomaly.combined_ratio, far_share=anomaly.resources_share, learn_h=learn_h)
+
+
 class HostShardState:
     """All that is known of the hosts of one shard, the present moment, and what the fold of one event leaves behind.
 
@@ -171,7 +179,7 @@ class HostShardState:
         self.forecasts = series.join(HostForecasts())
         self.records = series.join(Records())
         self.peers = series.join(PeerComparison(re.compile(straggler.resources), rules))
-        self.multivariate = hosts.join(MultivariateDetector(high_ratio=anomaly.combined_ratio))
+        self.multivariate = hosts.join(MultivariateDetector(combined(anomaly)))
         self.places = series.join(self.multivariate.places)
         self.candidates = hosts.join(AnomalyCandidates())
         self.levels = series.join(HostLevels())

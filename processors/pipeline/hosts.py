@@ -191,6 +191,7 @@ class HostViews:
         found = dict(list(self._state.index.resources(row).items())[:RESOURCES_MAX])
         forecasts = zip(found.items(), self._state.forecasts.of(list(found.values())), strict=True)
         resources = [self._resource(row, *own, forecast) for own, forecast in forecasts]
+        suspected_ms = self._alerts.suspected_since_ms(row)
         return HostView(
             system=system,
             host=name,
@@ -200,6 +201,7 @@ class HostViews:
             resources=tuple(view for view in resources if view is not None),
             score=self._alerts.host_score(row),
             finding=self._alerts.finding(row),
+            suspected_since=None if suspected_ms is None else rfc3339(suspected_ms),
         )
 
     def _resource(self, host: int, resource: str, row: int, forecast: ResourceForecast | None) -> ResourceView | None:

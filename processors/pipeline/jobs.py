@@ -9,6 +9,7 @@ from processors.contracts.events import Identity, JobCompleted, JobStarted, Netw
 from processors.contracts.names import LATEST_MS, ApplicationKey, rfc3339
 from processors.contracts.outputs import JobPrediction, PredictedAtStart, Run
 from processors.facts import Remaining, noteworthy
+from processors.fairness import lane_of_user
 from processors.jobs.lifecycle import EndedRun, Job, NetworkReport, Placement, features_of, joined
 from processors.jobs.remaining_time import (
     UNDER_LOAD,
@@ -246,9 +247,16 @@ class Jobs:
         return None
 
     def forecast_end(self, work: JobWork) -> None:
-        """Publish when a running job will end, from what it is taken for now."""
-        if work.job.running is not None and (not isinstance(work.event, JobStarted) or work.job.running == work.event):
-            self._forecasts.publish(work.job)
+        """Publish when a running job will end, from what it is taken for now; who starts very many waits for a tick."""
+        job, event = work.job, work.event
+        if job.running is None or (isinstance(event, JobStarted) and job.running != event):
+            return
+        wait_ms = self._wait_ms(job.running) if isinstance(event, JobStarted) else 0
+        if wait_ms:
+            job.defer_forecast(self._state.now_ms + wait_ms)
+            self._state.tally["bound", "forecasts_per_user_max"] += 1
+        elif job.forecast is not None or isinstance(event, JobStarted):
+            self._forecasts.publish(job)
 
     def revise_end(self, work: JobWork) -> None:
         """Publish anew when a running job will end, where that has changed noticeably."""
@@ -260,7 +268,8 @@ class Jobs:
         job, event, placement = work.job, work.event, work.placement
         published = self._features.published(placement) if work.first else None
         forecast, start_load, started = job.forecast, job.start_load, job.running
-        job.end(event, placement, published, job.prediction_for(event) or self._predicted_by_curve(event, placement))
+        known = job.prediction_for(event) or self._predicted_by_curve(event, placement)
+        job.end(event, placement, published, known, work.slowed_by)
         if forecast is not None and job.running is None:
             self._state.outbox.append(Tombstone("job_predictions", work.key))
         if start_load is not None and started is not None and job.running is None and not job.resized:
@@ -269,14 +278,27 @@ class Jobs:
 
     def keep(self, work: JobWork) -> None:
         """Keep the job as it is known now, or forget it where nothing of it is needed any more."""
-        self._keep(work.key, work.job)
+        event = work.event
+        known = isinstance(event, JobStarted | JobCompleted)
+        self._keep(work.key, work.job, lane_of_user(event.system, event.evidence.user) if known else None)
 
     def settle_due(self, _work: TickWork) -> None:
         """Settle, revise and forget what is due; at most `open_jobs_max` jobs stay."""
         for key in self._state.jobs.due(self._state.now_ms, DUE_PER_TICK_MAX):
             with guard(self._state, Job.name, recover=partial(self._forget, key)):  # one job must not stop the others
                 self._look_at(key)
+        for lane in self._state.forecast_allowances.due(self._state.now_ms, DUE_PER_TICK_MAX):
+            self._state.forecast_allowances.remove(lane)
         self._bound()
+
+    def _wait_ms(self, started: JobStarted) -> int:
+        """Return how long a job that starts has to wait for its forecast, which is then spent."""
+        lane, now_ms = lane_of_user(started.system, started.evidence.user), self._state.now_ms
+        allowance = self._state.forecast_allowances.open(lane)
+        wait_ms = allowance.score(now_ms)
+        allowance.learn(now_ms)
+        self._state.forecast_allowances.changed(lane, allowance, now_ms)
+        return wait_ms
 
     def _look_at(self, key: str) -> None:
         job = self._state.jobs.open(key)
@@ -286,6 +308,8 @@ class Jobs:
             job.forget_run()
             self._state.outbox.append(Tombstone("job_predictions", key))
             self._state.tally["bound", "open_job_max_s"] += 1
+        elif job.running is not None and job.forecast is None:
+            self._forecasts.publish(job)  # it had to wait
         elif job.running is not None:
             self._forecasts.revise(job)
         self._keep(key, job)
@@ -297,13 +321,13 @@ class Jobs:
         self._state.jobs.remove(key)
         self._state.outbox.append(Tombstone("job_predictions", key))
 
-    def _keep(self, key: str, job: Job) -> None:
+    def _keep(self, key: str, job: Job, lane: str | None = None) -> None:
         if job.over(self._state.now_ms):
             self._state.jobs.remove(key)
             if job.networks:
                 self._state.tally["refused", "network_of_no_run"] += len(job.networks)
         else:
-            self._state.jobs.changed(key, job, self._state.now_ms)
+            self._state.jobs.changed(key, job, self._state.now_ms, lane)
 
     def _bound(self) -> None:
         excess = len(self._state.jobs) - self._state.settings.jobs.open_jobs_max
@@ -324,7 +348,7 @@ class Jobs:
         others = [*job.identities, *reported_at_start(run)]
         identities = [msgspec.json.encode(identity) for identity in others]
         placement = run.placement
-        known = () if run.predicted is None else (msgspec.json.encode(run.predicted),)
+        known = [msgspec.json.encode(each) for each in (run.predicted, run.slowed_by) if each is not None]
         texts = [value.decode() for value in (event, *identities, *known)]
         return Run(
             schema="scalewatch.run/1",
@@ -343,6 +367,7 @@ class Jobs:
             identities=tuple(msgspec.Raw(value) for value in identities),
             profile=self._features.settled(job, run, self._profiles.settled(job, run)),
             predicted=run.predicted,
+            slowed_by=run.slowed_by,
         )
 
 

@@ -114,7 +114,9 @@ class ProfileWarnings:
         for host in blame.over(hosts):
             self._alerts.take([over(UNEXPLAINED_POWER, {"system": system, "host": host}, now_ms)])
         if not judged.off or (blamed is None and cause is None):
-            self._alerts.take([profiles.unexplained_power(run, judged, settings, now_ms)], about)
+            in_a_row = blame.in_a_row(run.key.id)
+            found = profiles.unexplained_power(run, judged, settings, now_ms, in_a_row=in_a_row)
+            self._alerts.take([found], about)
         else:
             self._state.tally["explained", "power"] += 1
             self._alerts.take([over(UNEXPLAINED_POWER, application_labels(run.key), now_ms, by="superseded")])

@@ -19,9 +19,11 @@ from processors.contracts.events import (
 from processors.contracts.hosts import Explained, HostView
 from processors.contracts.names import job_key
 from processors.contracts.outputs import Answer, Message
+from processors.fairness import flood
 from processors.features import FeatureTimes
 from processors.hosts.rows import HostRows
 from processors.inputs import Inputs
+from processors.jobs.allowance import ForecastAllowance
 from processors.jobs.deduplication import AnsweredRequests, LowWater, RunDeduplication
 from processors.jobs.explained import ExplainedRuns
 from processors.jobs.failures import FailureRate, HostFailureRate
@@ -107,7 +109,7 @@ class Shard:
         return {
             JobStarted: Line(partial(of_job, state), (
                 stage(jobs.remember_start),
-                stage(jobs.forecast_end),
+                stage(jobs.forecast_end, ForecastAllowance),
                 stage(jobs.keep, Job),
             )),
             Identity: Line(partial(of_job, state), (
@@ -139,10 +141,11 @@ class Shard:
             )),
             Tick: Line(TickWork, (
                 stage(self._advance),
-                stage(jobs.settle_due, *SETTLED, optional=True),
+                stage(jobs.settle_due, ForecastAllowance, *SETTLED, optional=True),
                 stage(profiles.fit_profiles, ProfileModels, optional=True),
                 stage(fits.fit_curves, Pool, *FORGOTTEN, optional=True),
                 stage(self._features.fit_features, FeatureTimes, optional=True),
+                stage(failures.forget_excess, FailureRate, HostFailureRate, AlertLife, optional=True),
                 stage(self._warnings.fire_and_resolve, AlertLife, ExplainedRuns, optional=True),
                 stage(answers.forget_old, AnsweredRequests, optional=True),
                 stage(self._similar_runs.evict, SimilarRuns, optional=True),
@@ -240,6 +243,14 @@ class Shard:
     def sizes(self) -> dict[str, int]:
         """Return the number of states or rows by processor."""
         return {store.kind.name: len(store) for store in self.state.stores()} | self.hosts.state.sizes()
+
+    def waiting_fits(self) -> Mapping[str, int]:
+        """Return how many models waited for their fit at the last tick, by lane."""
+        return self.state.waiting_fits
+
+    def flood(self) -> str | None:
+        """Return who has most of them, in words, where these are many; None where nobody floods."""
+        return flood(self.state.waiting_fits)
 
     def power_errors(self) -> dict[str, float]:
         """Return how far estimates of power are out where sensors are, in W by component: the median recently."""

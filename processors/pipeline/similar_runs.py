@@ -7,6 +7,7 @@ from urllib.parse import unquote
 from processors.contracts.events import SUCCESS, Evidence, JobCompleted
 from processors.contracts.names import ApplicationKey
 from processors.facts import Band, PublishedPoint, plausible
+from processors.fairness import lane_of_user
 from processors.jobs.lifecycle import Job, Placement, merged_evidence
 from processors.pipeline.stage import TickWork
 from processors.pipeline.state import ShardState
@@ -68,7 +69,9 @@ class SimilarRunForecasts:
             self._score(job, event.run_time_s, groups, point)  # of others nobody knows how long they would have taken
         for kind, history in groups.items():
             history.learn(run, RETAINED_MAX[kind])
-            self._state.similar_runs.changed(keys[kind], history, self._state.now_ms)
+            self._state.similar_runs.changed(
+                keys[kind], history, self._state.now_ms, _lane(kind, keys[kind], event, job)
+            )
 
     def corrected(self, event: JobCompleted, was: ComingJob | None, placement: Placement, evidence: Evidence) -> None:
         """Take a run for something else than before: `was` is what it had been taken for, as far as that is known.
@@ -91,7 +94,7 @@ class SimilarRunForecasts:
                 if not any(left) or key in before.values():
                     continue
                 history.learn(run, RETAINED_MAX[kind])
-            self._state.similar_runs.changed(key, history, self._state.now_ms)
+            self._state.similar_runs.changed(key, history, self._state.now_ms, _lane(kind, key, event, now))
 
     def was(self, job: Job, event: JobCompleted, before: Placement | None, evidence: Evidence) -> ComingJob | None:
         """Return what a run was taken for when it was reported before."""
@@ -120,7 +123,7 @@ class SimilarRunForecasts:
     def evict(self, _work: TickWork) -> None:
         """Forget the histories that were unused for the longest time, where there are too many."""
         excess = len(self._state.similar_runs) - self._state.settings.run_time.similar_runs_max
-        for key in self._state.similar_runs.longest_unused(excess):
+        for key in self._state.similar_runs.longest_unused(excess, self._state.stale_ms):
             self._state.similar_runs.remove(key)
             self._state.tally["bound", "similar_runs_max"] += 1
 
@@ -157,6 +160,11 @@ class SimilarRunForecasts:
     @staticmethod
     def _keys(system: str, job: ComingJob | None) -> Mapping[GroupKind, str]:
         return group_keys(home(system, job.name), job) if job is not None else {}
+
+
+def _lane(kind: GroupKind, key: str, event: JobCompleted, job: ComingJob) -> str:
+    """Return the lane of a history: those of the names that a user runs share one, any other has its own."""
+    return lane_of_user(event.system, job.user) if kind == "name" else key
 
 
 def coming(application_id: str | None, n: float | None, evidence: Evidence) -> ComingJob | None:

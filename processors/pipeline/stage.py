@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from processors.contracts.events import JobCompleted, Tick
 from processors.contracts.names import job_key
+from processors.contracts.outputs import SlowedBy
 from processors.facts import RunFact
 from processors.jobs.deduplication import KnownRun
 from processors.jobs.lifecycle import Job, Placement
@@ -107,7 +108,7 @@ class CompletionWork(JobWork):
     """A completed run: what it was reported as before, what it is taken for now, and what its model learns of it.
 
     `known` is what is remembered of an earlier report, `before` what the run was taken for then; both None for a first report.
-    `ln_load` is what the load of its hosts explains of its run time.
+    `ln_load` is what the load of its hosts explains of its run time, `slowed_by` the odd host that explains why it was slow.
     """
 
     event: JobCompleted
@@ -117,6 +118,7 @@ class CompletionWork(JobWork):
     fact: RunFact | None = None
     content: int = 0
     ln_load: float = 0.0
+    slowed_by: SlowedBy | None = None
 
     @property
     def first(self) -> bool:

@@ -13,15 +13,17 @@ from urllib.parse import quote
 import msgspec
 
 from processors.alerts.lifecycle import AlertLife, AlertState
+from processors.contracts.alerts import AlertSettings
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import Evidence, Identity
 from processors.contracts.hosts import HostCauses, Hosts, HostSettings, NoHosts, Profiles, Windows
 from processors.contracts.load import UnderLoadSettings
 from processors.contracts.names import SAFE, ApplicationKey
 from processors.contracts.outputs import Message
-from processors.contracts.settings import AlertSettings, FeatureSettings, JobSettings, ProfileSettings, RunTimeSettings
+from processors.contracts.settings import FeatureSettings, JobSettings, ProfileSettings, RunTimeSettings
 from processors.features import FeatureTimes, FeatureTimesState
 from processors.inputs import Inputs, InputsState, input_key
+from processors.jobs.allowance import ForecastAllowance, ForecastAllowanceState
 from processors.jobs.deduplication import (
     AnsweredRequests,
     AnsweredRequestsState,
@@ -52,6 +54,9 @@ P = TypeVar("P", bound=Processor[Any, Any])
 LIVE_MAX: Final = 5000
 SEEN_LIVE_MAX: Final = 500
 FITTED_LIVE_MAX: Final = 64  # models that hold matrices and runs take up to 5 MB each once decoded
+DAY_MS: Final = 86_400_000
+STALE_DAYS: Final = 7
+RUNS_A_DAY: Final = 8  # so many runs of an application keep its model for a day longer
 CENTRE: Final = "centre"  # the key of what all applications teach together
 OF_APPLICATION: Final = "application/"  # how keys of failure rates begin; the others are of a whole system
 
@@ -138,6 +143,7 @@ class ShardState:
         self.now_ms = 0
         self.outbox: list[Message | Tombstone] = []
         self.tally: Counter[tuple[str, str]] = Counter()
+        self.waiting_fits: Counter[str] = Counter()  # by lane, at the last tick; no state, only to be shown
         self._stores: list[Store[Any]] = []
         self._per_application: list[Store[Any]] = []
         self._application_ids: dict[int, str] = {}
@@ -151,6 +157,7 @@ class ShardState:
         self.hosts = self._store(HostFailureRate, FailureState, rates)
         self.alerts = self._store(AlertLife, AlertState)
         self.answered_requests = self._store(AnsweredRequests, AnsweredRequestsState)
+        self.forecast_allowances = self._store(ForecastAllowance, ForecastAllowanceState)
         self.related_curves = self._store(RelatedCurves, RelatedCurvesState)
         self.pool = self._store(Pool, PoolState)
         self.band_pool = self._store(BandPool, BandPoolState)
@@ -184,10 +191,11 @@ class ShardState:
         """Return whether a run that ended then may still raise an alert: history wakes nobody."""
         return self.now_ms - end_ms <= self.settings.alerts.run_age_max_s * 1000
 
-    def model_changed(self, application_id: str, model: RunTime) -> None:
-        """Keep a run-time model that is new or has changed."""
+    def model_changed(self, application_id: str, model: RunTime, lane: str | None = None) -> None:
+        """Keep a run-time model that is new or has changed; where there are too many, runs count like time since the last use."""
         self._remember(application_id)
-        self.models.changed(application_id, model, self.now_ms)
+        longer_ms = min(model.observations // RUNS_A_DAY, STALE_DAYS) * DAY_MS
+        self.models.changed(application_id, model, self.now_ms + longer_ms, lane)
 
     def teach(self, shares: tuple[Counts, Counts]) -> None:
         """Put what an application adds to the scores of bands of the centre in the place of what it added before."""
@@ -196,11 +204,16 @@ class ShardState:
             pool.learn(shares)
             self.band_pool.changed(CENTRE, pool, self.now_ms)
 
-    def failures_changed(self, key: str, rate: FailureRate) -> None:
+    def failures_changed(self, key: str, rate: FailureRate, lane: str | None = None) -> None:
         """Keep a failure rate that is new or has changed; its key is ``application/`` and the id, or ``centre/`` and the system."""
         if key.startswith(OF_APPLICATION):
             self._remember(key.removeprefix(OF_APPLICATION))
-        self.failures.changed(key, rate, self.now_ms)
+        self.failures.changed(key, rate, self.now_ms, lane)
+
+    @property
+    def stale_ms(self) -> int:
+        """Where there are too many of anything: what was last used before then goes first, whoever it is of."""
+        return self.now_ms - STALE_DAYS * DAY_MS
 
     def remove_failures(self, key: str) -> None:
         """Forget a failure rate."""
@@ -224,7 +237,8 @@ class ShardState:
         if inputs is not None and inputs.of(input_key(key)) is not None:
             self._changed_or_removed(self.inputs, inputs_key(key), inputs, keep=inputs.forget(input_key(key)))
         self._forget_unused_id(application_id)
-        self.outbox.append(Tombstone("predictions", application_id))
+        if model is not None and model.published is not None:  # a name that was run once leaves nothing behind
+            self.outbox.append(Tombstone("predictions", application_id))
 
     def application_id(self, digest: int) -> str | None:
         """Return the application id with this digest; None once nothing about it is kept."""

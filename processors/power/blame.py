@@ -14,7 +14,7 @@ import msgspec
 from processors.store import Untimed
 
 RUNS_MAX: Final = 64
-HOSTS_MAX: Final = 16  # of a run: the share of one of more is not seen
+HOSTS_MAX: Final = 16  # of a run: the share of one of more is not seen, so none of them is blamed
 OFF_MIN: Final = 2  # runs off that share a host, before it is named
 SHARE_MIN: Final = 0.4  # of all runs off since the first of these: where they are off everywhere, it is no host
 DEVIATIONS_MIN: Final = 5.0  # of the mean excess from none
@@ -27,6 +27,7 @@ class JudgedPower(msgspec.Struct, frozen=True, array_like=True):
     """A run: its hosts, what they drew in all beyond what was expected, the deviation of that, and whether that is far off."""
 
     run_id: str
+    application_id: str
     hosts: tuple[str, ...]
     excess_w: float
     deviation_w: float
@@ -49,14 +50,7 @@ class PowerBlameState(msgspec.Struct, omit_defaults=True):
 
 
 class PowerBlame(Untimed):
-    """The newest runs of a system whose power was measured and explained or not.
-
-    >>> blame = PowerBlame.build()
-    >>> for number, hosts in enumerate((("n1",), ("n2",), ("n1", "n2"))):
-    ...     blame.learn(JudgedPower(str(number), hosts, 190.0 * ("n1" in hosts), 10.0, "n1" in hosts))
-    >>> blame.score(("n1",))
-    Blamed(host='n1', excess_w=190.0, runs=2)
-    """
+    """The newest runs of a system whose power was measured and explained or not."""
 
     name: ClassVar[str] = "power_blame"
     version: ClassVar[int] = 1
@@ -74,9 +68,14 @@ class PowerBlame(Untimed):
         found = [blamed for host in fact if (blamed := self._blamed(host)) is not None]
         return max(found, key=lambda one: (abs(one.excess_w), one.host), default=None)
 
+    def in_a_row(self, application_id: str) -> int:
+        """Return how many of the newest runs of an application are off, one after the other."""
+        runs = [run.off for run in reversed(self._state.runs) if run.application_id == application_id]
+        return next((count for count, off in enumerate(runs) if not off), len(runs))
+
     def learn(self, fact: JudgedPower) -> None:
-        """Take a run in; a repeat, or one on many hosts, changes nothing."""
-        if len(fact.hosts) <= HOSTS_MAX and all(run.run_id != fact.run_id for run in self._state.runs):
+        """Take a run in; a repeat changes nothing."""
+        if all(run.run_id != fact.run_id for run in self._state.runs):
             self._state.runs = [*self._state.runs, fact][-RUNS_MAX:]
 
     def name_host(self, blamed: Blamed) -> None:

@@ -166,7 +166,7 @@ def prediction(
         system=key.system,
         input=key.input,
         unit=key.unit,
-        observations=model.observations,
+        observations=curve.observations,
         sizes=model.sizes(),
         model=source,
         curve=tuple(_of_curve(point, curve) for point in points),

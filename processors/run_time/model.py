@@ -250,6 +250,11 @@ class RunTime:
         return self._state.total
 
     @property
+    def runs_held(self) -> int:
+        """How many runs a fit rests on: strange ones, sizes and levels that were dropped since are not among them."""
+        return self._table.counts().total() + len(self._state.runs)
+
+    @property
     def published(self) -> PublishedCurve | None:
         """The curve that was published last."""
         return self._state.published

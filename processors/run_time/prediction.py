@@ -247,7 +247,7 @@ def fitted_curve(
         points=_as_far_as_known(points[:-1], known[-1]),
         n_min=known[0],
         n_max=known[-1],
-        observations=model.observations,
+        observations=model.runs_held,
         time_ms=now_ms,
         whole=reliability(verdicts.whole()),
         own=tuple(sorted(run - out_of_line)),

@@ -4,9 +4,9 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
+from processors.contracts.alerts import AlertName
 from processors.contracts.names import HORIZONS
 from processors.contracts.outputs import VERDICTS, AlertEnd
-from processors.contracts.settings import AlertName
 from processors.contracts.telemetry import COMPONENTS
 from sinks.topics import KINDS as OUTPUTS
 
@@ -49,13 +49,14 @@ _QUANTILE: Final = Label("quantile", values=("0.05", "0.5", "0.95"))
 _TARGET: Final = Label("target", values=TARGETS)
 ROLES: Final = ("collector", "learner")
 EVENT_OUTCOMES: Final = ("received", "processed", "rejected", "dropped", "repeated")
-REFUSALS: Final = ("too_old", "too_many", "correction_too_late", "not_one_size", "implausible", "network_of_no_run")
+REFUSALS: Final = ("too_old", "correction_too_late", "not_one_size", "implausible", "network_of_no_run")
 CHECKPOINT_OUTCOMES: Final = ("confirmed", "lost", "fenced", "unavailable")
 DIRECTIONS: Final = ("regression", "improvement")
 ALERT_NAMES: Final[tuple[str, ...]] = get_args(AlertName)
 ALERT_ENDS: Final[tuple[str, ...]] = get_args(AlertEnd)
 BOUNDS: Final = (
     "applications_max", "fits_per_tick_max", "open_jobs_max", "open_job_max_s", "deduplication_buckets_max",
+    "deduplication_runs_max", "forecasts_per_user_max",
     "open_alerts_max", "explaining_hosts_max", "hosts_max", "hosts_per_run_max", "inputs_max", "similar_runs_max", "series_max",
     "job_hosts_max", "host_jobs_max", "host_partitions_max", "host_states_max",
     "collector_series_max", "host_minute_bytes_max",
@@ -84,7 +85,7 @@ ALERTS: Final = (
     Declaration(
         "scalewatch_alerts", "gauge", "Alerts by kind, severity and status.",
         (Label("kind", values=KINDS), Label("severity", values=SEVERITIES),
-        Label("status", values=("pending", "firing", "resolved", "withheld"))),
+        Label("status", values=("pending", "firing", "resolved"))),
     ),
     Declaration(
         "scalewatch_alert_firing", "gauge",
@@ -262,6 +263,11 @@ AGENT: Final = (
     Declaration(
         "scalewatch_fit_duration_seconds", "histogram", "Time to fit the models of one application.",
         buckets=FIT_BUCKETS_S,
+    ),
+    Declaration(
+        "scalewatch_fits_waiting", "gauge",
+        "Models that waited for their fit at the last tick: of the user, application or system that most are of, and of "
+        "all others.", (Label("lane", values=("longest", "others")),),
     ),
     Declaration(
         "scalewatch_batch_duration_seconds", "histogram", "Time to process one polled batch.",

@@ -50,11 +50,11 @@ def median_rate(count: int, seconds: Sequence[float]) -> float:
     return count / statistics.median(seconds)
 
 
-def table(rows: Sequence[Row]) -> Table:
+def table(rows: Sequence[Row], title: str = "Scalewatch: speed of the hot paths") -> Table:
     """Return the rows as a table."""
-    shown = Table(title="Scalewatch: speed of the hot paths", title_justify="left")
-    for title in ("benchmark", "figure", "goal", "", "what it means"):
-        shown.add_column(title, justify="right" if title in {"figure", "goal"} else "left")
+    shown = Table(title=title, title_justify="left")
+    for head in ("what", "figure", "goal", "", "what it means"):
+        shown.add_column(head, justify="right" if head in {"figure", "goal"} else "left")
     for row in rows:
         sign = "≥" if row.larger_is_better else "≤"
         goal = "" if row.goal is None else f"{sign} {_figure(row.goal)}"

@@ -6,6 +6,8 @@ import tracemalloc
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
 from agent.app import compose
 from agent.log.kafka.connection import KafkaSettings
 from agent.log.kafka.log import KafkaLog
@@ -13,7 +15,10 @@ from agent.log.memory import MemoryLog
 from agent.topics import own_topics
 from processors.contracts.log import Log, Marker
 from processors.contracts.settings import RunTimeSettings
+from processors.jobs.deduplication import BUCKET_RUNS_MAX, KnownRun, RunDeduplication
 from processors.pipeline.shard import Shard
+from processors.pipeline.state import SEEN_LIVE_MAX
+from processors.store import digest64
 from tests.bench.refit import learned
 from tests.bench.result import Row
 from tests.bench.workload import START_MS, config
@@ -35,6 +40,21 @@ def sizes(*, quick: bool) -> Iterator[Row]:
     at_rest, in_use = _memory_bytes(value, 50 if quick else SAMPLES)
     yield Row("state of an application, at rest", at_rest / 1024, "KiB", "in the learner's memory, not used lately")
     yield Row("state of an application, in use", in_use / 1024, "KiB", "decoded; at most 5,000 are kept so")
+    at_rest, in_use = _remembered_bytes()
+    yield Row("a remembered run, at rest", at_rest, "bytes", "recognised when it is repeated")
+    yield Row("a remembered run, in use", in_use, "bytes", f"those of the {SEEN_LIVE_MAX} buckets that were used last")
+
+
+def _remembered_bytes() -> tuple[float, float]:
+    """Return how much memory a run takes by which repeats are recognised: encoded and decoded."""
+    gc.collect()
+    tracemalloc.start()
+    known = RunDeduplication.build()
+    for number in range(BUCKET_RUNS_MAX):
+        known.learn((f"bench/{number}@{START_MS}", KnownRun(digest64(str(number)), number)))
+    in_use = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    return len(msgspec.json.encode(known.snapshot())) / BUCKET_RUNS_MAX, in_use / BUCKET_RUNS_MAX
 
 
 def restore_memory(*, quick: bool) -> Iterator[Row]:

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from processors.alerts.lifecycle import AlertLife, AlertState, HostAlertLife
+from processors.contracts.alerts import AlertSettings
 from processors.contracts.hosts import ExplainedRun
-from processors.contracts.settings import AlertSettings, JobSettings, ProfileSettings, RunTimeSettings
+from processors.contracts.settings import JobSettings, ProfileSettings, RunTimeSettings
 from processors.facts import Outcome
 from processors.features import FeatureTimes, FeatureTimesState
 from processors.hosts import jobs
 from processors.inputs import Inputs, InputsState
+from processors.jobs.allowance import ForecastAllowance, ForecastAllowanceState
 from processors.jobs.deduplication import (
     REQUESTS_MAX,
     AnsweredRequests,
@@ -81,8 +83,9 @@ SUBJECTS: dict[str, Subject] = {
         RunDeduplication.build,
         lambda i: (f"{SYSTEM}/{i}", KnownRun(i, i)),
         28 * FACTS_MANY,
-        question=lambda fact: (fact[0], 0),
+        question=lambda fact: fact[0],
     ),
+    ForecastAllowance.name: Subject(ForecastAllowanceState, ForecastAllowance.build, lambda i: START_MS + i, 40),
     LowWater.name: Subject(LowWaterState, LowWater.build, lambda i: f"{i:010d}.0", 40),
     FailureRate.name: Subject(
         FailureState,
@@ -147,7 +150,9 @@ SUBJECTS: dict[str, Subject] = {
     PowerBlame.name: Subject(
         PowerBlameState,
         PowerBlame.build,
-        lambda i: JudgedPower(f"exa/{i}@{START_MS + i}", (f"n{i % 5}", f"n{i % 7}"), 10.0 * (i % 3), 5.0, i % 3 == 2),
+        lambda i: JudgedPower(
+            f"exa/{i}@{START_MS + i}", f"exa/a{i % 3}", (f"n{i % 5}", f"n{i % 7}"), 10.0 * (i % 3), 5.0, i % 3 == 2
+        ),
         8_000,
         question=lambda fact: fact.hosts,
     ),
@@ -185,6 +190,8 @@ SUBJECTS: dict[str, Subject] = {
     ),
 }
 SPARED: dict[str, str] = {
+    "forecast_allowance:learning_a_fact_twice_is_learning_it_once": "a fact is a start that its job had not known: the job "
+    "tells repeats apart, and is stored in the same checkpoint",
     "profile_power:learning_a_fact_twice_is_learning_it_once": "a minute is closed once: which were is known from the tick "
     "that the states were stored at, and its samples come from nowhere else",
     "load_scores:learning_a_fact_twice_is_learning_it_once": "a run is scored when it ends for the first time, against "

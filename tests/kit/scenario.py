@@ -17,6 +17,7 @@ import msgspec
 from agent.app.compose import encode
 from agent.app.embedded import ticks
 from agent.identify import Identifier
+from processors.contracts.alerts import AlertSettings
 from processors.contracts.events import (
     Evidence,
     Identity,
@@ -31,7 +32,7 @@ from processors.contracts.events import (
 )
 from processors.contracts.names import run_id
 from processors.contracts.outputs import Emission
-from processors.contracts.settings import AlertSettings, FeatureSettings, IdentifySettings, JobSettings, RunTimeSettings
+from processors.contracts.settings import FeatureSettings, IdentifySettings, JobSettings, RunTimeSettings
 from processors.pipeline.shard import Shard
 from processors.pipeline.state import FoldSettings
 from processors.run_time.model import RunTime

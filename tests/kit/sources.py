@@ -18,6 +18,7 @@ _NOT_OURS = {
     "out",
     "bench-results",
     "mutation-results",
+    "harden-results",
     "__pycache__",
     "node_modules",
 }

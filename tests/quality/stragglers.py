@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.alerts.applications import STRAGGLER_HOST
+from processors.contracts.alerts import AlertSettings
 from processors.contracts.events import Evidence, JobStarted
 from processors.contracts.outputs import Alert
-from processors.contracts.settings import AlertSettings, JobSettings, RunTimeSettings
+from processors.contracts.settings import JobSettings, RunTimeSettings
 from processors.hosts.jobs import HostJobs
 from processors.hosts.windows import MinuteBatch
 from processors.pipeline.host_alerts import HostAlerts

@@ -9,6 +9,7 @@ import csv
 import gzip
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -45,27 +46,31 @@ def _single(folder: Path) -> Iterator[str]:
     """Yield the normalised scores over all files that are there."""
     labels = json.loads((folder / "combined_windows.json").read_text())
     files = [_file(folder / name, at) for name, at in sorted(labels.items()) if (folder / name).is_file()]
-    fired = [_fired(values) for values, _ in files]
-    windows = sum(len(at) for _, at in files)
-    found = [nab_points(flags, at, 1.0) for flags, (_, at) in zip(fired, files, strict=True)]
+    fired = [_fired(values, times_ms) for values, times_ms, _ in files]
+    windows = sum(len(at) for _, _, at in files)
+    found = [nab_points(flags, at, 1.0) for flags, (_, _, at) in zip(fired, files, strict=True)]
     yield f"{len(files)} single series, {windows} windows, {sum(hit for _, hit, _ in found)} found"
     for profile, (missed, alarm) in PROFILES.items():
         worth = sum(
             good - missed * (len(at) - hit) - alarm * bad
-            for (good, hit, bad), (_, at) in zip(found, files, strict=True)
+            for (good, hit, bad), (_, _, at) in zip(found, files, strict=True)
         )
         yield f"{profile:12s} {100 * (worth + missed * windows) / ((1 + missed) * windows):6.1f}"
 
 
-def _file(path: Path, at: list[list[str]]) -> tuple[Floats, Windows]:
+def _file(path: Path, at: list[list[str]]) -> tuple[Floats, list[int], Windows]:
+    """Return the values, their times, and the labelled windows as rows."""
     rows = list(csv.DictReader(path.open()))
     row = {each["timestamp"]: i for i, each in enumerate(rows)}
-    return np.array([float(each["value"]) for each in rows]), [(row[a[:19]], row[b[:19]]) for a, b in at]
+    times_ms = [
+        round(datetime.fromisoformat(each["timestamp"]).replace(tzinfo=UTC).timestamp() * 1000) for each in rows
+    ]
+    return np.array([float(each["value"]) for each in rows]), times_ms, [(row[a[:19]], row[b[:19]]) for a, b in at]
 
 
-def _fired(values: Floats) -> Booleans:
+def _fired(values: Floats, times_ms: list[int]) -> Booleans:
     rule, at = RecordRule(), np.array([0])
-    return np.array([rule.step(at, values[i : i + 1], i * STEP_MS).fired[0] for i in range(values.size)])
+    return np.array([rule.step(at, values[i : i + 1], time_ms).fired[0] for i, time_ms in enumerate(times_ms)])
 
 
 def nab_points(fired: Booleans, windows: Windows, alarm: float) -> tuple[float, int, float]:
@@ -98,7 +103,8 @@ def _server(folder: Path, server: str) -> tuple[float, float, float]:
     """Return best F1, average precision, and F1 of what fired, on the test days."""
     train, test, labels = (_matrix(folder / f"{server}_{part}.csv.gz") for part in ("train", "test", "test_label"))
     rule, at = CombinedRule(train.shape[1]), np.array([0])
-    steps = [rule.step(at, row[None, :]) for row in np.concatenate([train, test])][len(train) :]
+    rows = np.concatenate([train, test])
+    steps = [rule.step(at, row[None, :], i * STEP_MS) for i, row in enumerate(rows)][len(train) :]
     score, truth = np.array([float(step.score[0]) for step in steps]), labels[:, 0] > 0
     best = max(f1(truth, score >= threshold) for threshold in np.unique(np.quantile(score, np.linspace(0, 1, 1001))))
     return best, average_precision(truth, score), f1(truth, np.array([bool(step.fired[0]) for step in steps]))

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from processors.contracts.settings import AlertSettings
+from processors.contracts.alerts import AlertSettings
 from tests.quality.host_alerts import Measured, alerts, hits, table
 from tests.quality.stragglers import reported_hosts, slowed
 
-SLOTS, FAULT, RESOURCES = 640, 610, 6
+SLOTS, FAULT, RESOURCES = 1180, 1150, 6
 
 
 def load(seed: int, *, fault: bool) -> Measured:

@@ -146,13 +146,24 @@ def _others(value: bytes, elements_max: int) -> Iterator[CrayMessage]:
         raise invalid("not-an-object", "The message is no JSON object.")
     if value.translate(None, _WHITESPACE).count(b'":') != _keys(plain):  # or nested ones
         refuse_duplicate_keys(value)
-    if value.count(b'"Location"') > elements_max:
-        raise _bomb(elements_max)
     wrapped = plain.get("metrics")
-    if isinstance(wrapped, dict) and isinstance(wrapped.get("messages"), list):
-        yield from map(_message, wrapped["messages"])
-    else:
-        yield _message(plain)
+    wrapped = wrapped.get("messages") if isinstance(wrapped, dict) else None
+    messages = wrapped if isinstance(wrapped, list) else [plain]
+    if len(messages) + sum(map(_parts, messages)) > elements_max:
+        raise _bomb(elements_max)
+    yield from map(_message, messages)
+
+
+def _parts(plain: Any) -> int:
+    """Return how many events and readings a message holds, whatever they are: each may become a refusal."""
+    events = plain.get("Events") if isinstance(plain, dict) else None
+    events = events if isinstance(events, list) else []
+    inner = [
+        event["Oem"].get("Sensors")
+        for event in events
+        if isinstance(event, dict) and isinstance(event.get("Oem"), dict)
+    ]
+    return len(events) + sum(len(sensors) for sensors in inner if isinstance(sensors, list))
 
 
 def _keys(plain: dict[str, Any]) -> int:

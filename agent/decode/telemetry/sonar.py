@@ -115,8 +115,11 @@ class _Decoder:
             sample = _SAMPLE.decode(raw)
         except JSON_ERRORS as error:
             raise json_error(error) from None
-        if len(sample.jobs) > self._options.decode.elements_max:
-            raise invalid("array-bomb", f"The message has more jobs than {self._options.decode.elements_max}.")
+        elements_max = self._options.decode.elements_max
+        if len(sample.jobs) > elements_max:
+            raise invalid("array-bomb", f"The message has more jobs than {elements_max}.")
+        if sample.system is not None and len(sample.system.gpus) > elements_max:
+            raise invalid("array-bomb", f"The message has more GPUs than {elements_max}.")
         system = own_text(sample.cluster, "cluster") or self._options.decode.default_system
         if not system:
             raise invalid("missing-field", "The message names no cluster, and no default system is configured.")

@@ -24,7 +24,6 @@ DEAD_LETTERS_SHOWN: Final = 20
 PLACES_SHOWN: Final = 3
 _REFUSED: Final = {
     "too_old": "ended before the agent's memory of runs begins, so it may have been counted already",
-    "too_many": "arrived when the memory for runs of its time was full",
     "correction_too_late": "corrects a run that is merged into the model already",
     "not_one_size": "changed its size while it ran",
     "implausible": "has no size, or impossible times",
@@ -216,6 +215,8 @@ def _advice(role: Health) -> Iterator[Advice]:
         yield _AHEAD
     if role.checkpoint_age_s is not None and role.checkpoint_age_s > CHECKPOINT_OLD_S:
         yield _UNSAVED
+    for found in role.floods:
+        yield Advice(f"{found}; they take turns with the others.", "Bounds hit")
     if role.restarts:
         yield _RESTARTED
 

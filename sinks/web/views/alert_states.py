@@ -48,7 +48,9 @@ class Alerts(msgspec.Struct, frozen=True):
         return type(self)([alert for alert in self.known if keep(alert)], self.silences)
 
     def state(self, alert: Alert) -> State:
-        """Return the state of an alert; a silence says something only of one that is open."""
+        """Return the state of an alert: a reason withholds one that pends, a silence says something only of one that is open."""
+        if alert.status == "pending" and alert.withheld_by:
+            return "withheld"
         return "silenced" if alert.is_open and alert.fingerprint in self.silences else alert.status
 
     def silence(self, alert: Alert) -> Silence | None:
@@ -57,8 +59,8 @@ class Alerts(msgspec.Struct, frozen=True):
 
     def why(self, alert: Alert) -> str:
         """Return why nobody is notified of an alert, in a sentence; "" where somebody is, or it is over."""
-        if alert.status == "withheld":
-            return f"Withheld: {alert.withheld_by or 'no reason is given'}."
+        if self.state(alert) == "withheld":
+            return f"Withheld: {alert.withheld_by}."
         silence = self.silence(alert)
         return "" if silence is None else silenced_text(silence)
 

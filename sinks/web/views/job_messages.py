@@ -223,6 +223,11 @@ def predicted_now(entry: Prediction, point: CurvePoint) -> PredictedAtStart:
     )
 
 
+def enough_limit(high_s: float) -> float:
+    """Return the time limit to ask for, by the upper end of the band: with a tenth to spare, rounded up."""
+    return next_limit(high_s * MARGIN)
+
+
 def limit_advice(usual: PredictedAtStart | None, had_s: float | None) -> str:
     """Return the time limit to ask for next time: the upper end of the band with a tenth to spare, rounded up.
 
@@ -230,7 +235,7 @@ def limit_advice(usual: PredictedAtStart | None, had_s: float | None) -> str:
     """
     if usual is None or not 0 < usual.high_s < math.inf:
         return ""
-    limit_s = next_limit(usual.high_s * MARGIN)
+    limit_s = enough_limit(usual.high_s)
     why = f"{_within(usual.coverage)} end within {rounded(usual.high_s)}"
     if usual.verdict != RELIABLE or usual.source == SIMILAR_RUNS:
         requested = f"ask for no less than {rounded(limit_s)}"

@@ -19,7 +19,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["alerts", "--replay", EVENTS, *arguments], env={"COLUMNS": "120"})
 
 
-def test_one_line_tells_when_an_alert_fired_for_how_long_and_about_what() -> None:
+def test_one_line_lists_when_an_alert_fired_for_how_long_and_about_what() -> None:
     shown = run()
     assert shown.exit_code == 0
     first, head, *lines = shown.output.splitlines()
@@ -45,13 +45,13 @@ def test_what_an_exclusion_withholds_is_listed_with_its_reason(tmp_path: Path) -
     assert shown.startswith("No alert would have fired.\n\nWithheld by exclusion 1 (known since May): ")
 
 
-def test_labels_say_which_share_of_the_alerts_was_real(tmp_path: Path) -> None:
+def test_labels_give_which_share_of_the_alerts_was_real(tmp_path: Path) -> None:
     key = fingerprint(Condition(name="StrangeRun", labels=LABELS, holds=True, time_ms=0))
     labels = tmp_path / "labels.jsonl"
     labels.write_text(json.dumps({"fingerprint": key, "time": "2026-11-20T14:00:00Z", "real": False}) + "\n")
-    told = run("--labels", str(labels)).output.split("\n\n")[-1].splitlines()
-    assert told[0] == "Of the alerts that were judged"
-    assert told[-1].split() == ["StrangeRun", "1", "0", "0", "%"]
+    shown = run("--labels", str(labels)).output.split("\n\n")[-1].splitlines()
+    assert shown[0] == "Of the alerts that were judged"
+    assert shown[-1].split() == ["StrangeRun", "1", "0", "0", "%"]
 
 
 @pytest.mark.parametrize("line", ["{}", "no JSON", '{"fingerprint": "f", "time": "yesterday", "real": true}'])

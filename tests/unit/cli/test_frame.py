@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from agent.cli import COMMANDS, Commands, error_text, main, report
+from agent.cli import COMMANDS, Commands, error_text, main, report_error
 from processors import __version__
 from processors.contracts.errors import ConfigError, UnavailableError
 
@@ -108,6 +108,6 @@ def test_verbose_shows_the_trace_too() -> None:
 
 
 def test_an_error_of_many_lines_names_the_program_on_each(capsys: pytest.CaptureFixture[str]) -> None:
-    assert report(ConfigError("one\ntwo"), verbose=False) == 2
+    assert report_error(ConfigError("one\ntwo"), verbose=False) == 2
     assert capsys.readouterr().err == "scalewatch: one\nscalewatch: two\n"
     assert error_text(PermissionError(13, "Permission denied")) == "Permission denied."

@@ -105,7 +105,7 @@ def test_a_slow_size_is_pending_fires_after_half_an_hour_and_resolves_three_hour
     prediction = centre.messages("alerts")[-1]
     assert (prediction["labels"]["n"], prediction["severity"]) == ("8", "warning")
     assert "slower on 8 nodes than its other sizes suggest" in prediction["annotations"]["summary"]
-    assert prediction["annotations"]["runbook"] == "deploy/RUNBOOK.md#slowsize"
+    assert "runbook_url" not in prediction["annotations"], "nobody said where the agent's page is"
     for i in range(40):
         centre.ran(f"good{i}", "lammps", 8, 145.0)
     pause(centre)
@@ -148,8 +148,18 @@ def test_predictions_that_are_not_reliable_are_reported_after_ten_minutes() -> N
     assert centre.messages("alerts")[-1]["labels"]["verdict"] == "high_error"
 
 
-def test_an_application_that_slows_down_has_an_alert_of_its_own_and_its_prediction_is_as_good() -> None:
+def test_an_application_that_slows_down_is_advice_and_no_alert_unless_it_is_asked_for() -> None:
     centre = Scenario()
+    centre.at("08:00")
+    for i, time_s in enumerate((800.0, 420.0, 230.0, 150.0, 180.0) * 4):
+        centre.ran(f"{i}", "slower", 2.0 ** (i % 5), time_s)
+    centre.at("10:00")
+    assert centre.topic("predictions")["exa/slower//nodes"]["useful_n"]["slower_beyond"] == 8.0
+    assert centre.alerts("SlowsDown") == []
+
+
+def test_an_application_that_slows_down_has_an_alert_of_its_own_and_its_prediction_is_as_good() -> None:
+    centre = Scenario(alerts={"slows_down": {"enabled": True}})
     centre.at("08:00")
     for i, time_s in enumerate((800.0, 420.0, 230.0, 150.0, 180.0) * 4):
         centre.ran(f"{i}", "slower", 2.0 ** (i % 5), time_s)
@@ -166,7 +176,7 @@ def test_an_application_that_slows_down_has_an_alert_of_its_own_and_its_predicti
 
 
 def test_the_alert_of_an_application_that_slows_down_resolves_with_its_model() -> None:
-    centre = Scenario(run_time={"applications_max": 1})
+    centre = Scenario(run_time={"applications_max": 1}, alerts={"slows_down": {"enabled": True}})
     centre.at("08:00")
     for i, time_s in enumerate((800.0, 420.0, 230.0, 150.0, 180.0) * 4):
         centre.ran(f"{i}", "slower", 2.0 ** (i % 5), time_s)
@@ -184,8 +194,8 @@ def test_the_alerts_of_an_application_that_is_evicted_resolve() -> None:
         centre.ran(f"slow{i}", "lammps", 8, 290.0)
     centre.at("08:31")
     assert centre.alerts("SlowSize") == ["pending", "firing"]
-    centre.ran("1", "gromacs", 4, 100.0)
-    centre.at("08:32")
+    centre.at("12d 08:31").ran("1", "gromacs", 4, 100.0)
+    centre.at("12d 08:32")
     assert centre.alerts("SlowSize") == ["pending", "firing", "resolved"]
     assert len(centre.shard.state.alerts) == 0
 

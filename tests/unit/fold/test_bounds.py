@@ -45,6 +45,7 @@ def test_names_that_only_ever_fail_do_not_pile_up() -> None:
     centre.at("08:00")
     for i in range(100):
         centre.ran(f"{i}", f"typo-{'abcdefghij'[i % 10]}-{'abcdefghij'[i // 10]}", 4, 1.0, state="FAILED")
+    centre.at("08:01")
     assert len(centre.shard.state.failures) <= 10
     assert len(centre.shard.state._application_ids) <= 10
     assert centre.tally["bound:applications_max"] > 80
@@ -90,17 +91,39 @@ def test_what_was_forgotten_stays_forgotten_after_a_restart() -> None:
     assert centre.tally["refused:too_old"] == 1
 
 
-def test_a_quarter_of_an_hour_holds_a_bounded_number_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quarter_of_an_hour_takes_every_run_in_records_of_a_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deduplication, "BUCKET_RUNS_MAX", 5)
     centre = Scenario()
     centre.at("08:00")
-    events = [centre.ran(f"{i}", "lammps", 4, 60.0) for i in range(100)]
-    assert all(len(centre.shard.state.known_runs.open(key)) <= 5 for key in centre.shard.state.known_runs.keys())  # noqa: SIM118 - no mapping
-    assert len(centre.runs_of("lammps")) == 20
-    assert centre.tally["refused:too_many"] == centre.tally["bound:deduplication_buckets_max"] == 80
+    events = [centre.ran(f"{i}", "lammps", 4, 60.0 + i) for i in range(64)]
+    buckets = centre.shard.state.known_runs
+    assert all(len(buckets.open(key)) <= 5 for key in buckets.keys())  # noqa: SIM118 - no mapping
+    assert len(centre.runs_of("lammps")) == 64
     known = centre.state()
-    centre.fold(events[0])
+    for event in events:
+        centre.fold(event)
+    assert centre.tally["event:repeated"] == 64
     assert centre.state() == known
+    centre.restart()
+    centre.fold(msgspec.structs.replace(events[40], run_time_s=50.0))
+    assert len(centre.runs_of("lammps")) == 64
+    assert ("40", 4.0, 50.0) in centre.runs_of("lammps")
+
+
+def test_runs_over_the_bound_of_all_drop_the_oldest_quarter_and_are_counted() -> None:
+    centre = Scenario(jobs={"deduplication_runs_max": 40})
+    first = centre.at("08:00").ran("first", "lammps", 4, 60.0)
+    for quarter in range(1, 16):
+        centre.at_ms(moment_ms("08:00") + quarter * QUARTER_S * 1000)
+        for i in range(4):
+            centre.ran(f"{quarter}-{i}", "lammps", 4, 60.0)
+    buckets = centre.shard.state.known_runs
+    assert 30 < sum(len(buckets.open(key)) for key in buckets.keys()) <= 40  # noqa: SIM118 - no mapping
+    assert centre.tally["bound:deduplication_runs_max"] >= 10
+    assert centre.tally["refused:too_old"] == 0
+    centre.fold(first)
+    assert centre.tally["refused:too_old"] == 1
+    assert centre.shard.state.models.open("exa/lammps//nodes").observations == 61, "each run once"
 
 
 def test_hosts_over_the_bound_leave_the_longest_unused_first_and_their_alerts_resolve() -> None:
@@ -113,6 +136,7 @@ def test_hosts_over_the_bound_leave_the_longest_unused_first_and_their_alerts_re
     assert centre.alerts("HostFailureRate") == ["firing"]
     for minute in range(2, 5):
         centre.at(f"08:0{minute}").ran(f"x{minute}", "nektar", 1, 1.0, state="FAILED", hosts=(f"nid{minute}",))
+    centre.at("08:05")
     assert list(centre.shard.state.hosts.keys()) == ["exa/nid3", "exa/nid4"]
     assert centre.tally["bound:hosts_max"] == 2
     centre.at("09:10")

@@ -65,6 +65,13 @@ def test_slow_runs_on_an_odd_host_raise_nothing_and_are_listed_under_it() -> Non
     ] * 5
 
 
+def test_a_settled_run_names_the_odd_host_that_slowed_it() -> None:
+    centre = Centre().goes_on(40).is_odd("n1").goes_on(1, 1.6, host="n1").goes_on(3)
+    slowed = {key: run["slowed_by"] for key, run in centre.topic("runs").items() if run["slowed_by"]}
+    assert [run.partition("@")[0] for run in slowed] == ["exa/r40"]
+    assert [(found["host"], round(found["factor"], 1)) for found in slowed.values()] == [("n1", 1.6)]
+
+
 def test_what_the_odd_host_does_not_explain_is_reported_as_ever() -> None:
     centre = Centre().goes_on(40).is_odd("n1").goes_on(6, 1.3)
     assert centre.alerts("Regression") == ["firing"]

@@ -69,7 +69,9 @@ def comparable(centre: Scenario) -> dict[str, Any]:
             "band",
         ):
             state["data"].pop(name, None)
-        if "runs" in state["data"]:  # whether a run is strange is told by the curve of its report's time
+        if isinstance(
+            state["data"].get("runs"), list
+        ):  # whether a run is strange is told by the curve of its report's time
             state["data"]["runs"] = [run[:4] for run in state["data"]["runs"]]
     return plain
 

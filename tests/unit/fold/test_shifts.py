@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from processors.pipeline.alerts import Warnings
 from tests.kit.scenario import DAY_MS, Scenario
 
 SIZES = (1, 2, 4, 8, 16)
@@ -141,12 +142,10 @@ def test_switched_off_it_reports_nothing_and_predictions_follow_all_the_same() -
     assert day.predicted_s(16.0) == pytest.approx(1.25 * 41.25, rel=0.05)
 
 
-def test_an_application_that_is_evicted_takes_its_detector_and_its_alert_along() -> None:
-    day = Day()
-    day.centre = Scenario(run_time={"applications_max": 1})
-    day.goes_on(40).goes_on(6, 1.25)
+def test_an_application_that_is_forgotten_takes_its_detector_and_its_alert_along() -> None:
+    day = Day().goes_on(40).goes_on(6, 1.25)
     assert list(day.centre.shard.state.drifts.keys()) == [KEY]
-    day.centre.at_ms(day.centre.now_ms + 1_200_000).ran("x", "gromacs", 4, 100.0)
+    Warnings(day.centre.shard.state).forget_application(KEY)
     day.centre.at_ms(day.centre.now_ms + 60_000)
     assert day.centre.alerts("Regression") == ["firing", "resolved"]
     assert KEY not in day.centre.shard.state.drifts

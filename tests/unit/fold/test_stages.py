@@ -104,7 +104,7 @@ def test_a_stage_that_writes_more_is_found(written: Written) -> None:
     scenario = Scenario()
     scenario.at("08:00").starts("1", "lammps", nodes=4)
     assert written["JobStarted", "keep"] == {"job"}
-    assert written["JobStarted", "forecast_end"] == set()
+    assert written["JobStarted", "forecast_end"] == {"forecast_allowance"}
 
 
 def test_a_fault_costs_the_result_of_an_optional_stage_and_the_record_of_a_required_one() -> None:

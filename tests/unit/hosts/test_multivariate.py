@@ -8,12 +8,12 @@ from processors.hosts.windows import MinuteBatch
 from processors.models.detect.multivariate import RESOURCES_MAX, CombinedSettings
 
 MINUTE_MS = 60_000
-SETTINGS = CombinedSettings(warm_up=120)
+SETTINGS = CombinedSettings(warm_up_h=2.0, learn_h=4.0)
 LOADS = np.array([100.0, -1.0, 1e6])
 
 
 def new(hosts: int = 2, series: int = 64) -> MultivariateDetector:
-    joint = MultivariateDetector(SETTINGS, high_ratio=1.5)
+    joint = MultivariateDetector(SETTINGS)
     joint.grow(hosts)
     joint.places.grow(series)
     return joint
@@ -25,10 +25,10 @@ def batch(rows: list[int], host: int, minute: int, means: np.ndarray) -> MinuteB
 
 
 def means(minute: int, *, broken: bool = False) -> np.ndarray:
-    """One load moves three resources; where it is broken, the second moves against it."""
+    """One load moves three resources; where it is broken, the second moves four times as far against it."""
     rng = np.random.default_rng(minute)
     load = np.sin(minute / 3.0) + 0.3 * rng.normal() + np.zeros(6)
-    signs = np.array([1.0, -1.0 if broken else 1.0, 1.0])
+    signs = np.array([1.0, -4.0 if broken else 1.0, 1.0])
     return (LOADS * signs)[:, None] * load + 0.03 * LOADS[:, None] * rng.normal(size=(3, 6))
 
 
@@ -40,15 +40,38 @@ def run(joint: MultivariateDetector, minutes: range, broken_from: int = 10**6) -
 
 def test_a_host_whose_resource_contradicts_the_others_is_high_for_as_long_and_the_resource_is_reported() -> None:
     joint = new()
-    run(joint, range(320), broken_from=300)
+    run(joint, range(1520), broken_from=1500)
     found = joint.contradiction(0)
     assert found is not None
-    assert (found.row, found.since_ms // MINUTE_MS) == (1, pytest.approx(301, abs=2))
-    assert joint.hosts.rows["high"][0] == 320 - found.since_ms // MINUTE_MS
-    assert found.ratio > 1.5
+    assert (found.row, found.since_ms // MINUTE_MS) == (1, pytest.approx(1502, abs=3))
+    assert joint.hosts.rows["high"][0] == 1520 - found.since_ms // MINUTE_MS
+    assert (found.ratio > 1.5, found.far) == (True, ())
+    quiet = new()
+    run(quiet, range(1520))
+    assert quiet.contradiction(0) is None
+
+
+def test_a_host_is_suspected_while_its_resources_are_twice_as_unusual_as_they_get_and_ten_minutes_longer() -> None:
+    joint = new()
+    run(joint, range(320), broken_from=300)
+    since_ms = joint.suspected_since_ms(0, 320 * MINUTE_MS)
+    assert since_ms is not None
+    assert since_ms // MINUTE_MS == pytest.approx(303, abs=3)
+    assert joint.suspected_since_ms(0, 340 * MINUTE_MS) is None
     quiet = new()
     run(quiet, range(320))
-    assert quiet.contradiction(0) is None
+    assert quiet.suspected_since_ms(0, 320 * MINUTE_MS) is None
+
+
+def test_many_resources_that_are_far_from_their_means_at_once_are_reported_however_well_they_go_together() -> None:
+    joint, rng = new(), np.random.default_rng(5)
+    for minute in range(320):
+        own = rng.normal(size=(8, 6)) + np.where((minute >= 318) & (np.arange(8) < 7), 9.0, 0.0)[:, None]
+        joint.take(batch(list(range(8)), 0, minute, own))
+    joint.tick(330 * MINUTE_MS)
+    found = joint.contradiction(0)
+    assert found is not None
+    assert (found.far, found.since_ms // MINUTE_MS) == (tuple(range(7)), 318)
 
 
 def test_it_does_not_matter_in_how_many_batches_the_resources_of_a_host_come() -> None:
@@ -99,12 +122,12 @@ def test_more_resources_than_can_be_scored_together_are_left_out() -> None:
 
 def test_hosts_that_are_restored_go_on_as_if_nothing_had_happened() -> None:
     one, twin = new(), new()
-    run(one, range(270))
-    one.take(batch([10, 11], 1, 270, means(270)[:2]))
+    run(one, range(1470))
+    one.take(batch([10, 11], 1, 1470, means(1470)[:2]))
     twin.restore(0, 2, one.stored(0, 2))
     twin.places.restore(0, 64, one.places.stored(0, 64))
     for each in (one, twin):
-        run(each, range(271, 310), broken_from=300)
+        run(each, range(1471, 1510), broken_from=1500)
     assert twin.stored(0, 2) == one.stored(0, 2)
     assert twin.contradiction(0) == one.contradiction(0) is not None
 

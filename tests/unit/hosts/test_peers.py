@@ -49,7 +49,7 @@ def test_it_is_unlike_since_the_first_minute_once_that_was_so_for_long_enough() 
     assert deviating.difference(3) is None
     slow_for(deviating, range(1, 3))
     assert deviating.difference(3) == Difference(MINUTE_MS, 0.3, pytest.approx(0.9, abs=0.01))
-    assert np.flatnonzero(deviating.unlike_now(3 * MINUTE_MS)).tolist() == [3]
+    assert np.flatnonzero(deviating.differing_now(3 * MINUTE_MS)).tolist() == [3]
 
 
 def test_a_short_difference_is_forgotten_at_once() -> None:
@@ -69,7 +69,7 @@ def test_what_is_known_outlives_the_job_and_ends_with_minutes_in_which_the_host_
     for number in range(200, 200 + CLEAR_MINUTES - 1):
         minute(deviating, number, cpu())
     assert deviating.difference(3) is not None
-    assert not deviating.unlike_now((199 + CLEAR_MINUTES) * MINUTE_MS).any()
+    assert not deviating.differing_now((199 + CLEAR_MINUTES) * MINUTE_MS).any()
     minute(deviating, 199 + CLEAR_MINUTES, cpu())
     assert deviating.difference(3) is None
 
@@ -93,7 +93,7 @@ def test_a_host_that_has_such_spells_is_unlike_only_when_one_lasts_longer_than_e
     assert deviating.difference(3) is not None
 
 
-def test_between_alike_and_unlike_nothing_is_said() -> None:
+def test_between_alike_and_different_nothing_changes() -> None:
     deviating = new()
     slow_for(deviating, range(3))
     for number in range(3, 30):

@@ -28,7 +28,7 @@ OURS: dict[str, tuple[str, ...]] = {
     # an equation in a configuration is read by the parser that will evaluate it
     "agent.config": (CONTRACTS, "agent.identify", "agent.reference", "processors.models.structure"),
     "agent.decode": (CONTRACTS,),
-    "agent.describe": (CONTRACTS, "agent.backtest", "agent.config", "agent.decode", "agent.topics"),
+    "agent.describe": (CONTRACTS, "agent.backtest", "agent.config", "agent.decode", "agent.topics", "agent.waste"),
     "agent.evidence": (CONTRACTS, "agent.identify"),
     "agent.identify": (CONTRACTS,),
     "agent.learner": (CONTRACTS, "agent.deadletters", "agent.sources"),
@@ -38,6 +38,7 @@ OURS: dict[str, tuple[str, ...]] = {
     "agent.simulation": (CONTRACTS,),
     "agent.sources": (CONTRACTS,),
     "agent.topics": (CONTRACTS, "agent.config"),
+    "agent.waste": ("processors", "sinks.web"),
     # the only ones that put the parts together
     "agent.app": PRODUCT,
     "agent.cli": PRODUCT,

@@ -42,7 +42,7 @@ def test_alerts_are_listed_open_ones_first_and_the_worst_of_them_first() -> None
         named("B", severity="info"),
         named("C", status="pending", severity="critical"),
         named("D", severity="critical"),
-        named("E", status="withheld", severity="critical", withheld_by="dry run"),
+        named("E", status="pending", severity="critical", withheld_by="dry run"),
     )
     assert listed(app) == ["D", "B", "E", "C", "A"]
     assert "2 alerts are open: 1 critical, 1 info. 1 is withheld, 1 is pending." in read(app, "/alerts")

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from processors.alerts.applications import ALERT_NAMES
 from processors.alerts.lifecycle import Condition
 from processors.alerts.policy import NO_RUN, SECTIONS, About, Policy
-from processors.contracts.settings import AlertName, AlertSettings
+from processors.contracts.alerts import AlertName, AlertSettings
 
 NOON_MS = 1_795_262_400_000  # 2026-11-21T12:00:00Z
 RUN = About("debug-1", "ann", "physics", "low", ("nid[001-004]",), 120.0)

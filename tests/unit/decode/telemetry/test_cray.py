@@ -228,6 +228,19 @@ def test_events_with_too_many_readings_are_refused() -> None:
     assert refused(Decoder(options).batch(message(event(*[sensor(Index=None)] * 30)))) == ["array-bomb"]
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        b'{"Events":[{"MessageId":"CrayTelemetry.Power","Oem":{"Sensors":[%s{}]}}]}' % (b"{}," * 29),
+        b'{"Events":[%s{}]}' % (b"1," * 29),
+        b'{"metrics":{"messages":[%s{"Events":[]}]}}' % (b"{}," * 29),
+    ],
+)
+def test_many_parts_that_are_nothing_are_refused_together(value: bytes) -> None:
+    options = TelemetryOptions(decode=DecodeOptions(default_system="exa", elements_max=20), nodes=NODES)
+    assert refused(Decoder(options).batch(value)) == ["array-bomb"]
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["Power", "x9c3s0b0n0", "Off", TIME, "\x1b", "x" * 300]),
     lambda inner: st.lists(inner, max_size=3)

@@ -116,6 +116,7 @@ def test_what_was_reported_is_remembered_within_a_bound(monkeypatch: pytest.Monk
         (sample(node=7), "wrong-type"),
         (sample(time="now", system={"existing_entities": 3}), "time"),
         (sample(*[job(1)] * 30), "array-bomb"),
+        (sample(system={"gpus": [{}] * 30}), "array-bomb"),
         (b'{"meta": {}, "data": {"type": "sample"}}', "not-an-object"),
         (b'{"meta": {}, "data": 1}', "wrong-type"),
         (b"{", "not-json"),

@@ -45,17 +45,37 @@ def test_a_constant_series_that_moves_fires() -> None:
 def test_a_new_level_inside_of_the_range_is_found_by_the_step_of_the_means() -> None:
     quiet = [9.0, 10.0, 11.0] * 100
     quiet[5] = 30.0  # before the rule judges, so only the range knows it
-    assert fired(quiet) == []
+    assert fired(quiet, 300_000) == []
     level = [value + 8 for value in quiet[60:120]]
-    assert min(fired(quiet + level)) in range(300, 330)
+    assert min(fired(quiet + level, 300_000)) in range(300, 330)
 
 
-def test_a_value_of_the_day_in_the_night_is_found_after_a_week() -> None:
-    week = [100.0 if 8 <= i // 12 % 24 < 18 else 10.0 for i in range(12 * 24 * 8)]
-    assert [i for i in fired(week, 300_000) if i > 500] == []
-    night = week + [10.0] * 12 + [100.0]
-    assert fired(night, 300_000)[-1] == len(week) + 12
+def test_a_step_of_the_means_is_judged_once_a_whole_day_was_seen() -> None:
+    rising = [*[9.0, 10.0, 11.0] * 60, *[13.0, 14.0, 15.0] * 40]
+    rising[5] = 30.0
+    assert fired(rising, 300_000) == []
+    assert fired(rising, 600_000) != []
+
+
+def test_a_value_of_the_day_in_the_night_is_found_after_eight_days() -> None:
+    days = [100.0 if 8 <= i // 12 % 24 < 18 else 10.0 for i in range(12 * 24 * 9)]
+    assert [i for i in fired(days, 300_000) if i > 500] == []
+    night = days + [10.0] * 12 + [100.0]
+    assert fired(night, 300_000)[-1] == len(days) + 12
     assert fired(night, 0)[-1] < 500, "without the hour it would not be seen"
+    eight = days[: 12 * 24 * 7]
+    assert fired([*eight, *[10.0] * 12, 100.0], 300_000)[-1] < 500, "every weekday is to be seen once, and one again"
+
+
+def test_what_leaves_the_range_of_its_hour_again_fires_where_it_goes_further_by_a_quarter() -> None:
+    def fires(first: float, again: float) -> bool:
+        days = [100.0 if 8 <= i // 12 % 24 < 18 else 10.0 for i in range(12 * 24 * 12)]
+        days[12 * 24 * 9 + 12], days[12 * 24 * 11 + 24] = first, again
+        return 12 * 24 * 11 + 24 in fired(days, 300_000)
+
+    assert fires(10.0, 60.0)
+    assert not fires(55.0, 60.0)
+    assert fires(40.0, 60.0)
 
 
 def test_it_sees_again_what_it_saw_long_ago_only() -> None:
@@ -114,12 +134,12 @@ def test_whatever_comes_the_score_is_between_zero_and_one(values: list[float]) -
 def test_which_question_was_answered_strangely_and_the_usual_range_is_reported() -> None:
     found = steps(TRACE)[37]
     assert (WAYS[found.way[0]], found.low[0], found.high[0]) == ("value", 10.0, pytest.approx(12.03))
-    week = [100.0 if 8 <= i // 12 % 24 < 18 else 10.0 for i in range(12 * 24 * 8)]
-    night = steps([*week, *[10.0] * 12, 100.0], 300_000)[-1]
+    days = [100.0 if 8 <= i // 12 % 24 < 18 else 10.0 for i in range(12 * 24 * 9)]
+    night = steps([*days, *[10.0] * 12, 100.0], 300_000)[-1]
     assert (WAYS[night.way[0]], night.low[0], night.high[0]) == ("hour", 10.0, 10.0)
     quiet = [9.0, 10.0, 11.0] * 100
     quiet[5] = 30.0
-    level = steps(quiet + [value + 8 for value in quiet[60:120]])
+    level = steps(quiet + [value + 8 for value in quiet[60:120]], 300_000)
     assert {WAYS[step.way[0]] for step in level[300:] if step.fired[0]} == {"step"}
 
 

@@ -1,0 +1,52 @@
+"""Real records by format, as producers send them: what fuzzing starts from."""
+
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tests.kit.sample_records import GOOD
+
+CASES: Final = Path(__file__).parents[1] / "cases" / "decode"
+FORMATS: Final = {  # by the name of a case, or its beginning
+    "collectd": "collectd", "cray": "cray", "json": "native", "ldms": "ldms", "native": "native", "nws": "nws",
+    "sacct": "sacct", "slurm": "slurm", "sonar": "sonar", "swf": "swf", "telegraf-json": "telegraf",
+    "telegraf-line-protocol": "line-protocol",
+}  # fmt: skip
+TABLES: Final = ("sacct", "swf")  # a record is a header and rows
+
+
+def corpus() -> dict[str, tuple[bytes, ...]]:
+    """Return the records of each format, and all of them for the format that looks at each message."""
+    found: dict[str, list[bytes]] = {name: [value] for name, value in GOOD.items()}
+    for case in sorted(CASES.iterdir()):
+        beginning = max((name for name in FORMATS if case.name.startswith(name)), key=len)
+        text = next(case.glob("input.*")).read_bytes()
+        found.setdefault(FORMATS[beginning], []).extend(messages(FORMATS[beginning], text))
+    by_format = {name: tuple(dict.fromkeys(values)) for name, values in sorted(found.items())}
+    return {**by_format, "auto": tuple(dict.fromkeys(chain(*by_format.values())))}
+
+
+def messages(format_name: str, text: bytes) -> list[bytes]:
+    """Return what a producer would send of a file: its lines, each row of a table below its header, else the whole.
+
+    >>> messages("sacct", b"JobID|State\\n1|COMPLETED")
+    [b'JobID|State\\n1|COMPLETED']
+    >>> messages("native", b'{"a":\\n1}')
+    [b'{"a":\\n1}']
+    """
+    lines = [line for line in text.splitlines() if line.strip()]
+    if format_name in TABLES:
+        header = [line for line in lines if line.startswith((b";", b"JobID"))]
+        rows = [line for line in lines if line not in header]
+        return [b"\n".join((*header, row)) for row in rows]
+    if text.lstrip()[:1] not in (b"{", b"["):
+        return lines
+    whole = list[bytes]()
+    for line in lines:
+        with suppress(msgspec.DecodeError):
+            msgspec.json.decode(line)
+            whole.append(line)
+    return whole or [text]
