@@ -5,7 +5,7 @@ for a while that one is resolved, so that one lost message does not leave it ope
 clients).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from urllib.parse import quote
 
@@ -13,6 +13,7 @@ import msgspec
 
 from processors.contracts.names import parse_rfc3339, rfc3339
 from processors.contracts.outputs import Alert
+from processors.contracts.service import Silence
 
 RESOLVED_KEEP_MS: Final = 15 * 60_000  # how long it is repeated that an alert is resolved
 LAPSES: Final = 4  # so many repeats may be lost before Alertmanager takes an alert for resolved
@@ -73,12 +74,71 @@ class Repeats:
         until_ms = min(parse_rfc3339(ends), now_ms) if ends else now_ms + LAPSES * self._resend_ms
         url = None if self._url is None else f"{self._url.rstrip('/')}/alerts/{quote(alert.fingerprint)}"
         return PostableAlert(
-            labels={**alert.labels, "severity": alert.severity, "kind": alert.kind},
+            labels=posted_labels(alert),
             annotations=alert.annotations,
             starts_at=rfc3339(min(parse_rfc3339(alert.starts), until_ms)),
             ends_at=rfc3339(until_ms),
             generator_url=url,
         )
+
+
+def posted_labels(alert: Alert) -> dict[str, str]:
+    """Return the labels under which an Alertmanager knows an alert."""
+    return {**alert.labels, "severity": alert.severity, "kind": alert.kind}
+
+
+class _Status(msgspec.Struct, frozen=True, rename="camel"):
+    silenced_by: tuple[str, ...] = ()
+
+
+class _KnownAlert(msgspec.Struct, frozen=True):
+    """What is read of an alert in the answer of an Alertmanager."""
+
+    labels: dict[str, str]
+    status: _Status
+
+
+class _KnownSilence(msgspec.Struct, frozen=True, rename="camel"):
+    """What is read of a silence in the answer of an Alertmanager."""
+
+    id: str
+    ends_at: str
+    created_by: str = ""
+    comment: str = ""
+
+
+OURS: Final = {"active": "false", "inhibited": "false", "silenced": "true", "filter": 'kind=~"anomaly|reliability"'}
+"""The question for the alerts of agents that are silenced, as parameters of ``/api/v2/alerts``."""
+SILENCE_TEXT_MAX: Final = 300  # characters of a name or a comment
+_ALERTS: Final = msgspec.json.Decoder(list[_KnownAlert])
+_SILENCES: Final = msgspec.json.Decoder(list[_KnownSilence])
+Labels = frozenset[tuple[str, str]]
+
+
+def known_silences(alerts: bytes, silences: bytes) -> dict[Labels, Silence]:
+    """Return the silences of alerts by their labels, from the answers of ``/api/v2/alerts`` and ``/api/v2/silences``.
+
+    The Alertmanager itself says which silence matches: its patterns are not ours. Of several the one counts that ends
+    last. Raises msgspec.MsgspecError, or InvalidInputError, where an answer is none.
+    """
+    by_id = {one.id: one for one in _SILENCES.decode(silences)}
+    found: dict[Labels, Silence] = {}
+    for alert in _ALERTS.decode(alerts):
+        matching = [by_id[id_] for id_ in alert.status.silenced_by if id_ in by_id]
+        if matching:
+            last = max(matching, key=lambda one: parse_rfc3339(one.ends_at))
+            by, comment = last.created_by[:SILENCE_TEXT_MAX], last.comment[:SILENCE_TEXT_MAX]
+            found[frozenset(alert.labels.items())] = Silence(by, rfc3339(parse_rfc3339(last.ends_at)), comment)
+    return found
+
+
+def silences_of(alerts: Iterable[Alert], known: Mapping[Labels, Silence], now_ms: int) -> dict[str, Silence]:
+    """Return the silences of open alerts by fingerprint, those that have not ended."""
+    labels = {alert.fingerprint: posted_labels(alert) for alert in alerts if alert.is_open}
+    found = {
+        key: known.get(frozenset((name, value) for name, value in of.items() if value)) for key, of in labels.items()
+    }
+    return {key: one for key, one in found.items() if one is not None and parse_rfc3339(one.until) > now_ms}
 
 
 def bodies(alerts: Sequence[PostableAlert], alerts_max: int = 500) -> Iterable[bytes]:

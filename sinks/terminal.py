@@ -19,7 +19,8 @@ from processors.contracts.service import Service
 from sinks.web.formatting import duration, moment, power, printable, share, size
 from sinks.web.queries import Truth
 from sinks.web.views.agent import Faults
-from sinks.web.views.overview import Row, change, error_against_truth, rows, worst_first
+from sinks.web.views.alert_states import Alerts
+from sinks.web.views.overview import Row, change, error_against_truth, rows
 
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
 APPLICATIONS_SHOWN: Final = 16
@@ -120,13 +121,13 @@ def table(
     return made
 
 
-def alerts_table(alerts: Sequence[Alert], width: int, rows_max: int) -> list[Table]:
+def alerts_table(alerts: Alerts, width: int, rows_max: int) -> list[Table]:
     """Return the table of alerts, open ones first; nothing where there is none."""
-    shown = [*worst_first(alerts), *(alert for alert in alerts if alert.status == "resolved")][:rows_max]
     cells = []
-    for alert in shown:
-        style = "dim" if alert.status == "resolved" else STYLES[alert.severity]
-        text = (moment(alert.starts), alert_name(alert), alert.status, summary(alert))
+    for alert in alerts.in_order()[:rows_max]:
+        state = alerts.state(alert)
+        style = STYLES[alert.severity] if state == "firing" else "dim"
+        text = (moment(alert.starts), alert_name(alert), state, summary(alert))
         cells.append([Text(word, style=style) for word in text])
     return [table(_ALERT_COLUMNS, cells, width, "Alerts")] if cells else []
 
@@ -271,10 +272,10 @@ class Screen:
 
     def render(self) -> RenderableType:
         """Return the whole screen as it is now."""
-        alerts = self._service.alerts()
+        alerts = Alerts.of(self._service)
         predictions = self._service.predictions()
         room = Room.of(self._console.height)
-        shown = rows(predictions, alerts, self._truth, room.applications)
+        shown = rows(predictions, alerts.open, self._truth, room.applications)
         parts: list[RenderableType] = [Text(self._headline(), style="bold")]
         parts += [
             Text(f"The {role.role} is not ready: {'; '.join(role.reasons)}", style="yellow")
@@ -297,7 +298,8 @@ class Screen:
 
     def summary(self) -> list[str]:
         """Return the state in plain lines: one for each application, those that need attention first."""
-        shown = rows(self._service.predictions(), self._service.alerts(), self._truth, APPLICATIONS_SHOWN)
+        is_open = Alerts.of(self._service).open
+        shown = rows(self._service.predictions(), is_open, self._truth, APPLICATIONS_SHOWN)
         head = self._headline()
         text = [fault.message for fault in self._faults()]
         return [*([head] if head else []), *text, *(self._summary_line(row) for row in shown)]
@@ -323,10 +325,9 @@ class Screen:
 
     def _cells(self, row: Row) -> list[Text]:
         entry, point = row.prediction, row.largest_observed
-        worst = worst_first(row.alerts)
         true_s = self._truth(row.id, point.n) if self._truth and point else None
         return [
-            Text(_name(entry), style=STYLES[worst[0].severity] if worst else ""),
+            Text(_name(entry), style=STYLES[row.alerts[0].severity] if row.alerts else ""),
             Text(str(entry.observations)),
             Text(sparkline([point.run_time_s for point in entry.curve]), style="blue"),
             Text(size(point.n) if point else "-"),

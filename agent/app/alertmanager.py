@@ -56,7 +56,7 @@ class AlertmanagerSink:
 
     def __init__(self, settings: AlertmanagerSettings, service: Service, measures: Measures, clock: Clock) -> None:
         self._service, self._measures, self._clock = service, measures, clock
-        self._client = _client(settings)
+        self._client = client_of(settings)
         log = logs.logger("alertmanager")
         self._members = [Alertmanager(url, settings, self._client) for url in settings.urls]
         self._outages = [Outage(f"Alertmanager {number}", log, clock) for number in range(len(settings.urls))]
@@ -70,7 +70,7 @@ class AlertmanagerSink:
                 reported = member.report(self._service, self._clock.now_ms(), self._clock.monotonic_s())
             except httpx.HTTPError as error:
                 self._measures.add("scalewatch_alertmanager_posts_total", outcome="failed")
-                self._outages[number].failed(_reason(error))
+                self._outages[number].failed(reason_of(error))
                 continue
             if reported is not None:
                 self._outages[number].over()
@@ -101,7 +101,8 @@ def start(
     return thread
 
 
-def _client(settings: AlertmanagerSettings) -> httpx.Client:
+def client_of(settings: AlertmanagerSettings) -> httpx.Client:
+    """Return a client that logs in as configured."""
     headers = {} if settings.token is None else {"authorization": f"Bearer {settings.token.get_secret_value()}"}
     login = None
     if settings.username is not None and settings.password is not None:
@@ -110,7 +111,7 @@ def _client(settings: AlertmanagerSettings) -> httpx.Client:
     return httpx.Client(timeout=settings.timeout_s, headers=headers, auth=login, verify=verify, trust_env=False)
 
 
-def _reason(error: httpx.HTTPError) -> str:
+def reason_of(error: Exception) -> str:
     """Return what happened without the address, which may hold a log-in."""
     if isinstance(error, httpx.HTTPStatusError):
         return f"it answered {error.response.status_code}"

@@ -17,7 +17,7 @@ from agent.simulation.load import SharedNodes
 from agent.simulation.meters import MeasuredJobs, Meters
 from agent.sources import newest_first
 from processors.contracts.alerts import AlertSettings, HostAnomaly, RackAnomaly
-from processors.contracts.hosts import HostView
+from processors.contracts.hosts import Explained, HostView
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import Alert, DeadLetterView, SourceStatus
 from processors.contracts.service import Forwarding, Service
@@ -111,7 +111,7 @@ class CombinedService(Forwarding):
         self._others, self._all = others, (first, *others)
 
     def alerts(self) -> Sequence[Alert]:
-        """Return open alerts, then the newest resolved ones."""
+        """Return the alerts that are not over, then the newest resolved ones."""
         found = chain.from_iterable(service.alerts() for service in self._all)
         return sorted(found, key=lambda alert: alert.status == "resolved")
 
@@ -129,6 +129,11 @@ class CombinedService(Forwarding):
         """Return one host; None where it is not known."""
         views = (service.host(system, host) for service in self._all)
         return next((view for view in views if view is not None), None)
+
+    def explained_runs(self, system: str, host: str) -> Explained:
+        """Return the slow runs that a host explains."""
+        found = (service.explained_runs(system, host) for service in self._all)
+        return next((explained for explained in found if explained.count), Explained())
 
     def dead_letters(self) -> Sequence[DeadLetterView]:
         """Return the newest dead letters of the whole agent."""

@@ -61,7 +61,7 @@ class OwnShards(Forwarding):
         return [entry for entry in super().predictions() if self._shard_of(entry.system) in owned]
 
     def alerts(self) -> Sequence[Alert]:
-        """Return the alerts of these shards, open ones first."""
+        """Return the alerts of these shards, those that are over last."""
         owned = self._owned()
         return [alert for alert in super().alerts() if self._shard_of(alert.labels.get("system", "")) in owned]
 

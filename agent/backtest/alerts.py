@@ -70,8 +70,12 @@ class AlertHistory:
     def write(self, emissions: Iterable[Emission]) -> None:
         """Take messages in; those of other topics say nothing here."""
         for emission in emissions:
-            if emission.kind == "alerts":
-                self._take(emission)
+            if emission.kind != "alerts":
+                continue
+            if emission.value is None:
+                self.withdrawn(emission.key)
+            else:
+                self.take(msgspec.json.decode(emission.value, type=Alert))
 
     def raised(self) -> list[Episode]:
         """Return what was sent, in the order of time."""
@@ -85,11 +89,12 @@ class AlertHistory:
                 found[each.withheld_by].append(each)
         return dict(sorted(found.items()))
 
-    def _take(self, emission: Emission) -> None:
-        if emission.value is None:  # it was withheld and is over
-            self._open.pop(emission.key, None)
-            return
-        alert = msgspec.json.decode(emission.value, type=Alert)
+    def withdrawn(self, fingerprint: str) -> None:
+        """Note that an alert that was withheld is over."""
+        self._open.pop(fingerprint, None)
+
+    def take(self, alert: Alert) -> None:
+        """Note a change of an alert."""
         time_ms = parse_rfc3339(alert.time)
         if alert.status == "resolved":
             ended = self._open.pop(alert.fingerprint, None)
@@ -130,6 +135,11 @@ def labels_of(text: bytes) -> list[Label]:
             ) from error
         found.append(label)
     return found
+
+
+def precision_rows(found: Iterable[Precision]) -> list[tuple[str, str, str, str]]:
+    """Return what a table shows of each: name, how many were judged, how many of them were real, and their share."""
+    return [(one.alertname, str(one.judged), str(one.real), f"{100 * one.share:.0f} %") for one in found]
 
 
 def precision(episodes: Sequence[Episode], labels: Sequence[Label]) -> list[Precision]:

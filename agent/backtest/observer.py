@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from agent.backtest.alerts import AlertHistory, Label, precision
 from agent.backtest.groups import LIMIT_BINS, QUANTILES, Compared, Frequencies, Group, Levels, Sample, reached, rows
 from agent.backtest.profiled import ProfileObserver, power_band
 from agent.backtest.report import AlertCounts, Application, Comparison, Observed, Period, Variant
@@ -15,6 +16,7 @@ from processors.contracts.events import STATES, SUCCESS, HostMinute, JobComplete
 from processors.contracts.names import HORIZONS, ApplicationKey, horizon_of, rfc3339
 from processors.contracts.outputs import Alert, JobPrediction, Prediction, Run
 from processors.contracts.settings import ProfileSettings
+from processors.pipeline.state import Tombstone
 
 PERIODS: Final = 40
 RUNS_OF_PERIOD: Final = 20  # a share of fewer is uncertain
@@ -170,7 +172,7 @@ class Observer:
         self.periods = [OfPeriod() for _ in self.edges_ms[1:]]
         self.completed, self.all = Compared(), Compared()
         self.quantiles, self.limit = Frequencies(), Frequencies()
-        self.alerts = AlertCounts()
+        self.alerts, self.history = AlertCounts(), AlertHistory()
         self.profiles = ProfileObserver(coverage_min)
 
     def started(self, event: JobStarted) -> None:
@@ -192,6 +194,9 @@ class Observer:
                 self.profiles.take(message)
             elif isinstance(message, Alert) and now_ms >= self._since_ms:
                 self.alerts.take(message)
+                self.history.take(message)
+            elif isinstance(message, Tombstone) and message.kind == "alerts":
+                self.history.withdrawn(message.key)
 
     def ended(self, event: JobCompleted) -> None:
         """Score what was predicted of a run at its start; a repeat, or a run whose start is not known, counts for nothing."""
@@ -291,8 +296,19 @@ def horizon(n: float | None, sizes: tuple[float, ...]) -> str:
     return horizon_of(n, min(sizes), max(sizes)) if sizes and n else NO_CURVE
 
 
-def variant(name: str, settings: Mapping[str, str], observer: Observer, top: int, faults: int = 0) -> Variant:
-    """Return the report of one variant with its `top` applications, those with the most runs first."""
+def variant(
+    name: str,
+    settings: Mapping[str, str],
+    observer: Observer,
+    top: int,
+    *,
+    faults: int = 0,
+    labels: Sequence[Label] = (),
+) -> Variant:
+    """Return the report of one variant with its `top` applications, those with the most runs first.
+
+    `labels` are what was said of alerts: how many of these were real is part of the report.
+    """
     ran = sum(group.runs for group in observer.states.values())
     named = [key for key in observer.applications if key not in (UNNAMED, OTHERS)]
     chosen = sorted(observer.applications, key=lambda key: (-observer.applications[key].group.runs, key))[:top]
@@ -312,6 +328,7 @@ def variant(name: str, settings: Mapping[str, str], observer: Observer, top: int
         limit_brier=observer.limit.brier,
         alerts=observer.alerts.counts(ran),
         faults=faults,
+        precision=tuple(precision(observer.history.raised(), labels)) if labels else (),
         coverages=tuple(observer.levels[name].coverage(name) for name in DISTANCES if name in observer.levels),
         profiled=observer.profiles.found(
             {ApplicationKey(*key).id: curve for key, curve in observer.curves.items()}, top

@@ -10,6 +10,7 @@ from markupsafe import Markup
 from rich.table import Table
 from rich.text import Text
 
+from agent.backtest.alerts import precision_rows
 from agent.backtest.report import AlertCount, Application, Coverage, Drawn, Period, Profiled, Report, Row, Variant
 from agent.backtest.scores import Figures
 from processors.contracts.names import parse_rfc3339
@@ -66,6 +67,7 @@ def environment() -> Environment:
     made.globals.update(
         errors_chart=errors_chart, coverage_chart=coverage_chart, horizons_chart=horizons_chart, power_chart=power_chart,
         curve_chart=curve_chart, reliability_chart=reliability_chart, coverages_chart=coverages_chart, alert_of=alert_of, most=most,
+        precision_rows=precision_rows,
     )  # fmt: skip
     return made
 
@@ -182,6 +184,9 @@ def summary(report: Report) -> Iterator[Table | Text]:
     names = sorted({alert.name for variant in report.variants for alert in variant.alerts})
     if names:
         yield _alerts(report, names)
+    for variant in report.variants:
+        if variant.precision:
+            yield _precision(variant)
 
 
 def _predictions(report: Report) -> Table:
@@ -217,6 +222,13 @@ def _alerts(report: Report, names: list[str]) -> Table:
     table = _table("alerts (per 1,000 runs)", *(_name(place) for place in range(len(report.variants))))
     for name in names:
         table.add_row(name, *(_fired(variant, name) for variant in report.variants))
+    return table
+
+
+def _precision(variant: Variant) -> Table:
+    table = _table(f"alerts that labels judge ({variant.name})", "judged", "real", "share")
+    for row in precision_rows(variant.precision):
+        table.add_row(*row)
     return table
 
 

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from agent.backtest.alerts import Precision
 from agent.backtest.scores import Figures
 from processors.contracts.outputs import Alert, CurvePoint, ProfileModel
 
@@ -165,7 +166,7 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     """All that came of one configuration. Rows are of completed runs, but `by_state`, which is of all that ran.
 
     `profiled` is None where hosts reported nothing of any run. `limit` sets the predicted probability that a run exceeds its
-    time limit against how often it did. `coverages` sets what bands were to hold against what they held, by distance.
+    time limit against how often it did. `precision` is that of the alerts that a file of labels judges. `coverages` sets what bands were to hold against what they held, by distance.
     """
 
     name: str
@@ -185,6 +186,7 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     faults: int
     profiled: Profiled | None = None
     coverages: tuple[Coverage, ...] = ()
+    precision: tuple[Precision, ...] = ()
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,9 +9,19 @@ import msgspec
 
 from agent.app import compose
 from agent.app.replay import Replay
-from agent.backtest.alerts import AlertHistory, Episode, Label, labels_of, precision
+from agent.backtest.alerts import AlertHistory, Episode, Label, precision, precision_rows
 from agent.cli import FAILED
-from agent.cli.options import config_option, counted, json_option, load_or_default, progress, table, timezone_option
+from agent.cli.options import (
+    config_option,
+    counted,
+    json_option,
+    labels_option,
+    load_or_default,
+    progress,
+    read_labels,
+    table,
+    timezone_option,
+)
 from agent.config.changes import changed, settings_of
 from agent.config.tree import Config
 from processors.contracts.errors import ConfigError
@@ -30,9 +40,7 @@ DAY_MIN: Final = 1_440
 )
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE",
               help="Change a key of the configuration; may be repeated. Such as alerts.strange_run.dry_run=true.")  # fmt: skip
-@click.option("--labels", "labels_file", type=click.Path(dir_okay=False, exists=True, path_type=Path), default=None,
-              help="What was said of earlier alerts, a JSON line each: fingerprint, time, real (true or false), comment. "
-              "Then it is told which share of the judged alerts was real.")  # fmt: skip
+@labels_option
 @click.option("--host", default=None, metavar="NAME", help="The host of telemetry that names none.")
 @config_option
 @timezone_option
@@ -56,7 +64,7 @@ def command(  # noqa: PLR0917 - options
     """
     del replay  # the only way so far
     settings = _settings(config, sets)
-    labels = labels_of(labels_file.read_bytes()) if labels_file else []
+    labels = read_labels(labels_file)
     history = AlertHistory()
     with progress("records", quiet=quiet) as on_progress:
         played = Replay(settings, history, None, host)
@@ -125,5 +133,4 @@ def _precision(raised: Sequence[Episode], labels: Sequence[Label]) -> str:
     found = precision(raised, labels)
     if not found:
         return "None of the labels is about one of these alerts."
-    rows = [(one.alertname, str(one.judged), str(one.real), f"{100 * one.share:.0f} %") for one in found]
-    return "Of the alerts that were judged\n" + table(("ALERT", "JUDGED", "REAL", "SHARE"), rows)
+    return "Of the alerts that were judged\n" + table(("ALERT", "JUDGED", "REAL", "SHARE"), precision_rows(found))

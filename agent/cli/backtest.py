@@ -14,11 +14,12 @@ from agent.app.compose import privacy
 from agent.app.embedded import Feed
 from agent.app.files import JOBS_MAX, refused, telemetry_files, with_following
 from agent.app.replay import FAR_FUTURE_MS, SETTLE_MS
+from agent.backtest.alerts import Label
 from agent.backtest.observer import Moment, Observer, minute_moments, moments, period_edges, ran, span, variant
 from agent.backtest.page import page, summary
 from agent.backtest.report import SCHEMA, History, Report, Variant, encoded
 from agent.cli import FAILED
-from agent.cli.options import config_option, load_or_default, progress, timezone_option
+from agent.cli.options import config_option, labels_option, load_or_default, progress, read_labels, timezone_option
 from agent.config.changes import changed, settings_of
 from agent.config.tree import Config
 from agent.decode.message import DecodeOptions, FileRecord
@@ -198,9 +199,9 @@ def candidates(config: Config, sets: Sequence[dict[str, str]]) -> list[Candidate
 
 def backtest(
     past: Past, tried: Sequence[Candidate], *, files: Sequence[str] = (), since_ms: int | None = None, top: int = 12,
-    on_progress: OnProgress = lambda _: None,
+    labels: Sequence[Label] = (), on_progress: OnProgress = lambda _: None,
 ) -> Report:  # fmt: skip
-    """Return the report: each configuration folds the whole history, one after the other."""
+    """Return the report: each configuration folds the whole history, one after the other; `labels` judge its alerts."""
     found: list[Variant] = []
     edges_ms = period_edges(past.moments, since_ms)
     for candidate in tried:
@@ -209,7 +210,7 @@ def backtest(
         observer = Observer(edges_ms, aliases, candidate.config.profiles.coverage_min)
         fold = Fold(candidate.config, observer)
         fold.run(past.moments, on_progress, before=done)
-        found.append(variant(candidate.name, candidate.settings, observer, top, fold.faults))
+        found.append(variant(candidate.name, candidate.settings, observer, top, faults=fold.faults, labels=labels))
     on_progress(len(tried) * len(past.moments))
     return Report(
         schema=SCHEMA, agent_version=__version__, history=_history(past, files, since_ms), variants=tuple(found)
@@ -255,6 +256,7 @@ def _moment_ms(_context: click.Context, _parameter: click.Parameter, value: str 
 @click.option("--until", callback=_moment_ms, metavar="TIME", help="Leave out what happened from here on.")
 @click.option("--top", default=12, show_default=True, type=click.IntRange(1, 1000), metavar="N",
               help="How many applications have rows and curves of their own.")  # fmt: skip
+@labels_option
 @config_option
 @timezone_option
 @click.option("--quiet", is_flag=True, help="No progress bar and no table.")
@@ -277,11 +279,14 @@ def command(**given: Any) -> None:
     files: tuple[str, ...] = given["files"]
     config = load_or_default(given["config"])
     tried = candidates(config, [settings_of(text) for text in given["sets"]])
+    labels = read_labels(given["labels_file"])
     options = compose.file_options(config, given["timezone"])
     with progress("records", quiet=given["quiet"]) as on_progress:
         past = read(config, files, options, until_ms=given["until"], on_progress=on_progress)
     with progress("events", total=len(past.moments) * len(tried), quiet=given["quiet"]) as on_progress:
-        report = backtest(past, tried, files=files, since_ms=given["since"], top=given["top"], on_progress=on_progress)
+        report = backtest(
+            past, tried, files=files, since_ms=given["since"], top=given["top"], labels=labels, on_progress=on_progress
+        )
     folder: Path = given["folder"]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.json").write_bytes(encoded(report))

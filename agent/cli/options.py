@@ -4,12 +4,14 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from agent.backtest.alerts import Label, labels_of
 from agent.config.load import load
 from agent.config.tree import Config
 
@@ -24,6 +26,17 @@ timezone_option = click.option(
     help="Zone of times without one, as sacct prints them; such as Europe/Oslo or +02:00.",
 )  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+
+labels_option = click.option(
+    "--labels", "labels_file", type=click.Path(dir_okay=False, exists=True, path_type=Path), default=None,
+    help="What was said of alerts, a JSON line each: fingerprint, time, real (true or false), comment; the page of an "
+    "alert shows its line. Prints, by alert name, which share of the judged alerts was real.",
+)  # fmt: skip
+
+
+def read_labels(path: Path | None) -> list[Label]:
+    """Return the labels of a file; none without one. ConfigError where a line is none."""
+    return labels_of(path.read_bytes()) if path is not None else []
 
 
 def load_or_default(path: str | None, *, sources_required: bool = False) -> Config:

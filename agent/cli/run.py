@@ -15,6 +15,7 @@ from agent.app.handover import Handover, Status
 from agent.app.kafka import kafka_settings
 from agent.app.lookout import Lookout
 from agent.app.reload import Reloader
+from agent.app.silences import with_silences
 from agent.cli.options import required_config_option, stopped_by_signals
 from agent.clock import Clock, SystemClock
 from agent.config.load import load
@@ -140,7 +141,10 @@ def _alone(config: Config, name: str, stop: threading.Event, handover: Handover)
     role_events = logs.logger(name)
     since = os.environ.get(AWAY_SINCE)
     outage = logs.Outage("broker", role_events, clock, None if since is None else float(since))
-    app = create_app(role.service, metrics, access=compose.access(config))
+    shown = role.service
+    if name == roles.LearnerRole.name:
+        shown = with_silences(config.alertmanager, shown, metrics, clock, stop)
+    app = create_app(shown, metrics, access=compose.access(config))
 
     def reached(bound: str) -> None:
         metrics.add("scalewatch_bounds_hit_total", bound=bound)

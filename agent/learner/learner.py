@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, get_args
 
 from agent.deadletters import Complaints
 from agent.learner.shard import Fold, OwnedShard, Plan
@@ -31,9 +31,9 @@ from processors.contracts.errors import (
     UnavailableError,
 )
 from processors.contracts.events import JournalRecord, Origin, PredictionRequested, Tick, decode_record
-from processors.contracts.hosts import HostView, most_anomalous_first
+from processors.contracts.hosts import Explained, HostView, most_anomalous_first
 from processors.contracts.log import Batch, Log, Position, TopicPartition
-from processors.contracts.outputs import Answer, Emission
+from processors.contracts.outputs import AlertEnd, Answer, Emission
 from processors.contracts.service import Measures
 
 _LOG = logging.getLogger("scalewatch.learner")
@@ -52,6 +52,9 @@ TALLIED: Final = {  # what folds count by kind: the metric, and its label for th
     "withheld": ("scalewatch_alerts_withheld_total", "alertname"),
     "explained": ("scalewatch_runs_explained_total", "what"),
 }
+
+
+RESOLVED: Final = {f"resolved_{by}": by for by in get_args(AlertEnd)}
 
 
 class Save(Protocol):
@@ -138,6 +141,8 @@ class Meter:
                 self._events(name, count)
             elif (kind, name) == ("profile", "minute_late"):
                 self._measures.add("scalewatch_profile_minutes_late_total", count)
+            elif kind in RESOLVED:
+                self._measures.add("scalewatch_alerts_resolved_total", count, alertname=name, by=RESOLVED[kind])
             elif kind in TALLIED:
                 metric, label = TALLIED[kind]
                 self._measures.add(metric, count, **{label: name})
@@ -262,6 +267,12 @@ class Learner:
         with self._folding:
             found = (shard.fold.host_view(system, host) for shard in self.shards().values())
             return next((view for view in found if view is not None), None)
+
+    def explained_runs(self, system: str, host: str) -> Explained:
+        """Return the runs that a host explains, by the shard that knows of any. For any thread."""
+        with self._folding:
+            found = (shard.fold.explained_runs(system, host) for shard in self.shards().values())
+            return next((explained for explained in found if explained.count), Explained())
 
     def close(self) -> None:
         """Leave the group and free the connections; nothing is saved."""

@@ -2,7 +2,7 @@
 
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nlargest
 from typing import Final, TypeVar
 from urllib.parse import unquote
@@ -12,7 +12,7 @@ import msgspec
 from agent.learner.learner import Learner
 from processors.contracts.errors import UnavailableError
 from processors.contracts.events import CollectorReport, PredictionRequested
-from processors.contracts.hosts import HostView, Profile
+from processors.contracts.hosts import Explained, HostView, Profile
 from processors.contracts.names import job_key
 from processors.contracts.outputs import (
     Alert,
@@ -26,7 +26,7 @@ from processors.contracts.outputs import (
     RecentRun,
     SourceStatus,
 )
-from processors.contracts.service import Health
+from processors.contracts.service import Health, Silence
 
 RETAINED_MAX: Final = 20_000
 SHOWN_MAX: Final = 256
@@ -353,9 +353,18 @@ class LearnerService:
         return self._view.runs.of_job(system, job_id)
 
     def alerts(self) -> Sequence[Alert]:
-        """Return open alerts, newest first, then the newest resolved ones."""
+        """Return the alerts that are not over, newest first, then the newest resolved ones."""
         opened = sorted(self._view.latest("alerts", Alert), key=lambda alert: alert.starts, reverse=True)
         return [*opened, *self._view.resolved()]
+
+    def silences(self) -> Mapping[str, Silence]:
+        """Return none: Alertmanagers are asked elsewhere."""
+        return {}
+
+    def explained_runs(self, system: str, host: str) -> Explained:
+        """Return the slow runs that a host explains, those of the last month."""
+        learner = self.learner
+        return Explained() if learner is None else learner.explained_runs(system, host)
 
     def hosts(self, limit: int) -> Sequence[HostView]:
         """Return at most so many hosts: those with anomalies first, then by system and name."""

@@ -195,7 +195,14 @@ def _activity() -> Part:
         "none",
         [over_time(f"sum by (direction) (increase(scalewatch_level_shifts_total{{{OF_JOB}}}[1h]))", "{{direction}}")],
     )
-    return Part("What happens", (Line(8, ((8, panel), (8, runs), (8, shifts))),))
+    ends = stacked(
+        "How alerts ended",
+        "Alerts that fired and are over, in a day. Itself: the cause went away before anybody acted, or somebody mended it. "
+        "Many of one name that end by themselves within the hour: raise its for_s or exclude what causes them.",
+        "none",
+        [over_time(f"sum by (by) (increase(scalewatch_alerts_resolved_total{{{OF_JOB}}}[1d])) > 0", "{{by}}")],
+    )
+    return Part("What happens", (Line(8, ((6, panel), (6, ends), (6, runs), (6, shifts))),))
 
 
 def _weighted(name: str) -> str:

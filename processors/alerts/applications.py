@@ -9,7 +9,7 @@ from processors.alerts.lifecycle import Condition
 from processors.contracts.alerts import AlertSettings
 from processors.contracts.events import Attribute
 from processors.contracts.names import ApplicationKey, rfc3339
-from processors.contracts.outputs import AlertEvidence, Prediction, Reliability, Severity
+from processors.contracts.outputs import AlertEnd, AlertEvidence, Prediction, Reliability, Severity
 from processors.facts import Scored
 from processors.jobs.failures import FailureJudgement
 from processors.models.drift import Direction
@@ -118,9 +118,11 @@ def slows_down(predicted: Prediction, settings: AlertSettings.SlowsDown, now_ms:
     )
 
 
-def over(name: str, labels: dict[str, str], now_ms: int, *, forgotten: bool = False) -> Condition:
+def over(
+    name: str, labels: dict[str, str], now_ms: int, *, forgotten: bool = False, by: AlertEnd = "itself"
+) -> Condition:
     """Return the condition of what no longer holds, or is `forgotten`: nobody knows any more whether it does."""
-    return Condition(name=name, labels=labels, holds=False, time_ms=now_ms, forgotten=forgotten)
+    return Condition(name=name, labels=labels, holds=False, time_ms=now_ms, forgotten=forgotten, ended_by=by)
 
 
 def forgotten(
@@ -289,11 +291,12 @@ def shifted(key: ApplicationKey, shift: Shift, settings: AlertSettings.Shift, no
     )
 
 
-def ended(name: str, labels: dict[str, str], why: str, now_ms: int) -> Condition:
-    """Return the condition with which an open alert ends at the next tick."""
+def ended(name: str, labels: dict[str, str], why: str, now_ms: int, *, by: AlertEnd = "itself") -> Condition:
+    """Return the condition with which an open alert ends at the next tick, and what ends it."""
     severity: Severity = "info" if name == IMPROVEMENT or labels.get("direction") == "fast" else "warning"
     return Condition(
-        name=name, labels=labels, holds=True, momentary=True, time_ms=now_ms, severity=severity, summary=why
+        name=name, labels=labels, holds=True, momentary=True, time_ms=now_ms, severity=severity, summary=why,
+        ended_by=by,
     )  # fmt: skip
 
 

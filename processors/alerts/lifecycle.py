@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import msgspec
 
-from processors.contracts.outputs import AlertEvidence, AlertKind, AlertStatus, Severity
+from processors.contracts.outputs import AlertEnd, AlertEvidence, AlertKind, AlertStatus, Severity
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
@@ -15,7 +15,7 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
     momentary one (a single run was slow) only at its own time, and one with `expires_after_ms` ends when nothing more was said of
     it for so long. `forgotten` says that nobody knows of it any more: then nothing is waited for. Between the moments at which an
     alert fires lie `not_again_ms` at least: what would still keep it firing by then fires then. With `withheld_by`, a reason, it
-    has its life as any other and is not sent.
+    has its life as any other and is not sent. `ended_by` says what ends it, where its cause does not by itself.
     """
 
     name: str
@@ -31,18 +31,20 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
     expires_after_ms: int = 0
     not_again_ms: int = 0
     withheld_by: str = ""
+    ended_by: AlertEnd = "itself"
     summary: str = ""
     description: str = ""
     evidence: AlertEvidence = AlertEvidence()
 
 
 class Transition(msgspec.Struct, frozen=True):
-    """A change of status, with the condition that the alert rests on."""
+    """A change of status, with the condition that the alert rests on; `ended_by` is what ended one that had fired."""
 
     status: AlertStatus
     time_ms: int
     starts_ms: int
     condition: Condition
+    ended_by: AlertEnd | None = None
 
 
 class AlertState(msgspec.Struct, omit_defaults=True):
@@ -94,7 +96,10 @@ class AlertLife:
         elif state.condition is not None:
             state.holds, state.reported_ms = False, fact.time_ms if state.holds else state.reported_ms
             if fact.forgotten:
-                state.condition, state.quiet_until_ms = msgspec.structs.replace(state.condition, keep_firing_ms=0), 0
+                state.quiet_until_ms = 0
+                state.condition = msgspec.structs.replace(state.condition, keep_firing_ms=0, ended_by="forgotten")
+            elif fact.ended_by != "itself":
+                state.condition = msgspec.structs.replace(state.condition, ended_by=fact.ended_by)
 
     def renew(self, time_ms: int) -> None:
         """Count the time until it resolves from now on."""
@@ -125,8 +130,9 @@ class AlertLife:
         if state.status == "pending" and self._remains(due_ms):
             return self._fire(now_ms)
         reported = state.status == "firing" or not condition.momentary
+        ended_by = self._ended_by(condition) if state.status == "firing" else None
         self._state = AlertState(quiet_until_ms=state.quiet_until_ms if state.quiet_until_ms > now_ms else 0)
-        return [Transition("resolved", now_ms, state.since_ms, condition)] if reported else []
+        return [Transition("resolved", now_ms, state.since_ms, condition, ended_by)] if reported else []
 
     def due_ms(self) -> int | None:
         """Return when it fires, resolves or may fire again unless something happens."""
@@ -146,6 +152,11 @@ class AlertLife:
     def snapshot(self) -> AlertState:
         """Return the stored form."""
         return msgspec.structs.replace(self._state)
+
+    def _ended_by(self, condition: Condition) -> AlertEnd:
+        """Return what ends it: where it was said to hold until the end, nobody knows any more whether it does."""
+        expired = self._state.holds and condition.expires_after_ms > 0
+        return "forgotten" if expired else condition.ended_by
 
     def _remains(self, until_ms: int) -> bool:
         """Return whether what is pending is so still: it holds, or was said a short while ago."""

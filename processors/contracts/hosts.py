@@ -94,6 +94,22 @@ class NoCauses:
         return None
 
 
+class ExplainedRun(msgspec.Struct, frozen=True, array_like=True):
+    """A slow run that a host explains: its application, how many times as long as expected it took, and when it ended."""
+
+    run_id: str
+    application_id: str
+    factor: float
+    end_ms: int
+
+
+class Explained(msgspec.Struct, frozen=True):
+    """The runs that one host explains: how many there were in all, and the newest, the oldest of these first."""
+
+    count: int = 0
+    runs: tuple[ExplainedRun, ...] = ()
+
+
 Variation = Literal["low", "medium", "high"]
 COMBINED: Final = "*"  # in the place of a resource: all of a host together
 
@@ -220,9 +236,21 @@ class ResourceView(msgspec.Struct, frozen=True):
     anomalous_since: str | None = None
 
 
+class HostFinding(msgspec.Struct, frozen=True):
+    """What is wrong with a host now: since when it is outside its own past, and differs from its peers (None: it does not).
+
+    `jobs` counts those that met it while it was compared with the other hosts of a job.
+    """
+
+    anomalous_since: str | None = None
+    differs_since: str | None = None
+    jobs: int = 0
+
+
 class HostView(msgspec.Struct, frozen=True):
     """One host, for readers: `state` as it was told last ("" for none), `job` the key of a job known to run on it.
 
+    `finding` is what is wrong with it, None while nothing is.
     `score` is the last of all resources together (0 to 1), `suspected_since` the time since which these have been twice as
     unlike their past as they usually get: too little for an alert, enough to look there first.
     """
@@ -234,6 +262,7 @@ class HostView(msgspec.Struct, frozen=True):
     job: str | None = None
     resources: tuple[ResourceView, ...] = ()
     score: float | None = None
+    finding: HostFinding | None = None
     suspected_since: str | None = None
 
 
@@ -243,5 +272,5 @@ def most_anomalous_first(view: HostView) -> tuple[bool, str, str]:
     >>> most_anomalous_first(HostView("exa", "nid1", "2026-11-20T10:00:00Z"))
     (True, 'exa', 'nid1')
     """
-    calm = not any(resource.anomalous_since for resource in view.resources)
+    calm = view.finding is None and not any(resource.anomalous_since for resource in view.resources)
     return calm, view.system, view.host

@@ -226,6 +226,7 @@ VERDICTS: Final = (
 )  # fmt: skip
 Source = Literal["observed", "interpolated", "extrapolated", "transfer", "similar_runs", "features"]
 AlertStatus = Literal["pending", "firing", "resolved"]
+AlertEnd = Literal["itself", "out_of_service", "superseded", "forgotten"]
 AlertKind = Literal["anomaly", "reliability"]
 Severity = Literal["info", "warning", "critical"]
 
@@ -511,6 +512,11 @@ class Alert(Message, frozen=True, kw_only=True):
     ends: str | None
     evidence: AlertEvidence
     withheld_by: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether it was sent and is true now: what is pending is not open yet, and what is withheld never."""
+        return self.status == "firing"
 
 
 class Run(Message, frozen=True, kw_only=True):

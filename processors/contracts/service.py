@@ -3,13 +3,13 @@
 The page, the API, metrics, Alertmanagers and the demo see a learner through `Service` and nothing else.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 import msgspec
 
 from processors.contracts.events import CollectorReport, PredictionRequested
-from processors.contracts.hosts import HostView
+from processors.contracts.hosts import Explained, HostView
 from processors.contracts.outputs import (
     Alert,
     Answer,
@@ -75,6 +75,14 @@ def late(lag_s: float | None) -> tuple[str, ...]:
     return () if lag_s is None or lag_s <= BEHIND_S else (f"It is {lag_s / 60:.0f} minutes behind.",)
 
 
+class Silence(msgspec.Struct, frozen=True):
+    """Why an Alertmanager notifies nobody of an alert: who silenced it, until when (RFC 3339), and what they say."""
+
+    by: str
+    until: str
+    comment: str = ""
+
+
 class Service(Protocol):
     """Reads of a running agent; safe from any thread, every result immutable. Lists of what is recent are bounded."""
 
@@ -100,7 +108,13 @@ class Service(Protocol):
         """Return the settled runs of a job; a requeued one has several."""
 
     def alerts(self) -> Sequence[Alert]:
-        """Return open alerts, then the newest resolved ones (a bounded number), newest first."""
+        """Return the alerts that are not over, then the newest resolved ones (a bounded number), newest first."""
+
+    def silences(self) -> Mapping[str, Silence]:
+        """Return the silences of alerts in the Alertmanagers, by fingerprint."""
+
+    def explained_runs(self, system: str, host: str) -> Explained:
+        """Return the slow runs that a host explains, those of the last month."""
 
     def hosts(self, limit: int) -> Sequence[HostView]:
         """Return at most so many hosts: those with anomalies first, then by system and name."""
@@ -164,8 +178,16 @@ class Forwarding:
         return self._service.runs_of_job(system, job_id)
 
     def alerts(self) -> Sequence[Alert]:
-        """Return open alerts, then the newest resolved ones."""
+        """Return the alerts that are not over, then the newest resolved ones."""
         return self._service.alerts()
+
+    def silences(self) -> Mapping[str, Silence]:
+        """Return the silences of alerts in the Alertmanagers, by fingerprint."""
+        return self._service.silences()
+
+    def explained_runs(self, system: str, host: str) -> Explained:
+        """Return the slow runs that a host explains."""
+        return self._service.explained_runs(system, host)
 
     def hosts(self, limit: int) -> Sequence[HostView]:
         """Return at most so many hosts, those with anomalies first."""

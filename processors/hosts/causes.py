@@ -37,6 +37,11 @@ class HostLevels(RowTable):
         if self.rows["since_ms"][row] == NEVER_MS:
             self.rows[row] = since_ms, low, high
 
+    def since_ms(self, row: int) -> int | None:
+        """Return since when a resource's range is kept; None where it is not."""
+        since_ms = int(self.rows["since_ms"][row])
+        return None if since_ms == NEVER_MS else since_ms
+
     def still_odd(self, mean: npt.NDArray[np.float64], host: npt.NDArray[np.int64]) -> tuple[Rows, Rows]:
         """Return the hosts of which ranges are retained, and those of them of which enough resources are outside of these.
 

@@ -4,17 +4,10 @@ from typing import ClassVar, Final
 
 import msgspec
 
+from processors.contracts.hosts import Explained, ExplainedRun
+
 RUNS_MAX: Final = 32
 KEEP_MS: Final = 30 * 86_400_000
-
-
-class ExplainedRun(msgspec.Struct, frozen=True, array_like=True):
-    """A run: its application, how many times as long as expected it took, and when it ended."""
-
-    run_id: str
-    application_id: str
-    factor: float
-    end_ms: int
 
 
 class ExplainedRunsState(msgspec.Struct, omit_defaults=True):
@@ -39,14 +32,9 @@ class ExplainedRuns:
         return cls(msgspec.structs.replace(state) if state else ExplainedRunsState())
 
     @property
-    def count(self) -> int:
-        """How many there were."""
-        return self._state.count
-
-    @property
-    def runs(self) -> tuple[ExplainedRun, ...]:
-        """The newest of them, the oldest first."""
-        return tuple(self._state.runs)
+    def explained(self) -> Explained:
+        """How many there were, and the newest."""
+        return Explained(self._state.count, tuple(self._state.runs))
 
     def score(self, fact: ExplainedRun) -> bool:
         """Return whether the run is new."""

@@ -10,9 +10,8 @@ from processors.alerts import applications, profiles
 from processors.alerts.lifecycle import AlertLife, Condition, Transition
 from processors.alerts.messages import Links, fingerprint, message
 from processors.alerts.policy import NO_RUN, About, Policy
-from processors.contracts.hosts import HostCause
+from processors.contracts.hosts import ExplainedRun, HostCause
 from processors.contracts.names import ApplicationKey, job_key
-from processors.jobs.explained import ExplainedRun
 from processors.pipeline.state import OF_APPLICATION, FoldSettings, ShardState, Tombstone
 from processors.run_time.messages import Context
 from processors.store import Store
@@ -103,6 +102,8 @@ class OpenAlerts:
         links = Links(state.settings.external_url, state.settings.alerts.runbook_url or "")
         for change in transitions:
             withheld_by = change.condition.withheld_by
+            if change.ended_by is not None:
+                state.tally[f"resolved_{change.ended_by}", change.condition.name] += 1
             if not withheld_by:
                 state.outbox.append(message(key, change, links, state.context))
             elif change.status == "firing":
@@ -150,11 +151,12 @@ class Warnings(OpenAlerts):
         self.take(profiles.forgotten(key, self._state.now_ms))
         for name in (applications.REGRESSION, applications.IMPROVEMENT):
             labels = applications.application_labels(key)
-            self.ends(applications.ended(name, labels, applications.FORGOTTEN, self._state.now_ms))
+            self.ends(applications.ended(name, labels, applications.FORGOTTEN, self._state.now_ms, by="forgotten"))
         self._state.remove_application(application_id)
 
     def forget_failures(self, key: str) -> None:
         """Let the alert of a failure rate end that is forgotten."""
         if key.startswith(OF_APPLICATION):
             labels = applications.application_labels(ApplicationKey.parse(key.removeprefix(OF_APPLICATION)))
-            self.take([applications.over(applications.APPLICATION_FAILS, labels, self._state.now_ms)])
+            over = applications.over(applications.APPLICATION_FAILS, labels, self._state.now_ms, by="forgotten")
+            self.take([over])

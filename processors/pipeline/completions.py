@@ -8,15 +8,14 @@ from processors.alerts import applications
 from processors.alerts.policy import NO_RUN, About
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import SUCCESS, Attribute, Evidence, HostState, JobCompleted, JobStarted
-from processors.contracts.hosts import HostCause
+from processors.contracts.hosts import ExplainedRun, HostCause
 from processors.contracts.names import ApplicationKey
 from processors.contracts.nodes import expand
-from processors.contracts.outputs import SlowedBy
+from processors.contracts.outputs import AlertEnd, SlowedBy
 from processors.facts import Outcome, PublishedCurve, PublishedPoint, RunFact, Scored, trains
 from processors.fairness import lane_of_run
 from processors.inputs import Sizes
 from processors.jobs.deduplication import KnownRun, content_digest
-from processors.jobs.explained import ExplainedRun
 from processors.jobs.failures import FailureJudgement, FailureRate
 from processors.jobs.lifecycle import Job, Placement, merged_evidence, reported_attributes
 from processors.models.drift import LN_RATIO_MIN
@@ -124,18 +123,24 @@ class DriftDetection:
     def _report_shift(self, key: ApplicationKey, shift: Shift, about: About, *, back: bool, recent: bool) -> None:
         slower = shift.direction == "regression"
         opposite = applications.IMPROVEMENT if slower else applications.REGRESSION
-        undone = self._end(opposite, key, applications.BACK if back else applications.OVERTAKEN)
+        undone = (
+            self._end(opposite, key, applications.BACK)
+            if back
+            else self._end(opposite, key, applications.OVERTAKEN, by="superseded")
+        )
         outlier = applications.strange_run_labels(key, 1 if slower else -1)
         self._warnings.ends(
-            applications.ended(applications.STRANGE_RUN, outlier, applications.EXPLAINED, self._state.now_ms)
+            applications.ended(
+                applications.STRANGE_RUN, outlier, applications.EXPLAINED, self._state.now_ms, by="superseded"
+            )
         )
         prediction = applications.shifted(key, shift, self._state.settings.alerts.shift, self._state.now_ms)
         if prediction is not None and recent and not (back and undone):
             self._warnings.take([prediction], about)
 
-    def _end(self, name: str, key: ApplicationKey, why: str) -> bool:
+    def _end(self, name: str, key: ApplicationKey, why: str, *, by: AlertEnd = "itself") -> bool:
         labels = applications.application_labels(key)
-        return self._warnings.ends(applications.ended(name, labels, why, self._state.now_ms))
+        return self._warnings.ends(applications.ended(name, labels, why, self._state.now_ms, by=by))
 
 
 class Training:
@@ -269,7 +274,9 @@ class Outcomes:
         if event.state != IN_SERVICE and key in self._state.hosts and self._state.recent(event.time_ms):
             self._state.hosts.remove(key)
             labels = {"system": event.system, "host": event.host}
-            self._warnings.take([applications.over(applications.HOST_FAILS, labels, self._state.now_ms)])
+            self._warnings.take(
+                [applications.over(applications.HOST_FAILS, labels, self._state.now_ms, by="out_of_service")]
+            )
 
     def _hosts(self, event: JobCompleted, application_id: str, usual: float, *, first: bool) -> None:
         failed = event.state in HOST_STATES
@@ -332,8 +339,9 @@ class Outcomes:
         for key in self._state.hosts.longest_unused(excess):
             self._state.hosts.remove(key)
             system, _, host = key.partition("/")
+            labels = {"system": system, "host": host}
             self._warnings.take(
-                [applications.over(applications.HOST_FAILS, {"system": system, "host": host}, self._state.now_ms)]
+                [applications.over(applications.HOST_FAILS, labels, self._state.now_ms, by="forgotten")]
             )
             self._state.tally["bound", "hosts_max"] += 1
         excess = len(self._state.failures) - self._state.settings.run_time.applications_max

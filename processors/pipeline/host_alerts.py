@@ -16,7 +16,8 @@ import numpy.typing as npt
 from processors.alerts import hosts as host_rules
 from processors.alerts.applications import HOST_ANOMALY, RACK_ANOMALY, STRAGGLER_HOST, ended, over
 from processors.alerts.hosts import Contradicts, Differing, Odd, Rack, host_labels
-from processors.contracts.hosts import HostCause
+from processors.contracts.hosts import HostCause, HostFinding
+from processors.contracts.names import rfc3339
 from processors.contracts.telemetry import is_cumulative, is_power
 from processors.hosts.causes import STILL_SHARE
 from processors.hosts.detectors import AnomalyCandidates, Mark, Swarm
@@ -81,18 +82,28 @@ class HostAlerts:
 
     def anomalous(self) -> Sequence[int]:
         """Return the rows of hosts that are part of an open alert."""
-        return [
-            int(row) for row in np.flatnonzero(self._state.candidates.rows["reported_ms"] >= self._shown_since_ms())
-        ]
+        causes = self._state.causes.rows
+        wrong = (causes["odd_ms"] != NEVER_MS) | (causes["differing_ms"] != NEVER_MS)
+        reported = self._state.candidates.rows["reported_ms"] >= self._shown_since_ms()
+        return sorted({*np.flatnonzero(wrong).tolist(), *np.flatnonzero(reported).tolist()})
 
     def since_ms(self, host: int, resource: str) -> int | None:
-        """Return since when a resource of a host is part of an open alert."""
+        """Return since when a resource of a host is part of what is wrong with it."""
         row = self._state.index.resources(host).get(resource)
-        if row is None or self._state.candidates.rows["reported_ms"][host] < self._shown_since_ms():
+        if row is None:
             return None
-        mark = self._marks(host).get(resource)
-        found = mark or self._state.peers.difference(row)
-        return found.since_ms if found else None
+        odd = self._state.causes.rows["odd_ms"][host] != NEVER_MS
+        found = self._marks(host).get(resource) if odd else None
+        difference = self._state.peers.difference(row)
+        return found.since_ms if found else difference.since_ms if difference else self._state.levels.since_ms(row)
+
+    def finding(self, host: int) -> HostFinding | None:
+        """Return what is wrong with a host now; None where nothing is."""
+        one = self._state.causes.rows[host]
+        past, peers = (
+            None if one[field] == NEVER_MS else rfc3339(int(one[field])) for field in ("odd_ms", "differing_ms")
+        )
+        return HostFinding(past, peers, int(one["jobs"])) if past or peers else None
 
     def any_cause(self) -> bool:
         """Return whether anything was ever wrong with a host, as far as is remembered."""
@@ -177,7 +188,7 @@ class HostAlerts:
         why = f"It is part of the anomaly of {rack.text}."
         for row in rows:
             self._keep_levels(row, self._marks(row))
-            self._alerts.ends(ended(HOST_ANOMALY, host_labels(*self._named(row)), why, now_ms))
+            self._alerts.ends(ended(HOST_ANOMALY, host_labels(*self._named(row)), why, now_ms, by="superseded"))
 
     def _report_host(self, row: int) -> None:
         """Tell of a host, at once where its alert is open, else once it waited for the others of its rack."""
@@ -284,7 +295,8 @@ class HostAlerts:
 
     def _end(self, system: str, host: str, why: str) -> None:
         for alert in (HOST_ANOMALY, STRAGGLER_HOST):
-            self._alerts.ends(ended(alert, host_labels(system, host), why, self._state.now_ms))
+            labels = host_labels(system, host)
+            self._alerts.ends(ended(alert, labels, why, self._state.now_ms, by="out_of_service"))
 
     def _compare(self) -> None:
         """Compare hosts with their peers, report those that are unlike them for long, and end what is said of those that are not."""

@@ -200,6 +200,7 @@ class HostViews:
             job=jobs[0] if jobs else None,
             resources=tuple(view for view in resources if view is not None),
             score=self._alerts.host_score(row),
+            finding=self._alerts.finding(row),
             suspected_since=None if suspected_ms is None else rfc3339(suspected_ms),
         )
 

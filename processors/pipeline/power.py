@@ -119,7 +119,7 @@ class ProfileWarnings:
             self._alerts.take([found], about)
         else:
             self._state.tally["explained", "power"] += 1
-            self._alerts.take([over(UNEXPLAINED_POWER, application_labels(run.key), now_ms)])
+            self._alerts.take([over(UNEXPLAINED_POWER, application_labels(run.key), now_ms, by="superseded")])
         if judged.off and blamed is not None:
             of_host = profiles.power_of_host(system, blamed, run, settings, now_ms)
             if cause is None or self._alerts.is_open(of_host):

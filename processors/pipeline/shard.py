@@ -16,7 +16,8 @@ from processors.contracts.events import (
     PredictionRequested,
     Tick,
 )
-from processors.contracts.hosts import HostView
+from processors.contracts.hosts import Explained, HostView
+from processors.contracts.names import job_key
 from processors.contracts.outputs import Answer, Message
 from processors.fairness import flood
 from processors.features import FeatureTimes
@@ -208,6 +209,11 @@ class Shard:
     def host_view(self, system: str, host: str) -> HostView | None:
         """Return one host; None where it is not known."""
         return self.hosts.views.host(system, host)
+
+    def explained_runs(self, system: str, host: str) -> Explained:
+        """Return the runs that a host explains, those of the last month."""
+        found = self.state.explained_runs.get(job_key(system, host))
+        return Explained() if found is None else found.explained
 
     def tallied(self) -> dict[tuple[str, str], int]:
         """Return the counts since the last call, for metrics."""

@@ -6,7 +6,7 @@ import msgspec
 
 from processors.contracts.alerts import AlertName
 from processors.contracts.names import HORIZONS
-from processors.contracts.outputs import VERDICTS
+from processors.contracts.outputs import VERDICTS, AlertEnd
 from processors.contracts.telemetry import COMPONENTS
 from sinks.topics import KINDS as OUTPUTS
 
@@ -53,6 +53,7 @@ REFUSALS: Final = ("too_old", "correction_too_late", "not_one_size", "implausibl
 CHECKPOINT_OUTCOMES: Final = ("confirmed", "lost", "fenced", "unavailable")
 DIRECTIONS: Final = ("regression", "improvement")
 ALERT_NAMES: Final[tuple[str, ...]] = get_args(AlertName)
+ALERT_ENDS: Final[tuple[str, ...]] = get_args(AlertEnd)
 BOUNDS: Final = (
     "applications_max", "fits_per_tick_max", "open_jobs_max", "open_job_max_s", "deduplication_buckets_max",
     "deduplication_runs_max", "forecasts_per_user_max",
@@ -202,6 +203,12 @@ AGENT: Final = (
         (Label("alertname", values=ALERT_NAMES),),
     ),
     Declaration(
+        "scalewatch_alerts_resolved_total", "counter",
+        "Alerts that had fired and are over, by what ended them: their cause by itself, their host going out of service, "
+        "another alert that says more (superseded), or nobody knowing of it any more (forgotten).",
+        (Label("alertname", values=ALERT_NAMES), Label("by", values=ALERT_ENDS)),
+    ),
+    Declaration(
         "scalewatch_profiles_total", "counter",
         "Settled runs by what became of their profiles: learned, or why not; end_late is a part of no_telemetry: "
         "the end was reported after the measurements of their hosts had been evicted.",
@@ -269,6 +276,10 @@ AGENT: Final = (
     Declaration(
         "scalewatch_alertmanager_posts_total", "counter", "Attempts to send alerts to an Alertmanager.",
         (Label("outcome", values=("sent", "failed")),),
+    ),
+    Declaration(
+        "scalewatch_alertmanager_looks_total", "counter", "Attempts to read the silences of an Alertmanager.",
+        (Label("outcome", values=("answered", "failed")),),
     ),
     Declaration("scalewatch_alertmanager_alerts_total", "counter", "Alerts sent to Alertmanagers, repeats included."),
 )  # fmt: skip

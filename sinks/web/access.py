@@ -3,7 +3,7 @@
 import hashlib
 import hmac
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final
@@ -14,10 +14,10 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Scope
 
-from processors.contracts.hosts import HostView
+from processors.contracts.hosts import Explained, HostView
 from processors.contracts.names import job_key
 from processors.contracts.outputs import Alert, DeadLetterView, JobPrediction, RecentRun
-from processors.contracts.service import Forwarding, Health, Service
+from processors.contracts.service import Forwarding, Health, Service, Silence
 from processors.contracts.telemetry import JOB
 
 NAME_BYTES_MAX: Final = 256
@@ -170,6 +170,21 @@ class VisibilityFilter(Forwarding):
             return found
         running = self._running()
         return [self._alert(alert, running) for alert in found]
+
+    def silences(self) -> Mapping[str, Silence]:
+        """Return the silences of alerts; who made one and why, in their own words, is for operators."""
+        found = self._service.silences()
+        if self._present().operator:
+            return found
+        return {key: msgspec.structs.replace(one, by="", comment="") for key, one in found.items()}
+
+    def explained_runs(self, system: str, host: str) -> Explained:
+        """Return the slow runs of the reader's that a host explains; their count tells of no others."""
+        found = self._service.explained_runs(system, host)
+        if self._present().operator:
+            return found
+        own = tuple(run for run in found.runs if self._is_own(run.run_id))
+        return Explained(len(own), own)
 
     def hosts(self, limit: int) -> Sequence[HostView]:
         """Return at most so many hosts, without the jobs of others on them."""

@@ -18,6 +18,7 @@ from sinks.web import queries
 from sinks.web.access import reader
 from sinks.web.queries import application_id, find, known_ids, link, matching, raw_path
 from sinks.web.views import jobs
+from sinks.web.views.alert_states import Alerts
 from sinks.web.views.hosts import find_host, matching_hosts
 
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
@@ -132,9 +133,14 @@ class Api:
         return self._rows(request, matching(self._service.jobs(), wanted))
 
     def alerts(self, request: Request) -> Response:
-        """List alerts, open ones first, filtered by status and kind."""
-        wanted = {name: queries.text(request.query_params, name) for name in ("status", "kind", "severity")}
-        return self._rows(request, matching(self._service.alerts(), wanted))
+        """List alerts, those that are over last, filtered by status (`open`: sent and not silenced), kind and severity."""
+        wanted = {name: queries.text(request.query_params, name) or "" for name in ("status", "kind", "severity")}
+        found = Alerts.of(self._service)
+        return self._rows(
+            request,
+            found.passing(wanted).known,
+            lambda alert: msgspec.structs.asdict(alert) | {"silence": found.silence(alert)},
+        )
 
     def hosts(self, request: Request) -> Response:
         """List hosts with what they measured, those with anomalies first, filtered by system and host."""

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from processors.contracts.errors import UnavailableError
 from processors.contracts.hosts import HostView
-from processors.contracts.service import Service
+from processors.contracts.service import Service, Silence
 from sinks.web.access import PRESENT, Reader
 
 STREAMS_MAX: Final = 50
@@ -35,7 +35,7 @@ def versions(service: Service) -> Versions:
     shown: dict[str, Iterable[object]] = {
         "predictions": ((entry.id, entry.time) for entry in service.predictions()),
         "jobs": ((entry.id, entry.time) for entry in service.jobs()),
-        "alerts": ((entry.fingerprint, entry.status, entry.time) for entry in service.alerts()),
+        "alerts": (*((entry.fingerprint, entry.status, entry.time) for entry in service.alerts()), *_silences(service)),
         "hosts": (_of_host(entry) for entry in service.hosts(1)),
         "sources": ((entry.topic, entry.events, entry.newest_ms, entry.messages == 0) for entry in service.sources()),
         "dead_letters": (
@@ -45,6 +45,10 @@ def versions(service: Service) -> Versions:
         "health": ((role.role, role.ready, role.reasons, role.partitions, role.restarts) for role in service.health()),
     }
     return {name: f"{crc32(repr(list(values)).encode()):08x}" for name, values in shown.items()}
+
+
+def _silences(service: Service) -> list[tuple[str, Silence]]:
+    return sorted(service.silences().items(), key=lambda entry: entry[0])
 
 
 def _of_host(entry: HostView) -> tuple[object, ...]:

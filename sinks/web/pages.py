@@ -1,6 +1,7 @@
 """Pages as HTML: the templates, and what every page shows besides its own."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.resources import files
 from typing import Any, Final
 from urllib.parse import unquote, urlencode
@@ -24,6 +25,7 @@ from sinks.web.runbook import sections
 from sinks.web.views import alerts as alert_view
 from sinks.web.views import hosts, jobs, overview
 from sinks.web.views.agent import Faults, agent_view, standing
+from sinks.web.views.alert_states import CHOICES, SEVERITIES, Alerts
 from sinks.web.views.application import (
     explained_views,
     history,
@@ -34,6 +36,7 @@ from sinks.web.views.application import (
     uprights,
 )
 from sinks.web.views.ask import answer_view, both
+from sinks.web.views.explained import explained_rows
 from sinks.web.views.jobs import job_link, link_of_key
 from sinks.web.views.overview import SourceRow, source_rows
 
@@ -99,27 +102,30 @@ class Pages:
     def overview(self, request: Request) -> Response:
         """Show every application, those that need attention first, alerts, sources, hosts and running jobs."""
         search = queries.text(request.query_params, "search") or ""
-        alerts, known = self._service.alerts(), self._service.predictions()
+        alerts, known, now_ms = Alerts.of(self._service), self._service.predictions(), present_ms(self._service)
         wanted = overview.named_like(known, search)
-        is_open = overview.worst_first(alerts)
+        is_open = alerts.open
         running = jobs.visible(self._service.jobs(), reader(request))
         found = self._service.hosts(HOSTS_SHOWN)
-        anomalous = [entry for entry in found if any(each.anomalous_since for each in entry.resources)]
-        sources = source_rows(self._service.sources(), present_ms(self._service) or 0)
+        pairs = [(entry, alerts.about(partial(hosts.is_of_host, entry))) for entry in found]
+        anomalous = [hosts.host_card(*pair) for pair in pairs if hosts.is_wrong(*pair)]
+        sources = source_rows(self._service.sources(), now_ms or 0)
         return self._page(
             request,
             "overview.html",
             search=search,
-            rows=overview.rows(wanted, alerts, self._truth, APPLICATIONS_SHOWN),
+            rows=overview.rows(wanted, is_open, self._truth, APPLICATIONS_SHOWN),
             rows_total=len(wanted),
             tiles=tiles(known, is_open, running, sources, len(anomalous) if found else None),
-            open_alerts=is_open[:ALERTS_SHOWN],
+            open_alerts=alert_view.alert_rows(alerts, is_open[:ALERTS_SHOWN], now_ms),
+            open_total=len(is_open),
             alerts_first=ALERTS_FIRST,
-            resolved_alerts=[alert for alert in alerts if alert.status == "resolved"][:ALERTS_SHOWN],
+            aside=alert_view.aside(alerts, ALERTS_SHOWN, now_ms),
+            resolved_alerts=alert_view.alert_rows(alerts, alerts.among("resolved")[:ALERTS_SHOWN], now_ms),
             jobs=running[:JOBS_SHOWN],
             jobs_first=JOBS_FIRST,
             jobs_total=len(running),
-            hosts=[hosts.host_card(entry, hosts.alerts_of_host(entry, is_open)) for entry in anomalous],
+            hosts=anomalous,
             hosts_known=bool(found),
             sources=sources,
             **self._requested(request, known),
@@ -131,8 +137,8 @@ class Pages:
         found = find(self._service, path, raw_path(request, "/applications/"))
         if found is None:
             return self.missing(request, f"There is no model of {path[:80]!r}.", path)
-        alerts = overview.alerts_of(found, self._service.alerts())
-        is_open = overview.worst_first(alerts)
+        alerts = Alerts.of(self._service).about(partial(overview.is_about, found))
+        is_open, now_ms = alerts.open, present_ms(self._service)
         members = overview.ranked(found.model)
         load = found.under_load
         runs = self._service.runs(application_id(found))
@@ -141,7 +147,7 @@ class Pages:
         return self._page(
             request,
             "application.html",
-            row=overview.rows([found], alerts, self._truth)[0],
+            row=overview.rows([found], is_open, self._truth)[0],
             points=overview.point_rows(found, self._truth),
             requested=answer,
             requested_rows=both(answer, found.unit),
@@ -152,8 +158,10 @@ class Pages:
             members=members,
             horizons=overview.horizons(members),
             study=overview.measured_by_study(found.model),
-            open_alerts=is_open[:ALERTS_SHOWN],
-            resolved_alerts=[alert for alert in alerts if alert.status == "resolved"][:ALERTS_SHOWN],
+            open_alerts=alert_view.alert_rows(alerts, is_open[:ALERTS_SHOWN], now_ms),
+            open_total=len(is_open),
+            aside=alert_view.aside(alerts, ALERTS_SHOWN, now_ms),
+            resolved_alerts=alert_view.alert_rows(alerts, alerts.among("resolved")[:ALERTS_SHOWN], now_ms),
             jobs=overview.jobs_of(found, self._service.jobs())[:JOBS_SHOWN],
             runs=shown,
             anomalies=anomalies,
@@ -169,19 +177,24 @@ class Pages:
         return self._page(request, "hosts.html", search=search, part=part, reference=reference)
 
     def host(self, request: Request) -> Response:
-        """Show one host: the histogram of each resource, forecasts, scores and alerts."""
+        """Show one host: what is wrong with it, the histogram of each resource, forecasts, scores and alerts."""
         found = hosts.find_host(self._service, raw_path(request, "/hosts/"))
         if found is None:
             return self.missing(request, f"There is no host {request.path_params['name'][:80]!r}.")
-        alerts = hosts.alerts_of_host(found, self._service.alerts())
+        alerts = Alerts.of(self._service).about(partial(hosts.is_of_host, found))
+        explained = explained_rows(self._service, found.system, found.host)
+        wrong = hosts.is_wrong(found, alerts) and hosts.state_text(found, alerts, explained.count)
         return self._page(
             request,
             "host.html",
             host=found,
             resources=[hosts.resource_row(found, entry) for entry in found.resources],
             job=jobs.link_of_key(found.job) if found.job else "",
-            notes=hosts.standing_out(found),
-            alerts=[alert_view.alert_row(alert, present_ms(self._service)) for alert in alerts[:ALERTS_SHOWN]],
+            wrong=wrong,
+            notes=hosts.standing_out(found, alerts, wrong=not wrong),
+            quieted="" if wrong else hosts.state_text(found, alerts, explained.count),
+            explained=explained,
+            alerts=alert_view.alert_rows(alerts, alerts.in_order()[:ALERTS_SHOWN], present_ms(self._service)),
         )
 
     def jobs(self, request: Request) -> Response:
@@ -211,33 +224,32 @@ class Pages:
         return self._page(request, "job.html", view=view)
 
     def alerts(self, request: Request) -> Response:
-        """Show alerts by status, kind, severity and name; open ones where nothing else is asked for."""
+        """Show alerts by state, kind, severity and name, open ones first."""
         chosen = {name: queries.text(request.query_params, name) or "" for name in FILTERS}
-        alerts, now_ms = self._service.alerts(), present_ms(self._service)
-        found = alert_view.in_order(alert_view.wanted(alerts, chosen))
+        alerts, now_ms = Alerts.of(self._service), present_ms(self._service)
+        found = alerts.passing(chosen).in_order()
         return self._page(
             request,
             "alerts.html",
             chosen=chosen,
             choices={
-                "status": alert_view.STATUSES,
+                "status": CHOICES,
                 "kind": alert_view.KINDS,
-                "severity": overview.SEVERITIES,
-                "name": [name for name, _ in alert_view.names(alerts)],
+                "severity": SEVERITIES,
+                "name": [name for name, _ in alert_view.names(alerts.known)],
             },
-            rows=[alert_view.alert_row(alert, now_ms) for alert in found[:ALERTS_LISTED]],
+            rows=alert_view.alert_rows(alerts, found[:ALERTS_LISTED], now_ms),
             rows_total=len(found),
-            summary=alert_view.summary(alerts),
-            quiet=alert_view.quiet_since(alerts),
+            standing=alerts.standing(),
         )
 
     def alert(self, request: Request) -> Response:
-        """Show one alert with its evidence and what to do."""
-        fingerprint = request.path_params["fingerprint"]
-        found = alert_view.find(self._service.alerts(), fingerprint)
+        """Show one alert: what, since when, how sure, whom it hits, what else happened then, and what to do."""
+        fingerprint, alerts = request.path_params["fingerprint"], Alerts.of(self._service)
+        found = alert_view.find(alerts, fingerprint)
         if found is None:
             return self.missing(request, f"There is no alert {fingerprint[:80]!r}, or no longer.")
-        view = alert_view.alert_view(self._service, found, reader(request), present_ms(self._service))
+        view = alert_view.alert_view(self._service, alerts, found, reader(request), present_ms(self._service))
         return self._page(request, "alert.html", view=view)
 
     def agent(self, request: Request) -> Response:
@@ -340,12 +352,12 @@ def tiles(
     hosts_anomalous: int | None,
 ) -> list[Tile]:
     """Return the numbers at the top; `hosts_anomalous` is None where no host is known: nothing is said of hosts then."""
-    worst = min((overview.SEVERITIES.index(alert.severity) for alert in is_open), default=len(overview.SEVERITIES))
+    worst = min((SEVERITIES.index(alert.severity) for alert in is_open), default=len(SEVERITIES))
     late = sum(1 for job in jobs if (job.probability_exceeds_limit or 0.0) > 0.5)
     silent = sum(1 for source in sources if source.is_silent)
     reliable = sum(1 for entry in known if entry.reliability.verdict == "reliable")
     found = [
-        _tile(len(is_open), "open alert", "#alerts", (*overview.SEVERITIES, "good")[worst]),
+        _tile(len(is_open), "open alert", "#alerts", (*SEVERITIES, "good")[worst]),
         _tile(len(known), "application", "#applications"),
         Tile(reliable, "of them reliable", "#applications"),
     ]

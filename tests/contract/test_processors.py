@@ -10,6 +10,7 @@ import pytest
 
 from processors.alerts.lifecycle import AlertLife, AlertState, HostAlertLife
 from processors.contracts.alerts import AlertSettings
+from processors.contracts.hosts import ExplainedRun
 from processors.contracts.settings import JobSettings, ProfileSettings, RunTimeSettings
 from processors.facts import Outcome
 from processors.features import FeatureTimes, FeatureTimesState
@@ -26,7 +27,7 @@ from processors.jobs.deduplication import (
     RunDeduplication,
     RunDeduplicationState,
 )
-from processors.jobs.explained import ExplainedRun, ExplainedRuns, ExplainedRunsState
+from processors.jobs.explained import ExplainedRuns, ExplainedRunsState
 from processors.jobs.failures import FailureRate, FailureState, HostFailureRate
 from processors.jobs.lifecycle import Job, JobState
 from processors.load.scores import LoadScores, LoadScoresState

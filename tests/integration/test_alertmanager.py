@@ -7,12 +7,17 @@ import pytest
 
 from agent.app import compose
 from agent.app.alertmanager import AlertmanagerSink
+from agent.app.silences import SilencedService
 from agent.clock import SystemClock
 from agent.config.tree import AlertmanagerSettings
 from processors.contracts.names import rfc3339
+from sinks.prometheus.registry import Metrics
+from sinks.web.server import create_app
 from tests.kit.agent_process import until
 from tests.kit.alertmanager import alertmanager
 from tests.kit.messages import alert
+from tests.kit.pages import read
+from tests.kit.read_by import text_of
 from tests.kit.service import FixedService
 from tests.kit.tools import tool
 
@@ -47,6 +52,39 @@ def test_alerts_arrive_grouped_a_silenced_one_stays_quiet_and_one_that_is_over_i
         assert {each["labels"]["alertname"]: each["status"] for each in second["alerts"]}["SlowSize"] == "resolved"
         states = until(lambda: _states(real.alerts()), 10.0, "only the silenced alert is left")
         assert states == {"StrangeRun": "suppressed"}
+
+
+def test_an_alert_that_somebody_silenced_leaves_the_headline_and_shows_by_whom_until_when_and_why(
+    tmp_path: Path,
+) -> None:
+    clock = SystemClock()
+    now_ms = clock.now_ms()
+    slow, outlier = alert(fingerprint="slow"), alert(fingerprint="strange")
+    outlier = alert(fingerprint="strange", labels={**outlier.labels, "alertname": "StrangeRun", "direction": ""})
+    service, metrics = FixedService(alerts=[slow, outlier]), compose.metrics()
+    with ExitStack() as opened:
+        real = opened.enter_context(alertmanager(tool("prometheus-alertmanager", "alertmanager"), tmp_path))
+        settings = AlertmanagerSettings(urls=(real.url,))
+        opened.enter_context(closing(AlertmanagerSink(settings, service, metrics, clock))).look()
+        silenced = opened.enter_context(closing(SilencedService(settings, service, metrics, clock)))
+        app = create_app(silenced, Metrics(formats=(), reasons=(), processors=()))
+        silenced.look()
+        assert "2 alerts are open" in read(app, "/alerts")
+
+        real.silence("StrangeRun", rfc3339(now_ms - 60_000), rfc3339(now_ms + HOUR_MS))
+
+        def shown() -> str | None:
+            silenced.look()
+            return silenced.silences().get("strange") and text_of(read(app, "/alerts"))
+
+        listed = until(shown, 10.0, "the page knows of the silence")
+        assert "1 alert is open: 1 warning. 1 is silenced." in listed
+        ends = rfc3339(now_ms + HOUR_MS)[:16].replace("T", " ")
+        assert f"Silenced by test until {ends} UTC: known." in listed
+        assert "1 open alert " in text_of(read(app, "/"))
+        real.expire_silences()
+        until(lambda: (silenced.look(), not silenced.silences())[1] or None, 10.0, "the silence is over")
+        assert "2 alerts are open" in read(app, "/alerts")
 
 
 def _states(alerts: list[dict[str, dict[str, str]]]) -> dict[str, str] | None:

@@ -45,6 +45,11 @@ class Alertmanager:
         body = {"matchers": [matcher], "startsAt": starts, "endsAt": ends, "createdBy": "test", "comment": "known"}
         httpx.post(f"{self.url}/api/v2/silences", json=body, trust_env=False).raise_for_status()
 
+    def expire_silences(self) -> None:
+        """End every silence now."""
+        for silence in httpx.get(f"{self.url}/api/v2/silences", trust_env=False).json():
+            httpx.delete(f"{self.url}/api/v2/silence/{silence['id']}", trust_env=False).raise_for_status()
+
     def notification(self, timeout_s: float = 15.0) -> dict[str, Any] | None:
         """Return what the webhook is told next; None where it is told nothing for so long."""
         try:
@@ -87,11 +92,35 @@ def receiver(status: int = 200) -> Iterator[tuple[str, "Queue[dict[str, Any]]"]]
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the library
             """Say nothing."""
 
-    server = HTTPServer(("127.0.0.1", 0), Handler)
+    with _served(Handler) as url:
+        yield url, reported
+
+
+@contextmanager
+def answering(answers: dict[str, bytes]) -> Iterator[str]:
+    """Serve an address that answers each path with what is there, and with 503 where nothing is; a test may exchange it."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found = answers.get(self.path.partition("?")[0])
+            self.send_response(503 if found is None else 200)
+            self.end_headers()
+            self.wfile.write(found or b"")
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the library
+            """Say nothing."""
+
+    with _served(Handler) as url:
+        yield url
+
+
+@contextmanager
+def _served(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}/", reported
+        yield f"http://127.0.0.1:{server.server_port}/"
     finally:
         server.shutdown()
         thread.join()

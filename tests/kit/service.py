@@ -1,12 +1,12 @@
 """A service of fixed content: the real interface over real messages, without a learner behind it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from processors.contracts.events import CollectorReport, PredictionRequested
-from processors.contracts.hosts import HostView
+from processors.contracts.hosts import Explained, HostView
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import (
     Alert,
@@ -18,7 +18,7 @@ from processors.contracts.outputs import (
     RecentRun,
     SourceStatus,
 )
-from processors.contracts.service import Health
+from processors.contracts.service import Health, Silence
 from tests.kit.messages import COMMON, alert, curve_point, job, prediction
 
 
@@ -39,6 +39,8 @@ class FixedService:
         collectors: Sequence[CollectorReport] = (),
     ) -> None:
         self.held_collectors = list(collectors)
+        self.held_silences: dict[str, Silence] = {}
+        self.held_explained: dict[tuple[str, str], Explained] = {}
         self.held_ended: list[JobPrediction] = []
         self.held_runs, self.held_dead_letters, self.held_sources = list(runs), list(dead_letters), list(sources)
         self.held_hosts = list(hosts)
@@ -62,6 +64,12 @@ class FixedService:
 
     def alerts(self) -> Sequence[Alert]:
         return tuple(self.held_alerts)
+
+    def silences(self) -> Mapping[str, Silence]:
+        return self.held_silences
+
+    def explained_runs(self, system: str, host: str) -> Explained:
+        return self.held_explained.get((system, host), Explained())
 
     def hosts(self, limit: int) -> Sequence[HostView]:
         return tuple(self.held_hosts[:limit])

@@ -1,9 +1,9 @@
 """What the pages of alerts show, the list with its filters, and one alert with its evidence and links."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import msgspec
 
@@ -13,26 +13,26 @@ from processors.contracts.names import ApplicationKey, measured, parse_rfc3339
 from processors.contracts.outputs import Alert
 from processors.contracts.service import Service
 from sinks.web.access import Reader
-from sinks.web.formatting import counted, duration, moment, power, rounded, share, sized
+from sinks.web.formatting import duration, moment, power, rounded, share, sized
 from sinks.web.queries import link
 from sinks.web.runbook import Section, section
-from sinks.web.views.hosts import host_link
+from sinks.web.views.alert_context import Hit, Link, hit, how_sure, label_line, others
+from sinks.web.views.alert_states import ASIDE, Alerts, State
+from sinks.web.views.explained import FOREVER_MS, ExplainedRows, explained_rows, job_of
+from sinks.web.views.hosts import OF_STATE, host_link
 from sinks.web.views.jobs import job_link, may_see, owners
-from sinks.web.views.overview import SEVERITIES
 
 Formatter = Callable[[float], str]
-OPEN: Final = "open"
-STATUSES: Final = (OPEN, "firing", "pending", "resolved")
 KINDS: Final = ("anomaly", "reliability")
 RUNS_SHOWN: Final = 20
 _SHOWN_ELSEWHERE: Final = frozenset({"alertname", "severity", "application", "system", "host", "rack", "partition"})
 TIMES: Final = frozenset({"SlowSize", "FastSize", "StrangeRun", "Regression", "Improvement"})
 RATES: Final = frozenset({"ApplicationFailureRate", "HostFailureRate"})
-OF_HOSTS: Final = frozenset({"HostAnomaly", "StragglerHost"})
 RACK: Final = "RackAnomaly"
 POWER: Final = "UnexplainedPower"
 RUNS: Final = frozenset({"since_run"})  # details that name runs
 JOB: Final = "job"
+OF_JOBS: Final = frozenset({JOB, "jobs"})  # details that are no resource
 _NAMED: Final = {
     "conformal_p": "share of recent runs at least as far off",
     "factor": "run time factor",
@@ -50,6 +50,7 @@ _NAMED: Final = {
     "weight": "weight of the run in the models",
     "slower": "times slower than expected",
     "target": "compared quantity",
+    "jobs": "jobs that met it",
 }  # fmt: skip
 
 
@@ -101,8 +102,8 @@ def _formatter(alert: Alert) -> Formatter:
         return share
     if name == POWER:
         return lambda value: f"{power(value)} a host"
-    if name in OF_HOSTS:
-        resource = next((entry for entry in alert.evidence.detail if entry != JOB), "")
+    if name in OF_STATE:
+        resource = next((entry for entry in alert.evidence.detail if entry not in OF_JOBS), "")
         return lambda value: measured(resource, value, 4)
     return lambda value: f"{value:.4g}"
 
@@ -116,25 +117,29 @@ def summary_text(alert: Alert) -> str:
     return alert.annotations.get("summary") or f"{_name(alert) or alert.kind}: no summary."
 
 
-class Link(msgspec.Struct, frozen=True):
-    """A word and where it leads; empty where it leads nowhere."""
-
-    text: str
-    href: str
-
-
 class AlertRow(msgspec.Struct, frozen=True):
-    """An alert in the list."""
+    """An alert in a list: its state, why nobody is notified of it ("" where somebody is), and what it has in common."""
 
     alert: Alert
     name: str
     message: str
     href: str
     lasted: str
+    state: State
+    why: str
+    common: str = ""
+
+    @property
+    def kind(self) -> str:
+        """How its pill looks: coloured by severity while it is open alone."""
+        return self.alert.severity if self.state == "firing" else "plain"
 
 
 class AlertView(msgspec.Struct, frozen=True, kw_only=True):
-    """One alert: its evidence in words, the labels, what it is about, runs that a reader may see, and the runbook."""
+    """One alert: what it says, how sure that is, whom it hits, what else happened then, what to do, and how to reject it.
+
+    `explained` are the slow runs that its host explains, None where it is about no host.
+    """
 
     row: AlertRow
     description: str
@@ -143,14 +148,38 @@ class AlertView(msgspec.Struct, frozen=True, kw_only=True):
     about: Sequence[Link]
     runs: Sequence[Link]
     runs_hidden: int
+    how_sure: str
+    hit: Hit
+    explained: ExplainedRows | None
+    others: Sequence[AlertRow]
+    label: str
     runbook: Section | None
     own_runbook: str
 
 
-def alert_row(alert: Alert, now_ms: int | None = None) -> AlertRow:
-    """Return an alert as the list shows it; one that is open has lasted until `now_ms`, by default until its last report."""
-    name = alert.labels.get("alertname", alert.kind)
-    return AlertRow(alert, name, summary_text(alert), f"/alerts/{alert.fingerprint}", _lasted(alert, now_ms))
+def alert_rows(alerts: Alerts, shown: Iterable[Alert], now_ms: int | None = None) -> list[AlertRow]:
+    """Return alerts as lists show them."""
+    return [alert_row(alerts, alert, now_ms) for alert in shown]
+
+
+def alert_row(alerts: Alerts, alert: Alert, now_ms: int | None = None, common: str = "") -> AlertRow:
+    """Return an alert as lists show it; one that is not over has lasted until `now_ms`, by default until its last report."""
+    return AlertRow(
+        alert,
+        alert.labels.get("alertname", alert.kind),
+        summary_text(alert),
+        f"/alerts/{quote(alert.fingerprint)}",
+        _lasted(alert, now_ms),
+        alerts.state(alert),
+        alerts.why(alert),
+        common,
+    )
+
+
+def aside(alerts: Alerts, rows_max: int, now_ms: int | None = None) -> list[tuple[State, list[AlertRow]]]:
+    """Return the alerts that are true and of which nobody is notified, by state; states without one are left out."""
+    found = ((state, alert_rows(alerts, alerts.among(state)[:rows_max], now_ms)) for state in ASIDE)
+    return [(state, rows) for state, rows in found if rows]
 
 
 def _lasted(alert: Alert, now_ms: int | None) -> str:
@@ -164,65 +193,51 @@ def _lasted(alert: Alert, now_ms: int | None) -> str:
     return rounded(max(until_ms - since_ms, 0) / 1000)
 
 
-def wanted(alerts: Sequence[Alert], filters: Mapping[str, str]) -> list[Alert]:
-    """Return the alerts that pass: status (`open`: not resolved), kind, severity and name; empty filters let all pass."""
-    return [alert for alert in alerts if all(_passes(alert, name, value) for name, value in filters.items() if value)]
-
-
-def _passes(alert: Alert, name: str, value: str) -> bool:
-    if name == "status" and value == OPEN:
-        return alert.status != "resolved"
-    if name == "name":
-        return alert.labels.get("alertname") == value
-    shown: str = getattr(alert, name)
-    return shown == value
-
-
-def in_order(alerts: Sequence[Alert]) -> list[Alert]:
-    """Return alerts in the order of a list: firing, pending, resolved, and of each the worst first, then as given."""
-    status = ("firing", "pending", "resolved")
-    return sorted(alerts, key=lambda each: (status.index(each.status), SEVERITIES.index(each.severity)))
-
-
 def names(alerts: Sequence[Alert]) -> list[tuple[str, int]]:
     """Return the names there are, the most frequent first."""
     found = Counter(alert.labels.get("alertname", alert.kind) for alert in alerts)
     return sorted(found.items(), key=lambda item: (-item[1], item[0]))
 
 
-def quiet_since(alerts: Sequence[Alert]) -> str:
-    """Return since when no alert is open, in one sentence; empty while one is."""
-    if any(alert.status != "resolved" for alert in alerts):
-        return ""
-    ended = [alert for alert in alerts if alert.ends]
-    if not ended:
-        return "No alert is open, and none ended recently."
-    last = max(ended, key=lambda alert: alert.ends or "")
-    name = last.labels.get("alertname", last.kind)
-    return f"No open alerts since {moment(last.ends)} UTC, when the last one ended ({name})."
-
-
-def find(alerts: Sequence[Alert], fingerprint: str) -> Alert | None:
+def find(alerts: Alerts, fingerprint: str) -> Alert | None:
     """Return the alert with a fingerprint: the open one, else the one that was resolved last."""
-    return next((alert for alert in in_order(alerts) if alert.fingerprint == fingerprint), None)
+    return next((alert for alert in alerts.in_order() if alert.fingerprint == fingerprint), None)
 
 
-def alert_view(service: Service, alert: Alert, reader: Reader, now_ms: int | None = None) -> AlertView:
+def alert_view(service: Service, alerts: Alerts, alert: Alert, reader: Reader, now_ms: int | None = None) -> AlertView:
     """Return what to show of one alert; runs of others are left out for those who may not see them."""
+    explained = _explained(service, alert)
     text = [*alert.evidence.runs, *_runs_in_detail(alert)]
     runs = [shown for run_id in dict.fromkeys(text) if (shown := _run(service, run_id, reader)) is not None]
     runbook = alert.annotations.get("runbook_url", "")
     return AlertView(
-        row=alert_row(alert, now_ms),
+        row=alert_row(alerts, alert, now_ms),
         description=alert.annotations.get("description", ""),
         evidence=evidence_rows(alert),
         labels=sorted((name, value) for name, value in alert.labels.items() if value and name not in _SHOWN_ELSEWHERE),
         about=list(_about(service, alert)),
         runs=runs[:RUNS_SHOWN],
         runs_hidden=len(dict.fromkeys(text)) - len(runs[:RUNS_SHOWN]),
+        how_sure=how_sure(alert),
+        hit=hit(service, alert, explained, reader),
+        explained=explained,
+        others=[alert_row(alerts, each.alert, now_ms, each.common) for each in others(alerts.known, alert)],
+        label=label_line(alert),
         runbook=section(alert.labels.get("alertname", "")),
         own_runbook=runbook if runbook.startswith(("https://", "http://")) else "",
     )
+
+
+def _explained(service: Service, alert: Alert) -> ExplainedRows | None:
+    """Return the slow runs that were on the host of an alert while it lasted."""
+    if _name(alert) not in OF_STATE:
+        return None
+    try:
+        since_ms = parse_rfc3339(alert.starts)
+        until_ms = parse_rfc3339(alert.ends) if alert.ends else FOREVER_MS
+    except InvalidInputError:
+        return None
+    return explained_rows(service, alert.labels.get("system", ""), alert.labels.get("host", ""), since_ms, until_ms)
 
 
 def _runs_in_detail(alert: Alert) -> Iterator[str]:
@@ -232,12 +247,11 @@ def _runs_in_detail(alert: Alert) -> Iterator[str]:
 
 
 def _run(service: Service, run_id: str, reader: Reader) -> Link | None:
-    system, _, rest = run_id.partition("/")
-    job_id = unquote(rest.partition("@")[0])
-    users = owners(service, unquote(system), job_id)
+    system, job_id = job_of(run_id)
+    users = owners(service, system, job_id)
     if not (may_see(reader, users) if users else reader.operator):
         return None
-    return Link(run_id, job_link(unquote(system), job_id) if users else "")
+    return Link(run_id, job_link(system, job_id) if users else "")
 
 
 def _about(service: Service, alert: Alert) -> Iterator[Link]:
@@ -257,14 +271,3 @@ def _about(service: Service, alert: Alert) -> Iterator[Link]:
             )
     if "system" in labels and not {"application", "host", "rack", "partition"} & set(labels):
         yield Link(f"system {labels['system']}", "")
-
-
-def summary(alerts: Sequence[Alert]) -> str:
-    """Return how many alerts are open, by severity, in words."""
-    is_open = [alert for alert in alerts if alert.status != "resolved"]
-    if not is_open:
-        return ""
-    by_severity = Counter(alert.severity for alert in is_open)
-    text = ", ".join(f"{by_severity[name]} {name}" for name in SEVERITIES if by_severity[name])
-    verb = "is" if len(is_open) == 1 else "are"
-    return f"{counted(len(is_open), 'alert')} {verb} open: {text}."

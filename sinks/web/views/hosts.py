@@ -8,12 +8,13 @@ from urllib.parse import quote, unquote
 import msgspec
 from markupsafe import Markup
 
-from processors.contracts.hosts import HostView, ResourceView, quantile
+from processors.contracts.hosts import HostFinding, HostView, ResourceView, quantile
 from processors.contracts.names import measured
 from processors.contracts.outputs import Alert
 from processors.contracts.service import Service
 from sinks.web.charts import Bar, Chart, Spark, bars, histogram_chart, sparkline, steps
-from sinks.web.formatting import measured_apart, moment
+from sinks.web.formatting import counted, measured_apart, moment
+from sinks.web.views.alert_states import QUIETED, Alerts
 
 Key = tuple[str, str]  # system and name
 NAMES_MAX: Final = 50_000
@@ -22,6 +23,9 @@ CHIP: Final = (120, 28)  # pixels of a small histogram
 HOSTS_READ_MAX: Final = 2_000  # in one look: the models wait for it
 RESOURCES_SHOWN: Final = {"attention": 8, "calm": 4}
 AT_WORK: Final = frozenset({"", "up"})
+OF_STATE: Final = frozenset({"HostAnomaly", "StragglerHost"})  # what is wrong with a host, until it is as before
+ODD_NAMED: Final = 3
+NO_ALERTS: Final = Alerts(())
 _FIRST: Final = ("cpu_available", "load1", "memory_free", "memory_available", "power_w", "cpu_current", "bandwidth")
 
 
@@ -58,11 +62,9 @@ def matching_hosts(service: Service, system: str | None, host: str | None) -> tu
     return wanted, len(known) > HOSTS_READ_MAX
 
 
-def alerts_of_host(view: HostView, alerts: Sequence[Alert]) -> list[Alert]:
-    """Return the alerts about a host, resolved ones too."""
-    return [
-        alert for alert in alerts if (alert.labels.get("system"), alert.labels.get("host")) == (view.system, view.host)
-    ]
+def is_of_host(view: HostView, alert: Alert) -> bool:
+    """Return whether an alert is about a host."""
+    return (alert.labels.get("system"), alert.labels.get("host")) == (view.system, view.host)
 
 
 def resource_row(view: HostView, entry: ResourceView) -> ResourceRow:
@@ -99,7 +101,10 @@ class Chip(msgspec.Struct, frozen=True):
 
 
 class HostCard(msgspec.Struct, frozen=True, kw_only=True):
-    """A host in the list: what stands out in words, and its resources, the strange ones first."""
+    """A host in the list: what stands out in words, its open alerts, and its resources, the strange ones first.
+
+    `since` is when anything went wrong with it, "" where nothing is wrong; `odd` names the resources that are anomalous.
+    """
 
     view: HostView
     href: str
@@ -108,6 +113,8 @@ class HostCard(msgspec.Struct, frozen=True, kw_only=True):
     alerts: Sequence[Alert]
     chips: Sequence[Chip]
     more: int
+    since: str
+    odd: Sequence[str]
 
 
 class HostPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,22 +133,27 @@ class HostPart(msgspec.Struct, frozen=True, kw_only=True):
 
 def host_part(service: Service, search: str, page: int) -> HostPart:
     """Return a page (from 1 on) of the hosts with a text in their name, or else in their state or job, in any case."""
-    alerts = [alert for alert in service.alerts() if alert.status != "resolved" and "host" in alert.labels]
-    named = _by_host(alerts)
-    names = sorted(service.host_names(NAMES_MAX), key=lambda key: key not in named)
+    of_hosts = Alerts.of(service).about(lambda alert: "host" in alert.labels)
+    first = {_key(alert) for alert in of_hosts.open}
+    names = sorted(service.host_names(NAMES_MAX), key=lambda key: key not in first)
     found = _searched(service, names, search.casefold()) if search else names
     pages = max(1, -(-len(found) // PAGE))
     page = min(max(page, 1), pages)
     shown = [service.host(*key) for key in found[(page - 1) * PAGE : page * PAGE]]
-    cards = [host_card(view, named.get((view.system, view.host), [])) for view in shown if view is not None]
+    named = _by_host(of_hosts)
+    cards = [host_card(view, named.get((view.system, view.host), NO_ALERTS)) for view in shown if view is not None]
     return HostPart(cards=cards, known=len(names), found=len(found), page=page, pages=pages)
 
 
-def _by_host(alerts: Sequence[Alert]) -> dict[Key, list[Alert]]:
+def _key(alert: Alert) -> Key:
+    return alert.labels.get("system", ""), alert.labels["host"]
+
+
+def _by_host(alerts: Alerts) -> dict[Key, Alerts]:
     found: dict[Key, list[Alert]] = {}
-    for alert in alerts:
-        found.setdefault((alert.labels.get("system", ""), alert.labels["host"]), []).append(alert)
-    return found
+    for alert in alerts.known:
+        found.setdefault(_key(alert), []).append(alert)
+    return {key: Alerts(known, alerts.silences) for key, known in found.items()}
 
 
 def _searched(service: Service, names: Sequence[Key], sought: str) -> list[Key]:
@@ -152,10 +164,11 @@ def _searched(service: Service, names: Sequence[Key], sought: str) -> list[Key]:
     return [(view.system, view.host) for view in views if sought in f"{view.state} {view.job or ''}".casefold()]
 
 
-def host_card(view: HostView, alerts: Sequence[Alert]) -> HostCard:
-    """Return a host as the list shows it."""
-    notes = standing_out(view)
-    group: Literal["attention", "calm"] = "attention" if notes or alerts else "calm"
+def host_card(view: HostView, alerts: Alerts) -> HostCard:
+    """Return a host as the list shows it; `alerts` are those about it."""
+    notes = standing_out(view, alerts)
+    is_open = alerts.open
+    group: Literal["attention", "calm"] = "attention" if notes or is_open else "calm"
     ordered = sorted(view.resources, key=_place)
     shown = ordered[: RESOURCES_SHOWN[group]]
     return HostCard(
@@ -163,23 +176,82 @@ def host_card(view: HostView, alerts: Sequence[Alert]) -> HostCard:
         href=f"/hosts/{host_link(view.system, view.host)}",
         group=group,
         notes=notes,
-        alerts=alerts,
+        alerts=is_open,
         chips=[_chip(view, entry) for entry in shown],
         more=len(ordered) - len(shown),
+        since=_since(view),
+        odd=[entry.resource for entry in view.resources if entry.anomalous_since],
     )
 
 
-def standing_out(view: HostView) -> list[str]:
-    """Return what of a host needs attention, in a few words each; nothing while it is as usual."""
-    odd = [entry for entry in view.resources if entry.anomalous_since]
+def is_wrong(view: HostView, alerts: Alerts) -> bool:
+    """Return whether something is wrong with a host of which people want to hear: its alert is not silenced or withheld."""
+    if any(_name(alert) in OF_STATE for alert in alerts.open):
+        return True
+    return _since(view) != "" and not _quieted(alerts)
+
+
+def standing_out(view: HostView, alerts: Alerts, *, wrong: bool = True) -> list[str]:
+    """Return what of a host needs attention, in a few words each; nothing while it is as usual.
+
+    Without `wrong` what is wrong with it is left out, for it is said elsewhere.
+    """
     notes = [] if view.state in AT_WORK else [view.state]
-    if odd:
-        since = min(entry.anomalous_since or "" for entry in odd)
-        which = odd[0].resource if len(odd) == 1 else f"{len(odd)} of {len(view.resources)} resources"
-        notes.append(f"{which} anomalous since {moment(since)[-5:]}")
+    if wrong and is_wrong(view, alerts):
+        notes.append(_wrong(view, alerts))
     if not view.resources or all(entry.window.stale for entry in view.resources):
         notes.append("no recent measurements")
     return notes
+
+
+def _wrong(view: HostView, alerts: Alerts) -> str:
+    """Return what is wrong with a host in a few words; where no resource is named any more, what its alert is called."""
+    odd = [entry.resource for entry in view.resources if entry.anomalous_since]
+    since = _since(view)
+    if odd:
+        which = odd[0] if len(odd) == 1 else f"{len(odd)} of {len(view.resources)} resources"
+        return f"{which} anomalous since {moment(since)[-5:]}"
+    if view.finding is not None and view.finding.differs_since is not None:
+        return f"unlike its peers since {moment(view.finding.differs_since)[-5:]}"
+    if since:
+        return f"anomalous since {moment(since)[-5:]}"
+    first = next(alert for alert in alerts.open if _name(alert) in OF_STATE)
+    return f"{_name(first)} since {moment(first.starts)[-5:]}"
+
+
+def _quieted(alerts: Alerts) -> list[Alert]:
+    """Return the alerts of a host's state of which nobody is notified, and why is known."""
+    return [alert for alert in alerts.among(*QUIETED) if _name(alert) in OF_STATE]
+
+
+def _name(alert: Alert) -> str:
+    return alert.labels.get("alertname", "")
+
+
+def _since(view: HostView) -> str:
+    """Return since when anything is wrong with a host; "" where nothing is."""
+    found = view.finding
+    times = [entry.anomalous_since for entry in view.resources]
+    times += [found.anomalous_since, found.differs_since] if found is not None else []
+    return min((time for time in times if time), default="")
+
+
+def state_text(view: HostView, alerts: Alerts, explained: int) -> str:
+    """Return what is wrong with a host, since when and how many jobs met it, in one sentence; "" while nothing is."""
+    found = view.finding or HostFinding()
+    parts = [f"unlike its peers since {moment(found.differs_since)}"] if found.differs_since else []
+    parts += [f"outside its own past since {moment(found.anomalous_since)}"] if found.anomalous_since else []
+    is_open = [alert for alert in alerts.open if _name(alert) in OF_STATE]
+    if not parts and not is_open:
+        return ""
+    parts = parts or [f"anomalous since {moment(is_open[0].starts)}"]
+    odd = [entry.resource for entry in view.resources if entry.anomalous_since]
+    more = f" and {len(odd) - ODD_NAMED} more" if len(odd) > ODD_NAMED else ""
+    which = f", by {', '.join(odd[:ODD_NAMED])}{more}" if odd else ""
+    hit = [f"{counted(found.jobs, 'job')} met it"] if found.jobs else []
+    hit += [f"it explains {counted(explained, 'slow run')}"] if explained else []
+    first = f"{view.host} has been {' and '.join(parts)} UTC{which}{'; ' if hit else ''}{', and '.join(hit)}."
+    return " ".join([first, *dict.fromkeys(alerts.why(alert) for alert in _quieted(alerts))])
 
 
 def _place(entry: ResourceView) -> tuple[bool, bool, int, str]:

@@ -1,6 +1,6 @@
 """What the overview shows, and what it shares with the page of an application: order, sources, laws, what stands out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from heapq import nsmallest
 from math import isfinite, log
 from statistics import median
@@ -23,10 +23,10 @@ from processors.contracts.outputs import (
 from sinks.web.charts import Spark, drawable, sparkline
 from sinks.web.formatting import attention, counted, duration, explained, moment, share, verdict_text
 from sinks.web.queries import Truth, application_id, link
+from sinks.web.views.alert_states import SEVERITIES
 from sinks.web.views.trust import Trust, trust_of
 
 TARGET: Final = "target"  # evidence that has one is of that, in its own unit
-SEVERITIES: Final = ("critical", "warning", "info")
 SKETCH: Final = (320, 90)  # pixels
 _KEY: Final = ("application", "system", "input", "unit")
 INSIDE: Final[Horizon] = "inside"
@@ -217,11 +217,10 @@ class PointRow(msgspec.Struct, frozen=True):
 def rows(
     predictions: Sequence[Prediction], alerts: Sequence[Alert], truth: Truth | None, rows_max: int = 1000
 ) -> list[Row]:
-    """Return the applications, those that need attention first, at most `rows_max`."""
+    """Return the applications, those that need attention first, at most `rows_max`; `alerts` are the open ones."""
     by_key: dict[tuple[str | None, ...], list[Alert]] = {}
     for alert in alerts:
-        if alert.status != "resolved":
-            by_key.setdefault(tuple(alert.labels.get(name) for name in _KEY), []).append(alert)
+        by_key.setdefault(application_labels_of(alert.labels), []).append(alert)
     first = nsmallest(rows_max, predictions, key=lambda entry: _place(entry, by_key.get(_key(entry), [])))
     return [_row(entry, by_key.get(_key(entry), []), truth) for entry in first]
 
@@ -326,15 +325,14 @@ def jobs_of(entry: Prediction, jobs: Sequence[JobPrediction]) -> list[JobPredict
     return [job for job in jobs if (job.application, job.system, job.input, job.unit) == key]
 
 
-def alerts_of(entry: Prediction, alerts: Sequence[Alert]) -> list[Alert]:
-    """Return the alerts of an application, resolved ones too."""
-    return [alert for alert in alerts if tuple(alert.labels.get(name) for name in _KEY) == _key(entry)]
+def is_about(entry: Prediction, alert: Alert) -> bool:
+    """Return whether an alert is about an application."""
+    return application_labels_of(alert.labels) == _key(entry)
 
 
-def worst_first(alerts: Sequence[Alert]) -> list[Alert]:
-    """Return the alerts that are not resolved: firing before pending, then the worst, else in the order given."""
-    is_open = [alert for alert in alerts if alert.status != "resolved"]
-    return sorted(is_open, key=lambda alert: (alert.status != "firing", SEVERITIES.index(alert.severity)))
+def application_labels_of(labels: Mapping[str, str]) -> tuple[str | None, ...]:
+    """Return application, system, input and unit that labels name, None for what they do not."""
+    return tuple(labels.get(name) for name in _KEY)
 
 
 def change(ratio: float | None) -> str:

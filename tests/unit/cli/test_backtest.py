@@ -7,6 +7,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent.cli import main
+from processors.alerts.lifecycle import Condition
+from processors.alerts.messages import fingerprint
 
 SWF = str(Path(__file__).parents[2] / "cases" / "decode" / "swf-kth" / "input.swf")
 
@@ -80,3 +82,18 @@ def test_the_help_covers_every_option() -> None:
     for option in ("--out", "--set", "--since", "--until", "--top", "--config", "--timezone", "--quiet"):
         assert option in shown
     assert "scalewatch backtest jobs.txt --out results" in shown
+
+
+def test_labels_give_the_share_of_the_alerts_that_was_real_in_the_report_and_on_the_screen(tmp_path: Path) -> None:
+    labels = {"application": "nektar", "system": "exa", "input": "", "unit": "nodes", "direction": "slow"}
+    key = fingerprint(Condition(name="StrangeRun", labels=labels, holds=True, time_ms=0))
+    judged = tmp_path / "labels.jsonl"
+    judged.write_text(json.dumps({"fingerprint": key, "time": "2026-11-20T14:00:00Z", "real": False}) + "\n")
+    events = Path(__file__).parents[2] / "cases/fold/a-size-becomes-slow/events.jsonl"
+    arguments = ["backtest", str(events), "--out", str(tmp_path / "out"), "--labels", str(judged)]
+    shown = CliRunner().invoke(main, arguments, env={"COLUMNS": "120"})
+    assert shown.exit_code == 0, shown.output
+    assert ["StrangeRun", "1", "0", "0", "%"] in [line.split() for line in shown.output.splitlines()]
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["variants"][0]["precision"] == [{"alertname": "StrangeRun", "judged": 1, "real": 0}]
+    assert "Alerts that the labels judge" in (tmp_path / "out" / "report.html").read_text()

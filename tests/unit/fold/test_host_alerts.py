@@ -254,6 +254,31 @@ def test_a_reader_sees_which_hosts_and_resources_are_anomalous(learned: dict[str
     assert shard.hosts.alerts.host_score(host) is not None
 
 
+def test_a_host_that_differs_from_its_peers_stays_so_for_readers_until_it_is_out_of_service(
+    learned: dict[str, bytes],
+) -> None:
+    slow = {(FIRST, number): ("power",) for number in range(QUIET + 8, QUIET + 40)}
+    shard = restored(learned)
+    shard.fold(JournalRecord(JobStarted(SYSTEM, "812", "exa/812@0", QUIET * MINUTE_MS, Evidence(hosts=tuple(XNAMES)))))
+    alerts(shard, story(XNAMES, range(QUIET, QUIET + 16), slow))
+    alerts(shard, story([FIRST], range(QUIET + 16, QUIET + 36), slow))  # nobody to compare it with
+    view = shard.host_view(SYSTEM, FIRST)
+    assert view is not None
+    assert view.finding is not None
+    assert (view.finding.anomalous_since, view.finding.jobs) == (None, 1)
+    assert (view.finding.differs_since or "") > "1970-01-01T02:07"
+    assert [entry.resource for entry in view.resources if entry.anomalous_since] == ["power"]
+    assert shard.first_hosts(1) == [(SYSTEM, FIRST)]
+
+    drained = HostState(SYSTEM, FIRST, "drain", (QUIET + 36) * MINUTE_MS)
+    for event in (drained, *story(XNAMES, range(QUIET + 36, QUIET + 39))):
+        shard.fold(JournalRecord(event))
+    assert shard.tallied()["resolved_out_of_service", "StragglerHost"] == 1
+    view = shard.host_view(SYSTEM, FIRST)
+    assert view is not None
+    assert view.finding is None
+
+
 def test_a_reader_sees_since_when_a_host_is_suspected(learned: dict[str, bytes]) -> None:
     odd = {(FIRST, QUIET + 3): ("load1", "power", "network", "memory_free")}
     shard = restored(learned)

@@ -14,7 +14,8 @@ from sinks.web.access import Reader
 from sinks.web.runbook import parsed as of_markdown
 from sinks.web.runbook import sections
 from sinks.web.server import create_app
-from sinks.web.views.alerts import evidence_rows, quiet_since, summary
+from sinks.web.views.alert_states import Alerts
+from sinks.web.views.alerts import evidence_rows
 from tests.kit.messages import alert, host_view, job, prediction
 from tests.kit.pages import HOSTILE, parsed, read
 from tests.kit.read_by import ReadBy, text_of
@@ -41,9 +42,10 @@ def test_alerts_are_listed_open_ones_first_and_the_worst_of_them_first() -> None
         named("B", severity="info"),
         named("C", status="pending", severity="critical"),
         named("D", severity="critical"),
+        named("E", status="pending", severity="critical", withheld_by="dry run"),
     )
-    assert listed(app) == ["D", "B", "C", "A"]
-    assert "3 alerts are open: 2 critical, 1 info." in read(app, "/alerts")
+    assert listed(app) == ["D", "B", "E", "C", "A"]
+    assert "2 alerts are open: 1 critical, 1 info. 1 is withheld, 1 is pending." in read(app, "/alerts")
 
 
 def test_alerts_are_filtered_by_status_kind_severity_and_name() -> None:
@@ -53,7 +55,8 @@ def test_alerts_are_filtered_by_status_kind_severity_and_name() -> None:
         named("C", severity="critical"),
         named("C", fingerprint="c2", status="pending"),
     )
-    assert listed(app, "?status=open") == ["C", "B", "c2"]
+    assert listed(app, "?status=open") == ["C", "B"]
+    assert listed(app, "?status=pending") == ["c2"]
     assert listed(app, "?status=resolved") == ["A"]
     assert listed(app, "?kind=reliability") == ["B"]
     assert listed(app, "?severity=critical&status=firing") == ["C"]
@@ -69,12 +72,10 @@ def test_a_filter_keeps_what_was_chosen_whatever_it_was() -> None:
 def test_the_empty_list_states_since_when_it_is_quiet() -> None:
     ended = named("StrangeRun", status="resolved", ends="2026-11-20T09:30:00Z")
     earlier = named("SlowSize", status="resolved", ends="2026-11-20T08:30:00Z")
-    assert quiet_since([earlier, ended]) == (
-        "No open alerts since 2026-11-20 09:30 UTC, when the last one ended (StrangeRun)."
-    )
-    assert quiet_since([ended, named("A")]) == ""
+    since = "No open alerts since 2026-11-20 09:30 UTC, when the last one ended (StrangeRun)."
+    assert Alerts([earlier, ended]).standing() == since
+    assert Alerts([earlier, ended, named("A", status="pending")]).standing() == f"{since} 1 is pending."
     assert "No alert is open, and none ended recently." in read(app_of(), "/alerts")
-    assert summary([ended]) == ""
 
 
 def test_one_alert_has_its_message_its_evidence_and_what_to_do() -> None:

@@ -1,5 +1,8 @@
 """The life of one alert: when it fires, for how long it stays, and when it may fire again."""
 
+from msgspec.structs import replace
+
+from processors.alerts.applications import ended, over
 from processors.alerts.lifecycle import AlertLife, Condition
 
 MINUTE_MS = 60_000
@@ -46,8 +49,8 @@ def test_what_would_still_keep_it_firing_when_it_may_fire_again_fires_then() -> 
 
 
 def test_what_lasts_waits_until_it_may_fire_again() -> None:
-    ended = host_is_slow(HOUR_MS, holds=False)
-    changes = lived(AlertLife.build(), 8 * HOUR_MS, host_is_slow(0), ended, host_is_slow(2 * HOUR_MS))
+    alike = host_is_slow(HOUR_MS, holds=False)
+    changes = lived(AlertLife.build(), 8 * HOUR_MS, host_is_slow(0), alike, host_is_slow(2 * HOUR_MS))
     assert changes == [("firing", 0), ("resolved", 60), ("pending", 120), ("firing", 240)]
 
 
@@ -71,3 +74,39 @@ def test_a_restart_in_between_changes_nothing() -> None:
     again = AlertLife.build(life.snapshot())
     assert again.take(run_is_slow(2 * HOUR_MS)) == []
     assert again.tick(3 * HOUR_MS) == []
+
+
+def test_what_ended_an_alert_that_had_fired_is_known_at_its_end() -> None:
+    assert ended_by(host_is_slow(HOUR_MS, holds=False)) == "itself"
+    assert ended_by(over("StragglerHost", {}, HOUR_MS, by="out_of_service")) == "out_of_service"
+    assert ended_by(ended("StragglerHost", {}, "It is part of more.", HOUR_MS, by="superseded")) == "superseded"
+    assert ended_by(over("StragglerHost", {}, HOUR_MS, forgotten=True)) == "forgotten"
+
+
+def test_what_was_to_end_it_is_forgotten_where_it_goes_on() -> None:
+    drained = over("StragglerHost", {}, HOUR_MS, by="out_of_service")
+    life = AlertLife.build()
+    for condition in (host_is_slow(0), drained, host_is_slow(HOUR_MS + 1), host_is_slow(2 * HOUR_MS, holds=False)):
+        life.take(condition)
+    assert [change.ended_by for change in life.tick(3 * HOUR_MS)] == ["itself"]
+
+
+def test_what_nothing_more_is_heard_of_is_forgotten() -> None:
+    life = AlertLife.build()
+    life.take(replace(host_is_slow(0), expires_after_ms=HOUR_MS))
+    assert [change.ended_by for change in life.tick(2 * HOUR_MS)] == ["forgotten"]
+
+
+def test_one_that_never_fired_counts_as_no_end() -> None:
+    life = AlertLife.build()
+    life.take(host_is_slow(0, for_ms=HOUR_MS))
+    life.take(host_is_slow(1, holds=False))
+    assert [(change.status, change.ended_by) for change in life.tick(2)] == [("resolved", None)]
+
+
+def ended_by(condition: Condition) -> str | None:
+    life = AlertLife.build()
+    life.take(host_is_slow(0))
+    life.take(condition)
+    (change,) = life.tick(2 * HOUR_MS)
+    return change.ended_by
