@@ -112,8 +112,8 @@ class AlertLife:
         condition = self._state.condition
         if condition is None:
             return []
-        released = before is not None and before.withheld_by and not condition.withheld_by
-        if released and self._state.status == "firing":
+        turned = before is not None and bool(before.withheld_by) != bool(condition.withheld_by)
+        if turned and self._state.status == "firing":
             return [Transition("firing", fact.time_ms, self._state.since_ms, condition)]
         changes = self._fire(fact.time_ms) if fact.holds else []
         opened = not was_open and not changes and not fact.momentary

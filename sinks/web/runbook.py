@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 from markdown_it import MarkdownIt
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 _MARKDOWN: Final = MarkdownIt("commonmark", {"html": False}).enable("table")
 
@@ -47,7 +47,8 @@ def parsed(text: str) -> Iterator[Section]:
     for start, stop in pairwise([*starts, len(tokens)]):
         heading = tokens[start + 1].content
         html = _MARKDOWN.renderer.render(tokens[start + 3 : stop], _MARKDOWN.options, {})
-        html = html.replace("<table>", '<div class="wide" tabindex="0" role="region" aria-label="table"><table>')
+        region = f'<div class="wide" tabindex="0" role="region" aria-label="table: {escape(heading)}">'
+        html = html.replace("<table>", f"{region}<table>")
         html = html.replace("</table>", "</table></div>")
         yield Section(anchor(heading), heading, int(tokens[start].tag[1]), Markup(html))  # noqa: S704 -- no HTML passes
 

@@ -1,5 +1,6 @@
 """The life of one alert: when it fires, for how long it stays, and when it may fire again."""
 
+import msgspec
 from msgspec.structs import replace
 
 from processors.alerts.applications import ended, over
@@ -58,6 +59,16 @@ def test_what_is_over_before_it_may_fire_again_was_pending_only() -> None:
     spells = [host_is_slow(at * HOUR_MS, holds=holds) for at, holds in ((0, True), (1, False), (2, True), (3, False))]
     changes = lived(AlertLife.build(), 8 * HOUR_MS, *spells)
     assert changes == [("firing", 0), ("resolved", 60), ("pending", 120), ("resolved", 180)]
+
+
+def test_one_that_is_withheld_while_it_fires_says_so_and_says_when_it_is_sent_again() -> None:
+    life = AlertLife.build()
+    life.take(host_is_slow(0))
+    (withheld,) = life.take(msgspec.structs.replace(host_is_slow(MINUTE_MS), withheld_by="maintenance"))
+    assert (withheld.status, withheld.condition.withheld_by) == ("firing", "maintenance")
+    assert life.take(msgspec.structs.replace(host_is_slow(2 * MINUTE_MS), withheld_by="maintenance")) == []
+    (sent,) = life.take(host_is_slow(3 * MINUTE_MS))
+    assert (sent.status, sent.condition.withheld_by, sent.starts_ms) == ("firing", "", 0)
 
 
 def test_nothing_of_an_alert_is_kept_once_it_may_fire_again() -> None:
