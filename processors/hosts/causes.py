@@ -99,6 +99,7 @@ class HostCauses(RowTable):
     def explains(self, row: int, host: str, start_ms: int, end_ms: int) -> HostCause | None:
         """Return what was wrong with a host while a run was on it; None where nothing is known to have been."""
         one = self.rows[row]
-        if one["from_ms"] == NEVER_MS or one["from_ms"] > end_ms or one["until_ms"] < start_ms:
+        goes_on = one["odd_ms"] != NEVER_MS or one["differing_ms"] != NEVER_MS  # also while nobody can compare it
+        if one["from_ms"] == NEVER_MS or one["from_ms"] > end_ms or (one["until_ms"] < start_ms and not goes_on):
             return None
         return HostCause(host, int(one["from_ms"]), int(one["until_ms"]), bool(one["power_only"]))

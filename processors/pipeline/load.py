@@ -132,7 +132,8 @@ class UnderLoads:
         band = _point(n, forecast)
         if band is None and self._load_predictor.needs_curve(key.application):
             return None
-        windows, system, pool = self._state.windows, started.system, None
+        windows, system = self._state.windows, started.system
+        place = pool = None
         try:
             place = of_hosts(system, evidence.hosts) if evidence.hosts else None
             if evidence.partition:

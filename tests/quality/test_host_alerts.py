@@ -55,4 +55,4 @@ def test_a_slowed_host_of_a_job_is_reported_and_no_other() -> None:
     rng = np.random.default_rng(3)
     job = {f"nid{i}": np.array([18.0, 230.0, 2600.0])[:, None] * rng.normal(1, 0.01, (3, 40)) for i in range(12)}
     assert reported_hosts(job) == []
-    assert reported_hosts(slowed(job, "nid5", 0.3, since=20)) == [(25, "nid5")]
+    assert reported_hosts(slowed(job, "nid5", 0.3, since=20)) == [(24, "nid5")]

@@ -137,6 +137,14 @@ def odd_events(draw: st.DrawFn) -> JobStarted | JobCompleted:
     return JobCompleted(SYSTEM, job, run, start_ms, draw(MOMENTS), draw(NUMBERS), state, reported)
 
 
+def test_a_host_list_that_is_none_costs_a_start_its_load_and_is_no_fault() -> None:
+    centre = Scenario()
+    centre.at("08:00").scales("lammps", 1, 2, 4)
+    centre.at("08:30").starts("1", "lammps", 4, hosts=("nid[1-",))
+    assert centre.topic("job_predictions")
+    assert not [name for name in centre.tally if name.startswith("fault")]
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(odd_events(), max_size=12))
 def test_nothing_raises_out_of_the_fold_and_every_message_can_be_read(events: list[JobStarted | JobCompleted]) -> None:
