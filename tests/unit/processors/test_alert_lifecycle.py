@@ -61,7 +61,7 @@ def test_what_is_over_before_it_may_fire_again_was_pending_only() -> None:
     assert changes == [("firing", 0), ("resolved", 60), ("pending", 120), ("resolved", 180)]
 
 
-def test_one_that_is_withheld_while_it_fires_says_so_and_says_when_it_is_sent_again() -> None:
+def test_one_that_is_withheld_while_it_fires_is_reported_so_and_again_when_it_is_sent() -> None:
     life = AlertLife.build()
     life.take(host_is_slow(0))
     (withheld,) = life.take(msgspec.structs.replace(host_is_slow(MINUTE_MS), withheld_by="maintenance"))
