@@ -418,8 +418,8 @@ class AnswerPoint(CurvePoint, frozen=True, kw_only=True):
 class Answer(Message, frozen=True, kw_only=True):
     """Topic answers, keyed by request id: one answer for each request, also where nothing is known.
 
-    `known` is False for an application that has no model; `detail` is then the sentence that says so. `observations` is that
-    of the prediction whose curve it is read from.
+    `known` is False for an application that has no model; `detail` is then the sentence that says so. `observations` is how
+    many runs are known now: the curve may have been fitted before the newest of them.
     """
 
     request_id: str

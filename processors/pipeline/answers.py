@@ -74,7 +74,7 @@ class Answering:
             blank,
             known=True,
             detail=self._detail(question, found, model, first) + _left_out(event, requested),
-            observations=curve.observations if known and curve is not None else 0,
+            observations=model.observations if known and model is not None else 0,
             points=self._power.answered(key.id, points) if key else points,
             model=first.model if first is not None else None,
             useful_n=curve.useful if curve is not None else None,

@@ -18,6 +18,7 @@ QUESTIONS = [question for name, made in ALL.items() for question in questions(na
 NO_CHECKPOINTS = "the demo keeps nothing, so it takes no checkpoints"
 NO_BROKER = "the demo has no broker whose topics could be looked up"
 HEALTHY = "in a healthy agent this does not happen"
+NONE_ENDED = "the few alerts of the first hours stay open while the demo is scraped"
 QUIET_HOSTS = "no host is strange in the first hours, before anyone knows what is usual"
 # what can only be empty in the demo, and why
 EMPTY = {
@@ -36,6 +37,7 @@ EMPTY = {
     "agent: Measurements left out by reason B": HEALTHY,
     "agent: Reports of runs refused by reason B": HEALTHY,
     "host: marks of Alerts of the agent": QUIET_HOSTS,
+    "centre: How alerts ended A": NONE_ENDED,
 }
 # what every application has, from its first prediction that was scored
 OF_EVERY_APPLICATION = ("Verdict", "Measured coverage", "Runs that measured it", "How it scales", "Run time at n = $n")
