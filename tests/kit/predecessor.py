@@ -98,8 +98,14 @@ def _touching_numbers() -> Iterator[str]:
             log.kill()
 
 
+def _is_shallow() -> bool:
+    return _git("rev-parse", "--is-shallow-repository").strip() != "false"
+
+
 def _check_history() -> None:
-    if _git("rev-parse", "--is-shallow-repository").strip() != "false":
+    if _is_shallow():  # where the origin can be reached, it has what this clone lacks
+        _git("fetch", "--unshallow", "--tags", may_fail=True)
+    if _is_shallow():
         raise NoHistoryError(
             "This clone is shallow, and the agent before this one is in the history that it lacks: run "
             "`git fetch --unshallow --tags`."
