@@ -42,18 +42,18 @@ class HostLevels(RowTable):
         since_ms = int(self.rows["since_ms"][row])
         return None if since_ms == NEVER_MS else since_ms
 
-    def still_odd(self, mean: npt.NDArray[np.float64], host: npt.NDArray[np.int64]) -> tuple[Rows, Rows]:
-        """Return the hosts of which ranges are retained, and those of them of which enough resources are outside of these.
+    def still_odd(self, mean: npt.NDArray[np.float64], host: npt.NDArray[np.int64]) -> Rows:
+        """Return the hosts of which enough resources are outside of the ranges that are kept of them.
 
         `mean` (rows,) is the newest minute of each series, nan where it is not of now, and `host` (rows,) its host.
         """
         retained = np.flatnonzero((self.rows["since_ms"][: len(host)] != NEVER_MS) & (host >= 0))
         if not retained.size:
-            return retained, retained
+            return retained
         outside = (mean[retained] < self.rows["low"][retained]) | (mean[retained] > self.rows["high"][retained])
         hosts, place = np.unique(host[retained], return_inverse=True)
         share = np.bincount(place, outside) / np.bincount(place)
-        return hosts, hosts[share >= STILL_SHARE]
+        return np.asarray(hosts[share >= STILL_SHARE])
 
 
 class HostCauses(RowTable):
@@ -71,11 +71,9 @@ class HostCauses(RowTable):
 
     def begin(self, row: int, field: str, since_ms: int, now_ms: int, *, power_only: bool = False) -> None:
         """Note that something is wrong with a host since a time; `field` is odd_ms or differing_ms."""
-        one = self.rows[row]
-        going_on = one["odd_ms"] != NEVER_MS or one["differing_ms"] != NEVER_MS
-        if not going_on:
+        if not self._going_on(row):
             self.rows[row] = NEVER_MS, NEVER_MS, since_ms, now_ms, 0, 0, power_only
-        if one[field] == NEVER_MS:
+        if self.rows[field][row] == NEVER_MS:
             self.rows[field][row] = since_ms
         self.rows["from_ms"][row] = min(since_ms, int(self.rows["from_ms"][row]))
         self.rows["until_ms"][row] = now_ms
@@ -99,7 +97,12 @@ class HostCauses(RowTable):
     def explains(self, row: int, host: str, start_ms: int, end_ms: int) -> HostCause | None:
         """Return what was wrong with a host while a run was on it; None where nothing is known to have been."""
         one = self.rows[row]
-        goes_on = one["odd_ms"] != NEVER_MS or one["differing_ms"] != NEVER_MS  # also while nobody can compare it
-        if one["from_ms"] == NEVER_MS or one["from_ms"] > end_ms or (one["until_ms"] < start_ms and not goes_on):
+        if one["from_ms"] == NEVER_MS or one["from_ms"] > end_ms:
+            return None
+        if one["until_ms"] < start_ms and not self._going_on(row):  # else it is so also while nobody can compare it
             return None
         return HostCause(host, int(one["from_ms"]), int(one["until_ms"]), bool(one["power_only"]))
+
+    def _going_on(self, row: int) -> bool:
+        one = self.rows[row]
+        return bool(one["odd_ms"] != NEVER_MS or one["differing_ms"] != NEVER_MS)

@@ -26,7 +26,7 @@ Bools = npt.NDArray[np.bool_]
 
 _PEER: Final = np.dtype(
     [("minute_ms", "<i8"), ("mean", "<f8"), ("since_ms", "<i8"), ("usual", "<f8"), ("observed", "<f8"), ("compared_ms", "<i8"),
-     ("seen_ms", "<i8"),     ("differing_ms", "<i8"), ("alike_ms", "<i8"), ("longest_ms", "<i8"), ("known", "u1")]
+     ("seen_ms", "<i8"), ("differing_ms", "<i8"), ("alike_ms", "<i8"), ("longest_ms", "<i8"), ("known", "u1")]
 )  # fmt: skip
 
 
@@ -35,8 +35,8 @@ class PeerRules(NamedTuple):
 
     `deviations` are robust ones, `difference` is the share of the peers' median by which a host has to be off as well.
     Where more than `share_max` of a group are unlike, it is a group of two kinds, and none of them is.
-    What was so for `for_ms` of compared time, and for longer than ever before by LONGER, is known. It ends when the host was compared for `clear_ms` and was as the others, or could
-    not be compared for `keep_ms`.
+    What was so for `for_ms` of compared time, and for longer than ever before by LONGER, is known. It ends when the host
+    was compared for `clear_ms` and was as the others, or could not be compared for `keep_ms`.
     """
 
     deviations: float = 6.0
@@ -56,7 +56,7 @@ class Compared(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A resource of a host that is unlike those of its peers: since when, what it was and the peers' median, when last compared."""
+    """A resource of a host that is unlike those of its peers: since when, what it was and the peers' median."""
 
     since_ms: int
     observed: float

@@ -229,7 +229,7 @@ class HostAlerts:
         minutes = state.peers.rows
         mean = np.where(minutes["minute_ms"] >= now_ms - FRESH_MS, minutes["mean"], np.nan)
         host = state.places.hosts
-        _, still = state.levels.still_odd(mean[: len(host)], host)
+        still = state.levels.still_odd(mean[: len(host)], host)
         accepted_ms = now_ms - round(self._host.accept_s * 1000)
         still = still[causes.rows["odd_ms"][still] > accepted_ms]
         causes.goes_on(still, now_ms)
@@ -251,8 +251,7 @@ class HostAlerts:
         differing = ended(STRAGGLER_HOST, alert.labels, "", self._state.now_ms)
         if not (rack_open or self._alerts.is_open(alert) or (still and self._alerts.is_open(differing))):
             self._state.causes.end(np.array([row]), "odd_ms")
-            series = list(self._state.index.resources(row).values())
-            self._state.levels.clear(np.array(series, np.intp))
+            self._state.levels.clear(self._series(row))
 
     def _marks(self, host: int) -> dict[str, Mark]:
         """Return the records of a host's resources that came close to the last of them, the first ones first."""
@@ -287,7 +286,7 @@ class HostAlerts:
 
     def _forget_causes(self, row: int) -> None:
         """Forget what was wrong with a host: what comes back may have been mended."""
-        series = np.array(list(self._state.index.resources(row).values()), np.intp)
+        series = self._series(row)
         self._state.levels.clear(series)
         self._state.peers.clear(series)
         for field in ("odd_ms", "differing_ms"):
@@ -345,6 +344,10 @@ class HostAlerts:
         """Return since when hosts were reported that are shown as anomalous."""
         keep_ms = round(max(self._host.keep_firing_s, self._rack.keep_firing_s) * 1000)
         return max(self._state.now_ms - keep_ms, 0)
+
+    def _series(self, row: int) -> npt.NDArray[np.intp]:
+        """Return the rows of a host's resources."""
+        return np.array(list(self._state.index.resources(row).values()), np.intp)
 
     def _named(self, row: int) -> tuple[str, str]:
         return self._state.index.hosts.ids.key(row) or ("", "")
