@@ -37,7 +37,8 @@ ENERGY_TOPIC: Final = "simulated.energy"
 STEP_S: Final = 0.05
 QUANTUM_MS: Final = 60_000  # what is told goes to the agent in such pieces, so that load and jobs come in their order
 ALERTS: Final = AlertSettings(  # nearly five hours are long here; three resources besides power, which stays the same
-    host_anomaly=HostAnomaly(learn_s=17_100.0, resources_min=3), rack_anomaly=RackAnomaly(pattern=r"^(r\d+)n\d+$")
+    host_anomaly=HostAnomaly(learn_s=17_100.0, learn_week_s=17_100.0, resources_min=3),
+    rack_anomaly=RackAnomaly(pattern=r"^(r\d+)n\d+$"),
 )
 RAPL: Final = Telemetry(  # energy counters come in line protocol, as Telegraf would write them
     metrics=(MetricMapping(measurement="rapl", field="joules", resource="energy_total", instance="component"),)

@@ -26,7 +26,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 class Contradicts(NamedTuple):
     """The resource of a host that goes with the others the least, and what those let expect of it.
 
-    `far` are the resources that are far from their means at once, where these are many.
+    `far` are the resources that are far from their means at once, where these are many. Where it is `by_hour`, they are elsewhere
+    than at this hour of other days, and `expected` is the mean of the hour.
     """
 
     resource: str
@@ -34,6 +35,7 @@ class Contradicts(NamedTuple):
     expected: float
     since_ms: int
     far: tuple[str, ...] = ()
+    by_hour: bool = False
 
 
 class Odd(NamedTuple):
@@ -90,6 +92,12 @@ def host_anomaly(labels: dict[str, str], odd: Odd, settings: HostAnomaly, now_ms
     if against is not None and against.far:
         many = f"{len(against.far)} of {odd.resources} resources have been far from their means"
         parts.append(f"{many} since {_clock(against.since_ms)}: {_listed(against.far, IN_SUMMARY)}")
+    elif against is not None and against.by_hour:
+        parts.append(
+            f"its resources have been elsewhere than at this hour of other days since {_clock(against.since_ms)}, "
+            f"{against.resource} most: {_number(against.resource, against.observed)} where "
+            f"{_number(against.resource, against.expected)} is usual"
+        )
     elif against is not None:
         parts.append(
             f"its resources have contradicted each other since {_clock(against.since_ms)}, {against.resource} most: "

@@ -122,8 +122,8 @@ class HostAnomaly(AlertRule):
         default=0.15,
         ge=0,
         le=1,
-        description="share of a host's resources that have to be, where that is more; and six at least, where they are far "
-        "from their means",
+        description="share of a host's resources that have to be, where that is more; where they are far from their means, "
+        "two thirds of this share, and four at least (six, of a host with at most 20)",
     )
     window_s: float = Field(default=600.0, gt=0, le=86_400, description="what comes within this is close in time")
     combined_ratio: float = Field(
@@ -146,6 +146,13 @@ class HostAnomaly(AlertRule):
         ge=0,
         le=LONGEST_S,
         description="a host that is new raises no alert for this long: every hour of the day is to be seen three times",
+    )
+    learn_week_s: float = Field(
+        default=691_200.0,
+        ge=0,
+        le=LONGEST_S,
+        description="a host that is new raises one for this long only where many of its resources are far from their means: "
+        "every day of the week is to be seen",
     )
     warm_up_s: float = Field(
         default=1800.0, ge=0, le=LONGEST_S, description="a host that is back in service raises none for this long"

@@ -19,6 +19,7 @@ from processors.windows.settings import MINUTE_MS, PART_MS, PARTS
 RESOURCES_MIN: Final = 2  # of a host that is judged by several together
 SWARM_MS: Final = 3_600_000  # a record that comes within this of the one before belongs to it
 WAIT_MS: Final = 60_000
+HOUR_WAY: Final = WAYS.index("hour")
 NONE: Final = -1
 RATIO_MAX: Final = 1e9
 UNUSUAL_RATIO: Final = 1.5  # times its usual level a host's energy has to be for its records to count
@@ -104,6 +105,14 @@ class Records:
         marks["observed"][at], marks["way"][at] = value[fired], step.way[fired]
         marks["low"][at], marks["high"][at] = step.low[fired], step.high[fired]
 
+    @property
+    def level_ms(self) -> Ints:
+        """When the last record of each series came, (rows,); NEVER_MS where there was none, or one of its hour of the day alone.
+
+        Whether the resources of a host are where they are at this hour is asked of all together.
+        """
+        return np.where(self.marks.rows["way"] == HOUR_WAY, NEVER_MS, self.marks.rows["fired_ms"])
+
     def mark(self, row: int) -> Mark | None:
         """Return the last record of a series; None where there was none."""
         one = self.marks.rows[row]
@@ -159,7 +168,7 @@ class Group:
 _HOST: Final = np.dtype(
     [("rows", "<i4", (RESOURCES_MAX,)), ("places", "u1"), ("newest_ms", "<i8"), ("scored_ms", "<i8"), ("high_since_ms", "<i8"), ("high", "<i4"),
      ("unusual_ms", "<i8"), ("suspected_ms", "<i8"), ("suspected_since_ms", "<i8"), ("far", "<u8"),
-     ("score", "<f4"), ("ratio", "<f4"), ("worst", "i1"), ("observed", "<f8"), ("expected", "<f8")]
+     ("score", "<f4"), ("ratio", "<f4"), ("worst", "i1"), ("by_hour", "u1"), ("observed", "<f8"), ("expected", "<f8")]
 )  # fmt: skip
 _SERIES: Final = np.dtype([("host", "<i4"), ("place", "i1"), ("left_out", "u1")])
 
@@ -168,7 +177,8 @@ class Contradiction(NamedTuple):
     """What went with the others the least in a host's last minute, if it is high, and since when it is.
 
     `row` is the series, None where it is gone; `ratio` is how many times the usual level the energy was. `far` are the
-    series that were far from their means at once, where these were many.
+    series that were far from their means at once, where these were many. `by_hour` says that the resources are elsewhere than at
+    this hour of other days, and only that.
     """
 
     since_ms: int
@@ -178,13 +188,14 @@ class Contradiction(NamedTuple):
     expected: float
     ratio: float
     far: tuple[int, ...] = ()
+    by_hour: bool = False
 
 
 class Places(RowTable):
     """Which place among a host's resources each series has; a row is a series."""
 
     name: ClassVar[str] = "host_places"
-    version: ClassVar[int] = 2  # as `host_together`, without which a place says nothing
+    version: ClassVar[int] = 3  # as `host_together`, without which a place says nothing
 
     def __init__(self) -> None:
         super().__init__(_SERIES, host=NONE, place=NONE)
@@ -214,7 +225,7 @@ class MultivariateDetector:
     """
 
     name: ClassVar[str] = "host_together"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def __init__(self, settings: CombinedSettings | None = None) -> None:
         self.places = Places()
@@ -294,7 +305,7 @@ class MultivariateDetector:
         return Contradiction(
             int(one["high_since_ms"]), int(one["scored_ms"]), row if self._holds(host, row, place) else None,
             float(one["observed"]), float(one["expected"]), float(one["ratio"]),
-            tuple(row for row, at in far if self._holds(host, row, at)),
+            tuple(row for row, at in far if self._holds(host, row, at)), bool(one["by_hour"]),
         )  # fmt: skip
 
     def suspected_since_ms(self, host: int, now_ms: int) -> int | None:
@@ -338,6 +349,7 @@ class MultivariateDetector:
         worst = np.argmax(np.abs(step.residual), axis=1)[each]
         table["ratio"][up], table["worst"][up] = np.minimum(step.ratio[each], RATIO_MAX), worst
         table["observed"][up], table["expected"][up] = means[each, worst], step.expected[each, worst]
+        table["by_hour"][up] = step.by_hour[each]
         bits = (step.far[each] << np.arange(group.rule.resources, dtype=np.uint64)).sum(axis=1, dtype=np.uint64)
         table["far"][up] = np.where(step.far[each].sum(axis=1) >= group.rule.far_min, bits, 0)
 
@@ -431,6 +443,10 @@ class AnomalyCandidates(RowTable):
         """Note a minute of each of these hosts (m,)."""
         new = self.rows["first_ms"][host] == NEVER_MS
         self.rows["first_ms"][host[new]] = minute_ms[new]
+
+    def known(self, hosts: Rows, learn_ms: int) -> npt.NDArray[np.bool_]:
+        """Return which of these hosts (m,) were seen for so long before they were odd."""
+        return np.asarray(self.rows["odd_ms"][hosts] >= self.rows["first_ms"][hosts] + learn_ms)
 
     def close(self, fired_ms: Ints, host: Rows, unusual_ms: Ints, swarm: Swarm) -> Rows:
         """Return hosts with a swarm of new records while they are unusual as a whole: either may come first.

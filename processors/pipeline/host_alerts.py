@@ -129,8 +129,8 @@ class HostAlerts:
             return
         self._judged = True
         state, candidates, scored = self._state, self._state.candidates, self._state.multivariate.hosts.rows
-        fired_ms, host = state.records.marks.rows["fired_ms"], state.places.hosts
-        by_records = candidates.close(fired_ms, host, scored["unusual_ms"], self._swarm)
+        by_records = candidates.close(state.records.level_ms, state.places.hosts, scored["unusual_ms"], self._swarm)
+        by_records = by_records[candidates.known(by_records, round(self._host.learn_week_s * 1000))]
         high = np.flatnonzero(scored["high"] >= self._host.combined_minutes)
         since_ms, end_ms = scored["high_since_ms"][high], scored["scored_ms"][high] + MINUTE_MS
         by_score = candidates.high(high, since_ms, end_ms, self._window_ms)
@@ -269,7 +269,8 @@ class HostAlerts:
         ids = self._state.index.series.ids
         series = ids.key(found.row)
         far = sorted(key[1] for row in found.far if (key := ids.key(row)) is not None)
-        return Contradicts(series[1], found.observed, found.expected, found.since_ms, tuple(far)) if series else None
+        figures = found.observed, found.expected, found.since_ms, tuple(far), found.by_hour
+        return Contradicts(series[1], *figures) if series else None
 
     def _mute(self) -> None:
         """Follow what is said of hosts: alerts of those out of service end, those that are back are left alone a while."""

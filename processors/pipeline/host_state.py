@@ -31,6 +31,7 @@ from processors.hosts.jobs import (
 from processors.hosts.peers import PeerComparison, PeerRules
 from processors.hosts.rows import HEAL, Block, BlockCopy, RowIndex, decoded
 from processors.hosts.windows import HostForecasts, HostWindows
+from processors.models.detect.daily import WEEK
 from processors.models.detect.multivariate import CombinedSettings
 from processors.pipeline.state import FoldSettings, Tombstone
 from processors.power.profiles.attribution import (
@@ -53,6 +54,8 @@ ARRAYS: Final = (NAMES, WAITING, MINUTES, SUMS)
 DTYPES: Final = {WAITING: READING, MINUTES: AMOUNT, SUMS: SUM}
 VERSION: Final = 1
 CHUNK_BYTES_MAX: Final = 240_000
+FAR_SHARE: Final = 2.0 / 3.0  # of `resources_share`: what is far from its mean is rarer than a record
+DAY_S: Final = 86_400.0
 WAITING_MINUTES: Final = 8  # of all meters
 RETAINED_MINUTES: Final = 64
 Copy = dict[str, BlockCopy | bytes | None]
@@ -148,8 +151,13 @@ def _within(array: npt.NDArray[np.void], field: str, end: int) -> npt.NDArray[np
 
 def combined(anomaly: HostAnomaly) -> CombinedSettings:
     """Return how all resources of a host are judged together."""
-    learn_h = anomaly.learn_s / 3600.0
-    return CombinedSettings(past_ratio=anomaly.combined_ratio, far_share=anomaly.resources_share, learn_h=learn_h)
+    days = min(max(round(anomaly.learn_week_s / DAY_S) - 1, 1), WEEK)  # whole ones, after the first
+    return CombinedSettings(
+        past_ratio=anomaly.combined_ratio,
+        far_share=FAR_SHARE * anomaly.resources_share,
+        learn_h=anomaly.learn_s / 3600.0,
+        days_min=days,
+    )
 
 
 class HostShardState:

@@ -19,12 +19,23 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from processors.models.detect.daily import (
+    DAY_MS,
+    DAYS,
+    FLOOR,
+    HOUR_MS,
+    NORMAL,
+    WEEK,
+    HourProfile,
+    largest_expected,
+    largest_usual,
+    same_weekday,
+)
 from processors.models.detect.record import Column, Table
 
 Floats = NDArray[np.float64]
 
 PEERS_MIN: Final = 4  # hosts in a group, of which one can be told apart
-NORMAL: Final = 1.4826  # a normal distribution's deviation in median absolute deviations
 PEER_FLOOR: Final = 0.01  # of the median: hosts that differ by less are alike
 
 
@@ -79,15 +90,13 @@ Times = NDArray[np.int64]
 
 RESOURCES_MAX: Final = 56  # more would take more memory than a host may: it goes with their square
 LAGGED_MAX: Final = 20  # resources of a host whose step before is looked at, too
-FLOOR: Final = 1e-4  # of the largest deviation seen: what moves by less counts as still
 LEVEL: Final = 0.95
 FAR: Final = 0.98
 LEVEL_MIN: Final = float(np.log(0.1))  # what stood still may move again
 FIRST: Final = 10  # steps whose deviations are by chance
 EARLY: Final = 60  # steps in which nothing is known yet
-DAYS: Final = 14
-HOUR_MS: Final = 3_600_000
-DAY_H: Final = 24.0
+FAR_MIN: Final = 4  # resources
+FAR_MIN_OF_FEW: Final = 6  # of LAGGED_MAX at most: those of few often follow one load
 HOSTS_PER_BATCH: Final = 128  # hosts at a time
 
 
@@ -105,20 +114,24 @@ class CombinedSettings:
     3 of 13 faults of other servers with one false alert in 85 days, 1.4 finds one.
 
     >>> CombinedSettings().past_factor(16), CombinedSettings().far_min(38)
-    (1.25, 6)
+    (1.25, 4)
     """
 
     memory_h: float = 720.0
     level_h: float = 24.0
     ridge: float = 0.001
     smoothing_h: float = 1.0
-    past_smoothing_h: float = 1.0 / 6.0
+    past_smoothing_h: float = 0.05
+    hourly_smoothing_h: float = 0.5
     cut: float = 10.0
     past_ratio: float = 1.25
+    past_deviations: float = 2.0
+    hourly_deviations: float = 4.0
     far_ratio: float = 2.0
-    far_share: float = 0.15
+    far_share: float = 0.1
     warm_up_h: float = 1.0
     learn_h: float = 72.0
+    days_min: int = WEEK
 
     def past_factor(self, resources: int) -> float:
         """Return how many times the energy of the past a host's has to be."""
@@ -126,7 +139,8 @@ class CombinedSettings:
 
     def far_min(self, resources: int) -> int:
         """Return how many resources of a host have to be far."""
-        return max(6, int(np.ceil(self.far_share * resources)))
+        least = FAR_MIN if resources > LAGGED_MAX else FAR_MIN_OF_FEW
+        return max(least, int(np.ceil(self.far_share * resources)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +157,7 @@ class CombinedStep:
 
     score: Floats
     fired: Booleans
+    by_hour: Booleans
     ratio: Floats
     past: Floats
     far: Booleans
@@ -153,7 +168,7 @@ class CombinedStep:
     def empty(cls, hosts: int, resources: int) -> "CombinedStep":
         """Return a step in which nothing was found."""
         one, each = (hosts,), (hosts, resources)
-        figures = np.zeros(one), np.zeros(one, bool), np.zeros(one), np.zeros(one)
+        figures = np.zeros(one), np.zeros(one, bool), np.zeros(one, bool), np.zeros(one), np.zeros(one)
         return cls(*figures, np.zeros(each, bool), np.zeros(each), np.zeros(each))
 
     def put(self, part: slice, found: "CombinedStep") -> None:
@@ -188,11 +203,15 @@ class CombinedRule:
         one, time = Column((), "float64", 0.0), Column((), "int64", 0)
         scales = {"seen": Column((resources,), "int32", 0), "mean": each, "variance": each, "reach": each}
         levels = {"far": Column((resources,), "float32", LEVEL_MIN), "level": Column((), "float64", LEVEL_MIN)}
-        smooth = {"energy": one, "spread": one, "recent": one}
-        past = {"day": time, "today": Column((), "float32", 0.0), "days": Column((DAYS,), "float32", 0.0)}
+        smooth = {"energy": one, "spread": one, "recent": one, "hourly": one}
+        largest, bound = Column((2,), "float32", 0.0), Column((), "float32", 0.0)
+        past = {"day": time, "today": largest, "days": Column((2, DAYS), "float32", 0.0), "usual": bound}
+        bounds = {"energy_bound": bound, "hourly_bound": bound}
+        self._hours = HourProfile(resources, self._settings.cut, self._settings.memory_h)
         before = {"before": Column((resources if self._lagged else 0,), "float64", np.nan)}
         times = {"count": Column((), "int32", 0), "first_ms": time, "last_ms": time}
-        self._table = Table(scales | levels | smooth | past | before | times | {"covariance": both})
+        columns = scales | levels | smooth | past | bounds | before | times | self._hours.columns
+        self._table = Table(columns | {"covariance": both})
 
     @property
     def host_bytes(self) -> int:
@@ -218,6 +237,7 @@ class CombinedRule:
             self._table[name][row, place] = start
         if self._lagged:
             self._table["before"][row, place] = np.nan
+        self._hours.anew(self._table, row, place)
         self._table["count"][row] = 0
 
     def stored(self, first: int, last: int) -> bytes:
@@ -247,6 +267,9 @@ class CombinedRule:
         """Score and learn as many hosts as fit in the processor's own memory."""
         hours = self._elapsed(rows, time_ms)
         scaled, mean, deviation = self._scale(rows, values, hours)
+        by_hour, of_hour = self._hours.step(
+            self._table, rows, np.where(np.isfinite(scaled), values, np.nan), hours, time_ms
+        )
         pair = np.concatenate([scaled, self._table["before"][rows]], axis=1)
         there = np.isfinite(pair)
         pair = np.where(there, pair, 0.0)
@@ -258,11 +281,15 @@ class CombinedRule:
         residual = np.where(there, inverse_pair / np.sqrt(alone), 0.0)[:, : self.resources]
         far = self._far(rows, scaled, hours)
         root = np.sqrt(energy / np.maximum(there.sum(axis=1), 1))
-        score, ratio, past = self._judge(rows, root, scaled, hours, time_ms)
+        spreads = _root_mean_square(scaled), _root_mean_square(np.where(np.isfinite(scaled), by_hour, np.nan))
+        score, ratio, past, strange = self._judge(rows, root, spreads, hours, time_ms)
         learned = time_ms - self._table["first_ms"][rows] >= self._settings.learn_h * HOUR_MS
-        fired = learned & ((past > self._past_factor) | (far.sum(axis=1) >= self.far_min))
+        fired = learned & (strange[:, 0] | (far.sum(axis=1) >= self.far_min))
+        hourly = learned & strange[:, 1] & ~fired
         self._learn(rows, pair, scaled, hours)
-        return CombinedStep(score, fired, ratio, past, far & learned[:, None], expected, residual)
+        expected = np.where(hourly[:, None], of_hour, expected)
+        residual = np.where(hourly[:, None], by_hour, residual)
+        return CombinedStep(score, fired | hourly, hourly, ratio, past, far & learned[:, None], expected, residual)
 
     def _elapsed(self, rows: Rows, time_ms: Times) -> Floats:
         """Return the hours since the step before, at most one: a value after a gap stands for no more; note the time."""
@@ -272,7 +299,9 @@ class CombinedRule:
         table["last_ms"][rows] = time_ms
         fresh = rows[new]
         table["first_ms"][fresh], table["day"][fresh] = time_ms[new], time_ms[new]
-        table["today"][fresh], table["days"][fresh] = 0.0, 0.0
+        for name in ("today", "days", "usual", "energy_bound", "hourly_bound"):
+            table[name][fresh] = 0.0
+        self._hours.clear(table, fresh)
         return np.where(new, 0.0, hours)
 
     def _scale(self, rows: Rows, values: Floats, hours: Floats) -> tuple[Floats, Floats, Floats]:
@@ -311,8 +340,10 @@ class CombinedRule:
         table["far"][rows] = np.where(np.isnan(log), level, moved)
         return far
 
-    def _judge(self, rows: Rows, root: Floats, scaled: Floats, hours: Floats, time_ms: Times) -> tuple[Floats, ...]:
-        """Return the score, how many times the usual level and how many times that of the past the energy is; learn them."""
+    def _judge(
+        self, rows: Rows, root: Floats, spreads: tuple[Floats, Floats], hours: Floats, time_ms: Times
+    ) -> tuple[Floats, Floats, Floats, Booleans]:
+        """Return the score, how many times the usual level and that of the past the energy is, and what is strange; learn them."""
         table, settings = self._table, self._settings
         count, level = table["count"][rows], table["level"][rows]
         level = np.where(count == 0, LEVEL_MIN, level)
@@ -320,15 +351,16 @@ class CombinedRule:
         ready = (count >= EARLY) & (time_ms - table["first_ms"][rows] >= settings.warm_up_h * HOUR_MS)
         ratio = np.where(ready, np.exp(log - level), 0.0)
         table["level"][rows] = _quantile(log, level, LEVEL, hours / settings.level_h, count)
-        finite = np.isfinite(scaled)
-        squares = np.where(finite, scaled, 0.0) ** 2
-        spread = np.sqrt(squares.sum(axis=1) / np.maximum(finite.sum(axis=1), 1))
+        spread, off = spreads
         energy = self._smooth(rows, "energy", root, hours / settings.smoothing_h)
         joint = energy * np.maximum(self._smooth(rows, "spread", spread, hours / settings.smoothing_h), 1.0)
         recent = self._smooth(rows, "recent", root, hours / settings.past_smoothing_h)
-        past = self._past(rows, np.where(ready, recent, 0.0), time_ms)
+        hourly = self._smooth(rows, "hourly", off, hours / settings.hourly_smoothing_h)
+        joint *= np.maximum(hourly, 1.0)
+        hourly = np.where(time_ms - table["first_ms"][rows] >= DAY_MS, hourly, 0.0)
+        past, strange = self._past(rows, np.stack([recent, hourly], axis=1) * ready[:, None], time_ms)
         table["count"][rows] = count + 1
-        return np.where(ready, joint / (1.0 + joint), 0.0), ratio, past
+        return np.where(ready, joint / (1.0 + joint), 0.0), ratio, past, strange
 
     def _smooth(self, rows: Rows, name: str, value: Floats, steps: Floats) -> Floats:
         """Return a smoothed value, which is the value itself at first."""
@@ -337,21 +369,39 @@ class CombinedRule:
         self._table[name][rows] = smooth = np.where(self._table["count"][rows] < EARLY, value, smooth)
         return smooth
 
-    def _past(self, rows: Rows, recent: Floats, time_ms: Times) -> Floats:
-        """Return how many times the largest of the days before the energy is, 0 before the second day; note today's.
+    def _past(self, rows: Rows, figures: Floats, time_ms: Times) -> tuple[Floats, Booleans]:
+        """Return how many times the largest of the days before the energy is, 0 before the second day, and what is strange.
 
-        Of two weeks it is the second largest: a fault of a day is not what is usual.
+        `figures` (m, 2) are the energy and how far the resources are from their hour of the day; notes the largest of today.
         """
         table = self._table
-        over = time_ms - table["day"][rows] >= DAY_H * HOUR_MS
-        ended = rows[over]
-        table["days"][ended] = np.concatenate([table["days"][ended, 1:], table["today"][ended, None]], axis=1)
-        table["today"][ended] = 0.0
-        table["day"][ended] = time_ms[over] - (time_ms[over] - table["day"][ended]) % int(DAY_H * HOUR_MS)
-        days = np.sort(table["days"][rows].astype(float), axis=1)
-        usual = np.where(days[:, 0] > 0.0, days[:, -2], days[:, -1])
-        table["today"][rows] = np.maximum(table["today"][rows], recent)
-        return np.where(usual > 0.0, recent / np.where(usual > 0.0, usual, 1.0), 0.0)
+        over = time_ms - table["day"][rows] >= DAY_MS
+        if over.any():
+            self._end_day(rows[over], time_ms[over])
+        table["today"][rows] = np.maximum(table["today"][rows], figures)
+        usual, bounds = (
+            table["usual"][rows],
+            np.stack([table["energy_bound"][rows], table["hourly_bound"][rows]], axis=1),
+        )
+        past = np.where(usual > 0.0, figures[:, 0] / np.where(usual > 0.0, usual, 1.0), 0.0)
+        return past, (bounds > 0.0) & (figures > bounds)
+
+    def _end_day(self, rows: Rows, time_ms: Times) -> None:
+        """Note the largest of the day that ended, and how large those of the next may be; 0 where nobody can say yet.
+
+        Before `days_min` days the energy is not judged, and hours not before each day of the week was seen.
+        """
+        table, settings = self._table, self._settings
+        table["days"][rows] = np.concatenate([table["days"][rows, :, 1:], table["today"][rows, :, None]], axis=2)
+        table["today"][rows] = 0.0
+        table["day"][rows] = time_ms - (time_ms - table["day"][rows]) % DAY_MS
+        energy, hourly = table["days"][rows].astype(float).transpose(1, 0, 2)
+        usual, expected = largest_usual(energy), largest_expected(energy, settings.past_deviations)
+        known = (energy > 0.0).sum(axis=1) >= settings.days_min
+        table["usual"][rows] = usual
+        table["energy_bound"][rows] = np.where(known, np.maximum(usual * self._past_factor, expected), 0.0)
+        bound = np.maximum(largest_expected(hourly, settings.hourly_deviations), same_weekday(hourly))
+        table["hourly_bound"][rows] = np.where((hourly > 0.0).sum(axis=1) >= WEEK, bound, 0.0)
 
     def _learn(self, rows: Rows, pair: Floats, scaled: Floats, hours: Floats) -> None:
         """Move the covariance, which starts as that of independent resources, towards these values."""
@@ -363,6 +413,13 @@ class CombinedRule:
         table["covariance"][rows] = covariance + rate * (pair[:, :, None] * pair[:, None, :] - covariance)
         if self._lagged:
             table["before"][rows] = scaled
+
+
+def _root_mean_square(values: Floats) -> Floats:
+    """Return the root mean square of what is finite in rows (m, d)."""
+    finite = np.isfinite(values)
+    squares = np.where(finite, values, 0.0) ** 2
+    return np.asarray(np.sqrt(squares.sum(axis=1) / np.maximum(finite.sum(axis=1), 1)))
 
 
 def _quantile(log: Floats, level: Floats, share: float, rate: Floats, count: NDArray[np.int32]) -> Floats:

@@ -26,7 +26,7 @@ from tests.kit.host_minutes import MINUTE_MS, SYSTEM, minute
 
 RESOURCES = ("cpu_available", "load1", "memory_free", "power", "network")
 QUIET = 120  # minutes in which hosts are learned
-SETTINGS = {"learn_s": 3600, "keep_firing_s": 600, "warm_up_s": 1800, "not_again_s": 0}
+SETTINGS = {"learn_s": 3600, "learn_week_s": 3600, "keep_firing_s": 600, "warm_up_s": 1800, "not_again_s": 0}
 
 
 def new(**alerts: object) -> Shard:

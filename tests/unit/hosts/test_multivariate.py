@@ -8,7 +8,7 @@ from processors.hosts.windows import MinuteBatch
 from processors.models.detect.multivariate import RESOURCES_MAX, CombinedSettings
 
 MINUTE_MS = 60_000
-SETTINGS = CombinedSettings(warm_up_h=2.0, learn_h=4.0)
+SETTINGS = CombinedSettings(warm_up_h=2.0, learn_h=4.0, days_min=1)
 LOADS = np.array([100.0, -1.0, 1e6])
 
 
