@@ -169,6 +169,12 @@ class HostAnomaly(AlertRule):
         le=LONGEST_S,
         description="where they stay elsewhere for this long, that is how the host is now, and it resolves",
     )
+    not_again_s: float = Field(
+        default=7200.0,
+        ge=0,
+        le=LONGEST_S,
+        description="seconds between two firings about the same host, at least: after so long it is another fault",
+    )
 
 
 class RackAnomaly(AlertRule):

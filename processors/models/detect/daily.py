@@ -31,6 +31,7 @@ FLOOR: Final = 1e-4  # of the largest deviation seen: what moves by less counts 
 
 DAYS: Final = 14
 WEEK: Final = 7
+WEEKLY_MARGIN: Final = 1.2  # times the largest of the same weekday
 NORMAL: Final = 1.4826  # a normal distribution's deviation in median absolute deviations
 USUAL_DEVIATION: Final = 0.15  # of the logarithm of a day's largest
 USUAL_DAYS: Final = 5.0  # that this counts for
@@ -127,7 +128,7 @@ def largest_expected(days: Floats, deviations: float) -> Floats:
 
     >>> days = np.array([[0.0] * 4 + [1.0, 1.1, 0.9, 1.0, 1.05, 0.95, 1.0, 8.0, 1.0, 1.0]])
     >>> largest_expected(days, 4.0).round(2)
-    array([1.4])
+    array([1.35])
     """
     known = days > 0.0
     count = known.sum(axis=1)
@@ -141,13 +142,15 @@ def largest_expected(days: Floats, deviations: float) -> Floats:
 
 
 def same_weekday(days: Floats) -> Floats:
-    """Return the largest of the same day of the week in days (m, DAYS), of two such days the smaller: what comes each week is usual.
+    """Return the largest of the same day of the week in days (m, DAYS), and a little more: what comes each week is usual.
+
+    Of two such days the smaller: a day with a fault does not hide that of the next week.
 
     >>> same_weekday(np.array([[0.0] * 7 + [5.0] + [1.0] * 6, [2.0] + [1.0] * 6 + [5.0] + [1.0] * 6]))
-    array([5., 2.])
+    array([6. , 2.4])
     """
     newer, older = days[:, -WEEK], days[:, -2 * WEEK]
-    return np.where(older > 0.0, np.minimum(newer, older), newer)
+    return WEEKLY_MARGIN * np.where(older > 0.0, np.minimum(newer, older), newer)
 
 
 def _median(values: Floats, count: NDArray[np.intp]) -> Floats:
