@@ -38,7 +38,17 @@ USUAL_DAYS: Final = 5.0  # that this counts for
 
 
 class HourProfile:
-    """How far the resources of hosts are from where they are at this hour of the day; its columns are in the rule's table."""
+    """How far the resources of hosts are from where they are at this hour of the day; its columns are in the rule's table.
+
+    >>> profile, host = HourProfile(1, cut=10.0, memory_h=720.0), np.array([0])
+    >>> table = Table(profile.columns | {"reach": Column((1,), "float64", 0.0)})
+    >>> table.grow(1)
+    >>> for hour in range(99):
+    ...     load = np.array([[20.0 if hour % 24 == 9 or hour == 98 else 5.0 + 0.1 * (hour % 7)]])
+    ...     scaled, usual = profile.step(table, host, load, np.ones(1), np.array([hour * HOUR_MS + HOUR_MS // 2]))
+    >>> scaled.round(1).tolist(), usual.round(1).tolist()
+    ([[10.0]], [[5.3]])
+    """
 
     def __init__(self, resources: int, cut: float, memory_h: float) -> None:
         self._cut, self._memory_h = cut, memory_h

@@ -98,7 +98,8 @@ LEVEL_MIN: Final = float(np.log(0.1))  # what stood still may move again
 FIRST: Final = 10  # steps whose deviations are by chance
 EARLY: Final = 60  # steps in which nothing is known yet
 FAR_MIN: Final = 4  # resources
-FAR_MIN_OF_FEW: Final = 6  # of LAGGED_MAX at most: those of few often follow one load
+FAR_OF_FEW: Final = 6  # of LAGGED_MAX at most: those of few often follow one load
+FAR_SHARE_OF_FEW: Final = 0.75  # where that is less
 HOSTS_PER_BATCH: Final = 128  # hosts at a time
 
 
@@ -119,8 +120,8 @@ class CombinedSettings:
     deviations, and those of an hour without interpolation, 2 to 4 are false. In 159 quiet days of machines the energy raises
     one, their hours none with 4 deviations and 2 with 3.
 
-    >>> CombinedSettings().past_factor(16), CombinedSettings().far_min(38)
-    (1.25, 4)
+    >>> CombinedSettings().past_factor(16), [CombinedSettings().far_min(resources) for resources in (4, 6, 20, 38, 50)]
+    (1.25, [4, 5, 6, 4, 5])
     """
 
     memory_h: float = 720.0
@@ -145,8 +146,8 @@ class CombinedSettings:
 
     def far_min(self, resources: int) -> int:
         """Return how many resources of a host have to be far."""
-        least = FAR_MIN if resources > LAGGED_MAX else FAR_MIN_OF_FEW
-        return max(least, int(np.ceil(self.far_share * resources)))
+        of_few = min(FAR_OF_FEW, int(np.ceil(FAR_SHARE_OF_FEW * resources))) if resources <= LAGGED_MAX else 0
+        return max(FAR_MIN, of_few, int(np.ceil(self.far_share * resources)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +206,7 @@ class CombinedRule:
         self._past_factor = self._settings.past_factor(resources)
         self.far_min = self._settings.far_min(resources)
         size = 2 * resources if self._lagged else resources
-        each, both = Column((resources,), "float64", 0.0), Column((size, size), "float32", 0.0)
+        each, both = Column((resources,), "float64", 0.0), Column((size * (size + 1) // 2,), "float32", 0.0)
         one, time = Column((), "float64", 0.0), Column((), "int64", 0)
         scales = {"seen": Column((resources,), "int32", 0), "mean": each, "variance": each, "reach": each}
         levels = {"far": Column((resources,), "float32", LEVEL_MIN), "level": Column((), "float64", LEVEL_MIN)}
@@ -218,6 +219,10 @@ class CombinedRule:
         times = {"count": Column((), "int32", 0), "first_ms": time, "last_ms": time}
         columns = scales | levels | smooth | past | bounds | before | times | self._hours.columns
         self._table = Table(columns | {"covariance": both})
+        self._upper = np.triu_indices(size)  # of the covariance, which is symmetric, no more is kept
+        self._whole = np.zeros((size, size), np.intp)
+        self._whole[self._upper] = np.arange(self._upper[0].size)
+        self._whole = np.maximum(self._whole, self._whole.T)
 
     @property
     def host_bytes(self) -> int:
@@ -279,19 +284,20 @@ class CombinedRule:
         pair = np.concatenate([scaled, self._table["before"][rows]], axis=1)
         there = np.isfinite(pair)
         pair = np.where(there, pair, 0.0)
-        inverse_pair, alone = self._regress(rows, pair, there)
+        covariance = self._table["covariance"][rows][:, self._whole]
+        inverse_pair, alone = self._regress(covariance, pair, there)
         energy = np.maximum(np.einsum("mi,mi->m", pair, inverse_pair), 0.0)
         # what is missing is learnt as what the others let expect: then the covariance stays one
-        pair = np.where(there, pair, np.einsum("mij,mj->mi", self._table["covariance"][rows], inverse_pair))
+        pair = np.where(there, pair, np.einsum("mij,mj->mi", covariance, inverse_pair))
         expected = mean + deviation * np.where(there, pair - inverse_pair / alone, pair)[:, : self.resources]
         residual = np.where(there, inverse_pair / np.sqrt(alone), 0.0)[:, : self.resources]
         far = self._far(rows, scaled, hours)
         root = np.sqrt(energy / np.maximum(there.sum(axis=1), 1))
         spreads = _root_mean_square(scaled), _root_mean_square(np.where(np.isfinite(scaled), by_hour, np.nan))
-        score, ratio, past, strange = self._judge(rows, root, spreads, hours, time_ms)
+        score, ratio, past, beyond = self._judge(rows, root, spreads, hours, time_ms)
         learned = time_ms - self._table["first_ms"][rows] >= self._settings.learn_h * HOUR_MS
-        fired = learned & (strange[:, 0] | (far.sum(axis=1) >= self.far_min))
-        hourly = learned & strange[:, 1] & ~fired
+        fired = learned & (beyond[:, 0] | (far.sum(axis=1) >= self.far_min))
+        hourly = learned & beyond[:, 1] & ~fired
         self._learn(rows, pair, scaled, hours)
         expected = np.where(hourly[:, None], of_hour, expected)
         residual = np.where(hourly[:, None], by_hour, residual)
@@ -327,12 +333,12 @@ class CombinedRule:
         table["seen"][rows] = seen + there
         return np.where(there, scaled, np.nan), mean, deviation
 
-    def _regress(self, rows: Rows, pair: Floats, there: Booleans) -> tuple[Floats, Floats]:
+    def _regress(self, covariance: NDArray[np.float32], pair: Floats, there: Booleans) -> tuple[Floats, Floats]:
         """Return the inverse covariance of what is there times the values, and its diagonal, each as `pair`."""
-        covariance = self._table["covariance"][rows].astype(float) * (there[:, :, None] & there[:, None, :])
+        ridged = covariance.astype(float) * (there[:, :, None] & there[:, None, :])
         places = np.arange(pair.shape[1])
-        covariance[:, places, places] += np.where(there, self._settings.ridge, 1.0)
-        inverse = np.linalg.inv(covariance)
+        ridged[:, places, places] += np.where(there, self._settings.ridge, 1.0)
+        inverse = np.linalg.inv(ridged)
         return np.einsum("mij,mj->mi", inverse, pair), inverse[:, places, places]
 
     def _far(self, rows: Rows, scaled: Floats, hours: Floats) -> Booleans:
@@ -349,7 +355,7 @@ class CombinedRule:
     def _judge(
         self, rows: Rows, root: Floats, spreads: tuple[Floats, Floats], hours: Floats, time_ms: Times
     ) -> tuple[Floats, Floats, Floats, Booleans]:
-        """Return the score, how many times the usual level and that of the past the energy is, and what is strange; learn them."""
+        """Return the score, how many times the usual level and that of the past the energy is, and which of its two figures are beyond their bounds; learn them."""
         table, settings = self._table, self._settings
         count, level = table["count"][rows], table["level"][rows]
         level = np.where(count == 0, LEVEL_MIN, level)
@@ -364,9 +370,9 @@ class CombinedRule:
         hourly = self._smooth(rows, "hourly", off, hours / settings.hourly_smoothing_h)
         joint *= np.maximum(hourly, 1.0)
         hourly = np.where(time_ms - table["first_ms"][rows] >= DAY_MS, hourly, 0.0)
-        past, strange = self._past(rows, np.stack([recent, hourly], axis=1) * ready[:, None], time_ms)
+        past, beyond = self._past(rows, np.stack([recent, hourly], axis=1) * ready[:, None], time_ms)
         table["count"][rows] = count + 1
-        return np.where(ready, joint / (1.0 + joint), 0.0), ratio, past, strange
+        return np.where(ready, joint / (1.0 + joint), 0.0), ratio, past, beyond
 
     def _smooth(self, rows: Rows, name: str, value: Floats, steps: Floats) -> Floats:
         """Return a smoothed value, which is the value itself at first."""
@@ -376,7 +382,7 @@ class CombinedRule:
         return smooth
 
     def _past(self, rows: Rows, figures: Floats, time_ms: Times) -> tuple[Floats, Booleans]:
-        """Return how many times the largest of the days before the energy is, 0 before the second day, and what is strange.
+        """Return how many times the largest of the days before the energy is, 0 before the second day, and which figures are too large.
 
         `figures` (m, 2) are the energy and how far the resources are from their hour of the day; notes the largest of today.
         """
@@ -413,10 +419,10 @@ class CombinedRule:
         """Move the covariance, which starts as that of independent resources, towards these values."""
         table = self._table
         count = table["count"][rows]  # this step counts already
-        rate = np.maximum(hours / self._settings.memory_h, 1.0 / (count + 9.0))[:, None, None]
-        covariance = table["covariance"][rows]
-        covariance = np.where(count[:, None, None] == 1, np.eye(pair.shape[1]), covariance)
-        table["covariance"][rows] = covariance + rate * (pair[:, :, None] * pair[:, None, :] - covariance)
+        rate = np.maximum(hours / self._settings.memory_h, 1.0 / (count + 9.0))[:, None]
+        row, column = self._upper
+        covariance = np.where(count[:, None] == 1, row == column, table["covariance"][rows])
+        table["covariance"][rows] = covariance + rate * (pair[:, row] * pair[:, column] - covariance)
         if self._lagged:
             table["before"][rows] = scaled
 
