@@ -123,7 +123,7 @@ class HostAnomaly(AlertRule):
         ge=0,
         le=1,
         description="share of a host's resources that have to be, where that is more; where they are far from their means, "
-        "two thirds of this share, and four at least (three quarters of all up to six, where it has at most 20)",
+        "two thirds of this share, and four at least (where it has at most 20, two thirds of all, up to six)",
     )
     window_s: float = Field(default=600.0, gt=0, le=86_400, description="what comes within this is close in time")
     combined_ratio: float = Field(

@@ -99,7 +99,7 @@ FIRST: Final = 10  # steps whose deviations are by chance
 EARLY: Final = 60  # steps in which nothing is known yet
 FAR_MIN: Final = 4  # resources
 FAR_OF_FEW: Final = 6  # of LAGGED_MAX at most: those of few often follow one load
-FAR_SHARE_OF_FEW: Final = 0.75  # where that is less
+FAR_SHARE_OF_FEW: Final = 2.0 / 3.0  # where that is less
 HOSTS_PER_BATCH: Final = 128  # hosts at a time
 
 
@@ -121,7 +121,7 @@ class CombinedSettings:
     one, their hours none with 4 deviations and 2 with 3.
 
     >>> CombinedSettings().past_factor(16), [CombinedSettings().far_min(resources) for resources in (4, 6, 20, 38, 50)]
-    (1.25, [4, 5, 6, 4, 5])
+    (1.25, [4, 4, 6, 4, 5])
     """
 
     memory_h: float = 720.0
