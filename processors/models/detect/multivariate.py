@@ -422,7 +422,9 @@ class CombinedRule:
         rate = np.maximum(hours / self._settings.memory_h, 1.0 / (count + 9.0))[:, None]
         row, column = self._upper
         covariance = np.where(count[:, None] == 1, row == column, table["covariance"][rows])
-        table["covariance"][rows] = covariance + rate * (pair[:, row] * pair[:, column] - covariance)
+        table["covariance"][rows] = covariance + rate * (
+            pair.take(row, axis=1) * pair.take(column, axis=1) - covariance
+        )
         if self._lagged:
             table["before"][rows] = scaled
 
