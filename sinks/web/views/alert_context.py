@@ -37,6 +37,8 @@ def _sure(alert: Alert) -> Iterator[str]:
     if name == "StragglerHost":
         met = f" {counted(round(numbers['jobs']), 'job')} met it." if numbers.get("jobs") else ""
         yield f"It is compared, minute by minute, with hosts that do the same work.{met}"
+    if name in ("SlowSize", "FastSize"):
+        yield "It rests on all runs of this size, against the curve through the other sizes."
     if name.endswith("FailureRate") and known.observed is not None and known.expected is not None:
         yield f"{share(known.observed)} of the newest runs failed, {share(known.expected)} before."
     if "conformal_p" in numbers:

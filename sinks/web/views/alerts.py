@@ -25,7 +25,9 @@ from sinks.web.views.jobs import job_link, may_see, owners
 Formatter = Callable[[float], str]
 KINDS: Final = ("anomaly", "reliability")
 RUNS_SHOWN: Final = 20
-_SHOWN_ELSEWHERE: Final = frozenset({"alertname", "severity", "application", "system", "host", "rack", "partition"})
+_SHOWN_ELSEWHERE: Final = frozenset(
+    {"alertname", "severity", "application", "system", "host", "rack", "partition", "n", "unit"}
+)
 TIMES: Final = frozenset({"SlowSize", "FastSize", "StrangeRun", "Regression", "Improvement"})
 RATES: Final = frozenset({"ApplicationFailureRate", "HostFailureRate"})
 RACK: Final = "RackAnomaly"
@@ -68,7 +70,7 @@ def _values(alert: Alert) -> Iterator[tuple[str, str]]:
         return
     if _name(alert) in OF_STATE and len(_resources(alert)) > 1:
         return  # the figures are of one of its resources, which all stand below with their names
-    if _name(alert) == POWER and "application" not in alert.labels and known.observed is not None:
+    if _name(alert) == POWER and known.observed is not None and not known.expected:  # of a host
         word = "more" if known.observed > 0 else "less"
         yield "against what counters explain", f"{power(abs(known.observed))} {word}"
         return

@@ -204,6 +204,8 @@ def test_the_line_for_not_an_anomaly_is_one_that_the_file_of_labels_takes() -> N
          "2 resources are unlike their own past, close in time."),
         ("DisturbedRun", AlertEvidence(detail={"deviations": -9.2}), "It is 9 robust standard deviations off."),
         ("Regression", AlertEvidence(detail={"runs": 5}), "5 runs show it."),
+        ("SlowSize", AlertEvidence(observed=9.0, expected=6.0),
+         "It rests on all runs of this size, against the curve through the other sizes."),
         ("PredictionUnreliable", AlertEvidence(), NO_FIGURE),
     ],
 )  # fmt: skip
