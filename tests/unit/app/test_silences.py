@@ -74,7 +74,7 @@ def test_what_was_answered_holds_while_the_alertmanager_is_away_until_the_silenc
     assert silenced.silences() == {}
 
 
-def test_since_when_silences_cannot_be_read_and_why_is_told_until_they_can_be(reading: Any) -> None:
+def test_since_when_silences_cannot_be_read_and_why_is_reported_until_they_can_be(reading: Any) -> None:
     given = answers()
     silenced, clock, metrics = reading(given)
     (role,) = silenced.health()
