@@ -192,8 +192,13 @@ class Windows(Protocol):
     def window(self, system: str, host: str, resource: str, until_ms: int) -> HostWindow | None:
         """Return the newest window that ended at `until_ms` or before; None where none is kept (only few are)."""
 
-    def forecasts(self, system: str, hosts: Sequence[str], resource: str) -> Sequence[ForecastHistogram | None]:
-        """Return what is expected next of a resource of each host; None of those whose errors are not known yet."""
+    def forecasts(
+        self, system: str, hosts: Sequence[str], resource: str, until_ms: int
+    ) -> Sequence[ForecastHistogram | None]:
+        """Return what is expected next of a resource of each host.
+
+        None of hosts whose errors are not known yet, and of those of which anything after `until_ms` is known already.
+        """
 
     def hosts_of(self, system: str, partition: str) -> Sequence[str]:
         """Return the hosts on which jobs of a partition ran recently, in order of their names."""
@@ -210,9 +215,11 @@ class NoWindows:
         del system, host, resource, until_ms
         return None
 
-    def forecasts(self, system: str, hosts: Sequence[str], resource: str) -> Sequence[ForecastHistogram | None]:
+    def forecasts(
+        self, system: str, hosts: Sequence[str], resource: str, until_ms: int
+    ) -> Sequence[ForecastHistogram | None]:
         """Return nothing of each."""
-        del system, resource
+        del system, resource, until_ms
         return [None] * len(hosts)
 
     def hosts_of(self, system: str, partition: str) -> Sequence[str]:

@@ -136,7 +136,7 @@ def load(windows: Windows, place: Place, resource: str, until_ms: int, source: L
     found = [_window(windows, place, name, resource, until_ms) for name in place.names]
     range_max = max((window.edges[-1] - window.edges[0] for window in found if window is not None), default=0.0)
     if source == "forecast":
-        found = _expected(windows, place, resource, found)
+        found = _expected(windows, place, resource, until_ms, found)
     retained = [window for window in found if window is not None]
     missing = len(found) - len(retained)
     if len(retained) < KNOWN_MIN * len(found):
@@ -177,10 +177,10 @@ def _window(windows: Windows, place: Place, name: str, resource: str, until_ms: 
 
 
 def _expected(
-    windows: Windows, place: Place, resource: str, found: Sequence[HostWindow | None]
+    windows: Windows, place: Place, resource: str, until_ms: int, found: Sequence[HostWindow | None]
 ) -> list[HostWindow | None]:
     """Return windows with the histogram of what is expected next in the place of their own; None where that is not known."""
-    forecasts = windows.forecasts(place.system, place.names, resource)
+    forecasts = windows.forecasts(place.system, place.names, resource, until_ms)
     return [
         msgspec.structs.replace(window, edges=forecast.edges, shares=forecast.shares) if window and forecast else None
         for window, forecast in zip(found, forecasts, strict=True)

@@ -78,12 +78,19 @@ class HostShard:
         row = self.state.index.row(system, host, resource)
         return None if row is None else self.state.windows.of(row, until_ms)
 
-    def forecasts(self, system: str, hosts: Sequence[str], resource: str) -> Sequence[ForecastHistogram | None]:
-        """Return what is expected next of a resource of each host; None of those whose errors are not known yet."""
-        rows = [self.state.index.row(system, host, resource) for host in hosts]
-        known = [row for row in rows if row is not None]
-        found = iter(self.state.forecasts.histograms(known, [resource in SHARES] * len(known)))
-        return [None if row is None else next(found) for row in rows]
+    def forecasts(
+        self, system: str, hosts: Sequence[str], resource: str, until_ms: int
+    ) -> Sequence[ForecastHistogram | None]:
+        """Return what is expected next of a resource of each host.
+
+        None of hosts whose errors are not known yet, and of those of which anything after `until_ms` is known already.
+        """
+        index, learned_ms = self.state.index, self.state.index.series.rows["learned_ms"]
+        rows = [index.row(system, host, resource) for host in hosts]
+        known = [row for row in rows if row is not None and learned_ms[row] + MINUTE_MS <= until_ms]
+        found = self.state.forecasts.histograms(known, [resource in SHARES] * len(known))
+        by_row = dict(zip(known, found, strict=True))
+        return [None if row is None else by_row.get(row) for row in rows]
 
     def hosts_of(self, system: str, partition: str) -> Sequence[str]:
         """Return the hosts on which jobs of a partition ran recently, in order of their names."""

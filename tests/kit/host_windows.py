@@ -66,8 +66,11 @@ class KnownWindows:
         """Keep what is expected next of a host's resource."""
         self.expected[host, resource] = forecast
 
-    def forecasts(self, system: str, hosts: Sequence[str], resource: str) -> Sequence[ForecastHistogram | None]:
-        """Return what is expected next of each host."""
+    def forecasts(
+        self, system: str, hosts: Sequence[str], resource: str, until_ms: int
+    ) -> Sequence[ForecastHistogram | None]:
+        """Return what is expected next of each host, whatever the time."""
+        del until_ms
         return [self.expected.get((host, resource)) if system == "exa" else None for host in hosts]
 
     def hosts_of(self, system: str, partition: str) -> Sequence[str]:

@@ -16,7 +16,9 @@ from tests.quality.host_forecasts import (
     equal_intervals,
     points,
     score,
+    score_tails,
     table,
+    tails,
 )
 
 
@@ -39,6 +41,14 @@ def test_windows_of_noise_hold_what_they_should_and_are_even(form: str, uneven: 
     found = score(noise, 15, 1, FORMS[form])
     assert found.inside == pytest.approx(14 / 16, abs=0.03)
     assert found.unevenness < uneven
+
+
+def test_a_forecast_with_tails_is_even_where_the_noise_changes_and_beats_a_window(noise: Values) -> None:
+    """Every series has times at which it is five times as noisy: quantiles that follow the errors hold what they should."""
+    calm = np.where(np.arange(noise.shape[1]) // 150 % 2, 1.0, 0.2) * (noise - 0.5) + 10
+    found = score_tails(tails(calm), calm, 1)
+    assert found.unevenness < 0.07
+    assert found.crps.mean() < score(calm, 15, 1, equal_intervals).crps.mean()
 
 
 def test_points_report_the_value_after_the_latest_known_one() -> None:
