@@ -277,8 +277,8 @@ class Forecasters:
     >>> forecast = forecasters.forecast(np.arange(2))
     >>> forecast.value.tolist(), forecast.predictor.tolist()
     ([4.5, nan], [1, -1])
-    >>> missed.round(2).tolist()
-    [1.82, nan]
+    >>> f"{missed[0]:.2f} {missed[1]}"
+    '1.82 nan'
     """
 
     def __init__(self, series: int, rows: Floats | None = None) -> None:

@@ -90,8 +90,8 @@ def ahead(windows: KnownWindows, left: float) -> None:
         windows.expect(name, ForecastHistogram((left - 0.01, left, left + 0.01), (0.5, 0.5)))
 
 
-def runs_met(said: Literal["window", "forecast"], count: int = 24) -> tuple[Scenario, KnownWindows]:
-    """Return a centre whose runs took as long as one source of load said, while the other said something else.
+def runs_met(followed: Literal["window", "forecast"], count: int = 24) -> tuple[Scenario, KnownWindows]:
+    """Return a centre whose runs took as long follows from one source of load, while the other is off.
 
     Its curve was learned under the load that is usual, so that a run without any would take 186 s.
     """
@@ -99,7 +99,7 @@ def runs_met(said: Literal["window", "forecast"], count: int = 24) -> tuple[Scen
     centre = learned(windows)
     for number in range(count):
         left, other = random.uniform(0.45, 0.95, 2)
-        window, forecast = (left, other) if said == "window" else (other, left)
+        window, forecast = (left, other) if followed == "window" else (other, left)
         for name in NAMES:
             windows.report(name, even(window - 0.01, window + 0.01), centre.now_ms)
         ahead(windows, forecast)
@@ -110,19 +110,19 @@ def runs_met(said: Literal["window", "forecast"], count: int = 24) -> tuple[Scen
     return centre, windows
 
 
-@pytest.mark.parametrize("said", ["window", "forecast"])
-def test_the_source_of_load_that_predicted_better_answers(said: Literal["window", "forecast"]) -> None:
-    centre, windows = runs_met(said)
+@pytest.mark.parametrize("followed", ["window", "forecast"])
+def test_the_source_of_load_that_predicted_better_answers(followed: Literal["window", "forecast"]) -> None:
+    centre, windows = runs_met(followed)
     for name in NAMES:
         windows.report(name, even(0.69, 0.71), centre.now_ms)
     ahead(windows, 0.5)
     under = started(centre)["under_load"]
-    assert under["source"] == said
-    assert under["load"] == pytest.approx(1 / (0.7 if said == "window" else 0.5), rel=0.05)
-    assert (under["quality"]["forecast_ratio"] < 1) is (said == "forecast")
+    assert under["source"] == followed
+    assert under["load"] == pytest.approx(1 / (0.7 if followed == "window" else 0.5), rel=0.05)
+    assert (under["quality"]["forecast_ratio"] < 1) is (followed == "forecast")
 
 
-def test_windows_answer_until_a_dozen_runs_say_otherwise_and_where_nothing_is_forecast() -> None:
+def test_windows_answer_until_a_dozen_runs_were_scored_and_where_nothing_is_predicted() -> None:
     centre, windows = runs_met("forecast", count=10)
     assert started(centre)["under_load"]["source"] == "window"
     centre, windows = runs_met("forecast")
