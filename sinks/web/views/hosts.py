@@ -92,7 +92,7 @@ def resource_row(view: HostView, entry: ResourceView) -> ResourceRow:
 def _uncertainty(forecast: ResourceForecast, formatter: Callable[[float], str]) -> str:
     """Return between which values 90 % are expected, or the standard error until that is known."""
     if forecast.q05 is not None and forecast.q95 is not None:
-        return f"; 90 % within {formatter(forecast.q05)} to {formatter(forecast.q95)}"
+        return f", in 90 % of cases {formatter(forecast.q05)} to {formatter(forecast.q95)}"
     return f" ± {formatter(forecast.error)}" if forecast.error is not None else ""
 
 
