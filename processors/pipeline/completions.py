@@ -92,7 +92,7 @@ class DriftDetection:
         self._warnings.take([prediction] if prediction else [], about)
         for outlier in sorted(taken.open_questions):  # runs of other sizes do not answer them
             labels = applications.strange_run_labels(key, outlier)
-            self._warnings.renew(applications.over(applications.STRANGE_RUN, labels, now_ms))
+            self._warnings.renew(applications.STRANGE_RUN, labels)
 
     def _turn(
         self, key: ApplicationKey, model: RunTime, scored: Scored, turned: SizeTurn, *, about: About | None
@@ -329,7 +329,7 @@ class Outcomes:
 
     def _judge(self, name: str, labels: dict[str, str], rate: FailureRate, judged: FailureJudgement) -> None:
         now_ms = self._state.now_ms
-        is_open = self._warnings.is_open(applications.over(name, labels, now_ms))
+        is_open = self._warnings.is_open(name, labels)
         condition = applications.failing(name, labels, judged, self._settings, now_ms, is_open=is_open)
         rate.quiet = not self._warnings.opens(condition)
 
