@@ -137,7 +137,7 @@ def test_a_corrected_failure_is_taken_back_from_its_host() -> None:
     event = centre.at("08:00").ran("1", "lammps", 1, 10.0, state="FAILED", hosts=("nid3",))
     centre.fold(msgspec.structs.replace(event, state="COMPLETED"))
     (rate,) = [centre.shard.state.hosts.open(key) for key in centre.shard.state.hosts.keys()]  # noqa: SIM118 - no mapping
-    assert [failed for _, failed, _ in rate.snapshot().recent] == [False]
+    assert [failed for _, failed, *_ in rate.snapshot().recent] == [False]
 
 
 def test_a_run_on_more_hosts_than_the_bound_counts_for_its_application_alone() -> None:
