@@ -69,7 +69,7 @@ class Outcomes:
         if not failed and not len(self._state.hosts):
             return
         hosts = [(host, self._state.hosts.get(f"{event.system}/{host}")) for host in self._names(event)]
-        usual = max(rate.expected() for rate in rates)
+        usual = rates[0].rate()
         parts = _shares(event, hosts) if failed else {}
         for host, known in hosts:
             if not failed and known is None:
@@ -84,15 +84,15 @@ class Outcomes:
                 rate.correct(event.run_id, outcome)
             self._state.hosts.changed(key, rate, self._state.now_ms)
             if self._worth_judging(rate, event):
-                self._judge_host(event.system, host, rate, rates[1])
+                self._judge_host(event.system, host, rate)
 
-    def _judge_host(self, system: str, host: str, rate: HostFailureRate, centre: FailureRate) -> None:
+    def _judge_host(self, system: str, host: str, rate: HostFailureRate) -> None:
         """Judge a host by what its applications are known to do by now: one that fails everywhere may have begun here."""
         for application in sorted(rate.failing):
             name = self._state.application_id(application)
             known = self._state.failures.get(f"{OF_APPLICATION}{name}") if name else None
-            expected = [each.expected(rate.runs) for each in (known, centre) if each is not None]
-            rate.expect(application, max(expected))
+            if known is not None:
+                rate.expect(application, known.expected(rate.runs))
         now_ms, labels = self._state.now_ms, {"system": system, "host": host}
         is_open = self._warnings.is_open(applications.over(applications.HOST_FAILS, labels, now_ms))
         judged = rate.score(len(self._state.hosts))
