@@ -209,6 +209,17 @@ class Straggler(AlertRule):
         default=300.0, ge=0, le=LONGEST_S, description="hosts are not compared before their job ran for this long"
     )
     for_s: float = Field(default=300.0, ge=0, le=LONGEST_S, description="it has to be so for this long")
+    false_per_day: float = Field(
+        default=0.05,
+        gt=0,
+        description="and for so long that of spells as hosts have them in any case, all hosts of a resource together have no more a day",
+    )
+    usual_s: float = Field(
+        default=600.0,
+        gt=0,
+        le=LONGEST_S,
+        description="how long such spells last is presumed to be this, until some were seen",
+    )
     clear_s: float = Field(
         default=1800.0,
         gt=0,
