@@ -373,12 +373,15 @@ class AlertSettings(Settings):
         for_s: float = Field(default=600.0, ge=0, le=LONGEST_S, description="how long it has to be so first")
 
     class FailureRate(AlertRule):
-        """A failure rate of an application or a host that is credibly above its own past and the usual one."""
+        """A failure rate of an application credibly above its past and the usual one, or of a host above that of its applications."""
 
         recent_runs: int = Field(default=20, ge=3, description="the newest runs, whose failures are counted")
         failures_min: int = Field(default=3, ge=1, description="failures among them that are needed at least")
         credibility: float = Field(
-            default=0.99, gt=0.5, lt=1, description="how sure it has to be that the rate is above the usual one"
+            default=0.99,
+            gt=0.5,
+            lt=1,
+            description="how sure it has to be that the rate is above what is to be expected",
         )
         hosts_max: int = Field(
             default=20_000, ge=1, description="hosts that are remembered; over it the longest unused is forgotten"
