@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agent.collector import Fact, Privacy, Routes
+from agent.config.calendar import with_windows
 from agent.config.references import references, with_machines
 from agent.config.roles import PrivacySettings, TokenSettings
 from agent.config.tree import Config, config_hash
@@ -176,10 +177,11 @@ def metrics(config: Config | None = None) -> Metrics:
 
 def make_shard(config: Config, coefficients_of: CoefficientsOf = shipped) -> Shard:
     """Return an empty fold of one shard."""
+    known = references(config.reference)
     settings = FoldSettings(
         jobs=config.jobs,
-        run_time=with_machines(config.run_time, references(config.reference).nodes),
-        alerts=config.alerts,
+        run_time=with_machines(config.run_time, known.nodes),
+        alerts=with_windows(config.alerts, known.maintenance, config.identification.systems_by_alias),
         agent_version=__version__,
         hosts=config.hosts,
         under_load=config.under_load,

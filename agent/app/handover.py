@@ -13,6 +13,7 @@ from pydantic import BaseModel, SecretStr
 
 from agent.config.references import References, references, retain
 from agent.config.tree import Config
+from processors.contracts.alerts import Maintenance
 from processors.contracts.nodes import Node, Nodes
 from processors.contracts.service import Measures
 from processors.contracts.telemetry import SensorRule, Sensors
@@ -30,11 +31,12 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class _Packed(msgspec.Struct, frozen=True):
-    """A configuration as plain data, and what is in its files of nodes and units."""
+    """A configuration as plain data, and what is in the files that it names."""
 
     tree: dict[str, Any]
     nodes: tuple[Node, ...]
     sensors: tuple[SensorRule, ...]
+    maintenance: tuple[dict[str, Any], ...]
 
 
 class Handover:
@@ -80,7 +82,8 @@ class Handover:
         """Return the configuration; `references` answers with the content of its files from now on."""
         packed = msgspec.json.decode(_content(self._config_fd), type=_Packed)
         config = Config.model_validate_json(msgspec.json.encode(packed.tree), strict=True)
-        retain(config.reference, References(Nodes(packed.nodes), Sensors(packed.sensors)))
+        windows = tuple(Maintenance.model_validate(one) for one in packed.maintenance)
+        retain(config.reference, References(Nodes(packed.nodes), Sensors(packed.sensors), windows))
         return config
 
     def replace(self, config: Config) -> None:
@@ -107,7 +110,8 @@ class Handover:
 
 def _packed(config: Config) -> bytes:
     known = references(config.reference)
-    return msgspec.json.encode(_Packed(_plain(config), tuple(known.nodes), known.sensors.rules))
+    windows = tuple(_plain(one) for one in known.maintenance)
+    return msgspec.json.encode(_Packed(_plain(config), tuple(known.nodes), known.sensors.rules, windows))
 
 
 def _plain(value: Any) -> Any:

@@ -6,7 +6,7 @@ checkpoint, and the state from the broker. What is wrong with a file is told, an
 
 import hashlib
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,10 +15,12 @@ import msgspec
 from agent.app import logs
 from agent.app.handover import Handover, Status
 from agent.clock import Clock
+from agent.config import calendar
 from agent.config.changes import Change, changes
 from agent.config.checks import faults
 from agent.config.load import load
 from agent.config.reference import needs_restart
+from agent.config.references import FILE_BYTES_MAX as REFERENCE_BYTES_MAX
 from agent.config.references import References, references, retain
 from agent.config.tree import Config
 from agent.config.yaml import InvalidConfigError, Problem, path_text
@@ -27,6 +29,7 @@ from processors.contracts.errors import described
 WATCH_S: Final = 5.0  # a file is read once it has been the same at two looks: it may be half written
 UNDO_S: Final = 60.0  # a role that refuses its configuration so soon after a reload refuses the new one
 SHOWN_MAX: Final = 20
+CALENDAR: Final = ("reference", "calendar")
 
 
 class _InUse(msgspec.Struct, frozen=True):
@@ -47,7 +50,7 @@ class Reloader:
         self._path, self._handover, self._clock, self._log = path, handover, clock, log
         self.requested = threading.Event()
         self._watch = watch
-        self._in_use = _InUse(config, references(config.reference), _digests(_files(config).values()))
+        self._in_use = _InUse(config, references(config.reference), _digests(_files(config)))
         self._read = self._seen = self._fingerprint()
         self._look_s = clock.monotonic_s() + WATCH_S
         self._loaded_ms = clock.now_ms()
@@ -88,7 +91,7 @@ class Reloader:
         return settled and found != self._read
 
     def _fingerprint(self) -> Mapping[str, str]:
-        return _digests([self._path, *_files(self._in_use.config).values()])
+        return _digests({"": self._path, **_files(self._in_use.config)})
 
     def _take(self, found: Config, before: Mapping[str, str]) -> bool:
         """Take over what needs no restart of the agent, and say what was taken and what was left."""
@@ -103,7 +106,7 @@ class Reloader:
         changed, named = changes(former.config, found), _files(merged)
         taken = [change for change in changed if not needs_restart(change.path)]
         waiting = [change for change in changed if needs_restart(change.path)]
-        digests = {**_digests(named.values()), **{path: before[path] for path in named.values() if path in before}}
+        digests = {**_digests(named), **{path: before[path] for path in named.values() if path in before}}
         files = [key for key, path in named.items() if former.digests.get(path, digests[path]) != digests[path]]
         self._report(taken, files, waiting)
         if taken or files:
@@ -139,7 +142,7 @@ class Reloader:
 def _files(config: Config) -> dict[str, str]:
     """Return the paths of files that are no part of the tree, by the key that names them."""
     security = config.kafka.security
-    named = {
+    named: dict[tuple[str | int, ...], str | None] = {
         ("reference", "nodes"): config.reference.nodes,
         ("reference", "units"): config.reference.units,
         ("kafka", "security", "ca_file"): security.ca_file,
@@ -147,17 +150,21 @@ def _files(config: Config) -> dict[str, str]:
         ("kafka", "security", "key_file"): security.key_file,
         ("alertmanager", "ca_file"): config.alertmanager.ca_file,
     }
+    for number, path in enumerate(config.reference.calendar):
+        named[*CALENDAR, number] = path
     return {path_text(key): path for key, path in named.items() if path is not None}
 
 
-def _digests(paths: Iterable[str]) -> Mapping[str, str]:
+def _digests(named: Mapping[str, str]) -> Mapping[str, str]:
     """Return a digest of each file's content by its path; an empty one where it cannot be read."""
-    return {path: _digest(Path(path)) for path in paths}
+    return {path: _digest(Path(path), is_calendar=key.startswith(path_text(CALENDAR))) for key, path in named.items()}
 
 
-def _digest(path: Path) -> str:
+def _digest(path: Path, *, is_calendar: bool) -> str:
     try:
         with path.open("rb") as file:
+            if is_calendar:  # Slurm's says when it was asked: that alone is no change
+                return calendar.digest(file.read(REFERENCE_BYTES_MAX).decode(errors="replace"))
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return ""

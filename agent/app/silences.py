@@ -4,6 +4,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Final
+from urllib.parse import urlsplit
 
 import httpx
 import msgspec
@@ -14,7 +15,8 @@ from agent.app.logs import Outage
 from agent.clock import Clock
 from agent.config.tree import AlertmanagerSettings
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.service import Forwarding, Measures, Service, Silence
+from processors.contracts.names import rfc3339
+from processors.contracts.service import Forwarding, Health, Measures, Service, Silence
 from sinks.alertmanager import OURS, Labels, known_silences, silences_of
 
 LOOK_S: Final = 15.0
@@ -25,6 +27,20 @@ SILENCES: Final = "/api/v2/silences"
 
 class AnswerTooLongError(httpx.HTTPError):
     """An answer is longer than BYTES_MAX: it is of something else, or of too many things."""
+
+
+class _Failed(msgspec.Struct, frozen=True):
+    """Since when an Alertmanager does not tell its silences, and why not."""
+
+    since_ms: int
+    reason: str
+
+    def text(self, url: str) -> str:
+        since = rfc3339(self.since_ms)[:16].replace("T", " ")
+        where = urlsplit(url).netloc.rpartition("@")[2]
+        return (
+            f"The silences of the Alertmanager {where} could not be read since {since} UTC: {self.reason.rstrip('.')}"
+        )
 
 
 class SilencedService(Forwarding):
@@ -42,25 +58,38 @@ class SilencedService(Forwarding):
         log = logs.logger("alertmanager")
         self._outages = [Outage(f"silences of Alertmanager {number}", log, clock) for number in range(len(self._urls))]
         self._known: dict[str, Mapping[Labels, Silence]] = {}
+        self._failed: dict[str, _Failed] = {}
 
     def silences(self) -> Mapping[str, Silence]:
         """Return the silences of open alerts, by fingerprint."""
         known = self._known
         return silences_of(self._service.alerts(), _agreed(list(known.values())), self._clock.now_ms()) if known else {}
 
+    def health(self) -> Sequence[Health]:
+        """Return the health of every role, the first one's with what keeps this from knowing silences."""
+        roles = list(self._service.health())
+        unanswered = tuple(one.text(url) for url, one in self._failed.items())
+        if roles and unanswered:
+            roles[0] = msgspec.structs.replace(roles[0], unanswered=unanswered)
+        return roles
+
     def look(self) -> None:
         """Ask every Alertmanager once; never raises for one that is away."""
-        known = dict(self._known)
+        known, failed = dict(self._known), dict(self._failed)
         for url, outage in zip(self._urls, self._outages, strict=True):
             try:
                 known[url] = known_silences(self._answer(url + ALERTS, OURS), self._answer(url + SILENCES))
             except (httpx.HTTPError, msgspec.MsgspecError, InvalidInputError, UnicodeDecodeError) as error:
                 self._measures.add("scalewatch_alertmanager_looks_total", outcome="failed")
                 outage.failed(reason_of(error))
+                since_ms = failed[url].since_ms if url in failed else self._clock.now_ms()
+                failed[url] = _Failed(since_ms, reason_of(error))
                 continue
+            failed.pop(url, None)
             self._measures.add("scalewatch_alertmanager_looks_total", outcome="answered")
             outage.over()
-        self._known = known
+        self._known, self._failed = known, failed
+        self._measures.set("scalewatch_alertmanager_unanswered", len(failed))
 
     def run(self, stop: threading.Event) -> None:
         """Ask now, and again and again until `stop` is set."""

@@ -307,7 +307,8 @@ def loads(
     resolver = Resolver(folder or FilePath(), environment or {}, secret_paths(), document, reveal=reveal_secrets)
     config = _checked(without_empty_sections(resolver.resolve(data, ()), Config), document)
     config = config.model_copy(update={"reference": config.reference.below(folder or FilePath())})
-    content, found = read_references(config.reference, tuple(config.systems)) if references else (None, [])
+    systems, clusters = tuple(config.systems), tuple(config.partitions_by_system)
+    content, found = read_references(config.reference, systems, clusters) if references else (None, [])
     if sources_required and not data.get("sources"):
         document.problems.append(document.problem(("sources",), "is missing: the agent would read nothing."))
     if document.problems or found:

@@ -3,13 +3,15 @@
 from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path as FilePath
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 from pydantic import Field
 
+from agent.config.calendar import Windows, read_calendar
 from agent.config.yaml import InvalidConfigError, Problem
 from agent.reference import FAULTS_MAX, TableFault, read_nodes, read_units
+from processors.contracts.alerts import Maintenance
 from processors.contracts.nodes import NO_NODES, Nodes
 from processors.contracts.settings import MachineSettings, RunTimeSettings, Settings
 from processors.contracts.telemetry import NO_SENSORS, Sensors
@@ -17,12 +19,13 @@ from processors.contracts.telemetry import NO_SENSORS, Sensors
 FILE_BYTES_MAX: Final = 32 * 1024 * 1024
 RETAINED_MAX: Final = 2
 
+CalendarFile = Annotated[str, Field(min_length=1, max_length=4096)]
 Content = TypeVar("Content")
 Reader = Callable[[str], tuple[Content, list[TableFault]]]
 
 
 class ReferenceSettings(Settings):
-    """Files that say what producers of telemetry call hosts, and what their sensors measure."""
+    """Files that say what producers of telemetry call hosts, what their sensors measure, and when there is maintenance."""
 
     nodes: str | None = Field(
         default=None,
@@ -37,10 +40,17 @@ class ReferenceSettings(Settings):
         "parental_context, sub_context, device_context, index, location, source, resource, unit",
     )
 
+    calendar: tuple[CalendarFile, ...] = Field(
+        default=(),
+        max_length=64,
+        description="files of maintenance, in which nothing is sent, besides alerts.maintenance: what `scontrol show reservations "
+        "--json` prints, of which reservations with the flag MAINT count, or YAML with the key maintenance as in alerts",
+    )
+
     def below(self, folder: FilePath) -> "ReferenceSettings":
         """Return the settings with paths that are no longer relative to a folder."""
         found = {name: str(folder / path) for name in ("nodes", "units") if (path := getattr(self, name)) is not None}
-        return self.model_copy(update=found)
+        return self.model_copy(update={**found, "calendar": tuple(str(folder / path) for path in self.calendar)})
 
 
 class References(msgspec.Struct, frozen=True):
@@ -48,13 +58,19 @@ class References(msgspec.Struct, frozen=True):
 
     nodes: Nodes = NO_NODES
     sensors: Sensors = NO_SENSORS
+    maintenance: Windows = ()
 
 
 _RETAINED: Final[dict[ReferenceSettings, References]] = {}
 
 
-def read_references(settings: ReferenceSettings, systems: Collection[str] = ()) -> tuple[References, list[Problem]]:
-    """Return what is in the files, and every problem of each; nodes are of one of the `systems` where any are listed."""
+def read_references(
+    settings: ReferenceSettings, systems: Collection[str] = (), clusters: Collection[str] = ()
+) -> tuple[References, list[Problem]]:
+    """Return what is in the files, and every problem of each.
+
+    Nodes are of one of the `systems` where any are listed, and reservations of one of the `clusters`.
+    """
     problems: list[Problem] = []
     nodes = (
         NO_NODES
@@ -62,7 +78,13 @@ def read_references(settings: ReferenceSettings, systems: Collection[str] = ()) 
         else _read(settings.nodes, partial(read_nodes, systems=systems), NO_NODES, problems)
     )
     sensors = NO_SENSORS if settings.units is None else _read(settings.units, read_units, NO_SENSORS, problems)
-    return References(nodes, sensors), problems
+    maintenance: list[Maintenance] = []
+    for path in settings.calendar:
+        if (text := _text(path, problems)) is not None:
+            windows, wrong = read_calendar(text, path, clusters)
+            maintenance += windows
+            problems += wrong[:FAULTS_MAX]
+    return References(nodes, sensors, tuple(maintenance)), problems
 
 
 def references(settings: ReferenceSettings) -> References:

@@ -159,6 +159,7 @@ class Facts(msgspec.Struct, kw_only=True):
     account: Text | None = None
     partition: Text | None = None
     qos: Text | None = None
+    reservation: Text | None = None
     work_dir: Path | None = None
     script: Script | None = None
     comment: Path | None = None
@@ -409,6 +410,7 @@ def _evidence(message: Facts, sizes: dict[str, float], options: DecodeOptions) -
         account=message.account or None,
         partition=message.partition or None,
         qos=message.qos or None,
+        reservation=message.reservation or None,
         work_dir=message.work_dir if options.keep.paths else None,
         script=message.script if options.keep.script else None,
         comment=message.comment if options.keep.comment else None,

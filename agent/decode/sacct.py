@@ -160,6 +160,7 @@ def _evidence(row: Row, zone: tzinfo, options: DecodeOptions) -> Evidence:
         account=own_text(row.get("account"), "account"),
         partition=one_partition(row.get("partition")),
         qos=own_text(row.get("qos"), "quality of service"),
+        reservation=own_text(row.get("reservation"), "reservation"),
         container=own_text(row.get("container"), "container", PATH_MAX),
         work_dir=own_text(row.get("workdir"), "working directory", PATH_MAX) if options.keep.paths else None,
         comment=own_text(row.get("comment"), "comment", PATH_MAX) if options.keep.comment else None,

@@ -62,6 +62,7 @@ class _Record(msgspec.Struct, kw_only=True, gc=False):
     ntasks_per_node: int | None = None
     cpus_per_task: int | None = None
     features: str | None = None
+    reservation_name: str | None = None
     wc_key: str | None = None
 
 
@@ -198,6 +199,7 @@ def _evidence(record: _Record, unasked: _Private, options: DecodeOptions) -> Evi
         account=own_text(record.account, "account"),
         partition=one_partition(record.partition),
         qos=own_text(record.qos, "quality of service"),
+        reservation=own_text(record.reservation_name, "reservation"),
         container=own_text(record.container, "container", PATH_MAX),
         work_dir=own_text(unasked.work_dir, "working directory", PATH_MAX) if options.keep.paths else None,
         script=(unasked.script or "")[:SCRIPT_MAX] or None if options.keep.script else None,

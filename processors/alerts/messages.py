@@ -1,12 +1,13 @@
 """Alerts as messages: labels that identify them, texts for people, and links in the words of Alertmanager."""
 
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote
 
 import msgspec
 
 from processors.alerts.lifecycle import Condition, Transition
-from processors.contracts.names import ApplicationKey, rfc3339
+from processors.contracts.names import ApplicationKey, host_link, rfc3339
 from processors.contracts.outputs import Alert, AlertStatus
 from processors.run_time.messages import Context
 from processors.store import hexdigest
@@ -28,9 +29,9 @@ class Links(msgspec.Struct, frozen=True):
         return found | ({"dashboard_url": page + _place(condition.labels)} if page else {})
 
 
-def fingerprint(condition: Condition) -> str:
-    """Return what identifies the alert of a condition: its name and labels."""
-    return hexdigest(condition.name, *(f"{name}={value}" for name, value in sorted(condition.labels.items())))
+def fingerprint(name: str, labels: Mapping[str, str]) -> str:
+    """Return what identifies an alert: its name and labels."""
+    return hexdigest(name, *(f"{label}={value}" for label, value in sorted(labels.items())))
 
 
 def message(key: str, change: Transition, links: Links, context: Context) -> Alert:
@@ -71,7 +72,7 @@ def shortened(text: str, characters_max: int = TEXT_MAX) -> str:
 def _place(labels: dict[str, str]) -> str:
     """Return the page of what an alert is about: its host or application, else the list of alerts."""
     if "host" in labels and "system" in labels:
-        return f"/hosts/{quote(labels['system'], safe='')}/{quote(labels['host'], safe='')}"
+        return f"/hosts/{host_link(labels['system'], labels['host'])}"
     if "application" in labels:
         key = ApplicationKey(*(labels.get(name, "") for name in ("application", "system", "input", "unit")))
         return f"/applications/{quote(key.id)}"

@@ -31,6 +31,7 @@ SECTIONS: Final = {
 }
 DRY_RUN: Final = "dry run"
 SHORT: Final = "short run"
+OF_RUN: Final = ("user", "account", "qos", "reservation")
 
 
 class About(NamedTuple):
@@ -40,16 +41,22 @@ class About(NamedTuple):
     user: str = ""
     account: str = ""
     qos: str = ""
+    reservation: str = ""
     hosts: tuple[str, ...] = ()
     run_time_s: float | None = None
 
     @classmethod
     def of_run(cls, evidence: Evidence, run_time_s: float) -> "About":
         """Return what the evidence of a run tells."""
-        partition, user, account, qos = (
-            value or "" for value in (evidence.partition, evidence.user, evidence.account, evidence.qos)
+        return cls(
+            partition=evidence.partition or "",
+            user=evidence.user or "",
+            account=evidence.account or "",
+            qos=evidence.qos or "",
+            reservation=evidence.reservation or "",
+            hosts=evidence.hosts,
+            run_time_s=run_time_s,
         )
-        return cls(partition, user, account, qos, evidence.hosts, run_time_s)
 
 
 NO_RUN: Final = About()
@@ -92,7 +99,7 @@ class Policy:
 def _matches(given: Exclusion | Maintenance) -> Matches:
     """Return what tells whether an alert is about everything that is given."""
     of_labels = {name: each for name in ("system", "application") if (each := getattr(given, name, None))}
-    of_run = {name: each for name in ("user", "account", "qos") if (each := getattr(given, name, None))}
+    of_run = {name: each for name in OF_RUN if (each := getattr(given, name, None))}
     hosts = frozenset(expand(given.hosts, EXCLUDED_HOSTS_MAX)) if given.hosts else frozenset[str]()
 
     def matches(condition: Condition, about: About) -> bool:

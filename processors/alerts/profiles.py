@@ -125,7 +125,6 @@ def power_of_host(system: str, blamed: Blamed, run: JudgedRun, settings: Unexpla
         ),
         evidence=AlertEvidence(
             observed=blamed.excess_w,
-            expected=0.0,
             runs=(run.fact.run_id,),
             detail={"target": TARGET, "runs": blamed.runs},
         ),

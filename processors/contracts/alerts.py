@@ -70,6 +70,9 @@ class Exclusion(Settings):
     user: Pattern | None = Field(default=None, description="the user of the run, as events tell it")
     account: Pattern | None = Field(default=None, description="the account of the run")
     qos: Pattern | None = Field(default=None, description="the quality of service of the run")
+    reservation: Pattern | None = Field(
+        default=None, description="the reservation that the run was in, as Slurm tells it"
+    )
     hosts: HostList | None = Field(
         default=None,
         description="hosts as a list such as nid[001-004],login1: alerts about them, and about runs with one of them",
@@ -81,7 +84,8 @@ class Exclusion(Settings):
     @model_validator(mode="after")
     def _names_something(self) -> Self:
         if not any(getattr(self, name) for name in type(self).model_fields if name != "comment"):
-            raise ValueError("give at least one of alerts, system, partition, application, user, account, qos, hosts")
+            named = ", ".join(name for name in type(self).model_fields if name != "comment")
+            raise ValueError(f"give at least one of {named}")
         return self
 
 

@@ -54,6 +54,7 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     account: str | None = None
     partition: str | None = None
     qos: str | None = None
+    reservation: str | None = None
     work_dir: str | None = None
     script: str | None = None
     comment: str | None = None

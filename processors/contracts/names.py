@@ -149,6 +149,15 @@ def escaped(text: str) -> str:
     return text if plain else quote(text, safe=SAFE)
 
 
+def host_link(system: str, host: str) -> str:
+    """Return the part of a URL that names a host; its slashes are escaped, for names come from outside.
+
+    >>> host_link("archer2", "rack1/nid7")
+    'archer2/rack1%2Fnid7'
+    """
+    return f"{quote(system, safe='')}/{quote(host, safe='')}"
+
+
 def job_key(system: str, job_id: str) -> str:
     """Return the key of a job: system and job id.
 

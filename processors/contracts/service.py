@@ -51,7 +51,8 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
     `lag_s` is the event time between the newest tick folded and now, negative where the tick is ahead of now; `checkpoint_age_s`
     the time since the last confirmed checkpoint; `folded_ms` the newest tick folded, which is now in event time. None where the
-    role has no such thing.
+    role has no such thing. `unanswered` tells who could not be asked lately, and since when, in sentences: what they said last
+    is shown meanwhile.
     """
 
     role: str
@@ -64,6 +65,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     folded_ms: int | None = None
     working: bool = True
     floods: tuple[str, ...] = ()
+    unanswered: tuple[str, ...] = ()
 
 
 def late(lag_s: float | None) -> tuple[str, ...]:

@@ -108,8 +108,8 @@ class ProfileSettings(Settings):
 
 Unit = Literal["nodes", "cores", "processes", "threads", "gpus"]
 EVIDENCE_FIELDS = (
-    "application", "executable", "module", "container", "job_name", "account", "partition", "qos", "user", "work_dir",
-    "script", "comment",
+    "application", "executable", "module", "container", "job_name", "account", "partition", "qos", "reservation", "user",
+    "work_dir", "script", "comment",
 )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Conditions become alerts: one life per fingerprint, changes of status become messages."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -49,7 +49,7 @@ class OpenAlerts:
 
     def opens(self, condition: Condition, about: About = NO_RUN) -> bool:
         """Note a condition, send what changes, and tell whether its alert is open then."""
-        key, state = fingerprint(condition), self._alerts
+        key, state = fingerprint(condition.name, condition.labels), self._alerts
         if condition.holds:
             not_again_ms = round(self._policy.rule(condition.name).not_again_s * 1000)
             withheld_by = self._policy.withheld_by(condition, about)
@@ -76,19 +76,19 @@ class OpenAlerts:
 
     def ends(self, condition: Condition) -> bool:
         """Let an alert end with the words of a condition, at the next tick; False where none is open."""
-        return self.is_open(condition) and self.opens(condition)
+        return self.is_open(condition.name, condition.labels) and self.opens(condition)
 
-    def renew(self, condition: Condition) -> None:
+    def renew(self, name: str, labels: Mapping[str, str]) -> None:
         """Let an alert that is open stay so for as long as if what it says had been said now; changes nothing of it."""
-        key, alerts = fingerprint(condition), self._alerts.alerts
+        key, alerts = fingerprint(name, labels), self._alerts.alerts
         life = alerts.get(key)
         if life is not None and life.open:
-            life.renew(condition.time_ms)
+            life.renew(self._alerts.now_ms)
             alerts.changed(key, life, self._alerts.now_ms)
 
-    def is_open(self, condition: Condition) -> bool:
-        """Whether the alert of a condition is open."""
-        life = self._alerts.alerts.get(fingerprint(condition))
+    def is_open(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether the alert with a name and labels is open."""
+        life = self._alerts.alerts.get(fingerprint(name, labels))
         return life is not None and life.open
 
     def tick(self) -> None:

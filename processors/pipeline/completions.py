@@ -90,7 +90,7 @@ class DriftDetection:
         self._warnings.take([prediction] if prediction else [], about)
         for outlier in sorted(taken.open_questions):  # runs of other sizes do not answer them
             labels = applications.strange_run_labels(key, outlier)
-            self._warnings.renew(applications.over(applications.STRANGE_RUN, labels, now_ms))
+            self._warnings.renew(applications.STRANGE_RUN, labels)
 
     def _turn(
         self, key: ApplicationKey, model: RunTime, scored: Scored, turned: SizeTurn, *, about: About | None

@@ -168,7 +168,7 @@ class HostAlerts:
         live: dict[Rack, list[int]] = {}
         for rack, rows in sorted(self._groups.racks(odd).items()):
             news = (candidates["news_ms"][rows] != NEVER_MS).any()
-            is_open = self._alerts.is_open(ended(RACK_ANOMALY, rack.labels, "", now_ms))
+            is_open = self._alerts.is_open(RACK_ANOMALY, rack.labels)
             if not news or not (is_open or len(rows) >= self._rack.hosts_min):
                 continue
             heard_ms = self._state.index.hosts.rows["last_ms"]
@@ -194,7 +194,7 @@ class HostAlerts:
         """Tell of a host, at once where its alert is open, else once it waited for the others of its rack."""
         one, now_ms = self._state.candidates.rows[row], self._state.now_ms
         labels = host_labels(*self._named(row))
-        is_open = self._alerts.is_open(ended(HOST_ANOMALY, labels, "", now_ms))
+        is_open = self._alerts.is_open(HOST_ANOMALY, labels)
         if not is_open and now_ms - one["news_ms"] < self._host.gather_s * 1000:
             return
         one["news_ms"] = NEVER_MS
@@ -210,7 +210,7 @@ class HostAlerts:
         """Return whether an open alert says already that the host is unlike its peers, and not by its power alone."""
         cause = self._state.causes.rows[row]
         differing = cause["differing_ms"] != NEVER_MS and not cause["power_only"]
-        return bool(differing) and self._alerts.is_open(ended(STRAGGLER_HOST, labels, "", self._state.now_ms))
+        return bool(differing) and self._alerts.is_open(STRAGGLER_HOST, labels)
 
     def _keep_levels(self, row: int, marks: Mapping[str, Mark]) -> None:
         """Keep between which ends the resources of a host lay before they were odd: so long as they are outside, it is."""
@@ -236,20 +236,19 @@ class HostAlerts:
         racks = self._groups.racks(np.flatnonzero(causes.rows["odd_ms"] != NEVER_MS))
         on = set(still.tolist())
         for rack, rows in sorted(racks.items()):
-            alert = ended(RACK_ANOMALY, rack.labels, "", now_ms)
             if len(on.intersection(rows)) >= STILL_SHARE * len(rows):
-                self._alerts.renew(alert)
-            rack_open = self._alerts.is_open(alert)
+                self._alerts.renew(RACK_ANOMALY, rack.labels)
+            rack_open = self._alerts.is_open(RACK_ANOMALY, rack.labels)
             for row in rows:
                 self._stay(row, rack_open=rack_open, still=row in on)
 
     def _stay(self, row: int, *, rack_open: bool, still: bool) -> None:
         """Let the alert of a host go on where it is still odd, and forget what was wrong where no alert is open."""
-        alert = ended(HOST_ANOMALY, host_labels(*self._named(row)), "", self._state.now_ms)
+        labels = host_labels(*self._named(row))
         if still:
-            self._alerts.renew(alert)
-        differing = ended(STRAGGLER_HOST, alert.labels, "", self._state.now_ms)
-        if not (rack_open or self._alerts.is_open(alert) or (still and self._alerts.is_open(differing))):
+            self._alerts.renew(HOST_ANOMALY, labels)
+        is_open = rack_open or self._alerts.is_open(HOST_ANOMALY, labels)
+        if not (is_open or (still and self._alerts.is_open(STRAGGLER_HOST, labels))):
             self._state.causes.end(np.array([row]), "odd_ms")
             self._state.levels.clear(self._series(row))
 
@@ -325,9 +324,8 @@ class HostAlerts:
         state.causes.begin(row, "differing_ms", since_ms, now_ms, power_only=power_only)
         state.candidates.rows["reported_ms"][row] = now_ms
         jobs = state.causes.met(row, digest64(job)) if job else int(state.causes.rows["jobs"][row])
-        anomaly = ended(HOST_ANOMALY, labels, "", now_ms)
-        if not power_only and self._alerts.is_open(anomaly):
-            self._alerts.renew(anomaly)
+        if not power_only and self._alerts.is_open(HOST_ANOMALY, labels):
+            self._alerts.renew(HOST_ANOMALY, labels)
             return
         differing = Differing(job, jobs, int(state.causes.rows["differing_ms"][row]), found)
         self._alerts.take([host_rules.straggler(labels, differing, now_ms)])

@@ -94,7 +94,7 @@ class Outcomes:
             if known is not None:
                 rate.expect(application, known.expected(rate.runs))
         now_ms, labels = self._state.now_ms, {"system": system, "host": host}
-        is_open = self._warnings.is_open(applications.over(applications.HOST_FAILS, labels, now_ms))
+        is_open = self._warnings.is_open(applications.HOST_FAILS, labels)
         judged = rate.score(len(self._state.hosts))
         condition = applications.host_failing(labels, judged, self._settings, now_ms, is_open=is_open)
         rate.quiet = not self._warnings.opens(condition)
@@ -129,7 +129,7 @@ class Outcomes:
 
     def _judge(self, application_id: str, rate: FailureRate, usual: float) -> None:
         now_ms, labels = self._state.now_ms, applications.application_labels(ApplicationKey.parse(application_id))
-        is_open = self._warnings.is_open(applications.over(applications.APPLICATION_FAILS, labels, now_ms))
+        is_open = self._warnings.is_open(applications.APPLICATION_FAILS, labels)
         judged = rate.score(usual, len(self._state.models))
         condition = applications.failing(labels, judged, self._settings, now_ms, is_open=is_open)
         rate.quiet = not self._warnings.opens(condition)

@@ -124,7 +124,7 @@ class ProfileWarnings:
             self._alerts.take([over(UNEXPLAINED_POWER, application_labels(run.key), now_ms, by="superseded")])
         if judged.off and blamed is not None:
             of_host = profiles.power_of_host(system, blamed, run, settings, now_ms)
-            if cause is None or self._alerts.is_open(of_host):
+            if cause is None or self._alerts.is_open(of_host.name, of_host.labels):
                 blame.name_host(blamed)
                 self._alerts.take([of_host])
         self._state.power_blames.changed(system, blame, now_ms)

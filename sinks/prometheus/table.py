@@ -281,6 +281,10 @@ AGENT: Final = (
         "scalewatch_alertmanager_looks_total", "counter", "Attempts to read the silences of an Alertmanager.",
         (Label("outcome", values=("answered", "failed")),),
     ),
+    Declaration(
+        "scalewatch_alertmanager_unanswered", "gauge",
+        "Alertmanagers whose silences could not be read at the last attempt: what the page shows as silenced may be old.",
+    ),
     Declaration("scalewatch_alertmanager_alerts_total", "counter", "Alerts sent to Alertmanagers, repeats included."),
 )  # fmt: skip
 HEALTH: Final = (

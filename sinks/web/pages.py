@@ -15,6 +15,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from processors import __version__
+from processors.contracts.names import host_link
 from processors.contracts.outputs import Alert, JobPrediction, Prediction
 from processors.contracts.service import Service
 from sinks.web import formatting, queries
@@ -61,7 +62,7 @@ def environment() -> Environment:
     made.filters.update(change=overview.change, span=formatting.span)
     made.globals.update(
         link=link,
-        host_link=hosts.host_link,
+        host_link=host_link,
         job_link=job_link,
         link_of_key=link_of_key,
         sketch=overview.sketch,
@@ -193,6 +194,7 @@ class Pages:
             wrong=wrong,
             notes=hosts.standing_out(found, alerts, wrong=not wrong),
             quieted="" if wrong else hosts.state_text(found, alerts, explained.count),
+            suspected=hosts.suspected_text(found, alerts),
             explained=explained,
             alerts=alert_view.alert_rows(alerts, alerts.in_order()[:ALERTS_SHOWN], present_ms(self._service)),
         )

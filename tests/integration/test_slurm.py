@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
+from agent.config.calendar import read_calendar
 from agent.decode.message import DecodeOptions
 from agent.decode.slurm import slurm_decoder
 from processors.contracts.events import JobCompleted, JobEvent, JobStarted
@@ -150,6 +151,39 @@ def test_the_text_of_a_job_script_goes_no_further(day: Day) -> None:
     assert any(_PRIVATE.encode() in value for value in day.raw)
     for event in [*day.completed.values(), *day.started.values()]:
         assert _PRIVATE not in repr(event)
+
+
+def test_a_reservation_for_maintenance_is_read_as_slurm_prints_it(slurm: SlurmCluster) -> None:
+    create = ("scontrol", "create", "reservation", "Users=root", "StartTime=now+86400", "Duration=120")
+    slurm.run(*create, "ReservationName=switches", "Nodes=nid[002-003]", "Flags=MAINT,IGNORE_JOBS")
+    slurm.run(*create, "ReservationName=course", "Nodes=nid001")
+    try:
+        windows, problems = read_calendar(slurm.run("scontrol", "show", "reservations", "--json"), "x", [slurm.name])
+    finally:
+        slurm.run("scontrol", "delete", "ReservationName=switches")
+        slurm.run("scontrol", "delete", "ReservationName=course")
+    assert problems == []
+    (window,) = windows
+    assert (window.system, window.hosts, window.comment) == (slurm.name, "nid[002-003]", "reservation switches")
+    assert (window.end - window.start).total_seconds() == 120 * 60
+    assert window.start.timestamp() == pytest.approx(time.time() + 86_400, abs=_ARRIVAL_TIMEOUT_S)
+
+
+def test_a_job_in_a_reservation_names_it(slurm: SlurmCluster, kafka: KafkaBroker) -> None:
+    create = ("scontrol", "create", "reservation", "ReservationName=course", "Users=root", "StartTime=now")
+    slurm.run(*create, "Duration=120", "Nodes=nid001")
+    try:
+        job = slurm.submit("lesson", "true", options=["--reservation=course"])
+        slurm.wait_idle()
+
+        def found() -> list[JobCompleted]:
+            events = decoded(read(kafka.bootstrap, slurm.topic, 1))
+            return [event for event in events if isinstance(event, JobCompleted) and event.job_id == job]
+
+        (run,) = until(found, _ARRIVAL_TIMEOUT_S, "the job's record")
+    finally:
+        slurm.run("scontrol", "delete", "ReservationName=course")
+    assert run.evidence.reservation == "course"
 
 
 @pytest.fixture(scope="module")

@@ -62,6 +62,9 @@ def _apart(before: Form, now: Form, path: str) -> Iterator[str]:
     if isinstance(before, list) and isinstance(now, list) and len(before) == len(now) and before[0] == now[0]:
         for old, new in zip(before[1:], now[1:], strict=True):
             yield from faults(old, new, path)
+    elif isinstance(before, dict) and isinstance(now, dict) and before.keys() == now.keys():
+        for part in before:  # what a record of the journal holds
+            yield from faults(before[part], now[part], path)
     else:
         yield f"{path or '.'} is {_short(now)} in the place of {_short(before)}"
 

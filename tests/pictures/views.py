@@ -7,9 +7,9 @@ from typing import Literal
 
 from playwright.sync_api import Page
 
+from processors.contracts.names import host_link
 from processors.contracts.service import Service
 from sinks.web.queries import application_id, link
-from sinks.web.views.hosts import host_link
 from tests.kit.browser import PHONE, browser, visit
 from tests.pictures.png import smaller
 

@@ -215,6 +215,8 @@ def _advice(role: Health) -> Iterator[Advice]:
         yield _AHEAD
     if role.checkpoint_age_s is not None and role.checkpoint_age_s > CHECKPOINT_OLD_S:
         yield _UNSAVED
+    for found in role.unanswered:
+        yield Advice(f"{found}; what it silenced before is shown as silenced until that ends.", "What is not sent")
     for found in role.floods:
         yield Advice(f"{found}; they take turns with the others.", "Bounds hit")
     if role.restarts:

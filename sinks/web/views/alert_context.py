@@ -37,6 +37,8 @@ def _sure(alert: Alert) -> Iterator[str]:
     if name == "StragglerHost":
         met = f" {counted(round(numbers['jobs']), 'job')} met it." if numbers.get("jobs") else ""
         yield f"It is compared, minute by minute, with hosts that do the same work.{met}"
+    if name in ("SlowSize", "FastSize"):
+        yield "It rests on all runs of this size, against the curve through the other sizes."
     if name.endswith("FailureRate") and known.observed is not None and known.expected is not None:
         usual = "are to be expected" if name == "HostFailureRate" else "before"
         yield f"{share(known.observed)} of the newest runs failed, {share(known.expected)} {usual}."
@@ -44,7 +46,9 @@ def _sure(alert: Alert) -> Iterator[str]:
         yield f"At most {share(numbers['conformal_p'])} of the newest runs deviated as much."
     if "deviations" in numbers:
         yield f"It is {abs(numbers['deviations']):.0f} robust standard deviations off."
-    if (outside := _outside(alert)) is not None:
+    if name == "HostAnomaly" and len(detail) > 1:
+        yield f"{len(detail)} resources are unlike their own past, close in time."
+    elif (outside := _outside(alert)) is not None:
         yield f"The value lies {share(outside)} outside its usual range."
     if "runs" in numbers:
         yield f"{counted(round(numbers['runs']), 'run')} {'shows' if numbers['runs'] == 1 else 'show'} it."
@@ -99,7 +103,7 @@ def _common(labels: dict[str, str], shown: dict[str, str]) -> tuple[int, str]:
             return rank, f"same {name}"
     racks = ((labels.get("rack"), shown.get("host")), (shown.get("rack"), labels.get("host")))
     if any(rack and host and rack in host for rack, host in racks):
-        return 1, "same rack"
+        return 1, "same rack by its name"
     return 3, "same system"
 
 

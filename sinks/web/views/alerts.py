@@ -9,7 +9,7 @@ import msgspec
 
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Attribute
-from processors.contracts.names import ApplicationKey, measured, parse_rfc3339
+from processors.contracts.names import ApplicationKey, host_link, measured, parse_rfc3339
 from processors.contracts.outputs import Alert
 from processors.contracts.service import Service
 from sinks.web.access import Reader
@@ -19,17 +19,20 @@ from sinks.web.runbook import Section, section
 from sinks.web.views.alert_context import Hit, Link, hit, how_sure, label_line, others
 from sinks.web.views.alert_states import ASIDE, Alerts, State
 from sinks.web.views.explained import FOREVER_MS, ExplainedRows, explained_rows, job_of
-from sinks.web.views.hosts import OF_STATE, host_link
+from sinks.web.views.hosts import OF_STATE
 from sinks.web.views.jobs import job_link, may_see, owners
 
 Formatter = Callable[[float], str]
 KINDS: Final = ("anomaly", "reliability")
 RUNS_SHOWN: Final = 20
-_SHOWN_ELSEWHERE: Final = frozenset({"alertname", "severity", "application", "system", "host", "rack", "partition"})
+_SHOWN_ELSEWHERE: Final = frozenset(
+    {"alertname", "severity", "application", "system", "host", "rack", "partition", "n", "unit"}
+)
 TIMES: Final = frozenset({"SlowSize", "FastSize", "StrangeRun", "Regression", "Improvement"})
 RATES: Final = frozenset({"ApplicationFailureRate", "HostFailureRate"})
 RACK: Final = "RackAnomaly"
 POWER: Final = "UnexplainedPower"
+ANOMALY: Final = "HostAnomaly"
 RUNS: Final = frozenset({"since_run"})  # details that name runs
 JOB: Final = "job"
 OF_JOBS: Final = frozenset({JOB, "jobs"})  # details that are no resource
@@ -65,6 +68,12 @@ def _values(alert: Alert) -> Iterator[tuple[str, str]]:
         if known.observed is not None and known.n is not None:
             yield "hosts with an anomaly", f"{known.observed:.0f} of {known.n:.0f}"
         return
+    if _name(alert) in OF_STATE and len(_resources(alert)) > 1:
+        return  # the figures are of one of its resources, which all stand below with their names
+    if _name(alert) == POWER and known.observed is not None and not known.expected:  # of a host
+        word = "more" if known.observed > 0 else "less"
+        yield "against what counters explain", f"{power(abs(known.observed))} {word}"
+        return
     if known.observed is not None:
         yield "observed", formatter(known.observed)
     if known.expected is not None:
@@ -81,7 +90,7 @@ def _values(alert: Alert) -> Iterator[tuple[str, str]]:
 
 def _details(alert: Alert) -> Iterator[tuple[str, str]]:
     for name, value in alert.evidence.detail.items():
-        if name not in RUNS and name != JOB and value != "":
+        if name not in RUNS and name != JOB and value != "" and (name, value) != ("jobs", 0):
             yield _NAMED.get(name, name), detail_text(name, value)
 
 
@@ -103,9 +112,13 @@ def _formatter(alert: Alert) -> Formatter:
     if name == POWER:
         return lambda value: f"{power(value)} a host"
     if name in OF_STATE:
-        resource = next((entry for entry in alert.evidence.detail if entry not in OF_JOBS), "")
+        resource = next(iter(_resources(alert)), "")
         return lambda value: measured(resource, value, 4)
     return lambda value: f"{value:.4g}"
+
+
+def _resources(alert: Alert) -> list[str]:
+    return [entry for entry in alert.evidence.detail if entry not in OF_JOBS]
 
 
 def _name(alert: Alert) -> str:
@@ -130,6 +143,12 @@ class AlertRow(msgspec.Struct, frozen=True):
     common: str = ""
 
     @property
+    def description(self) -> str:
+        """What it says further; "" where its evidence says the same, resource by resource and whole."""
+        listed = self.name == ANOMALY and bool(_resources(self.alert))
+        return "" if listed else self.alert.annotations.get("description", "")
+
+    @property
     def kind(self) -> str:
         """How its pill looks: coloured by severity while it is open alone."""
         return self.alert.severity if self.state == "firing" else "plain"
@@ -142,7 +161,6 @@ class AlertView(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     row: AlertRow
-    description: str
     evidence: Sequence[tuple[str, str]]
     labels: Sequence[tuple[str, str]]
     about: Sequence[Link]
@@ -212,7 +230,6 @@ def alert_view(service: Service, alerts: Alerts, alert: Alert, reader: Reader, n
     runbook = alert.annotations.get("runbook_url", "")
     return AlertView(
         row=alert_row(alerts, alert, now_ms),
-        description=alert.annotations.get("description", ""),
         evidence=evidence_rows(alert),
         labels=sorted((name, value) for name, value in alert.labels.items() if value and name not in _SHOWN_ELSEWHERE),
         about=list(_about(service, alert)),

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from functools import partial
 from typing import Final, Literal
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import msgspec
 from markupsafe import Markup
 
 from processors.contracts.hosts import HostFinding, HostView, ResourceView, quantile
-from processors.contracts.names import measured
+from processors.contracts.names import host_link, measured
 from processors.contracts.outputs import Alert
 from processors.contracts.service import Service
 from sinks.web.charts import Bar, Chart, Spark, bars, histogram_chart, sparkline, steps
@@ -39,11 +39,6 @@ class ResourceRow(msgspec.Struct, frozen=True):
     bars: Sequence[Bar]
     markers: Sequence[tuple[float, str]]
     chart: Chart
-
-
-def host_link(system: str, host: str) -> str:
-    """Return the part of a URL that names a host; its slashes are escaped, for names come from outside."""
-    return f"{quote(system, safe='')}/{quote(host, safe='')}"
 
 
 def find_host(service: Service, raw_path: str) -> HostView | None:
@@ -104,6 +99,7 @@ class HostCard(msgspec.Struct, frozen=True, kw_only=True):
     """A host in the list: what stands out in words, its open alerts, and its resources, the strange ones first.
 
     `since` is when anything went wrong with it, "" where nothing is wrong; `odd` names the resources that are anomalous.
+    `suspected` is what is too little for an alert, "" where there is one or nothing.
     """
 
     view: HostView
@@ -115,6 +111,13 @@ class HostCard(msgspec.Struct, frozen=True, kw_only=True):
     more: int
     since: str
     odd: Sequence[str]
+    suspected: str = ""
+
+    @property
+    def began(self) -> str:
+        """Since when it needs attention; "" where it does not."""
+        since = self.since or (self.alerts[0].starts if self.alerts else "")
+        return _when(since, self.view) if since else ""
 
 
 class HostPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,7 +184,20 @@ def host_card(view: HostView, alerts: Alerts) -> HostCard:
         more=len(ordered) - len(shown),
         since=_since(view),
         odd=[entry.resource for entry in view.resources if entry.anomalous_since],
+        suspected=suspected_text(view, alerts),
     )
+
+
+def suspected_text(view: HostView, alerts: Alerts) -> str:
+    """Return since when a host has been suspected; "" where it is not, or where more is known of it."""
+    if view.suspected_since is None or is_wrong(view, alerts) or _quieted(alerts):
+        return ""
+    return f"suspected since {_when(view.suspected_since, view)}"
+
+
+def _when(time: str, view: HostView) -> str:
+    """Return the time of a day, with its date where that is not the day of the view."""
+    return moment(time)[-5:] if time[:10] == view.as_of[:10] else moment(time)
 
 
 def is_wrong(view: HostView, alerts: Alerts) -> bool:
@@ -210,13 +226,13 @@ def _wrong(view: HostView, alerts: Alerts) -> str:
     since = _since(view)
     if odd:
         which = odd[0] if len(odd) == 1 else f"{len(odd)} of {len(view.resources)} resources"
-        return f"{which} anomalous since {moment(since)[-5:]}"
+        return f"{which} anomalous since {_when(since, view)}"
     if view.finding is not None and view.finding.differs_since is not None:
-        return f"unlike its peers since {moment(view.finding.differs_since)[-5:]}"
+        return f"unlike its peers since {_when(view.finding.differs_since, view)}"
     if since:
-        return f"anomalous since {moment(since)[-5:]}"
+        return f"anomalous since {_when(since, view)}"
     first = next(alert for alert in alerts.open if _name(alert) in OF_STATE)
-    return f"{_name(first)} since {moment(first.starts)[-5:]}"
+    return f"{_name(first)} since {_when(first.starts, view)}"
 
 
 def _quieted(alerts: Alerts) -> list[Alert]:

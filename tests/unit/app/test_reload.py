@@ -126,6 +126,35 @@ def test_a_file_of_nodes_is_taken_over_and_kept_whatever_becomes_of_it(running: 
     assert len(references(running.handover.config().reference).nodes) == 2
 
 
+RESERVATIONS = """{"reservations": [{"name": "fans", "flags": ["MAINT"], "start_time": 1, "end_time": %d, "node_list": "a1"}],
+"last_update": {"set": true, "number": %d}}"""
+
+
+def test_a_changed_reservation_is_taken_over_and_another_print_of_the_same_is_not(tmp_path: Path) -> None:
+    running, calendar = Running(tmp_path, watch=True), tmp_path / "reservations.json"
+    calendar.write_text(RESERVATIONS % (100, 1))
+    text = BASE.replace("nodes.csv", "nodes.csv, calendar: [reservations.json]")
+    assert running.reload(text)
+
+    def found() -> list[bool]:
+        running.clock.advance(WATCH_S)
+        first = running.reloader.look()
+        running.clock.advance(WATCH_S)
+        return [first, running.reloader.look()]
+
+    calendar.write_text(RESERVATIONS % (100, 2))
+    assert found() == [False, False]
+    calendar.write_text(RESERVATIONS % (200, 3))
+    assert found() == [False, True]
+    assert "file taken over {'key': 'reference.calendar[0]'}" in "".join(running.lines("info"))
+    retain(running.handover.config().reference, References())
+    (window,) = references(running.handover.config().reference).maintenance
+    assert (window.end.timestamp(), window.hosts, window.comment) == (200, "a1", "reservation fans")
+    calendar.unlink()
+    assert found() == [False, False], "the one before stays in use"
+    assert "reservations.json: cannot be read" in running.lines("error")[-1]
+
+
 def test_a_configuration_that_a_role_refuses_is_replaced_by_the_one_before(running: Running) -> None:
     before = running.handover.config()
     running.nodes.write_text("host\na1\na2\n")

@@ -74,6 +74,27 @@ def test_what_was_answered_holds_while_the_alertmanager_is_away_until_the_silenc
     assert silenced.silences() == {}
 
 
+def test_since_when_silences_cannot_be_read_and_why_is_reported_until_they_can_be(reading: Any) -> None:
+    given = answers()
+    silenced, clock, metrics = reading(given)
+    (role,) = silenced.health()
+    assert (role.unanswered, metrics.value("scalewatch_alertmanager_unanswered")) == ((), 0)
+    given.clear()
+    silenced.look()
+    clock.advance(600.0)
+    silenced.look()
+    (role,) = silenced.health()
+    (text,) = role.unanswered
+    assert text.startswith("The silences of the Alertmanager 127.0.0.1:")
+    assert "could not be read since 2026-11-20 10:00 UTC: " in text
+    assert role.ready, "alerts and predictions do not wait for it"
+    assert metrics.value("scalewatch_alertmanager_unanswered") == 1
+    given.update(answers())
+    silenced.look()
+    assert silenced.health()[0].unanswered == ()
+    assert metrics.value("scalewatch_alertmanager_unanswered") == 0
+
+
 @pytest.mark.parametrize("answer", [b"{}", b"no JSON", b"[{}]", b"\xff", b"[" + b" " * BYTES_MAX + b"]"])
 def test_an_answer_that_is_none_is_a_failure_and_no_end(reading: Any, answer: bytes) -> None:
     given = answers()

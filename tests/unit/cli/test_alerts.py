@@ -8,7 +8,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent.cli import main
-from processors.alerts.lifecycle import Condition
 from processors.alerts.messages import fingerprint
 
 EVENTS = str(Path(__file__).parents[2] / "cases/fold/a-size-becomes-slow/events.jsonl")
@@ -53,7 +52,7 @@ def test_what_an_exclusion_withholds_is_listed_with_its_reason(tmp_path: Path) -
 
 
 def test_labels_give_which_share_of_the_alerts_was_real(tmp_path: Path) -> None:
-    key = fingerprint(Condition(name="StrangeRun", labels=LABELS, holds=True, time_ms=0))
+    key = fingerprint("StrangeRun", LABELS)
     labels = tmp_path / "labels.jsonl"
     labels.write_text(json.dumps({"fingerprint": key, "time": "2026-11-20T14:00:00Z", "real": False}) + "\n")
     shown = run("--labels", str(labels)).output.split("\n\n")[-1].splitlines()

@@ -7,7 +7,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent.cli import main
-from processors.alerts.lifecycle import Condition
 from processors.alerts.messages import fingerprint
 
 SWF = str(Path(__file__).parents[2] / "cases" / "decode" / "swf-kth" / "input.swf")
@@ -86,7 +85,7 @@ def test_the_help_covers_every_option() -> None:
 
 def test_labels_give_the_share_of_the_alerts_that_was_real_in_the_report_and_on_the_screen(tmp_path: Path) -> None:
     labels = {"application": "nektar", "system": "exa", "input": "", "unit": "nodes", "direction": "slow"}
-    key = fingerprint(Condition(name="StrangeRun", labels=labels, holds=True, time_ms=0))
+    key = fingerprint("StrangeRun", labels)
     judged = tmp_path / "labels.jsonl"
     judged.write_text(json.dumps({"fingerprint": key, "time": "2026-11-20T14:00:00Z", "real": False}) + "\n")
     events = Path(__file__).parents[2] / "cases/fold/a-size-becomes-slow/events.jsonl"

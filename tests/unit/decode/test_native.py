@@ -150,6 +150,10 @@ def test_a_started_job_may_leave_its_size_open() -> None:
     assert (event.run_id, event.evidence.sizes, event.evidence.exclusive) == (f"exa/812@{START_MS}", {}, True)
 
 
+def test_a_reservation_may_be_named() -> None:
+    assert only(completed(reservation="course")).evidence.reservation == "course"
+
+
 def test_identity_states_what_another_source_knows() -> None:
     event = only(message(type="identity", job_id="812", source="xalt", module="lammps/2024"))
     assert isinstance(event, Identity)

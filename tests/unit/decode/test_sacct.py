@@ -28,6 +28,11 @@ def test_a_finished_job_becomes_an_event() -> None:
     assert (event.job_id, event.run_time_s, event.evidence.sizes) == ("812", 3600.0, {"nodes": 4.0})
 
 
+def test_the_reservation_of_a_job_is_known() -> None:
+    (event,) = decode(f"{HEADER}|Reservation", f"{JOB}|course").events
+    assert event.evidence.reservation == "course"
+
+
 @pytest.mark.parametrize("delimiter", ["|", "^", ";", "\t", "@@", ","])
 @pytest.mark.parametrize("end", ["", "delimiter"])
 def test_any_delimiter_is_understood_also_at_the_end_of_lines(delimiter: str, end: str) -> None:

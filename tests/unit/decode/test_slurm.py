@@ -62,9 +62,12 @@ def test_counts_that_slurm_does_not_have_are_left_out() -> None:
 
 
 def test_evidence_is_what_slurm_knows_of_the_job() -> None:
-    evidence = only(slurm_record(container="/opt/oci/md", features="zen4", wc_key="")).evidence
+    evidence = only(
+        slurm_record(container="/opt/oci/md", features="zen4", wc_key="", reservation_name="course")
+    ).evidence
     assert (evidence.job_name, evidence.user, evidence.account) == ("gmx_prod_07", "alice", "phy123")
     assert (evidence.partition, evidence.qos, evidence.container) == ("batch", "normal", "/opt/oci/md")
+    assert evidence.reservation == "course"
     assert (evidence.hosts, evidence.time_limit_s) == (("nid[001042-001045]",), 7200.0)
     assert evidence.submit_ms == parse_rfc3339("2026-08-20T08:42:34Z")
     assert evidence.attributes == {"ntasks_per_node": 16, "cpus_per_task": 8, "features": "zen4"}

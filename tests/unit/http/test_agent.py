@@ -54,6 +54,13 @@ def test_while_all_is_well_the_page_reports_it() -> None:
         (Health(role="learner", ready=True, lag_s=-7200.0), "2 h ahead", "clock-ahead"),
         (Health(role="learner", ready=True, checkpoint_age_s=7200.0), "2 h ago", "checkpoint-age"),
         (Health(role="learner", ready=True, restarts=3), "a single restart is no incident", "role-restarted"),
+        (
+            Health(
+                role="learner", ready=True, unanswered=("The silences of the Alertmanager a:9093 could not be read",)
+            ),
+            "a:9093 could not be read; what it silenced before is shown as silenced until that ends.",
+            "what-is-not-sent",
+        ),
     ],
 )
 def test_a_role_that_is_not_well_states_why_and_what_to_do(health: Health, advice: str, heading: str) -> None:

@@ -143,6 +143,18 @@ def test_an_alerts_page_lists_the_runs_of_its_own_time() -> None:
     assert "archer2/late" not in page
 
 
+def test_of_many_slow_runs_the_newest_stand_open_and_the_others_are_folded() -> None:
+    service = FixedService(alerts=[of_host(starts="2026-11-20T09:00:00Z")])
+    runs = tuple(ExplainedRun(f"archer2/{number}@0", APPLICATION, 1.8, 1795168800000) for number in range(20))
+    service.held_explained[HOST["system"], HOST["host"]] = Explained(20, runs)
+    text = read(app_of(service), "/alerts/f1")
+    parsed(text)
+    before, _, folded = text.partition("<summary>12 earlier runs</summary>")
+    assert "archer2/19<" in before
+    assert "archer2/11<" not in before
+    assert "archer2/0<" in folded
+
+
 def test_an_alerts_page_lists_whom_it_hits() -> None:
     service = FixedService([prediction()], [job("7", user="u-bob")], [alert()], runs=[run("4712", ANN)])
     page = text_of(read(app_of(service), "/alerts/f1"))
@@ -166,7 +178,7 @@ def test_an_alerts_page_lists_what_else_began_within_an_hour_what_has_most_in_co
     places = [page.index(name) for name in ("OfHost", "OfRack", "OfSystem", "Other")]
     assert places == sorted(places)
     assert "same host" in page
-    assert "same rack" in page
+    assert "same rack by its name" in page
     assert "Later" not in page
 
 
@@ -189,8 +201,12 @@ def test_the_line_for_not_an_anomaly_is_one_that_the_file_of_labels_takes() -> N
          "It is compared, minute by minute, with hosts that do the same work. 1 job met it."),
         ("ApplicationFailureRate", AlertEvidence(observed=0.5, expected=0.1), "50 % of the newest runs failed, 10 % before."),
         ("HostFailureRate", AlertEvidence(observed=0.5, expected=0.1), "50 % of the newest runs failed, 10 % are to be expected."),
+        ("HostAnomaly", AlertEvidence(observed=0.82, low=0.75, high=0.81, detail={"cpu": "82 %", "memory": "1 GB"}),
+         "2 resources are unlike their own past, close in time."),
         ("DisturbedRun", AlertEvidence(detail={"deviations": -9.2}), "It is 9 robust standard deviations off."),
         ("Regression", AlertEvidence(detail={"runs": 5}), "5 runs show it."),
+        ("SlowSize", AlertEvidence(observed=9.0, expected=6.0),
+         "It rests on all runs of this size, against the curve through the other sizes."),
         ("PredictionUnreliable", AlertEvidence(), NO_FIGURE),
     ],
 )  # fmt: skip

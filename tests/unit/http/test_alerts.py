@@ -155,6 +155,19 @@ def test_evidence_is_reported_with_its_units(name: str, evidence: AlertEvidence,
         assert shown == []
 
 
+def test_of_several_resources_each_has_its_own_figures_and_none_borrows_those_of_another() -> None:
+    detail = {"bandwidth": "6 GB/s (9 GB/s to 13 GB/s until then)", "cpu_available": "82 % (75 % to 81 % until then)"}
+    known = AlertEvidence(observed=0.82, low=0.75, high=0.81, detail=detail)
+    assert evidence_rows(named("HostAnomaly", evidence=known)) == list(detail.items())
+
+
+def test_the_power_of_a_host_is_what_counters_do_not_explain() -> None:
+    about = {"alertname": "UnexplainedPower", "system": "exa", "host": "nid1"}
+    for excess_w, word in ((50.0, "50 W more"), (-50.0, "50 W less")):
+        known = AlertEvidence(observed=excess_w, detail={"runs": 4})
+        assert ("against what counters explain", word) in evidence_rows(alert(labels=about, evidence=known))
+
+
 @pytest.mark.parametrize("name", ALERT_NAMES)
 def test_each_alert_has_its_paragraphs_of_the_runbook_on_its_page(name: str) -> None:
     text = read(app_of(named(name)), f"/alerts/{name}")

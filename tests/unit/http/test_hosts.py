@@ -88,6 +88,30 @@ def test_hosts_that_need_attention_stand_apart_from_normal_ones() -> None:
     assert "maintenance" in page
 
 
+def test_a_suspected_host_is_shown_as_such_among_the_normal_ones_and_on_its_page() -> None:
+    app = app_of(host_view("odd", state="up", suspected_since="2026-11-20T09:02:00Z"), host_view("calm", state="up"))
+    page = text_of(read(app, "/hosts"))
+    assert "Normal 2" in page
+    assert page.count("suspected since 09:02, no alert") == 1
+    page = text_of(read(app, "/hosts/archer2/odd"))
+    assert "No alert; suspected since 09:02 UTC." in page
+    assert "too little for an alert" in page
+    assert "Nothing stands out" not in page
+    assert "suspected" not in text_of(read(app, "/hosts/archer2/calm"))
+
+
+def test_a_suspicion_of_another_day_has_its_date_and_an_alert_takes_its_place() -> None:
+    assert "suspected since 2026-11-19 23:02" in text_of(
+        read(app_of(host_view("odd", suspected_since="2026-11-19T23:02:00Z")), "/hosts")
+    )
+    outlier = resource_view("memory_free", anomalous_since="2026-11-19T09:58:00Z")
+    page = text_of(
+        read(app_of(host_view("odd", suspected_since="2026-11-20T09:02:00Z", resources=(outlier,))), "/hosts")
+    )
+    assert "memory_free anomalous since 2026-11-19 09:58" in page
+    assert "suspected" not in page
+
+
 def test_ten_thousand_hosts_are_read_a_page_at_a_time_and_found_by_their_names() -> None:
     app = app_of(*(host_view(f"nid{number:05}") for number in range(10_000)))
     first = read(app, "/hosts")

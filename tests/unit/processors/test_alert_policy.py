@@ -11,7 +11,7 @@ from processors.alerts.policy import NO_RUN, SECTIONS, About, Policy
 from processors.contracts.alerts import AlertName, AlertSettings
 
 NOON_MS = 1_795_262_400_000  # 2026-11-21T12:00:00Z
-RUN = About("debug-1", "ann", "physics", "low", ("nid[001-004]",), 120.0)
+RUN = About("debug-1", "ann", "physics", "low", "course", ("nid[001-004]",), 120.0)
 SLOW = {"application": "lammps", "system": "exa", "input": "", "unit": "nodes"}
 HOST = {"system": "exa", "host": "nid003"}
 
@@ -38,6 +38,7 @@ def test_nothing_is_withheld_by_default() -> None:
     [
         {"system": "ex*"}, {"application": "lammps"}, {"partition": "debug*"}, {"user": "ann"}, {"account": "phys*"},
         {"qos": "low"}, {"hosts": "nid[003-009]"}, {"alerts": ["StrangeRun"]}, {"user": "ann", "partition": "debug-1"},
+        {"reservation": "cour*"},
     ],
 )  # fmt: skip
 def test_an_alert_about_what_is_excluded_is_withheld(given: dict[str, Any]) -> None:
@@ -49,6 +50,7 @@ def test_an_alert_about_what_is_excluded_is_withheld(given: dict[str, Any]) -> N
     [
         {"system": "other"}, {"application": "gromacs"}, {"partition": "standard"}, {"user": "bob"}, {"account": "chem"},
         {"qos": "high"}, {"hosts": "nid[005-009]"}, {"alerts": ["Regression"]}, {"user": "ann", "partition": "standard"},
+        {"reservation": "maint*"},
     ],
 )  # fmt: skip
 def test_one_about_anything_else_is_sent(given: dict[str, Any]) -> None:
