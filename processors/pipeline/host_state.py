@@ -181,6 +181,7 @@ class HostShardState:
         series, hosts = self.index.series, self.index.hosts
         self.windows = series.join(HostWindows())
         self.forecasts = series.join(HostForecasts())
+        series.join(self.forecasts.errors)
         self.records = series.join(Records())
         self.peers = series.join(PeerComparison(re.compile(straggler.resources), rules))
         self.multivariate = hosts.join(MultivariateDetector(combined(anomaly)))
