@@ -150,7 +150,7 @@ class PeerComparison(RowTable):
         use = np.flatnonzero((resource >= 0) & (rows["compared_for_ms"] > 0))
         going_on_ms = np.where(rows["known"] == 0, rows["differing_ms"], 0)
         own = Spells(rows["spells"], rows["spells_ms"], rows["compared_for_ms"])
-        pool = (own.count, own.length_ms + going_on_ms, own.compared_ms)
+        pool = (own.number, own.length_ms + going_on_ms, own.compared_ms)
         totals = [np.bincount(resource[use], each[use])[resource[at]] - each[at] for each in pool]
         lasts_ms, mine = rows["differing_ms"][at].astype(np.float64), Spells(*(each[at] for each in own))
         expected = expected_per_day(lasts_ms, mine, Spells(*totals), rules.usual_ms)

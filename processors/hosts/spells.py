@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 class Spells(NamedTuple):
     """Of some series: how many spells ended, how long all of them were together, and for how long they were compared, in ms."""
 
-    count: Floats
+    number: Floats
     length_ms: Floats
     compared_ms: Floats
 
@@ -37,9 +37,9 @@ def expected_per_day(lasts_ms: Floats, own: Spells, others: Spells, usual_ms: fl
     >>> expected_per_day(np.array([0.0, 7_200_000.0]), none, none, 600_000.0).round(4).tolist()
     [1.0, 0.0039]
     """
-    pool_rate = (others.count + 1.0) / (others.compared_ms + POOL_MS)
-    rate = (own.count + OWN_RATE) / (own.compared_ms + OWN_RATE / pool_rate)
-    pool_ms = (others.length_ms + SHAPE * usual_ms) / (others.count + SHAPE)
-    mean_ms = (own.length_ms + OWN_LENGTH * pool_ms) / (own.count + OWN_LENGTH)
-    shape = np.minimum(SHAPE + own.count + others.count, SHAPE_MAX)
+    pool_rate = (others.number + 1.0) / (others.compared_ms + POOL_MS)
+    rate = (own.number + OWN_RATE) / (own.compared_ms + OWN_RATE / pool_rate)
+    pool_ms = (others.length_ms + SHAPE * usual_ms) / (others.number + SHAPE)
+    mean_ms = (own.length_ms + OWN_LENGTH * pool_ms) / (own.number + OWN_LENGTH)
+    shape = np.minimum(SHAPE + own.number + others.number, SHAPE_MAX)
     return np.asarray(DAY_MS * rate * (1.0 + lasts_ms / (shape * mean_ms)) ** -shape)

@@ -1,6 +1,7 @@
 """Hosts against their peers, minute by minute."""
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,8 +37,12 @@ CLEAR_MINUTES = 4
 ANY_NUMBER = 1e9  # of false alerts a day: how long spells usually last does not matter then
 
 
-def new(**rules: float) -> PeerComparison:
-    lengths = {"for_ms": KNOWN_MINUTES * MINUTE_MS, "clear_ms": CLEAR_MINUTES * MINUTE_MS, "false_per_day": ANY_NUMBER}
+def new(**rules: Any) -> PeerComparison:
+    lengths: dict[str, Any] = {
+        "for_ms": KNOWN_MINUTES * MINUTE_MS,
+        "clear_ms": CLEAR_MINUTES * MINUTE_MS,
+        "false_per_day": ANY_NUMBER,
+    }
     return PeerComparison(re.compile("^cpu"), PeerRules()._replace(**{**lengths, **rules}))
 
 
