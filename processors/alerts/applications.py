@@ -311,7 +311,7 @@ def shifted(key: ApplicationKey, shift: Shift, settings: AlertSettings.Shift, no
         keep_firing_ms=round(settings.keep_firing_s * 1000),
         summary=(
             f"{key.application} on {key.system} takes {shift.factor:.2f} times as long since "
-            f"{moment:%H:%M} on {moment.day} {moment:%b} (UTC, run {shift.since_run}), {shift.runs} runs{then}."
+            f"{moment:%H:%M} on {moment.day} {moment:%b} (UTC), as {shift.runs} runs show{then}."
         ),
         description=LEARNED,
         evidence=AlertEvidence(
