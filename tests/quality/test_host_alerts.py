@@ -53,6 +53,8 @@ def test_the_table_reports_both_halves(tmp_path: Path) -> None:
 
 def test_a_slowed_host_of_a_job_is_reported_and_no_other() -> None:
     rng = np.random.default_rng(3)
-    job = {f"nid{i}": np.array([18.0, 230.0, 2600.0])[:, None] * rng.normal(1, 0.01, (3, 40)) for i in range(12)}
+    job = {f"nid{i}": np.array([18.0, 230.0, 2600.0])[:, None] * rng.normal(1, 0.01, (3, 300)) for i in range(12)}
     assert reported_hosts(job) == []
-    assert reported_hosts(slowed(job, "nid5", 0.3, since=20)) == [(24, "nid5")]
+    ((minute, host),) = reported_hosts(slowed(job, "nid5", 0.3, since=20))
+    assert host == "nid5"
+    assert 60 < minute - 20 < 180, "on the first day nobody knows how long spells of load last"
