@@ -13,6 +13,7 @@ from rich.text import Text
 from agent.backtest.alerts import precision_rows
 from agent.backtest.report import AlertCount, Application, Coverage, Drawn, Period, Profiled, Report, Row, Variant
 from agent.backtest.scores import Figures
+from agent.backtest.waits import LAST_TWO, PERFECT, PREDICTED, REQUESTED, Scheduling, WaitPeriod, Waits
 from processors.contracts.names import parse_rfc3339
 from sinks.web import formatting
 from sinks.web.charts import (
@@ -33,6 +34,10 @@ NUMBERS_BEYOND: Final = 1e6
 ERROR_BEYOND: Final = 10.0
 ERROR_LEAST: Final = 1e-3  # what is smaller is drawn there: 0 has no place on a logarithmic axis
 BASELINE_TEXT: Final = {"requested": "requested time", "last_two": "user's last two jobs"}
+SOURCE_TEXT: Final = {
+    REQUESTED: "users' limits", LAST_TWO: "user's last two jobs", PREDICTED: "Scalewatch", PERFECT: "perfect knowledge",
+}  # fmt: skip
+ORDER_TEXT: Final = {"first_come": "as they came", "shortest_first": "shortest first"}
 STYLES: Final = ("static/vendor/uPlot.min.css", "static/style.css")
 SCRIPTS: Final = ("static/vendor/uPlot.iife.min.js", "static/chart.js")
 LICENCE: Final = "static/vendor/uPlot.LICENSE.txt"  # has to go with every copy
@@ -67,7 +72,7 @@ def environment() -> Environment:
     made.globals.update(
         errors_chart=errors_chart, coverage_chart=coverage_chart, horizons_chart=horizons_chart, power_chart=power_chart,
         curve_chart=curve_chart, reliability_chart=reliability_chart, coverages_chart=coverages_chart, alert_of=alert_of, most=most,
-        precision_rows=precision_rows,
+        precision_rows=precision_rows, waits_chart=waits_chart, source_text=SOURCE_TEXT, order_text=ORDER_TEXT, best=best,
     )  # fmt: skip
     return made
 
@@ -123,12 +128,26 @@ def curve_chart(application: Application) -> Chart:
     )
 
 
-def middle_ms(period: Period) -> float:
+def waits_chart(periods: Sequence[WaitPeriod]) -> Chart:
+    """Return the chart of mean waits over time, with the run times of three sources."""
+    waits = [period.wait_mean_s[source] for period in periods for source in (PREDICTED, REQUESTED, PERFECT)]
+    return Chart(
+        "Mean wait over time", _period_axis(periods), run_time_axis(max(wait, 1.0) for wait in waits), ratio=0.46
+    )
+
+
+def best(found: Scheduling, waits: Waits, field: str) -> bool:
+    """Return whether a source has the least of a figure in its order, of those that a scheduler can have."""
+    compared = [each for each in found.waits if each.order == waits.order and each.source != PERFECT]
+    return waits in compared and getattr(waits, field) == min(getattr(each, field) for each in compared)
+
+
+def middle_ms(period: Period | WaitPeriod) -> float:
     """Return the middle of a period."""
     return (parse_rfc3339(period.start) + parse_rfc3339(period.end)) / 2
 
 
-def _period_axis(periods: Sequence[Period]) -> Axis:
+def _period_axis(periods: Sequence[Period] | Sequence[WaitPeriod]) -> Axis:
     return time_axis(middle_ms(periods[0]), middle_ms(periods[-1]))
 
 
@@ -181,6 +200,8 @@ def summary(report: Report) -> Iterator[Table | Text]:
         yield _power(report.variants[0].profiled)
     for place, variant in enumerate(report.variants[1:], 1):
         yield Text(f"{_name(place)}: {variant.name}")
+    if report.scheduling is not None:
+        yield _scheduling(report.scheduling)
     names = sorted({alert.name for variant in report.variants for alert in variant.alerts})
     if names:
         yield _alerts(report, names)
@@ -215,6 +236,17 @@ def _power(found: Profiled) -> Table:
             row.name, str(row.runs), share(row.answered), power(row.mean_w), error(figures.median_error),
             number(figures.bias), share(figures.coverage_90), interval,
         )  # fmt: skip
+    return table
+
+
+def _scheduling(found: Scheduling) -> Table:
+    table = _table(
+        f"EASY on {found.size:g} {found.unit}, by", "mean wait h", "95 % wait h", "bounded slowdown", "too short"
+    )
+    for row in found.waits:
+        waits = (f"{wait / 3600:.3g}" for wait in (row.wait_mean_s, row.wait_p95_s))
+        name = SOURCE_TEXT[row.source] + (", shortest first" if row.order == "shortest_first" else "")
+        table.add_row(name, *waits, f"{row.bounded_slowdown:.3g}", share(row.too_short))
     return table
 
 

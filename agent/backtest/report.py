@@ -7,6 +7,7 @@ import msgspec
 
 from agent.backtest.alerts import Precision
 from agent.backtest.scores import Figures
+from agent.backtest.waits import Scheduling
 from processors.contracts.outputs import Alert, CurvePoint, ProfileModel
 
 SCHEMA: Final = "scalewatch.backtest/1"
@@ -190,12 +191,16 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """File report.json of a backtest: the history, and one variant for each configuration, the given one first."""
+    """File report.json of a backtest: the history, and one variant for each configuration, the given one first.
+
+    `scheduling` is what the given configuration is worth to a scheduler; None where nobody asked.
+    """
 
     schema: str
     agent_version: str
     history: History
     variants: tuple[Variant, ...]
+    scheduling: Scheduling | None = None
 
 
 def encoded(report: Report) -> bytes:

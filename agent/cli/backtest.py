@@ -1,7 +1,7 @@
 """`scalewatch backtest`: what the agent would have said of past jobs, scored."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,9 +15,11 @@ from agent.app.embedded import Feed
 from agent.app.files import JOBS_MAX, refused, telemetry_files, with_following
 from agent.app.replay import FAR_FUTURE_MS, SETTLE_MS
 from agent.backtest.alerts import Label
+from agent.backtest.easy import QueuedJob
 from agent.backtest.observer import Moment, Observer, minute_moments, moments, period_edges, ran, span, variant
 from agent.backtest.page import page, summary
 from agent.backtest.report import SCHEMA, History, Report, Variant, encoded
+from agent.backtest.waits import PLAYS, Scheduling, queue_of, scheduling
 from agent.cli import FAILED
 from agent.cli.options import config_option, labels_option, load_or_default, progress, read_labels, timezone_option
 from agent.config.changes import changed, settings_of
@@ -37,7 +39,9 @@ from processors.contracts.events import (
     Tick,
 )
 from processors.contracts.names import parse_rfc3339, rfc3339
+from processors.contracts.outputs import Answer
 from processors.contracts.telemetry import Samples, is_power, is_profiled
+from processors.facts import Band, remaining
 
 CONFIGURED: Final = "as configured"
 SECTIONS: Final = ("alerts", "run_time", "jobs", "identify", "profiles")  # what changes a fold
@@ -135,17 +139,47 @@ class Candidate(msgspec.Struct, frozen=True):
     config: Config
 
 
+class Shards:
+    """The shards of one configuration without a log between: what is written is folded at once."""
+
+    def __init__(self, config: Config, on_messages: Callable[[Iterable[object]], None] = lambda _: None) -> None:
+        self._config = config
+        self._on_messages = on_messages
+        self._privacy = privacy(config.privacy)
+        self._shards = [compose.make_shard(config) for _ in range(config.topics.journal_partitions)]
+        self.faults = 0
+
+    def write(self, event: JobEvent | HostMinute, origin: Origin) -> None:
+        """Fold an event in its system's shard."""
+        self._fold(self._config.journal_partition(event.system) or 0, JournalRecord(self._privacy(event), origin))
+
+    def tick(self, time_ms: int) -> None:
+        """Fold a tick in every shard."""
+        for partition in range(len(self._shards)):
+            self._fold(partition, JournalRecord(Tick("", time_ms=time_ms)))
+
+    def _fold(self, partition: int, record: JournalRecord) -> None:
+        try:
+            text = self._shards[partition].fold(record)
+        except Exception:  # noqa: BLE001  as the learner does: what a processor cannot take is counted and left out
+            self.faults += 1
+            return
+        self._on_messages(text)
+
+
 class Fold:
     """One configuration's fold of a history, and the observer who hears what it says."""
 
     def __init__(self, config: Config, observer: Observer) -> None:
-        self._config = config
         self._observer = observer
-        self._privacy = privacy(config.privacy)
-        self._shards = [compose.make_shard(config) for _ in range(config.topics.journal_partitions)]
+        self._shards = Shards(config, lambda text: observer.take(text, self._now_ms))
         self._feed = Feed(self)
         self._now_ms = 0
-        self.faults = 0
+
+    @property
+    def faults(self) -> int:
+        """How many events could not be folded."""
+        return self._shards.faults
 
     def run(self, past: Iterable[Moment], on_progress: OnProgress = lambda _: None, before: int = 0) -> None:
         """Fold the history, then let time pass until everything has settled.
@@ -162,13 +196,12 @@ class Fold:
 
     def write(self, event: JobEvent | HostMinute, origin: Origin) -> None:
         """Fold an event in its system's shard."""
-        self._fold(self._config.journal_partition(event.system) or 0, JournalRecord(self._privacy(event), origin))
+        self._shards.write(event, origin)
 
     def tick(self, time_ms: int) -> None:
         """Fold a tick in every shard."""
         self._now_ms = time_ms
-        for partition in range(len(self._shards)):
-            self._fold(partition, JournalRecord(Tick("", time_ms=time_ms)))
+        self._shards.tick(time_ms)
 
     def _take(self, event: JobEvent | HostMinute) -> None:
         if isinstance(event, JobStarted):
@@ -177,13 +210,51 @@ class Fold:
         if isinstance(event, JobCompleted):
             self._observer.ended(event)
 
-    def _fold(self, partition: int, record: JournalRecord) -> None:
-        try:
-            text = self._shards[partition].fold(record)
-        except Exception:  # noqa: BLE001  as the learner does: what a processor cannot take is counted and left out
-            self.faults += 1
-            return
-        self._observer.take(text, self._now_ms)
+
+class Answered:
+    """What Scalewatch answers about each job as it is submitted, having learned the jobs that had ended by then.
+
+    A job that it knows nothing of is taken at its word: the limit. The play sets when jobs end, so it learns from these.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._answers: list[Answer] = []
+        self._shards = Shards(config, self._heard)
+        self._feed = Feed(self._shards)
+        self._questions = 0
+        self._bands: dict[str, Band] = {}  # of jobs that wait or run, by run
+
+    def submitted(self, job: QueuedJob, now_s: float) -> float:
+        """Return the median of what a job will run, in seconds."""
+        self._feed.pass_time(round(now_s * 1000))
+        self._questions += 1
+        event = job.event
+        question = PredictionRequested(
+            event.system, request_id=str(self._questions), n=(job.nodes,), evidence=event.evidence
+        )
+        self._answers.clear()
+        self._shards.write(question, Origin("", 0, 0))
+        points = [point for answer in self._answers for point in answer.points]
+        if not points:
+            return job.limit_s
+        found = self._bands[event.run_id] = Band(points[0].run_time_s, points[0].low_s, points[0].high_s)
+        return found.run_time_s
+
+    def overrun(self, job: QueuedJob, ran_s: float, times: int) -> float:  # noqa: ARG002
+        """Return the median of what a job will run, now that it has run so long: what is published about running jobs."""
+        known = self._bands.get(job.event.run_id)
+        return remaining(known, ran_s, job.limit_s).band.run_time_s if known is not None else job.limit_s
+
+    def ended(self, job: QueuedJob, start_s: float, end_s: float) -> None:
+        """Learn how long a job ran."""
+        self._feed.pass_time(round(end_s * 1000))
+        self._bands.pop(job.event.run_id, None)
+        start_ms, end_ms = round(start_s * 1000), round(end_s * 1000)
+        event = msgspec.structs.replace(job.event, start_ms=start_ms, end_ms=end_ms)
+        self._shards.write(event, Origin("", 0, 0))
+
+    def _heard(self, text: Iterable[object]) -> None:
+        self._answers += [message for message in text if isinstance(message, Answer)]
 
 
 def candidates(config: Config, sets: Sequence[dict[str, str]]) -> list[Candidate]:
@@ -256,6 +327,12 @@ def _moment_ms(_context: click.Context, _parameter: click.Parameter, value: str 
 @click.option("--until", callback=_moment_ms, metavar="TIME", help="Leave out what happened from here on.")
 @click.option("--top", default=12, show_default=True, type=click.IntRange(1, 1000), metavar="N",
               help="How many applications have rows and curves of their own.")  # fmt: skip
+@click.option("--scheduler", is_flag=True,
+              help="Also play the jobs through EASY backfilling, with the users' limits, Scalewatch's predictions and the "
+              "real run times, and report how long they would have waited.")  # fmt: skip
+@click.option("--machine-size", type=click.FloatRange(min=0, min_open=True), default=None, metavar="N",
+              help="How many nodes, or cores if jobs tell cores, the machine of --scheduler has; default: the most that "
+              "the log used at once.")  # fmt: skip
 @labels_option
 @config_option
 @timezone_option
@@ -272,6 +349,13 @@ def command(**given: Any) -> None:
     scalewatch backtest log.swf.gz --out results --since 2026-03-01 \\
       --set alerts.strange_run.factor_min=1.5 --set "alerts.slow_size.for_s=0; alerts.slow_size.deviation_min=0.3"
 
+    With --scheduler the jobs go through EASY backfilling eight times: with the run times that users asked for, the mean of
+    their last two jobs, Scalewatch's answers at the submission, and the real ones, and with gaps filled in the order of
+    coming or the shortest job first. Give whole logs of one machine, with submit times and limits.
+
+    \b
+    scalewatch backtest log.swf.gz --out results --scheduler --machine-size 100
+
     The report, DIR/report.html, opens without a network; DIR/report.json holds the same figures (schema
     scalewatch.backtest/1, see describe schemas). The jobs are held in memory, the figures take the same room for any
     number of them. The exit code is 1 where the files hold no run.
@@ -287,6 +371,8 @@ def command(**given: Any) -> None:
         report = backtest(
             past, tried, files=files, since_ms=given["since"], top=given["top"], labels=labels, on_progress=on_progress
         )
+    if given["scheduler"]:
+        report = msgspec.structs.replace(report, scheduling=played(config, past, given))
     folder: Path = given["folder"]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.json").write_bytes(encoded(report))
@@ -295,6 +381,14 @@ def command(**given: Any) -> None:
         _show(report, folder)
     if not report.history.runs:
         click.get_current_context().exit(FAILED)
+
+
+def played(config: Config, past: Past, given: Mapping[str, Any]) -> Scheduling:
+    """Return how the jobs of a history fare with a scheduler. ConfigError where it cannot be played with them."""
+    completed = [moment.event for moment in past.moments if isinstance(moment.event, JobCompleted)]
+    queue = queue_of(completed, given["machine_size"])
+    with progress("jobs scheduled", total=len(queue.jobs) * PLAYS, quiet=given["quiet"]) as on_progress:
+        return scheduling(queue, lambda: Answered(config), given["since"], on_progress)
 
 
 def _show(report: Report, folder: Path) -> None:

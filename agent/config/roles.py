@@ -198,7 +198,7 @@ class MetricsSettings(Settings):
         default=0,
         ge=0,
         le=20_000,
-        description="hosts whose five-minute windows have series of their own, up to 177 each; those with anomalies first",
+        description="hosts whose five-minute windows have series of their own, up to 225 each; those with anomalies first",
     )
 
 

@@ -9,7 +9,6 @@ from deploy.grafana.tables import HOST_URL, alerts, linked, shaded, table
 from deploy.grafana.variables import JOB
 from deploy.grafana.variables import OF_HOST as VARIABLES
 
-NORMAL_90: Final = 1.645  # standard errors from the middle to an end of a band that holds 90 % if errors are normal
 ANOMALY_STEPS: Final = {None: GREEN, 0.9: ORANGE, 0.99: RED}
 FIRING: Final = f"scalewatch_alert_firing{{{OF_HOST}}}"
 SWITCH: Final = """Hosts have series of their own where the agent's configuration says how many:
@@ -19,7 +18,7 @@ metrics:
   hosts_max: 1000   # 0, the default: none
 ```
 
-Hosts with anomalies come first. A host has up to 177 series, so a thousand hosts are up to 177,000.
+Hosts with anomalies come first. A host has up to 225 series, so a thousand hosts are up to 225,000.
 All hosts are on the agent's own page, with or without this."""
 
 
@@ -83,18 +82,19 @@ def _resource() -> Part:
             over_time(_stat("mean"), "mean"),
         ],
     )
-    forecast, error = (
-        f"max({name}{{{OF_RESOURCE}}})" for name in ("scalewatch_host_forecast", "scalewatch_host_forecast_error")
+    forecast = f"max(scalewatch_host_forecast{{{OF_RESOURCE}}})"
+    low, high = (
+        f'max(scalewatch_host_forecast_quantile{{{OF_RESOURCE}, quantile="{level}"}})' for level in ("0.05", "0.95")
     )
     predicted = band(
         "Forecast of $resource",
-        "The next mean over ten seconds, within the band that holds 90 % where errors are normal, beside the mean that was "
+        "The next mean over ten seconds, within the band that held 90 % of the latest hundred, beside the mean that was "
         "measured. The mean outside of the band for long: something is new on this host.",
         "short",
         [
-            over_time(f"{forecast} - {NORMAL_90} * {error}", LOW),
+            over_time(low, LOW),
             over_time(forecast, MIDDLE),
-            over_time(f"{forecast} + {NORMAL_90} * {error}", HIGH),
+            over_time(high, HIGH),
             over_time(_stat("mean"), "mean"),
         ],
     )

@@ -12,6 +12,7 @@ from processors.contracts.names import ApplicationKey, rfc3339
 from processors.contracts.outputs import AlertEnd, AlertEvidence, Prediction, Reliability, Severity
 from processors.facts import Scored
 from processors.jobs.failures import FailureJudgement
+from processors.jobs.host_failures import HostFailureJudgement
 from processors.models.drift import Direction
 from processors.run_time.drift import RunJudgement, Shift
 
@@ -30,6 +31,7 @@ STRAGGLER_HOST: Final = "StragglerHost"
 UNEXPLAINED_POWER: Final = "UnexplainedPower"
 DISTURBED_RUN: Final = "DisturbedRun"
 STILL_CREDIBLE: Final = 0.5
+CAUSES_MIN: Final = 2  # applications of which a host has to fail runs: one by itself may be to blame
 ALERT_NAMES: Final = (
     SLOW_SIZE, FAST_SIZE, STRANGE_RUN, REGRESSION, IMPROVEMENT, PREDICTION_UNRELIABLE, SLOWS_DOWN, APPLICATION_FAILS, HOST_FAILS,
     HOST_ANOMALY, RACK_ANOMALY, STRAGGLER_HOST, UNEXPLAINED_POWER, DISTURBED_RUN,
@@ -136,7 +138,6 @@ def forgotten(
 
 
 def failing(
-    name: str,
     labels: dict[str, str],
     judged: FailureJudgement,
     settings: AlertSettings.FailureRate,
@@ -144,30 +145,62 @@ def failing(
     *,
     is_open: bool = False,
 ) -> Condition:
-    """Return the condition of a failure rate; a host has to fail more than one application.
+    """Return the condition of an application's failure rate.
 
     One that is open holds for as long as the rate is more likely than not above what it was, or it would come and go.
     """
     credible = judged.credible or (is_open and judged.credibility > STILL_CREDIBLE)
-    causes_min = 2 if name == HOST_FAILS else 1
-    subject = labels.get("host") or labels.get("application", "")
-    severity: Severity = "critical" if judged.recent_failures * 2 > judged.recent_runs else "warning"
     return Condition(
-        name=name,
+        name=APPLICATION_FAILS,
         labels=labels,
-        holds=settings.enabled and credible and judged.causes >= causes_min,
+        holds=settings.enabled and credible,
         time_ms=now_ms,
         kind="reliability",
-        severity=severity,
+        severity=_failing_severity(judged.recent_failures, judged.recent_runs),
         keep_firing_ms=round(settings.keep_firing_s * 1000),
-        expires_after_ms=round(settings.quiet_s * 1000) if name == HOST_FAILS else 0,
-        summary=f"{judged.recent_failures} of the last {judged.recent_runs} runs of {subject} failed.",
+        summary=f"{judged.recent_failures} of the last {judged.recent_runs} runs of {labels['application']} failed.",
         description=(
             f"The rate was {judged.past_rate * 100:.1f} % before; with probability {judged.credibility:.3f} "
             "it is now above both that and the usual rate."
         ),
         evidence=AlertEvidence(observed=judged.recent_failures / max(judged.recent_runs, 1), expected=judged.past_rate),
     )
+
+
+def host_failing(
+    labels: dict[str, str],
+    judged: HostFailureJudgement,
+    settings: AlertSettings.FailureRate,
+    now_ms: int,
+    *,
+    is_open: bool = False,
+) -> Condition:
+    """Return the condition of a host that fails more runs than their applications do elsewhere, of two applications at least.
+
+    One that is open holds for as long as that is more likely than not.
+    """
+    credible = judged.credible or (is_open and judged.credibility > STILL_CREDIBLE)
+    runs = max(judged.recent_runs, 1)
+    return Condition(
+        name=HOST_FAILS,
+        labels=labels,
+        holds=settings.enabled and credible and judged.causes >= CAUSES_MIN,
+        time_ms=now_ms,
+        kind="reliability",
+        severity=_failing_severity(judged.recent_failures, judged.recent_runs),
+        keep_firing_ms=round(settings.keep_firing_s * 1000),
+        expires_after_ms=round(settings.quiet_s * 1000),
+        summary=(
+            f"{judged.recent_failures} of the last {judged.recent_runs} runs on {labels['host']} failed, "
+            f"of {judged.causes} applications, where {judged.expected:.1f} were to be expected."
+        ),
+        description="That is what these applications do elsewhere; failures of jobs on many hosts are shared among these.",
+        evidence=AlertEvidence(observed=judged.recent_failures / runs, expected=judged.expected / runs),
+    )
+
+
+def _failing_severity(failures: int, runs: int) -> Severity:
+    return "critical" if failures * 2 > runs else "warning"
 
 
 ALERT_OF: Final[dict[Direction, str]] = {"regression": REGRESSION, "improvement": IMPROVEMENT}
@@ -278,7 +311,7 @@ def shifted(key: ApplicationKey, shift: Shift, settings: AlertSettings.Shift, no
         keep_firing_ms=round(settings.keep_firing_s * 1000),
         summary=(
             f"{key.application} on {key.system} takes {shift.factor:.2f} times as long since "
-            f"{moment:%H:%M} on {moment.day} {moment:%b} (UTC, run {shift.since_run}), {shift.runs} runs{then}."
+            f"{moment:%H:%M} on {moment.day} {moment:%b} (UTC), as {shift.runs} runs show{then}."
         ),
         description=LEARNED,
         evidence=AlertEvidence(

@@ -25,7 +25,8 @@ NAMED_MAX: Final = 3  # counters that a sentence names
 class JudgedRun(NamedTuple):
     """A settled run of an application, what was found of it before it was learned, and the models that found it.
 
-    `expected_s` is the run time that is published for its size, None where none is.
+    `expected_s` is the run time that is published for its size, None where none is, and `ln_load` what the load of its hosts
+    explains of its run time.
     """
 
     key: ApplicationKey
@@ -33,11 +34,12 @@ class JudgedRun(NamedTuple):
     finding: ProfileFinding
     models: Sequence[ProfileModel]
     expected_s: float | None = None
+    ln_load: float = 0.0
 
     @property
     def slower(self) -> float | None:
-        """The run time over what is published for its size."""
-        return self.fact.run_time_s / self.expected_s if self.expected_s else None
+        """The run time over what is published for its size, under the load of its hosts: that is no disturbance."""
+        return self.fact.run_time_s / self.expected_s * math.exp(-self.ln_load) if self.expected_s else None
 
     @property
     def where(self) -> str:

@@ -226,6 +226,17 @@ class Straggler(AlertRule):
         default=300.0, ge=0, le=LONGEST_S, description="hosts are not compared before their job ran for this long"
     )
     for_s: float = Field(default=300.0, ge=0, le=LONGEST_S, description="it has to be so for this long")
+    false_per_day: float = Field(
+        default=0.05,
+        gt=0,
+        description="and for so long that of spells as hosts have them in any case, all hosts of a resource together have no more a day",
+    )
+    usual_s: float = Field(
+        default=600.0,
+        gt=0,
+        le=LONGEST_S,
+        description="how long such spells last is presumed to be this, until some were seen",
+    )
     clear_s: float = Field(
         default=1800.0,
         gt=0,
@@ -379,12 +390,15 @@ class AlertSettings(Settings):
         for_s: float = Field(default=600.0, ge=0, le=LONGEST_S, description="how long it has to be so first")
 
     class FailureRate(AlertRule):
-        """A failure rate of an application or a host that is credibly above its own past and the usual one."""
+        """A failure rate of an application credibly above its past and the usual one, or of a host above that of its applications."""
 
         recent_runs: int = Field(default=20, ge=3, description="the newest runs, whose failures are counted")
         failures_min: int = Field(default=3, ge=1, description="failures among them that are needed at least")
         credibility: float = Field(
-            default=0.99, gt=0.5, lt=1, description="how sure it has to be that the rate is above the usual one"
+            default=0.99,
+            gt=0.5,
+            lt=1,
+            description="how sure it has to be that the rate is above what is to be expected",
         )
         hosts_max: int = Field(
             default=20_000, ge=1, description="hosts that are remembered; over it the longest unused is forgotten"

@@ -112,6 +112,7 @@ class Explained(msgspec.Struct, frozen=True):
 
 Variation = Literal["low", "medium", "high"]
 COMBINED: Final = "*"  # in the place of a resource: all of a host together
+SHARES: Final = frozenset({"cpu_available", "cpu_current"})  # resources that are between 0 and 1
 
 
 class HostSettings(Settings):
@@ -174,11 +175,30 @@ def quantile(window: HostWindow, share: float) -> float | None:
     return window.edges[-1]
 
 
+class ForecastHistogram(NamedTuple):
+    """The next 10-second mean of a resource of a host as a histogram: `edges` has one element more than `shares`.
+
+    >>> ForecastHistogram((0.5, 0.8, 0.9), (0.5, 0.5)).shares
+    (0.5, 0.5)
+    """
+
+    edges: tuple[float, ...]
+    shares: tuple[float, ...]
+
+
 class Windows(Protocol):
     """What models ask of hosts; answers follow from the journal up to this place alone."""
 
     def window(self, system: str, host: str, resource: str, until_ms: int) -> HostWindow | None:
         """Return the newest window that ended at `until_ms` or before; None where none is kept (only few are)."""
+
+    def forecasts(
+        self, system: str, hosts: Sequence[str], resource: str, until_ms: int
+    ) -> Sequence[ForecastHistogram | None]:
+        """Return what is expected next of a resource of each host.
+
+        None of hosts whose errors are not known yet, and of those of which anything after `until_ms` is known already.
+        """
 
     def hosts_of(self, system: str, partition: str) -> Sequence[str]:
         """Return the hosts on which jobs of a partition ran recently, in order of their names."""
@@ -194,6 +214,13 @@ class NoWindows:
         """Return nothing."""
         del system, host, resource, until_ms
         return None
+
+    def forecasts(
+        self, system: str, hosts: Sequence[str], resource: str, until_ms: int
+    ) -> Sequence[ForecastHistogram | None]:
+        """Return nothing of each."""
+        del system, resource, until_ms
+        return [None] * len(hosts)
 
     def hosts_of(self, system: str, partition: str) -> Sequence[str]:
         """Return nothing."""
@@ -212,6 +239,9 @@ class NoHosts(NoWindows, NoProfiles, NoCauses):
 class ResourceForecast(msgspec.Struct, frozen=True):
     """The next 10-second mean of a resource: value, standard error (None after one value), and which predictor says so.
 
+    `q05` to `q95` are its quantiles, by the latest hundred errors of its forecasts as a part of the error that was expected
+    each time; None until twenty are known.
+
     >>> ResourceForecast(0.83, 0.02, "last").predictor
     'last'
     """
@@ -219,6 +249,11 @@ class ResourceForecast(msgspec.Struct, frozen=True):
     value: float
     error: float | None
     predictor: str
+    q05: float | None = None
+    q25: float | None = None
+    q50: float | None = None
+    q75: float | None = None
+    q95: float | None = None
 
 
 class ResourceView(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from processors.contracts.hosts import Variation
 from processors.contracts.settings import Settings
 
 ResourceName = Annotated[str, Field(min_length=1, max_length=64)]
+LoadSource = Literal["window", "forecast"]
 RESOURCES = ("cpu_available", "memory_free", "bandwidth", "latency")
 
 
@@ -67,7 +68,8 @@ class LoadQuality(msgspec.Struct, frozen=True, kw_only=True):
     between the first and the last edge. `hits` are the shares of runs in each of the five intervals, `expected` the
     probabilities that had been told for them. `crps_ratio` is the continuous ranked probability score of the histograms
     over that of the plain bands of the same runs: below 1 the load of the hosts told something. `pit` are the shares of
-    runs by the tenth of the told probability that they reached; a tenth each is ideal.
+    runs by the tenth of the told probability that they reached; a tenth each is ideal. `forecast_ratio` is that score by
+    forecasts of the load over that by windows, of the same runs: below 1 forecasts answer.
     """
 
     of: Literal["application", "centre"]
@@ -77,6 +79,7 @@ class LoadQuality(msgspec.Struct, frozen=True, kw_only=True):
     expected: tuple[float, ...]
     crps_ratio: float | None
     pit: tuple[float, ...]
+    forecast_ratio: float | None = None
 
 
 class UnderLoad(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +92,8 @@ class UnderLoad(msgspec.Struct, frozen=True, kw_only=True):
     is divided by it, so that a curve measured under load does not count it twice. `follows` is how closely runs have
     followed the load, from 0 to 1, and `width` by which factor the spread was scaled to be that of the runs. `equation` is "default" or the pattern
     of the structural model that answers; `monte_carlo_gap` by how much its arithmetic differs from draws, in parts of
-    the range. `better` tells whether histograms have beaten the plain band so far.
+    the range. `better` tells whether histograms have beaten the plain band so far. `source` tells what the load of the hosts
+    was taken from: their five-minute windows, or the forecasts of what they measure next where these have predicted better.
     """
 
     as_of: str
@@ -115,3 +119,4 @@ class UnderLoad(msgspec.Struct, frozen=True, kw_only=True):
     monte_carlo_gap: float | None = None
     quality: LoadQuality | None = None
     better: bool = False
+    source: LoadSource = "window"

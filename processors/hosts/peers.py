@@ -12,21 +12,25 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.hosts.rows import NEVER_MS, RowTable
+from processors.hosts.spells import Spells, expected_per_day
 from processors.hosts.windows import MinuteBatch
 from processors.models.detect.multivariate import PEERS_MIN, Peers, compared_with_peers
 from processors.windows.settings import MINUTE_MS
 
 FRESH_MS: Final = 240_000  # a minute that began longer ago says nothing of now
 LIKE: Final = 0.5  # of the difference that makes a host unlike: below it, it is as the others
-LONGER: Final = 1.5  # times its longest spell so far: bursts of load on shared nodes come again and end
-LONGEST_MS: Final = 7_200_000  # a spell counts as this long at most, so that none waits for more than three hours
+LONGEST_MS: Final = (
+    14_400_000  # a spell counts as this long at most: one that was a fault says little of those that are none
+)
+COMPARED_MAX_MS: Final = 14 * 86_400_000  # beyond this of compared time, what is known of spells counts for half
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _PEER: Final = np.dtype(
     [("minute_ms", "<i8"), ("mean", "<f8"), ("since_ms", "<i8"), ("usual", "<f8"), ("observed", "<f8"), ("compared_ms", "<i8"),
-     ("seen_ms", "<i8"), ("differing_ms", "<i8"), ("alike_ms", "<i8"), ("longest_ms", "<i8"), ("known", "u1")]
+     ("seen_ms", "<i8"), ("differing_ms", "<i8"), ("alike_ms", "<i8"), ("spells", "<f8"), ("spells_ms", "<f8"),
+     ("compared_for_ms", "<f8"), ("known", "u1")]
 )  # fmt: skip
 
 
@@ -35,8 +39,9 @@ class PeerRules(NamedTuple):
 
     `deviations` are robust ones, `difference` is the share of the peers' median by which a host has to be off as well.
     Where more than `share_max` of a group are unlike, it is a group of two kinds, and none of them is.
-    What was so for `for_ms` of compared time, and for longer than ever before by LONGER, is known. It ends when the host
-    was compared for `clear_ms` and was as the others, or could not be compared for `keep_ms`.
+    What was so for `for_ms` of compared time, and for so long that of all hosts together no more than `false_per_day` such spells a
+    day are to be expected, is known. Spells are presumed to last `usual_ms` until they are known. It ends when the host was
+    compared for `clear_ms` and was as the others, or could not be compared for `keep_ms`.
     """
 
     deviations: float = 6.0
@@ -45,6 +50,8 @@ class PeerRules(NamedTuple):
     for_ms: int = 300_000
     clear_ms: int = 1_800_000
     keep_ms: int = 7 * 86_400_000
+    usual_ms: int = 600_000
+    false_per_day: float = 0.05
 
 
 class Compared(NamedTuple):
@@ -67,11 +74,12 @@ class PeerComparison(RowTable):
     """Each resource of a host against the same of its peers, minute by minute; a row is a series.
 
     `since_ms` is since when it is unlike them, NEVER_MS where it is not, `differing_ms` for how long of the time in which it was
-    compared; `known` where that was long enough. `longest_ms` is the longest spell before.
+    compared; `known` where that was long enough. It had `spells` before, that lasted `spells_ms` in all, in the `compared_for_ms` for
+    which it was compared.
     """
 
     name: ClassVar[str] = "host_peers"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def __init__(self, resources: re.Pattern[str], rules: PeerRules | None = None) -> None:
         self._resources = resources
@@ -104,6 +112,8 @@ class PeerComparison(RowTable):
         joint = group[host[at]] * (len(numbers) + 1) + resource[at]
         peers = compared_with_peers(self.rows["mean"][at], joint)
         self._note(at, peers.usual, self._peer_comparison(self.rows["mean"][at], peers, joint), now_ms)
+        self._know(resource)
+        self._end_known(now_ms)
 
     def difference(self, row: int) -> Difference | None:
         """Return how a series is known to be unlike its peers; None where it is not."""
@@ -118,26 +128,53 @@ class PeerComparison(RowTable):
         return np.asarray((rows["known"] != 0) & (rows["seen_ms"] == now_ms))
 
     def _note(self, at: Ints, usual: Floats, found: Compared, now_ms: int) -> None:
-        rows, rules = self.rows, self._rules
-        far, near, other = at[found.differing], at[found.like], at[found.compared & ~found.differing]
-        rows["compared_ms"][at[found.compared]], rows["seen_ms"][far] = now_ms, now_ms
+        rows = self.rows
+        far, near = at[found.differing], at[found.like]
+        compared = at[found.compared]
+        rows["compared_ms"][compared], rows["seen_ms"][far] = now_ms, now_ms
+        rows["compared_for_ms"][compared] += MINUTE_MS
         rows["since_ms"][far] = np.where(rows["since_ms"][far] == NEVER_MS, now_ms, rows["since_ms"][far])
         rows["differing_ms"][far] += MINUTE_MS
-        needed_ms = np.maximum(rules.for_ms, LONGER * rows["longest_ms"][far])
-        rows["known"][far] |= rows["differing_ms"][far] >= needed_ms
         rows["observed"][far], rows["usual"][far] = rows["mean"][far], usual[found.differing]
         rows["alike_ms"][far] = 0
         rows["alike_ms"][near] += MINUTE_MS
-        self._end(other[rows["known"][other] == 0])
-        known = rows["known"] != 0
+        self._end(near[rows["known"][near] == 0])  # what is between alike and different ends nothing
+        self._fade(compared)
+
+    def _know(self, resource: Ints) -> None:
+        """Note which series are unlike their peers for longer than is to be expected of them; `resource` numbers those of the rows."""
+        rows, rules = self.rows[: len(resource)], self._rules
+        at = np.flatnonzero((resource >= 0) & (rows["known"] == 0) & (rows["differing_ms"] >= rules.for_ms))
+        if not at.size:
+            return
+        use = np.flatnonzero((resource >= 0) & (rows["compared_for_ms"] > 0))
+        going_on_ms = np.where(rows["known"] == 0, rows["differing_ms"], 0)
+        own = Spells(rows["spells"], rows["spells_ms"], rows["compared_for_ms"])
+        pool = (own.number, own.length_ms + going_on_ms, own.compared_ms)
+        totals = [np.bincount(resource[use], each[use])[resource[at]] - each[at] for each in pool]
+        lasts_ms, mine = rows["differing_ms"][at].astype(np.float64), Spells(*(each[at] for each in own))
+        expected = expected_per_day(lasts_ms, mine, Spells(*totals), rules.usual_ms)
+        hosts = np.bincount(resource[use])[resource[at]]
+        rows["known"][at] = expected * hosts <= rules.false_per_day
+
+    def _end_known(self, now_ms: int) -> None:
+        rows, rules = self.rows, self._rules
         over = (rows["alike_ms"] >= rules.clear_ms) | (rows["compared_ms"] < now_ms - rules.keep_ms)
-        self._end(np.flatnonzero(known & over))
+        self._end(np.flatnonzero((rows["known"] != 0) & over))
 
     def _end(self, at: Ints) -> None:
-        """End spells, and remember how long they were."""
+        """End spells, and count them and their time."""
         rows = self.rows
-        rows["longest_ms"][at] = np.maximum(rows["longest_ms"][at], np.minimum(rows["differing_ms"][at], LONGEST_MS))
+        rows["spells"][at] += rows["differing_ms"][at] > 0
+        rows["spells_ms"][at] += np.minimum(rows["differing_ms"][at], LONGEST_MS)
         rows["since_ms"][at], rows["differing_ms"][at], rows["alike_ms"][at], rows["known"][at] = NEVER_MS, 0, 0, 0
+
+    def _fade(self, at: Ints) -> None:
+        """Let what is known of spells count for half where it is of a long time: hosts get other work."""
+        rows = self.rows
+        long = at[rows["compared_for_ms"][at] > COMPARED_MAX_MS]
+        for name in ("spells", "spells_ms", "compared_for_ms"):
+            rows[name][long] /= 2.0
 
     def _peer_comparison(self, mean: Floats, peers: Peers, group: Ints) -> Compared:
         """Return which are unlike the others, like them, and compared; nothing is said of a group in which many are differing."""

@@ -3,6 +3,7 @@
 A window is as its collectors told it; several of one minute are put together when it is asked for.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import ClassVar, Final, NamedTuple
@@ -11,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.contracts.events import ResourceMinute
-from processors.contracts.hosts import HostWindow, ResourceForecast
+from processors.contracts.hosts import ForecastHistogram, HostWindow, ResourceForecast
 from processors.hosts.rows import Rows, RowTable, rounds
-from processors.models.forecast import PREDICTORS, WIDTH, Forecasters
+from processors.models.forecast import PREDICTORS, WIDTH, Forecast, Forecasters
+from processors.models.forecast_errors import NONE, RETAINED, coded, quantiles
 from processors.models.histogram.arithmetic import mixture
 from processors.models.histogram.values import INTERVALS, in_common
 from processors.models.statistics import six_digits
@@ -27,6 +29,8 @@ STALE_MS: Final = 2 * MINUTE_MS  # what is reported a minute comes before the en
 THIN_BELOW: Final = 5  # samples
 NONE_MS: Final = -1  # when a minute begins that was never told
 EVEN: Final = 1e-4  # by how much shares may miss the sum of one
+LEVELS: Final = np.array([0.0, 0.05, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 0.95, 1.0])  # edges of a forecast
+REPORTED: Final = (1, 3, 5, 7, 9)  # those of them that readers see
 _ITEM: Final = np.dtype("<f4")
 
 
@@ -43,11 +47,35 @@ class MinuteBatch(NamedTuple):
     means: npt.NDArray[np.float64]
 
 
+class HostForecastErrors(RowTable):
+    """The latest hundred scaled errors of each series' forecasts, in codes of one byte; the oldest makes room."""
+
+    name: ClassVar[str] = "host_forecast_errors"
+    version: ClassVar[int] = 1
+
+    def __init__(self) -> None:
+        super().__init__(np.dtype([("errors", "i1", (RETAINED,)), ("next", "u1")]), errors=np.int8(NONE))
+
+    def take(self, rows: Rows, scaled: npt.NDArray[np.float32]) -> None:
+        """Take in one error each of some series, each named once; NaN is none."""
+        there = ~np.isnan(scaled)
+        at = rows[there]
+        place = self.rows["next"][at]
+        self.rows["errors"][at, place] = coded(scaled[there])
+        self.rows["next"][at] = (place + 1) % RETAINED
+
+
 class HostForecasts:
-    """What each resource of each host will measure next: thirty forecasters, of which the one with the least recent error answers."""
+    """What each resource of each host will measure next: thirty forecasters, of which the one with the least recent error answers.
+
+    Its tails are those of its latest errors, which are columns of their own, beside these.
+    """
 
     name: ClassVar[str] = "host_forecasts"
     version: ClassVar[int] = 1
+
+    def __init__(self) -> None:
+        self.errors = HostForecastErrors()
 
     @cached_property
     def _forecasters(self) -> Forecasters:
@@ -74,19 +102,49 @@ class HostForecasts:
     def take(self, batch: MinuteBatch) -> None:
         """Learn the 10-second means of a minute, one after the other."""
         for means in batch.means.T:
-            self._forecasters.observe(batch.row, means)
+            self.errors.take(batch.row, self._forecasters.observe(batch.row, means))
 
-    def of(self, rows: Sequence[int]) -> list[ResourceForecast | None]:
-        """Return what is expected next of each of some series; None before its first value."""
-        forecast = self._forecasters.forecast(np.array(rows, dtype=np.intp))
-        columns = (forecast.value.tolist(), forecast.error.tolist(), forecast.predictor.tolist())
-        return [_resource_forecast(*reported) for reported in zip(*columns, strict=True)]
+    def of(self, rows: Sequence[int], shares: Sequence[bool]) -> list[ResourceForecast | None]:
+        """Return what is expected next of each of some series; None before its first value.
+
+        `shares` tells which of them are shares, from 0 to 1.
+        """
+        at = np.array(rows, dtype=np.intp)
+        forecast, bounds = self._forecasters.forecast(at), self._bounds(at, shares)
+        reported = self._quantiles(at, forecast, bounds)[:, REPORTED].tolist()
+        value = np.clip(forecast.value, *bounds)
+        columns = (value.tolist(), forecast.error.tolist(), forecast.predictor.tolist(), reported)
+        return [_resource_forecast(*each) for each in zip(*columns, strict=True)]
+
+    def histograms(self, rows: Sequence[int], shares: Sequence[bool]) -> list[ForecastHistogram | None]:
+        """Return the same as histograms whose edges are quantiles; None until enough errors are known."""
+        at = np.array(rows, dtype=np.intp)
+        found = self._quantiles(at, self._forecasters.forecast(at), self._bounds(at, shares)).tolist()
+        return [None if math.isnan(edges[0]) else ForecastHistogram(tuple(edges), _BETWEEN) for edges in found]
+
+    def _quantiles(self, at: Rows, forecast: Forecast, bounds: tuple[Floats, Floats]) -> Floats:
+        """Return the quantiles of LEVELS (k, levels) of some series, NaN where they are not known."""
+        scaled = quantiles(self.errors.rows["errors"][at], LEVELS).astype(np.float64)
+        found = forecast.absolute_value[:, None] + forecast.absolute_error[:, None] * scaled
+        return np.clip(found, *(bound[:, None] for bound in bounds))
+
+    def _bounds(self, at: Rows, shares: Sequence[bool]) -> tuple[Floats, Floats]:
+        """Return between which values (k,) a series stays: what has not been negative recently is not going to be."""
+        least, largest = self._forecasters.range(at)
+        is_share = np.array(shares, dtype=bool) & (largest <= 1)
+        return np.where(least < 0, -np.inf, 0.0), np.where(is_share, 1.0, np.inf)
 
 
-def _resource_forecast(value: float, error: float, predictor: int) -> ResourceForecast | None:
+_BETWEEN: Final = tuple(np.diff(LEVELS).tolist())
+
+
+def _resource_forecast(
+    value: float, error: float, predictor: int, reported: Sequence[float]
+) -> ResourceForecast | None:
     if predictor < 0:
         return None
-    return ResourceForecast(six_digits(value), None if np.isnan(error) else six_digits(error), PREDICTORS[predictor])
+    known = (None if math.isnan(each) else six_digits(each) for each in (error, *reported))
+    return ResourceForecast(six_digits(value), next(known), PREDICTORS[predictor], *known)
 
 
 _SLOT: Final = np.dtype(

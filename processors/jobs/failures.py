@@ -1,9 +1,10 @@
-"""Failure rates: is something (an application, a host) failing credibly more than it used to, and than is usual.
+"""Failure rates: is an application failing credibly more than it used to, and than is usual.
 
 A rate is judged by its posterior under a Beta(1/2, 1/2) prior (Jeffreys): the alarm asks how probable it is that the
 recent rate lies above a reference, the larger of the own past rate and the centre's usual one.
 """
 
+from collections.abc import Collection
 from typing import ClassVar, Self
 
 import msgspec
@@ -36,10 +37,10 @@ class FailureJudgement(msgspec.Struct, frozen=True):
 
 
 class FailureRate(Untimed):
-    """Outcomes of one application or one host.
+    """Outcomes of one application, or of all of a centre.
 
     `quiet` is for its user to note, and not stored: that the rate raises no alert, so that it need not be judged again
-    before it is suspicious. Nearly all rates are quiet nearly always, and every run of 100 nodes asks 100 of them.
+    before it is suspicious.
     """
 
     name: ClassVar[str] = "failures"
@@ -60,6 +61,16 @@ class FailureRate(Untimed):
     def rate(self) -> float:
         """Return the posterior mean of the rate over everything remembered."""
         return (self._past_failures + self._failures + 0.5) / (self._past_runs + len(self._recent) + 1.0)
+
+    def expected(self, without: Collection[int] = ()) -> float:
+        """Return how probably the next run fails, as the recent runs or all of them say, whichever is more.
+
+        What the runs `without`, by their digests, say is left out: so a host is no excuse for itself.
+        """
+        known = [self._recent[run][0] for run in without if run in self._recent]
+        runs, failures = len(self._recent) - len(known), self._failures - sum(known)
+        recent = (failures + 0.5) / (runs + 1.0)
+        return max(recent, (self._past_failures + failures + 0.5) / (self._past_runs + runs + 1.0))
 
     def suspicious(self) -> bool:
         """Return whether so many of the recent runs failed that the rate is worth judging."""
@@ -113,9 +124,3 @@ class FailureRate(Untimed):
         self._past_failures += failed
         if self._past_runs > PAST_RUNS_MAX:
             self._past_runs, self._past_failures = self._past_runs / 2.0, self._past_failures / 2.0
-
-
-class HostFailureRate(FailureRate):
-    """Outcomes on one host; kept apart from those of applications, for it has a bound of its own."""
-
-    name: ClassVar[str] = "host_failures"

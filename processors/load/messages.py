@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from processors.contracts.hosts import Windows
-from processors.contracts.load import LoadHistogram, StructuralModel, UnderLoad, UnderLoadSettings
+from processors.contracts.load import LoadHistogram, LoadSource, StructuralModel, UnderLoad, UnderLoadSettings
 from processors.contracts.names import rfc3339
 from processors.facts import PublishedPoint
 from processors.load.prediction import (
@@ -31,7 +31,7 @@ from processors.load.prediction import (
     slowdown,
     summary,
 )
-from processors.load.scores import LoadScores
+from processors.load.scores import LoadScores, Reckoned
 from processors.models.histogram.arithmetic import quantiles, scaled, variation_class
 from processors.models.histogram.values import INTERVALS_MAX, Histogram
 from processors.models.statistics import six_digits
@@ -121,7 +121,7 @@ def _value(windows: Windows, place: Place, resource: str, until_ms: int) -> tupl
 class Question(NamedTuple):
     """How long does it run there: at size `n`, whose plain prediction is `band`, by the windows before `until_ms`.
 
-    `scores` are those of the application, `pool` those of its centre.
+    `scores` are those of the application, `pool` those of its centre; `source` is what the load is taken from.
     """
 
     application: str | None
@@ -131,6 +131,7 @@ class Question(NamedTuple):
     until_ms: int
     scores: LoadScores | None = None
     pool: LoadScores | None = None
+    source: LoadSource = "window"
 
 
 class Figures(NamedTuple):
@@ -155,7 +156,40 @@ class LoadPredictor:
         return structure is None or structure.needs_curve
 
     def predict(self, windows: Windows, question: Question) -> UnderLoad:
-        """Return the run time under load, or the reason why there is no figure."""
+        """Return the run time under load, or the reason why there is no figure.
+
+        Where forecasts of the load have predicted better than windows of it, they answer, as far as they are known.
+        """
+        if self._prefers_forecast(question):
+            forecast = self._predicted(windows, question._replace(source="forecast"))
+            if forecast.reason is None:
+                return forecast
+        return self._predicted(windows, question)
+
+    def alternative(self, windows: Windows, question: Question, prediction: UnderLoad) -> Reckoned | None:
+        """Return the same by the source that did not answer, to be scored beside the prediction; None where it says nothing.
+
+        While no load is usual by that source there is no figure, but the load itself.
+        """
+        if prediction.equation != DEFAULT or prediction.histogram is None:
+            return None
+        question = question._replace(source="window" if prediction.source == "forecast" else "forecast")
+        found = self._predicted(windows, question)
+        if found.load is None:
+            return None
+        usual = question.scores.usual(question.place.view, question.n, question.source) if question.scores else None
+        return Reckoned.of(found) if usual is not None else Reckoned(found.source, found.load)
+
+    def _prefers_forecast(self, question: Question) -> bool:
+        """Return whether forecasts have the better record, of the application or else of its centre, and a usual load."""
+        own, pool, view = question.scores, question.pool, question.place.view
+        if own is None or own.usual(view, question.n, "forecast") is None:
+            return False
+        if question.application and self._structures.of(question.application):
+            return False
+        return (own.better_source(view) or (pool.better_source(view) if pool else None)) == "forecast"
+
+    def _predicted(self, windows: Windows, question: Question) -> UnderLoad:
         place = question.place
         blank = UnderLoad(
             as_of=rfc3339(question.until_ms),
@@ -177,7 +211,7 @@ class LoadPredictor:
         if structure is not None:
             return _structural(structure, windows, question)
         band = _band(question)
-        cpu = load(windows, question.place, CPU, question.until_ms)
+        cpu = load(windows, question.place, CPU, question.until_ms, question.source)
         slowed, learned = slowdown(cpu), _learned(question)
         quiet = quiet_run_time(band, INTERVALS_MAX)
         run_time = loaded_run_time(quiet, slowed, learned)
@@ -229,8 +263,9 @@ def _filled(blank: UnderLoad, figures: Figures, question: Question) -> UnderLoad
         width=round(figures.learned.width, 4),
         equation=figures.equation,
         monte_carlo_gap=round(prediction.gap, 4) if prediction.gap is not None else None,
-        quality=scores.quality(whose) if scores else None,
+        quality=scores.quality(whose, question.place.view) if scores else None,
         better=scores.better if scores else False,
+        source=question.source,
     )
 
 
@@ -247,12 +282,12 @@ def _band(question: Question) -> PublishedPoint:
 
 def _learned(question: Question) -> Learned:
     """Return what the runs of the application taught; where these are few, those of its centre say the rest."""
-    own, pool, view = question.scores, question.pool, question.place.view
-    usual = own.usual(view, question.n) if own else None
+    own, pool, view, source = question.scores, question.pool, question.place.view, question.source
+    usual = own.usual(view, question.n, source) if own else None
     if own is None or usual is None:
         return Learned()
-    follows, width = (pool.share(view), pool.width(view)) if pool else (1.0, 1.0)
-    return Learned(usual, own.share(view, follows), own.width(view, width))
+    follows, width = (pool.share(view, 1.0, source), pool.width(view, 1.0, source)) if pool else (1.0, 1.0)
+    return Learned(usual, own.share(view, follows, source), own.width(view, width, source))
 
 
 def _judges(question: Question) -> tuple[LoadScores | None, Literal["application", "centre"]]:

@@ -15,11 +15,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
+import msgspec
 import numpy as np
 from scipy.special import ndtr
 
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.hosts import HostWindow, Windows
+from processors.contracts.load import LoadSource
 from processors.contracts.nodes import spread
 from processors.facts import PublishedPoint
 from processors.models.downey.bayes import BAND_DEVIATIONS
@@ -125,12 +127,16 @@ def of_partition(windows: Windows, system: str, partition: str, count: float) ->
     return Place(system, names, count, "pool", each=False, text=f"partition {partition}")
 
 
-def load(windows: Windows, place: Place, resource: str, until_ms: int) -> Load:
+def load(windows: Windows, place: Place, resource: str, until_ms: int, source: LoadSource = "window") -> Load:
     """Return what the windows before a moment say of a resource; TooLittleError where too many are missing.
 
-    Hosts of its own without a window are taken to be like the others.
+    Hosts of its own without a window are taken to be like the others. With the source `forecast` the histograms are those of
+    what is expected next.
     """
     found = [_window(windows, place, name, resource, until_ms) for name in place.names]
+    range_max = max((window.edges[-1] - window.edges[0] for window in found if window is not None), default=0.0)
+    if source == "forecast":
+        found = _expected(windows, place, resource, until_ms, found)
     retained = [window for window in found if window is not None]
     missing = len(found) - len(retained)
     if len(retained) < KNOWN_MIN * len(found):
@@ -138,7 +144,7 @@ def load(windows: Windows, place: Place, resource: str, until_ms: int) -> Load:
     each = in_common([window.edges for window in retained], [_even(window.shares) for window in retained])
     rows, counts = _rows(found, each, place)
     stale, thin = sum(window.stale for window in retained), sum(window.thin for window in retained)
-    return Load(rows, counts, missing, stale, thin, float((each.edges[:, -1] - each.edges[:, 0]).max()))
+    return Load(rows, counts, missing, stale, thin, range_max)
 
 
 def first_window(windows: Windows, place: Place, resource: str, until_ms: int) -> Histogram | None:
@@ -168,6 +174,17 @@ def _window(windows: Windows, place: Place, name: str, resource: str, until_ms: 
     window = windows.window(place.system, name, resource, until_ms)
     recent = window is not None and until_ms - window.until_ms <= AGE_MAX_MS and bool(window.shares)
     return window if recent else None
+
+
+def _expected(
+    windows: Windows, place: Place, resource: str, until_ms: int, found: Sequence[HostWindow | None]
+) -> list[HostWindow | None]:
+    """Return windows with the histogram of what is expected next in the place of their own; None where that is not known."""
+    forecasts = windows.forecasts(place.system, place.names, resource, until_ms)
+    return [
+        msgspec.structs.replace(window, edges=forecast.edges, shares=forecast.shares) if window and forecast else None
+        for window, forecast in zip(found, forecasts, strict=True)
+    ]
 
 
 def _even(shares: Sequence[float]) -> list[float]:

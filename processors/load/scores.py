@@ -13,7 +13,7 @@ from typing import ClassVar, Final, Literal
 
 import msgspec
 
-from processors.contracts.load import LoadHistogram, LoadQuality, UnderLoad
+from processors.contracts.load import LoadHistogram, LoadQuality, LoadSource, UnderLoad
 from processors.facts import Band, PublishedPoint
 from processors.load.prediction import View, quiet_run_time
 from processors.models.downey.bayes import BAND_DEVIATIONS
@@ -102,11 +102,53 @@ def _digits(value: float) -> float:
     return float(f"{value:.5g}")
 
 
+class ForecastRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What runs showed of the load as it is forecast: the usual one, how they followed it, and the scores of both sources.
+
+    `runs` counts those that were predicted by both; the sums of their CRPS over the run time of the band fade.
+    """
+
+    usual: Usual = Usual()
+    followed: Followed = Followed()
+    runs: int = 0
+    crps: float = 0.0
+    window_crps: float = 0.0
+
+    @property
+    def better(self) -> LoadSource | None:
+        """What has predicted better; None until enough runs were scored."""
+        if self.runs < RUNS_MIN:
+            return None
+        return "forecast" if self.crps < self.window_crps else "window"
+
+
+class Reckoned(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What follows from the load of one source: the load, and the run time in seconds, if figures were possible.
+
+    `quantiles_s` are those of 5, 50 and 95 %, `width` is the factor by which their spread was scaled.
+    """
+
+    source: LoadSource
+    load: float
+    width: float = 1.0
+    quantiles_s: tuple[float, float, float] | None = None
+    histogram: LoadHistogram | None = None
+
+    @classmethod
+    def of(cls, prediction: UnderLoad) -> "Reckoned | None":
+        """Return what a prediction says; None where it has no load."""
+        if prediction.load is None:
+            return None
+        low_s, middle_s, high_s = prediction.q05_s, prediction.q50_s, prediction.q95_s
+        known = (low_s, middle_s, high_s) if low_s and middle_s and high_s else None
+        return cls(prediction.source, prediction.load, prediction.width, known, prediction.histogram)
+
+
 class StartLoad(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was told under the load of a run's hosts before it started, and what its end is scored against.
 
     `view` tells whether these were its own hosts or any of its partition, `band` is what was told without their load,
-    `pool_load` the load of its partition. `met` are the loads of its hosts while it ran, summed, and how many; the last was
+    `pool_load` the load of its partition, `other` what follows from the source of load that did not answer. `met` are the loads of its hosts while it ran, summed, and how many; the last was
     looked at `met_ms`.
     """
 
@@ -118,12 +160,24 @@ class StartLoad(msgspec.Struct, frozen=True, omit_defaults=True):
     partition: str | None = None
     met: tuple[float, int] = (0.0, 0)
     met_ms: int = 0
+    other: Reckoned | None = None
+
+    def by(self, source: LoadSource) -> Reckoned | None:
+        """Return what follows from the load of a source; None where it said nothing."""
+        if self.prediction.source == source:
+            return Reckoned.of(self.prediction)
+        return self.other if self.other is not None and self.other.source == source else None
+
+    def load(self, source: LoadSource) -> float | None:
+        """Return the load by a source; None where it said nothing."""
+        found = self.by(source)
+        return found.load if found is not None else None
 
     @property
     def met_load(self) -> float | None:
         """The mean load of its hosts over the run, as it is known; None where it was not looked at since the start."""
         total, count = self.met
-        before = self.prediction.load
+        before = self.load("window")
         return (total + before) / (count + 1) if count and before is not None and self.view == "own" else None
 
     def looked_at(self, load: float, now_ms: int) -> "StartLoad":
@@ -148,16 +202,17 @@ class LoadedRun(msgspec.Struct, frozen=True):
     own_usual: float | None = None
     pool_usual: float | None = None
     met_usual: float | None = None
+    forecast_usual: float | None = None
 
     @property
     def own_load(self) -> float | None:
         """The load of its hosts."""
-        return self.start.prediction.load if self.start.view == "own" else None
+        return self.start.load("window") if self.start.view == "own" else None
 
     @property
     def pool_load(self) -> float | None:
         """The load of its partition."""
-        return self.start.pool_load if self.start.view == "own" else self.start.prediction.load
+        return self.start.pool_load if self.start.view == "own" else self.start.load("window")
 
 
 class LoadScore(msgspec.Struct, frozen=True):
@@ -192,6 +247,8 @@ class LoadScoresState(msgspec.Struct, omit_defaults=True):
     met: Usual = Usual()
     met_followed: Followed = Followed()
     partitions: tuple[tuple[str, float], ...] = ()
+    own_forecast: ForecastRecord = ForecastRecord()
+    pool_forecast: ForecastRecord = ForecastRecord()
 
 
 class LoadScores(Untimed):
@@ -228,31 +285,42 @@ class LoadScores(Untimed):
         """The partition of most recent runs."""
         return max(self._state.partitions, key=lambda each: (each[1], each[0]), default=(None, 0.0))[0]
 
-    def usual(self, view: Seen, n: float) -> float | None:
+    def usual(self, view: Seen, n: float, source: LoadSource = "window") -> float | None:
         """Return the usual load of runs of a size; None until it is known."""
         state = self._state
+        if source == "forecast":
+            return self._forecast(view).usual.at(n)
         return {"own": state.own, "pool": state.pool, "met": state.met}[view].at(n)
 
-    def share(self, view: Seen, prior: float = 1.0) -> float:
+    def share(self, view: Seen, prior: float = 1.0, source: LoadSource = "window") -> float:
         """Return how closely run times follow the load, from 0 to 1."""
-        return self._followed(view).share(prior)
+        return self._followed(view, source).share(prior)
 
-    def width(self, view: View, prior: float = 1.0) -> float:
+    def width(self, view: View, prior: float = 1.0, source: LoadSource = "window") -> float:
         """Return the factor by which the spread of what is told has to be scaled."""
-        return self._followed(view).width(prior)
+        return self._followed(view, source).width(prior)
+
+    def better_source(self, view: View) -> LoadSource | None:
+        """Return what load has predicted better when it was taken from it; None until enough runs were scored."""
+        return self._forecast(view).better
 
     def explained(self, met: float | None, n: float, prior: float = 1.0) -> float:
         """Return by how much, in ln T, the load that a run of a size met explains that it took longer than usual, or less."""
         usual = self.usual("met", n)
         return self.share("met", prior) * math.log(met / usual) if met and usual else 0.0
 
-    def _followed(self, view: Seen) -> Followed:
+    def _forecast(self, view: Seen) -> ForecastRecord:
+        return self._state.own_forecast if view == "own" else self._state.pool_forecast
+
+    def _followed(self, view: Seen, source: LoadSource = "window") -> Followed:
         state = self._state
+        if source == "forecast":
+            return self._forecast(view).followed
         return {"own": state.own_followed, "pool": state.pool_followed, "met": state.met_followed}[view]
 
-    def quality(self, of: Literal["application", "centre"]) -> LoadQuality | None:
+    def quality(self, of: Literal["application", "centre"], view: View) -> LoadQuality | None:
         """Return the measured quality; None before any run was scored."""
-        state = self._state
+        state, record = self._state, self._forecast(view)
         runs = sum(state.hits)
         if not state.scored or not runs:
             return None
@@ -264,6 +332,7 @@ class LoadScores(Untimed):
             expected=tuple(_share(mass, runs) for mass in state.expected),
             crps_ratio=round(state.crps / state.band_crps, 4) if state.band_crps else None,
             pit=tuple(_share(part, runs) for part in state.pit),
+            forecast_ratio=round(record.crps / record.window_crps, 4) if record.window_crps else None,
         )
 
     def score(self, fact: LoadedRun) -> LoadScore | None:
@@ -299,6 +368,10 @@ class LoadScores(Untimed):
             met_followed=_followed(self._state.met_followed, fact, fact.start.met_load, fact.met_usual),
             partitions=_counted(self._state.partitions, fact.start.partition),
         )
+        if fact.start.view == "own":
+            state.own_forecast = _forecast(state.own_forecast, fact)
+        else:
+            state.pool_forecast = _forecast(state.pool_forecast, fact)
         self._state = _scored(state, score) if score else state
 
     def snapshot(self) -> LoadScoresState:
@@ -346,13 +419,40 @@ def _middle(known: LoadHistogram, run_time_s: float) -> int:
     return INTERVALS // 2 if run_time_s == reported_s else -1 if run_time_s < reported_s else INTERVALS
 
 
-def _followed(before: Followed, fact: LoadedRun, load: float | None, usual: float | None) -> Followed:
-    """Learn how a run followed the load, once the usual one is known."""
-    band, prediction = fact.start.band, fact.start.prediction
-    if band is None or not load or not usual or not (prediction.q05_s and prediction.q50_s and prediction.q95_s):
+def _forecast(before: ForecastRecord, fact: LoadedRun) -> ForecastRecord:
+    """Learn what the forecast load of a run was, and score both sources where both told its run time."""
+    forecast, window, band = fact.start.by("forecast"), fact.start.by("window"), fact.start.band
+    if forecast is None:
         return before
-    deviation = math.log(prediction.q95_s / prediction.q05_s) / (2 * BAND_DEVIATIONS) / prediction.width
-    distance = abs(math.log(fact.run_time_s / prediction.q50_s)) / deviation if deviation > 0 else 0.0
+    learned = msgspec.structs.replace(
+        before,
+        usual=before.usual.met(fact.start.prediction.n, forecast.load),
+        followed=_followed(before.followed, fact, forecast.load, fact.forecast_usual, "forecast"),
+    )
+    if band is None or forecast.histogram is None or window is None or window.histogram is None:
+        return learned
+    scores = (
+        float(crps(given(known.edges_s, known.probabilities), fact.run_time_s)) / band.run_time_s
+        for known in (forecast.histogram, window.histogram)
+    )
+    return msgspec.structs.replace(
+        learned,
+        runs=before.runs + 1,
+        crps=_faded(before.crps, next(scores)),
+        window_crps=_faded(before.window_crps, next(scores)),
+    )
+
+
+def _followed(
+    before: Followed, fact: LoadedRun, load: float | None, usual: float | None, source: LoadSource = "window"
+) -> Followed:
+    """Learn how a run followed the load, once the usual one is known."""
+    band, known = fact.start.band, fact.start.by(source)
+    if band is None or not load or not usual or known is None or known.quantiles_s is None:
+        return before
+    low_s, middle_s, high_s = known.quantiles_s
+    deviation = math.log(high_s / low_s) / (2 * BAND_DEVIATIONS) / known.width
+    distance = abs(math.log(fact.run_time_s / middle_s)) / deviation if deviation > 0 else 0.0
     return before.ran(math.log(load / usual), math.log(fact.run_time_s / band.run_time_s), distance)
 
 

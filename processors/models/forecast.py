@@ -273,10 +273,12 @@ class Forecasters:
 
     >>> forecasters = Forecasters(2)
     >>> for value in (4.0, 5.0, 4.0, 5.0):
-    ...     forecasters.observe(np.arange(2), np.array([value, np.nan]))
+    ...     missed = forecasters.observe(np.arange(2), np.array([value, np.nan]))
     >>> forecast = forecasters.forecast(np.arange(2))
     >>> forecast.value.tolist(), forecast.predictor.tolist()
     ([4.5, nan], [1, -1])
+    >>> f"{missed[0]:.2f} {missed[1]}"
+    '1.82 nan'
     """
 
     def __init__(self, series: int, rows: Floats | None = None) -> None:
@@ -311,18 +313,22 @@ class Forecasters:
         """Forget all of some series, (k,)."""
         self._rows[series] = empty(len(series))
 
-    def observe(self, series: npt.NDArray[np.intp], values: npt.ArrayLike) -> None:
-        """Take in one value (k,) of each of the series (k,), each named once.
+    def observe(self, series: npt.NDArray[np.intp], values: npt.ArrayLike) -> Floats:
+        """Take in one value (k,) of each of the series (k,), each named once; return their scaled errors (k,).
 
-        A series whose value is NaN, infinite or beyond VALUE_MAX stays as it is.
+        A scaled error is by how many absolute errors, as they are expected, the value lies above its forecast by least
+        absolute errors: infinite where none was expected, NaN where nothing was known of them. A series whose value is NaN,
+        infinite or beyond VALUE_MAX stays as it is.
         """
         value = np.asarray(values, dtype=np.float64)
+        scaled = np.full(value.shape, np.nan, dtype=np.float32)
         there = np.flatnonzero(abs(value) <= VALUE_MAX)
         for start in range(0, len(there), BLOCK):
             at = there[start : start + BLOCK]
             block = self._rows[series[at]]
-            _observe(block, value[at, None].astype(np.float32))
+            scaled[at] = _observe(block, value[at, None].astype(np.float32))
             self._rows[series[at]] = block
+        return scaled
 
     def forecast(self, series: npt.NDArray[np.intp]) -> Forecast:
         """Return what is expected next of some series, (k,)."""
@@ -332,6 +338,11 @@ class Forecasters:
         by_square = _chosen(prediction, np.sqrt(squared), count)
         return Forecast(*by_square, *_chosen(prediction, absolute, count))
 
+    def range(self, series: npt.NDArray[np.intp]) -> tuple[Floats, Floats]:
+        """Return the least and the largest (k,) of the latest values of some series; infinite without a value."""
+        recent = self._rows[series][:, NEWEST_FIRST]
+        return recent.min(axis=1), np.where(np.isfinite(recent), recent, -np.inf).max(axis=1)
+
 
 def _chosen(prediction: Floats, error: Floats, count: Floats) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
     best = error.argmin(axis=1)
@@ -340,9 +351,12 @@ def _chosen(prediction: Floats, error: Floats, count: Floats) -> tuple[Floats, F
     return np.where(count > 0, value, nan), np.where(count > 1, least, nan), np.where(count > 0, best, -1)
 
 
-def _observe(block: Floats, value: Floats) -> None:
-    """Score the predictions of rows by the next value (rows, 1), learn it, and predict the one after."""
-    first = block[:, COUNT] == 0
+def _observe(block: Floats, value: Floats) -> Floats:
+    """Score the predictions of rows by the next value (rows, 1), learn it, and predict the one after.
+
+    Return the scaled errors (rows,).
+    """
+    first, scaled = block[:, COUNT] == 0, _scaled_error(block, value[:, 0])
     _score(block, value)
     _adapt(block, value, first)
     block[:, 1:RECENT] = block[:, : RECENT - 1].copy()
@@ -350,6 +364,14 @@ def _observe(block: Floats, value: Floats) -> None:
     count = block[:, COUNT]
     block[:, COUNT] = np.where(count >= COUNT_MAX, count - EVERY, count) + 1
     _predict(block)
+    return scaled
+
+
+def _scaled_error(block: Floats, value: Floats) -> Floats:
+    point, expected, _ = _chosen(block[:, PREDICTION], block[:, ABSOLUTE], block[:, COUNT][:, 0])
+    error = value - point
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        return np.where(error == 0, expected * 0, error / expected)
 
 
 def _score(block: Floats, value: Floats) -> None:

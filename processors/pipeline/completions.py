@@ -6,17 +6,14 @@ from typing import Final
 
 from processors.alerts import applications
 from processors.alerts.policy import NO_RUN, About
-from processors.contracts.errors import InvalidInputError
-from processors.contracts.events import SUCCESS, Attribute, Evidence, HostState, JobCompleted, JobStarted
+from processors.contracts.events import SUCCESS, Attribute, Evidence, JobCompleted, JobStarted
 from processors.contracts.hosts import ExplainedRun, HostCause
 from processors.contracts.names import ApplicationKey
-from processors.contracts.nodes import expand
 from processors.contracts.outputs import AlertEnd, SlowedBy
-from processors.facts import Outcome, PublishedCurve, PublishedPoint, RunFact, Scored, trains
+from processors.facts import PublishedCurve, PublishedPoint, RunFact, Scored, trains
 from processors.fairness import lane_of_run
 from processors.inputs import Sizes
 from processors.jobs.deduplication import KnownRun, content_digest
-from processors.jobs.failures import FailureJudgement, FailureRate
 from processors.jobs.lifecycle import Job, Placement, merged_evidence, reported_attributes
 from processors.models.drift import LN_RATIO_MIN
 from processors.pipeline.alerts import Warnings
@@ -25,9 +22,10 @@ from processors.pipeline.inputs import UnseenInputs
 from processors.pipeline.known_runs import KnownRuns
 from processors.pipeline.load import UnderLoads
 from processors.pipeline.machines import Machines
+from processors.pipeline.outcomes import Outcomes
 from processors.pipeline.similar_runs import SimilarRunForecasts
-from processors.pipeline.stage import STOP, CompletionWork, JobWork, TickWork
-from processors.pipeline.state import OF_APPLICATION, ShardState
+from processors.pipeline.stage import STOP, CompletionWork, JobWork
+from processors.pipeline.state import ShardState
 from processors.run_time.drift import ScoredRun, Shift, SizeTurn, Taken, without_load
 from processors.run_time.members import MemberFact
 from processors.run_time.model import MARGIN_MIN, RunTime
@@ -229,126 +227,6 @@ class Training:
         known = scored.ln_ratio if scored else None
         members.learn(MemberFact(fact.n, fact.run_time_s, published.horizon(fact.n), known))
         self._state.members.changed(application_id, members, self._state.now_ms)
-
-
-FAILED_STATES = frozenset({"FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "DEADLINE"})
-HOST_STATES = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY"})
-IN_SERVICE = "up"
-
-
-class Outcomes:
-    """Counts how runs ended. A host is followed from its first failure on: before it, there is nothing to compare."""
-
-    def __init__(self, state: ShardState, warnings: Warnings) -> None:
-        self._state = state
-        self._warnings = warnings
-        self._settings = state.settings.alerts.failure_rate
-
-    def take(self, event: JobCompleted, application_id: str | None, former: str | None, *, first: bool) -> None:
-        """Count an outcome; runs that were cancelled or moved tell nothing.
-
-        A later report of the same run (not `first`) replaces what it counted before, as what belonged to `former`,
-        where that is still among the recent outcomes.
-        """
-        failed = event.state in FAILED_STATES
-        outcome = Outcome(event.run_id, failed) if failed or event.state == SUCCESS else None
-        moved = former is not None and former != application_id
-        if moved:
-            self._learn(f"{OF_APPLICATION}{former}", event.run_id, None, first=False)
-        if application_id is None or (outcome is None and first):
-            return
-        system = f"centre/{event.system}"
-        centre = self._learn(system, event.run_id, outcome, first=first, lane=system)
-        key = f"{OF_APPLICATION}{application_id}"
-        lane = lane_of_run(application_id, event.evidence.user, self._state.failures.lane(key))
-        rate = self._learn(key, event.run_id, outcome, first=first or former != application_id, lane=lane)
-        usual = centre.rate()
-        if self._worth_judging(rate, event):
-            labels = applications.application_labels(ApplicationKey.parse(application_id))
-            self._judge(applications.APPLICATION_FAILS, labels, rate, rate.score(usual, len(self._state.models)))
-        self._hosts(event, application_id, usual, first=first)
-
-    def forget_host(self, event: HostState) -> None:
-        """Forget how runs ended on a host that is taken out of service: what comes back may have been mended."""
-        key = f"{event.system}/{event.host}"
-        if event.state != IN_SERVICE and key in self._state.hosts and self._state.recent(event.time_ms):
-            self._state.hosts.remove(key)
-            labels = {"system": event.system, "host": event.host}
-            self._warnings.take(
-                [applications.over(applications.HOST_FAILS, labels, self._state.now_ms, by="out_of_service")]
-            )
-
-    def _hosts(self, event: JobCompleted, application_id: str, usual: float, *, first: bool) -> None:
-        failed = event.state in HOST_STATES
-        if not failed and not len(self._state.hosts):
-            return
-        blamed, spared = (Outcome(event.run_id, to_blame, of=application_id) for to_blame in (True, False))
-        for host in self._names(event):
-            key = f"{event.system}/{host}"
-            known = self._state.hosts.get(key)
-            if not failed and known is None:
-                continue
-            rate = known or self._state.hosts.open(key)
-            outcome = blamed if failed and event.failed_host in {None, host} else spared
-            if first or known is None:
-                rate.learn(outcome)
-            else:
-                rate.correct(event.run_id, outcome)
-            self._state.hosts.changed(key, rate, self._state.now_ms)
-            if self._worth_judging(rate, event):
-                labels = {"system": event.system, "host": host}
-                self._judge(applications.HOST_FAILS, labels, rate, rate.score(usual, len(self._state.hosts)))
-
-    def _names(self, event: JobCompleted) -> tuple[str, ...]:
-        try:
-            hosts = ",".join(event.evidence.hosts)
-            if hosts.isalnum():  # most runs have one host, and no brackets
-                return (hosts,)
-            return expand(hosts, self._settings.hosts_per_run_max) if hosts else ()
-        except InvalidInputError:
-            self._state.tally["bound", "hosts_per_run_max"] += 1
-            return ()
-
-    def _learn(
-        self, key: str, run_id: str, outcome: Outcome | None, *, first: bool, lane: str | None = None
-    ) -> FailureRate:
-        known = self._state.failures.get(key)
-        rate = self._state.failures.open(key) if known is None else known
-        if known is None:
-            rate.quiet = True  # what is new has no alert open
-        if first and outcome is not None:
-            rate.learn(outcome)
-        else:
-            rate.correct(run_id, outcome)
-        self._state.failures_changed(key, rate, lane)
-        return rate
-
-    def _worth_judging(self, rate: FailureRate, event: JobCompleted) -> bool:
-        """Return whether a rate may raise an alert, or has one open: what is neither costs most and is left alone."""
-        return (rate.suspicious() or not rate.quiet) and self._state.recent(event.end_ms)
-
-    def _judge(self, name: str, labels: dict[str, str], rate: FailureRate, judged: FailureJudgement) -> None:
-        now_ms = self._state.now_ms
-        is_open = self._warnings.is_open(name, labels)
-        condition = applications.failing(name, labels, judged, self._settings, now_ms, is_open=is_open)
-        rate.quiet = not self._warnings.opens(condition)
-
-    def forget_excess(self, _work: TickWork) -> None:
-        """Forget the rates that are too many; at ticks only, for to find them is to look at all."""
-        excess = len(self._state.hosts) - self._settings.hosts_max
-        for key in self._state.hosts.longest_unused(excess):
-            self._state.hosts.remove(key)
-            system, _, host = key.partition("/")
-            labels = {"system": system, "host": host}
-            self._warnings.take(
-                [applications.over(applications.HOST_FAILS, labels, self._state.now_ms, by="forgotten")]
-            )
-            self._state.tally["bound", "hosts_max"] += 1
-        excess = len(self._state.failures) - self._state.settings.run_time.applications_max
-        for key in self._state.failures.longest_unused(excess, self._state.stale_ms):
-            self._state.remove_failures(key)
-            self._warnings.forget_failures(key)
-            self._state.tally["bound", "applications_max"] += 1
 
 
 NOTHING = 0  # digest of no application

@@ -177,14 +177,19 @@ class HostShardState:
         self._saving: set[str] = set()
 
         anomaly, straggler = settings.alerts.host_anomaly, settings.alerts.straggler
-        lengths = (straggler.for_s, straggler.clear_s, straggler.keep_firing_s)
+        lengths = (straggler.for_s, straggler.clear_s, straggler.keep_firing_s, straggler.usual_s)
         rules = PeerRules(
-            straggler.deviations, straggler.difference, straggler.share_max, *(round(1000 * each) for each in lengths)
+            straggler.deviations,
+            straggler.difference,
+            straggler.share_max,
+            *(round(1000 * each) for each in lengths),
+            straggler.false_per_day,
         )
         self.index = RowIndex(settings.hosts.series_max)
         series, hosts = self.index.series, self.index.hosts
         self.windows = series.join(HostWindows())
         self.forecasts = series.join(HostForecasts())
+        series.join(self.forecasts.errors)
         self.records = series.join(Records())
         self.peers = series.join(PeerComparison(re.compile(straggler.resources), rules))
         self.multivariate = hosts.join(MultivariateDetector(combined(anomaly)))

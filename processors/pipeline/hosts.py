@@ -6,6 +6,8 @@ from typing import Final, TypeVarTuple
 
 from processors.contracts.events import HostMinute, HostState, JobCompleted, JobStarted, JournalEvent, Tick
 from processors.contracts.hosts import (
+    SHARES,
+    ForecastHistogram,
     HostCause,
     HostView,
     HostWindow,
@@ -32,7 +34,6 @@ from processors.windows.settings import MINUTE_MS
 
 HOSTS_MAX: Final = 1_000  # in one answer
 RESOURCES_MAX: Final = 64  # of one host
-SHARES: Final = frozenset({"cpu_available", "cpu_current"})  # resources that are between 0 and 1
 WAITING_MAX: Final = 4096  # minutes of resources that wait for a tick; more are learned before it comes
 HostEvent = HostMinute | HostState | JobStarted | JobCompleted
 Given = TypeVarTuple("Given")
@@ -76,6 +77,20 @@ class HostShard:
         """Return the newest window that ended at `until_ms` or before; None where none is kept."""
         row = self.state.index.row(system, host, resource)
         return None if row is None else self.state.windows.of(row, until_ms)
+
+    def forecasts(
+        self, system: str, hosts: Sequence[str], resource: str, until_ms: int
+    ) -> Sequence[ForecastHistogram | None]:
+        """Return what is expected next of a resource of each host.
+
+        None of hosts whose errors are not known yet, and of those of which anything after `until_ms` is known already.
+        """
+        index, learned_ms = self.state.index, self.state.index.series.rows["learned_ms"]
+        rows = [index.row(system, host, resource) for host in hosts]
+        known = [row for row in rows if row is not None and learned_ms[row] + MINUTE_MS <= until_ms]
+        found = self.state.forecasts.histograms(known, [resource in SHARES] * len(known))
+        by_row = dict(zip(known, found, strict=True))
+        return [None if row is None else by_row.get(row) for row in rows]
 
     def hosts_of(self, system: str, partition: str) -> Sequence[str]:
         """Return the hosts on which jobs of a partition ran recently, in order of their names."""
@@ -189,7 +204,8 @@ class HostViews:
         system, name = self._state.index.hosts.ids.key(row) or ("", "")
         jobs = self._jobs.on(system, name)
         found = dict(list(self._state.index.resources(row).items())[:RESOURCES_MAX])
-        forecasts = zip(found.items(), self._state.forecasts.of(list(found.values())), strict=True)
+        shares = [resource in SHARES for resource in found]
+        forecasts = zip(found.items(), self._state.forecasts.of(list(found.values()), shares), strict=True)
         resources = [self._resource(row, *own, forecast) for own, forecast in forecasts]
         suspected_ms = self._alerts.suspected_since_ms(row)
         return HostView(

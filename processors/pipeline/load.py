@@ -101,6 +101,7 @@ class UnderLoads:
             own.usual("own", n),
             own.usual("pool", n),
             own.usual("met", n),
+            own.usual(retained.view, n, "forecast"),
         )
         for key in (retained.application_id, centre(started.system)):
             scores = self._state.loads.open(key)
@@ -151,7 +152,10 @@ class UnderLoads:
             pool_load = self._load_predictor.load_of(
                 windows, Question(key.application, pool, n, band, started.start_ms)
             )
-        return StartLoad(key.id, where.view, prediction, band, pool_load, evidence.partition)
+        other = self._load_predictor.alternative(
+            windows, self._question(key, where, n, band, started.start_ms), prediction
+        )
+        return StartLoad(key.id, where.view, prediction, band, pool_load, evidence.partition, other=other)
 
     def _point(
         self, event: PredictionRequested, key: ApplicationKey | None, answer: Answer, index: int, point: AnswerPoint
@@ -193,11 +197,15 @@ class UnderLoads:
     def _report(
         self, key: ApplicationKey | None, place: Place, n: float, band: PublishedPoint | None, until_ms: int
     ) -> UnderLoad:
+        return self._load_predictor.predict(self._state.windows, self._question(key, place, n, band, until_ms))
+
+    def _question(
+        self, key: ApplicationKey | None, place: Place, n: float, band: PublishedPoint | None, until_ms: int
+    ) -> Question:
         loads = self._state.loads
         own = loads.get(key.id) if key else None
         application = key.application if key else None
-        question = Question(application, place, n, band, until_ms, own, loads.get(centre(place.system)))
-        return self._load_predictor.predict(self._state.windows, question)
+        return Question(application, place, n, band, until_ms, own, loads.get(centre(place.system)))
 
 
 def centre(system: str) -> str:

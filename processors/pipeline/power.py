@@ -93,7 +93,9 @@ class ProfileWarnings:
             curve = self._state.models.get(application_id)
             point = curve.published.at(fact.n) if curve is not None and curve.published is not None else None
             expected_s = point.run_time_s if point is not None else None
-            run = profiles.JudgedRun(ApplicationKey.parse(application_id), fact, finding, models.models(), expected_s)
+            ln_load = curve.ln_load(event.run_id) if curve is not None else 0.0
+            key = ApplicationKey.parse(application_id)
+            run = profiles.JudgedRun(key, fact, finding, models.models(), expected_s, ln_load)
             cause = self._state.causes.cause(event.system, evidence.hosts, event.start_ms, event.end_ms)
             about = About.of_run(evidence, event.run_time_s)
             self._judge_power(run, event.system, cause, about)

@@ -26,19 +26,21 @@ from processors.inputs import Inputs
 from processors.jobs.allowance import ForecastAllowance
 from processors.jobs.deduplication import AnsweredRequests, LowWater, RunDeduplication
 from processors.jobs.explained import ExplainedRuns
-from processors.jobs.failures import FailureRate, HostFailureRate
+from processors.jobs.failures import FailureRate
+from processors.jobs.host_failures import HostFailureRate
 from processors.jobs.lifecycle import Job
 from processors.load.scores import LoadScores
 from processors.pipeline import host_state
 from processors.pipeline.alerts import Warnings
 from processors.pipeline.answers import Answering
-from processors.pipeline.completions import Completions, Outcomes
+from processors.pipeline.completions import Completions
 from processors.pipeline.features import Features
 from processors.pipeline.fits import FitQueue
 from processors.pipeline.host_state import ARRAYS, encoded, of_hosts
 from processors.pipeline.hosts import HostShard
 from processors.pipeline.inputs import UnseenInputs
 from processors.pipeline.jobs import Forecasts, Jobs
+from processors.pipeline.outcomes import Outcomes
 from processors.pipeline.power import Power, Profiles
 from processors.pipeline.predictor import Predictor
 from processors.pipeline.similar_runs import SimilarRunForecasts

@@ -33,7 +33,8 @@ from processors.jobs.deduplication import (
     RunDeduplicationState,
 )
 from processors.jobs.explained import ExplainedRuns, ExplainedRunsState
-from processors.jobs.failures import FailureRate, FailureState, HostFailureRate
+from processors.jobs.failures import FailureRate, FailureState
+from processors.jobs.host_failures import HostFailureRate, HostFailureState
 from processors.jobs.lifecycle import Job, JobState
 from processors.load.scores import LoadScores, LoadScoresState
 from processors.models.combination.combine import SHIPPED, Coefficients
@@ -154,7 +155,7 @@ class ShardState:
         self.known_runs = self._store(RunDeduplication, RunDeduplicationState, live_max=SEEN_LIVE_MAX)
         self.low_water = self._store(LowWater, LowWaterState)
         self.failures = self._store(FailureRate, FailureState, rates)
-        self.hosts = self._store(HostFailureRate, FailureState, rates)
+        self.hosts = self._store(HostFailureRate, HostFailureState, rates)
         self.alerts = self._store(AlertLife, AlertState)
         self.answered_requests = self._store(AnsweredRequests, AnsweredRequestsState)
         self.forecast_allowances = self._store(ForecastAllowance, ForecastAllowanceState)

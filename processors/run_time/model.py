@@ -312,6 +312,10 @@ class RunTime:
         """Return the size of a run that is still unmerged."""
         return next((run.n for run in self._state.runs if run.run_id == run_id), None)
 
+    def ln_load(self, run_id: str) -> float:
+        """Return what the load of its hosts explains of the run time of a run, in ln; 0 of one that is merged."""
+        return next((run.ln_load for run in self._state.runs if run.run_id == run_id), 0.0)
+
     def score(self, fact: RunFact) -> Scored | None:
         """Compare a run with the curve that was published before; None where that says nothing about its size."""
         return self._state.published.score(fact) if self._state.published else None

@@ -224,11 +224,15 @@ def _add_resource(families: Families, view: HostView, entry: ResourceView) -> No
     for stat, value in _figures(entry.window):
         if value is not None:
             families["scalewatch_host_window"].add_metric([*labels, stat], value)
+    forecast = entry.forecast
     for name, extra, figure in (
         ("scalewatch_host_window_samples", [], float(entry.window.count)),
         ("scalewatch_host_variation", [entry.variation or ""], 1.0 if entry.variation else None),
-        ("scalewatch_host_forecast", [], entry.forecast.value if entry.forecast else None),
-        ("scalewatch_host_forecast_error", [], entry.forecast.error if entry.forecast else None),
+        ("scalewatch_host_forecast", [], forecast.value if forecast else None),
+        ("scalewatch_host_forecast_error", [], forecast.error if forecast else None),
+        ("scalewatch_host_forecast_quantile", ["0.05"], forecast.q05 if forecast else None),
+        ("scalewatch_host_forecast_quantile", ["0.5"], forecast.q50 if forecast else None),
+        ("scalewatch_host_forecast_quantile", ["0.95"], forecast.q95 if forecast else None),
         ("scalewatch_host_anomaly_score", [], entry.score),
     ):
         if figure is not None:

@@ -433,6 +433,11 @@ HOSTS: Final = (
     ),
     Declaration("scalewatch_host_forecast_error", "gauge", "Standard error of that forecast.", _RESOURCE),
     Declaration(
+        "scalewatch_host_forecast_quantile", "gauge",
+        "Quantiles of that forecast, by the latest hundred errors of the resource's own forecasts.",
+        (*_RESOURCE, Label("quantile", values=("0.05", "0.5", "0.95"))),
+    ),
+    Declaration(
         "scalewatch_host_anomaly_score", "gauge",
         "Latest anomaly score of a resource, 0 to 1; the resource * is the whole host.", _RESOURCE,
     ),

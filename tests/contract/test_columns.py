@@ -11,7 +11,7 @@ from processors.hosts.causes import HostCauses, HostLevels
 from processors.hosts.detectors import AnomalyCandidates, MultivariateDetector, Places, Records
 from processors.hosts.peers import PeerComparison
 from processors.hosts.rows import BLOCK, HOST_BLOCK, HostRows, SeriesRows
-from processors.hosts.windows import HostForecasts, HostWindows, MinuteBatch, ReportedWindows
+from processors.hosts.windows import HostForecastErrors, HostForecasts, HostWindows, MinuteBatch, ReportedWindows
 from processors.models.detect.multivariate import RESOURCES_MAX
 from processors.pipeline.host_state import COLUMNS
 from processors.power.profiles.meters import Covered, LastValues, MeterHosts, Meters
@@ -93,6 +93,16 @@ def covered(columns: Covered, rows: np.ndarray[Any, Any], minute: int) -> None:
     columns.rows["until_ms"][rows] = minute * 60_000 + rows
 
 
+def forecasts(columns: HostForecasts, rows: np.ndarray[Any, Any], minute: int) -> None:
+    columns.errors.grow(int(rows.max()) + 1)
+    columns.take(minutes(rows, minute))
+
+
+def forecast_errors(columns: HostForecastErrors, rows: np.ndarray[Any, Any], minute: int) -> None:
+    for scaled in numbers(rows, minute, 6).T:
+        columns.take(rows, scaled.astype(np.float32))
+
+
 def new_peer_comparison() -> PeerComparison:
     return PeerComparison(re.compile("cpu"))
 
@@ -101,7 +111,8 @@ SUBJECTS: dict[str, tuple[Callable[[], Any], Learn]] = {
     HostRows.name: (HostRows, times),
     SeriesRows.name: (SeriesRows, times),
     HostWindows.name: (HostWindows, windows),
-    HostForecasts.name: (HostForecasts, lambda columns, rows, minute: columns.take(minutes(rows, minute))),
+    HostForecasts.name: (HostForecasts, forecasts),
+    HostForecastErrors.name: (HostForecastErrors, forecast_errors),
     Records.name: (Records, lambda columns, rows, minute: columns.take(minutes(rows, minute))),
     PeerComparison.name: (new_peer_comparison, lambda columns, rows, minute: columns.take(minutes(rows, minute))),
     Places.name: (Places, places),

@@ -28,7 +28,8 @@ from processors.jobs.deduplication import (
     RunDeduplicationState,
 )
 from processors.jobs.explained import ExplainedRuns, ExplainedRunsState
-from processors.jobs.failures import FailureRate, FailureState, HostFailureRate
+from processors.jobs.failures import FailureRate, FailureState
+from processors.jobs.host_failures import HostFailureRate, HostFailureState, HostOutcome
 from processors.jobs.lifecycle import Job, JobState
 from processors.load.scores import LoadScores, LoadScoresState
 from processors.models.combination.scores import NO_SCORES
@@ -95,11 +96,11 @@ SUBJECTS: dict[str, Subject] = {
         question=lambda _: 0.05,
     ),
     HostFailureRate.name: Subject(
-        FailureState,
+        HostFailureState,
         partial(HostFailureRate.build, RATES),
-        lambda i: Outcome(f"r{i}", failed=i % 4 == 0, of=str(i)),
+        lambda i: HostOutcome(f"r{i}", failed=i % 4 == 0, application_id=str(i), expected=0.1, share=0.25),
         1600,
-        question=lambda _: 0.05,
+        question=lambda _: 100,
     ),
     AlertLife.name: Subject(AlertState, AlertLife.build, condition, 500),
     AnsweredRequests.name: Subject(

@@ -95,7 +95,7 @@ def of_columns(name: str) -> Subject:
         restored.restore(0, ROWS, block(stored).data)
         before = tables(restored)
         learn(restored, rows, 8)
-        forecasts = restored.of(rows.tolist()) if isinstance(restored, HostForecasts) else None
+        forecasts = restored.of(rows.tolist(), [False] * ROWS) if isinstance(restored, HostForecasts) else None
         return {"stored": before, "one more minute": tables(restored), "forecasts": plain(forecasts)}
 
     form = {"bytes": len(many.stored(0, ROWS)), "rows": [form_of_rows(table.dtype) for table in row_tables(of)]}

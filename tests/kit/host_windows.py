@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from processors.contracts.hosts import HostWindow
+from processors.contracts.hosts import ForecastHistogram, HostWindow
 from processors.models.histogram.values import from_samples
 
 RETAINED_MAX = 3  # windows of a series
@@ -25,6 +25,7 @@ class KnownWindows:
     def __init__(self, partitions: dict[str, Sequence[str]] | None = None) -> None:
         self.partitions = partitions or {}
         self.requested = 0
+        self.expected: dict[tuple[str, str], ForecastHistogram | None] = {}
         self._retained: dict[tuple[str, str], list[HostWindow]] = defaultdict(list)
 
     def report(
@@ -60,6 +61,17 @@ class KnownWindows:
         """Return the newest window that ended by then."""
         self.requested += system == "exa"
         return next((w for w in reversed(self._retained[host, resource]) if w.until_ms <= until_ms), None)
+
+    def expect(self, host: str, forecast: ForecastHistogram | None, resource: str = "cpu_available") -> None:
+        """Keep what is expected next of a host's resource."""
+        self.expected[host, resource] = forecast
+
+    def forecasts(
+        self, system: str, hosts: Sequence[str], resource: str, until_ms: int
+    ) -> Sequence[ForecastHistogram | None]:
+        """Return what is expected next of each host, whatever the time."""
+        del until_ms
+        return [self.expected.get((host, resource)) if system == "exa" else None for host in hosts]
 
     def hosts_of(self, system: str, partition: str) -> Sequence[str]:
         """Return the hosts of a partition."""

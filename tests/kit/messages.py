@@ -194,7 +194,7 @@ def resource_view(resource: str = "cpu_available", **changes: Any) -> ResourceVi
     values: dict[str, Any] = {
         "window": host_window(),
         "variation": "high",
-        "forecast": ResourceForecast(0.83, 0.02, "mean of 5"),
+        "forecast": ResourceForecast(0.83, 0.02, "mean of 5", 0.79, 0.82, 0.83, 0.84, 0.86),
         "score": 0.25,
     }
     return ResourceView(resource, **(values | changes))

@@ -5,10 +5,15 @@
 The measurements are of virtual machines over a month, a value every five minutes: a window is the latest values of a
 series, whatever time they took. A forecast that is one value has its distance from what came as its CRPS, so that all are
 in one unit. How many values a window holds is chosen on every other machine and reported the rest.
+
+A forecast with tails is what the product says of a host: the battery's point with the quantiles of its own latest errors.
+Where a resource often stays to the digit as it was, no forecast that is spread out has an even PIT: it is also told of the
+series that nearly always change.
 """
 
 import csv
 import gzip
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -18,7 +23,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from processors.hosts.windows import LEVELS, HostForecasts, MinuteBatch
 from processors.models.forecast import Forecasters
+from processors.models.forecast_errors import RETAINED
 from processors.models.histogram.arithmetic import crps, in_range, pit
 from processors.models.histogram.values import INTERVALS, Histogram, from_samples
 
@@ -28,6 +35,7 @@ WINDOWS = (3, 5, 8, 15, 30, 60)
 HORIZONS = (1, 5)
 START, ROWS_MAX = 100, 3000
 CHANGES_MIN = 0.05  # of the values; of a series that hardly ever changes all forecasts are right
+LIVELY = 0.8  # of the values; a series of which so many change has hardly any ties
 GOAL = 0.85  # of the CRPS of the better of last value and chosen predictor
 PIT_PARTS = 10
 
@@ -49,7 +57,7 @@ class Points(NamedTuple):
 
 
 class Score(NamedTuple):
-    """Of one form of a window: mean CRPS by series, what came within its range, and the parts of the PIT."""
+    """Of one form of a forecast: mean CRPS by series, what came within its range, and the parts of the PIT by series."""
 
     crps: Values
     inside: float
@@ -58,7 +66,11 @@ class Score(NamedTuple):
     @property
     def unevenness(self) -> float:
         """Half the summed distance of the parts from an even share: 0 is even, 1 all in one place."""
-        return float(abs(self.parts - 1 / PIT_PARTS).sum() / 2)
+        return self.unevenness_of(np.ones(len(self.parts), dtype=bool))
+
+    def unevenness_of(self, rows: npt.NDArray[np.bool_]) -> float:
+        """Return the same of some series together."""
+        return float(abs(self.parts[rows].mean(axis=0) - 1 / PIT_PARTS).sum() / 2) if rows.any() else math.nan
 
 
 def equal_intervals(windows: Values) -> Histogram:
@@ -120,16 +132,41 @@ def distances(prediction: Values, values: Values, horizon: int) -> Values:
 
 def score(values: Values, window: int, horizon: int, form: Callable[[Values], Histogram]) -> Score:
     """Return how windows of the latest values did as forecasts of the value `horizon` later."""
-    scores, inside, pits = [], [], []
-    for row in values:
-        actual = row[START + horizon - 1 :]
-        windows = np.lib.stride_tricks.sliding_window_view(row, window)[START - window :][: len(actual)]
-        prediction = form(windows)
-        scores.append(crps(prediction, actual).mean())
-        inside.append(in_range(prediction, actual).mean())
-        pits.append(pit(prediction, actual))
-    parts = np.histogram(np.concatenate(pits), bins=PIT_PARTS, range=(0, 1))[0]
-    return Score(np.array(scores), float(np.mean(inside)), parts / parts.sum())
+    actual = values[:, START + horizon - 1 :]
+    windows = np.lib.stride_tricks.sliding_window_view(values, window, axis=1)[:, START - window :]
+    return judged([form(row[: actual.shape[1]]) for row in windows], actual)
+
+
+def judged(prediction: Sequence[Histogram], actual: Values) -> Score:
+    """Return how the forecasts of each series did."""
+    pairs = list(zip(prediction, actual, strict=True))
+    parts = [np.histogram(pit(*pair), bins=PIT_PARTS, range=(0, 1))[0] / actual.shape[1] for pair in pairs]
+    inside = float(np.mean([in_range(*pair).mean() for pair in pairs]))
+    return Score(np.array([crps(*pair).mean() for pair in pairs]), inside, np.array(parts))
+
+
+def tails(values: Values) -> Values:
+    """Return the edges of what the product expected before each of the values (series, values, edges), the first left out.
+
+    NaN while its errors are not known.
+    """
+    forecasts, rows = HostForecasts(), np.arange(len(values))
+    for columns in (forecasts, forecasts.errors):
+        columns.grow(len(values))
+    found = np.full((len(values), values.shape[1] - 1, len(LEVELS)), np.nan)
+    for k in range(values.shape[1] - 1):
+        forecasts.take(MinuteBatch(rows, rows, rows * 0, values[:, k : k + 1]))
+        for row, histogram in enumerate(forecasts.histograms(rows.tolist(), [False] * len(rows))):
+            if histogram is not None:
+                found[row, k] = histogram.edges
+    return found
+
+
+def score_tails(edges: Values, values: Values, horizon: int) -> Score:
+    """Return how forecasts with tails did, of the value `horizon` later."""
+    actual = values[:, START + horizon - 1 :]
+    shares = np.broadcast_to(np.diff(LEVELS), (actual.shape[1], len(LEVELS) - 1))
+    return judged([Histogram(row[START - 1 :][: actual.shape[1]], shares) for row in edges], actual)
 
 
 def table(folder: Path) -> Iterator[str]:
@@ -138,22 +175,26 @@ def table(folder: Path) -> Iterator[str]:
     values = np.stack([each.values for each in series])
     machines = sorted({each.machine for each in series}, key=int)
     chosen_on = np.array([machines.index(each.machine) % 2 == 0 for each in series])
-    prediction = points(values)
+    prediction, edges = points(values), tails(values)
+    lively = (np.diff(values) != 0).mean(axis=1)[~chosen_on] >= LIVELY
     yield f"{chosen_on.sum()} series of {len(machines[::2])} machines choose, {(~chosen_on).sum()} of {len(machines[1::2])} tell"
-    yield f"CRPS / better point (at most {GOAL}) | inside, expected % | PIT uneven | forecast"
+    yield f"CRPS / better point (at most {GOAL}) | CRPS / last | inside, expected % | PIT uneven, lively | forecast"
     for horizon in HORIZONS:
         last, chosen, absolute = (distances(each, values, horizon) for each in prediction)
         better = np.minimum(last, chosen)
         yield f"{horizon} ahead"
         for name, distance in (("last value", last), ("chosen", chosen), ("chosen by absolute errors", absolute)):
-            yield f"{_ratio(distance, better, ~chosen_on):29.3f} | {'':18} | {'':10} | {name}"
+            yield f"{_ratio(distance, better, ~chosen_on):29.3f} | {_ratio(distance, last, ~chosen_on):11.3f} | {'':18} | {'':18} | {name}"
+        forms = [("forecast with tails", RETAINED, score_tails(edges[~chosen_on], values[~chosen_on], horizon))]
         for name, form in FORMS.items():
             window = _best_window(values[chosen_on], better[chosen_on], horizon, form)
-            found = score(values[~chosen_on], window, horizon, form)
+            forms.append((f"{name} of {window} values", window, score(values[~chosen_on], window, horizon, form)))
+        for name, window, found in forms:
             by_resource = ", ".join(_by_resource(series, found.crps, better, chosen_on))
             yield (
-                f"{_ratio(found.crps, better[~chosen_on]):29.3f} | {100 * found.inside:7.1f} "
-                f"{100 * (window - 1) / (window + 1):10.1f} | {found.unevenness:10.3f} | {name} of {window} values: {by_resource}"
+                f"{_ratio(found.crps, better[~chosen_on]):29.3f} | {_ratio(found.crps, last[~chosen_on]):11.3f} | "
+                f"{100 * found.inside:7.1f} {100 * (window - 1) / (window + 1):10.1f} | "
+                f"{found.unevenness:10.3f} {found.unevenness_of(lively):7.3f} | {name}: {by_resource}"
             )
 
 

@@ -54,12 +54,14 @@ def test_the_table_reports_both_halves(tmp_path: Path) -> None:
 
 def test_a_slowed_host_of_a_job_is_reported_and_no_other() -> None:
     rng = np.random.default_rng(3)
-    job = {f"nid{i}": np.array([18.0, 230.0, 2600.0])[:, None] * rng.normal(1, 0.01, (3, 40)) for i in range(12)}
+    job = {f"nid{i}": np.array([18.0, 230.0, 2600.0])[:, None] * rng.normal(1, 0.01, (3, 300)) for i in range(12)}
     assert reported_hosts(job) == []
-    assert reported_hosts(slowed(job, "nid5", 0.3, since=20)) == [(24, "nid5")]
+    ((minute, host),) = reported_hosts(slowed(job, "nid5", 0.3, since=20))
+    assert host == "nid5"
+    assert 60 < minute - 20 < 180, "on the first day nobody knows how long spells of load last"
 
 
-def test_a_host_that_works_at_an_hour_at_which_it_rests_on_other_days_has_an_alert_that_says_so() -> None:
+def test_a_host_that_works_at_an_hour_at_which_it_rests_on_other_days_has_an_alert() -> None:
     rng = np.random.default_rng(5)
     at = np.arange(0, 12 * 288, 3)
     day = 1.0 - np.cos(at / 288 * 2 * np.pi)
@@ -72,8 +74,8 @@ def test_a_host_that_works_at_an_hour_at_which_it_rests_on_other_days_has_an_ale
     assert [(one.host, one.first in range(11 * 288 + 36, 11 * 288 + 75)) for one in reported] == [("busy", True)]
     found = Contradicts("cpu", 0.9, 0.25, 13 * 3_600_000, by_hour=True)
     labels = {"system": "alpha", "host": "n1"}
-    said = host_anomaly(labels, Odd(0, {}, 3, found), HostAnomaly(), 14 * 3_600_000).summary
-    assert said == (
+    summary = host_anomaly(labels, Odd(0, {}, 3, found), HostAnomaly(), 14 * 3_600_000).summary
+    assert summary == (
         "n1 on alpha: its resources have been elsewhere than at this hour of other days since 13:00 on 1 Jan (UTC), "
         "cpu most: 0.9 where 0.25 is usual."
     )

@@ -16,7 +16,9 @@ from tests.quality.host_forecasts import (
     equal_intervals,
     points,
     score,
+    score_tails,
     table,
+    tails,
 )
 
 
@@ -39,6 +41,17 @@ def test_windows_of_noise_hold_what_they_should_and_are_even(form: str, uneven: 
     found = score(noise, 15, 1, FORMS[form])
     assert found.inside == pytest.approx(14 / 16, abs=0.03)
     assert found.unevenness < uneven
+
+
+def test_a_forecast_with_tails_is_even_and_beats_a_window_where_load_wanders(noise: Values) -> None:
+    """What is added each time is skewed, as bursts are: quantiles that are taken from errors hold what they should."""
+    wander = -np.log(noise)
+    for k in range(1, wander.shape[1]):
+        wander[:, k] += 0.9 * wander[:, k - 1]
+    found, window = score_tails(tails(wander), wander, 1), score(wander, 8, 1, equal_intervals)
+    assert found.unevenness < 0.07
+    assert window.unevenness > 0.1
+    assert found.crps.mean() < 0.8 * window.crps.mean()
 
 
 def test_points_report_the_value_after_the_latest_known_one() -> None:

@@ -7,7 +7,7 @@ from tests.quality.under_load import KINDS, Outcome, availability, score, simula
 
 # in range at least, hits off by at most (deviations), CRPS over that of the plain band at most
 GUARD = {
-    "covered": (0.90, 4.0, 0.85),
+    "covered": (0.90, 5.0, 0.70),  # by forecasts: far sharper, and its shares are told from few levels
     "fickle": (0.90, 4.0, 1.1),
 }
 

@@ -29,6 +29,7 @@ from processors.contracts.events import (
 )
 from processors.contracts.outputs import CurvePoint, JobPrediction, Prediction
 from processors.facts import PublishedPoint
+from processors.hosts.windows import HostForecasts, MinuteBatch
 from processors.load.prediction import quiet_run_time
 from processors.models.histogram.arithmetic import crps, in_range, interval_index, pit
 from processors.models.histogram.values import INTERVALS, given
@@ -66,7 +67,10 @@ KINDS = {
 
 
 class Outcome(NamedTuple):
-    """A run: interval (-1 and 5 beyond all), whether in range, expected shares, PIT, CRPS of both over the run time."""
+    """A run: interval (-1 and 5 beyond all), whether in range, expected shares, PIT, CRPS of both over the run time.
+
+    `width` is ln of the 95 % quantile over the 5 % one, `covered` whether the run lay between them.
+    """
 
     interval: int
     inside: bool
@@ -74,17 +78,24 @@ class Outcome(NamedTuple):
     pit: float
     loaded: float
     plain: float
+    width: float = 0.0
+    covered: bool = True
+    by_forecast: bool = False
 
 
 class Score(NamedTuple):
     """Of many runs: how many, the share in range, how far hits are from their expectation in standard deviations at most,
-    unevenness of the PIT (0 to 1), and CRPS over that of the plain band."""
+    unevenness of the PIT (0 to 1), CRPS over that of the plain band, the share within the 90 % band and how wide that is in
+    ln T on average, and the share that was predicted by forecasts of the load."""
 
     runs: int
     inside: float
     deviations: float
     uneven: float
     crps_ratio: float
+    covered: float
+    width: float
+    by_forecast: float
 
 
 def availability(random: np.random.Generator, steps: int, lasting_s: float) -> Values:
@@ -123,6 +134,9 @@ class Centre:
         self.now_ms = START_MS
         longest = int(runs * (4 * kind.work_s + 600) / STEP_S) + 1000
         self.left = availability(self.random, longest, kind.lasting_s)
+        self.forecasts, self.forecast_steps = HostForecasts(), 0
+        for columns in (self.forecasts, self.forecasts.errors):
+            columns.grow(HOSTS)
 
     def outcomes(self, runs: int) -> Iterator[Outcome]:
         """Yield how each run compares with what was told at its start, where anything was."""
@@ -143,10 +157,20 @@ class Centre:
         names = tuple(f"h{host}" for host in hosts)
         for host, name in zip(hosts, names, strict=True):
             self.windows.report(name, self.left[host, step - WINDOW : step].tolist(), self.now_ms)
+        self._forecast(step, hosts, names)
         evidence = Evidence(application="a", sizes={"nodes": float(size)}, hosts=names)
         start = JobStarted("exa", f"{number}", f"exa/{number}@{self.now_ms}", self.now_ms, evidence)
         reported = [message for message in self._fold(start) if isinstance(message, JobPrediction)]
         return reported[-1] if reported else None
+
+    def _forecast(self, step: int, hosts: Sequence[int], names: Sequence[str]) -> None:
+        """Let what is expected next follow from all steps before."""
+        every, begun = np.arange(HOSTS), self.forecast_steps
+        self.forecasts.take(MinuteBatch(every, every, every * 0, self.left[:, begun:step]))
+        self.forecast_steps = step
+        found = self.forecasts.histograms(list(hosts), [True] * len(hosts))
+        for name, forecast in zip(names, found, strict=True):
+            self.windows.expect(name, forecast)
 
     def _curve_at(self, n: float) -> CurvePoint | None:
         """Return what is published without the load: the run time of a job prediction is that with the better record."""
@@ -195,6 +219,9 @@ def _compared(prediction: JobPrediction | None, curve: CurvePoint | None, run_ti
         float(pit(histogram, run_time_s)),
         float(crps(histogram, run_time_s)) / curve.run_time_s,
         float(crps(plain, run_time_s)) / curve.run_time_s,
+        math.log((under.q95_s or 1.0) / (under.q05_s or 1.0)),
+        (under.q05_s or 0.0) <= run_time_s <= (under.q95_s or 0.0),
+        under.source == "forecast",
     )
 
 
@@ -211,6 +238,9 @@ def score(outcomes: Sequence[Outcome]) -> Score:
         float(abs((hits - expected).sum(axis=0) / deviation).max()),
         float(abs(parts - 0.1).sum() / 2),
         loaded / plain,
+        float(np.mean([each.covered for each in outcomes])),
+        float(np.mean([each.width for each in outcomes])),
+        float(np.mean([each.by_forecast for each in outcomes])),
     )
 
 
@@ -223,12 +253,12 @@ def simulated(name: str, seeds: Sequence[int], runs: int) -> Score:
 def table(seeds: Sequence[int] = SEEDS_REPORTED, runs: int = 200) -> Iterator[str]:
     """Yield how histograms did in each kind of centre."""
     yield f"{len(seeds)} seeds of {runs} runs, the first {WARM_UP} not counted; noise {NOISE:.0%}"
-    yield "runs | in range | hits off by, sd | PIT uneven | CRPS / plain band | centre"
+    yield "runs | in range | hits off by, sd | PIT uneven | CRPS / plain band | in 90 % | ln width | by forecasts | centre"
     for name, kind in KINDS.items():
         found = simulated(name, seeds, runs)
         yield (
             f"{found.runs:4} | {found.inside:8.3f} | {found.deviations:15.1f} | {found.uneven:10.3f} | "
-            f"{found.crps_ratio:17.3f} | {name}: {kind.about}"
+            f"{found.crps_ratio:17.3f} | {found.covered:7.3f} | {found.width:8.3f} | {found.by_forecast:12.2f} | {name}: {kind.about}"
         )
 
 

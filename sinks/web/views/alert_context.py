@@ -40,7 +40,8 @@ def _sure(alert: Alert) -> Iterator[str]:
     if name in ("SlowSize", "FastSize"):
         yield "It rests on all runs of this size, against the curve through the other sizes."
     if name.endswith("FailureRate") and known.observed is not None and known.expected is not None:
-        yield f"{share(known.observed)} of the newest runs failed, {share(known.expected)} before."
+        usual = "are to be expected" if name == "HostFailureRate" else "before"
+        yield f"{share(known.observed)} of the newest runs failed, {share(known.expected)} {usual}."
     if "conformal_p" in numbers:
         yield f"At most {share(numbers['conformal_p'])} of the newest runs deviated as much."
     if "deviations" in numbers:

@@ -1,6 +1,6 @@
 """What the pages show of hosts: one with its resources, and the list, in which those that need attention come first."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Literal
 from urllib.parse import unquote
@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import msgspec
 from markupsafe import Markup
 
-from processors.contracts.hosts import HostFinding, HostView, ResourceView, quantile
+from processors.contracts.hosts import HostFinding, HostView, ResourceForecast, ResourceView, quantile
 from processors.contracts.names import host_link, measured
 from processors.contracts.outputs import Alert
 from processors.contracts.service import Service
@@ -72,7 +72,7 @@ def resource_row(view: HostView, entry: ResourceView) -> ResourceRow:
     forecast = "-" if predicted is None else formatter(predicted.value)
     if predicted is not None:
         markers.append((predicted.value, f"forecast {forecast}"))
-        forecast += f" ± {formatter(predicted.error)}" if predicted.error is not None else ""
+        forecast += _uncertainty(predicted, formatter)
     return ResourceRow(
         entry,
         formatter(window.mean),
@@ -82,6 +82,13 @@ def resource_row(view: HostView, entry: ResourceView) -> ResourceRow:
         markers,
         histogram_chart(f"{entry.resource} of {view.host}", found, label, ratio=0.36),
     )
+
+
+def _uncertainty(forecast: ResourceForecast, formatter: Callable[[float], str]) -> str:
+    """Return between which values 90 % are expected, or the standard error until that is known."""
+    if forecast.q05 is not None and forecast.q95 is not None:
+        return f", in 90 % of cases {formatter(forecast.q05)} to {formatter(forecast.q95)}"
+    return f" ± {formatter(forecast.error)}" if forecast.error is not None else ""
 
 
 class Chip(msgspec.Struct, frozen=True):

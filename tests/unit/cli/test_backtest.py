@@ -76,9 +76,51 @@ def test_what_is_wrong_is_one_message(tmp_path: Path, arguments: tuple[str, ...]
     assert not (tmp_path / "results").exists()
 
 
+def test_a_scheduler_is_played_with_limits_predictions_and_real_run_times(tmp_path: Path) -> None:
+    shown = run(SWF, "--out", str(tmp_path), "--scheduler", "--machine-size", "100")
+    assert shown.exit_code == 0, shown.output
+    assert "EASY on 100 cores" in shown.stdout
+    rows = [line.strip() for line in shown.stdout.splitlines()]
+    for source in ("users' limits", "user's last two jobs", "Scalewatch", "perfect knowledge"):
+        assert [row for row in rows if row.startswith(f"{source}  ")]
+        assert [row for row in rows if row.startswith(f"{source}, shortest first")]
+    found = json.loads((tmp_path / "report.json").read_text())["scheduling"]
+    assert (found["unit"], found["size"], found["size_given"], found["jobs"]) == ("cores", 100.0, True, 22)
+    by = {(row["source"], row["order"]): row for row in found["waits"]}
+    assert len(by) == 8
+    assert by["perfect", "first_come"]["too_short"] == 0
+    assert by["predicted", "first_come"]["utilisation"] == pytest.approx(
+        by["perfect", "first_come"]["utilisation"], rel=0.5
+    )
+    text = (tmp_path / "report.html").read_text()
+    assert "What it is worth to a scheduler" in text
+    assert 'id="waits"' in text
+
+
+def test_jobs_without_limits_are_no_log_for_a_scheduler(tmp_path: Path) -> None:
+    job = {"type": "job.completed", "system": "exa", "job_id": "1", "application": "lammps", "n": 4, "unit": "nodes",
+           "start": "2026-11-01T00:00:00Z", "run_time_s": 60.0, "state": "COMPLETED"}  # fmt: skip
+    (tmp_path / "jobs.jsonl").write_text(json.dumps(job) + "\n")
+    shown = run(str(tmp_path / "jobs.jsonl"), "--out", str(tmp_path / "results"), "--scheduler")
+    assert shown.exit_code == 2
+    assert "No job of the files tells its size and time limit" in shown.stderr
+    assert not (tmp_path / "results").exists()
+
+
 def test_the_help_covers_every_option() -> None:
     shown = run("--help").output
-    for option in ("--out", "--set", "--since", "--until", "--top", "--config", "--timezone", "--quiet"):
+    for option in (
+        "--out",
+        "--set",
+        "--since",
+        "--until",
+        "--top",
+        "--scheduler",
+        "--machine-size",
+        "--config",
+        "--timezone",
+        "--quiet",
+    ):
         assert option in shown
     assert "scalewatch backtest jobs.txt --out results" in shown
 

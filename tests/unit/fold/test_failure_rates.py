@@ -121,6 +121,38 @@ def test_a_host_on_which_one_application_fails_is_not_to_blame() -> None:
     assert centre.alerts("HostFailureRate") == []
 
 
+def hosts_reported(centre: Scenario) -> list[str]:
+    return [alert["labels"]["host"] for alert in centre.messages("alerts") if "host" in alert["labels"]]
+
+
+def test_applications_that_begin_to_fail_everywhere_blame_no_host() -> None:
+    centre = centre_with_a_past()
+    for i in range(40):
+        centre.ran(f"{i}", ("lammps", "gromacs")[i % 2], 1, 10.0, state="FAILED", hosts=(f"nid{1 + i // 2 % 4}",))
+    assert centre.alerts("ApplicationFailureRate") == ["firing", "firing"]
+    assert hosts_reported(centre) == []
+
+
+def test_hosts_that_always_work_together_are_not_to_blame_for_each_other() -> None:
+    centre = centre_with_a_past()
+    for i in range(12):
+        centre.ran(f"{i}", ("lammps", "gromacs")[i % 2], 16, 10.0, state="FAILED", hosts=("nid[101-116]",))
+    assert hosts_reported(centre) == []
+
+
+def test_a_host_that_breaks_jobs_of_many_hosts_is_told_from_its_neighbours() -> None:
+    centre = centre_with_a_past()
+    names = ("lammps", "gromacs", "qcd", "icon")
+    for i in range(60):  # each job has nid9, or none of its neighbours' trouble
+        others = ",".join(f"nid{10 + (3 * i + k) % 20}" for k in range(3))
+        centre.ran(f"good{i}", names[i % 4], 3, 100.0, hosts=(others,))
+        if i % 3 == 0:
+            centre.ran(f"bad{i}", names[i // 3 % 4], 4, 10.0, state="FAILED", hosts=(f"nid9,{others}",))
+    assert hosts_reported(centre) == ["nid9"]
+    alert = next(alert for alert in centre.messages("alerts") if "host" in alert["labels"])
+    assert "were to be expected" in alert["annotations"]["summary"]
+
+
 def test_only_the_host_that_failed_is_to_blame_where_it_is_named() -> None:
     centre = centre_with_a_past()
     for i in range(5):
@@ -137,7 +169,7 @@ def test_a_corrected_failure_is_taken_back_from_its_host() -> None:
     event = centre.at("08:00").ran("1", "lammps", 1, 10.0, state="FAILED", hosts=("nid3",))
     centre.fold(msgspec.structs.replace(event, state="COMPLETED"))
     (rate,) = [centre.shard.state.hosts.open(key) for key in centre.shard.state.hosts.keys()]  # noqa: SIM118 - no mapping
-    assert [failed for _, failed, _ in rate.snapshot().recent] == [False]
+    assert [failed for _, failed, *_ in rate.snapshot().recent] == [False]
 
 
 def test_a_run_on_more_hosts_than_the_bound_counts_for_its_application_alone() -> None:

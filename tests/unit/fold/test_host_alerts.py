@@ -200,9 +200,24 @@ def test_a_switched_off_alert_is_not_raised(learned: dict[str, bytes]) -> None:
     assert alerts(shard, story(XNAMES, range(QUIET, QUIET + 8), odd)) == []
 
 
+AT_ONCE = {"false_per_day": 1e9}  # however long spells of load usually last
+HOURS_LATER = QUIET + 240
+
+
+def test_a_spell_of_load_is_no_straggler_and_one_that_lasts_for_hours_is(learned: dict[str, bytes]) -> None:
+    shard = restored(learned)
+    job = JobStarted(SYSTEM, "812", "exa/812@0", QUIET * MINUTE_MS, Evidence(hosts=tuple(XNAMES)))
+    shard.fold(JournalRecord(job))
+    spell = {(FIRST, number): ("power",) for number in range(QUIET + 8, QUIET + 38)}
+    assert alerts(shard, story(XNAMES, range(QUIET, QUIET + 45), spell)) == []
+    lasting = {(FIRST, number): ("power",) for number in range(QUIET + 45, HOURS_LATER)}
+    found = alerts(shard, story(XNAMES, range(QUIET + 45, HOURS_LATER), lasting))
+    assert named(found) == [("StragglerHost", FIRST, "firing")]
+
+
 def test_a_slow_host_of_a_job_is_a_straggler_until_it_is_like_the_others(learned: dict[str, bytes]) -> None:
     slow = {(FIRST, number): ("power",) for number in range(QUIET + 8, QUIET + 22)}
-    shard = restored(learned, straggler={"clear_s": 120})
+    shard = restored(learned, straggler={"clear_s": 120, **AT_ONCE})
     job = JobStarted(SYSTEM, "812", "exa/812@0", QUIET * MINUTE_MS, Evidence(hosts=tuple(XNAMES)))
     shard.fold(JournalRecord(job))
     found = alerts(shard, story(XNAMES, range(QUIET, QUIET + 30), slow))
@@ -216,7 +231,7 @@ def test_a_slow_host_of_a_job_is_a_straggler_until_it_is_like_the_others(learned
 
 
 def test_an_idle_host_unlike_the_idle_ones_of_its_partition_is_reported(learned: dict[str, bytes]) -> None:
-    shard = restored(learned)
+    shard = restored(learned, straggler=AT_ONCE)
     evidence = Evidence(hosts=tuple(XNAMES), partition="standard")
     events = [JobStarted(SYSTEM, "1", "exa/1@0", 0, evidence), JobStarted(SYSTEM, "1", "exa/1@9", 9, Evidence())]
     for event in events:
@@ -258,7 +273,7 @@ def test_a_host_that_differs_from_its_peers_stays_so_for_readers_until_it_is_out
     learned: dict[str, bytes],
 ) -> None:
     slow = {(FIRST, number): ("power",) for number in range(QUIET + 8, QUIET + 40)}
-    shard = restored(learned)
+    shard = restored(learned, straggler=AT_ONCE)
     shard.fold(JournalRecord(JobStarted(SYSTEM, "812", "exa/812@0", QUIET * MINUTE_MS, Evidence(hosts=tuple(XNAMES)))))
     alerts(shard, story(XNAMES, range(QUIET, QUIET + 16), slow))
     alerts(shard, story([FIRST], range(QUIET + 16, QUIET + 36), slow))  # nobody to compare it with

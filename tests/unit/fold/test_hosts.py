@@ -222,6 +222,42 @@ def test_history_is_left_out() -> None:
     assert shard.sizes()["host_rows"] == 0
 
 
+def tails(shard: Shard, resource: str) -> list[float | None]:
+    found = forecast(shard, "a", resource)
+    return [found.q05, found.q25, found.q50, found.q75, found.q95]
+
+
+def test_a_forecast_has_tails_within_the_bounds_of_its_resource_once_twenty_errors_are_known() -> None:
+    random, shard = np.random.default_rng(4), make_shard(Config())
+    for number in range(20):
+        left = np.clip(0.98 + random.normal(0, 0.05, 6), 0, 1)
+        measured = {"cpu_available": tuple(left), "network": tuple(random.exponential(1.0, 6)), "chill": tuple(-left)}
+        folded(minute("a", number, **measured), tick(number + 1.2), shard=shard)
+        if number == 2:
+            assert tails(shard, "cpu_available") == [None] * 5
+    share, network, chill = (tails(shard, name) for name in ("cpu_available", "network", "chill"))
+    for found in (share, network, chill):
+        assert found == sorted(found, key=lambda each: each or 0)
+    assert share[4] == 1.0 >= forecast(shard, "a", "cpu_available").value
+    assert 0 <= network[0] < network[2] < network[4]
+    assert chill[4] < 0, "what was negative may be so"
+    assert tails(again(shard), "network") == network, "a checkpoint holds them"
+
+
+def test_a_checkpoint_from_before_there_were_tails_keeps_its_forecasts() -> None:
+    shard = make_shard(Config())
+    for number in range(20):
+        folded(minute("a", number, cpu=means(number)), tick(number + 1.2), shard=shard)
+    stored = {k: v for k, v in state(shard).items() if v is not None and not k.startswith("host_forecast_errors")}
+    twin = make_shard(Config())
+    twin.restore(stored, shard.now_ms, shard.hosts_now_ms)
+    assert forecast(twin, "a").value == forecast(shard, "a").value
+    assert tails(twin, "cpu") == [None] * 5
+    for number in range(20, 24):
+        folded(minute("a", number, cpu=means(number)), tick(number + 1.2), shard=twin)
+    assert None not in tails(twin, "cpu")
+
+
 @pytest.mark.parametrize("cut", range(0, 48, 3))
 def test_a_stored_state_goes_on_as_if_nothing_had_been(cut: int) -> None:
     events, hosts = day(), {"quiet_s": 300.0, "series_max": 9}

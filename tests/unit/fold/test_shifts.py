@@ -54,8 +54,8 @@ def test_a_slowdown_is_reported_within_five_runs_with_its_build_and_predictions_
     }  # fmt: skip
     summary = prediction["annotations"]["summary"]
     assert summary.startswith("lammps on exa takes 1.2")
-    assert "times as long since 10:04 on 20 Nov (UTC, run exa/r40@" in summary
-    assert summary.endswith("runs; build changed from 2026.1 to 2026.2 then.")
+    assert "times as long since 10:04 on 20 Nov (UTC), as " in summary
+    assert summary.endswith("runs show; build changed from 2026.1 to 2026.2 then.")
     detail = prediction["evidence"]["detail"]
     assert detail["since_run"].startswith("exa/r40@")
     assert (detail["changed"], detail["before"], detail["after"]) == ("build", "2026.1", "2026.2")

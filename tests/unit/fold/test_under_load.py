@@ -1,10 +1,11 @@
 """Run times under the load of the hosts: told when a job starts, to who asks, and with predictions; scored at the end."""
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
+from processors.contracts.hosts import ForecastHistogram
 from tests.kit.host_minutes import minute
 from tests.kit.host_windows import KnownWindows
 from tests.kit.scenario import Scenario, moment_ms
@@ -81,6 +82,53 @@ def test_minutes_of_hosts_in_the_journal_are_what_a_start_is_reported_by() -> No
     (point,) = centre.asks("r1", 4, application="lammps", partition="standard")["points"]
     assert point["under_load"]["hosts"] == "partition standard"
     assert point["under_load"]["load"] > 1.2
+
+
+def ahead(windows: KnownWindows, left: float) -> None:
+    """Let the hosts be expected to have so much of their processors left next, within a hundredth."""
+    for name in NAMES:
+        windows.expect(name, ForecastHistogram((left - 0.01, left, left + 0.01), (0.5, 0.5)))
+
+
+def runs_met(followed: Literal["window", "forecast"], count: int = 24) -> tuple[Scenario, KnownWindows]:
+    """Return a centre whose runs took as long follows from one source of load, while the other is off.
+
+    Its curve was learned under the load that is usual, so that a run without any would take 186 s.
+    """
+    random, windows = np.random.default_rng(6), KnownWindows()
+    centre = learned(windows)
+    for number in range(count):
+        left, other = random.uniform(0.45, 0.95, 2)
+        window, forecast = (left, other) if followed == "window" else (other, left)
+        for name in NAMES:
+            windows.report(name, even(window - 0.01, window + 0.01), centre.now_ms)
+        ahead(windows, forecast)
+        started(centre, f"past{number}")
+        centre.at_ms(centre.now_ms + round(18.6 / left) * 10_000)
+        centre.ends(f"past{number}")
+        centre.at_ms(centre.now_ms + 60_000)
+    return centre, windows
+
+
+@pytest.mark.parametrize("followed", ["window", "forecast"])
+def test_the_source_of_load_that_predicted_better_answers(followed: Literal["window", "forecast"]) -> None:
+    centre, windows = runs_met(followed)
+    for name in NAMES:
+        windows.report(name, even(0.69, 0.71), centre.now_ms)
+    ahead(windows, 0.5)
+    under = started(centre)["under_load"]
+    assert under["source"] == followed
+    assert under["load"] == pytest.approx(1 / (0.7 if followed == "window" else 0.5), rel=0.05)
+    assert (under["quality"]["forecast_ratio"] < 1) is (followed == "forecast")
+
+
+def test_windows_answer_until_a_dozen_runs_were_scored_and_where_nothing_is_predicted() -> None:
+    centre, windows = runs_met("forecast", count=10)
+    assert started(centre)["under_load"]["source"] == "window"
+    centre, windows = runs_met("forecast")
+    windows.expected.clear()
+    under = started(centre)["under_load"]
+    assert (under["source"], under["q50_s"] is None) == ("window", False)
 
 
 def test_windows_after_the_start_are_not_used() -> None:

@@ -1,6 +1,7 @@
 """Hosts against their peers, minute by minute."""
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,9 +34,16 @@ KNOWN_MINUTES = 2
 CLEAR_MINUTES = 4
 
 
-def new(**rules: int) -> PeerComparison:
-    lengths = {"for_ms": KNOWN_MINUTES * MINUTE_MS, "clear_ms": CLEAR_MINUTES * MINUTE_MS, **rules}
-    return PeerComparison(re.compile("^cpu"), PeerRules(**lengths))
+ANY_NUMBER = 1e9  # of false alerts a day: how long spells usually last does not matter then
+
+
+def new(**rules: Any) -> PeerComparison:
+    lengths: dict[str, Any] = {
+        "for_ms": KNOWN_MINUTES * MINUTE_MS,
+        "clear_ms": CLEAR_MINUTES * MINUTE_MS,
+        "false_per_day": ANY_NUMBER,
+    }
+    return PeerComparison(re.compile("^cpu"), PeerRules()._replace(**{**lengths, **rules}))
 
 
 def slow_for(deviating: PeerComparison, minutes: range) -> None:
@@ -82,15 +90,54 @@ def test_a_minute_of_difference_lets_the_minutes_of_likeness_count_anew() -> Non
     assert deviating.difference(3) is not None
 
 
-def test_a_host_that_has_such_spells_is_unlike_only_when_one_lasts_longer_than_ever_before() -> None:
-    deviating = new(for_ms=2 * MINUTE_MS, clear_ms=MINUTE_MS)
-    slow_for(deviating, range(10))
-    for number in range(10, 12):
-        minute(deviating, number, cpu())
-    slow_for(deviating, range(12, 26))
-    assert deviating.difference(3) is None, "no longer than one and a half times ten minutes"
-    slow_for(deviating, range(26, 27))
-    assert deviating.difference(3) is not None
+def bursts(deviating: PeerComparison, minutes: range) -> None:
+    """Let the first four hosts have half an hour of load every three hours, one after the other; the other sixteen are calm."""
+    for number in minutes:
+        place, since = divmod(number % 180, 45)
+        minute(deviating, number, cpu(**{f"h{place}": 0.3}) if since < 30 else cpu())
+
+
+def told_after(deviating: PeerComparison, host: int, minutes: range) -> int | None:
+    """Return after how many minutes of difference a host is known to be unlike its peers."""
+    for number in minutes:
+        minute(deviating, number, cpu(**{f"h{host}": 0.3}))
+        if deviating.difference(host) is not None:
+            return number - minutes.start + 1
+    return None
+
+
+DAY = 1440
+
+
+def test_hosts_that_have_spells_of_load_are_like_the_others_in_the_end() -> None:
+    deviating = PeerComparison(re.compile("^cpu"))
+    for number in range(2 * DAY):
+        bursts(deviating, range(number, number + 1))
+        assert not deviating.rows["known"].any()
+
+
+def test_one_that_stays_unlike_for_longer_than_such_spells_last_is_known() -> None:
+    deviating = PeerComparison(re.compile("^cpu"))
+    bursts(deviating, range(DAY))
+    assert told_after(deviating, 0, range(DAY, 2 * DAY)) in range(120, 480)
+
+
+def test_a_host_that_never_had_such_spells_is_known_sooner_than_one_that_has() -> None:
+    calm, bursty = PeerComparison(re.compile("^cpu")), PeerComparison(re.compile("^cpu"))
+    for each in (calm, bursty):
+        bursts(each, range(DAY))
+    calm_minutes, bursty_minutes = told_after(calm, 9, range(DAY, 2 * DAY)), told_after(bursty, 0, range(DAY, 2 * DAY))
+    assert calm_minutes is not None
+    assert bursty_minutes is not None
+    assert calm_minutes < bursty_minutes
+
+
+def test_where_no_host_has_spells_one_is_known_within_hours_on_the_first_day_and_within_minutes_in_a_month() -> None:
+    young, old = PeerComparison(re.compile("^cpu")), PeerComparison(re.compile("^cpu"))
+    minute(old, 0, cpu())
+    old.rows["compared_for_ms"][:HOSTS] = 14 * DAY * MINUTE_MS
+    assert told_after(young, 9, range(DAY)) in range(60, 240)
+    assert told_after(old, 9, range(1, DAY)) in range(5, 15)
 
 
 def test_between_alike_and_different_nothing_changes() -> None:

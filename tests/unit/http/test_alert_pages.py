@@ -200,6 +200,7 @@ def test_the_line_for_not_an_anomaly_is_one_that_the_file_of_labels_takes() -> N
         ("StragglerHost", AlertEvidence(detail={"job": "exa/1", "jobs": 1}),
          "It is compared, minute by minute, with hosts that do the same work. 1 job met it."),
         ("ApplicationFailureRate", AlertEvidence(observed=0.5, expected=0.1), "50 % of the newest runs failed, 10 % before."),
+        ("HostFailureRate", AlertEvidence(observed=0.5, expected=0.1), "50 % of the newest runs failed, 10 % are to be expected."),
         ("HostAnomaly", AlertEvidence(observed=0.82, low=0.75, high=0.81, detail={"cpu": "82 %", "memory": "1 GB"}),
          "2 resources are unlike their own past, close in time."),
         ("DisturbedRun", AlertEvidence(detail={"deviations": -9.2}), "It is 9 robust standard deviations off."),

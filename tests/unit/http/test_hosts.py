@@ -7,6 +7,7 @@ from urllib.parse import quote
 import pytest
 from starlette.applications import Starlette
 
+from processors.contracts.hosts import ResourceForecast
 from sinks.prometheus.registry import Metrics
 from sinks.web.server import create_app
 from tests.kit.get import get
@@ -148,12 +149,17 @@ def test_a_hosts_page_draws_the_histogram_of_each_resource_with_the_table_behind
         "Nothing stands out.",
         "55 % to 97.5 %",
         "variation high",
-        "83 % ± 2 %",
+        "83 %, in 90 % of cases 79 % to 86 %",
         "forecast by mean of 5",
         "0.25",
     ):
         assert shown in page, shown
     assert 'href="/jobs/archer2/812"' in text
+
+
+def test_a_forecast_whose_errors_are_not_known_yet_is_shown_with_its_standard_error() -> None:
+    young = resource_view(forecast=ResourceForecast(0.83, 0.02, "last"))
+    assert "83 % ± 2 %" in text_of(read(app_of(host_view(resources=(young,))), "/hosts/archer2/nid001000"))
 
 
 def test_a_hosts_page_states_since_when_it_is_anomalous() -> None:

@@ -37,6 +37,8 @@ def test_a_window_shows_its_mean_its_ends_and_three_quantiles_of_its_histogram()
     assert seen["scalewatch_host_variation"] == [(names | {"variation": "high"}, 1.0)]
     assert seen["scalewatch_host_forecast"] == [(names, 0.83)]
     assert seen["scalewatch_host_forecast_error"] == [(names, 0.02)]
+    tails = {labels["quantile"]: value for labels, value in seen["scalewatch_host_forecast_quantile"]}
+    assert tails == {"0.05": 0.79, "0.5": 0.83, "0.95": 0.86}
     assert seen["scalewatch_host_anomaly_score"] == [(names, 0.25), (names | {"resource": "*"}, 0.1)]
 
 
@@ -81,4 +83,4 @@ def test_whatever_hosts_are_named_and_however_many_there_are_the_series_are_boun
     hosts = [host_view(name, resources=tuple(resource_view(resource) for resource in of)) for name, of in reported]
     seen = scrape(hosts, hosts_max)
     series = sum(len(values) for name, values in seen.items() if not name.startswith("scalewatch_hosts"))
-    assert series <= hosts_max * (11 * RESOURCES_MAX + 1)
+    assert series <= hosts_max * (14 * RESOURCES_MAX + 1)

@@ -1,6 +1,7 @@
 """The models of one application's profiles: what they expect, what they find unusual, and what a restore changes: nothing."""
 
 import json
+import math
 import time
 from collections.abc import Iterable
 from statistics import median
@@ -9,7 +10,10 @@ import msgspec
 import numpy as np
 import pytest
 
+from processors.alerts.profiles import JudgedRun, disturbed_run
+from processors.contracts.alerts import DisturbedRun
 from processors.contracts.hosts import Profile
+from processors.contracts.names import ApplicationKey
 from processors.contracts.settings import ProfileSettings
 from processors.power.model import ProfileFact, ProfileFinding, ProfileModels, ProfileModelsState
 from tests.kit.profiled_runs import BASE_W, IPC_W, MEMORY_W, profiled_run
@@ -82,6 +86,19 @@ def test_a_disturbed_run_names_what_was_unusual_and_hardly_counts(known: Profile
     assert found.unusual[0].deviations > 0
     assert found.weight < 0.2
     assert np.mean([known.score(profiled_run(i, counters=20)).weight < 1 for i in range(3000, 3100)]) < 0.05
+
+
+@pytest.mark.parametrize(("explained", "is_reported"), [(1.0, True), (1.25, True), (1.5, False)])
+def test_a_run_that_the_load_of_its_hosts_explains_is_not_disturbed(
+    known: ProfileModels,
+    explained: float,
+    is_reported: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    fact = profiled_run(2001, counters=20, disturbed=True)
+    key, expected_s = ApplicationKey("lammps", "exa", "", "nodes"), fact.run_time_s / 1.5
+    run = JudgedRun(key, fact, known.score(fact), known.models(), expected_s, math.log(explained))
+    found = disturbed_run(run, DisturbedRun(), now_ms=0)
+    assert (found is not None) == is_reported
 
 
 def test_runs_of_a_new_size_are_compared_with_those_of_other_sizes(known: ProfileModels) -> None:

@@ -1,0 +1,160 @@
+"""How runs ended: of applications and of the centre, and on hosts, which are blamed for what their applications do not explain."""
+
+from collections.abc import Sequence
+
+from processors.alerts import applications
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.events import SUCCESS, HostState, JobCompleted
+from processors.contracts.names import ApplicationKey
+from processors.contracts.nodes import expand
+from processors.facts import Outcome
+from processors.fairness import lane_of_run
+from processors.jobs.failures import FailureRate
+from processors.jobs.host_failures import HostFailureRate, HostOutcome, shares
+from processors.pipeline.alerts import Warnings
+from processors.pipeline.stage import TickWork
+from processors.pipeline.state import OF_APPLICATION, ShardState
+from processors.store import digest64
+
+FAILED_STATES = frozenset({"FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "DEADLINE"})
+HOST_STATES = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY"})
+IN_SERVICE = "up"
+
+
+class Outcomes:
+    """Counts how runs ended. A host is followed from its first failure on: before it, there is nothing to compare."""
+
+    def __init__(self, state: ShardState, warnings: Warnings) -> None:
+        self._state = state
+        self._warnings = warnings
+        self._settings = state.settings.alerts.failure_rate
+
+    def take(self, event: JobCompleted, application_id: str | None, former: str | None, *, first: bool) -> None:
+        """Count an outcome; runs that were cancelled or moved tell nothing.
+
+        A later report of the same run (not `first`) replaces what it counted before, as what belonged to `former`,
+        where that is still among the recent outcomes.
+        """
+        failed = event.state in FAILED_STATES
+        outcome = Outcome(event.run_id, failed) if failed or event.state == SUCCESS else None
+        moved = former is not None and former != application_id
+        if moved:
+            self._learn(f"{OF_APPLICATION}{former}", event.run_id, None, first=False)
+        if application_id is None or (outcome is None and first):
+            return
+        system = f"centre/{event.system}"
+        centre = self._learn(system, event.run_id, outcome, first=first, lane=system)
+        key = f"{OF_APPLICATION}{application_id}"
+        lane = lane_of_run(application_id, event.evidence.user, self._state.failures.lane(key))
+        rate = self._learn(key, event.run_id, outcome, first=first or former != application_id, lane=lane)
+        if self._worth_judging(rate, event):
+            self._judge(application_id, rate, centre.rate())
+        self._hosts(event, application_id, (rate, centre), first=first)
+
+    def forget_host(self, event: HostState) -> None:
+        """Forget how runs ended on a host that is taken out of service: what comes back may have been mended."""
+        key = f"{event.system}/{event.host}"
+        if event.state != IN_SERVICE and key in self._state.hosts and self._state.recent(event.time_ms):
+            self._state.hosts.remove(key)
+            labels = {"system": event.system, "host": event.host}
+            self._warnings.take(
+                [applications.over(applications.HOST_FAILS, labels, self._state.now_ms, by="out_of_service")]
+            )
+
+    def _hosts(
+        self, event: JobCompleted, application_id: str, rates: tuple[FailureRate, FailureRate], *, first: bool
+    ) -> None:
+        """Count an outcome for the hosts of a run; `rates` are those of its application and of the centre."""
+        failed = event.state in HOST_STATES
+        if not failed and not len(self._state.hosts):
+            return
+        hosts = [(host, self._state.hosts.get(f"{event.system}/{host}")) for host in self._names(event)]
+        usual = rates[0].rate()
+        parts = _shares(event, hosts) if failed else {}
+        for host, known in hosts:
+            if not failed and known is None:
+                continue
+            key, rate = f"{event.system}/{host}", known or self._state.hosts.open(f"{event.system}/{host}")
+            expected = max(each.expected((digest64(event.run_id), *rate.runs)) for each in rates) if failed else usual
+            blamed = failed and event.failed_host in {None, host}
+            outcome = HostOutcome(event.run_id, blamed, application_id, expected, parts.get(host, 0.0))
+            if first or known is None:
+                rate.learn(outcome)
+            else:
+                rate.correct(event.run_id, outcome)
+            self._state.hosts.changed(key, rate, self._state.now_ms)
+            if self._worth_judging(rate, event):
+                self._judge_host(event.system, host, rate)
+
+    def _judge_host(self, system: str, host: str, rate: HostFailureRate) -> None:
+        """Judge a host by what its applications are known to do by now: one that fails everywhere may have begun here."""
+        for application in sorted(rate.failing):
+            name = self._state.application_id(application)
+            known = self._state.failures.get(f"{OF_APPLICATION}{name}") if name else None
+            if known is not None:
+                rate.expect(application, known.expected(rate.runs))
+        now_ms, labels = self._state.now_ms, {"system": system, "host": host}
+        is_open = self._warnings.is_open(applications.HOST_FAILS, labels)
+        judged = rate.score(len(self._state.hosts))
+        condition = applications.host_failing(labels, judged, self._settings, now_ms, is_open=is_open)
+        rate.quiet = not self._warnings.opens(condition)
+
+    def _names(self, event: JobCompleted) -> tuple[str, ...]:
+        try:
+            hosts = ",".join(event.evidence.hosts)
+            if hosts.isalnum():  # most runs have one host, and no brackets
+                return (hosts,)
+            return expand(hosts, self._settings.hosts_per_run_max) if hosts else ()
+        except InvalidInputError:
+            self._state.tally["bound", "hosts_per_run_max"] += 1
+            return ()
+
+    def _learn(
+        self, key: str, run_id: str, outcome: Outcome | None, *, first: bool, lane: str | None = None
+    ) -> FailureRate:
+        known = self._state.failures.get(key)
+        rate = self._state.failures.open(key) if known is None else known
+        if known is None:
+            rate.quiet = True  # what is new has no alert open
+        if first and outcome is not None:
+            rate.learn(outcome)
+        else:
+            rate.correct(run_id, outcome)
+        self._state.failures_changed(key, rate, lane)
+        return rate
+
+    def _worth_judging(self, rate: FailureRate | HostFailureRate, event: JobCompleted) -> bool:
+        """Return whether a rate may raise an alert, or has one open: what is neither costs most and is left alone."""
+        return (rate.suspicious() or not rate.quiet) and self._state.recent(event.end_ms)
+
+    def _judge(self, application_id: str, rate: FailureRate, usual: float) -> None:
+        now_ms, labels = self._state.now_ms, applications.application_labels(ApplicationKey.parse(application_id))
+        is_open = self._warnings.is_open(applications.APPLICATION_FAILS, labels)
+        judged = rate.score(usual, len(self._state.models))
+        condition = applications.failing(labels, judged, self._settings, now_ms, is_open=is_open)
+        rate.quiet = not self._warnings.opens(condition)
+
+    def forget_excess(self, _work: TickWork) -> None:
+        """Forget the rates that are too many; at ticks only, for to find them is to look at all."""
+        excess = len(self._state.hosts) - self._settings.hosts_max
+        for key in self._state.hosts.longest_unused(excess):
+            self._state.hosts.remove(key)
+            system, _, host = key.partition("/")
+            labels = {"system": system, "host": host}
+            self._warnings.take(
+                [applications.over(applications.HOST_FAILS, labels, self._state.now_ms, by="forgotten")]
+            )
+            self._state.tally["bound", "hosts_max"] += 1
+        excess = len(self._state.failures) - self._state.settings.run_time.applications_max
+        for key in self._state.failures.longest_unused(excess, self._state.stale_ms):
+            self._state.remove_failures(key)
+            self._warnings.forget_failures(key)
+            self._state.tally["bound", "applications_max"] += 1
+
+
+def _shares(event: JobCompleted, hosts: Sequence[tuple[str, HostFailureRate | None]]) -> dict[str, float]:
+    """Return the part of the blame of each host for a run that failed: all of it where the producer names the host."""
+    if event.failed_host is not None:
+        return {event.failed_host: 1.0}
+    odds = [1.0 if rate is None else rate.odds() for _, rate in hosts]
+    return dict(zip((host for host, _ in hosts), shares(odds), strict=True))
