@@ -12,7 +12,7 @@ import msgspec
 from agent.waste.runs import WeekRun
 from processors.contracts.events import SUCCESS
 from processors.contracts.outputs import CurvePoint, Prediction
-from processors.pipeline.completions import FAILED_STATES
+from processors.pipeline.outcomes import FAILED_STATES
 from sinks.web.views.job_messages import RELIABLE, SIMILAR_RUNS, enough_limit, predicted_now
 
 Kind = Literal["slows_down", "beyond_useful", "failed", "timed_out", "long_limit", "odd_host"]

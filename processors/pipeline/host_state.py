@@ -177,13 +177,15 @@ class HostShardState:
         self._saving: set[str] = set()
 
         anomaly, straggler = settings.alerts.host_anomaly, settings.alerts.straggler
-        lengths = (straggler.for_s, straggler.clear_s, straggler.keep_firing_s, straggler.usual_s)
         rules = PeerRules(
             straggler.deviations,
             straggler.difference,
             straggler.share_max,
-            *(round(1000 * each) for each in lengths),
-            straggler.false_per_day,
+            for_ms=round(1000 * straggler.for_s),
+            clear_ms=round(1000 * straggler.clear_s),
+            keep_ms=round(1000 * straggler.keep_firing_s),
+            usual_ms=round(1000 * straggler.usual_s),
+            false_per_day=straggler.false_per_day,
         )
         self.index = RowIndex(settings.hosts.series_max)
         series, hosts = self.index.series, self.index.hosts
