@@ -152,8 +152,8 @@ class PeerComparison(RowTable):
         own = Spells(rows["spells"], rows["spells_ms"], rows["compared_for_ms"])
         pool = (own.number, own.length_ms + going_on_ms, own.compared_ms)
         totals = [np.bincount(resource[use], each[use])[resource[at]] - each[at] for each in pool]
-        lasts_ms, mine = rows["differing_ms"][at].astype(np.float64), Spells(*(each[at] for each in own))
-        expected = expected_per_day(lasts_ms, mine, Spells(*totals), rules.usual_ms)
+        spell_ms, mine = rows["differing_ms"][at].astype(np.float64), Spells(*(each[at] for each in own))
+        expected = expected_per_day(spell_ms, mine, Spells(*totals), rules.usual_ms)
         hosts = np.bincount(resource[use])[resource[at]]
         rows["known"][at] = expected * hosts <= rules.false_per_day
 

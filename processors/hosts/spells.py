@@ -27,19 +27,15 @@ class Spells(NamedTuple):
     compared_ms: Floats
 
 
-def expected_per_day(lasts_ms: Floats, own: Spells, others: Spells, usual_ms: float) -> Floats:
-    """Return how many spells a day are to be expected of each series (m,) that last at least `lasts_ms`.
+def expected_per_day(spell_ms: Floats, own: Spells, others: Spells, usual_ms: float) -> Floats:
+    """Return how many spells a day are to be expected of each series (m,) that last at least `spell_ms`.
 
     `usual_ms` is the mean length that is presumed before spells are known. What the spells tell of the length is uncertain, so the tail
     is that of the Lomax distribution, the predictive one of exponential lengths under a gamma prior.
-
-    >>> none = Spells(*np.zeros((3, 1)))
-    >>> expected_per_day(np.array([0.0, 7_200_000.0]), none, none, 600_000.0).round(4).tolist()
-    [1.0, 0.0039]
     """
     pool_rate = (others.number + 1.0) / (others.compared_ms + POOL_MS)
     rate = (own.number + OWN_RATE) / (own.compared_ms + OWN_RATE / pool_rate)
     pool_ms = (others.length_ms + SHAPE * usual_ms) / (others.number + SHAPE)
     mean_ms = (own.length_ms + OWN_LENGTH * pool_ms) / (own.number + OWN_LENGTH)
     shape = np.minimum(SHAPE + own.number + others.number, SHAPE_MAX)
-    return np.asarray(DAY_MS * rate * (1.0 + lasts_ms / (shape * mean_ms)) ** -shape)
+    return np.asarray(DAY_MS * rate * (1.0 + spell_ms / (shape * mean_ms)) ** -shape)

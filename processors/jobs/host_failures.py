@@ -141,11 +141,7 @@ class HostFailureRate(Untimed):
 
 
 def at_least(count: int, probabilities: Sequence[float]) -> float:
-    """Return how probable it is that at least so many of independent events happen (Poisson-binomial distribution).
-
-    >>> round(at_least(2, [0.5, 0.5, 0.5]), 3)
-    0.5
-    """
+    """Return how probable it is that at least so many of independent events happen (Poisson-binomial distribution)."""
     chances = np.ones(1)
     for probability in probabilities:
         chances = np.convolve(chances, (1.0 - probability, probability))
@@ -153,10 +149,6 @@ def at_least(count: int, probabilities: Sequence[float]) -> float:
 
 
 def shares(odds: Sequence[float]) -> list[float]:
-    """Return the part of the blame for a failed run of each of its hosts: one of them broke it, as probably as their odds say.
-
-    >>> shares([3.0, 1.0])
-    [0.75, 0.25]
-    """
+    """Return the part of the blame for a failed run of each of its hosts: one of them broke it, as probably as their odds say."""
     total = sum(odds)
     return [each / total for each in odds]

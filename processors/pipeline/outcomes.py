@@ -82,17 +82,24 @@ class Outcomes:
                 rate.learn(outcome)
             else:
                 rate.correct(event.run_id, outcome)
+            if rate.suspicious():
+                self._expect(rate)
             self._state.hosts.changed(key, rate, self._state.now_ms)
             if self._worth_judging(rate, event):
                 self._judge_host(event.system, host, rate)
 
-    def _judge_host(self, system: str, host: str, rate: HostFailureRate) -> None:
-        """Judge a host by what its applications are known to do by now: one that fails everywhere may have begun here."""
+    def _expect(self, rate: HostFailureRate) -> None:
+        """Expect of a host what its applications are known to do by now: one that fails everywhere may have begun here.
+
+        It is state, so it may not hang on `quiet`, which a restart forgets: a learner that started anew had other expectations.
+        """
         for application in sorted(rate.failing):
             name = self._state.application_id(application)
             known = self._state.failures.get(f"{OF_APPLICATION}{name}") if name else None
             if known is not None:
                 rate.expect(application, known.expected(rate.runs))
+
+    def _judge_host(self, system: str, host: str, rate: HostFailureRate) -> None:
         now_ms, labels = self._state.now_ms, {"system": system, "host": host}
         is_open = self._warnings.is_open(applications.HOST_FAILS, labels)
         judged = rate.score(len(self._state.hosts))

@@ -140,7 +140,7 @@ def test_hosts_that_always_work_together_are_not_to_blame_for_each_other() -> No
     assert hosts_reported(centre) == []
 
 
-def test_a_host_that_breaks_jobs_of_many_hosts_is_told_from_its_neighbours() -> None:
+def test_a_host_that_breaks_jobs_of_many_hosts_is_blamed_and_its_neighbours_are_not() -> None:
     centre = centre_with_a_past()
     names = ("lammps", "gromacs", "qcd", "icon")
     for i in range(60):  # each job has nid9, or none of its neighbours' trouble

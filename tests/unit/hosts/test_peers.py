@@ -97,7 +97,7 @@ def bursts(deviating: PeerComparison, minutes: range) -> None:
         minute(deviating, number, cpu(**{f"h{place}": 0.3}) if since < 30 else cpu())
 
 
-def told_after(deviating: PeerComparison, host: int, minutes: range) -> int | None:
+def known_after(deviating: PeerComparison, host: int, minutes: range) -> int | None:
     """Return after how many minutes of difference a host is known to be unlike its peers."""
     for number in minutes:
         minute(deviating, number, cpu(**{f"h{host}": 0.3}))
@@ -119,14 +119,17 @@ def test_hosts_that_have_spells_of_load_are_like_the_others_in_the_end() -> None
 def test_one_that_stays_unlike_for_longer_than_such_spells_last_is_known() -> None:
     deviating = PeerComparison(re.compile("^cpu"))
     bursts(deviating, range(DAY))
-    assert told_after(deviating, 0, range(DAY, 2 * DAY)) in range(120, 480)
+    assert known_after(deviating, 0, range(DAY, 2 * DAY)) in range(120, 480)
 
 
 def test_a_host_that_never_had_such_spells_is_known_sooner_than_one_that_has() -> None:
     calm, bursty = PeerComparison(re.compile("^cpu")), PeerComparison(re.compile("^cpu"))
     for each in (calm, bursty):
         bursts(each, range(DAY))
-    calm_minutes, bursty_minutes = told_after(calm, 9, range(DAY, 2 * DAY)), told_after(bursty, 0, range(DAY, 2 * DAY))
+    calm_minutes, bursty_minutes = (
+        known_after(calm, 9, range(DAY, 2 * DAY)),
+        known_after(bursty, 0, range(DAY, 2 * DAY)),
+    )
     assert calm_minutes is not None
     assert bursty_minutes is not None
     assert calm_minutes < bursty_minutes
@@ -136,8 +139,8 @@ def test_where_no_host_has_spells_one_is_known_within_hours_on_the_first_day_and
     young, old = PeerComparison(re.compile("^cpu")), PeerComparison(re.compile("^cpu"))
     minute(old, 0, cpu())
     old.rows["compared_for_ms"][:HOSTS] = 14 * DAY * MINUTE_MS
-    assert told_after(young, 9, range(DAY)) in range(60, 240)
-    assert told_after(old, 9, range(1, DAY)) in range(5, 15)
+    assert known_after(young, 9, range(DAY)) in range(60, 240)
+    assert known_after(old, 9, range(1, DAY)) in range(5, 15)
 
 
 def test_between_alike_and_different_nothing_changes() -> None:

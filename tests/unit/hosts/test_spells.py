@@ -12,8 +12,8 @@ def spells(count: float = 0.0, mean_ms: float = 0.0, compared_ms: float = 0.0) -
     return Spells(*np.array([[count], [count * mean_ms], [compared_ms]]))
 
 
-def expected(lasts_ms: float, own: Spells, others: Spells) -> float:
-    return float(expected_per_day(np.array([lasts_ms]), own, others, USUAL_MS)[0])
+def expected(spell_ms: float, own: Spells, others: Spells) -> float:
+    return float(expected_per_day(np.array([spell_ms]), own, others, USUAL_MS)[0])
 
 
 def test_before_anything_is_known_one_spell_a_day_is_presumed_and_long_ones_are_rare() -> None:
