@@ -65,9 +65,10 @@ class FailureRate(Untimed):
     def expected(self, without: Collection[int] = ()) -> float:
         """Return how probably the next run fails, as the recent runs or all of them say, whichever is more.
 
-        What the runs `without`, by their digests, say is left out: so a host is no excuse for itself.
+        What the runs `without`, by their digests, say is left out: so a host is no excuse for itself. One that is named twice,
+        as a corrected run is, is left out once: it had made runs fewer than none.
         """
-        known = [self._recent[run][0] for run in without if run in self._recent]
+        known = [self._recent[run][0] for run in {*without} if run in self._recent]
         runs, failures = len(self._recent) - len(known), self._failures - sum(known)
         recent = (failures + 0.5) / (runs + 1.0)
         return max(recent, (self._past_failures + failures + 0.5) / (self._past_runs + runs + 1.0))

@@ -3,6 +3,8 @@
 import pytest
 
 from processors.contracts.alerts import AlertSettings
+from processors.facts import Outcome
+from processors.jobs.failures import FailureRate
 from processors.jobs.host_failures import HostFailureRate, HostOutcome, at_least, shares
 from processors.store import digest64
 
@@ -67,3 +69,10 @@ def test_the_sum_of_events_of_unlike_probability() -> None:
     assert at_least(1, [0.1, 0.2]) == pytest.approx(1 - 0.9 * 0.8)
     assert at_least(2, [0.1, 0.2]) == pytest.approx(0.02)
     assert at_least(3, [0.1, 0.2]) == 0.0
+
+
+def test_a_run_that_is_left_out_twice_is_left_out_once() -> None:
+    rate = FailureRate.build(AlertSettings().failure_rate)
+    rate.learn(Outcome("r1", failed=True))
+    run = digest64("r1")
+    assert rate.expected((run, run)) == rate.expected((run,)) == 0.5
