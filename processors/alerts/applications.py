@@ -149,11 +149,10 @@ def failing(
 
     One that is open holds for as long as the rate is more likely than not above what it was, or it would come and go.
     """
-    credible = judged.credible or (is_open and judged.credibility > STILL_CREDIBLE)
     return Condition(
         name=APPLICATION_FAILS,
         labels=labels,
-        holds=settings.enabled and credible,
+        holds=settings.enabled and _credible(judged, is_open=is_open),
         time_ms=now_ms,
         kind="reliability",
         severity=_failing_severity(judged.recent_failures, judged.recent_runs),
@@ -179,12 +178,11 @@ def host_failing(
 
     One that is open holds for as long as that is more likely than not.
     """
-    credible = judged.credible or (is_open and judged.credibility > STILL_CREDIBLE)
     runs = max(judged.recent_runs, 1)
     return Condition(
         name=HOST_FAILS,
         labels=labels,
-        holds=settings.enabled and credible and judged.causes >= CAUSES_MIN,
+        holds=settings.enabled and _credible(judged, is_open=is_open) and judged.causes >= CAUSES_MIN,
         time_ms=now_ms,
         kind="reliability",
         severity=_failing_severity(judged.recent_failures, judged.recent_runs),
@@ -197,6 +195,10 @@ def host_failing(
         description="That is what these applications do elsewhere; failures of jobs on many hosts are shared among these.",
         evidence=AlertEvidence(observed=judged.recent_failures / runs, expected=judged.expected / runs),
     )
+
+
+def _credible(judged: FailureJudgement | HostFailureJudgement, *, is_open: bool) -> bool:
+    return judged.credible or (is_open and judged.credibility > STILL_CREDIBLE)
 
 
 def _failing_severity(failures: int, runs: int) -> Severity:

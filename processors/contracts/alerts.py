@@ -83,9 +83,9 @@ class Exclusion(Settings):
 
     @model_validator(mode="after")
     def _names_something(self) -> Self:
-        if not any(getattr(self, name) for name in type(self).model_fields if name != "comment"):
-            named = ", ".join(name for name in type(self).model_fields if name != "comment")
-            raise ValueError(f"give at least one of {named}")
+        named = [name for name in type(self).model_fields if name != "comment"]
+        if not any(getattr(self, name) for name in named):
+            raise ValueError(f"give at least one of {', '.join(named)}")
         return self
 
 

@@ -19,9 +19,7 @@ from processors.windows.settings import MINUTE_MS
 
 FRESH_MS: Final = 240_000  # a minute that began longer ago says nothing of now
 LIKE: Final = 0.5  # of the difference that makes a host unlike: below it, it is as the others
-LONGEST_MS: Final = (
-    14_400_000  # a spell counts as this long at most: one that was a fault says little of those that are none
-)
+LONGEST_MS: Final = 14_400_000  # a spell counts as this long at most: a fault says little of those that are none
 COMPARED_MAX_MS: Final = 14 * 86_400_000  # beyond this of compared time, what is known of spells counts for half
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -74,7 +74,8 @@ class Outcomes:
         for host, known in hosts:
             if not failed and known is None:
                 continue
-            key, rate = f"{event.system}/{host}", known or self._state.hosts.open(f"{event.system}/{host}")
+            key = f"{event.system}/{host}"
+            rate = known or self._state.hosts.open(key)
             expected = max(each.expected((digest64(event.run_id), *rate.runs)) for each in rates) if failed else usual
             blamed = failed and event.failed_host in {None, host}
             outcome = HostOutcome(event.run_id, blamed, application_id, expected, parts.get(host, 0.0))

@@ -27,6 +27,7 @@ HOURS: Final = 24
 HOUR_KNOWN_H: Final = 0.75  # of an hour that has to be seen for it to be compared with
 HOUR_MEMORY_H: Final = 10.0  # of each hour: as many days
 STEP_MIN_H: Final = 1.0 / 60.0
+OFF_MAX: Final = 1e30  # means are kept in single precision
 FLOOR: Final = 1e-4  # of the largest deviation seen: what moves by less counts as still
 
 DAYS: Final = 14
@@ -53,9 +54,8 @@ class HourProfile:
     def __init__(self, resources: int, cut: float, memory_h: float) -> None:
         self._cut, self._memory_h = cut, memory_h
         self.columns = {
-            "hour_base": Column(
-                (resources,), "float64", np.nan
-            ),  # means are kept as their difference from the first value
+            # means are kept as their difference from the first value
+            "hour_base": Column((resources,), "float64", np.nan),
             "hour_mean": Column((HOURS, resources), "float32", np.nan),
             "hour_weight": Column((HOURS,), "float32", 0.0),
             "hour_variance": Column((resources,), "float64", 0.0),
@@ -71,9 +71,10 @@ class HourProfile:
         base = np.where(np.isnan(base), values, base)
         table["hour_base"][rows] = base
         off = values - base
+        off = np.where(np.abs(off) < OFF_MAX, off, np.nan)
         hour = time_ms // HOUR_MS % HOURS
         usual, known = self._usual(table, rows, hour, time_ms)
-        there = known[:, None] & np.isfinite(off) & np.isfinite(usual) & (np.abs(off) < 1e30)
+        there = known[:, None] & np.isfinite(off) & np.isfinite(usual)
         distance = np.where(there, off - usual, 0.0)
         deviation = np.sqrt(table["hour_variance"][rows]) + FLOOR * table["reach"][rows]
         with np.errstate(all="ignore"):
@@ -115,7 +116,7 @@ class HourProfile:
         rate = (passed / (weight + passed))[:, None]
         moved = np.where(np.isnan(mean), off, mean + rate * (off - mean))
         with np.errstate(over="ignore"):
-            table["hour_mean"][rows, hour] = np.where(np.isfinite(off) & (np.abs(off) < 1e30), moved, mean)
+            table["hour_mean"][rows, hour] = np.where(np.isfinite(off), moved, mean)
         table["hour_weight"][rows, hour] = np.minimum(weight + passed, HOUR_MEMORY_H)
 
 

@@ -391,10 +391,8 @@ class CombinedRule:
         if over.any():
             self._end_day(rows[over], time_ms[over])
         table["today"][rows] = np.maximum(table["today"][rows], figures)
-        usual, bounds = (
-            table["usual"][rows],
-            np.stack([table["energy_bound"][rows], table["hourly_bound"][rows]], axis=1),
-        )
+        usual = table["usual"][rows]
+        bounds = np.stack([table["energy_bound"][rows], table["hourly_bound"][rows]], axis=1)
         past = np.where(usual > 0.0, figures[:, 0] / np.where(usual > 0.0, usual, 1.0), 0.0)
         return past, (bounds > 0.0) & (figures > bounds)
 
