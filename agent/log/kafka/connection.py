@@ -11,6 +11,7 @@ from kafka import errors
 from kafka.client_async import KafkaClient
 from kafka.codec import has_lz4, has_zstd
 from kafka.structs import TopicPartition
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from processors.contracts.errors import ConfigError, FencedError, ScalewatchError, UnavailableError
 from processors.contracts.log import Batch
@@ -30,6 +31,7 @@ FENCED = (
 )
 NO_CONNECTION = (errors.NoBrokersAvailable, errors.KafkaConnectionError, ssl.SSLError)
 GIVE_UP_S = 1.0
+ASK_AGAIN_S = 0.2
 Result = TypeVar("Result")
 
 
@@ -217,19 +219,31 @@ def unreachable(settings: KafkaSettings, cause: BaseException | None = None) -> 
 
 
 def check_reachable(settings: KafkaSettings) -> None:
-    """Ask the cluster who it is. Raises UnavailableError.
+    """Ask the cluster who it is, until it names a broker. Raises UnavailableError.
 
-    The client's constructors return although a login is wrong or missing, and then wait in silence for ever.
+    The client's constructors return although a login is wrong or missing, and then wait in silence for ever. A broker
+    that was out of its controller's sight for a moment answers, but names no broker, not even itself.
     """
+    until_one_is_named = Retrying(
+        retry=retry_if_result(lambda answer: isinstance(answer.exception, errors.MetadataEmptyBrokerList)),
+        wait=wait_fixed(ASK_AGAIN_S),
+        stop=stop_after_delay(settings.bootstrap_timeout_s),
+        retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
+    )
     with translated(settings, "Connecting"):
         client = KafkaClient(**settings.connection("check"))
         try:
-            answer = client.cluster.request_update()
-            client.poll(future=answer, timeout_ms=round(settings.bootstrap_timeout_s * 1000))
+            answer = until_one_is_named(_who_is_there, client, settings.bootstrap_timeout_s)
         finally:
             client.close()
     if not (answer.is_done and answer.succeeded()):
         raise UnavailableError(unreachable(settings, answer.exception if answer.is_done else None))
+
+
+def _who_is_there(client: Any, timeout_s: float) -> Any:
+    answer = client.cluster.request_update()
+    client.poll(future=answer, timeout_ms=round(timeout_s * 1000))
+    return answer
 
 
 def within(timeout_s: float, call: Callable[[], Result], doing: str) -> Result:

@@ -1,0 +1,46 @@
+"""A broker that its own cluster has lost sight of for a moment is waited for."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+import pytest
+from kafka.admin import KafkaAdminClient
+
+from agent.log.kafka.connection import KafkaSettings, check_reachable
+from processors.contracts.errors import UnavailableError
+from tests.kit.kafka_broker import KafkaBroker
+
+pytestmark = pytest.mark.kafka
+# heard once in 3 s, believed for half a second: most of the time it answers a question for its cluster's brokers with none
+SELDOM_IN_SIGHT = {"broker.heartbeat.interval.ms": "3000", "broker.session.timeout.ms": "500"}
+
+
+@pytest.fixture(scope="module")
+def seldom_in_sight() -> Iterator[KafkaBroker]:
+    with KafkaBroker(SELDOM_IN_SIGHT) as broker:
+        yield broker
+
+
+def test_a_cluster_that_names_no_broker_is_asked_until_it_does(seldom_in_sight: KafkaBroker) -> None:
+    _reach_while_without_a_broker(KafkaSettings(bootstrap=seldom_in_sight.bootstrap), seldom_in_sight, times=2)
+
+
+def test_without_a_broker_in_time_the_error_quotes_the_answer(seldom_in_sight: KafkaBroker) -> None:
+    impatient = KafkaSettings(bootstrap=seldom_in_sight.bootstrap, bootstrap_timeout_s=0.3)
+    with pytest.raises(UnavailableError, match=r"brokers=\[\]"):
+        _reach_while_without_a_broker(impatient, seldom_in_sight, times=50)
+
+
+def _reach_while_without_a_broker(settings: KafkaSettings, broker: KafkaBroker, times: int) -> None:
+    for _ in islice(_times_without_a_broker(broker), times):
+        check_reachable(settings)
+
+
+def _times_without_a_broker(broker: KafkaBroker) -> Iterator[None]:
+    client = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    try:
+        while True:
+            if not client.describe_cluster()["brokers"]:
+                yield
+    finally:
+        client.close()
