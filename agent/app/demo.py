@@ -17,7 +17,7 @@ from agent.simulation.load import SharedNodes
 from agent.simulation.meters import MeasuredJobs, Meters
 from agent.sources import newest_first
 from processors.contracts.alerts import AlertSettings, HostAnomaly, RackAnomaly
-from processors.contracts.hosts import Explained, HostView
+from processors.contracts.hosts import Explained, HostUse, HostView
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import Alert, DeadLetterView, SourceStatus
 from processors.contracts.service import Forwarding, Service
@@ -125,6 +125,11 @@ class CombinedService(Forwarding):
         """Return system and name of at most so many hosts."""
         found = [name for service in self._others for name in service.host_names(limit)][:limit]
         return [*found, *super().host_names(limit - len(found))] if len(found) < limit else found
+
+    def host_uses(self, limit: int) -> Sequence[HostUse]:
+        """Return state and job of at most so many hosts."""
+        found = [use for service in self._others for use in service.host_uses(limit)][:limit]
+        return [*found, *super().host_uses(limit - len(found))] if len(found) < limit else found
 
     def host(self, system: str, host: str) -> HostView | None:
         """Return one host; None where it is not known."""

@@ -31,13 +31,14 @@ from processors.contracts.errors import (
     UnavailableError,
 )
 from processors.contracts.events import JournalRecord, Origin, PredictionRequested, Tick, decode_record
-from processors.contracts.hosts import Explained, HostView, most_anomalous_first
+from processors.contracts.hosts import Explained, HostUse, HostView, most_anomalous_first
 from processors.contracts.log import Batch, Log, Position, TopicPartition
 from processors.contracts.outputs import AlertEnd, Answer, Emission
 from processors.contracts.service import Measures
 
 _LOG = logging.getLogger("scalewatch.learner")
 OnEmission = Callable[[Emission], None]
+USES_AT_ONCE: Final = 1_000
 OUTCOMES: Final[dict[type[Exception], str]] = {
     CheckpointLostError: "lost",
     FencedError: "fenced",
@@ -260,6 +261,17 @@ class Learner:
         for _, shard in sorted(self.shards().items()):
             with self._folding:
                 found += shard.fold.host_names(limit - len(found))
+        return found
+
+    def host_uses(self, limit: int) -> list[HostUse]:
+        """Return state and job of at most so many hosts of all shards that are owned. For any thread."""
+        found: list[HostUse] = []
+        for _, shard in sorted(self.shards().items()):
+            with self._folding:
+                names = shard.fold.host_names(limit - len(found))
+            for first in range(0, len(names), USES_AT_ONCE):
+                with self._folding:  # for some at a time: the fold has to go on
+                    found += shard.fold.host_uses(names[first : first + USES_AT_ONCE])
         return found
 
     def host(self, system: str, host: str) -> HostView | None:

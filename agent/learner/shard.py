@@ -8,7 +8,7 @@ import msgspec
 from agent.deadletters import Allowance, Left
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import DeadLetter, JournalRecord, Origin, PredictionRequested
-from processors.contracts.hosts import Explained, HostView
+from processors.contracts.hosts import Explained, HostUse, HostView
 from processors.contracts.log import (
     Batch,
     CheckpointStore,
@@ -81,6 +81,9 @@ class Fold(Protocol):
 
     def host_names(self, limit: int) -> list[tuple[str, str]]:
         """Return system and name of at most so many hosts in that order; cheap beside their views."""
+
+    def host_uses(self, names: Sequence[tuple[str, str]]) -> list[HostUse]:
+        """Return state and job of these hosts, by system and name; cheap beside their views."""
 
     def host_view(self, system: str, host: str) -> HostView | None:
         """Return one host; None where it is not known."""

@@ -301,6 +301,15 @@ class HostView(msgspec.Struct, frozen=True):
     suspected_since: str | None = None
 
 
+class HostUse(msgspec.Struct, frozen=True):
+    """What a host is used for: `state` as it was told last ("" for none), `job` the key of the job that began last on it."""
+
+    system: str
+    host: str
+    state: str = ""
+    job: str | None = None
+
+
 def most_anomalous_first(view: HostView) -> tuple[bool, str, str]:
     """Return by what hosts are ordered for readers: those with anomalies first, then by system and name.
 

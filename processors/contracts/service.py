@@ -9,7 +9,7 @@ from typing import Final, Protocol
 import msgspec
 
 from processors.contracts.events import CollectorReport, PredictionRequested
-from processors.contracts.hosts import Explained, HostView
+from processors.contracts.hosts import Explained, HostUse, HostView
 from processors.contracts.outputs import (
     Alert,
     Answer,
@@ -124,6 +124,9 @@ class Service(Protocol):
     def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
         """Return system and name of at most so many hosts, those with anomalies first; cheap beside their views."""
 
+    def host_uses(self, limit: int) -> Sequence[HostUse]:
+        """Return state and job of at most so many hosts, those with anomalies first; cheap beside their views."""
+
     def host(self, system: str, host: str) -> HostView | None:
         """Return one host; None where it is not known."""
 
@@ -198,6 +201,10 @@ class Forwarding:
     def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
         """Return system and name of at most so many hosts, those with anomalies first."""
         return self._service.host_names(limit)
+
+    def host_uses(self, limit: int) -> Sequence[HostUse]:
+        """Return state and job of at most so many hosts, those with anomalies first."""
+        return self._service.host_uses(limit)
 
     def host(self, system: str, host: str) -> HostView | None:
         """Return one host; None where it is not known."""

@@ -9,6 +9,7 @@ from processors.contracts.hosts import (
     SHARES,
     ForecastHistogram,
     HostCause,
+    HostUse,
     HostView,
     HostWindow,
     Profile,
@@ -195,6 +196,11 @@ class HostViews:
         hosts = ((row not in odd, key) for row, key in self._state.index.hosts.ids)
         return [key for _, key in heapq.nsmallest(limit, hosts)]
 
+    def use(self, system: str, host: str) -> HostUse:
+        """Return the state of a host and the job that began last on it."""
+        jobs = self._jobs.on(system, host)
+        return HostUse(system, host, self._jobs.state_of(system, host), jobs[0] if jobs else None)
+
     def host(self, system: str, host: str) -> HostView | None:
         """Return one host; None where it is not known."""
         row = self._state.index.host(system, host)
@@ -202,7 +208,7 @@ class HostViews:
 
     def _view(self, row: int) -> HostView:
         system, name = self._state.index.hosts.ids.key(row) or ("", "")
-        jobs = self._jobs.on(system, name)
+        use = self.use(system, name)
         found = dict(list(self._state.index.resources(row).items())[:RESOURCES_MAX])
         shares = [resource in SHARES for resource in found]
         forecasts = zip(found.items(), self._state.forecasts.of(list(found.values()), shares), strict=True)
@@ -212,8 +218,8 @@ class HostViews:
             system=system,
             host=name,
             as_of=rfc3339(self._state.now_ms),
-            state=self._jobs.state_of(system, name),
-            job=jobs[0] if jobs else None,
+            state=use.state,
+            job=use.job,
             resources=tuple(view for view in resources if view is not None),
             score=self._alerts.host_score(row),
             finding=self._alerts.finding(row),

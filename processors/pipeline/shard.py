@@ -1,6 +1,6 @@
 """One shard: a pure fold of journal records into messages and state, and the stages that each kind of record goes through."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from processors.contracts.events import (
     PredictionRequested,
     Tick,
 )
-from processors.contracts.hosts import Explained, HostView
+from processors.contracts.hosts import Explained, HostUse, HostView
 from processors.contracts.names import job_key
 from processors.contracts.outputs import Answer, Message
 from processors.fairness import flood
@@ -207,6 +207,10 @@ class Shard:
     def host_names(self, limit: int) -> list[tuple[str, str]]:
         """Return system and name of at most so many hosts in that order, for who looks for one by its name."""
         return self.hosts.views.names(limit)
+
+    def host_uses(self, names: Sequence[tuple[str, str]]) -> list[HostUse]:
+        """Return state and job of these hosts, by system and name."""
+        return [self.hosts.views.use(*key) for key in names]
 
     def host_view(self, system: str, host: str) -> HostView | None:
         """Return one host; None where it is not known."""

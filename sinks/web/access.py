@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Scope
 
-from processors.contracts.hosts import Explained, HostView
+from processors.contracts.hosts import Explained, HostUse, HostView
 from processors.contracts.names import job_key
 from processors.contracts.outputs import Alert, DeadLetterView, JobPrediction, RecentRun
 from processors.contracts.service import Forwarding, Health, Service, Silence
@@ -193,6 +193,14 @@ class VisibilityFilter(Forwarding):
             return found
         running = self._running()
         return [_host(view, running) for view in found]
+
+    def host_uses(self, limit: int) -> Sequence[HostUse]:
+        """Return state and job of at most so many hosts, without the jobs of others on them."""
+        found = self._service.host_uses(limit)
+        if self._present().operator:
+            return found
+        running = self._running()
+        return [use if use.job in running else msgspec.structs.replace(use, job=None) for use in found]
 
     def host(self, system: str, host: str) -> HostView | None:
         """Return one host, without the job of another on it."""

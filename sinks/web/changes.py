@@ -1,6 +1,6 @@
 """What of the service has changed, as server-sent events: open pages then fetch themselves again."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 from zlib import crc32
@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from processors.contracts.errors import UnavailableError
 from processors.contracts.hosts import HostView
+from processors.contracts.outputs import JobPrediction, Prediction
 from processors.contracts.service import Service, Silence
 from sinks.web.access import PRESENT, Reader
 
@@ -30,11 +31,25 @@ Versions = Mapping[str, str]
 Pause = Callable[[float], Awaitable[None]]
 
 
-def versions(service: Service) -> Versions:
-    """Return a short text for each kind of thing that the service shows, another one whenever something of it changed."""
+class Large(msgspec.Struct):
+    """The texts of what there are thousands of, each with what it was made of: the same lists have the same text."""
+
+    predictions: tuple[Sequence[Prediction], str] = ((), "")
+    jobs: tuple[Sequence[JobPrediction], str] = ((), "")
+
+
+def versions(service: Service, large: Large | None = None) -> Versions:
+    """Return a short text for each kind of thing that the service shows, another one whenever something of it changed.
+
+    `large` is what the last call for the same reader left, and is brought up to date.
+    """
+    retained = Large() if large is None else large
+    predictions, jobs = service.predictions(), service.jobs()
+    if retained.predictions[0] is not predictions:
+        retained.predictions = predictions, _text((entry.id, entry.time) for entry in predictions)
+    if retained.jobs[0] is not jobs:
+        retained.jobs = jobs, _text((entry.id, entry.time) for entry in jobs)
     shown: dict[str, Iterable[object]] = {
-        "predictions": ((entry.id, entry.time) for entry in service.predictions()),
-        "jobs": ((entry.id, entry.time) for entry in service.jobs()),
         "alerts": (*((entry.fingerprint, entry.status, entry.time) for entry in service.alerts()), *_silences(service)),
         "hosts": (_of_host(entry) for entry in service.hosts(1)),
         "sources": ((entry.topic, entry.events, entry.newest_ms, entry.messages == 0) for entry in service.sources()),
@@ -44,7 +59,12 @@ def versions(service: Service) -> Versions:
         "collectors": ((one.member, one.reasons, one.restarts) for one in service.collectors()),
         "health": ((role.role, role.ready, role.reasons, role.partitions, role.restarts) for role in service.health()),
     }
-    return {name: f"{crc32(repr(list(values)).encode()):08x}" for name, values in shown.items()}
+    texts = {name: _text(values) for name, values in shown.items()}
+    return {"predictions": retained.predictions[1], "jobs": retained.jobs[1], **texts}
+
+
+def _text(values: Iterable[object]) -> str:
+    return f"{crc32(repr(list(values)).encode()):08x}"
 
 
 def _silences(service: Service) -> list[tuple[str, Silence]]:
@@ -70,7 +90,7 @@ class Changes:
         """Return the versions of what the present reader sees, as they are now; the last ones while the models are away."""
         look = self._look_of(PRESENT.get())
         with suppress(UnavailableError):
-            look.versions = versions(self._service)
+            look.versions = versions(self._service, look.large)
         return look.versions
 
     def versions_for_page(self) -> Versions:
@@ -131,6 +151,7 @@ class _Look(msgspec.Struct):
     """What was seen last for a reader, when, and how long to wait before the next look."""
 
     versions: Versions = {}
+    large: Large = msgspec.field(default_factory=Large)
     at_s: float = float("-inf")
     wait_s: float = LOOK_S
 

@@ -43,7 +43,7 @@ from sinks.web.views.overview import SourceRow, source_rows
 
 REFRESH_S: Final = 15  # where there is no script
 APPLICATIONS_SHOWN: Final = 60
-CHOICES_SHOWN: Final = 500  # of the box to ask in
+CHOICES_SHOWN: Final = 50  # names that the box to ask in suggests; any other can be typed
 ALERTS_FIRST: Final = 5  # the others are folded, so that applications are in sight
 ALERTS_SHOWN: Final = 30
 ALERTS_LISTED: Final = 200
@@ -305,20 +305,19 @@ class Pages:
         return HTMLResponse(text, status)
 
     def _requested(self, request: Request, known: Sequence[Prediction]) -> dict[str, Any]:
-        """Return what the box shows: the applications to choose from, and the answer where one was chosen."""
+        """Return what the box shows: some applications to choose from, and the answer where one was named."""
         query = request.query_params
         chosen = queries.text(query, "application") or ""
-        by_id = {application_id(entry): entry for entry in known}
-        choices = [(id_, _named(entry)) for id_, entry in sorted(by_id.items(), key=lambda pair: _named(pair[1]))]
-        entry = by_id.get(chosen)
-        answer = answer_view(self._service, entry, query, self._service.runs(chosen)) if entry else None
+        entry = queries.named(known, chosen) if chosen else None
+        id_ = application_id(entry) if entry else ""
+        answer = answer_view(self._service, entry, query, self._service.runs(id_)) if entry else None
         return {
-            "choices": choices[:CHOICES_SHOWN],
-            "chosen": chosen,
+            "choices": queries.names(known, CHOICES_SHOWN),
+            "chosen": queries.name_of(entry) if entry else chosen,
             "requested": answer,
             "requested_rows": both(answer, entry.unit) if answer and entry else [],
             "unit": entry.unit if entry else "",
-            "not_found": f"There is no model of {chosen[:80]!r}." if chosen and entry is None else "",
+            "not_found": queries.not_named(known, chosen) if chosen and entry is None else "",
         }
 
     def _ended(self, request: Request, search: str) -> list[tuple[str, str]]:
@@ -378,10 +377,6 @@ def tiles(
 
 def _tile(count: int, thing: str, link: str, kind: str = "plain") -> Tile:
     return Tile(count, thing if count == 1 else f"{thing}s", link, kind)
-
-
-def _named(entry: Prediction) -> str:
-    return " ".join(part for part in (entry.application, entry.input, f"({entry.system}, {entry.unit})") if part)
 
 
 def favicon(_request: Request) -> Response:

@@ -1,6 +1,7 @@
 """What a reader asks for: query parameters, checked, and the application that a path names."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from heapq import nsmallest
 from math import isfinite
 from typing import Final, TypeVar
 from urllib.parse import quote, unquote
@@ -26,6 +27,7 @@ FEATURES_MAX: Final = 64
 ROWS_DEFAULT: Final = 1000
 ROWS_MAX: Final = 10_000
 KNOWN_MAX: Final = 20
+NEAR_MAX: Final = 5
 Truth = Callable[[str, float], float | None]
 Entry = TypeVar("Entry")
 
@@ -170,11 +172,39 @@ def known_ids(predictions: Sequence[Prediction], like: str = "") -> list[str]:
     return [id_ for _, id_ in ids[:KNOWN_MAX]]
 
 
+def name_of(entry: Prediction) -> str:
+    """Return what people call an application: its name and input, then where it runs and what its sizes count."""
+    return " ".join(part for part in (entry.application, entry.input, f"({entry.system}, {entry.unit})") if part)
+
+
+def names(predictions: Sequence[Prediction], limit: int) -> list[str]:
+    """Return what at most so many applications are called, in alphabetical order."""
+    return nsmallest(limit, map(name_of, predictions))
+
+
+def named(predictions: Sequence[Prediction], called: str) -> Prediction | None:
+    """Return the application with this id or full name, or with this name alone where only one has it, in any case."""
+    sought = called.strip().casefold()
+    full = (entry for entry in predictions if sought in (application_id(entry).casefold(), name_of(entry).casefold()))
+    alone = [entry for entry in predictions if entry.application.casefold() == sought]
+    return next(full, alone[0] if len(alone) == 1 else None)
+
+
+def not_named(predictions: Sequence[Prediction], called: str) -> str:
+    """Return why no application goes by a name, in one sentence, with those that come near it."""
+    sought = called.strip().casefold()
+    near = names([entry for entry in predictions if sought in name_of(entry).casefold()], NEAR_MAX)
+    if not near:
+        return f"There is no model of {called[:80]!r}."
+    return f"{called[:80]!r} is not the full name of one application. Near it are: {', '.join(near)}."
+
+
 def present_ms(service: Service) -> int | None:
     """Return the newest known moment in ms: a tick, where sources are silent; None where nothing is known."""
     ticks = (role.folded_ms for role in service.health() if role.folded_ms is not None)
     events = (source.newest_ms for source in service.sources() if source.newest_ms is not None)
-    return max((*ticks, *events, *_moments(service)), default=None)
+    found = max((*ticks, *events), default=None)
+    return max(_moments(service), default=None) if found is None else found  # nothing is shown before its tick or event
 
 
 def _moments(service: Service) -> Iterator[int]:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from processors.contracts.events import CollectorReport, PredictionRequested
-from processors.contracts.hosts import Explained, HostView
+from processors.contracts.hosts import Explained, HostUse, HostView
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import (
     Alert,
@@ -76,6 +76,9 @@ class FixedService:
 
     def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
         return tuple((view.system, view.host) for view in self.held_hosts[:limit])
+
+    def host_uses(self, limit: int) -> Sequence[HostUse]:
+        return tuple(HostUse(view.system, view.host, view.state, view.job) for view in self.held_hosts[:limit])
 
     def host(self, system: str, host: str) -> HostView | None:
         return next((entry for entry in self.held_hosts if (entry.system, entry.host) == (system, host)), None)

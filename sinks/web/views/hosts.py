@@ -170,8 +170,8 @@ def _searched(service: Service, names: Sequence[Key], sought: str) -> list[Key]:
     found = [key for key in names if sought in f"{key[0]}/{key[1]}".casefold()]
     if found:
         return found
-    views = service.hosts(HOSTS_READ_MAX)
-    return [(view.system, view.host) for view in views if sought in f"{view.state} {view.job or ''}".casefold()]
+    uses = service.host_uses(NAMES_MAX)
+    return [(use.system, use.host) for use in uses if sought in f"{use.state} {use.job or ''}".casefold()]
 
 
 def host_card(view: HostView, alerts: Alerts) -> HostCard:

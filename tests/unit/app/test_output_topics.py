@@ -110,8 +110,8 @@ def test_messages_of_a_newer_version_are_read_without_what_is_new_in_them() -> N
         for key, value in found
     }
     role, metrics = started(newer)
-    assert role.service.predictions() == [prediction()]
-    assert role.service.jobs() == [job()]
+    assert list(role.service.predictions()) == [prediction()]
+    assert list(role.service.jobs()) == [job()]
     assert role.service.alerts() == [alert()]
     assert all(metrics.value("scalewatch_outputs_unreadable_total", topic=kind) == 0 for kind in newer)
 
@@ -119,7 +119,7 @@ def test_messages_of_a_newer_version_are_read_without_what_is_new_in_them() -> N
 def test_a_prediction_from_before_the_first_tick_is_read() -> None:
     early = prediction(time="1970-01-01T00:00:00Z", as_of="1970-01-01T00:00:00Z")
     role, _ = started({"predictions": [(b"archer2/lammps/rhodo/nodes", msgspec.json.encode(early))]})
-    assert role.service.predictions() == [early]
+    assert list(role.service.predictions()) == [early]
 
 
 @pytest.mark.parametrize(

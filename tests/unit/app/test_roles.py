@@ -52,7 +52,7 @@ def test_a_learner_that_takes_over_shows_what_the_other_one_reported_while_it_wa
     writer.flush(1.0)
     active.step()
     assert [each.application for each in active.service.predictions()] == ["lammps"]
-    assert waiting.service.predictions() == []
+    assert not waiting.service.predictions()
 
     active.finish()
     active.close()

@@ -18,6 +18,9 @@ from processors.contracts.outputs import (
     Reliability,
     UsefulSizes,
 )
+from sinks.prometheus.registry import Metrics
+from sinks.web.queries import named, not_named
+from sinks.web.server import create_app
 from sinks.web.views.ask import AnswerView, answer_view, both, usual_size
 from tests.kit.messages import curve_point, prediction, under_load
 from tests.kit.pages import HOSTILE, read
@@ -150,8 +153,33 @@ def test_the_page_of_an_application_answers_without_script(app: Starlette) -> No
 def test_the_overview_answers_for_the_application_that_was_chosen(app: Starlette) -> None:
     text = read(app, "/?application=archer2/nektar//nodes&n=32")
     assert "At 32 nodes a run takes about" in text_of(text)
-    assert '<option value="archer2/nektar//nodes" selected>' in text
+    assert 'value="nektar (archer2, nodes)"' in text
     assert "There is no model of" in read(app, "/?application=archer2/vasp//nodes&n=32")
+
+
+@pytest.mark.parametrize("called", ["archer2/nektar//nodes", "nektar (archer2, nodes)", "Nektar", " nektar "])
+def test_an_application_goes_by_its_id_its_full_name_or_its_name_alone(called: str) -> None:
+    known = [prediction(application="nektar", input=""), prediction(application="nektar++")]
+    assert named(known, called) == known[0]
+
+
+NEKTARS = (("nektar", "archer2"), ("nektar", "lumi"), ("vasp", "lumi"))
+
+
+def test_a_name_that_several_have_is_answered_with_their_full_names() -> None:
+    known = [prediction(application=name, system=system, input="") for name, system in NEKTARS]
+    assert named(known, "nektar") is None
+    assert not_named(known, "nekt") == (
+        "'nekt' is not the full name of one application. Near it are: nektar (archer2, nodes), nektar (lumi, nodes)."
+    )
+
+
+def test_the_box_suggests_some_names_and_takes_any() -> None:
+    service = FixedService([prediction(application=f"app{number:04}") for number in range(2000)])
+    app = create_app(service, Metrics(formats=(), reasons=(), processors=()))
+    text = read(app, "/?application=app1999&n=32")
+    assert text.count("<option value") == 50
+    assert "At 32 nodes a run takes about" in text_of(text)
 
 
 def test_what_is_typed_comes_back_as_text(app: Starlette) -> None:

@@ -118,6 +118,7 @@ def test_hosts_are_for_everybody_but_not_what_runs_on_them() -> None:
     assert (second.job, [entry.resource for entry in second.resources]) == (None, ["cpu_available"])
     assert seen.host("archer2", "nid2") == second
     assert seen.host("archer2", "nid9") is None
+    assert [use.job for use in seen.host_uses(10)] == [first.job, None]
 
 
 def test_dead_letters_and_reasons_are_for_operators() -> None:

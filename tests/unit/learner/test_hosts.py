@@ -12,6 +12,7 @@ from agent.learner.learner import Learner
 from agent.log.memory import MemoryConsumer, MemoryLog
 from agent.topics import own_topics
 from processors.contracts.events import HostMinute, JournalEvent, JournalRecord, Tick, encode_record
+from processors.contracts.hosts import HostUse
 from processors.contracts.log import Marker
 from processors.pipeline.shard import Shard
 from tests.kit.host_minutes import MINUTE_MS, SYSTEM, means, minute
@@ -175,3 +176,5 @@ def test_readers_see_hosts_of_every_shard_sorted() -> None:
         pass
     assert [view.host for view in centre.learner.hosts(3)] == ["0", "1", "2"]
     assert centre.learner.host(SYSTEM, "nobody") is None
+    views = centre.learner.hosts(3)
+    assert centre.learner.host_uses(3) == [HostUse(view.system, view.host, view.state, view.job) for view in views]

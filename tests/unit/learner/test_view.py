@@ -3,7 +3,7 @@
 import msgspec
 
 from agent.learner.view import ENDED_MAX, View
-from processors.contracts.outputs import Alert, Emission, Prediction
+from processors.contracts.outputs import Alert, Emission, JobPrediction, Prediction
 from tests.kit.messages import alert, job, prediction
 
 
@@ -49,3 +49,18 @@ def test_a_view_takes_over_what_others_report_their_systems_and_keeps_what_it_kn
     assert {entry.application for entry in view.latest("predictions", Prediction)} == {"mine", "new"}
     assert {entry.fingerprint for entry in view.latest("alerts", Alert)} == {"own-mine", "other-new"}
     assert [entry.fingerprint for entry in view.resolved()] == ["mine", "new"]
+
+
+def test_what_is_read_again_is_the_same_but_for_what_changed() -> None:
+    view = View()
+    for number in range(3):
+        published = msgspec.json.encode(job(job_id=f"{number}"))
+        view.apply(Emission(kind="job_predictions", key=f"archer2/{number}", value=published))
+    first = view.latest("job_predictions", JobPrediction)
+    assert view.latest("job_predictions", JobPrediction) is first
+    later = msgspec.json.encode(job(job_id="1", run_time_s=5.0))
+    view.apply(Emission(kind="job_predictions", key="archer2/1", value=later))
+    view.apply(Emission(kind="job_predictions", key="archer2/2", value=None))
+    second = view.latest("job_predictions", JobPrediction)
+    assert [(entry.job_id, entry.run_time_s) for entry in second] == [("0", first[0].run_time_s), ("1", 5.0)]
+    assert second[0] is first[0], "it was not decoded again"
