@@ -226,7 +226,7 @@ class View:
         self._resolved: deque[bytes] = deque(maxlen=RESOLVED_MAX)
         self._ended: dict[str, bytes] = {}
         self._changes = Counter[str]()
-        self._decoded: dict[str, _Decoded[Any]] = {}
+        self._decoded: dict[tuple[str, type], _Decoded[Any]] = {}
         self.runs = RecentRuns()
         self._lock = threading.Lock()
 
@@ -287,7 +287,7 @@ class View:
 
     def latest(self, kind: str, of: type[M]) -> tuple[M, ...]:
         """Return the newest message of every key, sorted by key; the same tuple as before where nothing changed."""
-        known: _Decoded[M] = self._decoded.get(kind, _Decoded())
+        known: _Decoded[M] = self._decoded.get((kind, of), _Decoded())
         with self._lock:
             changes, values = self._changes[kind], self._latest[kind]
             if known.changes == changes:
@@ -299,7 +299,7 @@ class View:
             is_same = former is not None and former[0] is value
             by_key[key] = former if former and is_same else (value, msgspec.json.decode(value, type=of))
         fresh = _Decoded(changes, by_key, tuple(message for _, message in by_key.values()))
-        self._decoded[kind] = fresh
+        self._decoded[kind, of] = fresh
         return fresh.messages
 
     def get(self, kind: str, key: str, of: type[M]) -> M | None:
