@@ -24,10 +24,10 @@ from processors.contracts.outputs import (
     PredictedAtStart,
     Prediction,
     RecentRun,
-    RunningJob,
     SlowedBy,
     SourceStatus,
 )
+from processors.contracts.running import RunningJob
 from processors.contracts.service import Health, Silence
 
 RETAINED_MAX: Final = 20_000

@@ -10,7 +10,8 @@ from starlette.datastructures import QueryParams
 
 from processors.contracts.events import STATES, SUCCESS
 from processors.contracts.names import ApplicationKey
-from processors.contracts.outputs import RecentRun, RunningJob
+from processors.contracts.outputs import RecentRun
+from processors.contracts.running import RunningJob
 from sinks.web import queries
 
 HITS: Final = 0.5  # from this chance on a job will probably hit its limit
@@ -25,9 +26,6 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     `application` is a name or a whole id, `search` a part of a job's id, application or input in any case. `state` is how
     a run ended, and `outside_band` asks for completed runs outside of their band: running jobs have neither. `hits_limit` asks for jobs that
     will probably hit their time limit, and for runs that did.
-
-    >>> JobFilter(application="lammps", hits_limit=True).query()
-    {'application': 'lammps', 'hits_limit': '1'}
     """
 
     search: str = ""
@@ -47,7 +45,8 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
         texts: dict[str, Any] = {name: (queries.text(query, name) or "").strip() for name in TEXTS}
         if texts["state"] and texts["state"] not in STATES:
             raise queries.BadParameterError(f"state={texts['state'][:40]!r} has to be one of {', '.join(STATES)}.")
-        return cls(**texts, **{name: _flag(query, name) for name in FLAGS})
+        flags: dict[str, Any] = {name: _flag(query, name) for name in FLAGS}
+        return cls(**texts, **flags)
 
     def query(self, **changes: str) -> dict[str, str]:
         """Return the parameters that ask for this, with changes; an empty one is left out."""
@@ -90,9 +89,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
             tests.append(lambda entry: self.application in of["application"](entry))
         if self.search:
             sought = self.search.casefold()
-            tests.append(
-                lambda entry: sought in f"{entry.system}/{entry.job_id} {of['search'](entry)}".casefold()
-            )
+            tests.append(lambda entry: sought in f"{entry.system}/{entry.job_id} {of['search'](entry)}".casefold())
         return tests
 
 
