@@ -11,7 +11,7 @@ import msgspec
 
 from agent.learner.learner import Learner
 from processors.contracts.errors import UnavailableError
-from processors.contracts.events import CollectorReport, PredictionRequested
+from processors.contracts.events import CollectorReport, Evidence, PredictionRequested, nodes_of
 from processors.contracts.hosts import Explained, HostUse, HostView, Profile
 from processors.contracts.names import job_key
 from processors.contracts.outputs import (
@@ -24,29 +24,26 @@ from processors.contracts.outputs import (
     PredictedAtStart,
     Prediction,
     RecentRun,
+    SlowedBy,
     SourceStatus,
 )
+from processors.contracts.running import RunningJob
 from processors.contracts.service import Health, Silence
 
 RETAINED_MAX: Final = 20_000
 SHOWN_MAX: Final = 256
 SYSTEM: Final = "system"  # the component that is a whole host
 STARTED: Final = "job.started"  # the evidence that only the start of a run gave
-M = TypeVar("M", bound=Message)
+M = TypeVar("M", bound=Message | RunningJob)
 RESOLVED_MAX: Final = 200
 ENDED_MAX: Final = 5_000
 JOBS: Final = "job_predictions"
 KINDS: Final = ("predictions", JOBS, "alerts")
 
 
-class _Requested(msgspec.Struct, frozen=True):
-    user: str | None = None
-    time_limit_s: float | None = None
-
-
-class _Evidence(msgspec.Struct, frozen=True):
+class _Identity(msgspec.Struct, frozen=True):
     source: str
-    evidence: _Requested
+    evidence: Evidence
 
 
 class _Completion(msgspec.Struct, frozen=True):
@@ -54,7 +51,7 @@ class _Completion(msgspec.Struct, frozen=True):
     job_id: str
     start_ms: int
     end_ms: int
-    evidence: _Requested
+    evidence: Evidence
 
 
 class _Settled(msgspec.Struct, frozen=True):
@@ -66,9 +63,10 @@ class _Settled(msgspec.Struct, frozen=True):
     run_time_s: float
     state: str
     event: _Completion
-    identities: tuple[_Evidence, ...] = ()
+    identities: tuple[_Identity, ...] = ()
     profile: Profile | None = None
     predicted: PredictedAtStart | None = None
+    slowed_by: SlowedBy | None = None
 
 
 _DECODER: Final = msgspec.json.Decoder(_Settled)
@@ -130,6 +128,10 @@ class RecentRuns:
         with self._lock:
             return list(self._runs.values())
 
+    def newest(self) -> list[RecentRun]:
+        """Return all runs, the one that ended last first."""
+        return sorted(self.retained(), key=_ended, reverse=True)
+
     def of_application(self, application_id: str) -> list[RecentRun]:
         """Return the newest runs of an application, at most SHOWN_MAX, the one that ended last first."""
         return self._newest(self._by_application, application_id)
@@ -168,7 +170,7 @@ def recent_run(value: bytes) -> RecentRun | None:
         run = _DECODER.decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    profile, event = run.profile or Profile(hosts=0), run.event
+    profile, event, evidence = run.profile or Profile(hosts=0), run.event, _evidence(run)
     power_w = profile.power_w.get(SYSTEM)
     return RecentRun(
         run_id=run.run_id,
@@ -180,18 +182,28 @@ def recent_run(value: bytes) -> RecentRun | None:
         end_ms=event.end_ms,
         run_time_s=run.run_time_s,
         state=run.state,
-        user=_user(run),
-        time_limit_s=event.evidence.time_limit_s,
+        user=evidence.user,
+        time_limit_s=evidence.time_limit_s,
         predicted=run.predicted,
         power_w=None if power_w is None else power_w * profile.hosts,
         energy_j=profile.energy_j.get(SYSTEM),
+        nodes=nodes_of(evidence),
+        partition=evidence.partition,
+        account=evidence.account,
+        hosts=evidence.hosts,
+        slowed_by=run.slowed_by,
+        counters=profile.counters,
+        shared=profile.shared / profile.expected if profile.expected else None,
     )
 
 
-def _user(run: _Settled) -> str | None:
-    """Return who ran it, from its completion; where that is silent, from its start."""
-    starts = (other.evidence.user for other in run.identities if other.source == STARTED)
-    return run.event.evidence.user or next(starts, None)
+def _evidence(run: _Settled) -> Evidence:
+    """Return what is known of a run: its completion, and where that is silent what its start reported."""
+    own = run.event.evidence
+    start = next((other.evidence for other in run.identities if other.source == STARTED), None)
+    if start is None:
+        return own
+    return Evidence(**{name: getattr(own, name) or getattr(start, name) for name in Evidence.__struct_fields__})
 
 
 def _ended(run: RecentRun) -> tuple[int, str]:
@@ -363,7 +375,20 @@ class LearnerService:
 
     def jobs(self) -> Sequence[JobPrediction]:
         """Return the latest predictions of running jobs, sorted by job."""
-        return self._view.latest("job_predictions", JobPrediction)
+        return self._view.latest(JOBS, JobPrediction)
+
+    def running(self) -> Sequence[RunningJob]:
+        """Return what lists show of the running jobs, sorted by job."""
+        return self._view.latest(JOBS, RunningJob)
+
+    def job(self, system: str, job_id: str) -> JobPrediction | None:
+        """Return the latest prediction of a job that runs."""
+        return self._view.get(JOBS, job_key(system, job_id), JobPrediction)
+
+    def hosts_of_job(self, system: str, job_id: str) -> Sequence[str]:
+        """Return the hosts of a job that runs; none where they are not known."""
+        learner = self.learner
+        return () if learner is None else learner.hosts_of_job(system, job_id)
 
     def ended(self, system: str, job_id: str) -> JobPrediction | None:
         """Return what was last predicted of a job that ended a short while ago."""
@@ -376,6 +401,10 @@ class LearnerService:
     def runs_of_job(self, system: str, job_id: str) -> Sequence[RecentRun]:
         """Return the settled runs of a job."""
         return self._view.runs.of_job(system, job_id)
+
+    def recent_runs(self) -> Sequence[RecentRun]:
+        """Return the newest settled runs of all applications, the one that ended last first."""
+        return self._view.runs.newest()
 
     def alerts(self) -> Sequence[Alert]:
         """Return the alerts that are not over, newest first, then the newest resolved ones."""

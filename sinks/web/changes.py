@@ -14,7 +14,8 @@ from starlette.types import Receive, Scope, Send
 
 from processors.contracts.errors import UnavailableError
 from processors.contracts.hosts import HostView
-from processors.contracts.outputs import JobPrediction, Prediction
+from processors.contracts.outputs import Prediction
+from processors.contracts.running import RunningJob
 from processors.contracts.service import Service, Silence
 from sinks.web.access import PRESENT, Reader
 
@@ -35,7 +36,7 @@ class Large(msgspec.Struct):
     """The texts of what there are thousands of, each with what it was made of: the same lists have the same text."""
 
     predictions: tuple[Sequence[Prediction], str] = ((), "")
-    jobs: tuple[Sequence[JobPrediction], str] = ((), "")
+    jobs: tuple[Sequence[RunningJob], str] = ((), "")
 
 
 def versions(service: Service, large: Large | None = None) -> Versions:
@@ -44,7 +45,7 @@ def versions(service: Service, large: Large | None = None) -> Versions:
     `large` is what the last call for the same reader left, and is brought up to date.
     """
     retained = Large() if large is None else large
-    predictions, jobs = service.predictions(), service.jobs()
+    predictions, jobs = service.predictions(), service.running()
     if retained.predictions[0] is not predictions:
         retained.predictions = predictions, _text((entry.id, entry.time) for entry in predictions)
     if retained.jobs[0] is not jobs:
