@@ -37,17 +37,19 @@ class JsonLines:
     r"""A folder of JSON-lines files, one per kind of output, empty where nothing came out.
 
     Use it as a context manager. The files carry `.partial` in their names until the block ends well: a file with its
-    final name is complete. Raises ConfigError where the folder cannot be written at the start, UnavailableError later.
+    final name is complete. A block that fails before anything came out leaves nothing. Raises ConfigError where the folder cannot be written at the start, UnavailableError later.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._new = False
         self._open = ExitStack()
         self._files: dict[str, BinaryIO] = {}
         self.written: dict[str, int] = dict.fromkeys(KINDS, 0)
 
     def __enter__(self) -> Self:
         try:
+            self._new = not self._folder.exists()
             self._folder.mkdir(parents=True, exist_ok=True)
             for kind in KINDS:
                 self._files[kind] = self._open.enter_context(self._partial(kind).open("wb"))
@@ -74,6 +76,8 @@ class JsonLines:
                     self._sync()
             if kind is None:
                 self._rename()
+            elif not any(self.written.values()):
+                self._remove()
         except OSError as problem:
             raise self._unavailable(problem) from problem
 
@@ -85,6 +89,12 @@ class JsonLines:
     def _rename(self) -> None:
         for kind in KINDS:
             self._partial(kind).replace(self._folder / file_name(kind))
+
+    def _remove(self) -> None:
+        for kind in KINDS:
+            self._partial(kind).unlink(missing_ok=True)
+        if self._new and not any(self._folder.iterdir()):
+            self._folder.rmdir()
 
     def _partial(self, kind: str) -> Path:
         return self._folder / f"{file_name(kind)}.partial"

@@ -36,6 +36,8 @@ TABLES: Final = frozenset({"sacct", "swf", "sonar"})  # formats that list jobs, 
 JOBS_MAX: Final = 5_000_000
 NEVER_MS: Final = -1
 END_MS: Final = 2**62
+REMARKS_MAX: Final = 20
+DAMAGED: Final = "file"  # the reason of a file that cannot be read to its end
 _Key = tuple[int, str]
 
 
@@ -297,7 +299,13 @@ def scores_file(path: Path) -> Iterator[Scores]:
     except OSError as error:
         raise ConfigError(f"The file {path} cannot be written: {error.strerror}.") from error
     with file:
-        yield Scores(file)
+        scores = Scores(file)
+        try:
+            yield scores
+        except BaseException:
+            if not scores.lines:  # an empty file would look like a result
+                path.unlink(missing_ok=True)
+            raise
 
 
 class TimedEvent(msgspec.Struct, frozen=True):
@@ -344,6 +352,31 @@ def in_order(files: Iterable[Iterable[FileRecord]], telemetry: TelemetryFiles | 
 def refused(record: FileRecord) -> Sequence[InvalidInputError]:
     """Return everything that was refused of a record."""
     return [record.error] if record.error is not None else list(record.decoded.rejects)
+
+
+class Remarks:
+    """What the user of files has to hear: what was assumed of one, and where one is damaged.
+
+    What could be read of a damaged file counts, but whoever uses the figures must know that they are of a part.
+    """
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.damaged = False
+
+    def passing(self, records: Iterable[FileRecord]) -> Iterator[FileRecord]:
+        """Yield the records of a file as they come, and gather what is remarkable."""
+        for record in records:
+            self.take(record)
+            yield record
+
+    def take(self, record: FileRecord) -> None:
+        """Gather what is remarkable of a record; it is bounded, for archives have a million files."""
+        damaged = record.error is not None and record.error.reason == DAMAGED
+        self.damaged = self.damaged or damaged
+        text = record.error if damaged else record.remark
+        if text is not None and len(self.texts) < REMARKS_MAX:
+            self.texts.append(f"{record.place}: {text}")
 
 
 class _Merging:

@@ -8,7 +8,7 @@ import msgspec
 
 from agent.app import compose
 from agent.app.embedded import Embedded, Feed
-from agent.app.files import Item, Scores, TelemetryFiles, TimedSamples, in_order, refused, telemetry_files
+from agent.app.files import Item, Remarks, Scores, TelemetryFiles, TimedSamples, in_order, refused, telemetry_files
 from agent.clock import SystemClock
 from agent.config.tree import Config
 from agent.decode.message import DecodeOptions, FileRecord, dead_letter
@@ -45,6 +45,7 @@ class Replay:
         self._scores = scores
         self._host = host
         self._files: TelemetryFiles | None = None
+        self.remarks = Remarks()
         self.counts, self.refusals, self.ignored, self.sent = (Counter[str]() for _ in range(4))
         self.agent = Embedded(config, SystemClock(), self._emitted)
         self._feed = Feed(self.agent)
@@ -77,6 +78,7 @@ class Replay:
         return {
             "schema": "scalewatch.summary/1",
             **{name: self.counts[name] for name in ("records", "events", "refused", "unidentified")},
+            "remarks": self.remarks.texts,
             "refused_by_reason": dict(sorted(self.refusals.items())),
             "ignored": dict(sorted(self.ignored.items())),
             "telemetry": self._telemetry(),
@@ -112,7 +114,7 @@ class Replay:
             self._sink.write([emission])
 
     def _counted(self, records: Iterable[FileRecord]) -> Iterable[FileRecord]:
-        for record in records:
+        for record in self.remarks.passing(records):
             self.counts["records"] += record.records
             self.ignored.update(record.decoded.ignored)
             yield record

@@ -10,10 +10,10 @@ import msgspec
 from agent.app import compose
 from agent.app.replay import Replay
 from agent.backtest.alerts import AlertHistory, Episode, Label, precision, precision_rows
-from agent.cli import FAILED
 from agent.cli.options import (
     config_option,
     counted,
+    finish,
     json_option,
     labels_option,
     load_or_default,
@@ -72,8 +72,7 @@ def command(  # noqa: PLR0917 - options
         events = played.summary()
         played.agent.close()
     click.echo(_json(history) if as_json else _text(history, labels))
-    if not events["events"] and not events["telemetry"]["taken"]:
-        click.get_current_context().exit(FAILED)
+    finish(played.remarks, empty=not events["events"] and not events["telemetry"]["taken"])
 
 
 def _settings(config: str | None, sets: Sequence[str]) -> Config:

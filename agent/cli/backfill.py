@@ -11,9 +11,9 @@ import msgspec
 from agent.app import compose
 from agent.app.compose import privacy
 from agent.app.embedded import Feed
-from agent.app.files import Item, TimedEvent, file_telemetry, in_order, refused, telemetry_files
+from agent.app.files import Item, Remarks, TimedEvent, file_telemetry, in_order, refused, telemetry_files
 from agent.app.kafka import connected
-from agent.cli.options import counted, progress, required_config_option, timezone_option
+from agent.cli.options import counted, finish, progress, required_config_option, timezone_option
 from agent.clock import SystemClock
 from agent.config.load import load
 from agent.config.tree import Config
@@ -52,6 +52,7 @@ def backfill(
     timezone: str,
     now_ms: int,
     on_progress: Callable[[int], None],
+    remarks: Remarks,
 ) -> Counter[str]:
     """Write what the files report ended runs into the journal; return counts by what became of the records.
 
@@ -63,7 +64,7 @@ def backfill(
     check_shards(log, config)
     producer, hide = log.producer(), privacy(config.privacy)
     counts: Counter[str] = Counter()
-    items = _with_profiles(config, paths, now_ms, compose.file_options(config, timezone))
+    items = _with_profiles(config, paths, now_ms, compose.file_options(config, timezone), remarks)
     for written, (partition, item) in enumerate(_of_the_past(config, items, counts), 1):
         origin = Origin(item.place.rpartition(":")[0], 0, counts[WRITTEN])
         record = encode_record(JournalRecord(event=hide(item.event), origin=origin))
@@ -147,15 +148,17 @@ class PastProfiles:
         return text
 
 
-def _with_profiles(config: Config, paths: Sequence[str], now_ms: int, options: DecodeOptions) -> Iterator[Item]:
+def _with_profiles(
+    config: Config, paths: Sequence[str], now_ms: int, options: DecodeOptions, remarks: Remarks
+) -> Iterator[Item]:
     """Yield what the files hold in the order of time; where there are archives, with the profiles of runs."""
     if not any(path != STDIN and Path(path).is_dir() for path in paths):
         telemetry = file_telemetry(config, options)
-        yield from in_order(read_file(path, now_ms, telemetry) for path in paths)
+        yield from in_order(remarks.passing(read_file(path, now_ms, telemetry)) for path in paths)
         return
     past, files = PastProfiles(config), telemetry_files(config, paths, options)
     place = ""
-    for item in in_order(files.read(now_ms), files):
+    for item in in_order([remarks.passing(records) for records in files.read(now_ms)], files):
         yield item
         if isinstance(item, TimedEvent):
             place = item.place
@@ -173,11 +176,14 @@ def command(files: tuple[str, ...], config: str, timezone: str) -> None:
     Takes every file and folder that replay takes; runs of archives come with the profile of what their hosts measured. The agent may be running. Doing it twice changes nothing. Old runs raise no alerts.
     """
     settings = load(config)
-    now_ms = SystemClock().now_ms()
+    now_ms, remarks = SystemClock().now_ms(), Remarks()
     with connected(settings) as log, progress("runs") as on_progress:
-        counts = backfill(settings, log, files, timezone=timezone, now_ms=now_ms, on_progress=on_progress)
+        counts = backfill(
+            settings, log, files, timezone=timezone, now_ms=now_ms, on_progress=on_progress, remarks=remarks
+        )
     rest = ", ".join(
         f"{count} {reason}" for reason, count in sorted(counts.items()) if reason not in {WRITTEN, PROFILES}
     )
     text = f", {counted(counts[PROFILES], 'profile')}" if counts[PROFILES] else ""
     click.echo(f"{counted(counts[WRITTEN], 'run')}{text} written" + (f"; left out: {rest}" if rest else ""))
+    finish(remarks, empty=False)

@@ -12,7 +12,7 @@ from rich.console import Console
 from agent.app import compose
 from agent.app.compose import privacy
 from agent.app.embedded import Feed
-from agent.app.files import JOBS_MAX, refused, telemetry_files, with_following
+from agent.app.files import JOBS_MAX, Remarks, refused, telemetry_files, with_following
 from agent.app.replay import FAR_FUTURE_MS, SETTLE_MS
 from agent.backtest.alerts import Label
 from agent.backtest.easy import QueuedJob
@@ -20,8 +20,15 @@ from agent.backtest.observer import Moment, Observer, minute_moments, moments, p
 from agent.backtest.page import page, summary
 from agent.backtest.report import SCHEMA, History, Report, Variant, encoded
 from agent.backtest.waits import PLAYS, Scheduling, queue_of, scheduling
-from agent.cli import FAILED
-from agent.cli.options import config_option, labels_option, load_or_default, progress, read_labels, timezone_option
+from agent.cli.options import (
+    config_option,
+    finish,
+    labels_option,
+    load_or_default,
+    progress,
+    read_labels,
+    timezone_option,
+)
 from agent.config.changes import changed, settings_of
 from agent.config.tree import Config
 from agent.decode.message import DecodeOptions, FileRecord
@@ -53,7 +60,7 @@ OnProgress = Callable[[int], None]
 class Past(msgspec.Struct, frozen=True):
     """Decoded history: its moments, and what was refused, left out or not read.
 
-    `host_minutes` of the moments are minutes of hosts, told ten seconds after their end.
+    `host_minutes` of the moments are minutes of hosts, told ten seconds after their end; `remarks` are about the files.
     """
 
     moments: list[Moment]
@@ -61,6 +68,7 @@ class Past(msgspec.Struct, frozen=True):
     refused: dict[str, int]
     ignored: dict[str, int]
     host_minutes: int = 0
+    remarks: Remarks = msgspec.field(default_factory=Remarks)
 
 
 def read(
@@ -89,11 +97,13 @@ class _Reading:
         self._events: list[JobEvent] = []
         self._minutes: list[HostMinute] = []
         self._refused, self._ignored = Counter[str](), Counter[str]()
+        self._remarks = Remarks()
         self.records = 0
 
     def take(self, record: FileRecord) -> None:
         """Take in the events of a record."""
         self.records += record.records
+        self._remarks.take(record)
         self._ignored.update(record.decoded.ignored)
         self._refused.update(error.reason for error in refused(record))
         for event in record.decoded.events:
@@ -126,9 +136,8 @@ class _Reading:
         if until_ms is not None:
             found = [moment for moment in found if moment.time_ms < until_ms]
         hosts = sum(isinstance(moment.event, HostMinute) for moment in found)
-        return Past(
-            found, self.records, dict(sorted(self._refused.items())), dict(sorted(self._ignored.items())), hosts
-        )
+        refusals, ignored = dict(sorted(self._refused.items())), dict(sorted(self._ignored.items()))
+        return Past(found, self.records, refusals, ignored, hosts, self._remarks)
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -358,7 +367,7 @@ def command(**given: Any) -> None:
 
     The report, DIR/report.html, opens without a network; DIR/report.json holds the same figures (schema
     scalewatch.backtest/1, see describe schemas). The jobs are held in memory, the figures take the same room for any
-    number of them. The exit code is 1 where the files hold no run.
+    number of them. The exit code is 1 where the files hold no run, or one is damaged: what could be read of it is used.
     """  # noqa: D301 - click wants the character itself
     files: tuple[str, ...] = given["files"]
     config = load_or_default(given["config"])
@@ -379,8 +388,7 @@ def command(**given: Any) -> None:
     (folder / "report.html").write_text(page(report), encoding="utf-8")
     if not given["quiet"]:
         _show(report, folder)
-    if not report.history.runs:
-        click.get_current_context().exit(FAILED)
+    finish(past.remarks, empty=not report.history.runs)
 
 
 def played(config: Config, past: Past, given: Mapping[str, Any]) -> Scheduling:

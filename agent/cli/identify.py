@@ -1,19 +1,22 @@
 """`scalewatch identify`: what the rules make of the jobs in files."""
 
+import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import click
 import msgspec
 
 from agent.app.compose import privacy
-from agent.cli import FAILED
-from agent.cli.options import config_option, counted, json_option, load_or_default, table, timezone_option
+from agent.app.files import DAMAGED, Remarks
+from agent.app.files import refused as rejected
+from agent.cli.options import config_option, counted, finish, json_option, load_or_default, table, timezone_option
 from agent.clock import SystemClock
 from agent.decode.files import read_files
 from agent.decode.message import DecodeOptions, FileRecord
-from agent.identify import Identification, Identifier, cleaned
+from agent.decode.opening import STDIN
+from agent.identify import VAGUE_CONFIDENCE, Identification, Identifier, cleaned, is_vague, normalised_job_name
 from processors.contracts.events import Evidence, Identity, JobCompleted, JobEvent, JobStarted
 from processors.contracts.names import job_key
 from processors.contracts.telemetry import Keep
@@ -25,6 +28,15 @@ NAME_MAX: Final = 80
 IDENTITIES_MAX: Final = 100_000
 REFUSED_SHOWN: Final = 5
 SIZES_SHOWN: Final = 8
+REPEATS_MIN: Final = 3.0  # jobs of a value, on average, that make it one to learn by
+LEARN_BY: Final = {  # what may stand for a program where names say nothing, best first, and how it is configured
+    "attributes.wc_key": "rules: [{match: {attributes.wc_key: '(?P<application>.+)'}}]",
+    "comment": "rules: [{match: {comment: '(?P<application>.+)'}}]",
+    "job_name": "rules: [{match: {job_name: '(?P<application>.+)'}}]",
+    "user": "fallback: [application, executable, module, container, job_name, user]",
+    "account": "rules: [{match: {account: '(?P<application>.+)'}}]",
+}
+CALLED: Final = {"attributes.wc_key": "workload key", "job_name": "code as name"}
 
 
 class Group(msgspec.Struct):
@@ -52,6 +64,8 @@ class Survey:
         self._groups: dict[tuple[object, ...], Group] = {}
         self._nameless: Counter[tuple[str, str]] = Counter()
         self._identities: dict[str, dict[str, Identity]] = {}
+        self._values: dict[str, Counter[str]] = {field: Counter() for field in LEARN_BY}
+        self._silent = 0
         self.jobs = 0
         self.identified = 0
         self.started = 0
@@ -78,8 +92,23 @@ class Survey:
         """Return job name and reason of jobs that nothing names, with their number, the most frequent first."""
         return self._nameless.most_common()
 
+    def silent(self) -> int:
+        """Return how many jobs have a name that says nothing of their program: none at all, a common word, or never again."""
+        once = sum(group.jobs == 1 and group.source == "job_name" for group in self._groups.values())
+        return self._silent + once
+
+    def learn_by(self) -> str | None:
+        """Return the field whose values could stand for programs, for most jobs have one and it comes again; None without any."""
+        for field, values in self._values.items():
+            jobs = values.total()
+            constant = len(values) < 2 and field != "user"
+            if not constant and 2 * jobs >= self.silent() and jobs >= REPEATS_MIN * len(values):
+                return field
+        return None
+
     def _count(self, event: JobCompleted, found: Identification) -> None:
         self.jobs += 1
+        self._note_silent(event.evidence, found)
         if found.application is None:
             self._count_nameless(_named(event.evidence), found.reason or "")
             return
@@ -95,12 +124,32 @@ class Survey:
         if found.n is not None and (found.n in group.sizes or len(group.sizes) < SIZES_MAX):
             group.sizes[found.n] = group.sizes.get(found.n, 0) + 1
 
+    def _note_silent(self, evidence: Evidence, found: Identification) -> None:
+        """Count a job whose name says nothing, and what its record holds besides."""
+        if found.source.startswith("rule") or (found.source != "job_name" and found.application is not None):
+            return
+        self._silent += found.confidence <= VAGUE_CONFIDENCE
+        for field, values in self._values.items():
+            value = _value(evidence, field)
+            if value and (value in values or len(values) < NAMES_MAX):
+                values[value] += 1
+
     def _count_nameless(self, name: str, reason: str) -> None:
         key = (name, reason)
         if key in self._nameless or len(self._nameless) < NAMES_MAX:
             self._nameless[key] += 1
         else:
             self.left_out += 1
+
+
+def _value(evidence: Evidence, field: str) -> str | None:
+    """Return what a record holds in a field; of job names those alone that are codes, for `bash` is no program."""
+    if field == "attributes.wc_key":
+        return str(evidence.attributes.get("wc_key") or "").strip("*")
+    text: str | None = getattr(evidence, field)
+    if field == "job_name" and text:
+        return text if not normalised_job_name(text) or (is_vague(text) and text[-1:].isdigit()) else None
+    return text
 
 
 def _named(evidence: Evidence) -> str:
@@ -136,23 +185,25 @@ def command(  # noqa: PLR0917 - options
     # whatever a rule may ask for is read here: nothing of it leaves this process
     keep = Keep(script=True, comment=True, paths=True)
     options = DecodeOptions(default_system=system, timezone=timezone, keep=keep)
-    survey = Survey(Identifier(settings.identification), privacy(settings.privacy))
-    refused, samples = _survey(survey, read_files(files, SystemClock().now_ms(), options))
+    survey, remarks = Survey(Identifier(settings.identification), privacy(settings.privacy)), Remarks()
+    records = remarks.passing(read_files(files, SystemClock().now_ms(), options))
+    refused, samples = _survey(survey, records)
     click.echo(_json(survey, refused) if as_json else _text(survey, top))
+    if survey.jobs and not as_json:
+        click.echo("\n" + _advice(survey, files, config, timezone))
     if samples and not as_json:
         click.echo(f"scalewatch: {counted(samples, 'sample')} of telemetry left out; they describe no job.", err=True)
     if refused and not as_json:
         rest = f"; the first {REFUSED_SHOWN} are above" if refused > REFUSED_SHOWN else ""
         click.echo(f"scalewatch: {counted(refused, 'record')} could not be used{rest}.", err=True)
-    if not survey.jobs:
-        click.get_current_context().exit(FAILED)
+    finish(remarks, empty=not survey.jobs)
 
 
 def _survey(survey: Survey, records: Iterable[FileRecord]) -> tuple[int, int]:
     """Take all records in; return how many were refused, the first of them named on standard error, and the samples."""
     refused = samples = 0
     for record in records:
-        rejects = [record.error] if record.error else record.decoded.rejects
+        rejects = [error for error in rejected(record) if error.reason != DAMAGED]  # of which the remarks tell
         for error in rejects[: max(0, REFUSED_SHOWN - refused)]:
             click.echo(f"scalewatch: {record.place}: {error}", err=True)
         refused += len(rejects)
@@ -183,6 +234,43 @@ def _text(survey: Survey, top: int) -> str:
     if survey.left_out:
         lines += ["", f"Names not shown, for their number is bounded: {survey.left_out}."]
     return "\n".join(lines)
+
+
+def _advice(survey: Survey, files: Sequence[str], config: str | None, timezone: str) -> str:
+    """Return what to do next: rules, where most names say nothing, else a command that shows what was learned."""
+    named = " ".join(shlex.quote(file) for file in files) if STDIN not in files else "FILES"
+    options = f" -c {shlex.quote(config)}" if config is not None else ""
+    options += f" --timezone {timezone}" if timezone != "UTC" else ""
+    silent = survey.silent()
+    if 2 * silent > survey.jobs:
+        return f"{_of_silent(survey, silent)}\n{_next(survey.learn_by(), named, config, timezone)}"
+    largest = survey.groups()[0]
+    if len(files) > 1 or STDIN in files or not largest.sizes:
+        return f"Next: scalewatch replay {named} --out results{options}"
+    sizes = f"{max(largest.sizes):g},{2 * max(largest.sizes):g}"
+    return f"Next: scalewatch predict {named} {shlex.quote(largest.application)} --n {sizes}{options}"
+
+
+def _of_silent(survey: Survey, silent: int) -> str:
+    text = f"The names of {silent} of {counted(survey.jobs, 'job')} say nothing of their programs, as where names are pseudonyms."
+    field = survey.learn_by()
+    if field is None:
+        return f"{text} Nothing else in the records tells programs apart."
+    what = CALLED.get(field, field)
+    return f"{text} Jobs with the same {what} can count as one application, each with a curve over its sizes."
+
+
+def _next(field: str | None, files: str, config: str | None, timezone: str) -> str:
+    if field is None:
+        return (
+            "Next: print the columns Comment and WCKey with sacct, too, or add the executables that XALT has recorded."
+        )
+    own = config or "agent.yaml"
+    zone = f" --timezone {timezone}" if timezone != "UTC" else ""
+    return (
+        f"Next: write this into {own}, and look again with: scalewatch identify {files} -c {shlex.quote(own)}{zone}\n\n"
+        f"identify:\n  {LEARN_BY[field]}"
+    )
 
 
 def _sizes(sizes: dict[float, int]) -> str:

@@ -11,7 +11,9 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from agent.app.files import Remarks
 from agent.backtest.alerts import Label, labels_of
+from agent.cli import FAILED
 from agent.config.load import load
 from agent.config.tree import Config
 
@@ -65,6 +67,19 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _is_number(text: str) -> bool:
     return text.replace(",", "").replace(".", "", 1).removeprefix("-").isdigit()
+
+
+def show_remarks(remarks: Remarks) -> None:
+    """Write on standard error what was remarkable of files."""
+    for text in remarks.texts:
+        click.echo(f"scalewatch: {text}", err=True)
+
+
+def finish(remarks: Remarks, *, empty: bool) -> None:
+    """End a command on files: the exit code is 1 where they held nothing of use, or one is damaged."""
+    show_remarks(remarks)
+    if empty or remarks.damaged:
+        click.get_current_context().exit(FAILED)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from math import isfinite
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +17,7 @@ from agent.app import compose
 from agent.app.embedded import Embedded
 from agent.app.replay import Replay
 from agent.cli import FAILED
-from agent.cli.options import config_option, load_or_default, table, timezone_option
+from agent.cli.options import config_option, load_or_default, show_remarks, table, timezone_option
 from agent.config.tree import Config
 from processors.contracts.errors import ConfigError, ScalewatchError, UnavailableError
 from processors.contracts.events import Attribute, Evidence, PredictionRequested
@@ -70,34 +70,32 @@ def read_requests(path: str) -> list[Question]:
     return [_question(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
 
 
-def answers(config: Config, files: Sequence[str], questions: Sequence[Question], timezone: str) -> Iterator[Any]:
-    """Yield the answer to each question, in order, after learning from the files."""
-    with closing(learned(config, files, timezone)) as agent:
-        systems = {text.system for text in agent.service.predictions()}
-        only = systems.pop() if len(systems) == 1 else ""
-        for question in questions:
-            try:
-                answer = agent.service.answer(question.request(only))
-            except UnavailableError as error:  # a system that is not listed costs its own line alone
-                yield _unanswered(question, str(error))
-            else:
-                yield _flat(question, answer)
+def answers(agent: Embedded, questions: Sequence[Question]) -> Iterator[Any]:
+    """Yield the answer to each question, in order."""
+    systems = {text.system for text in agent.service.predictions()}
+    only = systems.pop() if len(systems) == 1 else ""
+    for question in questions:
+        try:
+            answer = agent.service.answer(question.request(only))
+        except UnavailableError as error:  # a system that is not listed costs its own line alone
+            yield _unanswered(question, str(error))
+        else:
+            yield _flat(question, answer)
 
 
-def of_person(config: Config, file: str, request: PredictionRequested, timezone: str) -> Iterator[Answer]:
+def of_person(agent: Embedded, file: str, request: PredictionRequested) -> Iterator[Answer]:
     """Yield an answer for each curve that fits what a person named; ScalewatchError where none does."""
-    with closing(learned(config, [file], timezone)) as agent:
-        keys = [_key(text) for text in agent.service.predictions()]
-        fitting = [key for key in keys if _fits(key, request)]
-        if not fitting and (
-            line := [answer for key in _never_run(keys, request) if (answer := _requested(agent, key, request)).known]
-        ):
-            yield from line
-            return
-        if not fitting:
-            raise ScalewatchError(_nothing(keys, request, file))
-        for key in fitting:
-            yield _requested(agent, key, request)
+    keys = [_key(text) for text in agent.service.predictions()]
+    fitting = [key for key in keys if _fits(key, request)]
+    if not fitting and (
+        line := [answer for key in _never_run(keys, request) if (answer := _requested(agent, key, request)).known]
+    ):
+        yield from line
+        return
+    if not fitting:
+        raise ScalewatchError(_nothing(keys, request, file))
+    for key in fitting:
+        yield _requested(agent, key, request)
 
 
 def _requested(agent: Embedded, key: ApplicationKey, request: PredictionRequested) -> Answer:
@@ -132,11 +130,16 @@ def _never_run(keys: Sequence[ApplicationKey], request: PredictionRequested) -> 
     return sorted({key for key in others if _fits(key, request)})
 
 
-def learned(config: Config, files: Sequence[str], timezone: str) -> Embedded:
-    """Return an agent that has learned from files."""
+@contextmanager
+def learned(config: Config, files: Sequence[str], timezone: str) -> Iterator[Embedded]:
+    """Yield an agent that has learned from files; where one is damaged, the exit code is 1 once everything is answered."""
     replay = Replay(config)
-    replay.run(files, compose.file_options(config, timezone))
-    return replay.agent
+    with closing(replay.agent) as agent:
+        replay.run(files, compose.file_options(config, timezone))
+        show_remarks(replay.remarks)
+        yield agent
+    if replay.remarks.damaged:
+        click.get_current_context().exit(FAILED)
 
 
 def ask_agent(url: str, request: PredictionRequested, token: str | None = None) -> Answer:
@@ -294,10 +297,12 @@ def _many(given: dict[str, Any]) -> None:
         raise click.UsageError("--requests needs --events FILE, and takes no other FILE or APPLICATION.")
     requests = read_requests(given["requests"])
     config = load_or_default(given["config"])
-    lines = answers(config, given["events"], requests, given["timezone"])
     out = given["out"] or Path("-")
-    with click.open_file(str(out), "wb", atomic=str(out) != "-") as file:
-        for line in lines:
+    with (
+        learned(config, given["events"], given["timezone"]) as agent,
+        click.open_file(str(out), "wb", atomic=str(out) != "-") as file,
+    ):
+        for line in answers(agent, requests):
             file.write(msgspec.json.encode(line) + b"\n")
 
 
@@ -319,8 +324,9 @@ def _one(given: dict[str, Any]) -> None:
         show(ask_agent(given["url"], request, _token(given["token_file"])), members=given["members"])
         return
     config = load_or_default(given["config"])
-    for answer in of_person(config, arguments[0], request, given["timezone"]):
-        show(answer, members=given["members"])
+    with learned(config, [arguments[0]], given["timezone"]) as agent:
+        for answer in of_person(agent, arguments[0], request):
+            show(answer, members=given["members"])
 
 
 def _token(file: Path | None) -> str | None:

@@ -10,8 +10,7 @@ import msgspec
 from agent.app import compose
 from agent.app.files import scores_file
 from agent.app.replay import Replay
-from agent.cli import FAILED
-from agent.cli.options import config_option, counted, load_or_default, progress, timezone_option
+from agent.cli.options import config_option, counted, finish, load_or_default, progress, timezone_option
 from sinks.files import JsonLines
 
 
@@ -42,7 +41,8 @@ def command(  # noqa: PLR0917 - options
     of jobs of ClusterCockpit, whole or in part.
 
     Files are merged by time: telemetry is expected in its order, and what is more than two minutes behind is left out
-    and counted. Tables of jobs are sorted first. The exit code is 1 where the files hold no event and no sample at all.
+    and counted. Tables of jobs are sorted first. The exit code is 1 where the files hold no event and no sample at all, or
+    one is damaged: what could be read of it is used.
     """
     settings = load_or_default(config)
     with ExitStack() as stack:
@@ -56,8 +56,7 @@ def command(  # noqa: PLR0917 - options
     (folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
     if not quiet:
         click.echo(_summary_text(summary, folder), err=True)
-    if not summary["events"] and not summary["telemetry"]["taken"]:
-        click.get_current_context().exit(FAILED)
+    finish(replay.remarks, empty=not summary["events"] and not summary["telemetry"]["taken"])
 
 
 def _summary_text(summary: dict[str, Any], folder: Path) -> str:

@@ -10,10 +10,10 @@ import click
 
 from agent.app import compose
 from agent.app.compose import user_names
+from agent.app.files import Remarks
 from agent.app.kafka import connected
 from agent.app.replay import Replay
-from agent.cli import FAILED
-from agent.cli.options import config_option, json_option, load_or_default, progress, table, timezone_option
+from agent.cli.options import config_option, finish, json_option, load_or_default, progress, table, timezone_option
 from agent.clock import SystemClock
 from agent.config.roles import PrivacySettings
 from agent.config.tree import Config
@@ -79,8 +79,9 @@ def command(**given: Any) -> None:
     week = week_named(given["week"], zone) if given["week"] else last_whole_week(SystemClock().now_ms(), zone)
     user = written_user(given["user"], config.privacy) if given["user"] is not None else None
     collected = WeekRuns(week, user, config.identification.unit)
-    _collect(config, files, collected, given["timezone"], quiet=given["quiet"])
-    _show(given, week, collected, zone)
+    remarks = _collect(config, files, collected, given["timezone"], quiet=given["quiet"])
+    runs = _show(given, week, collected, zone)
+    finish(remarks, empty=not runs)
 
 
 def written_user(name: str, settings: PrivacySettings) -> str:
@@ -93,15 +94,16 @@ def written_user(name: str, settings: PrivacySettings) -> str:
     return written
 
 
-def _collect(config: Config, files: tuple[str, ...], into: WeekRuns, timezone: str, *, quiet: bool) -> None:
+def _collect(config: Config, files: tuple[str, ...], into: WeekRuns, timezone: str, *, quiet: bool) -> Remarks:
     if not files:
         with connected(config) as log:
             collect_topics(config, log, into)
-        return
+        return Remarks()
     with progress("records", quiet=quiet) as on_progress:
         played = Replay(config, into)
         played.run(files, compose.file_options(config, timezone), on_progress)
         played.agent.close()
+    return played.remarks
 
 
 def collect_topics(config: Config, log: Log, into: WeekRuns) -> None:
@@ -128,7 +130,8 @@ def _take(kind: Kind, into: WeekRuns, unreadable: list[str], batch: Batch) -> No
             unreadable.append(f"{batch.topic}/{batch.partition}/{offset} cannot be read and is left out: {error}")
 
 
-def _show(given: dict[str, Any], week: Week, collected: WeekRuns, zone: tzinfo) -> None:
+def _show(given: dict[str, Any], week: Week, collected: WeekRuns, zone: tzinfo) -> int:
+    """Print and write the report; return how many runs it is about."""
     found = report(week, collected, Bounds(given["efficiency_min"], given["limit_factor"]), __version__)
     out: Path | None = given["out"]
     if out is not None:
@@ -139,7 +142,7 @@ def _show(given: dict[str, Any], week: Week, collected: WeekRuns, zone: tzinfo) 
         click.echo(text(found, given["top"], table, one_user=given["user"] is not None))
     if not found.runs:
         click.echo(_nothing(week, collected, zone, of_user=given["user"] is not None), err=True)
-        click.get_current_context().exit(FAILED)
+    return found.runs
 
 
 def _nothing(week: Week, collected: WeekRuns, zone: tzinfo, *, of_user: bool) -> str:

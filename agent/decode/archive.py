@@ -250,7 +250,9 @@ def read_archive(folder: str, received_ms: int, telemetry: FileTelemetry) -> Ite
     """
     jobs = sorted(_found(folder))
     if not jobs:
-        raise ConfigError(f"The folder {folder} holds no job of ClusterCockpit: there is no {META} in it, nor below.")
+        raise ConfigError(
+            f"The folder {folder} holds no job of ClusterCockpit: there is no {META} in it, nor below. Name files of other kinds themselves."
+        )
     yield from _Reading(folder, jobs, received_ms, telemetry).records()
 
 

@@ -25,7 +25,7 @@ from agent.decode.message import (
     invalid,
 )
 from agent.decode.native import native_decoder
-from agent.decode.opening import STDIN, Source, any_decoder, cut_json, open_source
+from agent.decode.opening import CHUNK_BYTES, STDIN, Source, any_decoder, cut_json, open_source
 from agent.decode.sacct import PAIRS, line_text, sacct_decoder, sacct_opened
 from agent.decode.slurm import slurm_decoder
 from agent.decode.sonar import sonar_decoder
@@ -56,12 +56,13 @@ TELEMETRY: Final[dict[str, TelemetryFactory]] = {"auto": any_telemetry_decoder, 
 ARCHIVES: Final[dict[str, Read]] = {FORMAT: read_archive}
 """Readers of folders, which stand where files may stand."""
 
-CHUNK_BYTES: Final = 65_536
 HEADER_LINES_MAX: Final = 10_000
 NO_HOST: Final = frozenset({".csv", ".dat", ".gz", ".log", ".nws", ".out", ".txt"})  # ends of file names
 
 Numbered = Iterator[tuple[bytes, int]]
 """Records of a file, each with the number of the line on which it begins, counted from 1."""
+
+UNDATED: Final = "The log has no date, for its comment UnixStartTime is missing or 0; its second 0 is taken to be 2000-01-01T00:00:00Z."
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _NUMBERS = re.compile(rb"\s*-?[0-9.]+(?:\s+-?[0-9.]+){%d}\s*" % (COLUMNS - 1))
@@ -79,11 +80,15 @@ class Readable(Protocol):
 
 
 class RecordFile(msgspec.Struct):
-    """A recognised file: the name of its format, the decoder of slices of its records, and the records."""
+    """A recognised file: the name of its format, the decoder of slices of its records, and the records.
+
+    A `remark` says what was assumed of it.
+    """
 
     format: str
     decode: DecodeSamples
     records: Numbered
+    remark: str | None = None
 
 
 def recognise(source: Readable, options: TelemetryOptions, name: str = "") -> RecordFile:
@@ -173,8 +178,8 @@ def _workload_log(lines: Numbered, options: DecodeOptions) -> RecordFile:
             lines = itertools.chain([(line, number)], lines)
             break
         comments.append(line[:1000].decode(errors="replace"))
-    decode_one = swf_lines(read_header(comments, options), options)
-    return RecordFile(format="swf", decode=_each(decode_one), records=lines)
+    header = read_header(comments, options)
+    return RecordFile("swf", _each(swf_lines(header, options)), lines, None if header.dated else UNDATED)
 
 
 def _lines(source: Readable, bytes_max: int) -> Numbered:
@@ -271,6 +276,8 @@ def read_source(
         decode = opened.decode
         opened.decode = guarded_samples(lambda: decode)
         format_name = opened.format
+        if opened.remark is not None:
+            yield FileRecord(name, format_name, b"", Decoded(), records=0, remark=opened.remark)
         for part in _slices(opened.records):
             line = part[-1][1]
             yield from _decoded(name, opened, part, received_ms, telemetry.index)

@@ -159,7 +159,8 @@ class FileRecord(msgspec.Struct):
     """One record of a file: where it stands (`file:line`), its bytes, and what it yields or why it is refused.
 
     `samples` are those of the record itself; records that hold nothing else come together as one without bytes, which
-    stands for `records` of them. Where `until_ms` is told, no sample that follows is from before.
+    stands for `records` of them. Where `until_ms` is told, no sample that follows is from before. A `remark` is about
+    the file as a whole: what was assumed of it. Such a record stands for none of the file's own.
     """
 
     place: str
@@ -170,6 +171,7 @@ class FileRecord(msgspec.Struct):
     samples: Samples | None = None
     records: int = 1
     until_ms: int | None = None
+    remark: str | None = None
 
 
 class FileTelemetry(msgspec.Struct, frozen=True):

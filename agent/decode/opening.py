@@ -1,12 +1,14 @@
 """Files to be read, plain or compressed; what is wrong with them has its reason."""
 
+import codecs
 import gzip
+import io
 import re
 import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import msgspec
 
@@ -175,35 +177,88 @@ def any_decoder(options: DecodeOptions) -> Decode:
 
 
 STDIN: Final = "-"
+CHUNK_BYTES: Final = 65_536
 _GZIP: Final = b"\x1f\x8b"
 
 
-class Source:
-    """The bytes of an open file, plain or compressed with gzip; what is damaged becomes InvalidInputError (``file``).
+_UTF_16: Final = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+_WIDE_LE, _WIDE_BE = re.compile(rb"[\t -~]\0[\t -~]\0"), re.compile(rb"\0[\t -~]\0[\t -~]")  # without a mark
 
-    >>> import io
+
+class Source:
+    """The bytes of an open file, plain or compressed with gzip, as UTF-8 where it is UTF-16.
+
+    What is damaged becomes InvalidInputError (``file``).
+
     >>> Source(io.BufferedReader(io.BytesIO(gzip.compress(b"812")))).readline(100)
     b'812'
+    >>> Source(io.BufferedReader(io.BytesIO("JobID".encode("utf-16")))).readline(100)
+    b'JobID'
     """
 
     def __init__(self, stream: IO[bytes]) -> None:
-        peek = getattr(stream, "peek", None)
-        compressed = peek is not None and peek(2)[:2] == _GZIP
-        self._stream: IO[bytes] = gzip.GzipFile(fileobj=stream) if compressed else stream  # type: ignore[assignment]  # a reader of bytes by all that is used here
+        compressed = _ahead(stream, 2) == _GZIP
+        plain: IO[bytes] = gzip.GzipFile(fileobj=stream) if compressed else stream  # type: ignore[assignment]  # a reader of bytes by all that is used here
+        self._fault: InvalidInputError | None = None
+        try:
+            encoding = _wide(_ahead(plain, 4))
+        except (OSError, EOFError, zlib.error) as error:  # at the first read, for an archive of jobs has many files
+            encoding, self._fault = None, _damaged(error)
+        self._stream = plain if encoding is None else io.BufferedReader(_AsUtf8(plain, encoding))
 
     def readline(self, bytes_max: int) -> bytes:
         """Return the next line with its end, at most `bytes_max` of it; empty at the end of the file."""
-        try:
-            return self._stream.readline(bytes_max)
-        except (OSError, EOFError, zlib.error) as error:
-            raise _damaged(error) from None
+        return self._taken(self._stream.readline, bytes_max)
 
     def read(self, bytes_max: int) -> bytes:
         """Return the next bytes, at most `bytes_max`; empty at the end of the file."""
+        return self._taken(self._stream.read, bytes_max)
+
+    def _taken(self, read: Callable[[int], bytes], bytes_max: int) -> bytes:
+        if self._fault is not None:
+            raise self._fault
         try:
-            return self._stream.read(bytes_max)
+            return read(bytes_max)
         except (OSError, EOFError, zlib.error) as error:
             raise _damaged(error) from None
+
+
+class _AsUtf8(io.RawIOBase):
+    """A stream of UTF-16 as UTF-8, without its byte order mark."""
+
+    def __init__(self, stream: IO[bytes], encoding: str) -> None:
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+        self._ready = b""
+        self._begun = self._ended = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready and not self._ended:
+            chunk = self._stream.read(CHUNK_BYTES)
+            self._ended = not chunk
+            text = self._decoder.decode(chunk, final=self._ended)
+            self._ready = (text if self._begun else text.removeprefix("\ufeff")).encode(errors="replace")
+            self._begun = self._begun or bool(text)
+        view = memoryview(buffer)
+        taken, self._ready = self._ready[: len(view)], self._ready[len(view) :]
+        view[: len(taken)] = taken
+        return len(taken)
+
+
+def _ahead(stream: IO[bytes], count: int) -> bytes:
+    """Return the first bytes without taking them; none of a stream that cannot look ahead."""
+    peek = getattr(stream, "peek", None)
+    return b"" if peek is None else bytes(peek(count)[:count])
+
+
+def _wide(start: bytes) -> str | None:
+    """Return the name of the encoding of a text that begins so, where it has two bytes a character."""
+    if start[:2] in _UTF_16:
+        return _UTF_16[start[:2]]
+    return "utf-16-le" if _WIDE_LE.match(start) else "utf-16-be" if _WIDE_BE.match(start) else None
 
 
 @contextmanager
@@ -225,4 +280,6 @@ def open_source(path: str) -> Iterator[Source]:
 
 
 def _damaged(error: Exception) -> InvalidInputError:
+    if isinstance(error, EOFError):
+        return invalid("file", "The compressed file ends too early, as after a copy that broke off; copy it again.")
     return invalid("file", f"The file is damaged: {str(error)[:80] or type(error).__name__}.")

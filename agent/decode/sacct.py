@@ -6,7 +6,7 @@ no zone, unless the file says so: the option `timezone` names it, UTC otherwise.
 
 import csv
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, tzinfo
 from typing import Final
 
@@ -210,6 +210,8 @@ SONAR_COLUMNS: Final = (
     *("Partition", "AllocTRES", "Priority", "JobName"),
 )
 
+_RESOURCE = re.compile(r"[a-z][\w/:]*=[\w.]+(?:,|$)")  # as in AllocTRES
+_DELIMITERS: Final = "|,;\t"
 _HEADER = re.compile(r"([A-Za-z]+)([^A-Za-z0-9]*)")
 
 
@@ -242,6 +244,8 @@ class SacctTable:
         if first is None or not first[2]:
             raise invalid("columns", f"{shown(line)} is no header line of sacct.")
         delimiter = first[2]
+        if delimiter.isspace() and delimiter != "\t":
+            raise invalid("columns", "This table of sacct is cut to the width of a screen; print it with --parsable2.")
         table = cls(tuple(line.removesuffix(delimiter).split(delimiter)), delimiter)
         table._ends_with_delimiter = line.endswith(delimiter)
         return table
@@ -249,18 +253,37 @@ class SacctTable:
     def row(self, line: str) -> Row:
         """Return the row of a line; InvalidInputError (``columns``) where it does not fit the columns."""
         cells = self._cells(line.removesuffix(self.delimiter) if self._ends_with_delimiter else line)
+        if len(cells) > len(self.columns) and self.delimiter == ",":
+            cells = rejoined(cells)
         surplus = len(cells) - len(self.columns)
         if surplus > 0 and self._free is not None:
             end = self._free + surplus + 1
             cells[self._free : end] = [self.delimiter.join(cells[self._free : end])]
         if len(cells) != len(self.columns):
-            raise invalid("columns", f"The row has {len(cells)} cells for {len(self.columns)} columns.")
+            what = "; a comma may part a cell, print it with --parsable2" if self.delimiter == "," else ""
+            raise invalid("columns", f"The row has {len(cells)} cells for {len(self.columns)} columns{what}.")
         return dict(zip(self.columns, cells, strict=True))
 
     def _cells(self, line: str) -> list[str]:
         if self.delimiter == "," and '"' in line:
             return quoted_cells(line)
         return line.split(self.delimiter)
+
+
+def rejoined(cells: Iterable[str]) -> list[str]:
+    """Return cells of which a comma has parted none: lists of hosts in brackets, and counts of resources, are whole again.
+
+    >>> rejoined(["812", "r1n[01", "04-07]", "cpu=8", "node=2"])
+    ['812', 'r1n[01,04-07]', 'cpu=8,node=2']
+    """
+    whole: list[str] = []
+    for cell in cells:
+        last = whole[-1] if whole else ""
+        if last.count("[") > last.count("]") or (_RESOURCE.match(last) and _RESOURCE.match(cell)):
+            whole[-1] = f"{last},{cell}"
+        else:
+            whole.append(cell)
+    return whole
 
 
 def quoted_cells(line: str) -> list[str]:
@@ -336,9 +359,12 @@ def table_of(first_line: str) -> tuple[SacctTable, bool]:
     cells = first_line.split("|")
     if len(cells) >= len(SONAR_COLUMNS) and cells[0].partition(".")[0].isdigit() and cells[0] == cells[1]:
         return SacctTable(SONAR_COLUMNS, "|"), False
-    if len(cells) < 3:
+    if max(first_line.count(delimiter) for delimiter in _DELIMITERS) < 2:
         raise invalid("unknown-format", "This is neither JSON, nor a table of sacct, nor a workload log.")
-    raise invalid("columns", "The table has no header line; print it without --noheader.")
+    raise invalid(
+        "columns",
+        "The table has no header line; print it without --noheader, or put one before it, such as JobID|State|Start|End|NNodes.",
+    )
 
 
 def sacct_decoder(options: DecodeOptions) -> Decode:

@@ -15,19 +15,21 @@ from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decode, Decoded, Evidence, JobCompleted
 
 COLUMNS: Final = 18
+ASSUMED_START_S: Final = 946_684_800  # 2000-01-01T00:00:00Z
 STATES_OF_STATUS: Final = {1: "COMPLETED", 0: "FAILED", 5: "CANCELLED", -1: "COMPLETED"}
 """-1: the log does not tell; then a job that has a run time counts as completed."""
 
 
 class SwfHeader(msgspec.Struct, frozen=True):
-    """What the comments before the jobs say: when second 0 was, and on which system."""
+    """What the comments before the jobs say: when second 0 was, and on which system; `dated` is whether they say when."""
 
     unix_start_time_s: int
     system: str
+    dated: bool = True
 
 
 def read_header(comments: Iterable[str], options: DecodeOptions) -> SwfHeader:
-    """Return the header of the comment lines; InvalidInputError (``missing-field``) without UnixStartTime.
+    """Return the header of the comment lines; without UnixStartTime, or where it is 0, a date is assumed.
 
     The system is the option `default_system`, else the comment Computer, else Installation, else ``swf``.
 
@@ -40,10 +42,9 @@ def read_header(comments: Iterable[str], options: DecodeOptions) -> SwfHeader:
         if name in ("UnixStartTime", "Computer", "Installation"):
             fields.setdefault(name, text.strip())
     start = fields.get("UnixStartTime", "")
-    if not (start.isascii() and start.isdigit() and len(start) < 12):
-        raise invalid("missing-field", "The log has no comment UnixStartTime, so its jobs have no date.")
+    start_s = int(start) if start.isascii() and start.isdigit() and len(start) < 12 else 0
     system = options.default_system or fields.get("Computer") or fields.get("Installation")
-    return SwfHeader(unix_start_time_s=int(start), system=own_text(system, "system") or "swf")
+    return SwfHeader(start_s or ASSUMED_START_S, own_text(system, "system") or "swf", dated=start_s > 0)
 
 
 def swf_lines(header: SwfHeader, options: DecodeOptions) -> DecodeOne:
@@ -76,6 +77,8 @@ def swf_lines(header: SwfHeader, options: DecodeOptions) -> DecodeOne:
 def swf_decoder(options: DecodeOptions) -> Decode:
     """Return the decoder of a message that is a whole log with its comments.
 
+    A log without a date is refused (``missing-field``): nobody would learn which one was assumed.
+
     >>> job = b"; UnixStartTime: 843480031" + bytes([10]) + b"1 0 60 9 56 -1 -1 56 90 -1 1 1 1 -1 -1 -1 -1 -1"
     >>> swf_decoder(DecodeOptions())(job, 900000000000).events[0].system
     'swf'
@@ -86,7 +89,10 @@ def swf_decoder(options: DecodeOptions) -> Decode:
         comments = [line_text(line, options) for line in lines if line.lstrip().startswith(b";")]
         if len(lines) - len(comments) > options.elements_max:
             raise invalid("array-bomb", f"The log has more jobs than {options.elements_max}.")
-        decode_one = swf_lines(read_header(comments, options), options)
+        header = read_header(comments, options)
+        if not header.dated:
+            raise invalid("missing-field", "The log has no comment UnixStartTime, so its jobs have no date.")
+        decode_one = swf_lines(header, options)
         decoded = Decoded()
         for number, line in enumerate(lines, 1):
             try:

@@ -51,6 +51,7 @@ def test_topics_are_named_while_missing_then_made_then_good(config: Path, source
         f"The topic {settings.topics.journal} does not exist; `scalewatch topics --create` makes it." in before.stderr
     )
     made = run("topics", "-c", str(config), "--create")
+    assert made.exit_code == 0
     assert f"created {settings.topics.state}\n" in made.stdout
     assert f"The topic {source} does not exist" in made.stderr
     log = KafkaLog(kafka_settings(settings))

@@ -124,7 +124,6 @@ def test_a_file_that_cannot_be_opened_is_an_error_of_the_command_line(tmp_path: 
         (b"Dear all,\nno data today.\n", "unknown-format"),
         (b"a|b|c\n1|2|3\n", "columns"),
         (b"JobID|State\n1|COMPLETED\n", "columns"),
-        (b"1 0 5 60 4 -1 -1 4 90 -1 1 1 1 -1 -1 -1 -1 -1\n", "missing-field"),
         (b"\x89PNG\r\n\x1a\n\x00", "encoding"),
     ],
 )
