@@ -70,7 +70,7 @@ pictures: .venv/dev.stamp  ## deploy/pictures, the pages of the demo in a real C
 	$(BIN)/python -m tests.pictures $(ARGS)
 
 docs: .venv-docs/docs.stamp  ## the documentation as a site, in build/site; every link in it is checked
-	$(DOCS)/python -m mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/python -m mkdocs build --strict
 	$(DOCS)/python -m deploy.site build/site
 
 wheel: .venv/dev.stamp  ## dist/*.whl, built with the locked tools

@@ -109,7 +109,7 @@ def _band(curve: Sequence[CurvePoint], x: Scale, y: Scale) -> Iterable[str]:
     judged = next((point for point in curve[2:] if point.coverage_measured is not None), None)
     if judged is not None:
         text = f"coverage: {judged.coverage_measured:.0%}, measured on {judged.coverage_runs} runs"
-        yield _text(_LEFT + 12, y(judged.run_time_s) + 26, text, "b")
+        yield _text(_LEFT + 12, _BOTTOM - 40, text, "b")
 
 
 def _marks(prediction: Prediction, x: Scale) -> Iterable[str]:
