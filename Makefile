@@ -7,13 +7,14 @@ PYTHON ?= python3
 ARGS ?=
 WORKERS ?= 2
 BIN := .venv/bin
+DOCS := .venv-docs/bin
 LOCK := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate $(UPGRADE)
 # a file's tests stay together, in their order: they share an agent, and each worker that needs one has its own broker
 BY_FILE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast cases tools lint simulate quality mutate harden bench dashboards kube pictures wheel lock clean
+.PHONY: help demo test test-fast cases tools lint simulate quality mutate harden bench dashboards kube pictures docs wheel lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +69,10 @@ kube: .venv/dev.stamp  ## the chart's life on a Kubernetes: KUBE=folder of its p
 pictures: .venv/dev.stamp  ## deploy/pictures, the pages of the demo in a real Chromium; minutes
 	$(BIN)/python -m tests.pictures $(ARGS)
 
+docs: .venv-docs/docs.stamp  ## the documentation as a site, in build/site; every link in it is checked
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/python -m mkdocs build --strict
+	$(DOCS)/python -m deploy.site build/site
+
 wheel: .venv/dev.stamp  ## dist/*.whl, built with the locked tools
 	@rm -rf dist
 	$(BIN)/python -m build --no-isolation --wheel --outdir dist
@@ -76,11 +81,12 @@ lock: .venv/dev.stamp  ## pin the dependencies anew; UPGRADE=--upgrade takes new
 	$(BIN)/pip install --quiet uv
 	$(LOCK) --group dev --output-file requirements-dev.lock
 	$(LOCK) --constraint requirements-dev.lock --output-file requirements.lock
+	$(LOCK) --group docs --constraint requirements-dev.lock --output-file requirements-docs.lock
 	$(subst compile pyproject.toml,compile,$(LOCK)) --group build --constraint requirements-dev.lock \
 		--output-file requirements-build.lock
 
 clean:  ## remove what was made, the environment too
-	rm -rf .venv dist build htmlcov .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-docs dist build htmlcov .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find agent processors sinks tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/bin/python:
@@ -98,3 +104,9 @@ clean:  ## remove what was made, the environment too
 	@$(BIN)/pip install --quiet --require-hashes -r requirements-dev.lock
 	@$(BIN)/pip install --quiet --no-build-isolation --no-deps --editable .
 	@touch $@ .venv/runtime.stamp
+
+.venv-docs/docs.stamp: requirements-docs.lock
+	@echo "Installing what makes the site into .venv-docs"
+	@VENV=.venv-docs PYTHON="$(PYTHON)" .ci/provide venv
+	@$(DOCS)/pip install --quiet --require-hashes -r requirements-docs.lock
+	@touch $@

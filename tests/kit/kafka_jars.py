@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -11,10 +12,12 @@ from tests.kit.alone import alone
 
 KAFKA = "4.3.1"
 LOG4J = "2.25.4"
-COORDINATES = [
+Coordinate = tuple[str, str, str]
+COORDINATES: list[Coordinate] = [
     ("org.apache.kafka", "kafka_2.13", KAFKA),
     ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J),  # without it the broker logs nothing to wait for
 ]
+TOOLS = [("org.apache.kafka", "kafka-tools", KAFKA), *COORDINATES[1:]]  # what kafka-topics.sh and the like start
 FETCH_TIMEOUT_S = 600
 JAVA_MIN = 17
 
@@ -33,11 +36,21 @@ def cache_folder() -> Path:
 @cache
 def class_path() -> str:
     """Return the class path of the broker, and fetch it first where it is not there. Raises NoKafkaError."""
+    return _fetched(KAFKA, COORDINATES)
+
+
+@cache
+def tools_class_path() -> str:
+    """Return the class path of Kafka's own command-line tools, as that of the broker."""
+    return _fetched(f"{KAFKA}-tools", TOOLS)
+
+
+def _fetched(name: str, coordinates: Sequence[Coordinate]) -> str:
     _check_java()
-    folder = cache_folder() / KAFKA
+    folder = cache_folder() / name
     if not folder.is_dir():
         with alone(folder):  # Maven's own cache takes no two of them
-            _fetch(folder)
+            _fetch(folder, coordinates)
     return f"{folder}/*"
 
 
@@ -52,13 +65,13 @@ def _check_java() -> None:
         )
 
 
-def _fetch(folder: Path) -> None:
+def _fetch(folder: Path, coordinates: Sequence[Coordinate]) -> None:
     if shutil.which("mvn") is None:
         raise NoKafkaError(f"Maven is not installed, and {folder} holds no jars.")
     if folder.is_dir():  # another test process was faster
         return
     with tempfile.TemporaryDirectory(dir=folder.parent) as work:
-        Path(work, "pom.xml").write_text(_pom())
+        Path(work, "pom.xml").write_text(_pom(coordinates))
         goal = ["org.apache.maven.plugins:maven-dependency-plugin:copy-dependencies", "-DoutputDirectory=jars"]
         done = subprocess.run(
             ["mvn", "--quiet", "--batch-mode", *goal],
@@ -69,10 +82,10 @@ def _fetch(folder: Path) -> None:
         Path(work, "jars").rename(folder)
 
 
-def _pom() -> str:
+def _pom(coordinates: Sequence[Coordinate]) -> str:
     wanted = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
-        for group, name, version in COORDINATES
+        for group, name, version in coordinates
     )
     return (
         "<project><modelVersion>4.0.0</modelVersion><groupId>scalewatch</groupId><artifactId>test-broker</artifactId>"

@@ -1,6 +1,7 @@
 """A real Prometheus: started with a configuration, asked through its own interface."""
 
 import math
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,8 +17,9 @@ from tests.kit.ports import free_ports
 class Prometheus:
     """A running Prometheus."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, url: str, config: Path, process: "subprocess.Popen[bytes]") -> None:
+        self.url, self.config = url, config
+        self._process = process
         self._at: dict[str, str] = {}
         self._http = httpx.Client(base_url=f"{url}/api/v1", trust_env=False, timeout=20.0)
 
@@ -41,6 +43,10 @@ class Prometheus:
         """Return the health of each target, by its job."""
         return {each["labels"]["job"]: each["health"] for each in self._get("targets")["activeTargets"]}
 
+    def reload(self) -> None:
+        """Let it read its file again."""
+        self._process.send_signal(signal.SIGHUP)
+
     def close(self) -> None:
         self._http.close()
 
@@ -59,7 +65,7 @@ def prometheus(program: str, folder: Path, config: str) -> Iterator[Prometheus]:
     arguments = [f"--config.file={path}", f"--storage.tsdb.path={folder / 'data'}", f"--web.listen-address={listen}"]
     with log_path.open("wb") as log:
         process = subprocess.Popen([program, *arguments, "--log.level=warn"], stdout=log, stderr=log)
-    made = Prometheus(f"http://{listen}")
+    made = Prometheus(f"http://{listen}", path, process)
     try:
         until(lambda: _is_up(made.url) or None, 20.0, lambda: f"Prometheus is up: {log_path.read_text()[-500:]}")
         yield made

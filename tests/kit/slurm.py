@@ -50,13 +50,16 @@ ReturnToService=2
 SlurmdParameters=config_overrides
 JobAcctGatherType=jobacct_gather/linux
 JobAcctGatherFrequency=1
+{reporting}NodeName=nid[001-{nodes:03}] NodeHostname={controller} NodeAddr=127.0.0.1 Port=[{first}-{last}] \
+CPUs={cores} RealMemory=1000
+PartitionName=standard Nodes=ALL Default=YES MaxTime=60 State=UP
+"""
+
+_REPORTING = """\
 JobCompType=jobcomp/kafka
 JobCompLoc=/etc/slurm/kafka.conf
 JobCompParams=topic={topic},enable_job_start,topic_job_start={topic}.started,\
 send_comment,send_script,poll_interval=1,flush_timeout=2000
-NodeName=nid[001-{nodes:03}] NodeHostname={controller} NodeAddr=127.0.0.1 Port=[{first}-{last}] \
-CPUs={cores} RealMemory=1000
-PartitionName=standard Nodes=ALL Default=YES MaxTime=60 State=UP
 """
 
 # first process of the namespaces, outside the root: mounts are seen by its children only
@@ -81,7 +84,8 @@ while :; do wait; sleep 1; done
 class SlurmCluster:
     """One slurmctld and several slurmd of a Debian suite; ends of jobs go to `topic`, starts to `started_topic`.
 
-    `more_settings` are lines for slurm.conf, `files` texts by their path in the root. Create both topics first: a record for a missing topic may come seconds late. Starts are written from Slurm 26.05
+    `reporting` are the lines of slurm.conf by which it writes to Kafka where they are not those of the kit, `more_settings` further
+    lines, `files` texts by their path in the root. Create both topics first: a record for a missing topic may come seconds late. Starts are written from Slurm 26.05
     on. Raises RuntimeError, with the end of the logs, where Slurm does not come up or refuses a command.
     """
 
@@ -92,11 +96,13 @@ class SlurmCluster:
         *,
         topic: str = "slurm.jobs",
         nodes: int = 4,
+        reporting: str | None = None,
         more_settings: str = "",
         files: Mapping[str, str] | None = None,
     ) -> None:
         self.suite, self.bootstrap, self.topic, self.nodes = suite, bootstrap, topic, nodes
         self.name = f"test-{suite}"
+        self._reporting = _REPORTING.format(topic=topic) if reporting is None else reporting
         self._more_settings, self._files = more_settings, dict(files or {})
         self._folder = Path(tempfile.mkdtemp(prefix="scalewatch-slurm-"))
         self._root = self._folder / "root"
@@ -145,13 +151,17 @@ class SlurmCluster:
     def run(self, *command: str) -> str:
         """Run a Slurm command against the cluster and return its output."""
         done = subprocess.run(
-            ["nsenter", f"--target={self._first}", "--mount", "--pid", "--uts", "--root", "--wd", *command],
+            self.entered(*command),
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=False,
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "TZ": _ZONE},
         )  # fmt: skip
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)} failed: {done.stdout}{done.stderr}{self._logs()}")
         return done.stdout
+
+    def entered(self, *command: str) -> list[str]:
+        """Return how a command is run inside of the cluster."""
+        return ["nsenter", f"--target={self._first}", "--mount", "--pid", "--uts", "--root", "--wd", *command]
 
     def submit(self, name: str, script: str, *, nodes: int = 1, options: Sequence[str] = ()) -> str:
         """Submit a batch job with whole nodes and return its id; `options` are further ones of sbatch."""
@@ -182,15 +192,15 @@ class SlurmCluster:
         names = [f"nid{number:03}" for number in range(1, self.nodes + 1)]
         controller, first, *_ = free_ports(self.nodes + 1)
         settings = _SLURM_CONF.format(
-            cluster=self.name, controller=CONTROLLER, port=controller, topic=self.topic, nodes=self.nodes,
+            cluster=self.name, controller=CONTROLLER, port=controller, reporting=self._reporting, nodes=self.nodes,
             first=first, last=first + self.nodes - 1, cores=CORES_PER_NODE,
         )  # fmt: skip
         self._write("etc/slurm/slurm.conf", settings + self._more_settings)
-        for path, text in self._files.items():
-            self._write(path, text)
         self._write("etc/slurm/cgroup.conf", "CgroupPlugin=disabled\n")
         self._write("etc/slurm/kafka.conf", f"bootstrap.servers={self.bootstrap}\n")
         self._write("etc/hosts", f"127.0.0.1 localhost {CONTROLLER}\n")
+        for path, text in self._files.items():
+            self._write(path, text)
         self._write("start.sh", _START.format(controller=CONTROLLER, names=" ".join(names)))
         for folder in ("controller", *names):
             (self._root / "var/lib/slurm" / folder).mkdir(parents=True)
