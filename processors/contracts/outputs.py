@@ -448,7 +448,8 @@ class JobPrediction(Message, frozen=True, kw_only=True):
     is that of the centre's jobs; None where nothing is known. `under_load` is the run time by the load of its hosts before
     it started. Where such figures have predicted past runs better than the plain ones (`under_load.better`), run time, band,
     end and chance are those under load, and `source` says "under_load"; else it says "curve", "similar_runs", "features" or
-    "other_inputs". `user` is who runs it: a pseudonym, unless names are configured to be plain.
+    "other_inputs". `user` is who runs it: a pseudonym, unless names are configured to be plain. `nodes` is how many nodes it
+    holds, `partition` where it runs; None where its producer does not say.
     """
 
     system: str
@@ -479,6 +480,8 @@ class JobPrediction(Message, frozen=True, kw_only=True):
     user: str | None = None
     source: str | None = None
     probability_fails: float | None = None
+    nodes: int | None = None
+    partition: str | None = None
 
 
 class AlertEvidence(msgspec.Struct, frozen=True, omit_defaults=True):

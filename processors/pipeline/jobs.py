@@ -10,7 +10,7 @@ from processors.contracts.names import LATEST_MS, ApplicationKey, rfc3339
 from processors.contracts.outputs import JobPrediction, PredictedAtStart, Run
 from processors.facts import Remaining, noteworthy
 from processors.fairness import lane_of_user
-from processors.jobs.lifecycle import EndedRun, Job, NetworkReport, Placement, features_of, joined
+from processors.jobs.lifecycle import EndedRun, Job, NetworkReport, Placement, features_of, joined, nodes_of
 from processors.jobs.remaining_time import (
     UNDER_LOAD,
     Forecast,
@@ -166,6 +166,8 @@ class Forecasts:
                 user=started.evidence.user,
                 source=of.source,
                 probability_fails=of.fails,
+                nodes=nodes_of(started.evidence),
+                partition=started.evidence.partition,
             )
         )
         job.published(of, context.now_ms, self._revise_s(started, predicted))
