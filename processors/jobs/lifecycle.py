@@ -9,10 +9,8 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Attribute, Evidence, Identity, JobCompleted, JobStarted, Network
 from processors.contracts.hosts import Profile
-from processors.contracts.nodes import count
 from processors.contracts.outputs import PredictedAtStart, SlowedBy
 from processors.contracts.settings import EVIDENCE_FIELDS, JobSettings
 from processors.facts import CurvePrediction
@@ -38,17 +36,6 @@ def beyond(own: Evidence, start: Evidence | None) -> Evidence | None:
     known = given(own)
     rest = {name: value for name, value in given(start).items() if name in NAMING and name not in known}
     return Evidence(**rest) if rest else None
-
-
-def nodes_of(evidence: Evidence) -> int | None:
-    """Return how many nodes a job holds, as its producer counts them or lists them; None where it does neither."""
-    counted = evidence.sizes.get("nodes")
-    if counted is not None:
-        return max(round(counted), 1)
-    try:
-        return sum(map(count, evidence.hosts)) or None
-    except InvalidInputError:
-        return None
 
 
 REPORTED_MAX: Final = 4  # of a job; of more the oldest two become one
