@@ -60,6 +60,9 @@ _ABOVE: Final = 0.05  # of the runs lie above the band
 _LN_DEVIATION_MAX: Final = 50.0  # beyond it nothing is known, and the numbers of the machine end
 
 
+QUANTILES: Final = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
 class Band(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A run time and the ends of the band that is to hold 90 % of the runs, in seconds."""
 
@@ -69,10 +72,27 @@ class Band(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Remaining(msgspec.Struct, frozen=True):
-    """The whole run time of a job that still runs, and the probability that it exceeds its time limit."""
+    """The whole run time of a job that still runs, and the probability that it exceeds its time limit.
+
+    `quartiles_s` are the times that a quarter and three quarters of such runs end within.
+    """
 
     band: Band
     exceeds_limit: float | None
+    quartiles_s: tuple[float, float]
+
+    @classmethod
+    def of(cls, band: Band, exceeds_limit: float | None, quartiles_s: tuple[float, float]) -> "Remaining":
+        """Return it with quartiles that lie in their half of the band."""
+        lower_s, upper_s = quartiles_s
+        lower_s = min(max(lower_s, band.low_s), band.run_time_s)
+        return cls(band, exceeds_limit, (lower_s, max(min(upper_s, band.high_s), band.run_time_s)))
+
+    @property
+    def quantiles_s(self) -> tuple[float, ...]:
+        """The run times at the levels of QUANTILES."""
+        lower_s, upper_s = self.quartiles_s
+        return (self.band.low_s, lower_s, self.band.run_time_s, upper_s, self.band.high_s)
 
 
 def remaining(band: Band, elapsed_s: float, limit_s: float | None) -> Remaining:
@@ -87,17 +107,20 @@ def remaining(band: Band, elapsed_s: float, limit_s: float | None) -> Remaining:
     law = _Law(band)
     alive = law.longer(elapsed_s)
     exceeds = None if limit_s is None else min(law.longer(limit_s) / alive, 1.0)
+    low_s, lower_s, middle_s, upper_s, high_s = (
+        max(law.outlived_by((1.0 - level) * alive), elapsed_s) for level in QUANTILES
+    )
     if 1.0 - alive < _UNTOUCHED and elapsed_s <= band.low_s:
-        return Remaining(band, exceeds)
-    low_s, middle_s, high_s = (max(law.outlived_by(share * alive), elapsed_s) for share in (0.95, 0.5, 0.05))
+        return Remaining.of(band, exceeds, (lower_s, upper_s))
     if limit_s is not None and elapsed_s < limit_s:  # what hangs is ended there
         high_s = min(high_s, max(limit_s, band.high_s, middle_s))
-    return Remaining(Band(middle_s, min(low_s, middle_s), max(high_s, middle_s)), exceeds)
+    return Remaining.of(Band(middle_s, min(low_s, middle_s), max(high_s, middle_s)), exceeds, (lower_s, upper_s))
 
 
-def outlasted(elapsed_s: float) -> Band:
+def outlasted(elapsed_s: float, exceeds: float | None) -> Remaining:
     """Return what is left to say of a job that ran longer than anything known: half of such are left after twice the time."""
-    return Band(2.0 * elapsed_s, elapsed_s / 0.95, 20.0 * elapsed_s)
+    low_s, lower_s, middle_s, upper_s, high_s = (elapsed_s / (1.0 - level) for level in QUANTILES)
+    return Remaining.of(Band(middle_s, low_s, high_s), exceeds, (lower_s, upper_s))
 
 
 class _Law:

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from processors.contracts.outputs import Member, Model, Reliability
-from processors.facts import Band, Measured, Remaining, RunFact, Scored, measured, outlasted
+from processors.facts import QUANTILES, Band, Measured, Remaining, RunFact, Scored, measured, outlasted
 from processors.models.similar_runs import (
     CENTRE,
     CLASS,
@@ -458,14 +458,17 @@ def conditioned(found: Expected, band: Band, elapsed_s: float, limit_s: float | 
     law = found.law
     passed = law.below(elapsed_s)
     exceeds = _exceeds(found, passed, elapsed_s, limit_s)
+    shares = [float(np.interp(level, (LOW, 0.5, HIGH), found.ends)) for level in QUANTILES]
     if elapsed_s <= law.quantile(0.0):  # nothing is cut off yet
-        return Remaining(band, exceeds)
+        return Remaining.of(band, exceeds, (law.quantile(shares[1]), law.quantile(shares[3])))
     if elapsed_s >= law.quantile(1.0):  # longer than anything that is known
-        return Remaining(outlasted(elapsed_s), exceeds)
-    low, middle, high = (max(law.quantile(passed + share * (1.0 - passed)), elapsed_s) for share in found.ends)
+        return outlasted(elapsed_s, exceeds)
+    low, lower, middle, upper, high = (
+        max(law.quantile(passed + share * (1.0 - passed)), elapsed_s) for share in shares
+    )
     if limit_s is not None and found.high_s > limit_s:
         high = max(high, limit_s + OVERRUN_S)
-    return Remaining(Band(middle, min(low, middle), max(high, middle)), exceeds)
+    return Remaining.of(Band(middle, min(low, middle), max(high, middle)), exceeds, (lower, upper))
 
 
 def _exceeds(found: Expected, passed: float, elapsed_s: float, limit_s: float | None) -> float | None:

@@ -38,9 +38,7 @@ class _Reader(HTMLParser):
 
 
 def read(text: str) -> Page:
-    """Return what a page in HTML holds.
-
-    """
+    """Return what a page in HTML holds."""
     reader = _Reader()
     reader.feed(text)
     return reader.page
@@ -62,7 +60,9 @@ def _of_page(folder: Path, path: str, page: Page, pages: Mapping[str, Page]) -> 
         parts = urlsplit(link)
         if parts.scheme or parts.netloc:
             continue
-        target = posixpath.normpath(posixpath.join(posixpath.dirname(path), unquote(parts.path))) if parts.path else path
+        target = (
+            posixpath.normpath(posixpath.join(posixpath.dirname(path), unquote(parts.path))) if parts.path else path
+        )
         target = f"{target}/index.html" if (folder / target).is_dir() else target
         if target.startswith("..") or not (folder / target).is_file():
             yield f"{path}: no file at {link}"

@@ -367,6 +367,11 @@ class Model(msgspec.Struct, frozen=True):
     errors: tuple[HorizonError, ...] = ()
     study: ScalabilityStudy | None = None
 
+    @property
+    def slim(self) -> "Model":
+        """The name alone: what plans by a curve reads neither its members nor how right each of them was."""
+        return Model(self.name, ())
+
 
 class UsefulSizes(msgspec.Struct, frozen=True):
     """Sizes worth asking for: the largest useful one, the knee, the largest at half efficiency.
@@ -448,10 +453,22 @@ class Answer(Message, frozen=True, kw_only=True):
     quality: Quality | None
 
 
+class RunTimeQuantile(msgspec.Struct, frozen=True):
+    """A run time that a share of runs like this one end within, and when that is: at the time limit at the latest."""
+
+    probability: float
+    run_time_s: float
+    end: str | None
+
+
 class JobPrediction(Message, frozen=True, kw_only=True):
     """Topic job-predictions, keyed by system/job_id: when a running job will end; a tombstone when it is over.
 
-    `probability_exceeds_limit` is the chance to run into the time limit, given that it still runs; `probability_fails` that of
+    `end` is the one end to plan by: the time by which half of such jobs have ended, and at the latest that of the limit, where
+    the scheduler stops it. `run_time_s` and its band are what it takes without a limit. All are given that it still runs, and have
+    the digits that the band supports. `quantiles` are the distribution that both are from.
+    `probability_exceeds_limit` is the chance to run into the time limit, `probability_ends_before_limit` the rest;
+    `probability_fails` that of
     a run like it, at its start, to end before that without having completed: a burst of failures counts once there. `coverage`,
     `coverage_measured` and `coverage_runs` are those of the curve at its size. `model` is where the numbers came from: the published curve of
     the application, or the distribution of similar runs with what its user, name, class and centre weigh, whose coverage
@@ -493,6 +510,8 @@ class JobPrediction(Message, frozen=True, kw_only=True):
     nodes: int | None = None
     partition: str | None = None
     account: str | None = None
+    quantiles: tuple[RunTimeQuantile, ...] = ()
+    probability_ends_before_limit: float | None = None
 
 
 class AlertEvidence(msgspec.Struct, frozen=True, omit_defaults=True):

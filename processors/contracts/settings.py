@@ -210,6 +210,11 @@ class RunTimeSettings(Settings):
     curve_factor_max: float = Field(
         default=4.0, ge=1, le=1024, description="the curve ends at this multiple of the largest size"
     )
+    publish_members: bool = Field(
+        default=True,
+        description="whether predictions carry the ensemble members of their model with their errors, and ADEPT's study; without "
+        "them a message has under two thirds of the size, and pages and metrics show none",
+    )
     publish_after_runs: int = Field(default=2, ge=1, description="probation: a name gets a model after this many runs")
     allowed_sizes: tuple[float, ...] = Field(default=(), description="sizes that advice may name; empty: powers of two")
     cores_per_node: int | None = Field(

@@ -1,14 +1,16 @@
 """The prediction of a running job as its state keeps it, and what a settled run carries of it."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from processors.contracts.outputs import Model, PredictedAtStart, Reliability
-from processors.facts import Band, PublishedCurve
+from processors.contracts.events import JobStarted
+from processors.contracts.names import LATEST_MS, rfc3339
+from processors.contracts.outputs import Model, PredictedAtStart, Reliability, RunTimeQuantile
+from processors.facts import QUANTILES, Band, PublishedCurve, Remaining
 from processors.features import NAME as FEATURES
 from processors.inputs import NAME as INPUTS
-from processors.models.statistics import six_digits
+from processors.models.statistics import band_digits, six_digits, to_digits
 from processors.run_time.quality import COVERAGE
 from processors.similar_runs import MODEL_NAME as SIMILAR_RUNS
 
@@ -71,3 +73,41 @@ def _retained(band: Band, verdict: str, source: str) -> PredictedAtStart:
     return PredictedAtStart(
         run_time_s=run_time_s, low_s=low_s, high_s=high_s, coverage=COVERAGE, verdict=verdict, source=source
     )
+
+
+class ReportedEnd(NamedTuple):
+    """When a running job ends, as it is reported: in the digits that the band supports, and no end before now.
+
+    `ends` are those of `quantiles`; the low one, the middle and the high one are those of the band.
+    """
+
+    run_time_s: float
+    low_s: float
+    high_s: float
+    ends: tuple[str | None, ...]
+    quantiles: tuple[RunTimeQuantile, ...]
+    exceeds_limit: float | None
+
+    @property
+    def before_limit(self) -> float | None:
+        """The probability to end before the limit."""
+        return None if self.exceeds_limit is None else six_digits(1.0 - self.exceeds_limit)
+
+
+def reported_end(started: JobStarted, end: Remaining, now_ms: int) -> ReportedEnd:
+    """Return when a job ends as it is reported. What would run for longer than its limit is stopped there."""
+    digits = band_digits(end.band.run_time_s, end.band.low_s, end.band.high_s)
+    times_s = tuple(to_digits(time_s, digits) for time_s in end.quantiles_s)
+    limit_s = started.evidence.time_limit_s
+    stopped_ms = None if limit_s is None else started.start_ms + limit_s * 1000
+    ends = tuple(_end(started.start_ms, time_s, now_ms, stopped_ms) for time_s in times_s)
+    quantiles = tuple(map(RunTimeQuantile, QUANTILES, times_s, ends))
+    return ReportedEnd(times_s[2], times_s[0], times_s[-1], ends, quantiles, end.exceeds_limit)
+
+
+def _end(start_ms: int, run_time_s: float, now_ms: int, stopped_ms: float | None) -> str | None:
+    """Return when a job ends; None where no calendar goes so far."""
+    end_ms = start_ms + run_time_s * 1000
+    if stopped_ms is not None and stopped_ms >= now_ms:  # else its limit does not hold it
+        end_ms = min(end_ms, stopped_ms)
+    return rfc3339(max(round(end_ms), now_ms)) if end_ms <= LATEST_MS else None

@@ -107,6 +107,21 @@ def to_digits(value: float, digits: int) -> float:
     return float(f"{value:.{digits}g}")
 
 
+BAND_DIGITS_MIN: Final = 3
+BAND_DIGITS_MAX: Final = 6
+
+
+def band_digits(value: float, low: float, high: float) -> int:
+    """Return how many digits of a value are known that has a band: to about a hundredth of its width, three to six.
+
+    >>> band_digits(3724.18, 3102.0, 4498.0), band_digits(3724.18, 3720.0, 3729.0)
+    (3, 5)
+    """
+    if value == 0 or high <= low:
+        return BAND_DIGITS_MAX
+    return min(max(2 - math.floor(math.log10((high - low) / abs(value))), BAND_DIGITS_MIN), BAND_DIGITS_MAX)
+
+
 _NORMAL: Final = NormalDist()
 Z95: Final = _NORMAL.inv_cdf(0.95)  # half the width of a band that holds 90 %, in standard deviations
 

@@ -174,7 +174,10 @@ class FitQueue:
         self._state.model_changed(application_id, model, lane)
         self._unseen_inputs.fitted(key, model)
         self._drift_detection.published(application_id)
-        self._state.outbox.append(self._under_loads.published(key, predicted, curve))
+        sent = self._under_loads.published(key, predicted, curve)
+        if not self._state.settings.run_time.publish_members:
+            sent = msgspec.structs.replace(sent, model=sent.model.slim)
+        self._state.outbox.append(sent)
         self._state.tally["fit", "published"] += 1
         self._unreliable(key, predicted)
 

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from processors.contracts.events import Identity, JobCompleted, JobStarted, Network, nodes_of
-from processors.contracts.names import LATEST_MS, ApplicationKey, rfc3339
+from processors.contracts.names import ApplicationKey, rfc3339
 from processors.contracts.outputs import JobPrediction, PredictedAtStart, Run
 from processors.facts import Remaining, noteworthy
 from processors.fairness import lane_of_user
@@ -18,10 +18,11 @@ from processors.jobs.remaining_time import (
     StartPrediction,
     predicted_at_start,
     predicted_by_curve,
+    reported_end,
     source_of,
 )
 from processors.load.scores import better_band
-from processors.models.statistics import six_digits
+from processors.models.statistics import band_digits, to_digits
 from processors.pipeline.completions import Completions
 from processors.pipeline.features import Features
 from processors.pipeline.load import UnderLoads
@@ -127,9 +128,11 @@ class Forecasts:
     def _send(
         self, job: Job, started: JobStarted, of: Forecast, predicted: Predicted | None, end: Remaining | None
     ) -> None:
-        context, band = self._state.context, end.band if end else None
+        context = self._state.context
+        reported = reported_end(started, end, context.now_ms) if end else None
         measured = predicted.measured if predicted and of.source != UNDER_LOAD else None
         power = self._power.at(of.application_id, [of.n])[0] if of.n is not None else None
+        power_digits = band_digits(power.power_w, power.low_w, power.high_w) if power else 0
         key = ApplicationKey.parse(of.application_id) if of.application_id else None
         self._state.outbox.append(
             JobPrediction(
@@ -147,22 +150,24 @@ class Forecasts:
                 start=rfc3339(started.start_ms),
                 time_limit_s=started.evidence.time_limit_s,
                 known=predicted is not None,
-                run_time_s=band.run_time_s if band else None,
-                low_s=band.low_s if band else None,
-                high_s=band.high_s if band else None,
-                coverage=COVERAGE if band else None,
+                run_time_s=reported.run_time_s if reported else None,
+                low_s=reported.low_s if reported else None,
+                high_s=reported.high_s if reported else None,
+                coverage=COVERAGE if reported else None,
                 coverage_measured=measured.coverage if measured else None,
                 coverage_runs=measured.runs if measured else None,
-                end=_end(started, band.run_time_s) if band else None,
-                end_low=_end(started, band.low_s) if band else None,
-                end_high=_end(started, band.high_s) if band else None,
-                probability_exceeds_limit=end.exceeds_limit if end else None,
+                end=reported.ends[2] if reported else None,
+                end_low=reported.ends[0] if reported else None,
+                end_high=reported.ends[-1] if reported else None,
+                quantiles=reported.quantiles if reported else (),
+                probability_exceeds_limit=reported.exceeds_limit if reported else None,
+                probability_ends_before_limit=reported.before_limit if reported else None,
                 reliability=predicted.reliability if predicted else UNKNOWN,
                 model=predicted.model if predicted else None,
                 under_load=job.start_load.prediction if job.start_load else None,
-                power_w=six_digits(power.power_w) if power else None,
-                power_low_w=six_digits(power.low_w) if power else None,
-                power_high_w=six_digits(power.high_w) if power else None,
+                power_w=to_digits(power.power_w, power_digits) if power else None,
+                power_low_w=to_digits(power.low_w, power_digits) if power else None,
+                power_high_w=to_digits(power.high_w, power_digits) if power else None,
                 user=started.evidence.user,
                 source=of.source,
                 probability_fails=of.fails,
@@ -178,12 +183,6 @@ def _of_inputs(predicted: Predicted | None) -> FromInputs | None:
     if predicted is None or predicted.source != "transfer":
         return None
     return FromInputs(predicted.band, predicted.extrapolation, predicted.reliability)
-
-
-def _end(started: JobStarted, run_time_s: float) -> str | None:
-    """Return when the job ends; None where no calendar goes so far."""
-    end_ms = started.start_ms + run_time_s * 1000
-    return rfc3339(round(end_ms)) if end_ms <= LATEST_MS else None
 
 
 def _digest(of: Forecast, power: PowerBand | None) -> str:

@@ -36,7 +36,7 @@ from processors.run_time.related_curves import RelatedCurves
 from processors.similar_runs import BETTER_AT_SIZE, NO_CURVE, NOT_BY_SIZE, Expected, conditioned, reliability
 
 CURVE: Final = "curve"
-PROBABILITY_DIGITS: Final = 6
+PROBABILITY_DIGITS: Final = 4  # of thousands of runs, one more or less
 ALONE: Final = Model(CURVE, (Member(CURVE, 1.0, {}),))  # the curve as one member, beside features
 UNKNOWN: Final = Reliability("unknown", ("no_model",), ())
 
@@ -87,7 +87,9 @@ class Predicted(NamedTuple):
         else:
             found = remaining(self.band, elapsed_s, limit_s)
         chance = found.exceeds_limit
-        return Remaining(_rounded(found.band), None if chance is None else round(chance, PROBABILITY_DIGITS))
+        lower_s, upper_s = rounded(*found.quartiles_s)
+        exceeds = None if chance is None else round(chance, PROBABILITY_DIGITS)
+        return Remaining(_rounded(found.band), exceeds, (lower_s, upper_s))
 
     def point(self, one_s: float | None) -> AnswerPoint:
         """Return the point of a message; `one_s` is what this predictor gives for size 1, from which speed-up follows.

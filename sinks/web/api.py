@@ -119,12 +119,12 @@ class Api:
         return self._rows(request, matching(self._service.predictions(), wanted), _summary)
 
     def application(self, request: Request) -> Response:
-        """Return the whole prediction of one application."""
-        path = request.path_params["id"]
+        """Return the whole prediction of one application; with `members=false` without the members of its model."""
+        path, members = request.path_params["id"], queries.members(request.query_params)
         found = find(self._service, path, raw_path(request, "/api/v1/applications/"))
         if found is None:
             return self._unknown(path[: queries.TEXT_MAX])
-        return json(found)
+        return json(found if members else msgspec.structs.replace(found, model=found.model.slim))
 
     def jobs(self, request: Request) -> Response:
         """List running jobs with their predicted ends, filtered by application and system."""
@@ -159,9 +159,11 @@ class Api:
         """Predict run times of one application at the sizes asked for, by default those of its curve.
 
         With `hosts` or a `partition` also under their load; hosts alone ask for the size that they are. `attribute.NAME`
-        are attributes of the job, `feature.NAME` features of the communication of a placement.
+        are attributes of the job, `feature.NAME` features of the communication of a placement. `members=false` leaves out the
+        members of the model.
         """
         query = request.query_params
+        members = queries.members(query)
         wanted = {name: queries.text(query, name) for name in _KEY}
         if not wanted["application"]:
             raise queries.BadParameterError("application is missing.")
@@ -180,6 +182,8 @@ class Api:
             return self._unknown(wanted["application"], wanted)
         requested = queries.question(candidates[0], sizes or _sizes(candidates[0], place), place, features)
         answer = self._service.answer(requested)
+        if answer.model is not None and not members:
+            answer = msgspec.structs.replace(answer, model=answer.model.slim)
         return json(answer) if answer.known else self._unknown(wanted["application"], wanted)
 
     def runs(self, request: Request) -> Response:

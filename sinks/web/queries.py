@@ -44,6 +44,14 @@ def text(query: QueryParams, name: str) -> str | None:
     return value
 
 
+def members(query: QueryParams) -> bool:
+    """Return whether the ensemble members of a model are asked for: `members=false` leaves them out."""
+    value = query.get("members", "true")
+    if value not in ("true", "false"):
+        raise BadParameterError(f"members is true or false, not {value[:40]!r}.")
+    return value == "true"
+
+
 def sizes(query: QueryParams) -> tuple[float, ...]:
     """Return the sizes asked for: `n` repeated, or a list with commas; nothing where it was not given."""
     parts = [part.strip() for value in query.getlist("n") for part in value.split(",")]

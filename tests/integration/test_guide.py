@@ -128,9 +128,7 @@ class Machine:
 
     def _restart_slurm(self) -> None:
         lines, kafka = self.texts["/etc/slurm/slurm.conf"], self.texts["/etc/slurm/kafka.conf"]
-        self.slurm = SlurmCluster(
-            SUITE, self.broker.bootstrap, reporting=lines, files={"etc/slurm/kafka.conf": kafka}
-        )
+        self.slurm = SlurmCluster(SUITE, self.broker.bootstrap, reporting=lines, files={"etc/slurm/kafka.conf": kafka})
         self._opened.enter_context(self.slurm)
         for name in OF_SLURM:
             entered = " ".join(self.slurm.entered(name))

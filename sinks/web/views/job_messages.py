@@ -168,8 +168,9 @@ def expected_end(job: JobPrediction) -> str:
         return f"Its end cannot be predicted yet. {explained(job.reliability.verdict)}".rstrip()
     often = of_runs(job.coverage).replace("runs", "such jobs")
     end = moment(job.end)[-5:] if job.end[:10] == job.as_of[:10] else moment(job.end)
+    after_s = (parse_rfc3339(job.end) - parse_rfc3339(job.start)) / 1000  # its limit may end it before its run time
     return (
-        f"It should end about {end} UTC, {rounded(job.run_time_s)} after its start; "
+        f"It should end about {end} UTC, {rounded(after_s)} after its start; "
         f"{often} end {_between(job.end_low, job.end_high)}."
     )
 

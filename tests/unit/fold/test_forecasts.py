@@ -1,5 +1,7 @@
 """When a running job will end: at its start from the published curve, then revised as it runs on."""
 
+import pytest
+
 from tests.kit.scenario import Scenario
 
 SIZES = (1, 2, 4, 8, 16) * 4
@@ -24,6 +26,31 @@ def test_a_start_is_reported_with_its_end_and_the_band_around_it() -> None:
     assert prediction["coverage"] == 0.9
 
 
+def test_a_scheduler_gets_the_quantiles_of_the_run_time_and_the_chance_to_end_before_the_limit() -> None:
+    centre = learned()
+    centre.starts("1", "lammps", nodes=4, time_limit_s=272.0)
+    prediction = centre.topic("job_predictions")["exa/1"]
+    levels, times, ends = zip(*(each.values() for each in prediction["quantiles"]), strict=True)
+    assert levels == (0.05, 0.25, 0.5, 0.75, 0.95)
+    assert (times[0], times[2], times[4]) == tuple(prediction[name] for name in ("low_s", "run_time_s", "high_s"))
+    assert list(times) == sorted(set(times))
+    assert (ends[0], ends[2], ends[4]) == tuple(prediction[name] for name in ("end_low", "end", "end_high"))
+    assert times[4] > 272
+    assert ends[4] == "2026-11-20T10:04:32Z", "where the scheduler stops it"
+    chances = prediction["probability_ends_before_limit"], prediction["probability_exceeds_limit"]
+    assert 0.5 < chances[0] < 0.95
+    assert sum(chances) == pytest.approx(1.0)
+
+
+def test_numbers_of_a_job_have_the_digits_that_its_band_supports() -> None:
+    centre = learned()
+    centre.starts("1", "lammps", nodes=4)
+    prediction = centre.topic("job_predictions")["exa/1"]
+    width_s = prediction["high_s"] - prediction["low_s"]
+    for each in prediction["quantiles"]:
+        assert each["run_time_s"] == round(each["run_time_s"], 1), width_s
+
+
 def test_a_prediction_that_holds_is_not_reported_again() -> None:
     centre = learned()
     centre.starts("1", "lammps", nodes=4)
@@ -31,7 +58,7 @@ def test_a_prediction_that_holds_is_not_reported_again() -> None:
     assert len(centre.messages("job_predictions")) == 1
 
 
-def test_a_job_that_overruns_its_band_is_reported_later_and_later_ends() -> None:
+def test_a_job_that_overruns_its_band_is_reported_later_ends_and_that_of_its_limit_at_last() -> None:
     centre = learned()
     centre.starts("1", "lammps", nodes=4, time_limit_s=600.0)
     ends, chances = [], []
@@ -43,7 +70,7 @@ def test_a_job_that_overruns_its_band_is_reported_later_and_later_ends() -> None
         assert prediction["end"] >= f"2026-11-20T10:0{minute}:00Z" or minute == 5
         assert prediction["low_s"] <= prediction["run_time_s"] <= prediction["high_s"]
     assert ends == sorted(ends)
-    assert len(set(ends)) > 2
+    assert ends[-1] == "2026-11-20T10:10:00Z", "its limit stops it"
     assert chances == sorted(chances)
     assert len(centre.messages("job_predictions")) > 3
 

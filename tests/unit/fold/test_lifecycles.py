@@ -28,6 +28,14 @@ def test_a_job_that_starts_is_reported_at_once_and_leaves_when_it_ends() -> None
     assert centre.tombstones("job_predictions") == [JOB]
 
 
+def test_a_job_prediction_carries_the_nodes_and_the_partition_of_its_job() -> None:
+    centre = started_at_ten(partition="batch")
+    centre.starts("2", "lammps", nodes=None, sizes={"cores": 256.0}, hosts=("r1n[01-03]",))
+    centre.starts("3", "lammps", nodes=None, sizes={"cores": 256.0})
+    sent = [(each["nodes"], each["partition"]) for each in centre.messages("job_predictions")]
+    assert sent == [(4, "batch"), (3, None), (None, None)]
+
+
 def test_a_run_settles_three_minutes_after_its_end_and_its_job_is_forgotten() -> None:
     centre = started_at_ten()
     centre.at("10:30").ends("1")

@@ -33,7 +33,7 @@ def test_a_run_carries_the_forecast_of_its_start_not_the_later_ones() -> None:
         0.9,
     )
     for name in ("run_time_s", "low_s", "high_s"):
-        assert abs(reported[name] / first[name] - 1) < 1e-5
+        assert abs(reported[name] / first[name] - 1) < 5e-4
     assert reported["high_s"] < 540.0
 
 

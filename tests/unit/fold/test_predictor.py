@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from processors.contracts.settings import IdentifySettings
+from processors.models.statistics import band_digits, to_digits
 from tests.kit.scenario import Scenario
 
 NUMBERS = ("run_time_s", "low_s", "high_s", "coverage", "coverage_measured")
@@ -102,7 +103,9 @@ def test_a_prediction_an_answer_and_a_running_job_give_the_same_numbers(name: st
     job = centre.topic("job_predictions")["exa/1"]
     [point] = answer["points"]
     assert point["source"] == way.source
-    assert {key: job[key] for key in NUMBERS} == {key: point[key] for key in NUMBERS}
+    digits = band_digits(point["run_time_s"], point["low_s"], point["high_s"])
+    times = {key: to_digits(point[key], digits) for key in ("run_time_s", "low_s", "high_s")}
+    assert {key: job[key] for key in NUMBERS} == {key: point[key] for key in NUMBERS} | times
     assert job["reliability"] == point["reliability"]
     if way.published:
         [prediction] = centre.topic("predictions").values()

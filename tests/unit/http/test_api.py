@@ -180,6 +180,17 @@ def test_a_page_out_of_range_is_refused(app: Starlette, query: str) -> None:
     assert get(app, f"/api/v1/applications?{query}").status_code == 400
 
 
+def test_members_are_left_out_where_they_are_not_wanted(app: Starlette) -> None:
+    path = "/api/v1/applications/archer2/lammps/rhodo/nodes"
+    assert get_json(app, path)["model"]["members"]
+    slim = get_json(app, f"{path}?members=false")
+    assert (slim["model"]["members"], len(slim["curve"])) == ([], len(get_json(app, path)["curve"]))
+    answer = get_json(app, "/api/v1/predictions?application=lammps&n=8&members=false")
+    assert answer["model"]["members"] == []
+    refused = get(app, f"{path}?members=no")
+    assert (refused.status_code, refused.json()["error"]) == (400, "members is true or false, not 'no'.")
+
+
 def test_a_question_about_an_unknown_application_is_answered_with_those_that_are_known(app: Starlette) -> None:
     response = get(app, "/api/v1/predictions?application=vasp&n=64")
     assert (response.status_code, len(response.json()["known"])) == (404, 2)

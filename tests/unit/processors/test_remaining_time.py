@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processors.facts import Band, Remaining, noteworthy, remaining
+from processors.facts import Band, noteworthy, remaining
 
 PUBLISHED = Band(100.0, 80.0, 125.0)
 
@@ -15,7 +15,16 @@ PUBLISHED = Band(100.0, 80.0, 125.0)
 def test_at_its_start_a_job_is_shown_what_was_published() -> None:
     lopsided = Band(100.0, 80.0, 300.0)
     for band in (PUBLISHED, lopsided):
-        assert remaining(band, elapsed_s=0, limit_s=None) == Remaining(band, None)
+        found = remaining(band, elapsed_s=0, limit_s=None)
+        assert (found.band, found.exceeds_limit) == (band, None)
+
+
+def test_quartiles_lie_between_the_ends_and_the_middle_and_half_of_the_jobs_between_them() -> None:
+    at_start, later = (remaining(PUBLISHED, elapsed_s=elapsed_s, limit_s=None) for elapsed_s in (0, 100))
+    assert at_start.quantiles_s == pytest.approx((80, 100 * 0.8**0.41, 100, 100 * 1.25**0.41, 125), rel=1e-3)
+    assert list(later.quantiles_s) == sorted(later.quantiles_s)
+    assert later.quantiles_s[0] > 100
+    assert remaining(PUBLISHED, elapsed_s=0, limit_s=later.quantiles_s[1]).exceeds_limit == pytest.approx(0.75 / 2)
 
 
 def test_half_of_all_jobs_exceed_their_median() -> None:
