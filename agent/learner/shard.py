@@ -8,7 +8,7 @@ import msgspec
 from agent.deadletters import Allowance, Left
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import DeadLetter, JournalRecord, Origin, PredictionRequested
-from processors.contracts.hosts import Explained, HostView
+from processors.contracts.hosts import Explained, HostLines, HostView
 from processors.contracts.log import (
     Batch,
     CheckpointStore,
@@ -84,6 +84,9 @@ class Fold(Protocol):
 
     def host_view(self, system: str, host: str) -> HostView | None:
         """Return one host; None where it is not known."""
+
+    def host_lines(self, system: str, host: str) -> HostLines | None:
+        """Return what one host measured over time; None where it is not known."""
 
     def explained_runs(self, system: str, host: str) -> Explained:
         """Return the runs that a host explains."""

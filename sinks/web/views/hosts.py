@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import msgspec
 from markupsafe import Markup
 
-from processors.contracts.hosts import HostFinding, HostView, ResourceForecast, ResourceView, quantile
+from processors.contracts.hosts import HostFinding, HostLines, HostView, ResourceForecast, ResourceView, quantile
 from processors.contracts.names import host_link, measured
 from processors.contracts.outputs import Alert
 from processors.contracts.service import Service
@@ -45,6 +45,12 @@ def find_host(service: Service, raw_path: str) -> HostView | None:
     """Return the host that the raw end of a URL names."""
     system, _, host = raw_path.partition("/")
     return service.host(unquote(system), unquote(host))
+
+
+def named_lines(service: Service, raw_path: str) -> HostLines | None:
+    """Return what the host that the raw end of a URL names measured over time."""
+    system, _, host = raw_path.partition("/")
+    return service.host_lines(unquote(system), unquote(host))
 
 
 def matching_hosts(service: Service, system: str | None, host: str | None) -> tuple[Sequence[HostView], bool]:
