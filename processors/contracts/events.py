@@ -11,6 +11,7 @@ import msgspec
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.hosts import Profile
 from processors.contracts.names import job_key, rfc3339
+from processors.contracts.nodes import count
 
 Attribute = str | int | float | bool
 PLACES_MAX: Final = 20
@@ -64,6 +65,21 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     exclusive: bool | None = None
     array_job_id: str | None = None
     attributes: dict[str, Attribute] = {}
+
+
+def nodes_of(evidence: Evidence) -> int | None:
+    """Return how many nodes a job holds, as its producer counts them or lists them; None where it does neither.
+
+    >>> nodes_of(Evidence(sizes={"cores": 256.0}, hosts=("nid[001-004]",))), nodes_of(Evidence(sizes={"cores": 256.0}))
+    (4, None)
+    """
+    counted = evidence.sizes.get("nodes")
+    if counted is not None:
+        return max(round(counted), 1)
+    try:
+        return sum(map(count, evidence.hosts)) or None
+    except InvalidInputError:
+        return None
 
 
 class Event(msgspec.Struct, frozen=True, tag_field="type", omit_defaults=True):

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from processors.contracts.events import Identity, JobCompleted, JobStarted, Network
+from processors.contracts.events import Identity, JobCompleted, JobStarted, Network, nodes_of
 from processors.contracts.names import LATEST_MS, ApplicationKey, rfc3339
 from processors.contracts.outputs import JobPrediction, PredictedAtStart, Run
 from processors.facts import Remaining, noteworthy
@@ -166,6 +166,9 @@ class Forecasts:
                 user=started.evidence.user,
                 source=of.source,
                 probability_fails=of.fails,
+                nodes=nodes_of(started.evidence),
+                partition=started.evidence.partition,
+                account=started.evidence.account,
             )
         )
         job.published(of, context.now_ms, self._revise_s(started, predicted))

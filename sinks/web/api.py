@@ -205,7 +205,7 @@ class Api:
     def job(self, request: Request) -> Response:
         """Return one job, by system and id: as it is predicted while it runs, and its runs that settled."""
         system, job_id = (unquote(part) for part in raw_path(request, "/api/v1/jobs/").partition("/")[::2])
-        running = jobs.running_job(self._service, system, job_id)
+        running = self._service.job(system, job_id)
         runs = self._service.runs_of_job(system, job_id)
         if running is None and not runs:
             return json(Problem(f"Nothing is known of the job {job_id[:80]!r} on {system[:80]!r}, or no longer."), 404)

@@ -179,7 +179,7 @@ def present_ms(service: Service) -> int | None:
 
 def _moments(service: Service) -> Iterator[int]:
     shown = [entry.as_of for entry in service.predictions()]
-    shown += [job.as_of for job in service.jobs()]
+    shown += [job.as_of for job in service.running()]
     shown += [alert.as_of for alert in service.alerts()]
     shown += [host.as_of for host in service.hosts(1)]
     for text in shown:

@@ -63,7 +63,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
 def owners(service: Service, system: str, job_id: str) -> set[str | None]:
     """Return who ran a job, as the journal writes users; nobody where the job is not known."""
-    shown = (running_job(service, system, job_id), service.ended(system, job_id))
+    shown = (service.job(system, job_id), service.ended(system, job_id))
     users = {run.user for run in service.runs_of_job(system, job_id)}
     return users | {job.user for job in shown if job is not None}
 
@@ -75,7 +75,7 @@ def may_see(reader: Reader, users: set[str | None]) -> bool:
 
 def job_view(service: Service, system: str, job_id: str) -> JobView | None:
     """Return what to show of a job; None where nothing is known of it."""
-    running = running_job(service, system, job_id)
+    running = service.job(system, job_id)
     runs = service.runs_of_job(system, job_id)
     ended = service.ended(system, job_id)
     settling = job_messages.settling(ended, runs) if ended is not None else ""
@@ -185,11 +185,6 @@ def _chart(entry: Prediction | None, run: RecentRun) -> Chart | None:
         size_axis([*(point.n for point in entry.curve), run.n]),
         run_time_axis([*(end for point in entry.curve for end in (point.low_s, point.high_s)), run.run_time_s]),
     )
-
-
-def running_job(service: Service, system: str, job_id: str) -> JobPrediction | None:
-    """Return the prediction of a job that runs, None where it does not."""
-    return next((job for job in service.jobs() if (job.system, job.job_id) == (system, job_id)), None)
 
 
 def visible(jobs: Sequence[JobPrediction], reader: Reader) -> list[JobPrediction]:
