@@ -17,7 +17,6 @@ from processors.contracts.service import Health, Service
 from sinks.web import queries
 from sinks.web.access import reader
 from sinks.web.queries import application_id, find, known_ids, link, matching, raw_path
-from sinks.web.views import jobs
 from sinks.web.views.alert_states import Alerts
 from sinks.web.views.hosts import find_host, matching_hosts, named_lines
 

@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from processors import __version__
-from processors.contracts.names import host_link
+from processors.contracts.names import host_link, resource_title
 from processors.contracts.outputs import Alert, JobPrediction, Prediction
 from processors.contracts.service import Service
 from sinks.web import formatting, queries
@@ -24,7 +24,7 @@ from sinks.web.changes import Changes
 from sinks.web.queries import Truth, application_id, find, known_ids, link, present_ms, raw_path
 from sinks.web.runbook import sections
 from sinks.web.views import alerts as alert_view
-from sinks.web.views import hosts, jobs, overview
+from sinks.web.views import hosts, jobs, lines, multiples, overview
 from sinks.web.views.agent import Faults, agent_view, standing
 from sinks.web.views.alert_states import CHOICES, SEVERITIES, Alerts
 from sinks.web.views.application import (
@@ -59,7 +59,7 @@ Endpoint = Callable[[Request], Response]
 def environment() -> Environment:
     """Return the templates with what the pages add to them."""
     made = formatting.environment("sinks.web")
-    made.filters.update(change=overview.change, span=formatting.span)
+    made.filters.update(change=overview.change, span=formatting.span, resource_title=resource_title)
     made.globals.update(
         link=link,
         host_link=host_link,
@@ -152,7 +152,7 @@ class Pages:
             points=overview.point_rows(found, self._truth),
             requested=answer,
             requested_rows=both(answer, found.unit),
-            history=history(found.application, runs),
+            history=history(found.application, runs, alerts.known),
             load=load_view(found.application, load, overview.run_time_at(found, load.n) if load else None),
             power=power_view(found),
             explained=explained_views(found.profiles),
@@ -185,11 +185,18 @@ class Pages:
         alerts = Alerts.of(self._service).about(partial(hosts.is_of_host, found))
         explained = explained_rows(self._service, found.system, found.host)
         wrong = hosts.is_wrong(found, alerts) and hosts.state_text(found, alerts, explained.count)
+        chosen = {name: queries.text(request.query_params, name) or "" for name in ("range", "resource")}
+        first, others = lines.shown_first(found, chosen["resource"])
+        by_name = {entry.resource: entry for entry in found.resources}
         return self._page(
             request,
             "host.html",
             host=found,
-            resources=[hosts.resource_row(found, entry) for entry in found.resources],
+            resources=[hosts.resource_row(found, by_name[name]) for name in first],
+            others=[hosts.resource_row(found, by_name[name]) for name in others],
+            lines=lines.lines_view(self._service, found, alerts.known, first, chosen["range"]),
+            reference=lines.References(chosen),
+            peers=multiples.peers(self._service, found),
             job=jobs.link_of_key(found.job) if found.job else "",
             wrong=wrong,
             notes=hosts.standing_out(found, alerts, wrong=not wrong),
@@ -223,7 +230,7 @@ class Pages:
         if view is None:  # why is nobody's business
             why = "no longer" if reader(request).operator else "it is not yours"
             return self.missing(request, f"Nothing is known of the job {job_id[:80]!r} on {system[:80]!r}, or {why}.")
-        return self._page(request, "job.html", view=view)
+        return self._page(request, "job.html", view=view, job_hosts=multiples.of_job(self._service, system, job_id))
 
     def alerts(self, request: Request) -> Response:
         """Show alerts by state, kind, severity and name, open ones first."""
