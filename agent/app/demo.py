@@ -17,7 +17,7 @@ from agent.simulation.load import SharedNodes
 from agent.simulation.meters import MeasuredJobs, Meters
 from agent.sources import newest_first
 from processors.contracts.alerts import AlertSettings, HostAnomaly, RackAnomaly
-from processors.contracts.hosts import Explained, HostUse, HostView
+from processors.contracts.hosts import Explained, HostLines, HostUse, HostView
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import Alert, DeadLetterView, SourceStatus
 from processors.contracts.service import Forwarding, Service
@@ -135,6 +135,11 @@ class CombinedService(Forwarding):
         """Return one host; None where it is not known."""
         views = (service.host(system, host) for service in self._all)
         return next((view for view in views if view is not None), None)
+
+    def host_lines(self, system: str, host: str) -> HostLines | None:
+        """Return what one host measured over time; None where it is not known."""
+        found = (service.host_lines(system, host) for service in self._all)
+        return next((lines for lines in found if lines is not None), None)
 
     def explained_runs(self, system: str, host: str) -> Explained:
         """Return the slow runs that a host explains."""

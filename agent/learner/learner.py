@@ -31,7 +31,7 @@ from processors.contracts.errors import (
     UnavailableError,
 )
 from processors.contracts.events import JournalRecord, Origin, PredictionRequested, Tick, decode_record
-from processors.contracts.hosts import Explained, HostUse, HostView, most_anomalous_first
+from processors.contracts.hosts import Explained, HostLines, HostUse, HostView, most_anomalous_first
 from processors.contracts.log import Batch, Log, Position, TopicPartition
 from processors.contracts.outputs import AlertEnd, Answer, Emission
 from processors.contracts.service import Measures
@@ -279,6 +279,12 @@ class Learner:
         with self._folding:
             found = (shard.fold.host_view(system, host) for shard in self.shards().values())
             return next((view for view in found if view is not None), None)
+
+    def host_lines(self, system: str, host: str) -> HostLines | None:
+        """Return what one host measured over time; None where no shard that is owned knows it. For any thread."""
+        with self._folding:
+            found = (shard.fold.host_lines(system, host) for shard in self.shards().values())
+            return next((lines for lines in found if lines is not None), None)
 
     def hosts_of_job(self, system: str, job_id: str) -> tuple[str, ...]:
         """Return the hosts of a job that runs, by the shard that knows them. For any thread."""

@@ -8,7 +8,7 @@ import msgspec
 from agent.deadletters import Allowance, Left
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import DeadLetter, JournalRecord, Origin, PredictionRequested
-from processors.contracts.hosts import Explained, HostUse, HostView
+from processors.contracts.hosts import Explained, HostLines, HostUse, HostView
 from processors.contracts.log import (
     Batch,
     CheckpointStore,
@@ -87,6 +87,9 @@ class Fold(Protocol):
 
     def host_view(self, system: str, host: str) -> HostView | None:
         """Return one host; None where it is not known."""
+
+    def host_lines(self, system: str, host: str) -> HostLines | None:
+        """Return what one host measured over time; None where it is not known."""
 
     def hosts_of_job(self, system: str, job_id: str) -> tuple[str, ...]:
         """Return the hosts of a job that runs; none where they are not known."""

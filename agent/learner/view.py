@@ -12,7 +12,7 @@ import msgspec
 from agent.learner.learner import Learner
 from processors.contracts.errors import UnavailableError
 from processors.contracts.events import CollectorReport, Evidence, PredictionRequested, nodes_of
-from processors.contracts.hosts import Explained, HostUse, HostView, Profile
+from processors.contracts.hosts import Explained, HostLines, HostUse, HostView, Profile
 from processors.contracts.names import job_key
 from processors.contracts.outputs import (
     Alert,
@@ -439,6 +439,11 @@ class LearnerService:
         """Return one host; None where it is not known."""
         learner = self.learner
         return None if learner is None else learner.host(system, host)
+
+    def host_lines(self, system: str, host: str) -> HostLines | None:
+        """Return what one host measured over time; None where it is not known."""
+        learner = self.learner
+        return None if learner is None else learner.host_lines(system, host)
 
     def collectors(self) -> Sequence[CollectorReport]:
         """Return what the collectors of other processes last reported, by name."""

@@ -131,6 +131,42 @@ class HostSettings(Settings):
     quiet_s: float = Field(
         default=3600.0, ge=300, le=LONGEST_S, description="a host that says nothing for so long is forgotten"
     )
+    lines_h: float = Field(
+        default=24.0,
+        ge=0,
+        le=168,
+        description="hours that the lines of a resource go back, at 72 bytes an hour and 360 more for the last; 0 keeps none",
+    )
+
+
+class Band(msgspec.Struct, frozen=True):
+    """One resource over time as three columns; None where nothing was measured."""
+
+    low: tuple[float | None, ...]
+    mean: tuple[float | None, ...]
+    high: tuple[float | None, ...]
+
+
+class Line(msgspec.Struct, frozen=True):
+    """Resources of a host over time: the first point begins at `start_ms`, each lasts `step_s`."""
+
+    start_ms: int
+    step_s: int
+    resources: dict[str, Band] = {}
+
+
+class HostLines(msgspec.Struct, frozen=True):
+    """What a host measured over time, by resource; what only grows, such as a counter, is left out.
+
+    `day` has a band for each five minutes that ended, low and high are the 5 % and 95 % quantiles of the samples; it goes back
+    as far as `hosts.lines_h` says. `hour` has the minutes of the last hour with the least and the largest sample.
+    """
+
+    system: str
+    host: str
+    as_of: str
+    day: Line
+    hour: Line
 
 
 class HostWindow(msgspec.Struct, frozen=True):

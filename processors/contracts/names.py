@@ -38,6 +38,13 @@ _UNIT_OF: Final = {
 }  # fmt: skip
 
 
+_TITLES: Final = {
+    "cpu_available": "Processor available", "cpu_current": "Processor in use", "cpu_iowait": "Processor waiting for disks",
+    "memory_free": "Memory free", "memory_available": "Memory available", "disk_free": "Disk free", "power_w": "Power",
+    "energy_j": "Energy",
+}  # fmt: skip
+
+
 def measured(resource: str, value: float | None, digits: int = 3) -> str:
     """Return what a host measured of a resource, in so many digits and with its unit; a dash where there is nothing.
 
@@ -58,6 +65,30 @@ def measured(resource: str, value: float | None, digits: int = 3) -> str:
     prefixes = _PREFIXES.get(unit, ((1.0, ""),))
     factor, prefix = next(((f, p) for f, p in prefixes if abs(value) >= f), prefixes[-1] if value else (1.0, ""))
     return f"{value / factor:.{digits}g} {prefix}{unit}".rstrip()
+
+
+def scale_of(resource: str, size: float) -> tuple[float, str]:
+    """Return the factor and the unit in which values of a resource up to a size are written.
+
+    >>> scale_of("memory_free", 2.56e11), scale_of("cpu_available", 0.9), scale_of("load1", 12.0)
+    ((1000000000.0, 'GB'), (0.01, '%'), (1.0, ''))
+    """
+    unit = _UNIT_OF.get(resource.partition(">")[0], "")
+    if unit == "%":
+        return 0.01, unit
+    factor, prefix = next((each for each in _PREFIXES.get(unit, ()) if size >= each[0]), (1.0, ""))
+    return factor, f"{prefix}{unit}"
+
+
+def resource_title(resource: str) -> str:
+    """Return what a resource of a host is called in a title.
+
+    >>> resource_title("power_w>system"), resource_title("load1"), resource_title("bandwidth>group3")
+    ('Power (system)', 'Load 1', 'Bandwidth (group3)')
+    """
+    name, _, peer = resource.partition(">")
+    title = _TITLES.get(name) or re.sub(r"(?<=[a-z])(?=\d)", " ", name.replace("_", " ")).capitalize()
+    return f"{title} ({peer})" if peer else title
 
 
 EARLIEST_MS = (

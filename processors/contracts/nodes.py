@@ -72,6 +72,37 @@ def spread(texts: Sequence[str], limit: int) -> tuple[int, tuple[str, ...]]:
     return total, tuple(found)
 
 
+def names_host(texts: Sequence[str], host: str) -> bool:
+    """Return whether some lists name a host; what is no list names none. No name is made.
+
+    >>> names_host(["nid[001042-001045,7],login1"], "nid001044"), names_host(["nid[001042-001045]"], "nid1044")
+    (True, False)
+    """
+    try:
+        names = (name for text in texts for name in _parsed(text))
+        return any(name == host if isinstance(name, str) else _is_one_of(name, host) for name in names)
+    except InvalidInputError:
+        return False
+
+
+def _is_one_of(parts: list[_Part], host: str) -> bool:
+    at = 0
+    for part in parts:
+        if isinstance(part, str):
+            if not host.startswith(part, at):
+                return False
+            at += len(part)
+            continue
+        number = _DIGITS.match(host, at)
+        if number is None or not any(
+            first <= int(number[1]) <= last and f"{int(number[1]):0{digits}d}" == number[1]
+            for first, last, digits in part
+        ):
+            return False
+        at = number.end()
+    return at == len(host)
+
+
 def folded(texts: Sequence[str]) -> tuple[str, ...]:
     """Return lists that name the same hosts in fewer characters, each once: names that differ in numbers become ranges.
 

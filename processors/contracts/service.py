@@ -9,7 +9,7 @@ from typing import Final, Protocol
 import msgspec
 
 from processors.contracts.events import CollectorReport, PredictionRequested
-from processors.contracts.hosts import Explained, HostUse, HostView
+from processors.contracts.hosts import Explained, HostLines, HostUse, HostView
 from processors.contracts.outputs import (
     Alert,
     Answer,
@@ -143,6 +143,9 @@ class Service(Protocol):
     def host(self, system: str, host: str) -> HostView | None:
         """Return one host; None where it is not known."""
 
+    def host_lines(self, system: str, host: str) -> HostLines | None:
+        """Return what one host measured over time; None where it is not known."""
+
     def dead_letters(self) -> Sequence[DeadLetterView]:
         """Return the newest dead letters of the whole agent."""
 
@@ -238,6 +241,10 @@ class Forwarding:
     def host(self, system: str, host: str) -> HostView | None:
         """Return one host; None where it is not known."""
         return self._service.host(system, host)
+
+    def host_lines(self, system: str, host: str) -> HostLines | None:
+        """Return what one host measured over time; None where it is not known."""
+        return self._service.host_lines(system, host)
 
     def dead_letters(self) -> Sequence[DeadLetterView]:
         """Return the newest dead letters of the whole agent."""

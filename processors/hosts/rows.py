@@ -4,7 +4,7 @@ Rows are stored in blocks, one state of a checkpoint each, so that none is too l
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -156,6 +156,7 @@ class KeyedRows(RowTable, Generic[K]):
         super().__init__(np.dtype([(name, "<i8") for name in times]), **dict.fromkeys(times, NEVER_MS))
         self.ids: IdAllocator[K] = IdAllocator()
         self.columns: list[StoredColumns] = []
+        self._on_clear: list[Callable[[Rows], None]] = []
 
     def join(self, columns: C) -> C:
         """Let columns go along from now on, and return them."""
@@ -163,6 +164,10 @@ class KeyedRows(RowTable, Generic[K]):
             columns.grow(self.rows.size)
         self.columns.append(columns)
         return columns
+
+    def on_clear(self, clear: Callable[[Rows], None]) -> None:
+        """Have `clear` called with rows that are released: for what is kept by row and is no column."""
+        self._on_clear.append(clear)
 
     def add(self, key: K) -> int:
         """Give a new key a row."""
@@ -182,6 +187,8 @@ class KeyedRows(RowTable, Generic[K]):
         self.ids.release(rows.tolist())
         for columns in (self, *self.columns):
             columns.clear(rows)
+        for clear in self._on_clear:
+            clear(rows)
 
     def grow(self, rows: int) -> None:
         """Have room for at least so many rows."""

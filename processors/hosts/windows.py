@@ -193,8 +193,8 @@ class HostWindows(RowTable):
     def __init__(self) -> None:
         super().__init__(np.dtype([("slots", _SLOT, (SLOTS,))]), slots=_empty())
 
-    def take(self, reported: ReportedWindows) -> None:
-        """Take in what was reported some series, each named once."""
+    def take(self, reported: ReportedWindows) -> Rows:
+        """Take in what was reported some series, each named once, and return the places of what was new."""
         slots = self.rows["slots"]
         minute_ms, source = slots["minute_ms"][reported.row], slots["source"][reported.row]
         own = (source == reported.source[:, None]) & (minute_ms != NONE_MS)
@@ -213,6 +213,7 @@ class HostWindows(RowTable):
         )
         with np.errstate(over="ignore"):
             slots["numbers"][at] = numbers
+        return retained
 
     def of(self, row: int, until_ms: int) -> HostWindow | None:
         """Return the newest window of a series that ended at `until_ms` or before; None where none is kept."""

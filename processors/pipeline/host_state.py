@@ -28,6 +28,7 @@ from processors.hosts.jobs import (
     PartitionHosts,
     PartitionHostsState,
 )
+from processors.hosts.lines import LINE_KINDS, LineStore
 from processors.hosts.peers import PeerComparison, PeerRules
 from processors.hosts.rows import HEAL, Block, BlockCopy, RowIndex, decoded
 from processors.hosts.windows import HostForecasts, HostWindows
@@ -199,6 +200,7 @@ class HostShardState:
         self.candidates = hosts.join(AnomalyCandidates())
         self.levels = series.join(HostLevels())
         self.causes = hosts.join(HostCauses())
+        self.lines = LineStore(series, settings.hosts.lines_h)
 
         self.jobs: Store[HostJob] = self._store(HostJob, HostJobState, live_max=FOLLOWED_MAX)
         self.partitions: Store[PartitionHosts] = self._store(PartitionHosts, PartitionHostsState)
@@ -230,7 +232,7 @@ class HostShardState:
     def sizes(self) -> dict[str, int]:
         """Return the number of rows or states by kind."""
         stores = {store.kind.name: len(store) for store in self._stores}
-        return self.index.sizes() | self.profiles.sizes() | stores
+        return self.index.sizes() | self.lines.sizes() | self.profiles.sizes() | stores
 
     def copied(self) -> Copy:
         """Return a copy of every state that a checkpoint has to write; `encoded` makes bytes of it, in any thread."""
@@ -239,11 +241,12 @@ class HostShardState:
         states = {f"{store.kind.name}/{key}": value for store in self._stores for key, value in store.dirty().items()}
         self._written |= blocks.keys()
         self._saving = set(blocks)
-        return gone | states | blocks
+        return gone | states | self.lines.copied() | blocks
 
     def confirm(self) -> None:
         """Record that the checkpoint of `copied` is durable."""
         self._written = set(self._saving)
+        self.lines.confirm()
         for store in self._stores:
             store.confirm()
 
@@ -253,15 +256,20 @@ class HostShardState:
         stores = {store.kind.name: store for store in self._stores}
         of_profiles = frozenset(self.profiles.sizes())
         rows: dict[str, bytes] = {}
+        lines: dict[str, bytes] = {}
         profiles: dict[str, bytes] = {}
         for key, value in states.items():
             kind, _, own = key.partition("/")
             if kind in stores:
                 stores[kind].restore(own, value)
             else:
-                (profiles if kind in of_profiles else rows)[key] = value
+                (profiles if kind in of_profiles else lines if kind in LINE_KINDS else rows)[key] = value
         self._written = {*rows, *profiles}
         self.index.restore(rows)
+        if len(self.index.series.ids):
+            self.lines.restore(lines)
+        else:  # rows begin anew, and lines are of rows
+            self.forget(lines)
         self.profiles.restore(profiles)
 
     def forget(self, keys: Iterable[str]) -> None:

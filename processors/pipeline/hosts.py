@@ -9,6 +9,7 @@ from processors.contracts.hosts import (
     SHARES,
     ForecastHistogram,
     HostCause,
+    HostLines,
     HostUse,
     HostView,
     HostWindow,
@@ -21,6 +22,7 @@ from processors.contracts.names import rfc3339
 from processors.contracts.outputs import Message
 from processors.contracts.telemetry import is_profiled
 from processors.hosts.jobs import HostJobs
+from processors.hosts.lines import BANDS
 from processors.hosts.rows import HostRows
 from processors.hosts.windows import WaitingMinutes
 from processors.models.histogram.arithmetic import variation_class
@@ -132,6 +134,7 @@ class HostShard:
             attempt(self.state, self.alerts.name, self.alerts.tick, before_ms)
         if state.index.hosts.ids.rows and time_ms // MINUTE_MS != before_ms // MINUTE_MS:
             state.index.forget_before(time_ms - self._quiet_ms)
+            state.lines.tick(time_ms)
 
     def _take_in(self) -> None:
         """Take in what waits: what jobs and hosts did, then the minutes, each series once in a batch."""
@@ -146,7 +149,7 @@ class HostShard:
             return
         state, reported = self.state, self._minutes.columns()
         for part in reported.rounds():
-            state.windows.take(part)
+            attempt(self.state, BANDS, state.lines.take, part, state.windows.take(part), state.now_ms)
         learned_ms = state.index.series.rows["learned_ms"]
         for batch in reported.batches(learned_ms):
             learned_ms[batch.row] = batch.minute_ms
@@ -205,6 +208,14 @@ class HostViews:
         """Return one host; None where it is not known."""
         row = self._state.index.host(system, host)
         return None if row is None else self._view(row)
+
+    def lines(self, system: str, host: str) -> HostLines | None:
+        """Return what one host measured over time; None where it is not known."""
+        row = self._state.index.host(system, host)
+        if row is None:
+            return None
+        found = dict(list(self._state.index.resources(row).items())[:RESOURCES_MAX])
+        return self._state.lines.of(system, host, found, self._state.now_ms)
 
     def _view(self, row: int) -> HostView:
         system, name = self._state.index.hosts.ids.key(row) or ("", "")

@@ -16,11 +16,12 @@ from processors.contracts.events import (
     PredictionRequested,
     Tick,
 )
-from processors.contracts.hosts import Explained, HostUse, HostView
+from processors.contracts.hosts import Explained, HostLines, HostUse, HostView
 from processors.contracts.names import job_key
 from processors.contracts.outputs import Answer, Message
 from processors.fairness import flood
 from processors.features import FeatureTimes
+from processors.hosts.lines import LINE_KINDS
 from processors.hosts.rows import HostRows
 from processors.inputs import Inputs
 from processors.jobs.allowance import ForecastAllowance
@@ -66,7 +67,7 @@ from processors.similar_runs import ModelComparison, SimilarRuns
 
 # Every kind of state that a shard keeps: that of jobs, and that of hosts.
 STATEFUL: Final[tuple[Any, ...]] = (*stateful(), *host_state.COLUMNS, *host_state.STORED)
-PROCESSORS: Final = tuple(processor.name for processor in STATEFUL) + ARRAYS
+PROCESSORS: Final = tuple(processor.name for processor in STATEFUL) + ARRAYS + LINE_KINDS
 
 SETTLED: Final = (
     Job,
@@ -215,6 +216,10 @@ class Shard:
     def host_view(self, system: str, host: str) -> HostView | None:
         """Return one host; None where it is not known."""
         return self.hosts.views.host(system, host)
+
+    def host_lines(self, system: str, host: str) -> HostLines | None:
+        """Return what one host measured over time; None where it is not known."""
+        return self.hosts.views.lines(system, host)
 
     def hosts_of_job(self, system: str, job_id: str) -> tuple[str, ...]:
         """Return the hosts of a job that runs; none where they are not known."""

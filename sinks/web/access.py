@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Scope
 
-from processors.contracts.hosts import Explained, HostUse, HostView
+from processors.contracts.hosts import Explained, HostLines, HostUse, HostView, Line
 from processors.contracts.names import job_key
 from processors.contracts.outputs import Alert, DeadLetterView, JobPrediction, RecentRun
 from processors.contracts.running import RunningJob
@@ -229,6 +229,11 @@ class VisibilityFilter(Forwarding):
         found = self._service.host(system, host)
         return found if found is None or self._present().operator else _host(found, self._running())
 
+    def host_lines(self, system: str, host: str) -> HostLines | None:
+        """Return what one host measured over time, without what is of jobs of others."""
+        found = self._service.host_lines(system, host)
+        return found if found is None or self._present().operator else _lines(found, self._running())
+
     def dead_letters(self) -> Sequence[DeadLetterView]:
         """Return the newest dead letters to operators, to others nothing: they quote what producers sent."""
         return self._service.dead_letters() if self._present().operator else ()
@@ -290,6 +295,16 @@ def _host(view: HostView, running: frozenset[str]) -> HostView:
     own = tuple(entry for entry in view.resources if _is_shown(view.system, entry.resource, running))
     job = view.job if view.job in running else None
     return msgspec.structs.replace(view, job=job, resources=own)
+
+
+def _lines(lines: HostLines, running: frozenset[str]) -> HostLines:
+    """Return the lines of a host without those of jobs that are not among these."""
+
+    def own(line: Line) -> Line:
+        shown = {name: band for name, band in line.resources.items() if _is_shown(lines.system, name, running)}
+        return msgspec.structs.replace(line, resources=shown)
+
+    return msgspec.structs.replace(lines, day=own(lines.day), hour=own(lines.hour))
 
 
 def _is_shown(system: str, resource: str, running: frozenset[str]) -> bool:

@@ -18,7 +18,7 @@ from sinks.web import queries
 from sinks.web.access import reader
 from sinks.web.queries import application_id, find, known_ids, link, matching, raw_path
 from sinks.web.views.alert_states import Alerts
-from sinks.web.views.hosts import find_host, matching_hosts
+from sinks.web.views.hosts import find_host, matching_hosts, named_lines
 
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 Row = TypeVar("Row")
@@ -96,6 +96,7 @@ class Api:
             "/api/v1/sources": self.sources,
             "/api/v1/alerts": self.alerts,
             "/api/v1/hosts": self.hosts,
+            "/api/v1/hosts/{name:path}/lines": self.host_lines,
             "/api/v1/hosts/{name:path}": self.host,
         }
         return [Route(path, endpoint, methods=["GET"]) for path, endpoint in resources.items()]
@@ -151,6 +152,16 @@ class Api:
     def host(self, request: Request) -> Response:
         """Return what one host measured."""
         found = find_host(self._service, raw_path(request, "/api/v1/hosts/"))
+        if found is None:
+            return json(Problem(f"There is no host {request.path_params['name'][:80]!r}."), 404)
+        return json(found)
+
+    def host_lines(self, request: Request) -> Response:
+        """Return what one host measured over time: five-minute bands of the last day, and the minutes of the last hour."""
+        path = raw_path(request, "/api/v1/hosts/").removesuffix("/lines")
+        if "/" not in path:  # it is a host with this name
+            return self.host(request)
+        found = named_lines(self._service, path)
         if found is None:
             return json(Problem(f"There is no host {request.path_params['name'][:80]!r}."), 404)
         return json(found)

@@ -30,10 +30,15 @@ _NICE_MS: Final = tuple(
 
 
 class Axis(msgspec.Struct, frozen=True):
-    """An axis: logarithmic or linear, and its ticks, each with its label."""
+    """An axis: logarithmic or linear, its ticks, each with its label, and its title with its unit.
+
+    `ends` are where it begins and ends, None where the values decide.
+    """
 
     scale: Literal["log", "linear"]
     ticks: Sequence[Tick] = ()
+    title: str = ""
+    ends: tuple[float, float] | None = None
 
 
 class Chart(msgspec.Struct, frozen=True):
@@ -107,13 +112,22 @@ def share_axis(top: float) -> Axis:
 
 
 def time_axis(low_ms: float, high_ms: float) -> Axis:
-    """Return a linear axis of time in UTC: times of the day within a day, then with the day, days from three on."""
+    """Return a linear axis of time in UTC: times of the day up to a day, then with the day, days from three on."""
     step = next((nice for nice in _NICE_MS if (high_ms - low_ms) / nice <= 5), _NICE_MS[-1])
     step *= max(1, ceil((high_ms - low_ms) / (step * 6)))
     ticks = range(ceil(low_ms / step) * step, floor(high_ms) + 1, step) or [round(low_ms)]
     days = (high_ms - low_ms) / _DAY_MS
-    cut = slice(11, 16) if days < 1 else slice(5, 16) if days < 3 else slice(10)
+    cut = slice(11, 16) if days <= 1 else slice(5, 16) if days < 3 else slice(10)
     return linear_axis(ticks, lambda value: rfc3339(round(value))[cut].replace("T", " "))
+
+
+def level_axis(top: float, factor: float, title: str) -> Axis:
+    """Return a linear axis from 0 to `top` with ticks at 1, 2 or 5 times a power of ten of its unit, which is `factor`."""
+    shown = top / factor
+    power = 10.0 ** floor(log10(shown / 4)) if 0 < shown < float("inf") else 1.0
+    step = next((nice * power for nice in (1.0, 2.0, 5.0) if shown / (nice * power) <= 4.5), 10.0 * power)
+    ticks = [(count * step * factor, f"{count * step:.6g}") for count in range(floor(shown / step + 1e-9) + 1)]
+    return Axis("linear", ticks, title)
 
 
 def labelled(values: Iterable[float], formatter: Formatter) -> tuple[Tick, ...]:
@@ -156,18 +170,22 @@ def _percent(value: float) -> str:
 
 
 class Spark(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sparkline shows, in linear coordinates: an area, lines and dots, each of a class of the style sheet."""
+    """What a sparkline shows, in linear coordinates: an area, lines and dots, each of a class of the style sheet.
+
+    `frame` are two corners that it reaches to, so that several have the same scale; without it the values decide.
+    """
 
     title: str
     area: Sequence[Spot] = ()
     lines: Sequence[tuple[str, Sequence[Spot]]] = ()
     dots: Sequence[tuple[str, Spot]] = ()
+    frame: tuple[Spot, Spot] | None = None
 
 
 def sparkline(spark: Spark, width: int, height: int) -> Markup:
     """Return a picture without axes as SVG; without anything to draw, an empty one with its title."""
     shown = [spark.area, *(spots for _, spots in spark.lines), [spot for _, spot in spark.dots]]
-    spots = [spot for part in shown for spot in part]
+    spots = [*(spark.frame or ()), *(spot for part in shown for spot in part)]
     place = _placing(spots, width, height) if all(abs(value) < 1e15 for spot in spots for value in spot) else None
     parts = []
     if place is not None:

@@ -11,7 +11,7 @@ from processors.contracts.service import Service
 from sinks.web.access import reader
 from sinks.web.filters import JobFilter
 from sinks.web.queries import raw_path
-from sinks.web.views import jobs
+from sinks.web.views import jobs, multiples
 from sinks.web.views.job_lists import job_list
 
 
@@ -52,4 +52,6 @@ class JobPages:
             return self._render.missing(
                 request, f"Nothing is known of the job {job_id[:80]!r} on {system[:80]!r}, or {why}."
             )
-        return self._render.page(request, "job.html", view=view)
+        return self._render.page(
+            request, "job.html", view=view, job_hosts=multiples.of_job(self._service, system, job_id)
+        )

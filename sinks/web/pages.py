@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from processors import __version__
-from processors.contracts.names import host_link
+from processors.contracts.names import host_link, resource_title
 from processors.contracts.outputs import Alert, Prediction
 from processors.contracts.running import RunningJob
 from processors.contracts.service import Service
@@ -27,7 +27,7 @@ from sinks.web.job_pages import JobPages
 from sinks.web.queries import Truth, application_id, find, known_ids, link, present_ms, raw_path
 from sinks.web.runbook import sections
 from sinks.web.views import alerts as alert_view
-from sinks.web.views import hosts, jobs, overview
+from sinks.web.views import hosts, jobs, lines, multiples, overview
 from sinks.web.views.agent import Faults, agent_view, standing
 from sinks.web.views.alert_states import CHOICES, SEVERITIES, Alerts
 from sinks.web.views.application import (
@@ -60,7 +60,7 @@ Endpoint = Callable[[Request], Response]
 def environment() -> Environment:
     """Return the templates with what the pages add to them."""
     made = formatting.environment("sinks.web")
-    made.filters.update(change=overview.change, span=formatting.span)
+    made.filters.update(change=overview.change, span=formatting.span, resource_title=resource_title)
     made.globals.update(
         link=link,
         host_link=host_link,
@@ -154,7 +154,7 @@ class Pages:
             points=overview.point_rows(found, self._truth),
             requested=answer,
             requested_rows=both(answer, found.unit),
-            history=history(found.application, runs),
+            history=history(found.application, runs, alerts.known),
             load=load_view(found.application, load, overview.run_time_at(found, load.n) if load else None),
             power=power_view(found),
             explained=explained_views(found.profiles),
@@ -187,11 +187,18 @@ class Pages:
         alerts = Alerts.of(self._service).about(partial(hosts.is_of_host, found))
         explained = explained_rows(self._service, found.system, found.host)
         wrong = hosts.is_wrong(found, alerts) and hosts.state_text(found, alerts, explained.count)
+        chosen = {name: queries.text(request.query_params, name) or "" for name in ("range", "resource")}
+        first, others = lines.shown_first(found, chosen["resource"])
+        by_name = {entry.resource: entry for entry in found.resources}
         return self.page(
             request,
             "host.html",
             host=found,
-            resources=[hosts.resource_row(found, entry) for entry in found.resources],
+            resources=[hosts.resource_row(found, by_name[name]) for name in first],
+            others=[hosts.resource_row(found, by_name[name]) for name in others],
+            lines=lines.lines_view(self._service, found, alerts.known, first, chosen["range"]),
+            reference=lines.References(chosen),
+            peers=multiples.peers(self._service, found),
             job=jobs.link_of_key(found.job) if found.job else "",
             wrong=wrong,
             notes=hosts.standing_out(found, alerts, wrong=not wrong),

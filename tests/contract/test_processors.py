@@ -15,6 +15,7 @@ from processors.contracts.settings import JobSettings, ProfileSettings, RunTimeS
 from processors.facts import Outcome
 from processors.features import FeatureTimes, FeatureTimesState
 from processors.hosts import jobs
+from processors.hosts.lines import LINE_KINDS
 from processors.inputs import Inputs, InputsState
 from processors.jobs.allowance import ForecastAllowance, ForecastAllowanceState
 from processors.jobs.deduplication import (
@@ -329,9 +330,10 @@ def test_processor(case: str) -> None:
 
 
 def test_every_processor_of_the_fold_is_under_this_suite() -> None:
-    others = {kind.name for kind in host_state.COLUMNS} | set(
-        ARRAYS
-    )  # columns have a suite of their own, arrays no kind
+    others = {kind.name for kind in host_state.COLUMNS} | {
+        *ARRAYS,
+        *LINE_KINDS,
+    }  # columns have a suite of their own, the others no kind
     assert set(SUBJECTS) == set(PROCESSORS) - others
 
 

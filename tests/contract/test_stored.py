@@ -21,7 +21,9 @@ import pytest
 from processors.contracts.events import JournalEvent, JournalRecord, decode_record, encode_record
 from processors.contracts.log import MARKER_KEY, Batch, Marker, Restoration, StateTotals
 from processors.contracts.outputs import SCHEMAS
-from processors.hosts.rows import Block, BlockCopy, RowTable
+from processors.hosts import lines
+from processors.hosts.lines import LINE_KINDS, LineStore
+from processors.hosts.rows import Block, BlockCopy, RowTable, SeriesRows
 from processors.hosts.windows import HostForecasts
 from processors.pipeline.host_state import ARRAYS, COLUMNS, DTYPES, VERSION
 from processors.pipeline.shard import PROCESSORS
@@ -119,6 +121,26 @@ def of_array(name: str) -> Subject:
     return Subject(VERSION, form, example, reports, "`VERSION` of processors.pipeline.host_state")
 
 
+def of_lines(name: str) -> Subject:
+    """Return a block of lines of hosts."""
+    chunks = next(each for each in LineStore(SeriesRows(), 24.0).chunks if each.name == name)
+    chunks.put(np.arange(ROWS), np.array([0, chunks.step_ms]), np.arange(6.0).reshape(ROWS, 3), 0)
+    (key,) = chunks.copied()
+
+    def example() -> Any:
+        copy = chunks.copied()[key]
+        assert copy is not None
+        return json.loads(copy.encoded())
+
+    def reports(stored: Any) -> Any:
+        restored = next(each for each in LineStore(SeriesRows(), 24.0).chunks if each.name == name)
+        restored.restore(key.partition("/")[2], block(stored).data)
+        return plain(restored.of(np.arange(ROWS), 2 * chunks.step_ms)[1][:, -2:].tolist())
+
+    form = {"key": key, "bytes": len(block(example()).data)}
+    return Subject(lines.VERSION, form, example, reports, "`VERSION` of processors.hosts.lines")
+
+
 def of_output(schema: str) -> Subject:
     """Return a message of an output topic with every field filled; all of them have to come back."""
     message = SCHEMAS[schema]
@@ -173,6 +195,9 @@ def subjects() -> Iterator[tuple[str, Callable[[], Subject]]]:
     """Yield all that is stored, by the name of its file."""
     columns = [kind.name for kind in COLUMNS]
     for name in PROCESSORS:
+        if name in LINE_KINDS:
+            yield f"state/{name}", partial(of_lines, name)
+            continue
         make = of_array if name in ARRAYS else of_columns if name in columns else of_processor
         yield f"state/{name}", partial(make, name)
     for schema in SCHEMAS:

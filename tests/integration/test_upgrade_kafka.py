@@ -21,6 +21,7 @@ import pytest
 from agent.app.supervisor import BAD_CONFIG
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import SCHEMAS
+from processors.hosts.lines import LINE_KINDS
 from processors.pipeline.host_state import ARRAYS, COLUMNS
 from tests.kit import predecessor
 from tests.kit.agent_process import ROOT, AgentProcess, until, write_config
@@ -44,7 +45,7 @@ OLDER: dict[str, Callable[[], Iterator[str]]] = {
     "the-version-before": predecessor.before,
     "one-with-other-numbers": predecessor.with_other_numbers,
 }
-ROWS = {kind.name for kind in COLUMNS} | set(ARRAYS)  # of hosts: those of an older form begin anew
+ROWS = {kind.name for kind in COLUMNS} | {*ARRAYS, *LINE_KINDS}  # of hosts: those of an older form begin anew
 Numbers = dict[str, int]  # the version of each kind of state that is stored
 
 

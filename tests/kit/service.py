@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from processors.contracts.events import CollectorReport, PredictionRequested
-from processors.contracts.hosts import Explained, HostUse, HostView
+from processors.contracts.hosts import Explained, HostLines, HostUse, HostView
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import (
     Alert,
@@ -46,6 +46,7 @@ class FixedService:
         self.held_hosts_of_jobs: dict[tuple[str, str], Sequence[str]] = {}
         self.held_runs, self.held_dead_letters, self.held_sources = list(runs), list(dead_letters), list(sources)
         self.held_hosts = list(hosts)
+        self.held_lines: dict[tuple[str, str], HostLines] = {}
         self.held_predictions = list(predictions)
         self.held_jobs = list(jobs)
         self.held_alerts = list(alerts)
@@ -93,6 +94,9 @@ class FixedService:
 
     def host(self, system: str, host: str) -> HostView | None:
         return next((entry for entry in self.held_hosts if (entry.system, entry.host) == (system, host)), None)
+
+    def host_lines(self, system: str, host: str) -> HostLines | None:
+        return self.held_lines.get((system, host))
 
     def runs(self, application_id_: str) -> Sequence[RecentRun]:
         return tuple(run for run in self.held_runs if run.application_id == application_id_)

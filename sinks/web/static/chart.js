@@ -7,6 +7,11 @@
 // the ends of its own band, from and to. A row's data-kind is how its dot looks. data-upright anywhere in the figure is a
 // vertical line at that x, data-label names it.
 //
+// A line over time brings its points as columns: data-columns, {start, step, low, mean, high, factor, unit} in ms and in the
+// resource's own unit, with null for gaps; its tables then are a summary for readers. data-ends-x says from when until when,
+// data-sync names charts whose cursors go along with one another, data-marks the id of what is marked in them: each element
+// with data-mark ("alert" or "job"), data-from, data-to and data-label. data-title-x and data-title-y are titles of axes.
+//
 // The file stands alone, so that a report can hold it: no imports.
 
 const ROLES = ["x", "x2", "line", "low", "high", "truth", "other", "dot", "from", "to", "bar"];
@@ -16,6 +21,8 @@ const RATIO = 0.56; // height to width
 const HEIGHT_MIN = 210;
 const HEIGHT_MAX = 460;
 const TICK_ROOM = { x: 44, y: 22 }; // pixels between two ticks with words
+const ALIGNED = 46; // pixels for the ticks of charts that stand above one another
+const LABELS_MAX = 3; // of marks in one chart
 const NEAR = 9; // pixels from a pointer to a dot
 
 const charts = new Map(); // figure -> Chart
@@ -28,11 +35,12 @@ class Chart {
     this.box.setAttribute("role", "application");
     this.box.setAttribute("aria-roledescription", "chart");
     this.readout = made("p", "readout");
-    this.readout.setAttribute("aria-live", "polite");
+    if (!figure.dataset.sync) this.readout.setAttribute("aria-live", "polite"); // else many would speak at once
     const caption = figure.querySelector("figcaption");
     if (caption) caption.after(this.box, this.readout);
     else figure.prepend(this.box, this.readout);
     this.box.addEventListener("keydown", (event) => this.key(event));
+    this.box.addEventListener("focus", () => this.readout.setAttribute("aria-live", "polite"));
     this.box.addEventListener("blur", () => this.leave());
     this.observer = new ResizeObserver(() => this.resize());
     this.observer.observe(figure);
@@ -58,20 +66,28 @@ class Chart {
   }
 
   options() {
-    const line = (stroke, more = {}) => ({ stroke, width: 2, spanGaps: true, points: { show: false }, ...more });
+    const spanGaps = !this.figure.dataset.columns;
+    const line = (stroke, more = {}) => ({ stroke, width: 2, spanGaps, points: { show: false }, ...more });
     const edge = line("transparent", { width: 0 });
     const dashed = (name) => line(colour(name), { width: 1.5, dash: [6, 5] });
     return {
       ...this.size(),
-      padding: [10, 14, 0, 0],
+      padding: [10, this.figure.dataset.endsX ? 20 : 14, 0, 0],
       legend: { show: false },
-      cursor: { drag: { setScale: false, x: false, y: false }, y: false, points: { show: (_, place) => place === 1, size: 8 } },
+      cursor: this.cursor(),
       scales: { x: this.scale("x"), y: this.scale("y") },
       axes: [this.axis("x"), this.axis("y")],
       series: [{}, line(colour("accent")), edge, edge, dashed("truth"), dashed("muted")],
       bands: [{ series: [3, 2], fill: colour("band") }],
       hooks: { draw: [painter(this.found, "diagonal" in this.figure.dataset)], setCursor: [(plot) => this.point(plot)] },
     };
+  }
+
+  cursor() {
+    const { sync } = this.figure.dataset;
+    const drag = { setScale: false, x: false, y: false };
+    const points = { show: (_, place) => place === 1, size: 8 };
+    return { drag, y: false, points, ...(sync && { sync: { key: sync, setSeries: false } }) };
   }
 
   scale(name) {
@@ -86,6 +102,11 @@ class Chart {
   }
 
   range(name, values) {
+    const ends = this.figure.dataset[name === "x" ? "endsX" : "endsY"];
+    return ends ? JSON.parse(ends) : this.around(name, values);
+  }
+
+  around(name, values) {
     if (values.length === 0) return [1, 2];
     const isLog = this.figure.dataset[name] === "log";
     const ends = [Math.min(...values), Math.max(...values)].map((value) => (isLog ? Math.log(value) : value));
@@ -99,13 +120,15 @@ class Chart {
     const ticks = new Map(JSON.parse(this.figure.dataset[name === "x" ? "ticksX" : "ticksY"] || "[]"));
     const longest = Math.max(2, ...[...ticks.values()].map((words) => words.length));
     const isUp = name === "y";
+    const title = this.figure.dataset[isUp ? "titleY" : "titleX"];
     return {
       stroke: colour("muted"),
       font: "12px system-ui, sans-serif",
       grid: { stroke: colour("edge"), width: 1 },
       ticks: { show: false },
       gap: 6,
-      size: isUp ? 14 + 6.6 * longest : 30,
+      size: isUp ? (this.figure.dataset.sync ? ALIGNED : 14 + 6.6 * longest) : 30,
+      ...(title && { label: title, labelSize: 20, labelGap: 0, labelFont: "12px system-ui, sans-serif" }),
       splits: (plot) => thinned(plot, name, [...ticks.keys()], isUp ? TICK_ROOM.y : Math.max(TICK_ROOM.x, 8 * longest)),
       filter: (_, splits) => splits,
       values: (_, splits) => splits.map((value) => ticks.get(value) ?? ""),
@@ -197,19 +220,43 @@ function drawAll(always = false) {
   }
   for (const figure of document.querySelectorAll("figure[data-chart]")) {
     if (charts.has(figure)) charts.get(figure).draw(always);
-    else if (figure.querySelector("tbody tr")) charts.set(figure, new Chart(figure));
+    else if (figure.dataset.columns || figure.querySelector("tbody tr")) charts.set(figure, new Chart(figure));
   }
 }
 
 // Returns {points, dots, uprights}: points are the rows of the first table, by x; the cursor goes along them.
 function read(figure) {
-  const [first, ...others] = [...figure.querySelectorAll("table")].map(rows);
+  const [first, ...others] = figure.dataset.columns ? [overTime(figure)] : [...figure.querySelectorAll("table")].map(rows);
   const points = (first || []).sort((a, b) => a.x - b.x);
   const uprights = [...figure.querySelectorAll("[data-upright]")].map(({ dataset }) => ({
     x: Number(dataset.upright),
     label: dataset.label || "",
   }));
-  return { points, dots: [...points, ...others.flat()].filter((row) => row.dot !== undefined), uprights };
+  return { points, dots: [...points, ...others.flat()].filter((row) => row.dot !== undefined), uprights, marks: marks(figure) };
+}
+
+// Returns the points of a line over time, each at the middle of its interval.
+function overTime(figure) {
+  const { start, step, low, mean, high, factor, unit } = JSON.parse(figure.dataset.columns);
+  const shown = (value) => `${Number((value / factor).toPrecision(3))} ${unit}`.trim();
+  const clock = (ms) => new Date(ms).toISOString().slice(11, 16);
+  const told = (at, from) =>
+    mean[at] === null ? `${from}: nothing was measured` : `${from}: mean ${shown(mean[at])}, ${shown(low[at])} to ${shown(high[at])}`;
+  return mean.map((value, at) => {
+    const x = start + at * step;
+    const found = { x, x2: x + step, kind: "", words: told(at, `${clock(x)} to ${clock(x + step)} UTC`) };
+    return value === null ? found : { ...found, line: value, low: low[at], high: high[at] };
+  });
+}
+
+function marks(figure) {
+  const found = document.getElementById(figure.dataset.marks || "")?.querySelectorAll("[data-mark]") || [];
+  return [...found].map(({ dataset }) => ({
+    kind: dataset.mark,
+    from: Number(dataset.from),
+    to: Number(dataset.to),
+    label: dataset.label || "",
+  }));
 }
 
 function rows(table) {
@@ -248,6 +295,8 @@ function painter(read, hasDiagonal) {
     ctx.clip();
     if (hasDiagonal) diagonal(plot);
     bars(plot, read.points);
+    for (const mark of read.marks) span(plot, mark);
+    starts(plot, read.marks.filter(({ kind }) => kind === "alert"));
     uprights(plot, read.uprights);
     for (const dot of sorted(read.dots)) circle(plot, dot);
     ctx.restore();
@@ -273,6 +322,36 @@ function bars(plot, points) {
     const width = Math.max(right - left - devicePixelRatio, 2 * devicePixelRatio);
     ctx.fillRect(right > left ? left : left - width / 2, top, width, bbox.top + bbox.height - top);
   }
+}
+
+// A job is a bar along the bottom, an alert a shade over the whole height.
+function span(plot, { kind, from, to }) {
+  const { ctx, bbox } = plot;
+  const [left, right] = [from, to].map((x) => Math.max(bbox.left, Math.min(bbox.left + bbox.width, plot.valToPos(x, "x", true))));
+  const height = kind === "job" ? 5 * devicePixelRatio : bbox.height;
+  ctx.globalAlpha = kind === "job" ? 1 : 0.16;
+  ctx.fillStyle = colour(kind === "job" ? "run" : "bad-edge");
+  const gap = kind === "job" ? devicePixelRatio : 0; // between two jobs
+  ctx.fillRect(left, bbox.top + bbox.height - height, Math.max(right - left - gap, devicePixelRatio), height);
+  ctx.globalAlpha = 1;
+}
+
+// When alerts began, each in words where there is room for them.
+function starts(plot, alerts) {
+  const { ctx, bbox } = plot;
+  ctx.fillStyle = ctx.strokeStyle = colour("bad");
+  ctx.lineWidth = devicePixelRatio;
+  ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
+  alerts.slice(0, LABELS_MAX).forEach(({ from, label }, place) => {
+    const at = Math.max(plot.valToPos(from, "x", true), bbox.left);
+    ctx.beginPath();
+    ctx.moveTo(at, bbox.top);
+    ctx.lineTo(at, bbox.top + bbox.height);
+    ctx.stroke();
+    const isRight = at + ctx.measureText(label).width + 8 * devicePixelRatio > bbox.left + bbox.width;
+    ctx.textAlign = isRight ? "right" : "left";
+    ctx.fillText(label, at + (isRight ? -5 : 5) * devicePixelRatio, bbox.top + (14 + 16 * place) * devicePixelRatio);
+  });
 }
 
 function uprights(plot, lines) {

@@ -1,6 +1,6 @@
 """What the page of an application shows besides its curve: power, load, its newest runs, and how good predictions were."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import exp, log
 from statistics import median
 from typing import Final
@@ -9,7 +9,16 @@ import msgspec
 
 from processors.contracts.load import UnderLoad
 from processors.contracts.names import rfc3339
-from processors.contracts.outputs import CurvePoint, PowerQuality, Prediction, ProfileModel, RecentRun, UsefulSizes
+from processors.contracts.outputs import (
+    Alert,
+    CurvePoint,
+    PowerQuality,
+    PredictedAtStart,
+    Prediction,
+    ProfileModel,
+    RecentRun,
+    UsefulSizes,
+)
 from sinks.web import formatting
 from sinks.web.access import Reader
 from sinks.web.charts import (
@@ -27,6 +36,8 @@ from sinks.web.charts import (
     time_axis,
 )
 from sinks.web.formatting import duration, moment, size
+from sinks.web.views.lines import Mark as TimeMark
+from sinks.web.views.lines import alert_marks
 from sinks.web.views.overview import Mark
 
 RUNS_SHOWN: Final = 120
@@ -34,6 +45,7 @@ ROLLING: Final = 20  # runs, over which error and coverage are shown
 ROLLING_MIN: Final = 5
 COUNTERS_SHOWN: Final = 8  # of one target
 COMPLETED: Final = "COMPLETED"
+STRANGE_RUN: Final = "StrangeRun"
 TARGETS: Final = {
     "run_time_s": "run time",
     "system_power_w": "system power per host",
@@ -110,15 +122,25 @@ def _verdict(run: RecentRun) -> str:
 
 
 class History(msgspec.Struct, frozen=True):
-    """How good predictions were: two charts, and a row for each run, oldest first."""
+    """How good predictions were: three charts, a row for each run, oldest first, and the alerts of that time.
 
+    `observed` has each run time as a multiple of what had been predicted of it, so that runs of all sizes share an axis.
+    """
+
+    observed: Chart
     error: Chart
     coverage: Chart
     rows: Sequence["Scored"]
+    alerts: Sequence[TimeMark] = ()
+    jobs: Sequence[TimeMark] = ()
 
 
 class Scored(msgspec.Struct, frozen=True):
-    """A run that had been predicted: its relative error, whether it fell inside, and both over the newest runs until then."""
+    """A run that had been predicted: its relative error, whether it fell inside, and both over the newest runs until then.
+
+    `ratio` is its run time as a multiple of the predicted one, `low` and `high` are the ends of its band as such. `kind` is
+    how its dot looks, `text` the run in words.
+    """
 
     time_ms: int
     ended: str
@@ -126,16 +148,33 @@ class Scored(msgspec.Struct, frozen=True):
     inside: bool
     rolling_error: float | None
     rolling_inside: float | None
+    ratio: float
+    low: float
+    high: float
+    kind: str
+    text: str
 
 
-def history(name: str, runs: Sequence[RecentRun]) -> History | None:
+def history(name: str, runs: Sequence[RecentRun], alerts: Sequence[Alert] = ()) -> History | None:
     """Return how good the predictions of runs were, None where no run had been predicted."""
-    rows = scored(runs)
+    anomalous = {
+        run_id for alert in alerts if alert.labels.get("alertname") == STRANGE_RUN for run_id in alert.evidence.runs
+    }
+    rows = scored(runs, anomalous)
     if not rows:
         return None
     times = time_axis(rows[0].time_ms, rows[-1].time_ms)
+    ends = [end for row in rows for end in (row.ratio, row.low, row.high)]
     errors = share_axis(max(0.1, *(row.error for row in rows)))
     return History(
+        Chart(
+            f"Run times of {name} as multiples of what was predicted, run by run",
+            msgspec.structs.replace(times, title="end of the run (UTC)"),
+            msgspec.structs.replace(
+                log_axis(ends, _multiples, lambda ratio: f"{ratio:.3g}"), title="observed / predicted"
+            ),
+            ratio=0.32,
+        ),
         Chart(f"Error of the predictions of {name}, run by run", times, errors, ratio=0.42),
         Chart(
             f"Share of the runs of {name} inside their band, over the newest {ROLLING}",
@@ -144,10 +183,18 @@ def history(name: str, runs: Sequence[RecentRun]) -> History | None:
             ratio=0.42,
         ),
         rows,
+        list(alert_marks(alerts, rows[0].time_ms, rows[-1].time_ms)),
     )
 
 
-def scored(runs: Sequence[RecentRun]) -> list[Scored]:
+def _multiples(low: float, high: float) -> list[float]:
+    """Return multiples that people think in, in a range about one."""
+    coarse = [ratio for ratio in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0) if low <= ratio <= high]
+    fine = [ratio for ratio in (0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.5, 2.0) if low <= ratio <= high]
+    return coarse if len(coarse) >= 3 or len(fine) < 2 else fine
+
+
+def scored(runs: Sequence[RecentRun], anomalous: Collection[str] = ()) -> list[Scored]:
     """Return the runs that completed and had been predicted, oldest first, with what rolls over the newest of them.
 
     An error is exp(|ln(observed / predicted)|) - 1: of twice as long and half as long alike it is 100 %.
@@ -175,9 +222,21 @@ def scored(runs: Sequence[RecentRun]) -> list[Scored]:
                 inside[-1],
                 exp(min(median(logs[-ROLLING:]), 5.0)) - 1 if enough else None,
                 sum(newest) / len(newest) if enough else None,
+                *_multiples_of(run, run.predicted),
+                "anomaly" if run.run_id in anomalous else "run" if inside[-1] else "outside",
+                f"{duration(run.run_time_s)}, predicted {duration(run.predicted.run_time_s)}",
             )
         )
     return found
+
+
+def _multiples_of(run: RecentRun, predicted: PredictedAtStart) -> tuple[float, float, float]:
+    """Return a run time and the ends of its band as multiples of the predicted run time."""
+    return (
+        run.run_time_s / predicted.run_time_s,
+        predicted.low_s / predicted.run_time_s,
+        predicted.high_s / predicted.run_time_s,
+    )
 
 
 class PowerView(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import msgspec
 from markupsafe import Markup
 
-from processors.contracts.hosts import HostFinding, HostView, ResourceForecast, ResourceView, quantile
+from processors.contracts.hosts import HostFinding, HostLines, HostView, ResourceForecast, ResourceView, quantile
 from processors.contracts.names import host_link, measured
 from processors.contracts.outputs import Alert
 from processors.contracts.service import Service
@@ -26,7 +26,7 @@ AT_WORK: Final = frozenset({"", "up"})
 OF_STATE: Final = frozenset({"HostAnomaly", "StragglerHost"})  # what is wrong with a host, until it is as before
 ODD_NAMED: Final = 3
 NO_ALERTS: Final = Alerts(())
-_FIRST: Final = ("cpu_available", "load1", "memory_free", "memory_available", "power_w", "cpu_current", "bandwidth")
+IMPORTANT: Final = ("cpu_available", "load1", "memory_free", "memory_available", "power_w", "cpu_current", "bandwidth")
 
 
 class ResourceRow(msgspec.Struct, frozen=True):
@@ -45,6 +45,12 @@ def find_host(service: Service, raw_path: str) -> HostView | None:
     """Return the host that the raw end of a URL names."""
     system, _, host = raw_path.partition("/")
     return service.host(unquote(system), unquote(host))
+
+
+def named_lines(service: Service, raw_path: str) -> HostLines | None:
+    """Return what the host that the raw end of a URL names measured over time."""
+    system, _, host = raw_path.partition("/")
+    return service.host_lines(unquote(system), unquote(host))
 
 
 def matching_hosts(service: Service, system: str | None, host: str | None) -> tuple[Sequence[HostView], bool]:
@@ -179,7 +185,7 @@ def host_card(view: HostView, alerts: Alerts) -> HostCard:
     notes = standing_out(view, alerts)
     is_open = alerts.open
     group: Literal["attention", "calm"] = "attention" if notes or is_open else "calm"
-    ordered = sorted(view.resources, key=_place)
+    ordered = sorted(view.resources, key=most_telling_first)
     shown = ordered[: RESOURCES_SHOWN[group]]
     return HostCard(
         view=view,
@@ -277,9 +283,15 @@ def state_text(view: HostView, alerts: Alerts, explained: int) -> str:
     return " ".join([first, *dict.fromkeys(alerts.why(alert) for alert in _quieted(alerts))])
 
 
-def _place(entry: ResourceView) -> tuple[bool, bool, int, str]:
+def most_telling_first(entry: ResourceView) -> tuple[bool, bool, int, str]:
+    """Return by what the resources of a host are ordered: the anomalous ones, then those that people look at first."""
     base = entry.resource.partition(">")[0]
-    return not entry.anomalous_since, base not in _FIRST, _FIRST.index(base) if base in _FIRST else 0, entry.resource
+    return (
+        not entry.anomalous_since,
+        base not in IMPORTANT,
+        IMPORTANT.index(base) if base in IMPORTANT else 0,
+        entry.resource,
+    )
 
 
 def _chip(view: HostView, entry: ResourceView) -> Chip:

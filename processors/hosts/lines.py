@@ -1,0 +1,269 @@
+"""Lines of what hosts measured: a band for each closed five minutes of the last hours, and the minutes of the last one.
+
+Figures have 16 bits, and stand in chunks by time: a checkpoint writes those that changed, and what is too old goes as a whole.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from processors.contracts.errors import ConfigError
+from processors.contracts.hosts import Band, HostLines, Line
+from processors.contracts.names import rfc3339
+from processors.contracts.telemetry import is_cumulative
+from processors.hosts.rows import BLOCK, HEAL, BlockCopy, KeyedRows, Rows, Series, decoded
+from processors.hosts.windows import Floats, Ints, ReportedWindows
+from processors.windows.minutes import WINDOW_MS
+from processors.windows.settings import MINUTE_MS
+
+Codes = npt.NDArray[np.uint16]
+
+MINUTES, BANDS = "host_minute_lines", "host_lines"
+LINE_KINDS: Final = (MINUTES, BANDS)
+VERSION: Final = 1
+HOUR_MS: Final = 3_600_000
+MINUTES_CHUNK_MS: Final = 600_000  # two of them change between two checkpoints of hosts
+FIGURES: Final = 3  # low, mean, high
+NO_CODE: Final = 0x7FFF
+LEVELS: Final = (0.05, 0.95)
+DIGITS: Final = 4  # that a code holds
+_RANGE: Final = 2.0**64  # beyond, and below its inverse, a code holds nothing
+_LEAST: Final = 2.0**-62
+_MOST: Final = _RANGE * (1 - 2.0**-8)
+_UNKNOWN, _DRAWN, _LEFT_OUT = 0, 1, 2
+
+
+def coded(values: Floats) -> Codes:
+    """Return numbers in 16 bits: sign, seven bits of exponent, eight of fraction; none is off by more than 0.2 %."""
+    size = np.abs(values)
+    inside = np.where(size < _LEAST, 0.0, np.copysign(np.minimum(size, _MOST), values)) / _RANGE
+    bits = (np.nan_to_num(inside).astype("<f4").view("<u4") + np.uint32(1 << 14)) >> np.uint32(15)
+    codes = (bits & np.uint32(0x7FFF)) | ((bits >> np.uint32(1)) & np.uint32(0x8000))
+    return np.where(np.isnan(values), NO_CODE, codes).astype("<u2")
+
+
+def decoded_values(codes: Codes) -> Floats:
+    """Return the numbers of codes, nan of none."""
+    wide = codes.astype("<u4")
+    bits = ((wide & np.uint32(0x7FFF)) << np.uint32(15)) | ((wide & np.uint32(0x8000)) << np.uint32(16))
+    return np.where(codes == NO_CODE, np.nan, bits.view("<f4").astype(np.float64) * _RANGE)
+
+
+class TimeChunks:
+    """Points of many series, each a low, a mean and a high, in chunks of `chunk_ms`; `retained_ms` of them are kept."""
+
+    def __init__(self, name: str, step_ms: int, chunk_ms: int, retained_ms: int) -> None:
+        self.name, self.step_ms, self.retained_ms = name, step_ms, retained_ms
+        self._chunk_ms, self._points = chunk_ms, chunk_ms // step_ms
+        self._chunks: dict[int, Codes] = {}
+        self._dirty: set[tuple[int, int]] = set()
+        self._saving: set[tuple[int, int]] = set()
+        self._stored: set[tuple[int, int]] = set()
+
+    def __len__(self) -> int:
+        """Return how many blocks of rows there are in all chunks."""
+        return sum(-(-len(codes) // BLOCK) for codes in self._chunks.values())
+
+    def put(self, row: Rows, time_ms: Ints, figures: Floats, now_ms: int) -> None:
+        """Put in points (m, 3) of m series at their times; what is too old changes nothing."""
+        codes = coded(figures)
+        start_ms = time_ms // self._chunk_ms * self._chunk_ms
+        for start in np.unique(start_ms).tolist():
+            if start + self._chunk_ms <= now_ms - self.retained_ms:
+                continue
+            at = np.flatnonzero(start_ms == start)
+            chunk = self._grown(start, int(row[at].max()) + 1)
+            chunk[row[at], (time_ms[at] - start) // self.step_ms] = codes[at]
+            self._dirty.update((start, block) for block in np.unique(row[at] // BLOCK).tolist())
+
+    def mean(self, row: Rows, end_ms: int, steps: int) -> Floats:
+        """Return the mean (m,) of the means of the last steps before a time, within one chunk; nan where there are none."""
+        start = (end_ms - 1) // self._chunk_ms * self._chunk_ms
+        chunk, last = self._grown(start, int(row.max()) + 1), (end_ms - start) // self.step_ms
+        values = decoded_values(chunk[row, last - steps : last, 1])
+        there = ~np.isnan(values)
+        count = there.sum(axis=1)
+        total = np.where(there, values, 0.0).sum(axis=1)
+        return np.asarray(np.divide(total, count, out=np.full(len(row), np.nan), where=count > 0))
+
+    def of(self, rows: Rows, now_ms: int) -> tuple[int, Floats]:
+        """Return when the first point begins, and all points (k, points, 3) from then to now."""
+        first = (now_ms - self.retained_ms) // self.step_ms * self.step_ms
+        points = max((now_ms - first) // self.step_ms, 0)
+        found = np.full((len(rows), points, FIGURES), NO_CODE, "<u2")
+        for start, chunk in self._chunks.items():
+            known, place = rows < len(chunk), (start - first) // self.step_ms
+            begin, end = max(place, 0), min(place + self._points, points)
+            if begin < end:
+                found[known, begin:end] = chunk[rows[known], begin - place : end - place]
+        return first, decoded_values(found)
+
+    def clear(self, rows: Rows) -> None:
+        """Forget all of some rows."""
+        for start, chunk in self._chunks.items():
+            known = rows[rows < len(chunk)]
+            chunk[known] = NO_CODE
+            self._dirty.update((start, block) for block in np.unique(known // BLOCK).tolist())
+
+    def forget_before(self, time_ms: int) -> None:
+        """Forget chunks that ended before."""
+        for start in [start for start in self._chunks if start + self._chunk_ms <= time_ms]:
+            del self._chunks[start]
+
+    def copied(self) -> dict[str, BlockCopy | None]:
+        """Return a copy of the blocks that changed since a checkpoint was confirmed; None of those that are gone."""
+        gone = {key for key in self._stored | self._saving if key[0] not in self._chunks}
+        self._saving |= gone | {key for key in self._dirty if key[0] in self._chunks}
+        self._dirty.clear()
+        return {self._key(key): None if key in gone else self._copy(*key) for key in sorted(self._saving)}
+
+    def confirm(self) -> None:
+        """Record that the checkpoint of `copied` is durable."""
+        self._stored = {key for key in self._stored | self._saving if key[0] in self._chunks}
+        self._saving.clear()
+
+    def restore(self, key: str, data: bytes) -> None:
+        """Put a block back; ValueError where it is none."""
+        start, block = map(int, key.split("."))
+        if start % self._chunk_ms or block < 0:
+            raise ValueError(f"there is no block {key} of lines")
+        points = np.frombuffer(data, "<u2").reshape(BLOCK, self._points, FIGURES)
+        self._grown(start, (block + 1) * BLOCK)[block * BLOCK : (block + 1) * BLOCK] = points
+        self._stored.add((start, block))
+
+    def _key(self, key: tuple[int, int]) -> str:
+        return f"{self.name}/{key[0]}.{key[1]}"
+
+    def _copy(self, start: int, block: int) -> BlockCopy:
+        first = block * BLOCK
+        return BlockCopy(VERSION, self._chunks[start][first : first + BLOCK].tobytes(), 0, ())
+
+    def _grown(self, start: int, rows: int) -> Codes:
+        """Return a chunk with room for so many rows."""
+        chunk = self._chunks.get(start)
+        if chunk is None or len(chunk) < rows:
+            room = -(-rows // BLOCK) * BLOCK
+            more = np.full((room - (0 if chunk is None else len(chunk)), self._points, FIGURES), NO_CODE, "<u2")
+            chunk = self._chunks[start] = more if chunk is None else np.concatenate([chunk, more])
+        return chunk
+
+
+class LineStore:
+    """The lines of all resources but those that only grow. A minute that is told again takes the place of what was reported first."""
+
+    def __init__(self, series: KeyedRows[Series], bands_h: float) -> None:
+        self._ids = series.ids
+        self._minutes = TimeChunks(MINUTES, MINUTE_MS, MINUTES_CHUNK_MS, HOUR_MS)
+        self._bands = TimeChunks(BANDS, WINDOW_MS, HOUR_MS, round(bands_h * HOUR_MS))
+        self.chunks = (self._minutes, self._bands)
+        self._kind = np.zeros(0, np.int8)
+        self._series, self._enabled = series, bands_h > 0
+        series.on_clear(self._clear)
+
+    def sizes(self) -> dict[str, int]:
+        """Return the number of blocks by kind."""
+        return {chunks.name: len(chunks) for chunks in self.chunks}
+
+    def take(self, reported: ReportedWindows, new: Rows, now_ms: int) -> None:
+        """Take in what was reported some series, each named once; `new` are the places of what is not older than what is known."""
+        if not self._enabled:
+            return
+        drawn = np.zeros(len(reported.row), np.bool_)
+        drawn[new] = self._drawn(reported.row[new])
+        at = np.flatnonzero(drawn & (reported.samples > 0))
+        if at.size:
+            figures = reported.figures[at][:, (1, 0, 2)]
+            self._minutes.put(reported.row[at], reported.minute_ms[at], figures, now_ms)
+        closes = (reported.minute_ms + MINUTE_MS) % WINDOW_MS == 0
+        at = np.flatnonzero(drawn & closes & (reported.parts > 0))
+        for minute_ms in np.unique(reported.minute_ms[at]).tolist():
+            self._close(reported, at[reported.minute_ms[at] == minute_ms], minute_ms + MINUTE_MS, now_ms)
+
+    def tick(self, now_ms: int) -> None:
+        """Forget what is too old."""
+        for chunks in self.chunks:
+            chunks.forget_before(now_ms - chunks.retained_ms)
+
+    def of(self, system: str, host: str, resources: Mapping[str, int], now_ms: int) -> HostLines:
+        """Return the lines of a host, whose resources have these rows."""
+        drawn = {name: row for name, row in resources.items() if not is_cumulative(name)}
+        bands, minutes = (_line(chunks, drawn, now_ms) for chunks in (self._bands, self._minutes))
+        return HostLines(system=system, host=host, as_of=rfc3339(now_ms), day=bands, hour=minutes)
+
+    def copied(self) -> dict[str, BlockCopy | None]:
+        """Return a copy of all that a checkpoint has to write, by key; None of what is gone."""
+        return {key: copy for chunks in self.chunks for key, copy in chunks.copied().items()}
+
+    def confirm(self) -> None:
+        """Record that the checkpoint of `copied` is durable."""
+        for chunks in self.chunks:
+            chunks.confirm()
+
+    def restore(self, states: Mapping[str, bytes]) -> None:
+        """Put blocks back, given by their keys; ConfigError where they are damaged or of a newer agent."""
+        chunks = {each.name: each for each in self.chunks}
+        try:
+            for key, block in decoded(states, dict.fromkeys(LINE_KINDS, VERSION)).items():
+                kind, _, place = key.partition("/")
+                chunks[kind].restore(place, block.data)
+        except ValueError as error:
+            raise ConfigError(f"The stored lines of hosts are damaged ({error}): {HEAL}") from error
+
+    def _close(self, reported: ReportedWindows, at: Rows, end_ms: int, now_ms: int) -> None:
+        """Put in the bands of the five minutes that ended."""
+        row = reported.row[at]
+        low, high = _quantiles(reported.edges[at], reported.shares[at], reported.parts[at])
+        mean = self._minutes.mean(row, end_ms, WINDOW_MS // MINUTE_MS)
+        begin_ms = np.full(len(at), end_ms - WINDOW_MS, np.int64)
+        self._bands.put(row, begin_ms, np.stack([low, mean, high], axis=1), now_ms)
+
+    def _drawn(self, row: Rows) -> npt.NDArray[np.bool_]:
+        """Return which of some series are no counters."""
+        if len(self._kind) < len(self._series.rows):
+            self._kind = np.concatenate([self._kind, np.zeros(len(self._series.rows) - len(self._kind), np.int8)])
+        for new in row[self._kind[row] == _UNKNOWN].tolist():
+            key = self._series.ids.key(new)
+            self._kind[new] = _LEFT_OUT if key is None or is_cumulative(key[1]) else _DRAWN
+        return np.asarray(self._kind[row] == _DRAWN)
+
+    def _clear(self, rows: Rows) -> None:
+        self._kind[rows[rows < len(self._kind)]] = _UNKNOWN
+        for chunks in self.chunks:
+            chunks.clear(rows)
+
+
+def _quantiles(edges: Floats, shares: Floats, parts: Ints) -> list[Floats]:
+    """Return the quantiles of LEVELS, each (m,), of histograms (m, 6) and (m, 5): as `processors.contracts.hosts.quantile`."""
+    total, place = np.cumsum(shares, axis=1), np.arange(len(edges))
+    found = []
+    for level in LEVELS:
+        reached = (shares > 0) & (total >= level)
+        at = np.where(reached.any(axis=1), reached.argmax(axis=1), shares.shape[1] - 1)
+        share = shares[place, at]
+        inside = np.divide(level - (total[place, at] - share), share, out=np.ones(len(edges)), where=share > 0)
+        first, last = edges[place, at], edges[place, at + 1]
+        found.append(np.where(parts == 1, edges[:, 0], first + (last - first) * np.clip(inside, 0.0, 1.0)))
+    return found
+
+
+def _line(chunks: TimeChunks, resources: Mapping[str, int], now_ms: int) -> Line:
+    """Return the lines of some resources from the first point of any of them on."""
+    first_ms, points = chunks.of(np.array(list(resources.values()), np.intp), now_ms)
+    there = np.flatnonzero(~np.isnan(points[..., 1]).all(axis=0)) if points.size else np.zeros(0, np.intp)
+    begin, end = (int(there[0]), int(there[-1]) + 1) if there.size else (0, 0)
+    columns = _plain(points[:, begin:end])
+    found = {name: Band(*map(tuple, columns[i])) for i, name in enumerate(resources)}
+    retained = {name: band for name, band in found.items() if any(value is not None for value in band.mean)}
+    return Line(start_ms=first_ms + begin * chunks.step_ms, step_s=chunks.step_ms // 1000, resources=retained)
+
+
+def _plain(points: Floats) -> list[list[list[float | None]]]:
+    """Return points (k, points, 3) as k times low, mean and high, in the digits that a code holds; None where there is none."""
+    size = np.where(np.isnan(points) | (points == 0), 1.0, np.abs(points))
+    power = np.floor(np.log10(size)).astype(np.int64) + 1 - DIGITS
+    scale = 10.0 ** np.abs(power)
+    rounded = np.where(power < 0, np.round(points * scale) / scale, np.round(points / scale) * scale)
+    plain: list[list[list[float | None]]] = np.where(np.isnan(points), None, rounded).transpose(0, 2, 1).tolist()  # type: ignore[call-overload]
+    return plain
