@@ -10,7 +10,7 @@ from starlette.datastructures import QueryParams
 
 from processors.contracts.events import STATES, SUCCESS
 from processors.contracts.names import ApplicationKey
-from processors.contracts.outputs import RecentRun
+from processors.contracts.outputs import JobPrediction, RecentRun
 from processors.contracts.running import RunningJob
 from sinks.web import queries
 
@@ -117,7 +117,7 @@ def key_of(application_id: str | None) -> ApplicationKey:
         return NEVER
 
 
-def id_of(job: RunningJob) -> str:
+def id_of(job: RunningJob | JobPrediction) -> str:
     """Return the id of the application of a running job; empty where it was not identified."""
     if job.application is None:
         return ""

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
-from urllib.parse import quote
 
 import msgspec
 
@@ -16,7 +15,7 @@ from sinks.web.access import Reader
 from sinks.web.filters import JobFilter, address, id_of, key_of
 from sinks.web.formatting import duration, energy, moment, share, size, span
 from sinks.web.queries import link
-from sinks.web.views.jobs import job_link, visible
+from sinks.web.views.jobs import job_link, user_link, visible
 
 Tab = Literal["running", "ended"]
 TABS: Final[tuple[Tab, ...]] = ("running", "ended")
@@ -121,7 +120,7 @@ def job_list(
     found: dict[Tab, list[Any]] = {"running": wanted.jobs(running), "ended": wanted.runs(ended)}
     tab = _tab(query.get("tab", "")) or _likely_tab(wanted, found)
     requested = query.get("sort", "")
-    column, down = _column(tab, requested or FIRST[tab])
+    column, down = column_of(tab, requested or FIRST[tab])
     ordered = in_order(found[tab], column, down=down)
     pages = max(1, -(-len(ordered) // PAGE))
     page = min(queries.whole(query, "page", 1, 10**6) or 1, pages)
@@ -180,7 +179,8 @@ def _likely_tab(wanted: JobFilter, found: Mapping[Tab, Sequence[Any]]) -> Tab:
     return "ended" if only_ended or (wanted.query() and found["ended"] and not found["running"]) else "running"
 
 
-def _column(tab: Tab, given: str) -> tuple[Column, bool]:
+def column_of(tab: Tab, given: str) -> tuple[Column, bool]:
+    """Return the column to sort by, and whether the largest comes first; BadParameterError where there is none."""
     name = given.removeprefix("-")
     found = next((column for column in COLUMNS[tab] if column.name == name and column.by is not None), None)
     if found is None:
@@ -270,18 +270,3 @@ def _application(service: Service, name: str, input_: str, id_: str) -> Cell:
 
 def _user(user: str | None) -> Cell:
     return (user, user_link(user)) if user else ("-", "")
-
-
-def user_link(user: str) -> str:
-    """Return the address of the page of a user."""
-    return f"/users/{link_part(user)}"
-
-
-def project_link(account: str) -> str:
-    """Return the address of the page of a project."""
-    return f"/projects/{link_part(account)}"
-
-
-def link_part(name: str) -> str:
-    """Return a name as a part of an address; names come from outside, so they are escaped."""
-    return quote(name, safe="")
