@@ -31,11 +31,12 @@ RATIO: Final = 0.3
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """What was there from one time to another: an alert or a job. `label` is drawn, `note` is the row of its table."""
+    """What was there from one time to another: an alert or a job. `label` is drawn, `note` says more."""
 
     kind: Literal["alert", "job"]
     start_ms: int
     end_ms: int
+    name: str
     label: str
     note: str
     href: str
@@ -188,6 +189,7 @@ def alert_marks(alerts: Sequence[Alert], from_ms: int, until_ms: int) -> Iterato
             "alert",
             start_ms,
             end_ms,
+            name,
             f"{moment(alert.starts)[11:]} {name}",
             summary,
             f"/alerts/{alert.fingerprint}",
@@ -202,12 +204,12 @@ def _job_marks(service: Service, view: HostView, from_ms: int, until_ms: int) ->
     if running is not None:
         label = f"{job_id} {running.application or ''}".strip()
         when = f"since {moment(running.start)}"
-        yield Mark("job", _ms(running.start, until_ms), until_ms, label, label, job_link(system, job_id), when)
+        yield Mark("job", _ms(running.start, until_ms), until_ms, label, label, label, job_link(system, job_id), when)
     on_host = (run for run in service.recent_runs() if _ran_here(run, view, from_ms))
     for run, _ in zip(on_host, range(JOBS_MAX), strict=False):
         label = f"{run.job_id} {_application(run)}".strip()
         when = f"{moment(rfc3339(run.start_ms))} to {moment(rfc3339(run.end_ms))[11:]}"
-        yield Mark("job", run.start_ms, run.end_ms, label, label, job_link(run.system, run.job_id), when)
+        yield Mark("job", run.start_ms, run.end_ms, label, label, label, job_link(run.system, run.job_id), when)
 
 
 def _ran_here(run: RecentRun, view: HostView, from_ms: int) -> bool:
