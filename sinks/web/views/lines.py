@@ -18,7 +18,7 @@ from processors.contracts.service import Service
 from sinks.web.charts import Chart, level_axis, time_axis
 from sinks.web.formatting import moment
 from sinks.web.views.explained import job_of
-from sinks.web.views.hosts import most_telling_first
+from sinks.web.views.hosts import most_important_first
 from sinks.web.views.jobs import job_link
 
 Range = Literal["day", "hour"]
@@ -103,19 +103,19 @@ class References(msgspec.Struct, frozen=True):
 
 def shown_first(view: HostView, chosen: str) -> tuple[list[str], list[str]]:
     """Return the resources that have a chart, the odd and the important ones first, and the others, by their names."""
-    ordered = [entry.resource for entry in sorted(view.resources, key=most_telling_first)]
+    ordered = [entry.resource for entry in sorted(view.resources, key=most_important_first)]
     ordered.sort(key=lambda resource: resource != chosen)
     return ordered[:CHARTS_MAX], sorted(ordered[CHARTS_MAX:])
 
 
 def lines_view(
-    service: Service, view: HostView, alerts: Sequence[Alert], resources: Sequence[str], asked: str
+    service: Service, view: HostView, alerts: Sequence[Alert], resources: Sequence[str], chosen: str
 ) -> LinesView | None:
     """Return the lines of these resources of a host; None where nothing is known of them over time."""
     found = service.host_lines(view.system, view.host)
     if found is None or (not found.hour.resources and not found.day.resources):
         return None
-    is_hour = asked == HOUR or not found.day.resources
+    is_hour = chosen == HOUR or not found.day.resources
     line = found.hour if is_hour else found.day
     from_ms, until_ms = _ends(found, line, is_hour=is_hour)
     charts = {
