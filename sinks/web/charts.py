@@ -18,6 +18,7 @@ Formatter = Callable[[float], str]
 Spot = tuple[float, float]
 
 TICKS_MAX: Final = 8
+TICKS_UP: Final = 5.5  # steps of a level, whose chart is low
 _STEPS: Final = (1.0, 2.0, 5.0)
 _DAY_MS: Final = 86_400_000
 _NICE_SECONDS: Final = (
@@ -124,8 +125,8 @@ def time_axis(low_ms: float, high_ms: float) -> Axis:
 def level_axis(top: float, factor: float, title: str) -> Axis:
     """Return a linear axis from 0 to `top` with ticks at 1, 2 or 5 times a power of ten of its unit, which is `factor`."""
     shown = top / factor
-    power = 10.0 ** floor(log10(shown / 4)) if 0 < shown < float("inf") else 1.0
-    step = next((nice * power for nice in (1.0, 2.0, 5.0) if shown / (nice * power) <= 4.5), 10.0 * power)
+    power = 10.0 ** floor(log10(shown / TICKS_UP)) if 0 < shown < float("inf") else 1.0
+    step = next((nice * power for nice in (1.0, 2.0, 5.0) if shown / (nice * power) <= TICKS_UP), 10.0 * power)
     ticks = [(count * step * factor, f"{count * step:.6g}") for count in range(floor(shown / step + 1e-9) + 1)]
     return Axis("linear", ticks, title)
 

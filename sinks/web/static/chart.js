@@ -341,6 +341,7 @@ function starts(plot, alerts) {
   const { ctx, bbox } = plot;
   ctx.fillStyle = ctx.strokeStyle = colour("bad");
   ctx.lineWidth = devicePixelRatio;
+  ctx.setLineDash([]);
   ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
   alerts.slice(0, LABELS_MAX).forEach(({ from, label }, place) => {
     const at = Math.max(plot.valToPos(from, "x", true), bbox.left);

@@ -189,9 +189,10 @@ def history(name: str, runs: Sequence[RecentRun], alerts: Sequence[Alert] = ()) 
 
 def _multiples(low: float, high: float) -> list[float]:
     """Return multiples that people think in, in a range about one."""
-    coarse = [ratio for ratio in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0) if low <= ratio <= high]
-    fine = [ratio for ratio in (0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.5, 2.0) if low <= ratio <= high]
-    return coarse if len(coarse) >= 3 or len(fine) < 2 else fine
+    for ratios in ((0.8, 0.9, 1.0, 1.1, 1.2), (0.5, 0.7, 1.0, 1.5, 2.0)):
+        if ratios[0] <= low and high <= ratios[-1]:
+            return [ratio for ratio in ratios if low <= ratio <= high]
+    return [ratio for ratio in (0.01, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0) if low <= ratio <= high]
 
 
 def scored(runs: Sequence[RecentRun], anomalous: Collection[str] = ()) -> list[Scored]:

@@ -185,7 +185,7 @@ def host_card(view: HostView, alerts: Alerts) -> HostCard:
     notes = standing_out(view, alerts)
     is_open = alerts.open
     group: Literal["attention", "calm"] = "attention" if notes or is_open else "calm"
-    ordered = sorted(view.resources, key=most_telling_first)
+    ordered = sorted(view.resources, key=most_important_first)
     shown = ordered[: RESOURCES_SHOWN[group]]
     return HostCard(
         view=view,
@@ -283,7 +283,7 @@ def state_text(view: HostView, alerts: Alerts, explained: int) -> str:
     return " ".join([first, *dict.fromkeys(alerts.why(alert) for alert in _quieted(alerts))])
 
 
-def most_telling_first(entry: ResourceView) -> tuple[bool, bool, int, str]:
+def most_important_first(entry: ResourceView) -> tuple[bool, bool, int, str]:
     """Return by what the resources of a host are ordered: the anomalous ones, then those that people look at first."""
     base = entry.resource.partition(">")[0]
     return (

@@ -18,7 +18,7 @@ from processors.contracts.service import Service
 from sinks.web.charts import Chart, level_axis, time_axis
 from sinks.web.formatting import moment
 from sinks.web.views.explained import job_of
-from sinks.web.views.hosts import most_telling_first
+from sinks.web.views.hosts import most_important_first
 from sinks.web.views.jobs import job_link
 
 Range = Literal["day", "hour"]
@@ -31,11 +31,12 @@ RATIO: Final = 0.3
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """What was there from one time to another: an alert or a job. `label` is drawn, `note` is the row of its table."""
+    """What was there from one time to another: an alert or a job. `label` is drawn, `note` says more."""
 
     kind: Literal["alert", "job"]
     start_ms: int
     end_ms: int
+    name: str
     label: str
     note: str
     href: str
@@ -102,19 +103,19 @@ class References(msgspec.Struct, frozen=True):
 
 def shown_first(view: HostView, chosen: str) -> tuple[list[str], list[str]]:
     """Return the resources that have a chart, the odd and the important ones first, and the others, by their names."""
-    ordered = [entry.resource for entry in sorted(view.resources, key=most_telling_first)]
+    ordered = [entry.resource for entry in sorted(view.resources, key=most_important_first)]
     ordered.sort(key=lambda resource: resource != chosen)
     return ordered[:CHARTS_MAX], sorted(ordered[CHARTS_MAX:])
 
 
 def lines_view(
-    service: Service, view: HostView, alerts: Sequence[Alert], resources: Sequence[str], asked: str
+    service: Service, view: HostView, alerts: Sequence[Alert], resources: Sequence[str], chosen: str
 ) -> LinesView | None:
     """Return the lines of these resources of a host; None where nothing is known of them over time."""
     found = service.host_lines(view.system, view.host)
     if found is None or (not found.hour.resources and not found.day.resources):
         return None
-    is_hour = asked == HOUR or not found.day.resources
+    is_hour = chosen == HOUR or not found.day.resources
     line = found.hour if is_hour else found.day
     from_ms, until_ms = _ends(found, line, is_hour=is_hour)
     charts = {
@@ -188,6 +189,7 @@ def alert_marks(alerts: Sequence[Alert], from_ms: int, until_ms: int) -> Iterato
             "alert",
             start_ms,
             end_ms,
+            name,
             f"{moment(alert.starts)[11:]} {name}",
             summary,
             f"/alerts/{alert.fingerprint}",
@@ -202,12 +204,12 @@ def _job_marks(service: Service, view: HostView, from_ms: int, until_ms: int) ->
     if running is not None:
         label = f"{job_id} {running.application or ''}".strip()
         when = f"since {moment(running.start)}"
-        yield Mark("job", _ms(running.start, until_ms), until_ms, label, label, job_link(system, job_id), when)
+        yield Mark("job", _ms(running.start, until_ms), until_ms, label, label, label, job_link(system, job_id), when)
     on_host = (run for run in service.recent_runs() if _ran_here(run, view, from_ms))
     for run, _ in zip(on_host, range(JOBS_MAX), strict=False):
         label = f"{run.job_id} {_application(run)}".strip()
         when = f"{moment(rfc3339(run.start_ms))} to {moment(rfc3339(run.end_ms))[11:]}"
-        yield Mark("job", run.start_ms, run.end_ms, label, label, job_link(run.system, run.job_id), when)
+        yield Mark("job", run.start_ms, run.end_ms, label, label, label, job_link(run.system, run.job_id), when)
 
 
 def _ran_here(run: RecentRun, view: HostView, from_ms: int) -> bool:

@@ -168,7 +168,7 @@ def test_a_hosts_page_states_since_when_it_is_anomalous() -> None:
         read(app_of(host_view(state="drain", resources=(resource_view(), outlier))), "/hosts/archer2/nid001000")
     )
     assert "drain; memory_free anomalous since 09:58." in page
-    assert "memory_free anomalous since 2026-11-20 09:58" in page
+    assert "Memory free anomalous since 2026-11-20 09:58" in page
 
 
 def test_alerts_of_a_host_are_on_its_page_and_its_row() -> None:
