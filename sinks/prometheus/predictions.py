@@ -155,8 +155,8 @@ class Series:
         if entry.power is not None:
             self.add("power_error_ratio", key, entry.power.median_error)
             self.add("power_coverage_ratio", key, entry.power.coverage_90)
-            self.add("power_host_minutes_ratio", [*key, "measured"], entry.power.measured)
-            self.add("power_host_minutes_ratio", [*key, "estimated"], entry.power.estimated)
+            self.add("power_source_ratio", [*key, "measured"], entry.power.measured)
+            self.add("power_source_ratio", [*key, "estimated"], entry.power.estimated)
         for target, model in {model.target: model for model in entry.profiles if model.target in TARGETS}.items():
             self._add_profile([*key, target], model)
 
@@ -194,8 +194,8 @@ class Series:
             each.counter: each for each in reversed(model.explained[:COUNTERS_MAX]) if len(each.counter) <= NAME_MAX
         }
         for counter, each in named.items():
-            self.add("profile_counter_correlation", [*labels, counter], each.rho)
-            self.add("profile_counter_coefficient", [*labels, counter], each.standardised)
+            self.add("profile_correlation", [*labels, counter], each.rho)
+            self.add("profile_coefficient", [*labels, counter], each.standardised)
 
 
 def spread(curve: Sequence[CurvePoint], sizes_max: int) -> Sequence[CurvePoint]:

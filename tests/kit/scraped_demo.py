@@ -24,7 +24,7 @@ SPEED = 60.0  # simulated seconds per second while Prometheus looks
 # of one that ran on shared hosts a while, of one that something happened to, and of one whose bands twenty runs have judged
 AWAITED = (
     "scalewatch_under_load_pit_ratio{",
-    "scalewatch_profile_counter_correlation{",
+    "scalewatch_profile_correlation{",
     'firing{alertname="StrangeRun"',
     "scalewatch_prediction_horizon_coverage_ratio{",
     "scalewatch_prediction_pit_ratio{",

@@ -43,8 +43,8 @@ def counted(seen: dict[str, list[tuple[dict[str, str], float]]]) -> dict[str, fl
 def test_a_prediction_shows_its_curve_as_three_quantiles_at_each_size() -> None:
     seen = scrape(FixedService([prediction()]))
     key = {"application": "lammps", "system": "archer2", "input": "rhodo", "unit": "nodes", "n": "64"}
-    series = [(labels["quantile"], value) for labels, value in seen["scalewatch_predicted_run_time_seconds"]
-              if labels == key | {"quantile": labels["quantile"]}]  # fmt: skip
+    series = [(labels["level"], value) for labels, value in seen["scalewatch_predicted_run_time_seconds"]
+              if labels == key | {"level": labels["level"]}]  # fmt: skip
     point = prediction().curve[6]
     assert series == [("0.05", point.low_s), ("0.5", point.run_time_s), ("0.95", point.high_s)]
 
