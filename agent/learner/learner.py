@@ -268,6 +268,12 @@ class Learner:
             found = (shard.fold.host_view(system, host) for shard in self.shards().values())
             return next((view for view in found if view is not None), None)
 
+    def hosts_of_job(self, system: str, job_id: str) -> tuple[str, ...]:
+        """Return the hosts of a job that runs, by the shard that knows them. For any thread."""
+        with self._folding:
+            found = (shard.fold.hosts_of_job(system, job_id) for shard in self.shards().values())
+            return next((hosts for hosts in found if hosts), ())
+
     def explained_runs(self, system: str, host: str) -> Explained:
         """Return the runs that a host explains, by the shard that knows of any. For any thread."""
         with self._folding:

@@ -85,6 +85,9 @@ class Fold(Protocol):
     def host_view(self, system: str, host: str) -> HostView | None:
         """Return one host; None where it is not known."""
 
+    def hosts_of_job(self, system: str, job_id: str) -> tuple[str, ...]:
+        """Return the hosts of a job that runs; none where they are not known."""
+
     def explained_runs(self, system: str, host: str) -> Explained:
         """Return the runs that a host explains."""
 

@@ -11,7 +11,7 @@ import msgspec
 
 from agent.learner.learner import Learner
 from processors.contracts.errors import UnavailableError
-from processors.contracts.events import CollectorReport, PredictionRequested
+from processors.contracts.events import CollectorReport, Evidence, PredictionRequested, nodes_of
 from processors.contracts.hosts import Explained, HostView, Profile
 from processors.contracts.names import job_key
 from processors.contracts.outputs import (
@@ -24,8 +24,10 @@ from processors.contracts.outputs import (
     PredictedAtStart,
     Prediction,
     RecentRun,
+    SlowedBy,
     SourceStatus,
 )
+from processors.contracts.running import RunningJob
 from processors.contracts.service import Health, Silence
 
 RETAINED_MAX: Final = 20_000
@@ -39,14 +41,9 @@ JOBS: Final = "job_predictions"
 KINDS: Final = ("predictions", JOBS, "alerts")
 
 
-class _Requested(msgspec.Struct, frozen=True):
-    user: str | None = None
-    time_limit_s: float | None = None
-
-
-class _Evidence(msgspec.Struct, frozen=True):
+class _Identity(msgspec.Struct, frozen=True):
     source: str
-    evidence: _Requested
+    evidence: Evidence
 
 
 class _Completion(msgspec.Struct, frozen=True):
@@ -54,7 +51,7 @@ class _Completion(msgspec.Struct, frozen=True):
     job_id: str
     start_ms: int
     end_ms: int
-    evidence: _Requested
+    evidence: Evidence
 
 
 class _Settled(msgspec.Struct, frozen=True):
@@ -66,9 +63,10 @@ class _Settled(msgspec.Struct, frozen=True):
     run_time_s: float
     state: str
     event: _Completion
-    identities: tuple[_Evidence, ...] = ()
+    identities: tuple[_Identity, ...] = ()
     profile: Profile | None = None
     predicted: PredictedAtStart | None = None
+    slowed_by: SlowedBy | None = None
 
 
 _DECODER: Final = msgspec.json.Decoder(_Settled)
@@ -130,6 +128,10 @@ class RecentRuns:
         with self._lock:
             return list(self._runs.values())
 
+    def newest(self) -> list[RecentRun]:
+        """Return all runs, the one that ended last first."""
+        return sorted(self.retained(), key=_ended, reverse=True)
+
     def of_application(self, application_id: str) -> list[RecentRun]:
         """Return the newest runs of an application, at most SHOWN_MAX, the one that ended last first."""
         return self._newest(self._by_application, application_id)
@@ -168,7 +170,7 @@ def recent_run(value: bytes) -> RecentRun | None:
         run = _DECODER.decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    profile, event = run.profile or Profile(hosts=0), run.event
+    profile, event, evidence = run.profile or Profile(hosts=0), run.event, _evidence(run)
     power_w = profile.power_w.get(SYSTEM)
     return RecentRun(
         run_id=run.run_id,
@@ -180,18 +182,28 @@ def recent_run(value: bytes) -> RecentRun | None:
         end_ms=event.end_ms,
         run_time_s=run.run_time_s,
         state=run.state,
-        user=_user(run),
-        time_limit_s=event.evidence.time_limit_s,
+        user=evidence.user,
+        time_limit_s=evidence.time_limit_s,
         predicted=run.predicted,
         power_w=None if power_w is None else power_w * profile.hosts,
         energy_j=profile.energy_j.get(SYSTEM),
+        nodes=nodes_of(evidence),
+        partition=evidence.partition,
+        account=evidence.account,
+        hosts=evidence.hosts,
+        slowed_by=run.slowed_by,
+        counters=profile.counters,
+        shared=profile.shared / profile.expected if profile.expected else None,
     )
 
 
-def _user(run: _Settled) -> str | None:
-    """Return who ran it, from its completion; where that is silent, from its start."""
-    starts = (other.evidence.user for other in run.identities if other.source == STARTED)
-    return run.event.evidence.user or next(starts, None)
+def _evidence(run: _Settled) -> Evidence:
+    """Return what is known of a run: its completion, and where that is silent what its start reported."""
+    own = run.event.evidence
+    start = next((other.evidence for other in run.identities if other.source == STARTED), None)
+    if start is None:
+        return own
+    return Evidence(**{name: getattr(own, name) or getattr(start, name) for name in Evidence.__struct_fields__})
 
 
 def _ended(run: RecentRun) -> tuple[int, str]:
@@ -202,6 +214,7 @@ class _Labelled(msgspec.Struct, frozen=True):
     labels: dict[str, str]
 
 
+_RUNNING: Final = msgspec.json.Decoder(RunningJob)
 _LABELS: Final = msgspec.json.Decoder(_Labelled)
 
 
@@ -216,6 +229,7 @@ class View:
         self._latest: dict[str, dict[str, bytes]] = {kind: {} for kind in KINDS}
         self._resolved: deque[bytes] = deque(maxlen=RESOLVED_MAX)
         self._ended: dict[str, bytes] = {}
+        self._read: dict[str, tuple[bytes, RunningJob]] = {}
         self.runs = RecentRuns()
         self._lock = threading.Lock()
 
@@ -276,6 +290,17 @@ class View:
         with self._lock:
             values = sorted(self._latest[kind].items())
         return [msgspec.json.decode(value, type=of) for _, value in values]
+
+    def running(self) -> list[RunningJob]:
+        """Return what lists show of the running jobs, sorted by key; a message is decoded once."""
+        with self._lock:
+            values = sorted(self._latest[JOBS].items())
+        former, read = self._read, {}
+        for key, value in values:
+            known = former.get(key)
+            read[key] = known if known is not None and known[0] is value else (value, _RUNNING.decode(value))
+        self._read = read
+        return [job for _, job in read.values()]
 
     def get(self, kind: str, key: str, of: type[M]) -> M | None:
         """Return the newest message of a key."""
@@ -338,7 +363,20 @@ class LearnerService:
 
     def jobs(self) -> Sequence[JobPrediction]:
         """Return the latest predictions of running jobs, sorted by job."""
-        return self._view.latest("job_predictions", JobPrediction)
+        return self._view.latest(JOBS, JobPrediction)
+
+    def running(self) -> Sequence[RunningJob]:
+        """Return what lists show of the running jobs, sorted by job."""
+        return self._view.running()
+
+    def job(self, system: str, job_id: str) -> JobPrediction | None:
+        """Return the latest prediction of a job that runs."""
+        return self._view.get(JOBS, job_key(system, job_id), JobPrediction)
+
+    def hosts_of_job(self, system: str, job_id: str) -> Sequence[str]:
+        """Return the hosts of a job that runs; none where they are not known."""
+        learner = self.learner
+        return () if learner is None else learner.hosts_of_job(system, job_id)
 
     def ended(self, system: str, job_id: str) -> JobPrediction | None:
         """Return what was last predicted of a job that ended a short while ago."""
@@ -351,6 +389,10 @@ class LearnerService:
     def runs_of_job(self, system: str, job_id: str) -> Sequence[RecentRun]:
         """Return the settled runs of a job."""
         return self._view.runs.of_job(system, job_id)
+
+    def recent_runs(self) -> Sequence[RecentRun]:
+        """Return the newest settled runs of all applications, the one that ended last first."""
+        return self._view.runs.newest()
 
     def alerts(self) -> Sequence[Alert]:
         """Return the alerts that are not over, newest first, then the newest resolved ones."""

@@ -148,7 +148,10 @@ class SlowedBy(msgspec.Struct, frozen=True):
 class RecentRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run that settled recently. `user` is as the journal has it: a pseudonym, unless names are configured to be plain.
 
-    `told` is what was predicted of it, None where nothing was; power and energy are those of all its hosts together.
+    `predicted` is what was predicted of it, None where nothing was; power and energy are those of all its hosts together.
+    `hosts` are host lists as sent, `nodes` how many nodes it held, `account` the project that it was charged to. `slowed_by` is the
+    odd host that explains why it was slow. `counters` are rates per second and host, `shared` the share of its host-minutes
+    in which another job ran on the same host; None where its hosts reported nothing.
 
     >>> RecentRun(run_id="exa/1@0", system="exa", job_id="1", application_id=None, n=8.0, start_ms=0, end_ms=60_000,
     ...           run_time_s=60.0, state="COMPLETED").predicted is None
@@ -169,6 +172,13 @@ class RecentRun(msgspec.Struct, frozen=True, kw_only=True):
     predicted: PredictedAtStart | None = None
     power_w: float | None = None
     energy_j: float | None = None
+    nodes: int | None = None
+    partition: str | None = None
+    account: str | None = None
+    hosts: tuple[str, ...] = ()
+    slowed_by: SlowedBy | None = None
+    counters: dict[str, float] = {}
+    shared: float | None = None
 
 
 class DeadLetterView(msgspec.Struct, frozen=True, kw_only=True):
@@ -466,7 +476,7 @@ class JobPrediction(Message, frozen=True, kw_only=True):
     it started. Where such figures have predicted past runs better than the plain ones (`under_load.better`), run time, band,
     end and chance are those under load, and `source` says "under_load"; else it says "curve", "similar_runs", "features" or
     "other_inputs". `user` is who runs it: a pseudonym, unless names are configured to be plain. `nodes` is how many nodes it
-    holds, `partition` where it runs; None where its producer does not say.
+    holds, `partition` where it runs; None where its producer does not say. `account` is the project that it is charged to.
     """
 
     system: str
@@ -501,6 +511,7 @@ class JobPrediction(Message, frozen=True, kw_only=True):
     partition: str | None = None
     quantiles: tuple[RunTimeQuantile, ...] = ()
     probability_ends_before_limit: float | None = None
+    account: str | None = None
 
 
 class AlertEvidence(msgspec.Struct, frozen=True, omit_defaults=True):

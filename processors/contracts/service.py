@@ -19,6 +19,7 @@ from processors.contracts.outputs import (
     RecentRun,
     SourceStatus,
 )
+from processors.contracts.running import RunningJob
 
 ROLE_REASONS: Final = ("unknown-system", "decoder", "processor")
 """Why a role refuses a record whatever its format says: a system that is not listed, a decoder or a processor that raised."""
@@ -100,6 +101,15 @@ class Service(Protocol):
     def jobs(self) -> Sequence[JobPrediction]:
         """Return the latest predictions of running jobs, sorted by job."""
 
+    def running(self) -> Sequence[RunningJob]:
+        """Return what lists show of the running jobs, sorted by job: cheap beside their whole predictions."""
+
+    def job(self, system: str, job_id: str) -> JobPrediction | None:
+        """Return the latest prediction of a job that runs; None where it does not."""
+
+    def hosts_of_job(self, system: str, job_id: str) -> Sequence[str]:
+        """Return the hosts of a job that runs; none where they are not known."""
+
     def ended(self, system: str, job_id: str) -> JobPrediction | None:
         """Return what was last predicted of a job that ended a short while ago; its run follows when it has settled."""
 
@@ -108,6 +118,9 @@ class Service(Protocol):
 
     def runs_of_job(self, system: str, job_id: str) -> Sequence[RecentRun]:
         """Return the settled runs of a job; a requeued one has several."""
+
+    def recent_runs(self) -> Sequence[RecentRun]:
+        """Return the newest settled runs of all applications, the one that ended last first."""
 
     def alerts(self) -> Sequence[Alert]:
         """Return the alerts that are not over, then the newest resolved ones (a bounded number), newest first."""
@@ -167,6 +180,18 @@ class Forwarding:
         """Return the latest predictions of running jobs, sorted by job."""
         return self._service.jobs()
 
+    def running(self) -> Sequence[RunningJob]:
+        """Return what lists show of the running jobs, sorted by job."""
+        return self._service.running()
+
+    def job(self, system: str, job_id: str) -> JobPrediction | None:
+        """Return the latest prediction of a job that runs."""
+        return self._service.job(system, job_id)
+
+    def hosts_of_job(self, system: str, job_id: str) -> Sequence[str]:
+        """Return the hosts of a job that runs."""
+        return self._service.hosts_of_job(system, job_id)
+
     def ended(self, system: str, job_id: str) -> JobPrediction | None:
         """Return what was last predicted of a job that ended a short while ago."""
         return self._service.ended(system, job_id)
@@ -178,6 +203,10 @@ class Forwarding:
     def runs_of_job(self, system: str, job_id: str) -> Sequence[RecentRun]:
         """Return the settled runs of a job."""
         return self._service.runs_of_job(system, job_id)
+
+    def recent_runs(self) -> Sequence[RecentRun]:
+        """Return the newest settled runs of all applications, the one that ended last first."""
+        return self._service.recent_runs()
 
     def alerts(self) -> Sequence[Alert]:
         """Return the alerts that are not over, then the newest resolved ones."""

@@ -173,6 +173,7 @@ class Forecasts:
                 probability_fails=of.fails,
                 nodes=nodes_of(started.evidence),
                 partition=started.evidence.partition,
+                account=started.evidence.account,
             )
         )
         job.published(of, context.now_ms, self._revise_s(started, predicted))

@@ -212,6 +212,10 @@ class Shard:
         """Return one host; None where it is not known."""
         return self.hosts.views.host(system, host)
 
+    def hosts_of_job(self, system: str, job_id: str) -> tuple[str, ...]:
+        """Return the hosts of a job that runs; none where they are not known."""
+        return self.hosts.jobs.of(job_key(system, job_id))
+
     def explained_runs(self, system: str, host: str) -> Explained:
         """Return the runs that a host explains, those of the last month."""
         found = self.state.explained_runs.get(job_key(system, host))

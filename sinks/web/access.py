@@ -17,6 +17,7 @@ from starlette.types import Scope
 from processors.contracts.hosts import Explained, HostView
 from processors.contracts.names import job_key
 from processors.contracts.outputs import Alert, DeadLetterView, JobPrediction, RecentRun
+from processors.contracts.running import RunningJob
 from processors.contracts.service import Forwarding, Health, Service, Silence
 from processors.contracts.telemetry import JOB
 
@@ -150,6 +151,22 @@ class VisibilityFilter(Forwarding):
         found = self._service.jobs()
         return found if present.operator else [job for job in found if present.sees(job.user)]
 
+    def running(self) -> Sequence[RunningJob]:
+        """Return what lists show of the reader's running jobs."""
+        present = self._present()
+        found = self._service.running()
+        return found if present.operator else [job for job in found if present.sees(job.user)]
+
+    def job(self, system: str, job_id: str) -> JobPrediction | None:
+        """Return the latest prediction of a running job of the reader's."""
+        found = self._service.job(system, job_id)
+        return found if found is not None and self._present().sees(found.user) else None
+
+    def hosts_of_job(self, system: str, job_id: str) -> Sequence[str]:
+        """Return the hosts of a running job of the reader's."""
+        shown = self._present().operator or self.job(system, job_id) is not None
+        return self._service.hosts_of_job(system, job_id) if shown else ()
+
     def ended(self, system: str, job_id: str) -> JobPrediction | None:
         """Return the last prediction of a job of the reader's that ended recently."""
         found = self._service.ended(system, job_id)
@@ -162,6 +179,11 @@ class VisibilityFilter(Forwarding):
     def runs_of_job(self, system: str, job_id: str) -> Sequence[RecentRun]:
         """Return the settled runs of a job of the reader's."""
         return self._own(self._service.runs_of_job(system, job_id))
+
+    def recent_runs(self) -> Sequence[RecentRun]:
+        """Return the reader's newest settled runs of all applications."""
+        found = self._service.recent_runs()
+        return found if self._present().operator else self._own(found)
 
     def alerts(self) -> Sequence[Alert]:
         """Return the alerts; runs and jobs of others are not named in them."""
@@ -215,7 +237,7 @@ class VisibilityFilter(Forwarding):
         return [run for run in runs if present.sees(run.user)]
 
     def _running(self) -> frozenset[str]:
-        return frozenset(job_key(job.system, job.job_id) for job in self.jobs())
+        return frozenset(job_key(job.system, job.job_id) for job in self.running())
 
     def _alert(self, alert: Alert, running: frozenset[str]) -> Alert:
         known: dict[str, bool] = {}

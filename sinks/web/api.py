@@ -20,7 +20,6 @@ from sinks.table import rows, table_lines
 from sinks.web import queries
 from sinks.web.access import reader
 from sinks.web.queries import application_id, find, known_ids, link, matching, raw_path
-from sinks.web.views import jobs
 from sinks.web.views.alert_states import Alerts
 from sinks.web.views.hosts import find_host, matching_hosts
 
@@ -228,7 +227,7 @@ class Api:
     def job(self, request: Request) -> Response:
         """Return one job, by system and id: as it is predicted while it runs, and its runs that settled."""
         system, job_id = (unquote(part) for part in raw_path(request, "/api/v1/jobs/").partition("/")[::2])
-        running = jobs.running_job(self._service, system, job_id)
+        running = self._service.job(system, job_id)
         runs = self._service.runs_of_job(system, job_id)
         if running is None and not runs:
             return json(Problem(f"Nothing is known of the job {job_id[:80]!r} on {system[:80]!r}, or no longer."), 404)

@@ -34,7 +34,7 @@ def versions(service: Service) -> Versions:
     """Return a short text for each kind of thing that the service shows, another one whenever something of it changed."""
     shown: dict[str, Iterable[object]] = {
         "predictions": ((entry.id, entry.time) for entry in service.predictions()),
-        "jobs": ((entry.id, entry.time) for entry in service.jobs()),
+        "jobs": ((entry.id, entry.time) for entry in service.running()),
         "alerts": (*((entry.fingerprint, entry.status, entry.time) for entry in service.alerts()), *_silences(service)),
         "hosts": (_of_host(entry) for entry in service.hosts(1)),
         "sources": ((entry.topic, entry.events, entry.newest_ms, entry.messages == 0) for entry in service.sources()),

@@ -18,6 +18,7 @@ from processors.contracts.outputs import (
     RecentRun,
     SourceStatus,
 )
+from processors.contracts.running import RunningJob
 from processors.contracts.service import Health, Silence
 from tests.kit.messages import COMMON, alert, curve_point, job, prediction
 
@@ -42,6 +43,7 @@ class FixedService:
         self.held_silences: dict[str, Silence] = {}
         self.held_explained: dict[tuple[str, str], Explained] = {}
         self.held_ended: list[JobPrediction] = []
+        self.held_hosts_of_jobs: dict[tuple[str, str], Sequence[str]] = {}
         self.held_runs, self.held_dead_letters, self.held_sources = list(runs), list(dead_letters), list(sources)
         self.held_hosts = list(hosts)
         self.held_predictions = list(predictions)
@@ -58,6 +60,15 @@ class FixedService:
 
     def jobs(self) -> Sequence[JobPrediction]:
         return sorted(self.held_jobs, key=lambda entry: (entry.system, entry.job_id))
+
+    def running(self) -> Sequence[RunningJob]:
+        return [msgspec.convert(msgspec.to_builtins(entry), RunningJob) for entry in self.jobs()]
+
+    def job(self, system: str, job_id: str) -> JobPrediction | None:
+        return next((job for job in self.jobs() if (job.system, job.job_id) == (system, job_id)), None)
+
+    def hosts_of_job(self, system: str, job_id: str) -> Sequence[str]:
+        return self.held_hosts_of_jobs.get((system, job_id), ())
 
     def ended(self, system: str, job_id: str) -> JobPrediction | None:
         return next((job for job in self.held_ended if (job.system, job.job_id) == (system, job_id)), None)
@@ -85,6 +96,9 @@ class FixedService:
 
     def runs_of_job(self, system: str, job_id: str) -> Sequence[RecentRun]:
         return tuple(run for run in self.held_runs if (run.system, run.job_id) == (system, job_id))
+
+    def recent_runs(self) -> Sequence[RecentRun]:
+        return sorted(self.held_runs, key=lambda run: (run.end_ms, run.run_id), reverse=True)
 
     def dead_letters(self) -> Sequence[DeadLetterView]:
         return tuple(self.held_dead_letters)

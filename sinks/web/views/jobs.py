@@ -1,13 +1,14 @@
 """What the page of a job shows, worked out from the service: sentences, facts, and the chart of its application."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import quote, unquote
 
 import msgspec
 
 from processors.contracts.names import ApplicationKey, rfc3339
 from processors.contracts.outputs import CurvePoint, JobPrediction, PredictedAtStart, Prediction, RecentRun
+from processors.contracts.running import RunningJob
 from processors.contracts.service import Service
 from processors.jobs.remaining_time import source_of
 from sinks.web.access import Reader
@@ -63,7 +64,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
 def owners(service: Service, system: str, job_id: str) -> set[str | None]:
     """Return who ran a job, as the journal writes users; nobody where the job is not known."""
-    shown = (running_job(service, system, job_id), service.ended(system, job_id))
+    shown = (service.job(system, job_id), service.ended(system, job_id))
     users = {run.user for run in service.runs_of_job(system, job_id)}
     return users | {job.user for job in shown if job is not None}
 
@@ -75,7 +76,7 @@ def may_see(reader: Reader, users: set[str | None]) -> bool:
 
 def job_view(service: Service, system: str, job_id: str) -> JobView | None:
     """Return what to show of a job; None where nothing is known of it."""
-    running = running_job(service, system, job_id)
+    running = service.job(system, job_id)
     runs = service.runs_of_job(system, job_id)
     ended = service.ended(system, job_id)
     settling = job_messages.settling(ended, runs) if ended is not None else ""
@@ -187,29 +188,12 @@ def _chart(entry: Prediction | None, run: RecentRun) -> Chart | None:
     )
 
 
-def running_job(service: Service, system: str, job_id: str) -> JobPrediction | None:
-    """Return the prediction of a job that runs, None where it does not."""
-    return next((job for job in service.jobs() if (job.system, job.job_id) == (system, job_id)), None)
+Owned = TypeVar("Owned", RunningJob, RecentRun)
 
 
-def visible(jobs: Sequence[JobPrediction], reader: Reader) -> list[JobPrediction]:
-    """Return the running jobs that a reader may see."""
-    return [job for job in jobs if reader.sees(job.user)]
-
-
-def jobs_like(jobs: Sequence[JobPrediction], search: str) -> list[JobPrediction]:
-    """Return the jobs with a text in their id, system, application or input, in any case."""
-    sought = search.casefold()
-    return [
-        job
-        for job in jobs
-        if sought in " ".join((f"{job.system}/{job.job_id}", job.application or "", job.input or "")).casefold()
-    ]
-
-
-def worst_first(jobs: Sequence[JobPrediction]) -> list[JobPrediction]:
-    """Return the jobs that will most probably hit their limit first, else in the order given."""
-    return sorted(jobs, key=lambda job: -(job.probability_exceeds_limit or 0.0))
+def visible(jobs: Sequence[Owned], reader: Reader) -> Sequence[Owned]:
+    """Return the jobs or runs that a reader may see, whatever a service shows."""
+    return jobs if reader.operator else [job for job in jobs if reader.sees(job.user)]
 
 
 def job_link(system: str, job_id: str) -> str:
