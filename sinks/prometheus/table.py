@@ -78,6 +78,7 @@ _ROLE: Final = Label("role", values=ROLES)
 _HORIZON: Final = Label("horizon", values=HORIZONS)
 _INTERVAL: Final = Label("interval", values=("1", "2", "3", "4", "5"))
 _TENTH: Final = Label("tenth", values=tuple(str(number) for number in range(1, 11)))
+_PARTITION: Final = (Label("system"), Label("partition"))
 _HOST: Final = (Label("system"), Label("host"))
 _RESOURCE: Final = (*_HOST, Label("resource"))
 
@@ -312,6 +313,25 @@ SOURCES: Final = (
         "For how long a source topic may be silent, as sources[].silent_s says.", (Label("topic"),),
     ),
 )  # fmt: skip
+WITHIN: Final = ("1h", "4h", "12h")
+JOBS: Final = (
+    Declaration(
+        "scalewatch_running_jobs", "gauge", "Running jobs by partition: those with a predicted end, and the others.",
+        (*_PARTITION, Label("end", values=("predicted", "unknown"))),
+    ),
+    Declaration(
+        "scalewatch_running_jobs_hit_limit", "gauge",
+        "Running jobs that will probably run into their time limit, as the list of jobs marks them.", _PARTITION,
+    ),
+    Declaration(
+        "scalewatch_running_nodes", "gauge", "Nodes that running jobs hold, where their producer says how many.", _PARTITION,
+    ),
+    Declaration(
+        "scalewatch_running_nodes_free", "gauge",
+        "Nodes of running jobs that will be free within so many hours, by the predicted ends of these jobs.",
+        (*_PARTITION, Label("within", values=WITHIN)),
+    ),
+)  # fmt: skip
 PREDICTIONS: Final = (
     Declaration(
         "scalewatch_predicted_run_time_seconds", "gauge",
@@ -447,7 +467,7 @@ HOSTS: Final = (
         "One while hosts or resources of a host have no series because of a bound.",
     ),
 )  # fmt: skip
-METRICS: Final = (*AGENT, *HEALTH, *SOURCES, *PREDICTIONS, *UNDER_LOAD, *POWER, *HOSTS)
+METRICS: Final = (*AGENT, *HEALTH, *SOURCES, *JOBS, *PREDICTIONS, *UNDER_LOAD, *POWER, *HOSTS)
 
 
 def rows() -> tuple[tuple[str, str, tuple[str, ...], str], ...]:

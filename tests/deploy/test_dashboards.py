@@ -98,7 +98,7 @@ def test_what_is_shipped_is_what_the_code_makes() -> None:
 
 
 def test_dashboards_have_addresses_and_titles_of_their_own() -> None:
-    assert NAMES == ["agent", "application", "centre", "host"]
+    assert NAMES == ["agent", "application", "centre", "host", "jobs"]
     assert {made["uid"] for made in ALL.values()} == {f"scalewatch-{name}" for name in NAMES}
     assert len({made["title"] for made in ALL.values()}) == len(ALL)
     assert all(made["description"] and "scalewatch" in made["tags"] for made in ALL.values())

@@ -41,6 +41,10 @@ class Prometheus:
         """Return the health of each target, by its job."""
         return {each["labels"]["job"]: each["health"] for each in self._get("targets")["activeTargets"]}
 
+    def addresses(self) -> list[str]:
+        """Return where each target is scraped."""
+        return [each["scrapeUrl"] for each in self._get("targets")["activeTargets"]]
+
     def close(self) -> None:
         self._http.close()
 
