@@ -178,7 +178,7 @@ class Meter:
         for bound, count in self._bounds.items():
             self._measures.add("scalewatch_bounds_hit_total", count, bound=bound)
         if self._minutes:
-            self._measures.add("scalewatch_collector_minutes_total", self._minutes)
+            self._measures.add("scalewatch_collector_host_records_total", self._minutes)
         self._events.clear()
         self._reasons.clear()
         self._sources.clear()

@@ -11,6 +11,7 @@ from agent.backtest.report import Report
 from agent.config.tree import Config
 from agent.decode.native import ARRAYS, Completed, Identified, NetworkReport, Requested, Started
 from agent.decode.telemetry.native import COMPONENT, Counters, Load, Power
+from agent.fields import EVENTS, MESSAGES, REPORTS, Field, field
 from agent.topics import own_topics
 from agent.waste.report import WeekReport
 from processors import __version__
@@ -43,14 +44,38 @@ def schema(name: str) -> dict[str, Any]:
     whole: dict[str, Any] = {"$schema": DIALECT, "$id": name, **components.pop(own)}
     if components:
         whole["$defs"] = components
-    for part in (whole, *components.values()):
+    for title, part in ((short_name(name), whole), *components.items()):
         _plain_text(part)
+        _describe_fields(part, title, _family(name))
     if name in INPUTS:
         _name_rules(whole)
     else:
         _name_times(whole)
-        whole["properties"]["schema"] = {"const": name}
+        whole["properties"]["schema"] = {"const": name, "description": MESSAGES["schema"].text, "examples": [name]}
     return whole
+
+
+def short_name(schema_name: str) -> str:
+    """Return the name of a schema without that of the product and its version."""
+    return schema_name.removeprefix("scalewatch.").partition("/")[0]
+
+
+def _family(schema_name: str) -> dict[str, Field]:
+    return EVENTS if schema_name in INPUTS else REPORTS if schema_name in FILES else MESSAGES
+
+
+def _describe_fields(part: dict[str, Any], title: str, family: dict[str, Field]) -> None:
+    """Say of each field what it means, with its unit and an example."""
+    for name, form in part.get("properties", {}).items():
+        known = field(family, title, name)
+        if known is None:
+            continue
+        form["description"] = known.text
+        if known.unit is not None:
+            form["x-unit"] = known.unit
+        example = form["enum"][0] if len(form.get("enum", ())) == 1 else known.example
+        if example is not None:
+            form["examples"] = [example]
 
 
 def _plain_text(part: dict[str, Any]) -> None:
@@ -63,12 +88,13 @@ def _name_rules(whole: dict[str, Any]) -> None:
     """Return what the decoder checks beyond types: closed lists, and fields that need each other."""
     for name, values in (("unit", UNITS), ("state", STATES)):
         if name in whole["properties"]:
-            whole["properties"][name] = {"enum": [*values, None], "default": None}
+            described = {key: whole["properties"][name][key] for key in ("description", "examples")}
+            whole["properties"][name] = {"enum": [*values, None], "default": None, **described}
     kind = whole["properties"]["type"]["enum"][0]
     if kind == "network":
         whole["anyOf"] = [{"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in ARRAYS]
     if kind == "power":
-        whole["properties"]["component"] = {"type": "string", "pattern": f"^{COMPONENT}$"}
+        whole["properties"]["component"] |= {"type": "string", "pattern": f"^{COMPONENT}$"}
     if kind == "job.started":
         whole["dependentRequired"] = {"n": ["unit"], "unit": ["n"]}
     if kind == "job.completed":
@@ -83,7 +109,7 @@ def _name_times(whole: dict[str, Any]) -> None:
 
 
 BINDING: Final = "0.5.0"
-EVENTS: Final = "events"
+EVENTS_CHANNEL: Final = "events"
 _KEYS: Final[dict[str, tuple[str, str]]] = {
     "predictions": ("scalewatch.prediction/1", "system/application/input/unit, each escaped as in a URL"),
     "job_predictions": ("scalewatch.job-prediction/1", "system/job_id; removed when the job is over"),
@@ -142,7 +168,7 @@ def _channels(config: Config) -> dict[str, Any]:
             "bindings": {"kafka": binding},
         }
     messages = {own: {"$ref": f"#/components/messages/{own}"} for own in map(_message_name, INPUTS)}
-    found[EVENTS] = {
+    found[EVENTS_CHANNEL] = {
         "address": next((topic for source in config.sources for topic in source.topics), None),
         "description": "Events in the agent's own format; other formats are read, too (`scalewatch describe formats`).",
         "messages": messages,
@@ -152,7 +178,9 @@ def _channels(config: Config) -> dict[str, Any]:
 
 def _operations() -> dict[str, Any]:
     found = {f"send_{name}": {"action": "send", "channel": {"$ref": f"#/channels/{name}"}} for name in _KEYS}
-    return found | {f"receive_{EVENTS}": {"action": "receive", "channel": {"$ref": f"#/channels/{EVENTS}"}}}
+    return found | {
+        f"receive_{EVENTS_CHANNEL}": {"action": "receive", "channel": {"$ref": f"#/channels/{EVENTS_CHANNEL}"}}
+    }
 
 
 def _messages() -> dict[str, Any]:
@@ -247,12 +275,20 @@ def schemas_page() -> str:
             "",
             found.get("description", ""),
             "",
-            "| field | type | required |",
-            "|---|---|---|",
+            *_fields_table(found),
         ]
-        for field, form in found["properties"].items():
-            lines.append(f"| `{field}` | {_kind(form)} | {'yes' if field in found['required'] else 'no'} |")
+        for part_name, part in found.get("$defs", {}).items():
+            lines += ["", f"### {part_name}", "", part.get("description", ""), "", *_fields_table(part)]
     return "\n".join(lines)
+
+
+def _fields_table(part: dict[str, Any]) -> list[str]:
+    lines = ["| field | type | unit | required | meaning |", "|---|---|---|---|---|"]
+    for name, form in part.get("properties", {}).items():
+        required = "yes" if name in part.get("required", ()) else "no"
+        meaning = form.get("description", "").replace("|", "&#124;")
+        lines.append(f"| `{name}` | {_kind(form)} | {form.get('x-unit', '')} | {required} | {meaning} |")
+    return lines
 
 
 def _kind(form: dict[str, Any]) -> str:

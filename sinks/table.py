@@ -5,7 +5,8 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from types import NoneType
+from typing import Any, Final, get_args
 
 import msgspec
 
@@ -16,7 +17,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One size of one application; units as in the message.
 
     `reliable` tells whether the size lies where the prediction can be relied on. `useful_n_max` is the largest size worth
-    asking for, `knee_n` where more begins to bring little; None where that is not known.
+    asking for, `knee_n` where more begins to bring little; None where that is not known. `observations` is how many runs of the
+    application are behind its curve, `coverage` what the band aims at, `coverage_measured` the share of past runs that fell inside
+    such bands and `coverage_runs` of how many; both None before there were enough.
     """
 
     application_id: str
@@ -29,6 +32,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     low_s: float
     high_s: float
     coverage: float
+    coverage_measured: float | None
+    coverage_runs: int | None
+    observations: int
     reliable: bool
     verdict: str
     useful_n_max: float | None
@@ -54,6 +60,9 @@ def rows(application_id: str, prediction: Prediction) -> Iterator[Row]:
             low_s=point.low_s,
             high_s=point.high_s,
             coverage=point.coverage,
+            coverage_measured=point.coverage_measured,
+            coverage_runs=point.coverage_runs,
+            observations=prediction.observations,
             reliable=reach is not None and reach.min <= point.n <= reach.max,
             verdict=prediction.reliability.verdict,
             useful_n_max=prediction.useful_n.max,
@@ -65,11 +74,20 @@ def rows(application_id: str, prediction: Prediction) -> Iterator[Row]:
         )
 
 
-VERSION: Final = "1"
+VERSION: Final = "2"
 _NAMES: Final = Row.__struct_fields__
+_TYPES: Final = {str: "text", float: "real", int: "integer", bool: "integer"}  # SQLite has no type for true and false
+
+
+def _column(field: msgspec.structs.FieldInfo) -> str:
+    kinds = [kind for kind in (*get_args(field.type), field.type) if kind in _TYPES]
+    return f"{field.name} {_TYPES[kinds[0]]}{'' if NoneType in get_args(field.type) else ' not null'}"
+
+
+_COLUMNS: Final = ", ".join(map(_column, msgspec.structs.fields(Row)))
 _TABLE: Final = f"""
 create table if not exists about (name text primary key, value text not null);
-create table if not exists predictions ({", ".join(_NAMES)}, primary key (application_id, n));
+create table if not exists predictions ({_COLUMNS}, primary key (application_id, n));
 create index if not exists by_name on predictions (system, application);
 """
 _INSERT: Final = f"insert into predictions values ({', '.join('?' * len(_NAMES))})"  # noqa: S608 - of marks alone
@@ -89,7 +107,7 @@ class TableWriter:
         (version,) = self._connection.execute("select value from about where name = 'version'").fetchone()
         if version != VERSION:
             self._connection.close()
-            raise ValueError(f"{path} is a table of version {version}; this program keeps version {VERSION}.")
+            raise ValueError(f"{path} is a table of version {version}, not {VERSION}: remove it, and it is made anew.")
 
     def change(self, changed: Mapping[str, Sequence[Row] | None], *, whole: bool) -> None:
         """Take in the rows of applications, None for one that is gone; `whole`: there are no others."""
@@ -104,6 +122,11 @@ class TableWriter:
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
+
+
+def table_lines(rows: Iterable[Row]) -> bytes:
+    """Return rows as JSON lines."""
+    return b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
 
 
 def write_lines(path: Path, rows: Iterable[Row]) -> None:

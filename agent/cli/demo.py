@@ -6,6 +6,7 @@ import click
 
 from agent.app.demo import Demo
 from agent.clock import SystemClock
+from sinks.prometheus.jobs import JobCollector
 from sinks.prometheus.predictions import PredictionCollector
 from sinks.prometheus.registry import HealthCollector, HostCollector
 from sinks.terminal import Screen
@@ -33,6 +34,7 @@ def command(duration: float | None, seed: int, host: str, port: int, speed: floa
     service, metrics = demo.service, demo.agent.metrics
     metrics.register(HealthCollector(service))
     metrics.register(PredictionCollector(service, now_ms=lambda: demo.now_ms))
+    metrics.register(JobCollector(service, now_ms=lambda: demo.now_ms))
     metrics.register(HostCollector(service, HOSTS_MAX))
     stop = threading.Event()
     with Server(create_app(service, metrics, demo.truth), host, port) as server:

@@ -32,7 +32,7 @@ def command(subject: str, name: str | None, config: str | None, as_json: bool) -
     if config is not None and subject != "asyncapi":
         raise ConfigError(f"`describe {subject}` takes no configuration: it is the same for all.")
     if subject == "asyncapi":
-        click.echo(_json(describe.document(load_or_default(config))))
+        click.echo(_json(describe.document(load_or_default(config, reveal_secrets=False))))
     elif name is not None:
         click.echo(_json(describe.schema(name)))
     else:

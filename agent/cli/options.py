@@ -41,9 +41,11 @@ def read_labels(path: Path | None) -> list[Label]:
     return labels_of(path.read_bytes()) if path is not None else []
 
 
-def load_or_default(path: str | None, *, sources_required: bool = False) -> Config:
-    """Return the configuration of a file, or the defaults where there is none."""
-    return Config() if path is None else load(path, sources_required=sources_required)
+def load_or_default(path: str | None, *, sources_required: bool = False, reveal_secrets: bool = True) -> Config:
+    """Return the configuration of a file, or the defaults where there is none; without secrets it needs none of them."""
+    if path is None:
+        return Config()
+    return load(path, sources_required=sources_required, reveal_secrets=reveal_secrets)
 
 
 def counted(count: int, thing: str) -> str:

@@ -24,6 +24,7 @@ from agent.log.kafka.log import KafkaLog
 from processors.contracts.errors import ConfigError, UnavailableError
 from processors.contracts.log import Log
 from processors.contracts.service import Measures
+from sinks.prometheus.jobs import JobCollector
 from sinks.prometheus.predictions import PredictionCollector
 from sinks.prometheus.registry import HealthCollector, HostCollector, SourceCollector
 from sinks.web.server import Server, create_app
@@ -136,7 +137,10 @@ def _alone(config: Config, name: str, stop: threading.Event, handover: Handover)
     bounds = config.metrics
     metrics.register(HealthCollector(role.service))
     metrics.register(SourceCollector(role.own))
-    metrics.register(PredictionCollector(role.own, clock.now_ms, bounds.applications_max, bounds.sizes_max))
+    metrics.register(
+        PredictionCollector(role.own, clock.now_ms, bounds.applications_max, bounds.sizes_max, members=bounds.members)
+    )
+    metrics.register(JobCollector(role.own, clock.now_ms))
     metrics.register(HostCollector(role.service, bounds.hosts_max))
     role_events = logs.logger(name)
     since = os.environ.get(AWAY_SINCE)

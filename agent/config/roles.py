@@ -193,6 +193,11 @@ class MetricsSettings(Settings):
         default=500, ge=0, le=100_000, description="applications with series of their own, the latest changed first"
     )
     sizes_max: int = Field(default=16, ge=1, le=256, description="sizes of an application with series of their own")
+    members: bool = Field(
+        default=False,
+        description="series of the laws of run time, their weights and errors, of the hundred applications with the most runs: "
+        "up to 84 of each; two panels of the dashboards need them",
+    )
     # none by default: a node exporter shows what hosts measure, and ten thousand hosts have a million series here
     hosts_max: int = Field(
         default=0,

@@ -141,7 +141,7 @@ class Meter:
             if kind == "event":
                 self._events(name, count)
             elif (kind, name) == ("profile", "minute_late"):
-                self._measures.add("scalewatch_profile_minutes_late_total", count)
+                self._measures.add("scalewatch_profile_records_late_total", count)
             elif kind in RESOLVED:
                 self._measures.add("scalewatch_alerts_resolved_total", count, alertname=name, by=RESOLVED[kind])
             elif kind in TALLIED:

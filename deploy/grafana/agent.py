@@ -126,7 +126,7 @@ def _events() -> Part:
         "Minutes of hosts",
         "Minutes of hosts written into the journal per second: the hosts that report, divided by sixty.",
         "cps",
-        [over_time(rate("scalewatch_collector_minutes_total", OF_AGENT, "instance"), "{{instance}}")],
+        [over_time(rate("scalewatch_collector_host_records_total", OF_AGENT, "instance"), "{{instance}}")],
     )
     return Part(
         "Whether it keeps up",

@@ -119,7 +119,7 @@ def predictions() -> Part:
         "Minutes of hosts that came when the profile of their run was closed. Many: producers are late, or jobs.settle_max_s "
         "is short.",
         "none",
-        [latest(f"sum(increase(scalewatch_profile_minutes_late_total{{{OF_AGENT}}}[1h]))")],
+        [latest(f"sum(increase(scalewatch_profile_records_late_total{{{OF_AGENT}}}[1h]))")],
         {None: GREEN, 1.0: ORANGE},
     )
     estimate = figure(

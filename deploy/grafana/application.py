@@ -127,14 +127,15 @@ def _trust() -> Part:
     weights = stacked(
         "What the prediction is made of",
         "Weights of the laws of run time beyond the largest size that was run. Weights that wander: the laws disagree, run "
-        "a larger size.",
+        "a larger size. Empty without `metrics.members: true` in the agent's configuration.",
         "percentunit",
         [over_time(f"max by (member) (scalewatch_member_weight{{{OF_APPLICATION}}})", "{{member}}")],
     )
     members = table(
         "Errors of the laws",
         "Mean error, in ln of the run time, of each law and of what was published, on the runs that came after, by how far "
-        "out. The published one should be among the best of each column; it has the name published.",
+        "out. The published one should be among the best of each column; it has the name published. Empty "
+        "without `metrics.members: true` in the agent's configuration.",
         {"error": rows(f"max by (member, horizon) (scalewatch_member_error_ratio{{{OF_APPLICATION}}})")},
         unit="percentunit",
     )

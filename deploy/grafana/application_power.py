@@ -159,7 +159,7 @@ def _sources() -> Panel:
         "Share of the host-minutes whose power a sensor measured, and share that was estimated from counters. Believe "
         "estimates less.",
         "percentunit",
-        [over_time(f"max by (source) (scalewatch_power_host_minutes_ratio{{{OF_APPLICATION}}})", "{{source}}")],
+        [over_time(f"max by (source) (scalewatch_power_source_ratio{{{OF_APPLICATION}}})", "{{source}}")],
     )
 
 
@@ -170,8 +170,8 @@ def _counters() -> Panel:
         "The few counters of the linear model of each target: rank correlation, and by how many of its deviations the "
         "target moves for one deviation of the counter. Where to look first when power or run time is out of line.",
         {
-            "correlation": rows(f"{labels} (scalewatch_profile_counter_correlation{{{OF_APPLICATION}}})"),
-            "coefficient": rows(f"{labels} (scalewatch_profile_counter_coefficient{{{OF_APPLICATION}}})"),
+            "correlation": rows(f"{labels} (scalewatch_profile_correlation{{{OF_APPLICATION}}})"),
+            "coefficient": rows(f"{labels} (scalewatch_profile_coefficient{{{OF_APPLICATION}}})"),
         },
     )
     return shaded(panel, "correlation", "none", {None: "text", 0.5: "blue"})

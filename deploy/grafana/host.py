@@ -83,9 +83,7 @@ def _resource() -> Part:
         ],
     )
     forecast = f"max(scalewatch_host_forecast{{{OF_RESOURCE}}})"
-    low, high = (
-        f'max(scalewatch_host_forecast_quantile{{{OF_RESOURCE}, quantile="{level}"}})' for level in ("0.05", "0.95")
-    )
+    low, high = (f'max(scalewatch_host_forecast_level{{{OF_RESOURCE}, level="{level}"}})' for level in ("0.05", "0.95"))
     predicted = band(
         "Forecast of $resource",
         "The next mean over ten seconds, within the band that held 90 % of the latest hundred, beside the mean that was "

@@ -47,10 +47,10 @@ def ends(metric: str, selector: str, by: str = "") -> tuple[str, str, str]:
     """Return the expressions of the low end, the prediction and the high end of a predicted figure.
 
     >>> ends("x", 'n="4"')[0]
-    'max(x{n="4", quantile="0.05"})'
+    'max(x{n="4", level="0.05"})'
     """
     grouped = f" by ({by}) " if by else ""
-    low, middle, high = (f'max{grouped}({metric}{{{selector}, quantile="{each}"}})' for _, each in QUANTILES)
+    low, middle, high = (f'max{grouped}({metric}{{{selector}, level="{each}"}})' for _, each in QUANTILES)
     return low, middle, high
 
 

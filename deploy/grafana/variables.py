@@ -77,6 +77,16 @@ PAGE: Final = made(
 JOB: Final = made(several(of_labels("job", "Agent", "scalewatch_ready", "Jobs of Prometheus that scrape an agent.")))
 INSTANCE: Final = made(several(of_labels("instance", "Instance", 'scalewatch_ready{job=~"$job"}', "Processes of it.")))
 SYSTEMS: Final = made(several(of_labels("system", "System", f'{CURVE}{{job=~"$job"}}', "Clusters of the centre.")))
+RUNNING: Final = "scalewatch_running_jobs"
+OF_JOBS: Final[Variables] = tuple(
+    made(several(each))
+    for each in (
+        of_labels("system", "System", f'{RUNNING}{{job=~"$job"}}', "Clusters of the centre."),
+        of_labels(
+            "partition", "Partition", f'{RUNNING}{{job=~"$job", system=~"$system"}}', "Partitions of the scheduler."
+        ),
+    )
+)
 _APPLICATION: Final = f'{CURVE}{{job=~"$job", system="$system", application="$application"'
 _INPUT: Final = f"{_APPLICATION}, ${{input:raw}}"
 OF_APPLICATION: Final[Variables] = tuple(

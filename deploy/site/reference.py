@@ -45,8 +45,8 @@ def topics() -> str:
         "| topic | holds | key of a record | partitions | kept |",
         "|---|---|---|---|---|",
     ]
-    lines += [_topic_row(channel) for name, channel in document["channels"].items() if name != describe.EVENTS]
-    lines += ["", "## What it reads", "", document["channels"][describe.EVENTS]["description"], ""]
+    lines += [_topic_row(channel) for name, channel in document["channels"].items() if name != describe.EVENTS_CHANNEL]
+    lines += ["", "## What it reads", "", document["channels"][describe.EVENTS_CHANNEL]["description"], ""]
     lines += [f"- {_schema_link(name)}" for name in describe.INPUTS]
     lines += ["", "[The AsyncAPI document](asyncapi.json) says the same to programs.", ""]
     return "\n".join(lines)

@@ -24,6 +24,8 @@ function slurm_cli_pre_submit(options, component)
     local nodes = tonumber(((options["nodes"] or ""):match("^(%d+)"))) or 1
     local said = loaded and scalewatch.safe_advice({
         name = options["job-name"], comment = options["comment"], nodes = nodes, time_limit_s = seconds(options["time"]),
+        account = options["account"], partition = options["partition"], qos = options["qos"],
+        reservation = options["reservation"], work_dir = options["chdir"],
     }) or {}
     for _, sentence in ipairs(said) do io.stderr:write("scalewatch: ", sentence, "\n") end
     return slurm.SUCCESS

@@ -1,8 +1,12 @@
--- What Scalewatch predicts of a job, from the file that `scalewatch subscribe --jsonl FILE` keeps fresh.
+-- What Scalewatch predicts of a job: from an agent, which identifies it by its own rules, or from the file that
+-- `scalewatch subscribe --jsonl FILE` keeps fresh, by the names of its applications.
 -- Used by cli_filter.lua beside this file, in sbatch, srun and salloc: never load it in slurmctld, which has no time for files.
 -- It only ever advises: whatever goes wrong, there is no advice.
 
 local M = {
+    url = nil,          -- of an agent, such as "http://scalewatch:8080"; without one the file is read
+    system = nil,       -- what the agent calls this cluster
+    header = nil,       -- a file with the line `Authorization: Bearer TOKEN`, where the agent asks for a token
     path = "/var/lib/scalewatch/predictions.jsonl",
     bytes_max = 64 * 1024 * 1024,  -- of a longer file nothing is used
     block_bytes = 64 * 1024,       -- read at once; no line is longer
@@ -29,10 +33,28 @@ local function row_of(line)
     if row.application and row.unit and row.n and row.run_time_s and row.high_s then return row end
 end
 
+local function quoted(value)
+    return "'" .. value:gsub("'", "'\\''") .. "'"
+end
+
 -- The command that reads the file: Lua cannot tell a pipe from a file before it waits for it, so another process does.
 local function reading()
-    local quoted = "'" .. M.path:gsub("'", "'\\''") .. "'"
-    return string.format("timeout -k 1 %d head -c %d -- %s 2>/dev/null", M.read_s, M.bytes_max + 1, quoted)
+    return string.format("timeout -k 1 %d head -c %d -- %s 2>/dev/null", M.read_s, M.bytes_max + 1, quoted(M.path))
+end
+
+-- The command that asks the agent. What is empty says nothing; a value never becomes a part of the command.
+local function asking(job)
+    local parts = { string.format("curl --silent --fail --noproxy '*' --max-time %d --get", M.read_s) }
+    local fields = {
+        system = M.system, application = M.named(job), job_name = job.name, account = job.account, comment = job.comment,
+        partition = job.partition, qos = job.qos, reservation = job.reservation, work_dir = job.work_dir,
+    }
+    for name, value in pairs(fields) do
+        if value and value ~= "" then table.insert(parts, "--data-urlencode " .. quoted(name .. "=" .. value)) end
+    end
+    if M.header then table.insert(parts, "--header " .. quoted("@" .. M.header)) end
+    table.insert(parts, quoted(M.url .. "/api/v1/curves"))
+    return table.concat(parts, " ") .. " 2>/dev/null"
 end
 
 local function take(line, names, rows)
@@ -49,32 +71,52 @@ local function take(line, names, rows)
     end
 end
 
--- The rows of some applications, by their names in lower case. Other lines are not even taken apart.
-function M.rows(names)
-    local rows, bytes, rest = {}, 0, ""
-    local file = io.popen(reading(), "r")
-    if not file then return rows end
+-- Whether every line that a command prints was taken: a part of a table gives wrong advice.
+local function each_line(command, on_line)
+    local whole, bytes, rest = true, 0, ""
+    local file = io.popen(command, "r")
+    if not file then return false end
     for block in function() return file:read(M.block_bytes) end do
         bytes = bytes + #block
         rest = rest .. block
         local stop = rest:match("^.*()\n") or 0
-        for line in rest:sub(1, stop):gmatch("([^\n]*)\n") do take(line, names, rows) end
+        for line in rest:sub(1, stop):gmatch("([^\n]*)\n") do on_line(line) end
         rest = rest:sub(stop + 1)
-        if bytes > M.bytes_max or #rest > M.block_bytes then  -- a part of a table gives wrong advice
-            rows = {}
+        if bytes > M.bytes_max or #rest > M.block_bytes then
+            whole = false
             break
         end
     end
     file:close()
-    return rows
+    return whole
 end
 
--- Names that a job may have among the predictions, the surest first: `application=NAME` in its comment, its own name,
--- and that without the number at its end, for run-17 and run_18 are runs of one thing.
+-- The rows of some applications, by their names in lower case. Other lines are not even taken apart.
+function M.rows(names)
+    local rows = {}
+    return each_line(reading(), function(line) take(line, names, rows) end) and rows or {}
+end
+
+-- The rows of what the agent identifies a job as; none where it knows nothing of it.
+function M.answered(job)
+    local rows = {}
+    local whole = each_line(asking(job), function(line)
+        local row = row_of(line)
+        if row then table.insert(rows, row) end
+    end)
+    return whole and rows or {}
+end
+
+-- The name that the user gives a job: `application=NAME` in its comment.
+function M.named(job)
+    return (job.comment or ""):match("application=([%w%.%+_-]+)")
+end
+
+-- Names that a job may have in the file, the surest first: the one that the user gives, its own name, and that without the
+-- number at its end, for run-17 and run_18 are runs of one thing.
 function M.names(job)
     local names = {}
-    local said = (job.comment or ""):match("application=([%w%.%+_-]+)")
-    for _, name in ipairs({ said or "", job.name or "", (job.name or ""):gsub("[%s_.-]*%d+$", "") }) do
+    for _, name in ipairs({ M.named(job) or "", job.name or "", (job.name or ""):gsub("[%s_.-]*%d+$", "") }) do
         if type(name) == "string" and name ~= "" then table.insert(names, name:lower()) end
     end
     return names
@@ -91,11 +133,16 @@ local function between(below, above, n)
     }
 end
 
--- The prediction of a job: {name, comment, nodes}, and all sizes of its application; nil where this is not known. Of a size
+-- The prediction of a job: {name, comment, nodes ...}, and all sizes of its application; nil where this is not known. Of a size
 -- that the curve does not reach there is a name alone.
 function M.predicted(job)
-    local names = M.names(job)
-    local rows = M.rows(names)
+    local names, rows
+    if M.url then
+        names, rows = { "answered" }, { answered = M.answered(job) }
+    else
+        names = M.names(job)
+        rows = M.rows(names)
+    end
     for _, name in ipairs(names) do
         local input, below, above, sizes = nil, nil, nil, {}
         for _, row in ipairs(rows[name] or {}) do

@@ -509,9 +509,9 @@ class JobPrediction(Message, frozen=True, kw_only=True):
     probability_fails: float | None = None
     nodes: int | None = None
     partition: str | None = None
-    account: str | None = None
     quantiles: tuple[RunTimeQuantile, ...] = ()
     probability_ends_before_limit: float | None = None
+    account: str | None = None
 
 
 class AlertEvidence(msgspec.Struct, frozen=True, omit_defaults=True):

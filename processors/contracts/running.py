@@ -1,6 +1,15 @@
 """What lists show of running jobs: a part of their predictions, so that many are read in a moment."""
 
+from typing import Final
+
 import msgspec
+
+HITS: Final = 0.5  # from this chance on a job will probably hit its limit
+
+
+def hits(chance: float | None) -> bool:
+    """Return whether a job will probably hit its time limit, by the chance for it."""
+    return chance is not None and chance > HITS
 
 
 class LoadedBand(msgspec.Struct, frozen=True):

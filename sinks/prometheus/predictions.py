@@ -31,8 +31,8 @@ class PredictionCollector(Collector):
     """The latest predictions of the applications that changed last, and the alerts.
 
     `now_ms` gives the present in the time that the predictions live in: a prediction past its `valid_until` leaves.
-    Members, where runs fell, run times under load, power and what counters explain are shown of the applications with the
-    most runs. Series: at most `applications_max` times (3 `sizes_max` + 14), and `detailed_max` times (6 `sizes_max` + 254):
+    Where runs fell, run times under load, power, what counters explain and, with `members`, the laws of run time are shown of the
+    applications with the most runs. Series: at most `applications_max` times (3 `sizes_max` + 14), and `detailed_max` times (6 `sizes_max` + 254):
     16 weights, errors at four horizons of 16 members and of what was published, 48 of where runs fell, 28 under load, and 94
     of profiles. With the defaults these are 31 000 and 35 000; 200 firing alerts come on top.
     """
@@ -44,10 +44,12 @@ class PredictionCollector(Collector):
         applications_max: int = APPLICATIONS_MAX,
         sizes_max: int = SIZES_MAX,
         detailed_max: int = DETAILED_MAX,
+        *,
+        members: bool = False,
     ) -> None:
         self._service, self._now_ms = service, now_ms
         self._applications_max, self._sizes_max = applications_max, sizes_max
-        self._detailed_max = detailed_max
+        self._detailed_max, self._members = detailed_max, members
 
     def describe(self) -> Iterable[Metric]:
         """Return the families without samples: registration must not ask the service."""
@@ -63,7 +65,9 @@ class PredictionCollector(Collector):
         for entry in shown:
             series.add_prediction(entry, spread(entry.curve, self._sizes_max))
         for entry in heapq.nlargest(self._detailed_max, shown, key=lambda entry: (entry.observations, _key(entry))):
-            series.add_members(entry)
+            series.add_study(entry)
+            if self._members:
+                series.add_members(entry)
             series.add_probabilities(entry)
             series.add_load(entry)
             series.add_power(entry, spread(entry.curve, self._sizes_max))
@@ -112,14 +116,17 @@ class Series:
             self.add("prediction_horizon_coverage_ratio", [*key, part.horizon], part.coverage_90)
             self.add("prediction_horizon_runs", [*key, part.horizon], part.scored)
 
+    def add_study(self, entry: Prediction) -> None:
+        """Add what ADEPT's study measured."""
+        if entry.model.study is not None:
+            self.add("fluctuation_ratio_max", _key(entry), entry.model.study.fluctuation_ratio_max)
+
     def add_members(self, entry: Prediction) -> None:
         """Add weights and errors of the members of the model, and the errors of what was published."""
         key, members = _key(entry), entry.model.members[:MEMBERS_MAX]
         for member in members:
             if member.role == "part":
                 self.add("member_weight", [*key, member.name], member.weight)
-        if entry.model.study is not None:
-            self.add("fluctuation_ratio_max", key, entry.model.study.fluctuation_ratio_max)
         for name, errors in (*((member.name, member.errors) for member in members), (PUBLISHED, entry.model.errors)):
             for part in errors:
                 self.add("member_error_ratio", [*key, name, part.horizon], part.error)
@@ -155,8 +162,8 @@ class Series:
         if entry.power is not None:
             self.add("power_error_ratio", key, entry.power.median_error)
             self.add("power_coverage_ratio", key, entry.power.coverage_90)
-            self.add("power_host_minutes_ratio", [*key, "measured"], entry.power.measured)
-            self.add("power_host_minutes_ratio", [*key, "estimated"], entry.power.estimated)
+            self.add("power_source_ratio", [*key, "measured"], entry.power.measured)
+            self.add("power_source_ratio", [*key, "estimated"], entry.power.estimated)
         for target, model in {model.target: model for model in entry.profiles if model.target in TARGETS}.items():
             self._add_profile([*key, target], model)
 
@@ -194,8 +201,8 @@ class Series:
             each.counter: each for each in reversed(model.explained[:COUNTERS_MAX]) if len(each.counter) <= NAME_MAX
         }
         for counter, each in named.items():
-            self.add("profile_counter_correlation", [*labels, counter], each.rho)
-            self.add("profile_counter_coefficient", [*labels, counter], each.standardised)
+            self.add("profile_correlation", [*labels, counter], each.rho)
+            self.add("profile_coefficient", [*labels, counter], each.standardised)
 
 
 def spread(curve: Sequence[CurvePoint], sizes_max: int) -> Sequence[CurvePoint]:

@@ -230,9 +230,9 @@ def _add_resource(families: Families, view: HostView, entry: ResourceView) -> No
         ("scalewatch_host_variation", [entry.variation or ""], 1.0 if entry.variation else None),
         ("scalewatch_host_forecast", [], forecast.value if forecast else None),
         ("scalewatch_host_forecast_error", [], forecast.error if forecast else None),
-        ("scalewatch_host_forecast_quantile", ["0.05"], forecast.q05 if forecast else None),
-        ("scalewatch_host_forecast_quantile", ["0.5"], forecast.q50 if forecast else None),
-        ("scalewatch_host_forecast_quantile", ["0.95"], forecast.q95 if forecast else None),
+        ("scalewatch_host_forecast_level", ["0.05"], forecast.q05 if forecast else None),
+        ("scalewatch_host_forecast_level", ["0.5"], forecast.q50 if forecast else None),
+        ("scalewatch_host_forecast_level", ["0.95"], forecast.q95 if forecast else None),
         ("scalewatch_host_anomaly_score", [], entry.score),
     ):
         if figure is not None:

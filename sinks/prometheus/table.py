@@ -45,7 +45,7 @@ KINDS: Final = ("anomaly", "reliability")
 SEVERITIES: Final = ("info", "warning", "critical")
 SUBJECT: Final = (*APPLICATION, Label("n"), Label("host"), Label("partition"), Label("rack"))
 TARGETS: Final = ("run_time_s", "system_power_w", "cpu_power_w", "memory_power_w", "gpu_power_w")
-_QUANTILE: Final = Label("quantile", values=("0.05", "0.5", "0.95"))
+_LEVEL: Final = Label("level", values=("0.05", "0.5", "0.95"))
 _TARGET: Final = Label("target", values=TARGETS)
 ROLES: Final = ("collector", "learner")
 EVENT_OUTCOMES: Final = ("received", "processed", "rejected", "dropped", "repeated")
@@ -78,6 +78,7 @@ _ROLE: Final = Label("role", values=ROLES)
 _HORIZON: Final = Label("horizon", values=HORIZONS)
 _INTERVAL: Final = Label("interval", values=("1", "2", "3", "4", "5"))
 _TENTH: Final = Label("tenth", values=tuple(str(number) for number in range(1, 11)))
+_PARTITION: Final = (Label("system"), Label("partition"))
 _HOST: Final = (Label("system"), Label("host"))
 _RESOURCE: Final = (*_HOST, Label("resource"))
 
@@ -97,12 +98,12 @@ POWER: Final = (
     Declaration(
         "scalewatch_predicted_power_watts", "gauge",
         "Predicted power of all hosts of a run together at a size; 0.05 and 0.95 are the ends of its band.",
-        (*APPLICATION, Label("n"), _QUANTILE),
+        (*APPLICATION, Label("n"), _LEVEL),
     ),
     Declaration(
         "scalewatch_predicted_energy_joules", "gauge",
         "Predicted energy of a whole run at a size; 0.05 and 0.95 are the ends of its band.",
-        (*APPLICATION, Label("n"), _QUANTILE),
+        (*APPLICATION, Label("n"), _LEVEL),
     ),
     Declaration(
         "scalewatch_power_error_ratio", "gauge",
@@ -113,7 +114,7 @@ POWER: Final = (
         APPLICATION,
     ),
     Declaration(
-        "scalewatch_power_host_minutes_ratio", "gauge",
+        "scalewatch_power_source_ratio", "gauge",
         "Share of the host-minutes of runs whose power a sensor measured, and share that was estimated from counters.",
         (*APPLICATION, Label("source", values=("measured", "estimated"))),
     ),
@@ -127,12 +128,12 @@ POWER: Final = (
         (*APPLICATION, _TARGET),
     ),
     Declaration(
-        "scalewatch_profile_counter_correlation", "gauge",
+        "scalewatch_profile_correlation", "gauge",
         "Rank correlation of a counter with a target, of the few counters of its linear model.",
         (*APPLICATION, _TARGET, Label("counter")),
     ),
     Declaration(
-        "scalewatch_profile_counter_coefficient", "gauge",
+        "scalewatch_profile_coefficient", "gauge",
         "Coefficient of such a counter: deviations of the target for one deviation of the counter.",
         (*APPLICATION, _TARGET, Label("counter")),
     ),
@@ -161,7 +162,7 @@ AGENT: Final = (
         "Records of sources that were deleted before they were read, by the topic or pattern of the configuration; up to "
         "some minutes before a stop may be among them that were read.", (Label("source", given_as="sources"),),
     ),
-    Declaration("scalewatch_collector_minutes_total", "counter", "Minutes of hosts written into the journal."),
+    Declaration("scalewatch_collector_host_records_total", "counter", "Records written into the journal: one of each host and minute."),
     Declaration("scalewatch_collector_series", "gauge", "Resources of hosts that have a window in this collector."),
     Declaration(
         "scalewatch_processor_faults_total", "counter", "Events that a processor failed on, by processor.",
@@ -220,8 +221,8 @@ AGENT: Final = (
         "of host, 0 where none is estimated.", (Label("component", values=COMPONENTS),),
     ),
     Declaration(
-        "scalewatch_profile_minutes_late_total", "counter",
-        "Minutes of hosts that came too late for the profile of a run.",
+        "scalewatch_profile_records_late_total", "counter",
+        "Records of hosts, one a minute, that came too late for the profile of a run.",
     ),
     Declaration(
         "scalewatch_checkpoints_total", "counter", "Checkpoints by outcome.",
@@ -312,11 +313,30 @@ SOURCES: Final = (
         "For how long a source topic may be silent, as sources[].silent_s says.", (Label("topic"),),
     ),
 )  # fmt: skip
+WITHIN: Final = ("1h", "4h", "12h")
+JOBS: Final = (
+    Declaration(
+        "scalewatch_running_jobs", "gauge", "Running jobs by partition: those with a predicted end, and the others.",
+        (*_PARTITION, Label("end", values=("predicted", "unknown"))),
+    ),
+    Declaration(
+        "scalewatch_running_jobs_hit_limit", "gauge",
+        "Running jobs that will probably run into their time limit, as the list of jobs marks them.", _PARTITION,
+    ),
+    Declaration(
+        "scalewatch_running_nodes", "gauge", "Nodes that running jobs hold, where their producer says how many.", _PARTITION,
+    ),
+    Declaration(
+        "scalewatch_running_nodes_free", "gauge",
+        "Nodes of running jobs that will be free within so many hours, by the predicted ends of these jobs.",
+        (*_PARTITION, Label("within", values=WITHIN)),
+    ),
+)  # fmt: skip
 PREDICTIONS: Final = (
     Declaration(
         "scalewatch_predicted_run_time_seconds", "gauge",
-        "Predicted run time at a size; quantile 0.5 is the prediction, 0.05 and 0.95 are the ends of its band.",
-        (*APPLICATION, Label("n"), Label("quantile", values=("0.05", "0.5", "0.95"))),
+        "Predicted run time at a size; level 0.5 is the prediction, 0.05 and 0.95 are the ends of its band.",
+        (*APPLICATION, Label("n"), _LEVEL),
     ),
     Declaration(
         "scalewatch_prediction_coverage_ratio", "gauge",
@@ -385,7 +405,7 @@ UNDER_LOAD: Final = (
     Declaration(
         "scalewatch_under_load_run_time_seconds", "gauge",
         "Run time under the load of the moment, at the size run last on the partition where the application "
-        "usually runs.", (*APPLICATION, Label("quantile", values=("0.05", "0.5", "0.95"))),
+        "usually runs.", (*APPLICATION, _LEVEL),
     ),
     Declaration(
         "scalewatch_under_load_factor", "gauge",
@@ -433,9 +453,9 @@ HOSTS: Final = (
     ),
     Declaration("scalewatch_host_forecast_error", "gauge", "Standard error of that forecast.", _RESOURCE),
     Declaration(
-        "scalewatch_host_forecast_quantile", "gauge",
+        "scalewatch_host_forecast_level", "gauge",
         "Quantiles of that forecast, by the latest hundred errors of the resource's own forecasts.",
-        (*_RESOURCE, Label("quantile", values=("0.05", "0.5", "0.95"))),
+        (*_RESOURCE, _LEVEL),
     ),
     Declaration(
         "scalewatch_host_anomaly_score", "gauge",
@@ -447,7 +467,7 @@ HOSTS: Final = (
         "One while hosts or resources of a host have no series because of a bound.",
     ),
 )  # fmt: skip
-METRICS: Final = (*AGENT, *HEALTH, *SOURCES, *PREDICTIONS, *UNDER_LOAD, *POWER, *HOSTS)
+METRICS: Final = (*AGENT, *HEALTH, *SOURCES, *JOBS, *PREDICTIONS, *UNDER_LOAD, *POWER, *HOSTS)
 
 
 def rows() -> tuple[tuple[str, str, tuple[str, ...], str], ...]:

@@ -11,9 +11,12 @@ from starlette.routing import Route
 
 from processors.contracts.events import Evidence
 from processors.contracts.hosts import HostView
+from processors.contracts.names import ApplicationKey
 from processors.contracts.nodes import spread
 from processors.contracts.outputs import JobPrediction, Prediction, RecentRun
 from processors.contracts.service import Health, Service
+from processors.contracts.settings import EVIDENCE_FIELDS
+from sinks.table import rows, table_lines
 from sinks.web import queries
 from sinks.web.access import reader
 from sinks.web.filters import JobFilter
@@ -29,6 +32,9 @@ _LISTED: Final = (
     *_KEY, "observations", "sizes", "reliability", "useful_n", "reliable_n", "preferred_n", "quality", "power", "as_of",
     "valid_until",
 )  # fmt: skip
+
+
+_DESCRIBES: Final = tuple(name for name in EVIDENCE_FIELDS if name not in ("user", "script"))
 
 
 class Rows(msgspec.Struct, Generic[Row], frozen=True):
@@ -91,6 +97,7 @@ class Api:
             "/api/v1/applications": self.applications,
             "/api/v1/applications/{id:path}": self.application,
             "/api/v1/predictions": self.predictions,
+            "/api/v1/curves": self.curves,
             "/api/v1/jobs": self.jobs,
             "/api/v1/jobs/{name:path}": self.job,
             "/api/v1/runs": self.runs,
@@ -198,6 +205,29 @@ class Api:
         if answer.model is not None and not members:
             answer = msgspec.structs.replace(answer, model=answer.model.slim)
         return json(answer) if answer.known else self._unknown(wanted["application"], wanted)
+
+    def curves(self, request: Request) -> Response:
+        """Return the curve of what a job to come is identified as, as the lines of the table that `subscribe` keeps.
+
+        The job is described as a scheduler knows it: `job_name`, `partition`, `work_dir` and the like, and its `system`.
+        """
+        query = request.query_params
+        system = queries.text(query, "system")
+        if not system:
+            raise queries.BadParameterError("system is missing.")
+        described = {name: text for name in _DESCRIBES if (text := queries.text(query, name))}
+        if not described:
+            raise queries.BadParameterError(
+                f"The job is not described: give {', '.join(_DESCRIBES[:-1])} or {_DESCRIBES[-1]}."
+            )
+        answer = self._service.answer(queries.description(system, msgspec.convert(described, Evidence)))
+        if answer.application is None or answer.unit is None:
+            return json(Problem(answer.detail), 404)
+        key = ApplicationKey(answer.application, answer.system, answer.input or "", answer.unit).id
+        entry = self._service.prediction(key)
+        if entry is None:
+            return json(Problem(answer.detail or f"Nothing is predicted of {key}."), 404)
+        return Response(table_lines(rows(key, entry)), media_type="application/x-ndjson")
 
     def runs(self, request: Request) -> Response:
         """List the newest settled runs, each with what was predicted of it, filtered as the page of jobs filters them."""

@@ -11,10 +11,9 @@ from starlette.datastructures import QueryParams
 from processors.contracts.events import STATES, SUCCESS
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import JobPrediction, RecentRun
-from processors.contracts.running import RunningJob
+from processors.contracts.running import RunningJob, hits
 from sinks.web import queries
 
-HITS: Final = 0.5  # from this chance on a job will probably hit its limit
 NEVER: Final = ApplicationKey("", "", "", "nodes")
 TEXTS: Final = ("search", "system", "job_id", "application", "user", "account", "partition", "state")
 FLAGS: Final = ("outside_band", "hits_limit")
@@ -91,11 +90,6 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
             sought = self.search.casefold()
             tests.append(lambda entry: sought in f"{entry.system}/{entry.job_id} {of['search'](entry)}".casefold())
         return tests
-
-
-def hits(chance: float | None) -> bool:
-    """Return whether a job will probably hit its time limit, by the chance for it."""
-    return chance is not None and chance > HITS
 
 
 def is_outside(run: RecentRun) -> bool:

@@ -17,12 +17,11 @@ from starlette.types import Scope
 from processors import __version__
 from processors.contracts.names import host_link, resource_title
 from processors.contracts.outputs import Alert, Prediction
-from processors.contracts.running import RunningJob
+from processors.contracts.running import RunningJob, hits
 from processors.contracts.service import Service
 from sinks.web import formatting, queries
 from sinks.web.access import reader
 from sinks.web.changes import Changes
-from sinks.web.filters import hits
 from sinks.web.job_pages import JobPages
 from sinks.web.queries import Truth, application_id, find, known_ids, link, present_ms, raw_path
 from sinks.web.runbook import sections

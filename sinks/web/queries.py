@@ -250,3 +250,9 @@ def question(
         unit=entry.unit,
         features=dict(features or {}),
     )
+
+
+def description(system: str, evidence: Evidence) -> PredictionRequested:
+    """Return the question what a job with this evidence is; the same question has the same id."""
+    content = msgspec.json.encode((system, evidence), order="sorted")
+    return PredictionRequested(system, request_id=f"http-{crc32(content):08x}", n=(), evidence=evidence, unit="nodes")

@@ -87,7 +87,7 @@ def _spent(kafka: KafkaBroker, name: str, stream: Stream) -> Spent:
     metrics = compose.metrics()
 
     def minutes() -> int:
-        return round(metrics.value("scalewatch_collector_minutes_total"))
+        return round(metrics.value("scalewatch_collector_host_records_total"))
 
     with _collector(kafka, prefix, stream, metrics) as collector:
         while not collector.assigned():

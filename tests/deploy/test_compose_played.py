@@ -170,7 +170,7 @@ def test_prometheus_has_the_predictions_and_no_rule_fails(played: Played) -> Non
     requested = played.prometheus
 
     def applications() -> set[str] | None:
-        found = requested.query('scalewatch_predicted_run_time_seconds{quantile="0.5"}')
+        found = requested.query('scalewatch_predicted_run_time_seconds{level="0.5"}')
         names = {each["metric"]["application"] for each in found}
         return names if len(names) >= 12 else None
 

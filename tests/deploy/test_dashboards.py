@@ -98,7 +98,7 @@ def test_what_is_shipped_is_what_the_code_makes() -> None:
 
 
 def test_dashboards_have_addresses_and_titles_of_their_own() -> None:
-    assert NAMES == ["agent", "application", "centre", "host"]
+    assert NAMES == ["agent", "application", "centre", "host", "jobs"]
     assert {made["uid"] for made in ALL.values()} == {f"scalewatch-{name}" for name in NAMES}
     assert len({made["title"] for made in ALL.values()}) == len(ALL)
     assert all(made["description"] and "scalewatch" in made["tags"] for made in ALL.values())
@@ -199,7 +199,7 @@ def test_a_prediction_is_never_shown_without_its_band_nor_far_from_what_was_meas
     shown = [panel for panel in panels(ALL[name]) if with_band(panel)]
     for panel in shown:
         exprs = " ".join(target["expr"] for target in panel["targets"])
-        assert all(f'quantile="{quantile}"' in exprs for quantile in ("0.05", "0.5", "0.95")), panel["title"]
+        assert all(f'level="{level}"' in exprs for level in ("0.05", "0.5", "0.95")), panel["title"]
         if panel["type"] != "stat":
             high = next(each for each in panel["fieldConfig"]["overrides"] if each["matcher"]["options"] == "high")
             assert {"id": "custom.fillBelowTo", "value": "low"} in high["properties"], panel["title"]

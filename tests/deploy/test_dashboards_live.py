@@ -1,8 +1,10 @@
 """Every query of every dashboard returns data from a real Prometheus that scraped the demo, and the rules are quiet there."""
 
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.kit.agent_process import until
@@ -57,6 +59,14 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
         )
         found.hold(ready[0]["value"][0])
         yield found
+
+
+def test_promtool_finds_nothing_wrong_with_the_metrics_of_the_demo(scraped: Prometheus) -> None:
+    (address,) = scraped.addresses()
+    text = httpx.get(address, trust_env=False, timeout=30).content
+    assert text.count(b"\nscalewatch_") > 1000
+    done = subprocess.run([tool("promtool"), "check", "metrics"], input=text, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 @pytest.fixture(scope="module")

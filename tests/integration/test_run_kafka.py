@@ -192,7 +192,7 @@ def test_both_roles_report_prometheus_what_they_did(agent: AgentProcess, topics:
     until(lambda: processed() >= before + 8, SOON_S, lambda: f"{processed()} events after {before}")
     assert processed() == before + 8
     until(
-        lambda: agent.metric("learner", "scalewatch_predicted_run_time_seconds", application="cp2k", quantile="0.5"),
+        lambda: agent.metric("learner", "scalewatch_predicted_run_time_seconds", application="cp2k", level="0.5"),
         SOON_S,
         "series of cp2k",
     )

@@ -1,18 +1,24 @@
 """A real Slurm that tells its users what was predicted: it advises, and never keeps a job from running."""
 
+import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
+from agent.cli.predict import learned
+from agent.config.tree import Config
 from processors.contracts.outputs import Range, UsefulSizes
+from processors.contracts.settings import IdentifySettings, Rule
 from sinks.table import rows, write_lines
+from sinks.web.server import Server, create_app
 from tests.kit.messages import curve_point, prediction
 from tests.kit.slurm import SlurmCluster
 from tests.kit.slurm_root import SUITES, why_not
@@ -154,6 +160,62 @@ def test_a_table_of_many_applications_gives_the_advice_of_the_right_one(slurm: S
         assert "lammps on 1 node nearly" in submit(slurm, "--job-name=lammps", "--nodes=1", "--time=60:00")
     finally:
         slurm.run("sh", "-c", f"mv -f {path}.good {path}")
+
+
+RULE = Rule(
+    match={"job_name": "^md-(?P<input>rhodo|chain)", "partition": "^standard$"}, application="lammps", input="{input}"
+)
+
+
+@pytest.fixture
+def asking(slurm: SlurmCluster, tmp_path: Path) -> Iterator[SlurmCluster]:
+    """Let the plugin ask an agent with a rule of its own, to which rhodo takes an hour on a node and chain a minute."""
+    history = tmp_path / "history.jsonl"
+    with history.open("w") as file:
+        for i in range(8):
+            for name, hour_s in (("rhodo", 3600.0), ("chain", 60.0)):
+                nodes = 2 ** (i % 4)
+                job = {"type": "job.completed", "system": "exa", "job_id": f"{name}{i}", "job_name": f"md-{name}-{i}",
+                       "partition": "standard", "n": nodes, "unit": "nodes", "start": f"2026-11-20T{i:02}:00:00Z",
+                       "run_time_s": hour_s / nodes, "state": "COMPLETED"}  # fmt: skip
+                file.write(json.dumps(job) + "\n")
+    config, plugin = Config(identify=IdentifySettings(rules=(RULE,))), slurm.path("etc/slurm/scalewatch.lua")
+    by_name = plugin.read_text()
+    with closing(learned(config, [str(history)], "UTC")) as agent:
+        app = create_app(agent.service, agent.metrics)
+        with Server(app, "127.0.0.1", 0) as server:
+            address = f'url = "http://127.0.0.1:{server.url.rpartition(":")[2]}"'
+            plugin.write_text(by_name.replace("url = nil", address).replace("system = nil", 'system = "exa"'))
+            yield slurm
+    plugin.write_text(by_name)
+
+
+def test_a_job_is_advised_as_what_the_rules_of_the_agent_identify_it_as(asking: SlurmCluster) -> None:
+    output = submit(asking, "--job-name=md-rhodo-17", "--partition=standard", "--nodes=1", "--time=20:00")
+    assert "lammps on 1 node will probably take 60 min; the time limit of 20 min would cut it off." in output
+    assert "lammps" not in submit(asking, "--job-name=md-chain-17", "--partition=standard", "--nodes=1", "--time=2:00")
+    assert "lammps" not in submit(asking, "--job-name=md-other", "--partition=standard", "--nodes=1", "--time=1:00")
+
+
+def test_a_name_that_would_be_a_command_is_no_more_than_a_name(asking: SlurmCluster) -> None:
+    output = submit(
+        asking, """ "--job-name=md-rhodo' ; touch /var/lib/slurm/owned ; '" """, "--partition=standard", "--time=20:00"
+    )
+    assert "lammps on 1 node will probably take" in output
+    assert not asking.path("var/lib/slurm/owned").exists()
+
+
+def test_an_agent_that_does_not_answer_holds_up_no_job(slurm: SlurmCluster) -> None:
+    plugin = slurm.path("etc/slurm/scalewatch.lua")
+    by_name = plugin.read_text()
+    with socket.create_server(("127.0.0.1", 0), backlog=1) as silent:
+        plugin.write_text(by_name.replace("url = nil", f'url = "http://127.0.0.1:{silent.getsockname()[1]}"'))
+        try:
+            began_s = time.monotonic()
+            assert "lammps" not in submit(slurm, "--job-name=lammps", "--nodes=1", "--time=60:00")
+            assert time.monotonic() - began_s < 10
+        finally:
+            plugin.write_text(by_name)
 
 
 def test_nothing_of_this_runs_in_the_controller(slurm: SlurmCluster) -> None:

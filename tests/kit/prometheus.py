@@ -47,6 +47,10 @@ class Prometheus:
         """Let it read its file again."""
         self._process.send_signal(signal.SIGHUP)
 
+    def addresses(self) -> list[str]:
+        """Return where each target is scraped."""
+        return [each["scrapeUrl"] for each in self._get("targets")["activeTargets"]]
+
     def close(self) -> None:
         self._http.close()
 

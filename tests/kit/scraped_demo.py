@@ -10,6 +10,7 @@ import yaml
 
 from agent.app.demo import Demo
 from agent.clock import SystemClock
+from sinks.prometheus.jobs import JobCollector
 from sinks.prometheus.predictions import PredictionCollector
 from sinks.prometheus.registry import HealthCollector, HostCollector
 from sinks.web.server import Server, create_app
@@ -24,7 +25,7 @@ SPEED = 60.0  # simulated seconds per second while Prometheus looks
 # of one that ran on shared hosts a while, of one that something happened to, and of one whose bands twenty runs have judged
 AWAITED = (
     "scalewatch_under_load_pit_ratio{",
-    "scalewatch_profile_counter_correlation{",
+    "scalewatch_profile_correlation{",
     'firing{alertname="StrangeRun"',
     "scalewatch_prediction_horizon_coverage_ratio{",
     "scalewatch_prediction_pit_ratio{",
@@ -56,7 +57,8 @@ def scraped_demo(program: str, folder: Path) -> Iterator[Prometheus]:
     demo = Demo(seed=SEED, speed=1.0, clock=SystemClock())
     metrics = demo.agent.metrics
     metrics.register(HealthCollector(demo.service))
-    metrics.register(PredictionCollector(demo.service, now_ms=lambda: demo.now_ms))
+    metrics.register(PredictionCollector(demo.service, now_ms=lambda: demo.now_ms, members=True))
+    metrics.register(JobCollector(demo.service, now_ms=lambda: demo.now_ms))
     metrics.register(HostCollector(demo.service, HOSTS_MAX))
     reached_s = _prepared(demo)
     stop = threading.Event()

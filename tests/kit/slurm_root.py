@@ -10,13 +10,14 @@ import subprocess
 import tempfile
 from pathlib import Path
 from typing import Final
+from zlib import crc32
 
 from tests.kit.alone import alone
 
 SUITES: Final = {"trixie": (24, 11), "forky": (26, 5)}
 """Debian suites and the oldest Slurm that each may hold; testing suites move on."""
 
-_PACKAGES = "slurm-wlm,slurm-wlm-kafka-plugin,munge"
+_PACKAGES = "slurm-wlm,slurm-wlm-kafka-plugin,munge,curl"
 _LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*")
 _TOOLS = ("mmdebstrap", "setpriv", "unshare", "nsenter", "tar")
 _BUILD_TIMEOUT_S = 600.0
@@ -36,7 +37,7 @@ def why_not() -> str | None:
 
 def cached_root(suite: str) -> Path:
     """Return the archive of a suite's root; build it when the cache does not hold it (20 to 40 s)."""
-    archive = _cache() / f"slurm-{suite}.tar"
+    archive = _cache() / f"slurm-{suite}-{crc32(_PACKAGES.encode()):08x}.tar"
     if not archive.exists():
         with alone(archive), tempfile.TemporaryDirectory(dir=archive.parent) as folder:
             if not archive.exists():  # another test process may have been faster

@@ -8,7 +8,7 @@ import msgspec
 
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import RecentRun
-from processors.contracts.running import RunningJob
+from processors.contracts.running import RunningJob, hits
 from processors.contracts.service import Service
 from sinks.web import filters, queries
 from sinks.web.access import Reader
@@ -233,7 +233,7 @@ def _of_running(service: Service, job: RunningJob) -> JobRow:
             (span(job.end_low, job.end_high) if job.known else "-", ""),
             (share(chance), ""),
         ),
-        frozenset({7}) if filters.hits(chance) else frozenset(),
+        frozenset({7}) if hits(chance) else frozenset(),
     )
 
 

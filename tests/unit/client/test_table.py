@@ -43,6 +43,26 @@ def test_a_table_reports_what_was_published(tables: Tables, path: Path) -> None:
     assert found == [(1.0, 1000.0, True), (4.0, 250.0, False)]
 
 
+def test_a_program_that_is_not_ours_reads_types_observations_and_measured_coverage(tables: Tables, path: Path) -> None:
+    tables.take(Changes((change(published()),), caught_up=True))
+    connection = sqlite3.connect(path)
+    columns = {
+        name: (kind, bool(required))
+        for _, name, kind, required, _, _ in connection.execute("pragma table_info(predictions)")
+    }
+    assert columns["application_id"] == ("TEXT", True)
+    assert columns["run_time_s"] == ("REAL", True)
+    assert columns["observations"] == ("INTEGER", True)
+    assert columns["reliable"] == ("INTEGER", True)
+    assert columns["coverage_measured"] == ("REAL", False)
+    assert columns["coverage_runs"] == ("INTEGER", False)
+    query = "select observations, coverage, coverage_measured, coverage_runs from predictions where n = 4"
+    message, (known,) = published(), connection.execute(query).fetchall()
+    point = message.curve[1]
+    assert known == (message.observations, point.coverage, point.coverage_measured, point.coverage_runs)
+    connection.close()
+
+
 @pytest.mark.parametrize(("key", "value"), [(b"x", b"{}"), (b"x", b"no JSON"), (b"\xff", None)])
 def test_a_record_that_is_no_prediction_is_named_and_left_out(
     tables: Tables, path: Path, key: bytes, value: bytes | None, capsys: pytest.CaptureFixture[str]

@@ -28,7 +28,16 @@ OURS: dict[str, tuple[str, ...]] = {
     # an equation in a configuration is read by the parser that will evaluate it
     "agent.config": (CONTRACTS, "agent.identify", "agent.reference", "processors.models.structure"),
     "agent.decode": (CONTRACTS,),
-    "agent.describe": (CONTRACTS, "agent.backtest", "agent.config", "agent.decode", "agent.topics", "agent.waste"),
+    "agent.describe": (
+        CONTRACTS,
+        "agent.backtest",
+        "agent.config",
+        "agent.decode",
+        "agent.fields",
+        "agent.topics",
+        "agent.waste",
+    ),
+    "agent.fields": (),
     "agent.evidence": (CONTRACTS, "agent.identify"),
     "agent.identify": (CONTRACTS,),
     "agent.learner": (CONTRACTS, "agent.deadletters", "agent.sources"),

@@ -191,6 +191,13 @@ def test_members_are_left_out_where_they_are_not_wanted(app: Starlette) -> None:
     assert (refused.status_code, refused.json()["error"]) == (400, "members is true or false, not 'no'.")
 
 
+def test_a_job_that_is_not_described_has_no_curve(app: Starlette) -> None:
+    nameless, nowhere = get(app, "/api/v1/curves?system=exa"), get(app, "/api/v1/curves?job_name=md-1")
+    assert nameless.json()["error"].startswith("The job is not described: give application, executable, module")
+    assert (nameless.status_code, nowhere.status_code) == (400, 400)
+    assert nowhere.json()["error"] == "system is missing."
+
+
 def test_a_question_about_an_unknown_application_is_answered_with_those_that_are_known(app: Starlette) -> None:
     response = get(app, "/api/v1/predictions?application=vasp&n=64")
     assert (response.status_code, len(response.json()["known"])) == (404, 2)

@@ -33,7 +33,7 @@ def test_power_and_energy_are_shown_as_three_quantiles_at_each_size() -> None:
         ("scalewatch_predicted_power_watts", (point.power_low_w, point.power_w, point.power_high_w)),
         ("scalewatch_predicted_energy_joules", (point.energy_low_j, point.energy_j, point.energy_high_j)),
     ):
-        shown = {labels["quantile"]: value for labels, value in seen[name] if labels["n"] == "64"}
+        shown = {labels["level"]: value for labels, value in seen[name] if labels["n"] == "64"}
         assert shown == dict(zip(("0.05", "0.5", "0.95"), ends, strict=True))
 
 
@@ -41,17 +41,15 @@ def test_how_good_it_was_and_what_was_measured_are_shown() -> None:
     seen = scrape(FixedService([prediction(**power_fields())]))
     assert [value for _, value in seen["scalewatch_power_error_ratio"]] == [0.021]
     assert [value for _, value in seen["scalewatch_power_coverage_ratio"]] == [0.93]
-    shares = {labels["source"]: value for labels, value in seen["scalewatch_power_host_minutes_ratio"]}
+    shares = {labels["source"]: value for labels, value in seen["scalewatch_power_source_ratio"]}
     assert shares == {"measured": 0.75, "estimated": 0.25}
 
 
 def test_the_counters_that_explain_a_target_are_shown_with_their_coefficients() -> None:
     seen = scrape(FixedService([prediction(**power_fields())]))
-    shown = {
-        (labels["target"], labels["counter"]): value for labels, value in seen["scalewatch_profile_counter_correlation"]
-    }
+    shown = {(labels["target"], labels["counter"]): value for labels, value in seen["scalewatch_profile_correlation"]}
     assert shown == {("system_power_w", "PAPI_TOT_INS"): 0.93, ("system_power_w", "PAPI_L3_TCM"): -0.35}
-    assert [value for _, value in seen["scalewatch_profile_counter_coefficient"]] == [-0.22, 0.81]
+    assert [value for _, value in seen["scalewatch_profile_coefficient"]] == [-0.22, 0.81]
     # a target that no run has checked yet has no error
     assert [labels["target"] for labels, _ in seen["scalewatch_profile_error_ratio"]] == ["system_power_w"]
 
@@ -78,5 +76,5 @@ def test_an_application_has_no_more_series_than_the_bound_whatever_its_producers
     reported = prediction(**(power_fields() | {"profiles": tuple(models)}))
     seen = scrape(FixedService([msgspec.structs.replace(reported, curve=())]))
     assert sum(len(samples) for samples in seen.values()) == 4 + len(TARGETS) * (2 + 2 * COUNTERS_MAX)
-    names = [labels["counter"] for labels, _ in seen["scalewatch_profile_counter_correlation"]]
+    names = [labels["counter"] for labels, _ in seen["scalewatch_profile_correlation"]]
     assert len(names) == len(TARGETS) * COUNTERS_MAX

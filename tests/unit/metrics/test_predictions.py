@@ -25,9 +25,11 @@ from tests.kit.service import FixedService
 NOW_MS = parse_rfc3339("2026-11-20T11:00:00Z")
 
 
-def scrape(service: FixedService, **bounds: int) -> dict[str, list[tuple[dict[str, str], float]]]:
+def scrape(
+    service: FixedService, *, members: bool = True, **bounds: int
+) -> dict[str, list[tuple[dict[str, str], float]]]:
     metrics = Metrics(formats=(), reasons=(), processors=())
-    metrics.register(PredictionCollector(service, lambda: NOW_MS, **bounds))
+    metrics.register(PredictionCollector(service, lambda: NOW_MS, **bounds, members=members))
     families = text_string_to_metric_families(metrics.exposition().decode())
     return {family.name: [(sample.labels, sample.value) for sample in family.samples] for family in families}
 
@@ -43,8 +45,8 @@ def counted(seen: dict[str, list[tuple[dict[str, str], float]]]) -> dict[str, fl
 def test_a_prediction_shows_its_curve_as_three_quantiles_at_each_size() -> None:
     seen = scrape(FixedService([prediction()]))
     key = {"application": "lammps", "system": "archer2", "input": "rhodo", "unit": "nodes", "n": "64"}
-    series = [(labels["quantile"], value) for labels, value in seen["scalewatch_predicted_run_time_seconds"]
-              if labels == key | {"quantile": labels["quantile"]}]  # fmt: skip
+    series = [(labels["level"], value) for labels, value in seen["scalewatch_predicted_run_time_seconds"]
+              if labels == key | {"level": labels["level"]}]  # fmt: skip
     point = prediction().curve[6]
     assert series == [("0.05", point.low_s), ("0.5", point.run_time_s), ("0.95", point.high_s)]
 
@@ -188,6 +190,8 @@ def test_the_largest_step_of_metric_r_is_shown_where_a_study_has_one() -> None:
 
 def test_laws_are_shown_of_the_applications_with_the_most_runs_alone() -> None:
     service = FixedService([prediction(f"app{i}", observations=10 * i, model=members()) for i in range(4)])
+    unasked = scrape(service, members=False)
+    assert not [name for name in unasked if name.startswith("scalewatch_member_") and unasked[name]]
     seen = scrape(service, detailed_max=2)
     assert {labels["application"] for labels, _ in seen["scalewatch_member_weight"]} == {"app2", "app3"}
     assert {labels["application"] for labels, _ in seen["scalewatch_member_error_ratio"]} == {"app2", "app3"}

@@ -56,7 +56,7 @@ def scrape(service: FixedService, **bounds: int) -> dict[str, list[tuple[dict[st
 
 def test_the_run_time_the_load_and_the_usual_load_are_shown() -> None:
     seen = scrape(FixedService([prediction(under_load=under_load())]))
-    assert {labels["quantile"]: value for labels, value in seen["run_time_seconds"]} == {
+    assert {labels["level"]: value for labels, value in seen["run_time_seconds"]} == {
         "0.05": 42.0, "0.5": 50.0, "0.95": 58.0,
     }  # fmt: skip
     assert {labels["moment"]: value for labels, value in seen["factor"]} == {"now": 2.0, "usual": 1.25}
