@@ -13,7 +13,7 @@ from processors.contracts.service import Service
 from sinks.web import filters, queries
 from sinks.web.access import Reader
 from sinks.web.filters import JobFilter, address, id_of, key_of
-from sinks.web.formatting import duration, energy, moment, share, size, span
+from sinks.web.formatting import around, duration, energy, moment, share, size
 from sinks.web.queries import link
 from sinks.web.views.jobs import job_link, user_link, visible
 
@@ -230,7 +230,7 @@ def _of_running(service: Service, job: RunningJob) -> JobRow:
             ("-" if job.n is None else size(job.n), ""),
             (moment(job.start), ""),
             (moment(job.end) if job.known else "unknown", ""),
-            (span(job.end_low, job.end_high) if job.known else "-", ""),
+            (around(job.end, job.end_low, job.end_high) if job.known else "-", ""),
             (share(chance), ""),
         ),
         frozenset({7}) if filters.hits(chance) else frozenset(),

@@ -87,8 +87,9 @@ def why_ended(service: Service, run: RecentRun, before: JobPrediction | None = N
     shown = run.predicted
     if run.state == SUCCESS and shown is not None and max(run.run_time_s, shown.run_time_s) < SHORT_S:
         return Why((Piece("It was too short to ask why: starting and ending take as long."),))
-    if run.state == SUCCESS and shown is not None and shown.holds(run.run_time_s):
-        return Why((Piece("It took as long as expected."),), (), list(_remarks(run, others)))
+    if run.state == SUCCESS and run.slowed_by is None and shown is not None and shown.holds(run.run_time_s):
+        loaded = " under the load of its hosts" if shown.source == "under_load" else ""
+        return Why((Piece(f"It took as long as expected{loaded}."),), (), list(_remarks(run, others)))
     causes = list(_causes_of_run(service, run, stay, others, before))
     remarks = [*_remarks(run, others), *_unknown(stay)]
     if causes:
@@ -189,7 +190,7 @@ def _of_hosts(service: Service, alerts: Alerts, stay: _Stay, run: RecentRun | No
 
 
 def _slowed_by(service: Service, stay: _Stay, host: str, factor: float, alert: Alert | None) -> Text:
-    took = f"it took {factor:.2f} times as long as expected"
+    took = f"it took {factor:.2f} times as long as usual"
     if alert is None:
         return (
             Piece(stay.of_hosts),
@@ -397,11 +398,7 @@ def _remarks(run: RecentRun, others: Sequence[RecentRun]) -> Iterator[str]:
 
 
 def unusual_counters(own: dict[str, float], others: Sequence[dict[str, float]]) -> list[tuple[str, float]]:
-    """Return the counters that lie outside of those of all other runs, and how many times their usual rate: the farthest first.
-
-    >>> unusual_counters({"a": 2.0, "b": 1.0}, [{"a": 1.0, "b": 1.0}] * 5)
-    [('a', 2.0)]
-    """
+    """Return the counters that lie outside of those of all other runs, and how many times their usual rate: the farthest first."""
     found = []
     for name, value in own.items():
         known = [other[name] for other in others if name in other]
