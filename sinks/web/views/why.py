@@ -398,7 +398,7 @@ def _remarks(run: RecentRun, others: Sequence[RecentRun]) -> Iterator[str]:
 
 
 def unusual_counters(own: dict[str, float], others: Sequence[dict[str, float]]) -> list[tuple[str, float]]:
-    """Return the counters that lie outside of those of all other runs, and how many times their usual rate: the farthest first."""
+    """Return the counters outside of those of all other runs, with how many times their usual rate: the farthest first."""
     found = []
     for name, value in own.items():
         known = [other[name] for other in others if name in other]

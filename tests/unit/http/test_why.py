@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from processors.contracts.events import Attribute
 from processors.contracts.hosts import HostFinding
 from processors.contracts.load import UnderLoad
 from processors.contracts.outputs import Alert, AlertEvidence, SlowedBy
@@ -16,7 +17,7 @@ APPLICATION = {"application": "lammps", "system": "archer2", "input": "rhodo", "
 
 
 def of_host(name: str = "StragglerHost", host: str = "r2n01", **changes: Any) -> Alert:
-    detail = {"job": "archer2/812", "jobs": 1, "cpu_frequency": "cpu_frequency 1.2, peers 2.4"}
+    detail: dict[str, Attribute] = {"job": "archer2/812", "jobs": 1, "cpu_frequency": "cpu_frequency 1.2, peers 2.4"}
     values: dict[str, Any] = {
         "labels": {"alertname": name, "system": "archer2", "host": host},
         "starts": "2026-11-20T12:10:00Z",
