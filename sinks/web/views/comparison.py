@@ -19,6 +19,7 @@ from sinks.web.views.why import Why, expanded, why_ended
 COUNTERS_SHOWN: Final = 8
 HOSTS_SHOWN: Final = 12
 ALIKE: Final = 0.02
+PREFIXES: Final = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 SAME: Final = "the same"
 UNKNOWN: Final = "-"
 
@@ -118,12 +119,12 @@ def _differs(first: RecentRun, second: RecentRun) -> Iterator[str]:
 
 def _lines(first: RecentRun, second: RecentRun) -> Iterator[Line]:
     one, other = key_of(first.application_id), key_of(second.application_id)
-    yield _words("application", one.application, other.application)
-    yield _words("input", one.input, other.input)
-    yield _words("size", _size(first, one.unit), _size(second, other.unit))
-    yield _words("partition", first.partition or "", second.partition or "")
+    yield _labels("application", one.application, other.application)
+    yield _labels("input", one.input, other.input)
+    yield _labels("size", _size(first, one.unit), _size(second, other.unit))
+    yield _labels("partition", first.partition or "", second.partition or "")
     yield Line("started", f"{moment(rfc3339(first.start_ms))} UTC", f"{moment(rfc3339(second.start_ms))} UTC")
-    yield _words("state", first.state, second.state)
+    yield _labels("state", first.state, second.state)
     yield _numbers("run time", first.run_time_s, second.run_time_s, duration)
     yield Line("predicted", _predicted(first), _predicted(second))
     yield _numbers("against its prediction", _ratio(first), _ratio(second), lambda value: f"{value:.2f} times")
@@ -132,7 +133,7 @@ def _lines(first: RecentRun, second: RecentRun) -> Iterator[Line]:
     yield Line("other jobs on its hosts", _shared(first), _shared(second))
 
 
-def _words(what: str, first: str, second: str) -> Line:
+def _labels(what: str, first: str, second: str) -> Line:
     difference = SAME if first == second and first else "differs" if first != second else ""
     return Line(what, first or UNKNOWN, second or UNKNOWN, difference)
 
@@ -166,7 +167,9 @@ def _ratio(run: RecentRun) -> float | None:
 
 
 def _shared(run: RecentRun) -> str:
-    return UNKNOWN if run.shared is None else f"{share(run.shared)} of the time"
+    if run.shared is None:
+        return UNKNOWN
+    return f"{share(run.shared)} of the time" if run.shared else "none"
 
 
 def _common(hosts: Sequence[str], others: set[str], common: Sequence[str]) -> Line:
@@ -176,7 +179,9 @@ def _common(hosts: Sequence[str], others: set[str], common: Sequence[str]) -> Li
             counted(len(hosts), "host") if hosts else UNKNOWN,
             counted(len(others), "host") if others else UNKNOWN,
         )
-    return Line("hosts", counted(len(hosts), "host"), counted(len(others), "host"), f"{len(common)} in common")
+    return Line(
+        "hosts", counted(len(hosts), "host"), counted(len(others), "host"), f"{len(common) or 'none'} in common"
+    )
 
 
 def _counters(first: RecentRun, second: RecentRun) -> list[Line]:
@@ -184,6 +189,10 @@ def _counters(first: RecentRun, second: RecentRun) -> list[Line]:
     pairs = [(name, value, second.counters.get(name, 0.0)) for name, value in first.counters.items()]
     known = [pair for pair in pairs if pair[1] > 0 and pair[2] > 0]
     known.sort(key=lambda pair: -abs(log(pair[2] / pair[1])))
-    return [
-        Line(name, f"{one:.3g}", f"{other:.3g}", _difference(one, other)) for name, one, other in known[:COUNTERS_SHOWN]
-    ]
+    return [Line(name, rate(one), rate(other), _difference(one, other)) for name, one, other in known[:COUNTERS_SHOWN]]
+
+
+def rate(value: float) -> str:
+    """Return a rate with three digits and a prefix of its size."""
+    size, prefix = next(((size, name) for size, name in PREFIXES if value >= size), (1.0, ""))
+    return f"{value / size:.3g} {prefix}".rstrip()

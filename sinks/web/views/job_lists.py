@@ -13,7 +13,7 @@ from processors.contracts.service import Service
 from sinks.web import filters, queries
 from sinks.web.access import Reader
 from sinks.web.filters import JobFilter, address, id_of, key_of
-from sinks.web.formatting import duration, energy, moment, share, size, span
+from sinks.web.formatting import around, duration, energy, moment, share, size
 from sinks.web.queries import link
 from sinks.web.views.jobs import job_link, user_link, visible
 
@@ -102,7 +102,7 @@ ENDED: Final = (
     Column("end", "ended", lambda run: run.end_ms, down=True),
     Column("state", "state", lambda run: run.state),
     Column("time", "run time", lambda run: run.run_time_s, down=True, number=True),
-    Column("against", "against its prediction", _ratio, down=True, number=True),
+    Column("against", "of predicted", _ratio, down=True, number=True),
     Column("energy", "energy", lambda run: run.energy_j, down=True, number=True),
 )
 COLUMNS: Final[Mapping[Tab, tuple[Column, ...]]] = {"running": RUNNING, "ended": ENDED}
@@ -230,7 +230,7 @@ def _of_running(service: Service, job: RunningJob) -> JobRow:
             ("-" if job.n is None else size(job.n), ""),
             (moment(job.start), ""),
             (moment(job.end) if job.known else "unknown", ""),
-            (span(job.end_low, job.end_high) if job.known else "-", ""),
+            (around(job.end, job.end_low, job.end_high) if job.known else "-", ""),
             (share(chance), ""),
         ),
         frozenset({7}) if hits(chance) else frozenset(),
@@ -250,16 +250,11 @@ def _of_ended(service: Service, run: RecentRun) -> JobRow:
             (moment(rfc3339(run.end_ms)), ""),
             (run.state, ""),
             (duration(run.run_time_s), ""),
-            ("-" if ratio is None else times(ratio), ""),
+            (share(ratio), ""),
             ("-" if run.energy_j is None else energy(run.energy_j), ""),
         ),
         frozenset({7}) if filters.is_outside(run) else frozenset(),
     )
-
-
-def times(ratio: float) -> str:
-    """Return how many times as long something took."""
-    return f"{ratio:.2f} times" if ratio < 100 else f"{ratio:.0f} times"
 
 
 def _application(service: Service, name: str, input_: str, id_: str) -> Cell:

@@ -15,7 +15,7 @@ from processors.jobs.remaining_time import source_of
 from sinks.web.access import Reader
 from sinks.web.charts import Chart, run_time_axis, size_axis
 from sinks.web.filters import id_of
-from sinks.web.formatting import between, duration, energy, moment, power, rounded, share, sized, span
+from sinks.web.formatting import around, between, duration, energy, moment, power, rounded, share, sized
 from sinks.web.queries import link
 from sinks.web.views import job_messages
 from sinks.web.views.why import Why, why_ended, why_running
@@ -95,7 +95,7 @@ def job_view(service: Service, system: str, job_id: str) -> JobView | None:
         job_id=job_id,
         running=None if running is None else running_view(service, running),
         runs=[run_view(service, run, newest=place == 0) for place, run in enumerate(runs)],
-        why=_why(service, running, runs, ended),
+        why=_why(service, running, runs),
         settling=settling,
         about=_about(running or (runs[0] if runs else None)),
         comparisons=list(comparisons(service, runs[0])) if runs and running is None else (),
@@ -121,16 +121,11 @@ def project_link(account: str) -> str:
     return f"/projects/{quote(account, safe='')}"
 
 
-def _why(
-    service: Service, running: JobPrediction | None, runs: Sequence[RecentRun], ended: JobPrediction | None
-) -> Why | None:
+def _why(service: Service, running: JobPrediction | None, runs: Sequence[RecentRun]) -> Why | None:
     """Return what a job's page begins with: why it takes so long while it runs, or why its newest run took so long."""
     if running is not None:
         return why_running(service, running, present_of(service, running))
-    if not runs:
-        return None
-    same = ended is not None and parse_rfc3339(ended.start) == runs[0].start_ms
-    return why_ended(service, runs[0], ended if same else None)
+    return why_ended(service, runs[0]) if runs else None
 
 
 def present_of(service: Service, job: JobPrediction) -> int:
@@ -174,7 +169,7 @@ def running_view(service: Service, job: JobPrediction) -> RunningView:
 def _running_facts(job: JobPrediction) -> Iterator[tuple[str, str]]:
     yield "started", f"{moment(job.start)} UTC"
     if job.known and job.end is not None:
-        yield "predicted end", f"{moment(job.end)} UTC ({span(job.end_low, job.end_high)})"
+        yield "predicted end", f"{moment(job.end)} UTC ({around(job.end, job.end_low, job.end_high)})"
     if job.known and job.run_time_s is not None and job.low_s is not None and job.high_s is not None:
         yield "run time", f"{rounded(job.run_time_s)} ({between(job.low_s, job.high_s)})"
     yield "time limit", "not reported" if job.time_limit_s is None else duration(job.time_limit_s)
@@ -234,10 +229,10 @@ def _facts(run: RecentRun, unit: str) -> Iterator[tuple[str, str]]:
     if run.predicted is not None:
         yield "had been predicted", _predicted(run.predicted)
         low, end, high = (
-            moment(rfc3339(run.start_ms + round(1000 * min(each, FOREVER_S))))
+            rfc3339(run.start_ms + round(1000 * min(each, FOREVER_S)))
             for each in (run.predicted.low_s, run.predicted.run_time_s, run.predicted.high_s)
         )
-        yield "predicted end", f"{end} UTC ({span(low, high)})"
+        yield "predicted end", f"{moment(end)} UTC ({around(end, low, high)})"
     yield "time limit", "not reported" if run.time_limit_s is None else duration(run.time_limit_s)
     if run.power_w is not None:
         yield "mean power of all its hosts", power(run.power_w)
