@@ -495,42 +495,6 @@ class JobPrediction(Message, frozen=True, kw_only=True):
     account: str | None = None
 
 
-class LoadedBand(msgspec.Struct, frozen=True):
-    """Quantiles of the run time under the load of the hosts, in seconds; None where too little is known of it."""
-
-    q05_s: float | None = None
-    q50_s: float | None = None
-    q95_s: float | None = None
-
-
-class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What lists show of a running job: a part of its prediction, so that twenty thousand are read in a moment."""
-
-    id: str
-    time: str
-    as_of: str
-    system: str
-    job_id: str
-    application: str | None
-    input: str | None
-    unit: str | None
-    n: float | None
-    start: str
-    time_limit_s: float | None
-    known: bool
-    run_time_s: float | None
-    end: str | None
-    end_low: str | None
-    end_high: str | None
-    probability_exceeds_limit: float | None
-    under_load: LoadedBand | None = None
-    power_w: float | None = None
-    user: str | None = None
-    nodes: int | None = None
-    partition: str | None = None
-    account: str | None = None
-
-
 class AlertEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
     """What an alert rests on."""
 

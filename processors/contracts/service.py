@@ -17,9 +17,9 @@ from processors.contracts.outputs import (
     JobPrediction,
     Prediction,
     RecentRun,
-    RunningJob,
     SourceStatus,
 )
+from processors.contracts.running import RunningJob
 
 ROLE_REASONS: Final = ("unknown-system", "decoder", "processor")
 """Why a role refuses a record whatever its format says: a system that is not listed, a decoder or a processor that raised."""

@@ -16,7 +16,8 @@ from starlette.types import Scope
 
 from processors.contracts.hosts import Explained, HostLines, HostView, Line
 from processors.contracts.names import job_key
-from processors.contracts.outputs import Alert, DeadLetterView, JobPrediction, RecentRun, RunningJob
+from processors.contracts.outputs import Alert, DeadLetterView, JobPrediction, RecentRun
+from processors.contracts.running import RunningJob
 from processors.contracts.service import Forwarding, Health, Service, Silence
 from processors.contracts.telemetry import JOB
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -10,9 +10,11 @@ from starlette.datastructures import QueryParams
 
 from processors.contracts.events import STATES, SUCCESS
 from processors.contracts.names import ApplicationKey
-from processors.contracts.outputs import RecentRun, RunningJob
+from processors.contracts.outputs import JobPrediction, RecentRun
+from processors.contracts.running import RunningJob
 from sinks.web import queries
 
+Entry = TypeVar("Entry")
 HITS: Final = 0.5  # from this chance on a job will probably hit its limit
 NEVER: Final = ApplicationKey("", "", "", "nodes")
 TEXTS: Final = ("search", "system", "job_id", "application", "user", "account", "partition", "state")
@@ -25,9 +27,6 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     `application` is a name or a whole id, `search` a part of a job's id, application or input in any case. `state` is how
     a run ended, and `outside_band` asks for completed runs outside of their band: running jobs have neither. `hits_limit` asks for jobs that
     will probably hit their time limit, and for runs that did.
-
-    >>> JobFilter(application="lammps", hits_limit=True).query()
-    {'application': 'lammps', 'hits_limit': '1'}
     """
 
     search: str = ""
@@ -47,7 +46,8 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
         texts: dict[str, Any] = {name: (queries.text(query, name) or "").strip() for name in TEXTS}
         if texts["state"] and texts["state"] not in STATES:
             raise queries.BadParameterError(f"state={texts['state'][:40]!r} has to be one of {', '.join(STATES)}.")
-        return cls(**texts, **{name: _flag(query, name) for name in FLAGS})
+        flags: dict[str, Any] = {name: _flag(query, name) for name in FLAGS}
+        return cls(**texts, **flags)
 
     def query(self, **changes: str) -> dict[str, str]:
         """Return the parameters that ask for this, with changes; an empty one is left out."""
@@ -58,26 +58,23 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
         """Return the running jobs that are asked for, in their order."""
         if self.state or self.outside_band:
             return []
-        keep = self._tests(
+        tests = self._tests(
             {"application": _names_of_job, "search": lambda job: f"{job.application or ''} {job.input or ''}"}
         )
-        return [
-            job
-            for job in found
-            if all(test(job) for test in keep) and (not self.hits_limit or hits(job.probability_exceeds_limit))
-        ]
+        if self.hits_limit:
+            tests.append(lambda job: hits(job.probability_exceeds_limit))
+        return _passing(tests, found)
 
     def runs(self, found: Sequence[RecentRun]) -> list[RecentRun]:
         """Return the runs that are asked for, in their order."""
-        keep = self._tests({"application": _names_of_run, "search": _searched_of_run})
-        return [
-            run
-            for run in found
-            if all(test(run) for test in keep)
-            and (not self.state or run.state == self.state)
-            and (not self.outside_band or is_outside(run))
-            and (not self.hits_limit or run.state == "TIMEOUT")
-        ]
+        tests = self._tests({"application": _names_of_run, "search": _searched_of_run})
+        if self.state:
+            tests.append(lambda run: run.state == self.state)
+        if self.outside_band:
+            tests.append(is_outside)
+        if self.hits_limit:
+            tests.append(lambda run: run.state == "TIMEOUT")
+        return _passing(tests, found)
 
     def _tests(self, of: Mapping[str, Callable[[Any], Any]]) -> list[Callable[[Any], bool]]:
         """Return a test for each text that is given; `of` returns the names of a job or run, and what is searched in it."""
@@ -92,6 +89,14 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
             sought = self.search.casefold()
             tests.append(lambda entry: sought in f"{entry.system}/{entry.job_id} {of['search'](entry)}".casefold())
         return tests
+
+
+def _passing(tests: Sequence[Callable[[Any], bool]], found: Sequence[Entry]) -> list[Entry]:
+    """Return what passes all tests; each looks only at what those before it let through."""
+    left: Sequence[Entry] = found
+    for test in tests:
+        left = [entry for entry in left if test(entry)]
+    return list(left)
 
 
 def hits(chance: float | None) -> bool:
@@ -118,7 +123,7 @@ def key_of(application_id: str | None) -> ApplicationKey:
         return NEVER
 
 
-def id_of(job: RunningJob) -> str:
+def id_of(job: RunningJob | JobPrediction) -> str:
     """Return the id of the application of a running job; empty where it was not identified."""
     if job.application is None:
         return ""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.resources import files
 from typing import Any, Final
-from urllib.parse import unquote, urlencode
+from urllib.parse import urlencode
 
 import msgspec
 from jinja2 import Environment
@@ -16,11 +16,14 @@ from starlette.types import Scope
 
 from processors import __version__
 from processors.contracts.names import host_link, resource_title
-from processors.contracts.outputs import Alert, JobPrediction, Prediction
+from processors.contracts.outputs import Alert, Prediction
+from processors.contracts.running import RunningJob
 from processors.contracts.service import Service
 from sinks.web import formatting, queries
 from sinks.web.access import reader
 from sinks.web.changes import Changes
+from sinks.web.filters import hits
+from sinks.web.job_pages import JobPages
 from sinks.web.queries import Truth, application_id, find, known_ids, link, present_ms, raw_path
 from sinks.web.runbook import sections
 from sinks.web.views import alerts as alert_view
@@ -50,9 +53,7 @@ ALERTS_LISTED: Final = 200
 FILTERS: Final = ("status", "kind", "severity", "name")
 JOBS_FIRST: Final = 12
 JOBS_SHOWN: Final = 50
-JOBS_LISTED: Final = 100
 HOSTS_SHOWN: Final = 8
-SYSTEMS_MAX: Final = 50  # looked through for a job that ended
 Endpoint = Callable[[Request], Response]
 
 
@@ -81,13 +82,17 @@ class Pages:
 
     def routes(self) -> list[Route | Mount]:
         """Return the routes of all pages, all of them for GET only."""
+        job_pages = JobPages(self._service, self)
         pages: dict[str, Endpoint] = {
             "/": self.overview,
             "/applications/{id:path}": self.application,
             "/hosts": self.hosts,
             "/hosts/{name:path}": self.host,
-            "/jobs": self.jobs,
-            "/jobs/{name:path}": self.job,
+            "/jobs": job_pages.jobs,
+            "/jobs/compare": job_pages.comparison,
+            "/jobs/{name:path}": job_pages.job,
+            "/users/{name:path}": job_pages.user,
+            "/projects/{name:path}": job_pages.project,
             "/alerts": self.alerts,
             "/alerts/{fingerprint:path}": self.alert,
             "/agent": self.agent,
@@ -106,12 +111,12 @@ class Pages:
         alerts, known, now_ms = Alerts.of(self._service), self._service.predictions(), present_ms(self._service)
         wanted = overview.named_like(known, search)
         is_open = alerts.open
-        running = jobs.visible(self._service.jobs(), reader(request))
+        running = jobs.visible(self._service.running(), reader(request))
         found = self._service.hosts(HOSTS_SHOWN)
         pairs = [(entry, alerts.about(partial(hosts.is_of_host, entry))) for entry in found]
         anomalous = [hosts.host_card(*pair) for pair in pairs if hosts.is_wrong(*pair)]
         sources = source_rows(self._service.sources(), now_ms or 0)
-        return self._page(
+        return self.page(
             request,
             "overview.html",
             search=search,
@@ -145,7 +150,7 @@ class Pages:
         runs = self._service.runs(application_id(found))
         answer = answer_view(self._service, found, request.query_params, runs)
         shown, anomalies = run_rows(runs, reader(request)), overview.anomalies(is_open)
-        return self._page(
+        return self.page(
             request,
             "application.html",
             row=overview.rows([found], is_open, self._truth)[0],
@@ -163,7 +168,7 @@ class Pages:
             open_total=len(is_open),
             aside=alert_view.aside(alerts, ALERTS_SHOWN, now_ms),
             resolved_alerts=alert_view.alert_rows(alerts, alerts.among("resolved")[:ALERTS_SHOWN], now_ms),
-            jobs=overview.jobs_of(found, self._service.jobs())[:JOBS_SHOWN],
+            jobs=overview.jobs_of(found, self._service.running())[:JOBS_SHOWN],
             runs=shown,
             anomalies=anomalies,
             uprights=uprights(found.useful_n),
@@ -175,7 +180,7 @@ class Pages:
         search = queries.text(request.query_params, "search") or ""
         part = hosts.host_part(self._service, search, queries.page(request.query_params))
         reference = {number: f"/hosts?{urlencode(_query(search, number))}" for number in (part.page - 1, part.page + 1)}
-        return self._page(request, "hosts.html", search=search, part=part, reference=reference)
+        return self.page(request, "hosts.html", search=search, part=part, reference=reference)
 
     def host(self, request: Request) -> Response:
         """Show one host: what is wrong with it, the histogram of each resource, forecasts, scores and alerts."""
@@ -188,7 +193,7 @@ class Pages:
         chosen = {name: queries.text(request.query_params, name) or "" for name in ("range", "resource")}
         first, others = lines.shown_first(found, chosen["resource"])
         by_name = {entry.resource: entry for entry in found.resources}
-        return self._page(
+        return self.page(
             request,
             "host.html",
             host=found,
@@ -206,38 +211,12 @@ class Pages:
             alerts=alert_view.alert_rows(alerts, alerts.in_order()[:ALERTS_SHOWN], present_ms(self._service)),
         )
 
-    def jobs(self, request: Request) -> Response:
-        """Show running jobs, those that may hit their limit first; a search finds jobs that ended, too."""
-        search = (queries.text(request.query_params, "search") or "").strip()
-        seen = jobs.visible(self._service.jobs(), reader(request))
-        wanted = jobs.worst_first(jobs.jobs_like(seen, search) if search else seen)
-        return self._page(
-            request,
-            "jobs.html",
-            search=search,
-            jobs=wanted[:JOBS_LISTED],
-            jobs_total=len(wanted),
-            ended=self._ended(request, search) if search else [],
-            everybody=reader(request).operator,
-        )
-
-    def job(self, request: Request) -> Response:
-        """Show one job to those who may see it."""
-        system, _, job_id = (unquote(part) for part in raw_path(request, "/jobs/").partition("/"))
-        if not jobs.may_see(reader(request), jobs.owners(self._service, system, job_id)):
-            return self._page(request, "refused.html", 403, detail="This is the job of another user.")
-        view = jobs.job_view(self._service, system, job_id)
-        if view is None:  # why is nobody's business
-            why = "no longer" if reader(request).operator else "it is not yours"
-            return self.missing(request, f"Nothing is known of the job {job_id[:80]!r} on {system[:80]!r}, or {why}.")
-        return self._page(request, "job.html", view=view, job_hosts=multiples.of_job(self._service, system, job_id))
-
     def alerts(self, request: Request) -> Response:
         """Show alerts by state, kind, severity and name, open ones first."""
         chosen = {name: queries.text(request.query_params, name) or "" for name in FILTERS}
         alerts, now_ms = Alerts.of(self._service), present_ms(self._service)
         found = alerts.passing(chosen).in_order()
-        return self._page(
+        return self.page(
             request,
             "alerts.html",
             chosen=chosen,
@@ -259,7 +238,7 @@ class Pages:
         if found is None:
             return self.missing(request, f"There is no alert {fingerprint[:80]!r}, or no longer.")
         view = alert_view.alert_view(self._service, alerts, found, reader(request), present_ms(self._service))
-        return self._page(request, "alert.html", view=view)
+        return self.page(request, "alert.html", view=view)
 
     def agent(self, request: Request) -> Response:
         """Show the roles of the agent, its sources and what went wrong; dead letters are for operators alone."""
@@ -272,16 +251,16 @@ class Pages:
             present_ms(self._service),
             collectors=self._service.collectors(),
         )
-        return self._page(request, "agent.html", view=view, standing=standing(view), operator=operator)
+        return self.page(request, "agent.html", view=view, standing=standing(view), operator=operator)
 
     def runbook(self, request: Request) -> Response:
         """Show the runbook as it is packed with the agent."""
-        return self._page(request, "runbook.html", sections=sections())
+        return self.page(request, "runbook.html", sections=sections())
 
     def missing(self, request: Request, detail: str, name: str = "", status: int = 404) -> Response:
         """Say that there is no such page, and what there is."""
         known = known_ids(self._service.predictions(), like=name)
-        return self._page(request, "missing.html", status, detail=detail, known=known)
+        return self.page(request, "missing.html", status, detail=detail, known=known)
 
     def _following(self, endpoint: Endpoint) -> Endpoint:
         """Return an endpoint whose page knows what it was made from; it is noted first, so that no later change is missed."""
@@ -292,7 +271,7 @@ class Pages:
 
         return show
 
-    def _page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
+    def page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
         """Return the page that a template makes of values."""
         health = self._service.health()
         query = [(name, value) for name, value in request.query_params.multi_items() if name != "refresh"]
@@ -328,17 +307,6 @@ class Pages:
             "not_found": f"There is no model of {chosen[:80]!r}." if chosen and entry is None else "",
         }
 
-    def _ended(self, request: Request, search: str) -> list[tuple[str, str]]:
-        """Return name and link of the jobs that ended and have this id, `SYSTEM/ID` or the id alone."""
-        system, _, job_id = search.rpartition("/")
-        known = {entry.system for entry in self._service.predictions()} | {job.system for job in self._service.jobs()}
-        found = []
-        for each in [system] if system else sorted(known)[:SYSTEMS_MAX]:
-            runs = self._service.runs_of_job(each, job_id)
-            if runs and jobs.may_see(reader(request), {run.user for run in runs}):
-                found.append((f"{each}/{job_id}", jobs.job_link(each, job_id)))
-        return found
-
 
 def _query(search: str, page: int) -> dict[str, str]:
     return ({"search": search} if search else {}) | ({"page": str(page)} if page > 1 else {})
@@ -356,13 +324,13 @@ class Tile(msgspec.Struct, frozen=True):
 def tiles(
     known: Sequence[Prediction],
     is_open: Sequence[Alert],
-    jobs: Sequence[JobPrediction],
+    jobs: Sequence[RunningJob],
     sources: Sequence[SourceRow],
     hosts_anomalous: int | None,
 ) -> list[Tile]:
     """Return the numbers at the top; `hosts_anomalous` is None where no host is known: nothing is said of hosts then."""
     worst = min((SEVERITIES.index(alert.severity) for alert in is_open), default=len(SEVERITIES))
-    late = sum(1 for job in jobs if (job.probability_exceeds_limit or 0.0) > 0.5)
+    late = sum(1 for job in jobs if hits(job.probability_exceeds_limit))
     silent = sum(1 for source in sources if source.is_silent)
     reliable = sum(1 for entry in known if entry.reliability.verdict == "reliable")
     found = [

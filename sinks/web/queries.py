@@ -104,15 +104,16 @@ def _size(part: str) -> float:
 
 def rows(query: QueryParams) -> tuple[int, int]:
     """Return offset and limit of a list."""
-    return _whole(query, "offset", 0, 10**9), _whole(query, "limit", ROWS_DEFAULT, ROWS_MAX)
+    return whole(query, "offset", 0, 10**9), whole(query, "limit", ROWS_DEFAULT, ROWS_MAX)
 
 
 def page(query: QueryParams) -> int:
     """Return the number of the page asked for, from 1 on."""
-    return max(1, _whole(query, "page", 1, 10**6))
+    return max(1, whole(query, "page", 1, 10**6))
 
 
-def _whole(query: QueryParams, name: str, default: int, largest: int) -> int:
+def whole(query: Mapping[str, str], name: str, default: int, largest: int) -> int:
+    """Return a whole number from 0 to the largest."""
     given = query.get(name, str(default))
     if not (given.isascii() and given.isdigit() and len(given) <= 10 and int(given) <= largest):
         raise BadParameterError(f"{name}={given[:40]!r} has to be a whole number from 0 to {largest}.")

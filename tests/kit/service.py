@@ -16,9 +16,9 @@ from processors.contracts.outputs import (
     JobPrediction,
     Prediction,
     RecentRun,
-    RunningJob,
     SourceStatus,
 )
+from processors.contracts.running import RunningJob
 from processors.contracts.service import Health, Silence
 from tests.kit.messages import COMMON, alert, curve_point, job, prediction
 

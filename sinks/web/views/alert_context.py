@@ -8,7 +8,8 @@ import msgspec
 
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.names import parse_rfc3339
-from processors.contracts.outputs import Alert, JobPrediction
+from processors.contracts.outputs import Alert
+from processors.contracts.running import RunningJob
 from processors.contracts.service import Service
 from sinks.web.access import Reader
 from sinks.web.formatting import counted, share
@@ -133,16 +134,16 @@ def hit(service: Service, alert: Alert, explained: ExplainedRows | None, reader:
     return Hit(jobs, len(running), list(named)[:USERS_SHOWN] if reader.operator else ())
 
 
-def _running(service: Service, alert: Alert) -> Iterator[JobPrediction]:
+def _running(service: Service, alert: Alert) -> Iterator[RunningJob]:
     """Yield the running jobs on the host, or of the application, that an alert is about."""
     labels = alert.labels
     if "host" in labels:
         view = service.host(labels.get("system", ""), labels["host"])
         on_host = job_of(view.job) if view is not None and view.job else None
-        yield from (job for job in service.jobs() if (job.system, job.job_id) == on_host)
+        yield from (job for job in service.running() if (job.system, job.job_id) == on_host)
     elif "application" in labels:
         wanted = application_labels_of(labels)
-        yield from (job for job in service.jobs() if (job.application, job.system, job.input, job.unit) == wanted)
+        yield from (job for job in service.running() if (job.application, job.system, job.input, job.unit) == wanted)
 
 
 class _Label(msgspec.Struct, frozen=True):

@@ -14,12 +14,12 @@ from processors.contracts.outputs import (
     Alert,
     CurvePoint,
     HorizonError,
-    JobPrediction,
     Member,
     Model,
     Prediction,
     SourceStatus,
 )
+from processors.contracts.running import RunningJob
 from sinks.web.charts import Spark, drawable, sparkline
 from sinks.web.formatting import attention, counted, duration, explained, moment, share, verdict_text
 from sinks.web.queries import Truth, application_id, link
@@ -319,7 +319,7 @@ def anomalies(alerts: Sequence[Alert]) -> list[Mark]:
     ]  # fmt: skip
 
 
-def jobs_of(entry: Prediction, jobs: Sequence[JobPrediction]) -> list[JobPrediction]:
+def jobs_of(entry: Prediction, jobs: Sequence[RunningJob]) -> list[RunningJob]:
     """Return the running jobs of an application."""
     key = _key(entry)
     return [job for job in jobs if (job.application, job.system, job.input, job.unit) == key]

@@ -1,0 +1,272 @@
+"""Lists of running and ended jobs, as pages show them: filtered, sorted by a column, a page at a time."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from processors.contracts.names import rfc3339
+from processors.contracts.outputs import RecentRun
+from processors.contracts.running import RunningJob
+from processors.contracts.service import Service
+from sinks.web import filters, queries
+from sinks.web.access import Reader
+from sinks.web.filters import JobFilter, address, id_of, key_of
+from sinks.web.formatting import around, duration, energy, moment, share, size
+from sinks.web.queries import link
+from sinks.web.views.jobs import job_link, user_link, visible
+
+Tab = Literal["running", "ended"]
+TABS: Final[tuple[Tab, ...]] = ("running", "ended")
+PAGE: Final = 50
+OFFERED_MAX: Final = 36  # of a list to choose from
+Cell = tuple[str, str]  # text, and the link it leads to
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column: its name in the address, its title, by what it sorts, and what sort order a first click asks for.
+
+    A column without `by` cannot be sorted by.
+    """
+
+    name: str
+    title: str
+    by: Callable[[Any], Any] | None = None
+    down: bool = False
+    number: bool = False
+
+
+class Heading(msgspec.Struct, frozen=True):
+    """A column in the head of a table: the address that sorts by it, and how it is sorted now."""
+
+    title: str
+    href: str
+    sorted: Literal["", "ascending", "descending"]
+    number: bool
+
+
+class JobRow(msgspec.Struct, frozen=True):
+    """A job in a list: its name and link, then a cell for each other column; `notes` are cells that stand out."""
+
+    name: str
+    href: str
+    cells: Sequence[Cell]
+    bad: frozenset[int] = frozenset()
+
+
+class JobList(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of a list: `total` counts what the filter lets through, `counts` the same of every tab."""
+
+    tab: Tab
+    filter: JobFilter
+    headings: Sequence[Heading]
+    rows: Sequence[JobRow]
+    total: int
+    first: int
+    page: int
+    pages: int
+    counts: Mapping[str, int]
+    tabs: Mapping[str, str]
+    earlier: str
+    later: str
+    offered: Mapping[str, Sequence[str]]
+
+
+def _ratio(run: RecentRun) -> float | None:
+    shown = run.predicted
+    return run.run_time_s / shown.run_time_s if shown is not None and shown.run_time_s > 0 else None
+
+
+RUNNING: Final = (
+    Column("job", "job", lambda job: (job.system, len(job.job_id), job.job_id)),
+    Column("application", "application", lambda job: (job.application, job.input or "") if job.application else None),
+    Column("user", "user", lambda job: job.user),
+    Column("partition", "partition", lambda job: job.partition),
+    Column("size", "size", lambda job: job.n, down=True, number=True),
+    Column("start", "started", lambda job: job.start, down=True),
+    Column("end", "predicted end", lambda job: job.end),
+    Column("band", "earliest to latest"),
+    Column("limit", "hits its limit", lambda job: job.probability_exceeds_limit, down=True, number=True),
+)
+ENDED: Final = (
+    Column("job", "job", lambda run: (run.system, len(run.job_id), run.job_id)),
+    Column(
+        "application",
+        "application",
+        lambda run: (key_of(run.application_id).application, run.application_id) if run.application_id else None,
+    ),
+    Column("user", "user", lambda run: run.user),
+    Column("partition", "partition", lambda run: run.partition),
+    Column("size", "size", lambda run: run.n, down=True, number=True),
+    Column("end", "ended", lambda run: run.end_ms, down=True),
+    Column("state", "state", lambda run: run.state),
+    Column("time", "run time", lambda run: run.run_time_s, down=True, number=True),
+    Column("against", "against its prediction", _ratio, down=True, number=True),
+    Column("energy", "energy", lambda run: run.energy_j, down=True, number=True),
+)
+COLUMNS: Final[Mapping[Tab, tuple[Column, ...]]] = {"running": RUNNING, "ended": ENDED}
+FIRST: Final[Mapping[Tab, str]] = {"running": "-limit", "ended": "-end"}
+
+
+def job_list(
+    service: Service, reader: Reader, wanted: JobFilter, query: Mapping[str, str], path: str = "/jobs"
+) -> JobList:
+    """Return the page of a list that a reader asks for: of jobs that they may see.
+
+    BadParameterError for a tab or a column that there is not.
+    """
+    running, ended = visible(service.running(), reader), visible(service.recent_runs(), reader)
+    found: dict[Tab, list[Any]] = {"running": wanted.jobs(running), "ended": wanted.runs(ended)}
+    tab = _tab(query.get("tab", "")) or _likely_tab(wanted, found)
+    requested = query.get("sort", "")
+    column, down = column_of(tab, requested or FIRST[tab])
+    ordered = in_order(found[tab], column, down=down)
+    pages = max(1, -(-len(ordered) // PAGE))
+    page = min(queries.whole(query, "page", 1, 10**6) or 1, pages)
+    first = (page - 1) * PAGE
+    own = wanted.query(tab=tab) | ({"sort": requested} if requested else {})
+    return JobList(
+        tab=tab,
+        filter=wanted,
+        headings=[_heading(each, column, path, wanted.query(tab=tab), down=down) for each in COLUMNS[tab]],
+        rows=[row(service, entry) for entry in ordered[first : first + PAGE]],
+        total=len(ordered),
+        first=first,
+        page=page,
+        pages=pages,
+        counts={name: len(entries) for name, entries in found.items()},
+        tabs={name: address(path, wanted.query(tab=name)) for name in TABS},
+        earlier=address(path, own | ({"page": str(page - 1)} if page > 2 else {})) if page > 1 else "",
+        later=address(path, own | {"page": str(page + 1)}) if page < pages else "",
+        offered=_offered(running, ended),
+    )
+
+
+def row(service: Service, entry: RunningJob | RecentRun) -> JobRow:
+    """Return a job as a list shows it."""
+    return _of_running(service, entry) if isinstance(entry, RunningJob) else _of_ended(service, entry)
+
+
+def titles(tab: Tab) -> list[Heading]:
+    """Return the head of a table that cannot be sorted."""
+    return [Heading(column.title, "", "", column.number) for column in COLUMNS[tab]]
+
+
+def in_order(entries: Iterable[Any], column: Column, *, down: bool) -> list[Any]:
+    """Return entries sorted by a column, those last of which its value is not known."""
+    by = column.by
+    if by is None:
+        return list(entries)
+    keyed = [(by(entry), entry) for entry in entries]
+    known = [pair for pair in keyed if pair[0] is not None]
+    known.sort(key=lambda pair: pair[0], reverse=down)
+    return [entry for _, entry in known] + [entry for value, entry in keyed if value is None]
+
+
+def _tab(given: str) -> Tab | None:
+    if not given:
+        return None
+    found = next((tab for tab in TABS if tab == given), None)
+    if found is None:
+        raise queries.BadParameterError(f"tab={given[:40]!r} has to be running or ended.")
+    return found
+
+
+def _likely_tab(wanted: JobFilter, found: Mapping[Tab, Sequence[Any]]) -> Tab:
+    """Return the list to show where none is chosen: running jobs, unless only ended ones can be meant."""
+    only_ended = wanted.state or wanted.outside_band
+    return "ended" if only_ended or (wanted.query() and found["ended"] and not found["running"]) else "running"
+
+
+def column_of(tab: Tab, given: str) -> tuple[Column, bool]:
+    """Return the column to sort by, and whether the largest comes first; BadParameterError where there is none."""
+    name = given.removeprefix("-")
+    found = next((column for column in COLUMNS[tab] if column.name == name and column.by is not None), None)
+    if found is None:
+        known = ", ".join(column.name for column in COLUMNS[tab] if column.by is not None)
+        raise queries.BadParameterError(
+            f"sort={given[:40]!r} has to be one of {known}, with a minus for the largest first."
+        )
+    return found, given.startswith("-")
+
+
+def _heading(column: Column, by: Column, path: str, query: dict[str, str], *, down: bool) -> Heading:
+    """Return a column as it stands in the head: a click on the one that is sorted by turns its order round."""
+    is_sorted = column.name == by.name
+    next_down = not down if is_sorted else column.down
+    sort = f"{'-' if next_down else ''}{column.name}"
+    href = address(path, query | {"sort": sort}) if column.by is not None else ""
+    order: Literal["ascending", "descending"] = "descending" if down else "ascending"
+    return Heading(column.title, href, order if is_sorted else "", column.number)
+
+
+def _offered(running: Sequence[RunningJob], ended: Sequence[RecentRun]) -> dict[str, list[str]]:
+    """Return what a reader may choose from: the names with the most jobs, sorted; others can be typed."""
+    names: dict[str, Counter[str | None]] = {
+        "application": Counter(job.application for job in running),
+        "user": Counter(job.user for job in running),
+        "partition": Counter(job.partition for job in running),
+    }
+    names["application"].update(
+        {key_of(id_).application: count for id_, count in Counter(run.application_id for run in ended).items()}
+    )
+    names["user"].update(run.user for run in ended)
+    names["partition"].update(run.partition for run in ended)
+    return {
+        kind: sorted(name for name, _ in counted.most_common(OFFERED_MAX) if name) for kind, counted in names.items()
+    }
+
+
+def _of_running(service: Service, job: RunningJob) -> JobRow:
+    chance = job.probability_exceeds_limit
+    return JobRow(
+        f"{job.system}/{job.job_id}",
+        job_link(job.system, job.job_id),
+        (
+            _application(service, job.application or "", job.input or "", id_of(job)),
+            _user(job.user),
+            (job.partition or "-", ""),
+            ("-" if job.n is None else size(job.n), ""),
+            (moment(job.start), ""),
+            (moment(job.end) if job.known else "unknown", ""),
+            (around(job.end, job.end_low, job.end_high) if job.known else "-", ""),
+            (share(chance), ""),
+        ),
+        frozenset({7}) if filters.hits(chance) else frozenset(),
+    )
+
+
+def _of_ended(service: Service, run: RecentRun) -> JobRow:
+    key, ratio = key_of(run.application_id), _ratio(run)
+    return JobRow(
+        f"{run.system}/{run.job_id}",
+        job_link(run.system, run.job_id),
+        (
+            _application(service, key.application, key.input, run.application_id or ""),
+            _user(run.user),
+            (run.partition or "-", ""),
+            ("-" if run.n is None else size(run.n), ""),
+            (moment(rfc3339(run.end_ms)), ""),
+            (run.state, ""),
+            (duration(run.run_time_s), ""),
+            ("-" if ratio is None else times(ratio), ""),
+            ("-" if run.energy_j is None else energy(run.energy_j), ""),
+        ),
+        frozenset({7}) if filters.is_outside(run) else frozenset(),
+    )
+
+
+def times(ratio: float) -> str:
+    """Return how many times as long something took."""
+    return f"{ratio:.2f} times" if ratio < 100 else f"{ratio:.0f} times"
+
+
+def _application(service: Service, name: str, input_: str, id_: str) -> Cell:
+    text = " ".join(filter(None, (name, input_)))
+    known = id_ and service.prediction(id_) is not None
+    return (text, f"/applications/{link(id_)}") if known else (text or "unknown", "")
+
+
+def _user(user: str | None) -> Cell:
+    return (user, user_link(user)) if user else ("-", "")
