@@ -13,6 +13,7 @@ from agent.cli.options import config_option, json_option, load_or_default, table
 from agent.config.references import references
 from agent.config.tree import Config
 from processors.contracts.errors import ConfigError
+from processors.hosts.lines import retained_bytes
 
 DAY_S: Final = 86_400.0
 BUSY: Final = 0.5  # of a core at most, on average: after an outage a role has to catch up
@@ -24,6 +25,7 @@ REMEMBERED_IN_USE: Final = 500  # and so many are kept decoded
 COMPACTED: Final = 2.0  # a compacted topic holds up to so many times what counts, until the broker cleans it
 SEGMENT_BYTES: Final = 2**30  # the one that is being written is never cleaned; Kafka's default
 MI: Final = 2**20
+IN_JSON: Final = 4 / 3  # characters for a byte of stored columns
 MEMORY_STEP_MI: Final = 64
 CPU_MIN_M: Final = 100  # a start takes more than the work of a small centre
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
@@ -190,7 +192,8 @@ def _learner(centre: Centre, config: Config, shards: int) -> RoleNeed:
     running = min(centre.jobs_per_day / shards, config.jobs.open_jobs_max)  # as if each job ran for a day
     shown = applications * PREDICTION.value + running * JOB_PREDICTION.value
     rest = PROCESS.value + models + shown + _memory_of_runs(centre.jobs_per_day / shards, config)
-    usual, largest = (rest + series * each.value for each in (LEARNED_RESOURCE, SAVED_RESOURCE))
+    lines, _ = retained_bytes(config.hosts.lines_h)
+    usual, largest = (rest + series * (each.value + lines) for each in (LEARNED_RESOURCE, SAVED_RESOURCE))
     return _need("learner", shards, cores, usual, largest)
 
 
@@ -226,10 +229,11 @@ def _topics(centre: Centre, config: Config, journal_days: float) -> tuple[TopicN
     )
     applications = min(centre.applications, config.run_time.applications_max)
     runs_state = shards * _remembered(jobs / shards, config) * REMEMBERED_RUN.value
-    hosts_state, models_state = centre.series * STATE_RESOURCE.value, applications * STATE_APPLICATION.value
+    rows_state, models_state = centre.series * STATE_RESOURCE.value, applications * STATE_APPLICATION.value
+    lines, changed = (centre.series * each * IN_JSON for each in retained_bytes(config.hosts.lines_h))
     # an application is saved after each run at most, and at most at every checkpoint
     saved = min(jobs, applications * DAY_S / config.learner.checkpoint_interval_s) * STATE_APPLICATION.value
-    state = hosts_state * DAY_S / config.learner.host_checkpoint_interval_s + saved
+    state = (rows_state + changed) * DAY_S / config.learner.host_checkpoint_interval_s + saved
     predictions = applications * PREDICTION.value
     running = min(jobs, config.jobs.open_jobs_max) * JOB_PREDICTION.value
 
@@ -241,7 +245,7 @@ def _topics(centre: Centre, config: Config, journal_days: float) -> tuple[TopicN
     runs = jobs * RUN.value
     return (
         TopicNeed(names.journal, shards, journal, copies * journal * journal_days, per_partition),
-        compacted(names.state, shards, state, hosts_state + models_state + runs_state),
+        compacted(names.state, shards, state, rows_state + lines + models_state + runs_state),
         compacted(names.predictions, 1, jobs * WRITTEN_PREDICTIONS.value, predictions),
         compacted(names.job_predictions, 1, jobs * WRITTEN_JOB_PREDICTIONS.value, running),
         TopicNeed(names.runs, 1, runs, copies * runs * 365),

@@ -4,6 +4,7 @@ Figures have 16 bits, and stand in chunks by time: a checkpoint writes those tha
 """
 
 from collections.abc import Mapping
+from math import ceil
 from typing import Final
 
 import numpy as np
@@ -26,6 +27,7 @@ VERSION: Final = 1
 HOUR_MS: Final = 3_600_000
 MINUTES_CHUNK_MS: Final = 600_000  # two of them change between two checkpoints of hosts
 FIGURES: Final = 3  # low, mean, high
+POINT_BYTES: Final = 2 * FIGURES
 NO_CODE: Final = 0x7FFF
 LEVELS: Final = (0.05, 0.95)
 DIGITS: Final = 4  # that a code holds
@@ -33,6 +35,15 @@ _RANGE: Final = 2.0**64  # beyond, and below its inverse, a code holds nothing
 _LEAST: Final = 2.0**-62
 _MOST: Final = _RANGE * (1 - 2.0**-8)
 _UNKNOWN, _DRAWN, _LEFT_OUT = 0, 1, 2
+
+
+def retained_bytes(lines_h: float) -> tuple[float, float]:
+    """Return how many bytes the lines of a resource have at most, and how many of them a checkpoint of hosts writes."""
+    if not lines_h:
+        return 0.0, 0.0
+    of_hour, of_chunk = HOUR_MS // WINDOW_MS, MINUTES_CHUNK_MS // MINUTE_MS
+    points = (ceil(lines_h) + 1) * of_hour + HOUR_MS // MINUTE_MS + of_chunk
+    return float(points * POINT_BYTES), float((of_hour + 2 * of_chunk) * POINT_BYTES)
 
 
 def coded(values: Floats) -> Codes:

@@ -135,6 +135,11 @@ class Chart {
     };
   }
 
+  // Whether the cursors of other charts go along.
+  get isJoined() {
+    return "sync" in this.figure.dataset;
+  }
+
   size() {
     const width = Math.max(200, Math.floor(this.box.clientWidth || this.figure.clientWidth));
     const ratio = Number(this.figure.dataset.ratio) || RATIO;
@@ -158,7 +163,7 @@ class Chart {
     const [x, line] = this.plot.data.map((column) => column[place]);
     this.place = place;
     this.moving = true; // the pointer's way of telling is not for keys
-    this.plot.setCursor({ left: this.plot.valToPos(x, "x"), top: line ? this.plot.valToPos(line, "y") : 0 });
+    this.plot.setCursor({ left: this.plot.valToPos(x, "x"), top: line ? this.plot.valToPos(line, "y") : 0 }, true, this.isJoined);
     this.moving = false;
     this.readout.textContent = this.found.points[place].words;
   }
@@ -178,7 +183,7 @@ class Chart {
 
   leave() {
     this.place = -1;
-    this.plot.setCursor({ left: -10, top: -10 });
+    this.plot.setCursor({ left: -10, top: -10 }, true, this.isJoined);
     this.invite();
   }
 
