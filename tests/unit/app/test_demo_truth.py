@@ -2,12 +2,13 @@
 
 import heapq
 import statistics
+import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
 
-from agent.app.demo import HOST, LOCAL_SYSTEM, PAST_S, Demo
+from agent.app.demo import HOST, LIVE_STEP_S, LOCAL_SYSTEM, PAST_S, Demo
 from agent.simulation.centre import TimedEvent
 from agent.simulation.load import STEP_MS
 from agent.simulation.truth import FavoursPowersOfTwo, SlowAt, SteppedAbove
@@ -46,6 +47,7 @@ class Hour:
         self._running: dict[str, TimedEvent] = {}
         self._next = next(self._events)
         self.ends_ms: dict[str, int] = {}
+        self.minute_used_s = self._minute()
         for second in range(STEP_S, HOUR_S + 1, STEP_S):
             self.clock.advance(STEP_S)
             self.demo.step()
@@ -53,6 +55,14 @@ class Hour:
                 self._look()
         self.running = dict(self._running)
         self._follow(self.clock.now_ms() + 2 * HOUR_S * 1000)
+
+    def _minute(self) -> float:
+        """Let a minute pass in the steps of the demo; return the time of the processor that it took."""
+        began_s = time.process_time()
+        for _ in range(round(60 / LIVE_STEP_S)):
+            self.clock.advance(LIVE_STEP_S)
+            self.demo.step()
+        return time.process_time() - began_s
 
     def _look(self) -> None:
         self._follow(self.clock.now_ms())
@@ -92,6 +102,10 @@ def test_its_time_is_the_present_and_no_source_is_late(hour: Hour) -> None:
     assert set(sources) == {"simulated.jobs", "simulated.load", "simulated.energy", "local.load"}
     assert not [topic for topic, source in sources.items() if source.is_silent(now_ms)]
     assert all(now_ms - 120_000 <= (source.newest_ms or 0) <= now_ms for source in sources.values())
+
+
+def test_it_takes_half_a_core_at_most_once_it_has_caught_up(hour: Hour) -> None:
+    assert hour.minute_used_s < 30
 
 
 def test_this_machine_is_shown_beside_the_centre_at_the_same_time(hour: Hour) -> None:
@@ -156,7 +170,7 @@ def test_every_alert_has_a_cause_that_the_simulation_knows(hour: Hour) -> None:
     causes: dict[str, set[str]] = {
         "HostAnomaly": {slow}, "StragglerHost": {slow, hungry}, "RackAnomaly": {"r3"},
         "UnexplainedPower": {hungry} | disturbed, "DisturbedRun": disturbed, "StrangeRun": disturbed | changed,
-        "Regression": changed, "HighFailureRate": failing, "SlowSize": sized, "PredictionUnreliable": sized | changed,
+        "Regression": changed, "ApplicationFailureRate": failing, "SlowSize": sized, "PredictionUnreliable": sized | changed,
     }  # fmt: skip
     alerts = hour.demo.service.alerts()
     about = {(alert.labels["alertname"], subject(alert)) for alert in alerts}
@@ -164,7 +178,6 @@ def test_every_alert_has_a_cause_that_the_simulation_knows(hour: Hour) -> None:
     assert {("HostAnomaly", slow), ("UnexplainedPower", hungry), ("RackAnomaly", "r3")} <= about
     rack = next(alert for alert in alerts if alert.labels["alertname"] == "RackAnomaly")
     assert 0 <= parse_rfc3339(rack.starts) - shared.rack_ms < 10 * 60_000
-    assert rack.status == "resolved", "it was held up for twenty minutes"
 
 
 def subject(alert: Alert) -> str:
