@@ -16,6 +16,10 @@ BY_FILE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-fast cases tools lint simulate quality mutate harden bench dashboards kube pictures docs wheel lock clean
 
+ifeq ($(MAKECMDGOALS),demo)
+$(info The demo installs what is missing, begins, and shows its pages on http://127.0.0.1:8080. Ctrl-C ends it.)
+endif
+
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -95,13 +99,13 @@ clean:  ## remove what was made, the environment too
 # the stamps are as old as the last install: an unchanged lock is not installed again
 .venv/runtime.stamp: requirements.lock requirements-build.lock pyproject.toml | .venv/bin/python
 	@echo "Installing what the agent needs into .venv"
-	@$(BIN)/pip install --quiet --require-hashes -r requirements.lock -r requirements-build.lock
+	@.ci/provide packages --require-hashes -r requirements.lock -r requirements-build.lock
 	@$(BIN)/pip install --quiet --no-build-isolation --no-deps --editable .
 	@touch $@
 
 .venv/dev.stamp: requirements-dev.lock pyproject.toml | .venv/bin/python
 	@echo "Installing what tests and checkers need into .venv"
-	@$(BIN)/pip install --quiet --require-hashes -r requirements-dev.lock
+	@.ci/provide packages --require-hashes -r requirements-dev.lock
 	@$(BIN)/pip install --quiet --no-build-isolation --no-deps --editable .
 	@touch $@ .venv/runtime.stamp
 

@@ -1,7 +1,8 @@
-"""The demo: the whole agent on the memory log, fed by the simulated centre, faster than real time."""
+"""The demo: the whole agent on the memory log, fed by the simulated centre: its past quickly, then as it happens."""
 
 import heapq
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
@@ -35,6 +36,13 @@ JOBS: Final = "simulated.jobs"
 LOAD: Final = "simulated.load"
 ENERGY_TOPIC: Final = "simulated.energy"
 STEP_S: Final = 0.05
+LIVE_STEP_S: Final = 0.5
+HOUR_S: Final = 3_600.0
+PAST_S: Final = 8.25 * HOUR_S  # a host has drawn more for four hours, another one was slow for three, a rack is held up
+CHANGED_BEFORE_S: Final = 2 * HOUR_S  # the present: an application became slower then, another one fails more often
+BEHIND_MS: Final = 60_000  # less than this is the present
+SPEED_OVER_S: Final = 10.0
+SPEED_RETAINED: Final = 0.9  # of the speed that was asked for
 QUANTUM_MS: Final = 60_000  # what is told goes to the agent in such pieces, so that load and jobs come in their order
 ALERTS: Final = AlertSettings(  # nearly five hours are long here; three resources besides power, which stays the same
     host_anomaly=HostAnomaly(learn_s=17_100.0, learn_week_s=17_100.0, resources_min=3),
@@ -48,6 +56,7 @@ SOURCES: Final = (
     Source(topics=(ENERGY_TOPIC,), format="line-protocol", system=SYSTEM, telemetry=RAPL),
 )
 Message = tuple[int, str, bytes]  # time, topic, value
+NEVER: Final = threading.Event()  # set by nobody
 
 
 def measured() -> Mapping[str, float]:
@@ -62,8 +71,8 @@ def measured() -> Mapping[str, float]:
 class ThisMachine:
     """Measures this machine every few seconds, and keeps windows, forecasts and anomalies of it as of any host.
 
-    Samples go the way of all: through a topic and the collector. `measure` is asked at each of them. The time of the
-    simulated centre runs hundreds of times faster, so this machine is a system with a journal and a learner of its own.
+    Samples go the way of all: through a topic and the collector. `measure` is asked at each of them. While the simulated
+    centre catches up, its time is not the present, so this machine is a system with a journal and a learner of its own.
     """
 
     def __init__(self, clock: Clock, measure: Measure = measured) -> None:
@@ -157,55 +166,111 @@ class CombinedService(Forwarding):
         return newest_first(found)
 
 
-class Demo:
-    """One run of the demo; `speed` is simulated seconds per second. This machine is measured in its own time."""
+class MeasuredSpeed:
+    """How many seconds of the centre pass in one of this machine, measured over the last ten."""
 
-    def __init__(self, seed: int, speed: float, clock: Clock, measure: Measure = measured) -> None:
+    def __init__(self) -> None:
+        self._marks: deque[tuple[float, int]] = deque()
+
+    def note(self, monotonic_s: float, now_ms: int) -> None:
+        """Take note of how far the centre is."""
+        self._marks.append((monotonic_s, now_ms))
+        while monotonic_s - self._marks[0][0] > SPEED_OVER_S and len(self._marks) > 2:
+            self._marks.popleft()
+
+    def measured(self) -> float | None:
+        """Return the speed; None as long as no second has passed."""
+        if not self._marks:
+            return None
+        (first_s, first_ms), (last_s, last_ms) = self._marks[0], self._marks[-1]
+        return (last_ms - first_ms) / 1000 / (last_s - first_s) if last_s - first_s >= 1.0 else None
+
+
+class Demo:
+    """One run of the demo: the centre has worked for hours, which pass as fast as can be, and then works on as time passes.
+
+    With a `speed` it is fast motion instead, from a fixed time on, at so many simulated seconds per second; its time is not
+    that of this machine, which is then left out.
+    """
+
+    def __init__(self, seed: int, speed: float | None, clock: Clock, measure: Measure = measured) -> None:
         self._speed = speed
         self._clock = clock
+        began_ms = clock.now_ms() - round(PAST_S * 1000)
+        self.start_ms = START_MS if speed is not None else began_ms - began_ms % QUANTUM_MS
         config = Config(sources=SOURCES, alerts=ALERTS)
         self.agent = Embedded(config, clock, raw_retention_ms=RETENTION_MS)
         self.machine = ThisMachine(clock, measure)
-        self.service: Service = CombinedService(self.agent.service, self.machine.service)
+        others = (self.machine.service,) if speed is None else ()
+        self.service: Service = CombinedService(self.agent.service, *others)
         self._collector = self.agent.collector()
         self._producer = self.agent.log.producer()
-        self._centre = Centre(seed=seed, start_ms=START_MS)
-        self._shared = SharedNodes(seed=seed, start_ms=START_MS)
-        self._measured = MeasuredJobs(self._centre)
+        changed_s = PAST_S - CHANGED_BEFORE_S
+        self.centre = (
+            Centre(seed, self.start_ms)
+            if speed is not None
+            else Centre(seed, self.start_ms, horizon_s=2 * changed_s)  # half of it
+        )
+        self.shared = SharedNodes(seed, self.start_ms)
+        self._measured = MeasuredJobs(self.centre)
         self._messages = self._load_messages()
         self._next = next(self._messages)
-        self.now_ms = START_MS
+        self._reached = MeasuredSpeed()
+        self.now_ms = self.start_ms
         self.error: Exception | None = None
-        self._collector.step(START_MS, 0.0)  # joins the group
+        self._collector.step(self.start_ms, 0.0)  # joins the group
 
     def truth(self, application_id: str, n: float) -> float | None:
         """Return the true run time now, which the agent does not know; on shared nodes that under the usual load."""
-        return self._centre.truth(application_id, n, self.now_ms) or self._shared.truth(application_id, n)
+        return self.centre.truth(application_id, n, self.now_ms) or self.shared.truth(application_id, n)
 
     def true_power_w(self, application_id: str, n: float) -> float | None:
         """Return the true mean power of all hosts of a usual run, in W; None where it is not measured."""
         return self._measured.power_w(application_id, n)
 
     def headline(self) -> str:
-        """Return one line about the time in the simulated centre."""
-        return f"simulated centre, {rfc3339(self.now_ms)}, {self._speed:g} times real time"
+        """Return one line about the time in the simulated centre and how fast it passes."""
+        now, reached = rfc3339(self.now_ms), self._reached.measured()
+        if self._speed is not None:
+            short = reached is not None and reached < SPEED_RETAINED * self._speed
+            slow = f"; this machine cannot keep up with {self._speed:g}" if short else ""
+            return f"simulated centre, {now}, {(reached or 0.0) if short else self._speed:.4g} times real time{slow}"
+        if self.is_live:
+            return f"simulated centre, {now}, as it happens"
+        left = f"the last {(self._clock.now_ms() - self.now_ms) / 1000 / HOUR_S:.1f} hours are still to come"
+        return f"simulated centre, {now}, {left}" + (
+            f", at {reached:.0f} times real time" if reached is not None else ""
+        )
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the past has been caught up, so that what happens is shown as it happens."""
+        return self._speed is None and self._clock.now_ms() - self.now_ms < BEHIND_MS
 
     def run(self, stop: threading.Event) -> None:
         """Let the centre's time pass until `stop` is set; an error ends it and is kept."""
         began_s = self._clock.monotonic_s()
         try:
-            while not self._clock.sleep(STEP_S, stop):
-                self.machine.step()
-                self.advance(self._clock.monotonic_s() - began_s)
+            while not self._clock.sleep(LIVE_STEP_S if self.is_live else STEP_S, stop):
+                self.step(self._clock.monotonic_s() - began_s, stop)
         except Exception as error:  # noqa: BLE001 - told by the command, which waits for this thread
             self.error = error
             stop.set()
 
-    def advance(self, elapsed_s: float) -> None:
-        """Bring the centre to where it is after so many real seconds."""
-        until_ms = START_MS + round(elapsed_s * self._speed * 1000)
-        while self.now_ms < until_ms:
+    def step(self, elapsed_s: float = 0.0, stop: threading.Event = NEVER) -> None:
+        """Bring the centre to the present, and measure this machine if that is its time."""
+        if self.is_live:
+            self.machine.step()
+        self.advance(elapsed_s, stop)
+
+    def advance(self, elapsed_s: float, stop: threading.Event = NEVER) -> None:
+        """Bring the centre to where it is after so many real seconds, a minute at a time, so that `stop` is obeyed soon."""
+        while self.now_ms < (until_ms := self._until_ms(elapsed_s)) and not stop.is_set():
             self._pass_time(min(self.now_ms - self.now_ms % QUANTUM_MS + QUANTUM_MS, until_ms))
+            self._reached.note(self._clock.monotonic_s(), self.now_ms)
+
+    def _until_ms(self, elapsed_s: float) -> int:
+        return self._clock.now_ms() if self._speed is None else self.start_ms + round(elapsed_s * self._speed * 1000)
 
     def close(self) -> None:
         """Free everything."""
@@ -226,12 +291,10 @@ class Demo:
 
     def _load_messages(self) -> Iterator[Message]:
         """Yield what the centre tells in the order of time."""
-        jobs = (
-            ((event.time_ms, JOBS, event.value) for event in part.events()) for part in (self._centre, self._shared)
-        )
-        load = ((time_ms, LOAD, value) for time_ms, value in self._shared.samples())
-        shared = _metered(self._shared.meters(), self._shared.events())
-        measured = _metered(self._measured.meters(), self._centre.events())
+        jobs = (((event.time_ms, JOBS, event.value) for event in part.events()) for part in (self.centre, self.shared))
+        load = ((time_ms, LOAD, value) for time_ms, value in self.shared.samples())
+        shared = _metered(self.shared.meters(), self.shared.events())
+        measured = _metered(self._measured.meters(), self.centre.events())
         return heapq.merge(*jobs, load, shared, measured, key=lambda message: message[0])
 
 

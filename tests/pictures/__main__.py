@@ -10,12 +10,14 @@ from pathlib import Path
 from agent.app.demo import Demo
 from agent.clock import SystemClock
 from sinks.web.server import Server, create_app
+from tests.pictures.stamp import NAME, stamp
 from tests.pictures.views import take
 
 SEED = 1
 SPEED = 3600.0  # seconds of the centre in a second of the demo's clock, which is not waited for
 STEPS_AN_HOUR = 4
-FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "pictures"
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "deploy" / "pictures"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -31,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             demo.advance((step + 1) / STEPS_AN_HOUR)
         with Server(create_app(demo.service, demo.agent.metrics, demo.truth), "127.0.0.1", 0) as server:
             take(server.url, demo.service, reported.out)
+        (reported.out / NAME).write_text(stamp(ROOT))
     finally:
         demo.close()
 

@@ -1,0 +1,192 @@
+"""What the demo shows over an hour of the present, against what its simulation knows: ends of jobs, hosts, causes of alerts."""
+
+import heapq
+import statistics
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from agent.app.demo import HOST, LIVE_STEP_S, LOCAL_SYSTEM, PAST_S, Demo
+from agent.simulation.centre import TimedEvent
+from agent.simulation.load import STEP_MS
+from agent.simulation.truth import FavoursPowersOfTwo, SlowAt, SteppedAbove
+from processors.contracts.names import parse_rfc3339
+from processors.contracts.outputs import Alert
+from tests.kit.clock import FakeClock
+from tests.kit.unaccounted import unaccounted
+
+pytestmark = pytest.mark.slow  # the centre lives more than nine hours
+
+HOUR_S = 3_600
+STEP_S = 10
+MINUTE_STEPS = 6  # of the load
+UNEVEN = (FavoursPowersOfTwo, SlowAt, SteppedAbove)  # laws with sizes that are slower than their neighbours
+
+
+class Foretold(NamedTuple):
+    """What was shown of a running job, in ms since the epoch."""
+
+    low_ms: int
+    high_ms: int
+
+
+class Hour:
+    """An hour of the demo as it happens: what was shown of jobs each ten minutes, and what the simulation says of them."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.demo = Demo(1, None, self.clock, lambda: {"cpu_available": 0.25})
+        self.demo.step()
+        self.opened_ms = self.clock.now_ms()
+        self.shown: list[tuple[set[str], set[str]]] = []  # the jobs that run, as shown and in truth
+        self.foretold: dict[str, Foretold] = {}
+        events = (self.demo.centre.events(), self.demo.shared.events())
+        self._events = heapq.merge(*events, key=lambda event: event.time_ms)
+        self._running: dict[str, TimedEvent] = {}
+        self._next = next(self._events)
+        self.ends_ms: dict[str, int] = {}
+        self.minute_used_s = self._minute()
+        for second in range(STEP_S, HOUR_S + 1, STEP_S):
+            self.clock.advance(STEP_S)
+            self.demo.step()
+            if second % 600 == 0:
+                self._look()
+        self.running = dict(self._running)
+        self._follow(self.clock.now_ms() + 2 * HOUR_S * 1000)
+
+    def _minute(self) -> float:
+        """Let a minute pass in the steps of the demo; return the time of the processor that it took."""
+        began_s = time.process_time()
+        for _ in range(round(60 / LIVE_STEP_S)):
+            self.clock.advance(LIVE_STEP_S)
+            self.demo.step()
+        return time.process_time() - began_s
+
+    def _look(self) -> None:
+        self._follow(self.clock.now_ms())
+        jobs = self.demo.service.jobs()
+        self.shown.append(({job.job_id for job in jobs}, set(self._running)))
+        for job in jobs:
+            if job.known and job.end_low is not None and job.end_high is not None:
+                span = Foretold(parse_rfc3339(job.end_low), parse_rfc3339(job.end_high))
+                self.foretold.setdefault(job.job_id, span)
+
+    def _follow(self, until_ms: int) -> None:
+        """Follow what really happens."""
+        while self._next.time_ms <= until_ms:
+            job_id = self._next.event["job_id"]
+            if self._next.event["type"] == "job.started":
+                self._running[job_id] = self._next
+            else:
+                del self._running[job_id]
+                if self._next.event["state"] == "COMPLETED":
+                    self.ends_ms[job_id] = self._next.time_ms
+            self._next = next(self._events)
+
+
+@pytest.fixture(scope="module")
+def hour() -> Iterator[Hour]:
+    lived = Hour()
+    yield lived
+    lived.demo.close()
+
+
+def test_its_time_is_the_present_and_no_source_is_late(hour: Hour) -> None:
+    now_ms = hour.clock.now_ms()
+    assert hour.opened_ms - hour.demo.start_ms == pytest.approx(PAST_S * 1000, abs=60_000)
+    assert hour.demo.now_ms == now_ms
+    assert hour.demo.headline().endswith("as it happens")
+    sources = {source.topic: source for source in hour.demo.service.sources()}
+    assert set(sources) == {"simulated.jobs", "simulated.load", "simulated.energy", "local.load"}
+    assert not [topic for topic, source in sources.items() if source.is_silent(now_ms)]
+    assert all(now_ms - 120_000 <= (source.newest_ms or 0) <= now_ms for source in sources.values())
+
+
+def test_it_takes_half_a_core_at_most_once_it_has_caught_up(hour: Hour) -> None:
+    assert hour.minute_used_s < 30
+
+
+def test_this_machine_is_shown_beside_the_centre_at_the_same_time(hour: Hour) -> None:
+    view = hour.demo.service.host(LOCAL_SYSTEM, HOST)
+    assert view is not None
+    assert hour.clock.now_ms() - view.resources[0].window.until_ms < 120_000
+
+
+def test_the_jobs_that_run_are_those_of_the_simulation(hour: Hour) -> None:
+    assert len(hour.shown) == 6
+    for shown, real in hour.shown:
+        assert shown == real
+    assert sum(len(real) for _, real in hour.shown) > 60
+
+
+def test_jobs_end_when_it_was_predicted(hour: Hour) -> None:
+    ended = [(span, hour.ends_ms[job]) for job, span in hour.foretold.items() if job in hour.ends_ms]
+    assert len(ended) > 40
+    inside = sum(span.low_ms - 1000 <= end_ms <= span.high_ms + 1000 for span, end_ms in ended)
+    assert inside / len(ended) > 0.8
+
+
+def test_run_times_are_near_the_truth_and_mostly_within_their_bands(hour: Hour) -> None:
+    errors, inside = [], []
+    for entry in hour.demo.service.predictions():
+        name = f"{entry.system}/{entry.application}/{entry.input or ''}/{entry.unit}"
+        for point in entry.curve:
+            truth = hour.demo.truth(name, point.n)
+            if truth is not None and point.source == "observed" and entry.observations >= 20:
+                errors.append(abs(point.run_time_s / truth - 1))
+                inside.append(point.low_s <= truth <= point.high_s)
+    assert len(errors) > 40
+    assert statistics.median(errors) < 0.05
+    assert statistics.mean(inside) > 0.8
+
+
+def test_hosts_show_their_real_load_and_the_job_that_runs_there(hour: Hour) -> None:
+    loads, hosts = hour.demo.shared.loads(), hour.demo.shared.hosts
+    job_at = {
+        hosts[place].name: event.event["job_id"]
+        for event in hour.running.values()
+        if event.event["partition"] == "shared"
+        for place in event.nodes
+    }
+    views = {view.host: view for view in hour.demo.agent.service.hosts(100)}
+    for place, host in enumerate(hosts):
+        view = views[host.name]
+        shown = next(entry for entry in view.resources if entry.resource == "cpu_available")
+        last_ms = shown.window.until_ms
+        real = [loads.at(last_ms - step * STEP_MS)[place, 0] for step in range(1, MINUTE_STEPS + 1)]
+        assert shown.window.mean == pytest.approx(statistics.mean(real), abs=0.01), host.name
+        assert (view.job or "").rpartition("/")[2] == job_at.get(host.name, ""), host.name
+
+
+def test_every_alert_has_a_cause_that_the_simulation_knows(hour: Hour) -> None:
+    shared = hour.demo.shared
+    slow, hungry = shared.hosts[shared.slow_host].name, shared.hosts[shared.hungry_host].name
+    sized = {each.name for each in hour.demo.centre.applications if isinstance(each.law, UNEVEN)}
+    changed = {each.name for each in hour.demo.centre.applications if each.regression != 1.0}
+    failing = {each.name for each in hour.demo.centre.applications if each.failure_rate[0] != each.failure_rate[1]}
+    disturbed = {shared.application.name}  # now and then a neighbour slows a run down
+    causes: dict[str, set[str]] = {
+        "HostAnomaly": {slow}, "StragglerHost": {slow, hungry}, "RackAnomaly": {"r3"},
+        "UnexplainedPower": {hungry} | disturbed, "DisturbedRun": disturbed, "StrangeRun": disturbed | changed,
+        "Regression": changed, "ApplicationFailureRate": failing, "SlowSize": sized, "PredictionUnreliable": sized | changed,
+    }  # fmt: skip
+    alerts = hour.demo.service.alerts()
+    about = {(alert.labels["alertname"], subject(alert)) for alert in alerts}
+    assert {(name, each) for name, each in about if each not in causes.get(name, set())} == set()
+    assert {("HostAnomaly", slow), ("UnexplainedPower", hungry), ("RackAnomaly", "r3")} <= about
+    rack = next(alert for alert in alerts if alert.labels["alertname"] == "RackAnomaly")
+    assert 0 <= parse_rfc3339(rack.starts) - shared.rack_ms < 10 * 60_000
+
+
+def subject(alert: Alert) -> str:
+    """Return what an alert is about: a host, a rack, or an application."""
+    return next((alert.labels[name] for name in ("host", "rack", "application") if name in alert.labels), "")
+
+
+def test_nothing_is_refused_or_lost(hour: Hour) -> None:
+    metrics = hour.demo.agent.metrics
+    assert metrics.above_zero("scalewatch_dead_letters_total") == {}
+    assert metrics.above_zero("scalewatch_processor_faults_total") == {}
+    assert unaccounted(metrics) == {}
