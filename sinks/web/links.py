@@ -24,11 +24,7 @@ _DASHBOARDS: Final = {
 
 
 class Links(msgspec.Struct, frozen=True):
-    """Where dashboards and portal are: the address of Grafana, and a template of a job's address; None where there is none.
-
-    >>> Links(job_portal="https://portal/{system}/{job_id}").portal("exa", "47 [1]")
-    'https://portal/exa/47%20%5B1%5D'
-    """
+    """Where dashboards and portal are: the address of Grafana, and a template of a job's address; None where there is none."""
 
     grafana_url: str | None = None
     job_portal: str | None = None
