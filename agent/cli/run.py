@@ -27,6 +27,7 @@ from processors.contracts.service import Measures
 from sinks.prometheus.jobs import JobCollector
 from sinks.prometheus.predictions import PredictionCollector
 from sinks.prometheus.registry import HealthCollector, HostCollector, SourceCollector
+from sinks.web.links import Links
 from sinks.web.server import Server, create_app
 
 RESTARTS: Final = "SCALEWATCH_RESTARTS"
@@ -148,7 +149,9 @@ def _alone(config: Config, name: str, stop: threading.Event, handover: Handover)
     shown = role.service
     if name == roles.LearnerRole.name:
         shown = with_silences(config.alertmanager, shown, metrics, clock, stop)
-    app = create_app(shown, metrics, access=compose.access(config))
+    app = create_app(
+        shown, metrics, access=compose.access(config), links=Links(config.pages.grafana_url, config.pages.job_portal)
+    )
 
     def reached(bound: str) -> None:
         metrics.add("scalewatch_bounds_hit_total", bound=bound)

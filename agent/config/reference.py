@@ -164,7 +164,7 @@ _RELOAD: Final = Price("reload", "taken over by a reload")
 _FOLLOW: Final = Price("restart", "subscribers have to follow to the new topic; the old one keeps what it has")
 _NEW_TOPICS: Final = Price("restart", "topics that exist keep theirs; use Kafka's own tools")
 _TAKEN_OVER: Final = (
-    "kafka", "jobs", "run_time", "hosts", "under_load", "profiles", "alerts", "collector", "learner", "http", "metrics",
+    "kafka", "jobs", "run_time", "hosts", "under_load", "profiles", "alerts", "collector", "learner", "http", "pages", "metrics",
     "alertmanager", "log",
 )  # fmt: skip
 PRICES: Final[dict[tuple[str, ...], Price]] = {

@@ -6,10 +6,11 @@ file). `agent.config.load` reads a file into this tree, and finds what no single
 
 import hashlib
 from functools import cached_property
+from string import Formatter
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from agent.config.references import ReferenceSettings
 from agent.config.roles import (
@@ -190,6 +191,32 @@ class AlertmanagerSettings(Settings):
         return self
 
 
+class PagesSettings(Settings):
+    """Links of the pages to what the centre has besides."""
+
+    grafana_url: Url | None = Field(
+        default=None,
+        description="where people reach Grafana with the dashboards of deploy/grafana; each page then leads to the one about it",
+    )
+    job_portal: Url | None = Field(
+        default=None,
+        description="address of a job in a portal of yours, with {job_id} and, where it is needed, {system} in it, such as "
+        "https://portal/jobs/{job_id}; pages of jobs then lead there",
+    )
+
+    @field_validator("job_portal")
+    @classmethod
+    def _names_the_job(cls, template: str | None) -> str | None:
+        try:
+            parts = list(Formatter().parse(template or "{job_id}"))
+        except ValueError:
+            raise ValueError("has a brace that does not close") from None
+        names = {name for _, name, _, _ in parts if name is not None}
+        if "job_id" not in names or names - {"job_id", "system"} or any(form or turned for _, _, form, turned in parts):
+            raise ValueError("needs {job_id} in it, may have {system}, and nothing else in braces")
+        return template
+
+
 class Config(Settings):
     """The whole configuration."""
 
@@ -216,6 +243,7 @@ class Config(Settings):
     collector: CollectorSettings = CollectorSettings()
     learner: LearnerSettings = LearnerSettings()
     http: HttpSettings = HttpSettings()
+    pages: PagesSettings = PagesSettings()
     metrics: MetricsSettings = MetricsSettings()
     alertmanager: AlertmanagerSettings = AlertmanagerSettings()
     privacy: PrivacySettings = PrivacySettings()

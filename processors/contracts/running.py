@@ -8,7 +8,11 @@ HITS: Final = 0.5  # from this chance on a job will probably hit its limit
 
 
 def hits(chance: float | None) -> bool:
-    """Return whether a job will probably hit its time limit, by the chance for it."""
+    """Return whether a job will probably hit its time limit, by the chance for it.
+
+    >>> hits(0.7), hits(0.5), hits(None)
+    (True, False, False)
+    """
     return chance is not None and chance > HITS
 
 

@@ -100,14 +100,15 @@ def reported_end(started: JobStarted, end: Remaining, now_ms: int) -> ReportedEn
     times_s = tuple(to_digits(time_s, digits) for time_s in end.quantiles_s)
     limit_s = started.evidence.time_limit_s
     stopped_ms = None if limit_s is None else started.start_ms + limit_s * 1000
-    ends = tuple(_end(started.start_ms, time_s, now_ms, stopped_ms) for time_s in times_s)
+    step_ms = 1000 if times_s[-1] - times_s[0] >= 1.0 else 1  # nobody knows the thousandth of a second
+    ends = tuple(_end(started.start_ms, time_s, now_ms, stopped_ms, step_ms) for time_s in times_s)
     quantiles = tuple(map(RunTimeQuantile, QUANTILES, times_s, ends))
     return ReportedEnd(times_s[2], times_s[0], times_s[-1], ends, quantiles, end.exceeds_limit)
 
 
-def _end(start_ms: int, run_time_s: float, now_ms: int, stopped_ms: float | None) -> str | None:
+def _end(start_ms: int, run_time_s: float, now_ms: int, stopped_ms: float | None, step_ms: int) -> str | None:
     """Return when a job ends; None where no calendar goes so far."""
     end_ms = start_ms + run_time_s * 1000
     if stopped_ms is not None and stopped_ms >= now_ms:  # else its limit does not hold it
         end_ms = min(end_ms, stopped_ms)
-    return rfc3339(max(round(end_ms), now_ms)) if end_ms <= LATEST_MS else None
+    return rfc3339(max(int(end_ms // step_ms) * step_ms, now_ms)) if end_ms <= LATEST_MS else None

@@ -23,6 +23,7 @@ from sinks.web import formatting, queries
 from sinks.web.access import reader
 from sinks.web.changes import Changes
 from sinks.web.job_pages import JobPages
+from sinks.web.links import Links
 from sinks.web.queries import Truth, application_id, find, known_ids, link, present_ms, raw_path
 from sinks.web.runbook import sections
 from sinks.web.views import alerts as alert_view
@@ -72,12 +73,15 @@ def environment() -> Environment:
 
 
 class Pages:
-    """The pages over a service; `troubles` returns what went wrong, `truth` the true run time where it is known."""
+    """The pages over a service; `faults` returns what went wrong, `truth` the true run time where it is known."""
 
-    def __init__(self, service: Service, truth: Truth | None = None, faults: Faults = tuple) -> None:
-        self._service, self._truth, self._faults = service, truth, faults
+    def __init__(
+        self, service: Service, truth: Truth | None = None, faults: Faults = tuple, links: Links | None = None
+    ) -> None:
+        self._service, self._truth, self._faults, self._links = service, truth, faults, links or Links()
         self._changes = Changes(service)
         self._templates = environment()
+        self._templates.globals.update(portal=self._links.portal)
 
     def routes(self) -> list[Route | Mount]:
         """Return the routes of all pages, all of them for GET only."""
@@ -285,6 +289,7 @@ class Pages:
             faults=self._faults(),
             ready=bool(health) and all(role.ready for role in health),
             truth=self._truth,
+            dashboard=self._links.dashboard(template, values),
             **values,
         )
         return HTMLResponse(text, status)

@@ -24,6 +24,7 @@ from sinks.web.access import PRESENT, STRANGER, Access, Reader, VisibilityFilter
 from sinks.web.api import Api, Problem, json
 from sinks.web.changes import STOPPING
 from sinks.web.connections import Connections, Limits, Reached, bounded, unreported
+from sinks.web.links import Links
 from sinks.web.pages import Pages
 from sinks.web.queries import BadParameterError, Truth
 from sinks.web.views.agent import faults
@@ -120,16 +121,21 @@ class Gate:
 
 
 def create_app(
-    service: Service, metrics: Metrics, truth: Truth | None = None, access: Access | None = None
+    service: Service,
+    metrics: Metrics,
+    truth: Truth | None = None,
+    access: Access | None = None,
+    links: Links | None = None,
 ) -> Starlette:
     """Return the application: health, metrics, JSON and pages over a service.
 
-    `truth` (application id, size -> seconds) adds the truth to the pages where it is known, `access` limits who reads what.
+    `truth` (application id, size -> seconds) adds the truth to the pages where it is known, `access` limits who reads what,
+    `links` lead to what the centre has besides.
     """
     shown: Service = (
         service if access is None else VisibilityFilter(service)
     )  # so no page can show what its reader may not see
-    pages = Pages(shown, truth, lambda: faults(metrics, shown.collectors()))
+    pages = Pages(shown, truth, lambda: faults(metrics, shown.collectors()), links)
 
     scrapes = CapacityLimiter(METRICS_AT_ONCE)
 

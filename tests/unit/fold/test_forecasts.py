@@ -49,6 +49,7 @@ def test_numbers_of_a_job_have_the_digits_that_its_band_supports() -> None:
     width_s = prediction["high_s"] - prediction["low_s"]
     for each in prediction["quantiles"]:
         assert each["run_time_s"] == round(each["run_time_s"], 1), width_s
+        assert "." not in each["end"], "whole seconds"
 
 
 def test_a_prediction_that_holds_is_not_reported_again() -> None:
