@@ -14,7 +14,7 @@ LOCK := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-versio
 BY_FILE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast cases tools lint simulate quality mutate harden bench dashboards kube pictures docs wheel lock clean
+.PHONY: help demo test test-fast cases tools lint simulate quality mutate harden bench dashboards kube pictures docs wheel packages lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,10 @@ docs: .venv-docs/docs.stamp  ## the documentation as a site, in build/site; ever
 wheel: .venv/dev.stamp  ## dist/*.whl, built with the locked tools
 	@rm -rf dist
 	$(BIN)/python -m build --no-isolation --wheel --outdir dist
+
+packages: wheel  ## all of a release, in dist: wheel, .deb, .rpm, image, chart, what is in them; ARGS="--only deb" for a part
+	@.ci/provide tools
+	$(BIN)/python -m deploy.packages dist --helm "$$(.ci/build --where | grep /helm3$$)" $(ARGS)
 
 lock: .venv/dev.stamp  ## pin the dependencies anew; UPGRADE=--upgrade takes newer ones
 	$(BIN)/pip install --quiet uv

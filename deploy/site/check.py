@@ -38,9 +38,7 @@ class _Reader(HTMLParser):
 
 
 def read(text: str) -> Page:
-    """Return what a page in HTML holds.
-
-    """
+    """Return what a page in HTML holds."""
     reader = _Reader()
     reader.feed(text)
     return reader.page
@@ -49,7 +47,7 @@ def read(text: str) -> Page:
 def problems(folder: Path) -> list[str]:
     """Return what is wrong with the links of the site in a folder, a line each."""
     pages = {path.relative_to(folder).as_posix(): read(path.read_text()) for path in sorted(folder.rglob("*.html"))}
-    del pages["404.html"]  # its links depend on the address of the site
+    pages.pop("404.html", None)  # its links depend on the address of the site
     found = [problem for path, page in pages.items() for problem in _of_page(folder, path, page, pages)]
     return found or ([] if pages else [f"{folder} holds no page."])
 
@@ -62,7 +60,9 @@ def _of_page(folder: Path, path: str, page: Page, pages: Mapping[str, Page]) -> 
         parts = urlsplit(link)
         if parts.scheme or parts.netloc:
             continue
-        target = posixpath.normpath(posixpath.join(posixpath.dirname(path), unquote(parts.path))) if parts.path else path
+        target = (
+            posixpath.normpath(posixpath.join(posixpath.dirname(path), unquote(parts.path))) if parts.path else path
+        )
         target = f"{target}/index.html" if (folder / target).is_dir() else target
         if target.startswith("..") or not (folder / target).is_file():
             yield f"{path}: no file at {link}"

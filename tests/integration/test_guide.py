@@ -34,7 +34,7 @@ SUITE: Final = "forky"
 INSTALLED: Final = "## 2. "  # what stands above it is tried by the tests of the packages
 OF_SLURM: Final = ("sbatch", "scontrol", "squeue", "sinfo")
 LOOKS: Final = ("curl", "promtool query", "amtool", "scontrol show", "kafka-topics.sh")  # may be asked again
-PATIENCE_S: Final = 120.0
+PATIENCE_S: Final = 90.0
 QUICKER: Final = {"scrape_interval: 15s": "scrape_interval: 1s"}
 TOOL: Final = '#!/bin/sh\nexec java -cp "{jars}" org.apache.kafka.tools.{name} "$@"\n'
 FORWARDED: Final = '#!/bin/sh\nexec {command} "$@"\n'
@@ -128,9 +128,7 @@ class Machine:
 
     def _restart_slurm(self) -> None:
         lines, kafka = self.texts["/etc/slurm/slurm.conf"], self.texts["/etc/slurm/kafka.conf"]
-        self.slurm = SlurmCluster(
-            SUITE, self.broker.bootstrap, reporting=lines, files={"etc/slurm/kafka.conf": kafka}
-        )
+        self.slurm = SlurmCluster(SUITE, self.broker.bootstrap, reporting=lines, files={"etc/slurm/kafka.conf": kafka})
         self._opened.enter_context(self.slurm)
         for name in OF_SLURM:
             entered = " ".join(self.slurm.entered(name))

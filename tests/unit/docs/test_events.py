@@ -52,7 +52,9 @@ def is_read(message: Block, nodes: str) -> str:
             return "\n".join(found) + "\n"
     decoded = DECODERS[message.title](OPTIONS)(value, RECEIVED_MS)
     assert decoded.rejects == []
-    return "".join(f"{json.dumps(filled(json.loads(msgspec.json.encode(each))), indent=1)}\n" for each in decoded.events)
+    return "".join(
+        f"{json.dumps(filled(json.loads(msgspec.json.encode(each))), indent=1)}\n" for each in decoded.events
+    )
 
 
 def filled(event: dict[str, Any]) -> dict[str, Any]:
