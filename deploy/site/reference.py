@@ -67,7 +67,7 @@ def _topic_row(channel: Mapping[str, Any]) -> str:
 
 def _schema_link(name: str) -> str:
     """Return a link to the heading of a schema on the page of messages."""
-    slug = "".join(letter for letter in name.lower() if letter.isalnum() or letter in "-_")
+    slug = "".join(each for each in name.lower() if each.isalnum() or each in "-_")
     return f"[{name}](messages.md#{slug})"
 
 

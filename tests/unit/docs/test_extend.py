@@ -32,7 +32,7 @@ def test_the_files_that_a_page_lists_are_there(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_tests_that_a_page_tells_to_run_are_there(path: Path) -> None:
+def test_tests_that_a_page_wants_run_are_there(path: Path) -> None:
     named = re.findall(
         r"(?<= )tests/[\w/.]+", "\n".join(re.findall(r"```console\n(.*?)```", path.read_text(), re.DOTALL))
     )
