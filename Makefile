@@ -66,8 +66,9 @@ dashboards: .venv/dev.stamp  ## Grafana's dashboards, as files of the chart, fro
 kube: .venv/dev.stamp  ## the chart's life on a Kubernetes: KUBE=folder of its programs, or the cluster of KUBECONFIG; ARGS=--help
 	$(BIN)/python -m tests.deploy.kube $(if $(KUBE),--programs $(KUBE)) $(ARGS)
 
-pictures: .venv/dev.stamp  ## deploy/pictures, the pages of the demo in a real Chromium; minutes
+pictures: .venv/dev.stamp  ## deploy/pictures, the pages of the demo in a real Chromium, and the picture of the concepts; minutes
 	$(BIN)/python -m tests.pictures $(ARGS)
+	$(BIN)/python -m deploy.site.picture
 
 docs: .venv-docs/docs.stamp  ## the documentation as a site, in build/site; every link in it is checked
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/python -m mkdocs build --strict

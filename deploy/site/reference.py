@@ -55,14 +55,14 @@ def topics() -> str:
 def _topic_row(channel: Mapping[str, Any]) -> str:
     settings = channel["bindings"]["kafka"]
     policy = settings["topicConfiguration"]
-    kept = "the last of each key" if "compact" in policy["cleanup.policy"] else "for a time"
+    retention = "the last of each key" if "compact" in policy["cleanup.policy"] else "for a time"
     if "retention.ms" in policy:
-        kept = f"{policy['retention.ms'] / _DAY_MS:g} days"
+        retention = f"{policy['retention.ms'] / _DAY_MS:g} days"
     key = channel["description"].removeprefix("Key of a record: ").partition(".")[0]
     (message,) = channel["messages"]
     name, _, version = message.rpartition(".v")
     schema = _schema_link(f"scalewatch.{name}/{version}")
-    return f"| `{channel['address']}` | {schema} | {key} | {settings['partitions']} | {kept} |"
+    return f"| `{channel['address']}` | {schema} | {key} | {settings['partitions']} | {retention} |"
 
 
 def _schema_link(name: str) -> str:
