@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from processors import __version__
+from tests.kit.docs import DOCS
 from tests.kit.image import ROOT
 
 pytestmark = [pytest.mark.tools, pytest.mark.slow]
@@ -45,3 +46,13 @@ def test_the_licences_are_listed_for_people_too(release: Path, bill: dict[str, o
     text = (release / f"scalewatch-{__version__}-licences.txt").read_text()
     assert {line.split()[0].lower() for line in text.splitlines()} == names(bill)
     assert "not stated" not in text
+
+
+def test_the_guide_names_the_packages_of_this_version(release: Path) -> None:
+    guide = (DOCS / "slurm-to-grafana.md").read_text()
+    named = {*re.findall(r"scalewatch[_-]\d[\w.-]*\.(?:deb|rpm)", guide)}
+    assert {re.sub(r"(amd64|x86_64|arm64|aarch64)", "", each) for each in named} == {
+        re.sub(r"(amd64|x86_64|arm64|aarch64)", "", path.name)
+        for path in release.iterdir()
+        if path.suffix in {".deb", ".rpm"}
+    }
