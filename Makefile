@@ -14,7 +14,7 @@ LOCK := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-versio
 BY_FILE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast cases tools lint simulate quality mutate harden bench dashboards kube pictures docs wheel lock clean
+.PHONY: help demo test test-fast cases tools lint simulate quality mutate harden bench dashboards kube pictures docs wheel packages lock clean
 
 ifeq ($(MAKECMDGOALS),demo)
 $(info The demo installs what is missing, begins, and shows its pages on http://127.0.0.1:8080. Ctrl-C ends it.)
@@ -70,8 +70,9 @@ dashboards: .venv/dev.stamp  ## Grafana's dashboards, as files of the chart, fro
 kube: .venv/dev.stamp  ## the chart's life on a Kubernetes: KUBE=folder of its programs, or the cluster of KUBECONFIG; ARGS=--help
 	$(BIN)/python -m tests.deploy.kube $(if $(KUBE),--programs $(KUBE)) $(ARGS)
 
-pictures: .venv/dev.stamp  ## deploy/pictures, the pages of the demo in a real Chromium; minutes
+pictures: .venv/dev.stamp  ## deploy/pictures, the pages of the demo in a real Chromium, and the picture of the concepts; minutes
 	$(BIN)/python -m tests.pictures $(ARGS)
+	$(BIN)/python -m deploy.site.picture
 
 docs: .venv-docs/docs.stamp  ## the documentation as a site, in build/site; every link in it is checked
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/python -m mkdocs build --strict
@@ -80,6 +81,10 @@ docs: .venv-docs/docs.stamp  ## the documentation as a site, in build/site; ever
 wheel: .venv/dev.stamp  ## dist/*.whl, built with the locked tools
 	@rm -rf dist
 	$(BIN)/python -m build --no-isolation --wheel --outdir dist
+
+packages: wheel  ## all of a release, in dist: wheel, .deb, .rpm, image, chart, what is in them; ARGS="--only deb" for a part
+	@.ci/provide tools
+	$(BIN)/python -m deploy.packages dist --helm "$$(.ci/build --where | grep /helm3$$)" $(ARGS)
 
 lock: .venv/dev.stamp  ## pin the dependencies anew; UPGRADE=--upgrade takes newer ones
 	$(BIN)/pip install --quiet uv

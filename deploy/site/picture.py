@@ -7,6 +7,7 @@ and draws docs/concepts.svg from it; with `--draw` it only draws.
 import sys
 from collections.abc import Iterable, Sequence
 from html import escape
+from itertools import pairwise
 from math import log
 from typing import Final
 
@@ -26,7 +27,7 @@ SEED, HOURS = 1, 4
 _WIDTH, _HEIGHT = 860.0, 520.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70.0, 840.0, 96.0, 410.0
 _SHADES: Final = dict(zip(HORIZONS, ("#e3f2f0", "#eef3f2", "#f6f6f4", "#ffffff"), strict=True))
-_HORIZON_NAMES: Final = dict(zip(HORIZONS, ("inside", "up to 2×", "up to 4×", "beyond 4×"), strict=True))
+_HORIZON_NAMES: Final = dict(zip(HORIZONS, ("inside", "up to twice", "up to 4 times", "beyond"), strict=True))
 _STYLE: Final = (
     "text{font:13px system-ui,sans-serif;fill:#243038}.q{fill:#5d6b73}.b{font-weight:600}"
     ".axis{stroke:#90a4ae}.mark{stroke:#bf5b17;stroke-width:1.5;stroke-dasharray:5 4}.m{fill:#8f4310}"
@@ -73,7 +74,7 @@ def _horizons(prediction: Prediction, x: Scale) -> Iterable[str]:
     first, last = min(prediction.sizes), max(prediction.sizes)
     reach = prediction.curve[-1].n
     ends = [end for end in (first, last, 2 * last, 4 * last, reach) if end <= reach]
-    for start, stop in zip(ends, ends[1:], strict=False):
+    for start, stop in pairwise(ends):
         if stop <= start:
             continue
         horizon = horizon_of((start * stop) ** 0.5, first, last)

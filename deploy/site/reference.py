@@ -55,19 +55,19 @@ def topics() -> str:
 def _topic_row(channel: Mapping[str, Any]) -> str:
     settings = channel["bindings"]["kafka"]
     policy = settings["topicConfiguration"]
-    kept = "the last of each key" if "compact" in policy["cleanup.policy"] else "for a time"
+    retention = "the last of each key" if "compact" in policy["cleanup.policy"] else "for a time"
     if "retention.ms" in policy:
-        kept = f"{policy['retention.ms'] / _DAY_MS:g} days"
+        retention = f"{policy['retention.ms'] / _DAY_MS:g} days"
     key = channel["description"].removeprefix("Key of a record: ").partition(".")[0]
     (message,) = channel["messages"]
     name, _, version = message.rpartition(".v")
     schema = _schema_link(f"scalewatch.{name}/{version}")
-    return f"| `{channel['address']}` | {schema} | {key} | {settings['partitions']} | {kept} |"
+    return f"| `{channel['address']}` | {schema} | {key} | {settings['partitions']} | {retention} |"
 
 
 def _schema_link(name: str) -> str:
     """Return a link to the heading of a schema on the page of messages."""
-    slug = "".join(letter for letter in name.lower() if letter.isalnum() or letter in "-_")
+    slug = "".join(each for each in name.lower() if each.isalnum() or each in "-_")
     return f"[{name}](messages.md#{slug})"
 
 

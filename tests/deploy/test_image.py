@@ -1,19 +1,22 @@
 """The image: built from the Dockerfile as it is, and run as nobody on a file system that is read-only."""
 
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
+from deploy.packages.image import archive
 from processors import __version__
 from tests.kit.agent_process import until
-from tests.kit.image import DOCKERFILE, ROOT, Image, base_name, built
+from tests.kit.image import DOCKERFILE, NAME, ROOT, Image, base_name, built
 from tests.kit.ports import free_ports
 from tests.kit.tools import REQUIRED, tool
 
@@ -101,6 +104,17 @@ def test_nothing_that_the_product_imports_was_left_behind(image: Image) -> None:
 
 @pytest.mark.tools
 @pytest.mark.slow
+def test_it_goes_into_one_file_that_registries_take(image: Image, tmp_path: Path) -> None:
+    with tarfile.open(archive(NAME, __version__, tmp_path, image.store)) as tar:
+        found = {*tar.getnames()}
+        (manifest,) = json.loads(content(tar, "index.json"))["manifests"]
+        listed = json.loads(content(tar, blob(manifest)))
+    assert manifest["annotations"]["org.opencontainers.image.ref.name"] == __version__
+    assert {blob(each) for each in (listed["config"], *listed["layers"])} <= found
+
+
+@pytest.mark.tools
+@pytest.mark.slow
 def test_the_demo_runs_from_it_and_its_health_check_reports_it(image: Image) -> None:
     (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}"
@@ -117,6 +131,16 @@ def test_the_demo_runs_from_it_and_its_health_check_reports_it(image: Image) -> 
         code = process.wait(SOON_S)
     assert code in {0, -signal.SIGTERM, 128 + signal.SIGTERM}
     assert health(image, url) != 0
+
+
+def content(tar: tarfile.TarFile, name: str) -> bytes:
+    file = tar.extractfile(name)
+    assert file is not None
+    return file.read()
+
+
+def blob(described: dict[str, str]) -> str:
+    return f"blobs/sha256/{described['digest'].removeprefix('sha256:')}"
 
 
 def answers(url: str) -> bool:

@@ -38,8 +38,8 @@ exec chroot "$@"
 class Image:
     """A built image: what it says of itself, and its file system at `root`."""
 
-    def __init__(self, config: dict[str, Any], root: Path) -> None:
-        self.config, self.root = config, root
+    def __init__(self, config: dict[str, Any], root: Path, store: list[str]) -> None:
+        self.config, self.root, self.store = config, root, store
 
     def command(self, *arguments: str) -> list[str]:
         """Return how to run a program of the image as the image's user, with nothing to write to but /tmp."""
@@ -72,7 +72,7 @@ def built(folder: Path) -> Iterator[Image]:
     config = json.loads(_buildah(folder, "inspect", "--type", "image", NAME))["Docker"]["config"]
     container = _buildah(folder, "from", "--pull-never", NAME)
     try:
-        yield Image(config, Path(_buildah(folder, "mount", container)))
+        yield Image(config, Path(_buildah(folder, "mount", container)), _store(folder))
     finally:
         _buildah(folder, "rm", container)
         shutil.rmtree(folder / "store")  # hundreds of megabytes
@@ -108,8 +108,11 @@ def pip_settings() -> dict[str, str]:
 
 def _buildah(folder: Path, *arguments: str) -> str:
     """Run buildah as it also works inside a container, without namespaces of its own."""
-    store = ["--root", str(folder / "store"), "--runroot", str(folder / "run")]
-    return _run(["buildah", *store, *arguments], BUILDAH_ISOLATION="chroot")
+    return _run(["buildah", *_store(folder), *arguments], BUILDAH_ISOLATION="chroot")
+
+
+def _store(folder: Path) -> list[str]:
+    return ["--root", str(folder / "store"), "--runroot", str(folder / "run")]
 
 
 def _run(command: list[str], **environment: str) -> str:

@@ -2,10 +2,15 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from agent.config.tree import SourceFormat
+from agent.decode.telemetry.sniff import FORMATS
+from tests.harden import corpus
 from tests.kit.docs import DOCS
+from tests.kit.sample_records import GOOD
 
 ROOT = DOCS.parent
 PAGES = sorted(path for path in (DOCS / "extend").glob("*.md") if path.name != "index.md")
@@ -32,9 +37,15 @@ def test_the_files_that_a_page_lists_are_there(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_tests_that_a_page_tells_to_run_are_there(path: Path) -> None:
+def test_tests_that_a_page_wants_run_are_there(path: Path) -> None:
     named = re.findall(
         r"(?<= )tests/[\w/.]+", "\n".join(re.findall(r"```console\n(.*?)```", path.read_text(), re.DOTALL))
     )
     assert named
     assert [each for each in named if not (ROOT / each).exists()] == []
+
+
+def test_a_format_that_is_in_one_of_the_lists_is_in_all() -> None:
+    assert FORMATS.keys() == GOOD.keys()
+    assert FORMATS.keys() <= {*get_args(SourceFormat)}
+    assert FORMATS.keys() <= {*corpus.FORMATS.values()}
