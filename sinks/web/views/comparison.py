@@ -119,12 +119,12 @@ def _differs(first: RecentRun, second: RecentRun) -> Iterator[str]:
 
 def _lines(first: RecentRun, second: RecentRun) -> Iterator[Line]:
     one, other = key_of(first.application_id), key_of(second.application_id)
-    yield _words("application", one.application, other.application)
-    yield _words("input", one.input, other.input)
-    yield _words("size", _size(first, one.unit), _size(second, other.unit))
-    yield _words("partition", first.partition or "", second.partition or "")
+    yield _labels("application", one.application, other.application)
+    yield _labels("input", one.input, other.input)
+    yield _labels("size", _size(first, one.unit), _size(second, other.unit))
+    yield _labels("partition", first.partition or "", second.partition or "")
     yield Line("started", f"{moment(rfc3339(first.start_ms))} UTC", f"{moment(rfc3339(second.start_ms))} UTC")
-    yield _words("state", first.state, second.state)
+    yield _labels("state", first.state, second.state)
     yield _numbers("run time", first.run_time_s, second.run_time_s, duration)
     yield Line("predicted", _predicted(first), _predicted(second))
     yield _numbers("against its prediction", _ratio(first), _ratio(second), lambda value: f"{value:.2f} times")
@@ -133,7 +133,7 @@ def _lines(first: RecentRun, second: RecentRun) -> Iterator[Line]:
     yield Line("other jobs on its hosts", _shared(first), _shared(second))
 
 
-def _words(what: str, first: str, second: str) -> Line:
+def _labels(what: str, first: str, second: str) -> Line:
     difference = SAME if first == second and first else "differs" if first != second else ""
     return Line(what, first or UNKNOWN, second or UNKNOWN, difference)
 

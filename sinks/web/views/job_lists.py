@@ -102,7 +102,7 @@ ENDED: Final = (
     Column("end", "ended", lambda run: run.end_ms, down=True),
     Column("state", "state", lambda run: run.state),
     Column("time", "run time", lambda run: run.run_time_s, down=True, number=True),
-    Column("against", "against its prediction", _ratio, down=True, number=True),
+    Column("against", "of predicted", _ratio, down=True, number=True),
     Column("energy", "energy", lambda run: run.energy_j, down=True, number=True),
 )
 COLUMNS: Final[Mapping[Tab, tuple[Column, ...]]] = {"running": RUNNING, "ended": ENDED}
@@ -250,16 +250,11 @@ def _of_ended(service: Service, run: RecentRun) -> JobRow:
             (moment(rfc3339(run.end_ms)), ""),
             (run.state, ""),
             (duration(run.run_time_s), ""),
-            ("-" if ratio is None else times(ratio), ""),
+            (share(ratio), ""),
             ("-" if run.energy_j is None else energy(run.energy_j), ""),
         ),
         frozenset({7}) if filters.is_outside(run) else frozenset(),
     )
-
-
-def times(ratio: float) -> str:
-    """Return how many times as long something took."""
-    return f"{ratio:.2f} times" if ratio < 100 else f"{ratio:.0f} times"
 
 
 def _application(service: Service, name: str, input_: str, id_: str) -> Cell:

@@ -95,7 +95,7 @@ def job_view(service: Service, system: str, job_id: str) -> JobView | None:
         job_id=job_id,
         running=None if running is None else running_view(service, running),
         runs=[run_view(service, run, newest=place == 0) for place, run in enumerate(runs)],
-        why=_why(service, running, runs, ended),
+        why=_why(service, running, runs),
         settling=settling,
         about=_about(running or (runs[0] if runs else None)),
         comparisons=list(comparisons(service, runs[0])) if runs and running is None else (),
@@ -121,16 +121,11 @@ def project_link(account: str) -> str:
     return f"/projects/{quote(account, safe='')}"
 
 
-def _why(
-    service: Service, running: JobPrediction | None, runs: Sequence[RecentRun], ended: JobPrediction | None
-) -> Why | None:
+def _why(service: Service, running: JobPrediction | None, runs: Sequence[RecentRun]) -> Why | None:
     """Return what a job's page begins with: why it takes so long while it runs, or why its newest run took so long."""
     if running is not None:
         return why_running(service, running, present_of(service, running))
-    if not runs:
-        return None
-    same = ended is not None and parse_rfc3339(ended.start) == runs[0].start_ms
-    return why_ended(service, runs[0], ended if same else None)
+    return why_ended(service, runs[0]) if runs else None
 
 
 def present_of(service: Service, job: JobPrediction) -> int:

@@ -14,7 +14,7 @@ from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import SUCCESS
 from processors.contracts.names import host_link, measured, parse_rfc3339
 from processors.contracts.nodes import expand
-from processors.contracts.outputs import Alert, JobPrediction, PredictedAtStart, RecentRun
+from processors.contracts.outputs import Alert, CurvePoint, JobPrediction, PredictedAtStart, RecentRun
 from processors.contracts.service import Service
 from processors.contracts.telemetry import is_power
 from sinks.web.filters import id_of, key_of
@@ -80,8 +80,8 @@ def plain(text: Iterable[Piece]) -> str:
     return "".join(piece.text for piece in text)
 
 
-def why_ended(service: Service, run: RecentRun, before: JobPrediction | None = None) -> Why:
-    """Return why a run took as long as it did; `before` is what was predicted of it while it ran, where that is still known."""
+def why_ended(service: Service, run: RecentRun) -> Why:
+    """Return why a run took as long as it did."""
     stay = _Stay(run.system, expanded(run.hosts), run.start_ms, run.end_ms, run.application_id or "", run.n)
     others = _others(service, run)
     shown = run.predicted
@@ -90,7 +90,7 @@ def why_ended(service: Service, run: RecentRun, before: JobPrediction | None = N
     if run.state == SUCCESS and run.slowed_by is None and shown is not None and shown.holds(run.run_time_s):
         loaded = " under the load of its hosts" if shown.source == "under_load" else ""
         return Why((Piece(f"It took as long as expected{loaded}."),), (), list(_remarks(run, others)))
-    causes = list(_causes_of_run(service, run, stay, others, before))
+    causes = list(_causes_of_run(service, run, stay, others))
     remarks = [*_remarks(run, others), *_unknown(stay)]
     if causes:
         return Why(causes[0], causes[1:], remarks)
@@ -102,9 +102,13 @@ def why_running(service: Service, job: JobPrediction, now_ms: int) -> Why:
     application_id = id_of(job)
     hosts = tuple(service.hosts_of_job(job.system, job.job_id))
     stay = _Stay(job.system, hosts, parse_rfc3339(job.start), now_ms, application_id, job.n, ended=False)
-    alerts = Alerts.of(service)
-    causes = [*_of_hosts(service, alerts, stay, None), *_of_load(job), *_of_application(alerts, stay)]
-    late = _late(service, job, application_id, now_ms)
+    alerts, point = Alerts.of(service), _point(service, job)
+    causes = [
+        *_of_hosts(service, alerts, stay, None),
+        *_of_load(job, point.run_time_s if point else None),
+        *_of_application(alerts, stay),
+    ]
+    late = _late(job, point, now_ms)
     remarks = _unknown(stay)
     if causes:
         return Why(causes[0], causes[1:], remarks)
@@ -140,9 +144,7 @@ def _unexplained(run: RecentRun) -> str:
     return NOTHING
 
 
-def _causes_of_run(
-    service: Service, run: RecentRun, stay: _Stay, others: Sequence[RecentRun], before: JobPrediction | None
-) -> Iterator[Text]:
+def _causes_of_run(service: Service, run: RecentRun, stay: _Stay, others: Sequence[RecentRun]) -> Iterator[Text]:
     """Yield the causes of a run that took longer than expected, or ended otherwise than it should, the strongest first."""
     alerts, shown = Alerts.of(service), run.predicted
     if (
@@ -163,7 +165,8 @@ def _causes_of_run(
         yield from _of_failures(alerts, stay)
         return
     yield from _of_disturbance(alerts, run)
-    yield from _of_load(before)
+    if shown is not None and shown.source != "under_load":  # else the load is in what was expected
+        yield from _of_load(_before(service, run), shown.run_time_s)
     yield from _of_neighbours(run, others)
     yield from _of_application(alerts, stay)
 
@@ -279,13 +282,25 @@ def _of_disturbance(alerts: Alerts, run: RecentRun) -> Iterator[Text]:
             )
 
 
-def _of_load(job: JobPrediction | None) -> Iterator[Text]:
+def _of_load(job: JobPrediction | None, expected_s: float | None) -> Iterator[Text]:
+    """Yield what the load of its hosts at its start let expect of a job, where that is clearly more than without it."""
     load = job.under_load if job is not None else None
-    if load is None or load.load is None or load.q50_s is None or load.baseline_load <= 0:
+    if load is None or load.q50_s is None or not expected_s or load.q50_s < LOADED * expected_s:
         return
-    factor = load.load / load.baseline_load
-    if factor >= LOADED:
-        yield (Piece(f"Its hosts were loaded when it started: that alone makes it take {factor:.2f} times as long."),)
+    expected = f"{rounded(load.q50_s)} were to be expected instead of {rounded(expected_s)}"
+    yield (Piece(f"Its hosts were loaded when it started, by which {expected}."),)
+
+
+def _before(service: Service, run: RecentRun) -> JobPrediction | None:
+    """Return what was predicted of a run while it ran; None where that is no longer known."""
+    found = service.ended(run.system, run.job_id)
+    return found if found is not None and parse_rfc3339(found.start) == run.start_ms else None
+
+
+def _point(service: Service, job: JobPrediction) -> CurvePoint | None:
+    """Return the point of the application's curve at the size of a job."""
+    entry = service.prediction(id_of(job)) if job.application is not None else None
+    return next((point for point in entry.curve if point.n == job.n), None) if entry is not None else None
 
 
 def _of_neighbours(run: RecentRun, others: Sequence[RecentRun]) -> Iterator[Text]:
@@ -369,10 +384,8 @@ def _of_failures(alerts: Alerts, stay: _Stay) -> Iterator[Text]:
         )
 
 
-def _late(service: Service, job: JobPrediction, application_id: str, now_ms: int) -> str:
+def _late(job: JobPrediction, point: CurvePoint | None, now_ms: int) -> str:
     """Return that a job has run longer than runs like it do; nothing where it has not."""
-    entry = service.prediction(application_id) if application_id else None
-    point = next((point for point in entry.curve if point.n == job.n), None) if entry is not None else None
     ran_s = (now_ms - parse_rfc3339(job.start)) / 1000
     if point is None or ran_s <= point.high_s:
         return ""
@@ -398,7 +411,7 @@ def _remarks(run: RecentRun, others: Sequence[RecentRun]) -> Iterator[str]:
 
 
 def unusual_counters(own: dict[str, float], others: Sequence[dict[str, float]]) -> list[tuple[str, float]]:
-    """Return the counters that lie outside of those of all other runs, and how many times their usual rate: the farthest first."""
+    """Return the counters outside of those of all other runs, with how many times their usual rate: the farthest first."""
     found = []
     for name, value in own.items():
         known = [other[name] for other in others if name in other]

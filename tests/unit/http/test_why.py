@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from processors.contracts.events import Attribute
 from processors.contracts.hosts import HostFinding
 from processors.contracts.load import UnderLoad
 from processors.contracts.outputs import Alert, AlertEvidence, SlowedBy
@@ -16,7 +17,7 @@ APPLICATION = {"application": "lammps", "system": "archer2", "input": "rhodo", "
 
 
 def of_host(name: str = "StragglerHost", host: str = "r2n01", **changes: Any) -> Alert:
-    detail = {"job": "archer2/812", "jobs": 1, "cpu_frequency": "cpu_frequency 1.2, peers 2.4"}
+    detail: dict[str, Attribute] = {"job": "archer2/812", "jobs": 1, "cpu_frequency": "cpu_frequency 1.2, peers 2.4"}
     values: dict[str, Any] = {
         "labels": {"alertname": name, "system": "archer2", "host": host},
         "starts": "2026-11-20T12:10:00Z",
@@ -146,9 +147,13 @@ def test_a_running_job_names_what_slows_it_and_else_that_nothing_does() -> None:
 
 
 def test_hosts_that_were_loaded_when_a_job_started_slow_it() -> None:
-    load = UnderLoad(as_of="", hosts="its hosts", hosts_count=4.0, n=4.0, q50_s=100.0, load=1.5, baseline_load=1.2)
-    running = job("812", under_load=load)
-    assert why_running(FixedService(), running, NOON_MS).plain == (
-        "Its hosts were loaded when it started: that alone makes it take 1.25 times as long."
-    )
-    assert "short" in why_ended(FixedService(), recent_run(run_time_s=5.0, predicted=predicted(4.0))).plain
+    load = UnderLoad(as_of="", hosts="its hosts", hosts_count=64.0, n=64.0, q50_s=40.0, load=1.6)
+    running = job("812", n=64.0, under_load=load, start="2026-11-20T12:00:00Z")
+    text = "Its hosts were loaded when it started, by which 40 s were to be expected instead of 25.5 s."
+    service = FixedService([prediction()])
+    assert why_running(service, running, NOON_MS).plain == text
+    service.held_ended = [running]
+    assert why_ended(service, recent_run(run_time_s=41.0, predicted=predicted(25.5))).plain == text
+    counted_in = recent_run(run_time_s=60.0, predicted=predicted(40.0, source="under_load"))
+    assert why_ended(service, counted_in).plain.endswith("Nothing that was measured explains it.")
+    assert "short" in why_ended(service, recent_run(run_time_s=5.0, predicted=predicted(4.0))).plain
