@@ -16,7 +16,7 @@ from sinks.prometheus.registry import Metrics
 from sinks.web.charts import level_axis
 from sinks.web.server import create_app
 from tests.kit.get import get
-from tests.kit.messages import alert, host_view, prediction, resource_view
+from tests.kit.messages import alert, host_view, job, prediction, resource_view
 from tests.kit.pages import parsed, read
 from tests.kit.read_by import text_of
 from tests.kit.readers import BOB, get_as, limited_app
@@ -209,3 +209,12 @@ def test_ticks_are_one_two_or_five_times_a_power_of_ten(top: float, factor: floa
 )  # fmt: skip
 def test_a_host_list_names_a_host(texts: tuple[str, ...], host: str, *, named: bool) -> None:
     assert names_host(texts, host) is named
+
+
+def test_a_running_jobs_page_shows_its_hosts_since_its_start() -> None:
+    shown = service("nid001000", "nid001001")
+    shown.held_jobs = [job("900", start="2026-11-20T08:00:00Z")]
+    shown.held_hosts_of_jobs = {("archer2", "900"): ("nid[001000-001001]",)}
+    page = read(app_of(shown), "/jobs/archer2/900")
+    assert page.count('href="/hosts/archer2/') == 2
+    assert "2026-11-20 08:00 to 10:00 UTC" in text_of(page)
