@@ -11,7 +11,18 @@ from tests.kit.recent import NOON_MS, dead_letter_view, predicted, recent_run, s
 from tests.kit.service import FixedService
 
 pytestmark = pytest.mark.tools
-ROOMS = ("/hosts", "/hosts/archer2/nid1", "/alerts", "/alerts/f1", "/jobs", "/jobs/archer2/812", "/agent", "/runbook")
+ROOMS = (
+    "/hosts",
+    "/hosts/archer2/nid1",
+    "/alerts",
+    "/alerts/f1",
+    "/jobs",
+    "/jobs?tab=ended",
+    "/users/u-1",
+    "/jobs/archer2/812",
+    "/agent",
+    "/runbook",
+)
 CURVE = tuple(curve_point(2.0**k, 600.0 + 59_400.0 / 2**k) for k in range(9))
 
 
