@@ -84,6 +84,7 @@ class RecentRuns:
         self._runs: dict[str, RecentRun] = {}
         self._by_application: dict[str, set[str]] = defaultdict(set)
         self._by_job: dict[str, set[str]] = defaultdict(set)
+        self._sorted: tuple[RecentRun, ...] | None = None
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -108,6 +109,7 @@ class RecentRuns:
         """Keep what another one kept, the run that ended last as the newest; that one is not used any more."""
         retained = sorted(by.retained(), key=_ended)
         with self._lock:
+            self._sorted = None
             for index in (self._runs, self._by_application, self._by_job):
                 index.clear()
             for run in retained[-self._retained_max :]:
@@ -128,9 +130,12 @@ class RecentRuns:
         with self._lock:
             return list(self._runs.values())
 
-    def newest(self) -> list[RecentRun]:
-        """Return all runs, the one that ended last first."""
-        return sorted(self.retained(), key=_ended, reverse=True)
+    def newest(self) -> Sequence[RecentRun]:
+        """Return all runs, the one that ended last first; they are sorted once for all who read before the next one."""
+        with self._lock:
+            if self._sorted is None:
+                self._sorted = tuple(sorted(self._runs.values(), key=_ended, reverse=True))
+            return self._sorted
 
     def of_application(self, application_id: str) -> list[RecentRun]:
         """Return the newest runs of an application, at most SHOWN_MAX, the one that ended last first."""
@@ -147,11 +152,13 @@ class RecentRuns:
 
     def _put(self, run: RecentRun) -> None:
         self._runs[run.run_id] = run
+        self._sorted = None
         for index, key in self._places(run):
             index[key].add(run.run_id)
 
     def _drop(self, run_id: str) -> RecentRun | None:
         run = self._runs.pop(run_id, None)
+        self._sorted = None
         for index, key in self._places(run) if run is not None else ():
             index[key].discard(run_id)
             if not index[key]:

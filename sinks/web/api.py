@@ -19,7 +19,9 @@ from processors.contracts.settings import EVIDENCE_FIELDS
 from sinks.table import rows, table_lines
 from sinks.web import queries
 from sinks.web.access import reader
+from sinks.web.filters import JobFilter
 from sinks.web.queries import application_id, find, known_ids, link, matching, raw_path
+from sinks.web.views import jobs
 from sinks.web.views.alert_states import Alerts
 from sinks.web.views.hosts import find_host, matching_hosts
 
@@ -134,9 +136,9 @@ class Api:
         return json(found if members else msgspec.structs.replace(found, model=found.model.slim))
 
     def jobs(self, request: Request) -> Response:
-        """List running jobs with their predicted ends, filtered by application and system."""
-        wanted = {name: queries.text(request.query_params, name) for name in ("application", "system", "job_id")}
-        return self._rows(request, matching(self._service.jobs(), wanted))
+        """List running jobs with their predicted ends, filtered as the page of jobs filters them."""
+        found = JobFilter.of(request.query_params).jobs(jobs.visible(self._service.running(), reader(request)))
+        return self._rows(request, found, lambda job: self._service.job(job.system, job.job_id) or job)
 
     def alerts(self, request: Request) -> Response:
         """List alerts, those that are over last, filtered by status (`open`: sent and not silenced), kind and severity."""
@@ -217,12 +219,10 @@ class Api:
         return Response(table_lines(rows(key, entry)), media_type="application/x-ndjson")
 
     def runs(self, request: Request) -> Response:
-        """List the newest settled runs of an application, by its id, each with what was predicted of it."""
-        application_id = queries.text(request.query_params, "application")
-        if not application_id:
-            raise queries.BadParameterError("application is missing.")
-        sees = reader(request).sees
-        return self._rows(request, [run for run in self._service.runs(application_id) if sees(run.user)])
+        """List the newest settled runs, each with what was predicted of it, filtered as the page of jobs filters them."""
+        wanted = JobFilter.of(request.query_params)
+        found = self._service.runs(wanted.application) or self._service.recent_runs()
+        return self._rows(request, wanted.runs(jobs.visible(found, reader(request))))
 
     def job(self, request: Request) -> Response:
         """Return one job, by system and id: as it is predicted while it runs, and its runs that settled."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -10,10 +10,11 @@ from starlette.datastructures import QueryParams
 
 from processors.contracts.events import STATES, SUCCESS
 from processors.contracts.names import ApplicationKey
-from processors.contracts.outputs import RecentRun
+from processors.contracts.outputs import JobPrediction, RecentRun
 from processors.contracts.running import RunningJob, hits
 from sinks.web import queries
 
+Entry = TypeVar("Entry")
 NEVER: Final = ApplicationKey("", "", "", "nodes")
 TEXTS: Final = ("search", "system", "job_id", "application", "user", "account", "partition", "state")
 FLAGS: Final = ("outside_band", "hits_limit")
@@ -56,26 +57,23 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
         """Return the running jobs that are asked for, in their order."""
         if self.state or self.outside_band:
             return []
-        keep = self._tests(
+        tests = self._tests(
             {"application": _names_of_job, "search": lambda job: f"{job.application or ''} {job.input or ''}"}
         )
-        return [
-            job
-            for job in found
-            if all(test(job) for test in keep) and (not self.hits_limit or hits(job.probability_exceeds_limit))
-        ]
+        if self.hits_limit:
+            tests.append(lambda job: hits(job.probability_exceeds_limit))
+        return _passing(tests, found)
 
     def runs(self, found: Sequence[RecentRun]) -> list[RecentRun]:
         """Return the runs that are asked for, in their order."""
-        keep = self._tests({"application": _names_of_run, "search": _searched_of_run})
-        return [
-            run
-            for run in found
-            if all(test(run) for test in keep)
-            and (not self.state or run.state == self.state)
-            and (not self.outside_band or is_outside(run))
-            and (not self.hits_limit or run.state == "TIMEOUT")
-        ]
+        tests = self._tests({"application": _names_of_run, "search": _searched_of_run})
+        if self.state:
+            tests.append(lambda run: run.state == self.state)
+        if self.outside_band:
+            tests.append(is_outside)
+        if self.hits_limit:
+            tests.append(lambda run: run.state == "TIMEOUT")
+        return _passing(tests, found)
 
     def _tests(self, of: Mapping[str, Callable[[Any], Any]]) -> list[Callable[[Any], bool]]:
         """Return a test for each text that is given; `of` returns the names of a job or run, and what is searched in it."""
@@ -90,6 +88,14 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
             sought = self.search.casefold()
             tests.append(lambda entry: sought in f"{entry.system}/{entry.job_id} {of['search'](entry)}".casefold())
         return tests
+
+
+def _passing(tests: Sequence[Callable[[Any], bool]], found: Sequence[Entry]) -> list[Entry]:
+    """Return what passes all tests; each looks only at what those before it let through."""
+    left: Sequence[Entry] = found
+    for test in tests:
+        left = [entry for entry in left if test(entry)]
+    return list(left)
 
 
 def is_outside(run: RecentRun) -> bool:
@@ -111,7 +117,7 @@ def key_of(application_id: str | None) -> ApplicationKey:
         return NEVER
 
 
-def id_of(job: RunningJob) -> str:
+def id_of(job: RunningJob | JobPrediction) -> str:
     """Return the id of the application of a running job; empty where it was not identified."""
     if job.application is None:
         return ""

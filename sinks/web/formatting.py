@@ -136,6 +136,13 @@ def span(start: str | None, stop: str | None) -> str:
     return f"{first} to {last[11:] if last[:10] == first[:10] and len(last) > 11 else last}"
 
 
+def around(time: str | None, start: str | None, stop: str | None) -> str:
+    """Return the two moments around a third, without the day where it is the same for all three."""
+    text = span(start, stop)
+    day = moment(time)[:10]
+    return text[11:] if text[:10] == day == (stop or "")[:10] else text
+
+
 def moment(rfc3339: str | None) -> str:
     """Return a moment without its seconds and letters, a dash where there is none."""
     return rfc3339[:16].replace("T", " ") if rfc3339 else "-"

@@ -10,9 +10,11 @@ from processors.contracts.events import STATES
 from processors.contracts.service import Service
 from sinks.web.access import reader
 from sinks.web.filters import JobFilter
-from sinks.web.queries import raw_path
+from sinks.web.queries import raw_path, text
 from sinks.web.views import jobs
+from sinks.web.views.comparison import comparison, job_named, newest_run
 from sinks.web.views.job_lists import job_list
+from sinks.web.views.owners import owner_view
 
 
 class Render(Protocol):
@@ -53,3 +55,32 @@ class JobPages:
                 request, f"Nothing is known of the job {job_id[:80]!r} on {system[:80]!r}, or {why}."
             )
         return self._render.page(request, "job.html", view=view)
+
+    def comparison(self, request: Request) -> Response:
+        """Show the newest runs of two jobs side by side to those who may see both."""
+        named = [job_named(text(request.query_params, name), name) for name in ("a", "b")]
+        may_see = reader(request)
+        if not all(jobs.may_see(may_see, jobs.owners(self._service, *job)) for job in named):
+            return self._render.page(request, "refused.html", 403, detail="One of these is the job of another user.")
+        runs = [newest_run(self._service, job) for job in named]
+        found = [run for run in runs if run is not None]
+        if len(found) < len(runs):
+            system, job_id = named[runs.index(None)]
+            why = "or no longer" if may_see.operator else "or it is not yours"
+            detail = f"No run that ended is known of the job {job_id[:80]!r} on {system[:80]!r}, {why}."
+            return self._render.missing(request, detail)
+        return self._render.page(request, "comparison.html", view=comparison(self._service, *found))
+
+    def user(self, request: Request) -> Response:
+        """Show the jobs of a user to that user, and to operators."""
+        name, asks = unquote(raw_path(request, "/users/")), reader(request)
+        if not asks.sees(name):
+            return self._render.page(request, "refused.html", 403, detail="These are the jobs of another user.")
+        view = owner_view(self._service, asks, "user", name)
+        return self._render.page(request, "owner.html", view=view, everybody=asks.operator)
+
+    def project(self, request: Request) -> Response:
+        """Show the jobs of a project: to operators all of them, to others their own."""
+        name, asks = unquote(raw_path(request, "/projects/")), reader(request)
+        view = owner_view(self._service, asks, "account", name)
+        return self._render.page(request, "owner.html", view=view, everybody=asks.operator)

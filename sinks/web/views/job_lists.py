@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
-from urllib.parse import quote
 
 import msgspec
 
@@ -14,9 +13,9 @@ from processors.contracts.service import Service
 from sinks.web import filters, queries
 from sinks.web.access import Reader
 from sinks.web.filters import JobFilter, address, id_of, key_of
-from sinks.web.formatting import duration, energy, moment, share, size, span
+from sinks.web.formatting import around, duration, energy, moment, share, size
 from sinks.web.queries import link
-from sinks.web.views.jobs import job_link, visible
+from sinks.web.views.jobs import job_link, user_link, visible
 
 Tab = Literal["running", "ended"]
 TABS: Final[tuple[Tab, ...]] = ("running", "ended")
@@ -103,7 +102,7 @@ ENDED: Final = (
     Column("end", "ended", lambda run: run.end_ms, down=True),
     Column("state", "state", lambda run: run.state),
     Column("time", "run time", lambda run: run.run_time_s, down=True, number=True),
-    Column("against", "against its prediction", _ratio, down=True, number=True),
+    Column("against", "of predicted", _ratio, down=True, number=True),
     Column("energy", "energy", lambda run: run.energy_j, down=True, number=True),
 )
 COLUMNS: Final[Mapping[Tab, tuple[Column, ...]]] = {"running": RUNNING, "ended": ENDED}
@@ -121,7 +120,7 @@ def job_list(
     found: dict[Tab, list[Any]] = {"running": wanted.jobs(running), "ended": wanted.runs(ended)}
     tab = _tab(query.get("tab", "")) or _likely_tab(wanted, found)
     requested = query.get("sort", "")
-    column, down = _column(tab, requested or FIRST[tab])
+    column, down = column_of(tab, requested or FIRST[tab])
     ordered = in_order(found[tab], column, down=down)
     pages = max(1, -(-len(ordered) // PAGE))
     page = min(queries.whole(query, "page", 1, 10**6) or 1, pages)
@@ -180,7 +179,8 @@ def _likely_tab(wanted: JobFilter, found: Mapping[Tab, Sequence[Any]]) -> Tab:
     return "ended" if only_ended or (wanted.query() and found["ended"] and not found["running"]) else "running"
 
 
-def _column(tab: Tab, given: str) -> tuple[Column, bool]:
+def column_of(tab: Tab, given: str) -> tuple[Column, bool]:
+    """Return the column to sort by, and whether the largest comes first; BadParameterError where there is none."""
     name = given.removeprefix("-")
     found = next((column for column in COLUMNS[tab] if column.name == name and column.by is not None), None)
     if found is None:
@@ -230,7 +230,7 @@ def _of_running(service: Service, job: RunningJob) -> JobRow:
             ("-" if job.n is None else size(job.n), ""),
             (moment(job.start), ""),
             (moment(job.end) if job.known else "unknown", ""),
-            (span(job.end_low, job.end_high) if job.known else "-", ""),
+            (around(job.end, job.end_low, job.end_high) if job.known else "-", ""),
             (share(chance), ""),
         ),
         frozenset({7}) if hits(chance) else frozenset(),
@@ -250,16 +250,11 @@ def _of_ended(service: Service, run: RecentRun) -> JobRow:
             (moment(rfc3339(run.end_ms)), ""),
             (run.state, ""),
             (duration(run.run_time_s), ""),
-            ("-" if ratio is None else times(ratio), ""),
+            (share(ratio), ""),
             ("-" if run.energy_j is None else energy(run.energy_j), ""),
         ),
         frozenset({7}) if filters.is_outside(run) else frozenset(),
     )
-
-
-def times(ratio: float) -> str:
-    """Return how many times as long something took."""
-    return f"{ratio:.2f} times" if ratio < 100 else f"{ratio:.0f} times"
 
 
 def _application(service: Service, name: str, input_: str, id_: str) -> Cell:
@@ -270,18 +265,3 @@ def _application(service: Service, name: str, input_: str, id_: str) -> Cell:
 
 def _user(user: str | None) -> Cell:
     return (user, user_link(user)) if user else ("-", "")
-
-
-def user_link(user: str) -> str:
-    """Return the address of the page of a user."""
-    return f"/users/{link_part(user)}"
-
-
-def project_link(account: str) -> str:
-    """Return the address of the page of a project."""
-    return f"/projects/{link_part(account)}"
-
-
-def link_part(name: str) -> str:
-    """Return a name as a part of an address; names come from outside, so they are escaped."""
-    return quote(name, safe="")

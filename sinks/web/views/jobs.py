@@ -2,23 +2,28 @@
 
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlencode
 
 import msgspec
 
-from processors.contracts.names import ApplicationKey, rfc3339
+from processors.contracts.events import SUCCESS
+from processors.contracts.names import ApplicationKey, job_key, parse_rfc3339, rfc3339
 from processors.contracts.outputs import CurvePoint, JobPrediction, PredictedAtStart, Prediction, RecentRun
 from processors.contracts.running import RunningJob
 from processors.contracts.service import Service
 from processors.jobs.remaining_time import source_of
 from sinks.web.access import Reader
 from sinks.web.charts import Chart, run_time_axis, size_axis
-from sinks.web.formatting import between, duration, moment, power, rounded, share, sized
+from sinks.web.filters import id_of
+from sinks.web.formatting import around, between, duration, energy, moment, power, rounded, share, sized
 from sinks.web.queries import link
 from sinks.web.views import job_messages
+from sinks.web.views.why import Why, why_ended, why_running
 
 RECORD_RUNS: Final = 50  # of the application, whose bands are counted
 DEFAULT_UNIT: Final = "nodes"
+ALIKE_MIN: Final = 3  # runs that have a median
+FOREVER_S: Final = 3e9  # of an end later than that no date is shown
 
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +64,10 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str
     running: RunningView | None
     runs: Sequence[RunView]
+    why: Why | None = None
     settling: str = ""
+    comparisons: Sequence[tuple[str, str]] = ()
+    about: Sequence[tuple[str, str]] = ()
 
 
 def owners(service: Service, system: str, job_id: str) -> set[str | None]:
@@ -87,14 +95,67 @@ def job_view(service: Service, system: str, job_id: str) -> JobView | None:
         job_id=job_id,
         running=None if running is None else running_view(service, running),
         runs=[run_view(service, run, newest=place == 0) for place, run in enumerate(runs)],
+        why=_why(service, running, runs),
         settling=settling,
+        about=_about(running or (runs[0] if runs else None)),
+        comparisons=list(comparisons(service, runs[0])) if runs and running is None else (),
     )
+
+
+def _about(of: JobPrediction | RecentRun | None) -> list[tuple[str, str]]:
+    """Return where a job ran and for whom, each with a link."""
+    if of is None:
+        return []
+    found = [(f"partition {of.partition}", "")] if of.partition else []
+    found += [(f"user {of.user}", user_link(of.user))] if of.user else []
+    return found + ([(f"project {of.account}", project_link(of.account))] if of.account else [])
+
+
+def user_link(user: str) -> str:
+    """Return the address of the page of a user; names come from outside, so they are escaped."""
+    return f"/users/{quote(user, safe='')}"
+
+
+def project_link(account: str) -> str:
+    """Return the address of the page of a project."""
+    return f"/projects/{quote(account, safe='')}"
+
+
+def _why(service: Service, running: JobPrediction | None, runs: Sequence[RecentRun]) -> Why | None:
+    """Return what a job's page begins with: why it takes so long while it runs, or why its newest run took so long."""
+    if running is not None:
+        return why_running(service, running, present_of(service, running))
+    return why_ended(service, runs[0]) if runs else None
+
+
+def present_of(service: Service, job: JobPrediction) -> int:
+    """Return the present moment in ms: the newest tick, or at least when the job was predicted."""
+    ticks = [role.folded_ms for role in service.health() if role.folded_ms is not None]
+    return max([*ticks, parse_rfc3339(job.as_of)])
+
+
+def comparisons(service: Service, run: RecentRun) -> Iterator[tuple[str, str]]:
+    """Yield with what a run may be compared, and where: the run before it of the same application and size, and their median."""
+    known = service.runs(run.application_id) if run.application_id else ()
+    alike = [one for one in known if one.n == run.n and one.state == SUCCESS and one.job_id != run.job_id]
+    before = next((one for one in alike if one.end_ms <= run.end_ms), None)
+    if before is not None:
+        yield "the run before", compare_link(run, before)
+    if len(alike) >= ALIKE_MIN:
+        ordered = sorted(alike, key=lambda one: one.run_time_s)
+        yield f"the median of {len(alike)} runs", compare_link(run, ordered[len(ordered) // 2])
+
+
+def compare_link(run: RecentRun, other: RecentRun) -> str:
+    """Return the address of the comparison of two runs, the other one first: it is what is usual."""
+    names = {"a": job_key(other.system, other.job_id), "b": job_key(run.system, run.job_id)}
+    return f"/jobs/compare?{urlencode(names)}"
 
 
 def running_view(service: Service, job: JobPrediction) -> RunningView:
     """Return what to show of a job that runs."""
     source = source_of(job.model)
-    id_ = _application(job)
+    id_ = id_of(job)
     return RunningView(
         job=job,
         end=job_messages.expected_end(job),
@@ -105,20 +166,18 @@ def running_view(service: Service, job: JobPrediction) -> RunningView:
     )
 
 
-def _application(job: JobPrediction) -> str:
-    if job.application is None:
-        return ""
-    return ApplicationKey(job.application, job.system, job.input or "", job.unit or DEFAULT_UNIT).id
-
-
 def _running_facts(job: JobPrediction) -> Iterator[tuple[str, str]]:
     yield "started", f"{moment(job.start)} UTC"
+    if job.known and job.end is not None:
+        yield "predicted end", f"{moment(job.end)} UTC ({around(job.end, job.end_low, job.end_high)})"
     if job.known and job.run_time_s is not None and job.low_s is not None and job.high_s is not None:
         yield "run time", f"{rounded(job.run_time_s)} ({between(job.low_s, job.high_s)})"
     yield "time limit", "not reported" if job.time_limit_s is None else duration(job.time_limit_s)
     yield "chance to reach it", share(job.probability_exceeds_limit)
     if job.power_w is not None:
         yield "power of all its hosts", f"{power(job.power_w)} ({power(job.power_low_w)} to {power(job.power_high_w)})"
+        if job.run_time_s is not None:
+            yield "energy by its predicted end", energy(job.power_w * job.run_time_s)
     if job.under_load is not None and job.under_load.q50_s is not None:
         yield "run time under the load of its hosts", duration(job.under_load.q50_s)
     if job.coverage_measured is not None:
@@ -169,9 +228,16 @@ def _facts(run: RecentRun, unit: str) -> Iterator[tuple[str, str]]:
     yield "run time", duration(run.run_time_s)
     if run.predicted is not None:
         yield "had been predicted", _predicted(run.predicted)
+        low, end, high = (
+            rfc3339(run.start_ms + round(1000 * min(each, FOREVER_S)))
+            for each in (run.predicted.low_s, run.predicted.run_time_s, run.predicted.high_s)
+        )
+        yield "predicted end", f"{moment(end)} UTC ({around(end, low, high)})"
     yield "time limit", "not reported" if run.time_limit_s is None else duration(run.time_limit_s)
     if run.power_w is not None:
         yield "mean power of all its hosts", power(run.power_w)
+    if run.energy_j is not None:
+        yield "energy", energy(run.energy_j)
 
 
 def _predicted(shown: PredictedAtStart) -> str:

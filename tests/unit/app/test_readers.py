@@ -35,7 +35,9 @@ def test_whoever_is_named_by_the_proxy_sees_the_jobs_that_the_scheduler_reported
                 job_id,
                 run_id("exa", job_id, START_MS),
                 START_MS,
-                Evidence(application="lammps", user=user),
+                Evidence(
+                    application="lammps", user=user, hosts=(f"nid[{job_id}1-{job_id}4]",), account="p1", partition="gpu"
+                ),
             )
             agent.write(started, Origin("jobs", 0, int(job_id)))
         agent.tick(START_MS + 60_000)
@@ -47,6 +49,9 @@ def test_whoever_is_named_by_the_proxy_sees_the_jobs_that_the_scheduler_reported
             return {row["job_id"] for row in rows}
 
         assert (jobs("alice"), jobs("root"), jobs("eve")) == (alice_sees, {"1", "2"}, set())
+        assert agent.service.hosts_of_job("exa", "1") == ("nid11", "nid12", "nid13", "nid14")
+        (shown,) = (job for job in agent.service.running() if job.job_id == "1")
+        assert (shown.nodes, shown.partition, shown.account) == (4, "gpu", "p1")
 
 
 def test_what_is_shown_to_every_reader_alike_is_a_closed_list() -> None:

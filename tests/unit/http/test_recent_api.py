@@ -74,9 +74,13 @@ def test_runs_of_an_application_come_with_what_was_predicted(app: Starlette) -> 
     }  # fmt: skip
 
 
-def test_runs_need_an_application_and_an_unknown_one_has_none(app: Starlette) -> None:
-    assert read(app, "/api/v1/runs") == (400, {"error": "application is missing."})
+def test_runs_of_all_applications_are_filtered_and_an_unknown_one_has_none(app: Starlette) -> None:
+    status, page = read(app, "/api/v1/runs?limit=1")
+    assert (status, len(page["rows"])) == (200, 1)
+    assert read(app, "/api/v1/runs?application=lammps")[1]["total"] == 3
     assert read(app, "/api/v1/runs?application=exa/other//nodes")[1]["rows"] == []
+    status, problem = read(app, "/api/v1/runs?state=BROKEN")
+    assert (status, problem["error"][:32]) == (400, "state='BROKEN' has to be one of ")
 
 
 def test_a_job_shows_its_prediction_or_its_runs(app: Starlette) -> None:

@@ -37,10 +37,12 @@ VALUES = [
 ]  # fmt: skip
 NAMES = [
     "application", "system", "job_id", "user", "host", "hosts", "search", "status", "kind", "severity", "limit", "offset", "n",
-    "q", "id", "refresh", "state",
+    "q", "id", "refresh", "state", "tab", "sort", "partition", "account", "outside_band", "hits_limit", "a", "b",
 ]  # fmt: skip
 queries = st.dictionaries(
-    st.sampled_from(NAMES), st.sampled_from([*VALUES, "lammps", "firing", "1", "0", "64"]), max_size=3
+    st.sampled_from(NAMES),
+    st.sampled_from([*VALUES, "lammps", "firing", "1", "0", "64", "ended", "-end", "COMPLETED"]),
+    max_size=3,
 )
 fills = st.lists(st.sampled_from(VALUES), min_size=3, max_size=3)
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from agent.learner.view import SHOWN_MAX, RecentRuns, View, recent_run
-from processors.contracts.outputs import Emission, PredictedAtStart
+from processors.contracts.outputs import Emission, PredictedAtStart, SlowedBy
 from tests.kit.scenario import Scenario
 
 REPORTED = PredictedAtStart(
@@ -45,6 +45,33 @@ def test_runs_of_the_fold_are_shown_with_who_ran_them_and_what_was_reported() ->
     assert run.predicted.source == "curve"
     assert view.runs.of_application("exa/lammps//nodes")[0] == run
     assert len(view.runs.of_application("exa/lammps//nodes")) == 13
+
+
+def test_a_run_shows_where_it_ran_for_whom_and_which_host_explains_it() -> None:
+    start = {"hosts": ["nid[1-4]"], "account": "p1", "partition": "gpu"}
+    event = {"system": "exa", "job_id": "7", "start_ms": 0, "end_ms": 7000, "evidence": {"partition": "standard"}}
+    profile = {"hosts": 4, "minutes": 6, "expected": 10, "shared": 3, "counters": {"FLOPS": 2.0}}
+    _, value = settled(
+        7,
+        event=event,
+        identities=[{"source": "job.started", "evidence": start}],
+        profile=profile,
+        slowed_by={"host": "nid2", "factor": 1.5},
+    )
+    run = recent_run(value)
+    assert run is not None
+    assert (run.partition, run.account, run.hosts, run.nodes) == ("standard", "p1", ("nid[1-4]",), 4)
+    assert (run.slowed_by, run.shared, run.counters) == (SlowedBy("nid2", 1.5), 0.3, {"FLOPS": 2.0})
+
+
+def test_runs_of_all_applications_are_shown_the_one_that_ended_last_first() -> None:
+    runs = RecentRuns()
+    for number in (3, 1, 2):
+        runs.take(*settled(number, application_id=f"exa/app{number}//nodes"))
+    assert [run.job_id for run in runs.newest()] == ["3", "2", "1"]
+    runs.take("exa/3@0", None)
+    runs.take(*settled(9))
+    assert [run.job_id for run in runs.newest()] == ["9", "2", "1"]
 
 
 def test_the_newest_are_shown_first_and_no_more_than_a_page_can_hold() -> None:

@@ -1,0 +1,159 @@
+"""Why a run took so long: the strongest cause that stands on a measurement, or that there is none."""
+
+from typing import Any
+
+from processors.contracts.events import Attribute
+from processors.contracts.hosts import HostFinding
+from processors.contracts.load import UnderLoad
+from processors.contracts.outputs import Alert, AlertEvidence, SlowedBy
+from sinks.web.views.why import plain, why_ended, why_running
+from tests.kit.messages import alert, host_view, job, prediction
+from tests.kit.recent import NOON_MS, predicted, recent_run
+from tests.kit.service import FixedService
+
+HOSTS = ("r2n[01-16]",)
+SLOW: dict[str, Any] = {"run_time_s": 3000.0, "hosts": HOSTS}
+APPLICATION = {"application": "lammps", "system": "archer2", "input": "rhodo", "unit": "nodes"}
+
+
+def of_host(name: str = "StragglerHost", host: str = "r2n01", **changes: Any) -> Alert:
+    detail: dict[str, Attribute] = {"job": "archer2/812", "jobs": 1, "cpu_frequency": "cpu_frequency 1.2, peers 2.4"}
+    values: dict[str, Any] = {
+        "labels": {"alertname": name, "system": "archer2", "host": host},
+        "starts": "2026-11-20T12:10:00Z",
+        "evidence": AlertEvidence(observed=1.2e9, expected=2.4e9, detail=detail),
+    }
+    return alert(f"f-{host}", **(values | changes))
+
+
+def why(*alerts: Alert, **changes: Any) -> str:
+    return why_ended(FixedService(alerts=alerts), recent_run(**(SLOW | changes))).plain
+
+
+def test_a_slow_run_whose_host_differed_from_the_others_names_it_and_since_when() -> None:
+    assert why(of_host()) == (
+        "One of its 16 hosts, r2n01, ran at half the speed of the others since 2026-11-20 12:10 UTC."
+    )
+    links = [piece.href for piece in why_ended(FixedService(alerts=[of_host()]), recent_run(**SLOW)).lead if piece.href]
+    assert links == ["/hosts/archer2/r2n01", "/alerts/f-r2n01"]
+
+
+def test_what_differs_is_named_as_it_was_measured() -> None:
+    evidence = AlertEvidence(observed=0.5, expected=0.98, detail={"cpu_available": "0.5"})
+    assert "was unlike the others, with a cpu_available of 50 % where they had 98 %, since" in why(
+        of_host(evidence=evidence)
+    )
+    own = AlertEvidence(
+        observed=1e11, low=1.8e11, high=1.9e11, detail={"memory_free": "110 GB (181 GB to 186 GB until then)"}
+    )
+    assert "r2n01, was outside its own past by memory_free since" in why(of_host("HostAnomaly", evidence=own))
+
+
+def test_nothing_is_claimed_of_hosts_that_were_odd_elsewhere_or_at_other_times() -> None:
+    nothing = "It took 76 % longer than expected. Nothing that was measured explains it."
+    power = AlertEvidence(observed=300.0, expected=200.0, detail={"power_w>system": "300 W"})
+    for other in (
+        of_host(host="r9n99"),
+        of_host(labels={"alertname": "StragglerHost", "system": "other", "host": "r2n01"}),
+        of_host(starts="2026-11-20T18:00:00Z"),
+        of_host(status="resolved", ends="2026-11-20T11:00:00Z"),
+        of_host(status="pending"),
+        of_host(evidence=power),
+    ):
+        assert why(other) == nothing
+    assert why() == nothing
+
+
+def test_the_host_that_settles_why_a_run_was_slow_comes_first() -> None:
+    found = why_ended(
+        FixedService(alerts=[of_host(host="r2n02"), of_host()]),
+        recent_run(**SLOW, slowed_by=SlowedBy("r2n01", 1.76)),
+    )
+    assert found.plain.endswith(
+        "ran at half the speed of the others since 2026-11-20 12:10 UTC: it took 1.76 times as long as usual."
+    )
+    assert [plain(text)[:30] for text in found.others] == ["One of its 16 hosts, r2n02, ra"]
+    assert why(slowed_by=SlowedBy("r2n01", 1.76)) == (
+        "One of its 16 hosts, r2n01, was out of the ordinary while it ran: it took 1.76 times as long as usual."
+    )
+
+
+def test_an_application_that_became_slower_explains_its_runs_after_that() -> None:
+    evidence = AlertEvidence(observed=3000.0, expected=2000.0, detail={"since": "2026-11-20T08:00:00Z"})
+    changed = alert(labels={"alertname": "Regression", **APPLICATION}, starts="2026-11-20T09:00:00Z", evidence=evidence)
+    assert why(changed) == "Not this run alone: lammps takes 1.50 times as long as before since 2026-11-20 08:00 UTC."
+    assert why(of_host(), changed).startswith("One of its 16 hosts"), "what is wrong with a host is the stronger cause"
+    slow_size = alert(labels={"alertname": "SlowSize", **APPLICATION, "n": "32"}, evidence=evidence)
+    assert "Nothing that was measured" in why(slow_size), "another size"
+
+
+def test_a_run_inside_its_band_took_as_long_as_expected_whatever_was_odd() -> None:
+    assert why(of_host(), run_time_s=1800.0) == "It took as long as expected."
+
+
+def test_a_run_that_was_not_predicted_has_nothing_to_be_compared_with() -> None:
+    assert why(of_host(), predicted=None) == "It had not been predicted, so nobody knows whether that is long."
+
+
+def test_a_limit_that_was_too_short_is_the_cause_of_a_time_out() -> None:
+    assert why(state="TIMEOUT", run_time_s=1500.0, time_limit_s=1500.0) == (
+        "Its time limit of 25 min was too short: runs like it take up to 34 min."
+    )
+    assert "r2n01" in why(of_host(), state="TIMEOUT", time_limit_s=3000.0)
+
+
+def test_a_run_that_failed_names_what_fails_more_often() -> None:
+    host = of_host("HostFailureRate", evidence=AlertEvidence(observed=0.5, expected=0.1))
+    assert why(host, state="FAILED") == "One of its 16 hosts, r2n01, has failed more runs than it should."
+    assert why(state="FAILED") == "Nothing that was measured explains it."
+
+
+def test_what_is_unlike_other_runs_of_the_size_is_no_cause_and_is_listed() -> None:
+    others = [recent_run(str(n), 1700.0, power_w=1000.0 + n, counters={"FLOPS": 100.0 + n}) for n in range(6)]
+    run = recent_run("9", **SLOW, power_w=700.0, counters={"FLOPS": 50.0})
+    found = why_ended(FixedService(runs=[*others, run]), run)
+    assert found.plain.endswith("Nothing that was measured explains it.")
+    assert found.remarks == [
+        "It drew 30 % less power than other runs of its size.",
+        "Rates of its counters against other runs of its size: FLOPS 0.49 times.",
+    ]
+
+
+def test_neighbours_on_shared_hosts_are_named_where_they_are_more_than_usual() -> None:
+    others = [recent_run(str(n), 1700.0, shared=0.1) for n in range(6)]
+    run = recent_run("9", **SLOW, shared=0.6)
+    assert why_ended(FixedService(runs=[*others, run]), run).plain == (
+        "Other jobs ran on its hosts for 60 % of the time, usually 10 %."
+    )
+
+
+def test_a_running_job_names_what_slows_it_and_else_that_nothing_does() -> None:
+    service = FixedService([prediction()], alerts=[of_host(starts="2026-11-20T10:05:00Z")])
+    running = job("812", start="2026-11-20T10:00:00Z")
+    assert why_running(service, running, NOON_MS).plain.endswith(
+        "runs like it take up to 28 s. Nothing that was measured explains it."
+    )
+    assert why_running(service, running, NOON_MS).remarks == [
+        "Which hosts it runs on is not known, so these were not looked at."
+    ]
+    service.held_hosts_of_jobs[("archer2", "812")] = ("r2n01", "r2n02")
+    finding = HostFinding(differs_since="2026-11-20T10:02:00Z")
+    service.held_hosts = [host_view("r2n01", finding=finding)]
+    assert why_running(service, running, NOON_MS).plain == (
+        "One of its 2 hosts, r2n01, ran at half the speed of the others since 2026-11-20 10:02 UTC."
+    )
+    calm = FixedService([prediction()])
+    assert why_running(calm, running, NOON_MS - 7_199_000).plain == "Nothing that was measured slows it down."
+
+
+def test_hosts_that_were_loaded_when_a_job_started_slow_it() -> None:
+    load = UnderLoad(as_of="", hosts="its hosts", hosts_count=64.0, n=64.0, q50_s=40.0, load=1.6)
+    running = job("812", n=64.0, under_load=load, start="2026-11-20T12:00:00Z")
+    text = "Its hosts were loaded when it started, by which 40 s were to be expected instead of 25.5 s."
+    service = FixedService([prediction()])
+    assert why_running(service, running, NOON_MS).plain == text
+    service.held_ended = [running]
+    assert why_ended(service, recent_run(run_time_s=41.0, predicted=predicted(25.5))).plain == text
+    counted_in = recent_run(run_time_s=60.0, predicted=predicted(40.0, source="under_load"))
+    assert why_ended(service, counted_in).plain.endswith("Nothing that was measured explains it.")
+    assert "short" in why_ended(service, recent_run(run_time_s=5.0, predicted=predicted(4.0))).plain
