@@ -20,6 +20,10 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="folder with the wheel, where everything goes")
     parser.add_argument("--only", action="append", choices=PARTS, help="a part; without it, all")
     parser.add_argument("--helm", default="helm", help="the program Helm")
+    parser.add_argument("--base", help="the base of the image, instead of that of the Dockerfile")
+    parser.add_argument(
+        "--pip-conf", help="settings of pip for the build of the image, where packages come from a mirror"
+    )
     chosen = parser.parse_args()
     parts = chosen.only or PARTS
     with tempfile.TemporaryDirectory(prefix="scalewatch-packages-") as work:
@@ -28,7 +32,9 @@ def main() -> None:
     if "chart" in parts:
         chart.build(chosen.helm, __version__, chosen.out)
     if "image" in parts:
-        image.build(__version__, chosen.out)
+        base = ["--build-arg", f"BASE={chosen.base}"] if chosen.base else []
+        settings = ["--secret", f"id=pip.conf,src={chosen.pip_conf}"] if chosen.pip_conf else []
+        image.build(__version__, chosen.out, [*base, *settings])
     sys.stdout.writelines(f"{path}\n" for path in sorted(chosen.out.iterdir()))
 
 
