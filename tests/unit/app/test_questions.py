@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent.cli.predict import Question, answers, of_person, read_requests
+from agent.cli.predict import Question, answers, learned, of_person, read_requests
 from agent.config.load import loads
 from agent.config.tree import Config
 from processors.contracts.errors import ConfigError, ScalewatchError
@@ -36,9 +36,8 @@ def requested(history: str, *questions: dict[str, Any], config: Config | None = 
     made = [
         msgspec.convert({"id": str(i), "application": "lammps", **given}, Question) for i, given in enumerate(questions)
     ]
-    return [
-        json.loads(msgspec.json.encode(reported)) for reported in answers(config or Config(), [history], made, "UTC")
-    ]
+    with learned(config or Config(), [history], "UTC") as agent:
+        return [json.loads(msgspec.json.encode(reported)) for reported in answers(agent, made)]
 
 
 def test_the_answer_to_one_size_is_flat(history: str) -> None:
@@ -126,7 +125,8 @@ def test_a_file_of_requests_that_is_not_there_is_a_message(tmp_path: Path) -> No
 def of(history: str, *n: float, **fields: Any) -> list[Answer]:
     unit, system = fields.pop("unit", None), fields.pop("system", "")
     request = PredictionRequested(system, "1", n, evidence(fields.pop("application", "lammps"), **fields), unit)
-    return list(of_person(Config(), history, request, "UTC"))
+    with learned(Config(), [history], "UTC") as agent:
+        return list(of_person(agent, history, request))
 
 
 def test_a_person_gets_an_answer_for_every_curve_that_fits_what_was_named(history: str) -> None:
@@ -148,7 +148,8 @@ def test_a_person_may_ask_about_an_input_that_was_never_run_where_its_size_is_co
     path = tmp_path / "history.jsonl"
     path.write_text("\n".join(map(json.dumps, runs)))
     request = PredictionRequested("", "1", (4.0,), evidence("lammps", input="atoms=3000"))
-    (reported,) = of_person(loads("identify: {input_sizes: [atoms]}"), str(path), request, "UTC")
+    with learned(loads("identify: {input_sizes: [atoms]}"), [str(path)], "UTC") as agent:
+        (reported,) = of_person(agent, str(path), request)
     assert reported.points[0].low_s < 770 < reported.points[0].high_s
     with pytest.raises(ScalewatchError):
         list(of_person(Config(), str(path), request, "UTC"))
