@@ -151,8 +151,8 @@ def test_a_person_may_ask_about_an_input_that_was_never_run_where_its_size_is_co
     with learned(loads("identify: {input_sizes: [atoms]}"), [str(path)], "UTC") as agent:
         (reported,) = of_person(agent, str(path), request)
     assert reported.points[0].low_s < 770 < reported.points[0].high_s
-    with pytest.raises(ScalewatchError):
-        list(of_person(Config(), str(path), request, "UTC"))
+    with learned(Config(), [str(path)], "UTC") as agent, pytest.raises(ScalewatchError):
+        list(of_person(agent, str(path), request))
 
 
 def test_a_person_who_names_no_size_gets_the_whole_curve(history: str) -> None:
