@@ -85,35 +85,50 @@ def errors_chart(periods: Sequence[Period]) -> Chart:
         for value in (period.row.figures.median_error, period.requested_median_error, period.last_two_median_error)
         if value is not None
     ]
-    return Chart("Median error over time", _period_axis(periods), log_axis(medians, round_ticks, error), ratio=0.46)
+    return Chart(
+        "Median error over time",
+        _period_axis(periods),
+        log_axis(medians, round_ticks, error, "median error"),
+        ratio=0.46,
+    )
 
 
 def coverage_chart(periods: Sequence[Period]) -> Chart:
     """Return the chart of the share of runs inside their bands over time."""
-    return Chart("Share inside the 90 % band over time", _period_axis(periods), share_axis(1.0), ratio=0.46)
+    return Chart(
+        "Share inside the 90 % band over time",
+        _period_axis(periods),
+        share_axis(1.0, "runs inside the band"),
+        ratio=0.46,
+    )
 
 
 def horizons_chart(rows: Sequence[Row]) -> Chart:
     """Return the chart of the share of runs inside their bands, by how far the size lay beyond the known sizes."""
-    places = linear_axis(range(len(rows)), lambda place: verdict_text(rows[round(place)].name))
-    return Chart("Share inside the 90 % band by distance", places, share_axis(1.0))
+    places = linear_axis(
+        range(len(rows)), lambda place: verdict_text(rows[round(place)].name), "distance from the known sizes"
+    )
+    return Chart("Share inside the 90 % band by distance", places, share_axis(1.0, "runs inside the band"))
 
 
 def reliability_chart() -> Chart:
     """Return the chart of how often what was predicted with a probability came true; on the diagonal both are equal."""
-    return Chart("Reliability diagram", share_axis(1.0), share_axis(1.0), ratio=0.8, diagonal=True)
+    claimed, came = share_axis(1.0, "predicted probability"), share_axis(1.0, "how often it came true")
+    return Chart("Reliability diagram", claimed, came, ratio=0.8, diagonal=True)
 
 
 def coverages_chart(found: Coverage) -> Chart:
     """Return the chart of what bands held against what they were to hold, at one distance; on the diagonal both are equal."""
     label = f"Said and held coverage, {verdict_text(found.name)}"
-    return Chart(label, share_axis(1.0), share_axis(1.0), ratio=0.8, diagonal=True)
+    claimed, held = share_axis(1.0, "share that bands were to hold"), share_axis(1.0, "share that they held")
+    return Chart(label, claimed, held, ratio=0.8, diagonal=True)
 
 
 def power_chart(sample: Sequence[Drawn]) -> Chart:
     """Return the chart of predicted against measured power; on the diagonal both are equal."""
-    watts = log_axis((value for run in sample for value in (run.predicted_w, run.measured_w)), round_ticks, power)
-    return Chart("Predicted against measured power", watts, watts, ratio=0.8, diagonal=True)
+    watts = [value for run in sample for value in (run.predicted_w, run.measured_w)]
+    measured, predicted = (log_axis(watts, round_ticks, power, f"{which} power") for which in ("measured", "predicted"))
+    return Chart("Predicted against measured power", measured, predicted, ratio=0.8, diagonal=True)
 
 
 def curve_chart(application: Application) -> Chart:
@@ -121,7 +136,7 @@ def curve_chart(application: Application) -> Chart:
     runs, curve = application.observed, application.curve
     return Chart(
         f"{application.row.name}: run time against {application.unit}",
-        size_axis([*(point.n for point in curve), *(run.n for run in runs)]),
+        size_axis([*(point.n for point in curve), *(run.n for run in runs)], application.unit),
         run_time_axis(
             [*(end for point in curve for end in (point.low_s, point.high_s)), *(run.run_time_s for run in runs)]
         ),
@@ -132,7 +147,10 @@ def waits_chart(periods: Sequence[WaitPeriod]) -> Chart:
     """Return the chart of mean waits over time, with the run times of three sources."""
     waits = [period.wait_mean_s[source] for period in periods for source in (PREDICTED, REQUESTED, PERFECT)]
     return Chart(
-        "Mean wait over time", _period_axis(periods), run_time_axis(max(wait, 1.0) for wait in waits), ratio=0.46
+        "Mean wait over time",
+        _period_axis(periods),
+        run_time_axis((max(wait, 1.0) for wait in waits), "mean wait"),
+        ratio=0.46,
     )
 
 

@@ -8,7 +8,7 @@ from processors.alerts.applications import HOST_ANOMALY, RACK_ANOMALY, STRAGGLER
 from processors.alerts.lifecycle import Condition
 from processors.contracts.alerts import HostAnomaly, RackAnomaly
 from processors.contracts.events import Attribute
-from processors.contracts.names import measured
+from processors.contracts.names import measured, resource_name
 from processors.contracts.outputs import AlertEvidence
 from processors.hosts.detectors import Mark
 from processors.hosts.peers import Difference
@@ -84,23 +84,26 @@ def host_anomaly(labels: dict[str, str], odd: Odd, settings: HostAnomaly, now_ms
     first = next(iter(odd.marks.values()), None)
     against = odd.contradicts
     where = f"{labels['host']} on {labels['system']}"
-    text = [f"{name} {_mark_text(name, mark)}" for name, mark in odd.marks.items()]
+    text = [f"{resource_name(name)} {_mark_text(name, mark)}" for name, mark in odd.marks.items()]
     parts = []
     if text:
         few = f"{len(text)} of {odd.resources} resources have been anomalous since {_clock(odd.since_ms)}"
         parts.append(f"{few}: {_listed(text, IN_SUMMARY)}")
     if against is not None and against.far:
         many = f"{len(against.far)} of {odd.resources} resources have been far from their means"
-        parts.append(f"{many} since {_clock(against.since_ms)}: {_listed(against.far, IN_SUMMARY)}")
+        parts.append(
+            f"{many} since {_clock(against.since_ms)}: {_listed([*map(resource_name, against.far)], IN_SUMMARY)}"
+        )
     elif against is not None and against.by_hour:
         parts.append(
             f"its resources have been elsewhere than at this hour of other days since {_clock(against.since_ms)}, "
-            f"{against.resource} most: {_number(against.resource, against.observed)} where "
+            f"{resource_name(against.resource)} most: {_number(against.resource, against.observed)} where "
             f"{_number(against.resource, against.expected)} is usual"
         )
     elif against is not None:
         parts.append(
-            f"its resources have contradicted each other since {_clock(against.since_ms)}, {against.resource} most: "
+            f"its resources have contradicted each other since {_clock(against.since_ms)}, "
+            f"{resource_name(against.resource)} most: "
             f"{_number(against.resource, against.observed)} where the others predict "
             f"{_number(against.resource, against.expected)}"
         )
@@ -113,7 +116,10 @@ def host_anomaly(labels: dict[str, str], odd: Odd, settings: HostAnomaly, now_ms
         keep_firing_ms=round(settings.keep_firing_s * 1000),
         summary=f"{where}: {'; '.join(parts)}.",
         description=_listed(
-            [f"{name} {_mark_text(name, mark)} since {_clock(mark.since_ms)}" for name, mark in odd.marks.items()],
+            [
+                f"{resource_name(name)} {_mark_text(name, mark)} since {_clock(mark.since_ms)}"
+                for name, mark in odd.marks.items()
+            ],
             SHOWN,
         ),
         evidence=AlertEvidence(
@@ -132,7 +138,7 @@ def rack_anomaly(
 ) -> Condition:  # fmt: skip
     """Return the condition of a rack: which of its `of` hosts, and on how many of them each resource is odd."""
     common = sorted(resources.items(), key=lambda one: (-one[1], one[0]))
-    odd = _listed([f"{name} on {count}" for name, count in common], IN_SUMMARY)
+    odd = _listed([f"{resource_name(name)} on {count}" for name, count in common], IN_SUMMARY)
     return Condition(
         name=RACK_ANOMALY,
         labels=rack.labels,
@@ -158,7 +164,10 @@ def rack_anomaly(
 def straggler(labels: dict[str, str], differing: Differing, now_ms: int) -> Condition:
     """Return the condition of a host unlike the others of its job, or, without a job, the idle ones of its partition."""
     found = differing.differences
-    text = [f"{name} {_number(name, one.observed)}, peers {_number(name, one.usual)}" for name, one in found.items()]
+    text = [
+        f"{resource_name(name)} {_number(name, one.observed)}, peers {_number(name, one.usual)}"
+        for name, one in found.items()
+    ]
     peers = f"the other hosts of job {differing.job}" if differing.job else "the other idle hosts of its partition"
     first = next(iter(found.values()))
     shown: dict[str, Attribute] = dict(list(zip(found, text, strict=True))[:SHOWN])

@@ -91,6 +91,18 @@ def resource_title(resource: str) -> str:
     return f"{title} ({peer})" if peer else title
 
 
+def resource_name(resource: str) -> str:
+    """Return what a resource of a host is called within a sentence; one that has no name but its producer's keeps that.
+
+    >>> resource_name("power_w>system"), resource_name("cpu_available"), resource_name("memory_pages_in")
+    ('power (system)', 'processor available', 'memory_pages_in')
+    """
+    name, _, peer = resource.partition(">")
+    title = _TITLES.get(name)
+    text = name if title is None else title[0].lower() + title[1:]
+    return f"{text} ({peer})" if peer else text
+
+
 EARLIEST_MS = (
     631_152_000_000  # 1990-01-01: the oldest public job logs are of 1993, a clock that was never set says 1970
 )

@@ -70,7 +70,7 @@ class TimeChunks:
         self._chunk_ms, self._points = chunk_ms, chunk_ms // step_ms
         self._chunks: dict[int, Codes] = {}
         self._dirty: set[tuple[int, int]] = set()
-        self._saving: set[tuple[int, int]] = set()
+        self._saving: dict[tuple[int, int], bool] = {}  # whether it was there to be written
         self._stored: set[tuple[int, int]] = set()
 
     def __len__(self) -> int:
@@ -111,10 +111,10 @@ class TimeChunks:
                 found[known, begin:end] = chunk[rows[known], begin - place : end - place]
         return first, decoded_values(found)
 
-    def clear(self, rows: Rows) -> None:
-        """Forget all of some rows."""
+    def clear(self, rows: Rows | None = None) -> None:
+        """Forget all of some rows, or of every row; a chunk stays until its time is over."""
         for start, chunk in self._chunks.items():
-            known = rows[rows < len(chunk)]
+            known = np.arange(len(chunk)) if rows is None else rows[rows < len(chunk)]
             chunk[known] = NO_CODE
             self._dirty.update((start, block) for block in np.unique(known // BLOCK).tolist())
 
@@ -125,14 +125,16 @@ class TimeChunks:
 
     def copied(self) -> dict[str, BlockCopy | None]:
         """Return a copy of the blocks that changed since a checkpoint was confirmed; None of those that are gone."""
-        gone = {key for key in self._stored | self._saving if key[0] not in self._chunks}
-        self._saving |= gone | {key for key in self._dirty if key[0] in self._chunks}
+        gone = {key for key in self._stored if key[0] not in self._chunks}
+        changed = {key for key in self._dirty if key[0] in self._chunks}
+        self._saving = {key: key[0] in self._chunks for key in sorted(gone | changed | self._saving.keys())}
         self._dirty.clear()
-        return {self._key(key): None if key in gone else self._copy(*key) for key in sorted(self._saving)}
+        return {self._key(key): self._copy(*key) if there else None for key, there in self._saving.items()}
 
     def confirm(self) -> None:
         """Record that the checkpoint of `copied` is durable."""
-        self._stored = {key for key in self._stored | self._saving if key[0] in self._chunks}
+        written = {key for key, there in self._saving.items() if there}  # a chunk of them may be gone since
+        self._stored = (self._stored - self._saving.keys()) | written
         self._saving.clear()
 
     def restore(self, key: str, data: bytes) -> None:
@@ -221,6 +223,11 @@ class LineStore:
                 chunks[kind].restore(place, block.data)
         except ValueError as error:
             raise ConfigError(f"The stored lines of hosts are damaged ({error}): {HEAL}") from error
+
+    def clear(self) -> None:
+        """Forget what every row was, as where all hosts went quiet."""
+        for chunks in self.chunks:
+            chunks.clear()
 
     def _close(self, reported: ReportedWindows, at: Rows, end_ms: int, now_ms: int) -> None:
         """Put in the bands of the five minutes that ended."""

@@ -266,10 +266,9 @@ class HostShardState:
                 (profiles if kind in of_profiles else lines if kind in LINE_KINDS else rows)[key] = value
         self._written = {*rows, *profiles}
         self.index.restore(rows)
-        if len(self.index.series.ids):
-            self.lines.restore(lines)
-        else:  # rows begin anew, and lines are of rows
-            self.forget(lines)
+        self.lines.restore(lines)
+        if not len(self.index.series.ids):  # rows begin anew, and lines are of rows
+            self.lines.clear()
         self.profiles.restore(profiles)
 
     def forget(self, keys: Iterable[str]) -> None:

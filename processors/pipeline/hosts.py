@@ -132,8 +132,9 @@ class HostShard:
         attempt(self.state, ProfileRun.name, self.profiles.tick, before_ms)
         if state.index.hosts.ids.rows or len(state.alerts):
             attempt(self.state, self.alerts.name, self.alerts.tick, before_ms)
-        if state.index.hosts.ids.rows and time_ms // MINUTE_MS != before_ms // MINUTE_MS:
-            state.index.forget_before(time_ms - self._quiet_ms)
+        if time_ms // MINUTE_MS != before_ms // MINUTE_MS:
+            if state.index.hosts.ids.rows:
+                state.index.forget_before(time_ms - self._quiet_ms)
             state.lines.tick(time_ms)
 
     def _take_in(self) -> None:

@@ -77,49 +77,51 @@ def bars(edges: Sequence[float], shares: Sequence[float], formatter: Formatter) 
     ]
 
 
-def histogram_chart(label: str, found: Sequence[Bar], formatter: Formatter, ratio: float) -> Chart:
-    """Return the chart of a histogram: its edges along the x-axis, shares along the y-axis."""
+def histogram_chart(label: str, found: Sequence[Bar], formatter: Formatter, ratio: float, across: str) -> Chart:
+    """Return the chart of a histogram: edges of what `across` names along the x-axis, shares along the y-axis."""
     top = max((bar.share for bar in found), default=1.0)
     edges = sorted({end for bar in found for end in (bar.low, bar.high)})
-    return Chart(label, linear_axis(edges, formatter), linear_axis([0.0, top / 2, top], share), ratio)
+    return Chart(label, linear_axis(edges, formatter, across), linear_axis([0.0, top / 2, top], share, "share"), ratio)
 
 
-def log_axis(values: Iterable[float], ticks: Callable[[float, float], list[float]], formatter: Formatter) -> Axis:
+def log_axis(
+    values: Iterable[float], ticks: Callable[[float, float], list[float]], formatter: Formatter, title: str
+) -> Axis:
     """Return a logarithmic axis for the values that have a place on one."""
     shown = [value for value in values if drawable(value)]
-    return Axis("log", labelled(ticks(min(shown), max(shown)), formatter) if shown else ())
+    return Axis("log", labelled(ticks(min(shown), max(shown)), formatter) if shown else (), title)
 
 
-def linear_axis(ticks: Iterable[float], formatter: Formatter) -> Axis:
+def linear_axis(ticks: Iterable[float], formatter: Formatter, title: str) -> Axis:
     """Return a linear axis with these ticks."""
-    return Axis("linear", labelled(ticks, formatter))
+    return Axis("linear", labelled(ticks, formatter), title)
 
 
-def size_axis(sizes: Iterable[float]) -> Axis:
-    """Return a logarithmic axis of sizes: powers of two."""
-    return log_axis(sizes, partial(powers, base=2, count_max=12), size)
+def size_axis(sizes: Iterable[float], unit: str) -> Axis:
+    """Return a logarithmic axis of sizes in a unit: powers of two."""
+    return log_axis(sizes, partial(powers, base=2, count_max=12), size, unit)
 
 
-def run_time_axis(run_times_s: Iterable[float]) -> Axis:
+def run_time_axis(run_times_s: Iterable[float], title: str = "run time") -> Axis:
     """Return a logarithmic axis of run times: durations that people count in."""
-    return log_axis(run_times_s, duration_ticks, duration)
+    return log_axis(run_times_s, duration_ticks, duration, title)
 
 
-def share_axis(top: float) -> Axis:
+def share_axis(top: float, title: str) -> Axis:
     """Return a linear axis of shares from 0 to `top` or a little less, in per cent."""
     power = 10.0 ** floor(log10(top / 5))
     step = next(factor * power for factor in (1.0, 2.0, 2.5, 5.0, 10.0, 20.0) if top / (factor * power) <= 5)
-    return linear_axis((step * count for count in range(int(top / step + 1e-9) + 1)), _percent)
+    return linear_axis((step * count for count in range(int(top / step + 1e-9) + 1)), _percent, title)
 
 
-def time_axis(low_ms: float, high_ms: float) -> Axis:
+def time_axis(low_ms: float, high_ms: float, title: str = "time (UTC)") -> Axis:
     """Return a linear axis of time in UTC: times of the day up to a day, then with the day, days from three on."""
     step = next((nice for nice in _NICE_MS if (high_ms - low_ms) / nice <= 5), _NICE_MS[-1])
     step *= max(1, ceil((high_ms - low_ms) / (step * 6)))
     ticks = range(ceil(low_ms / step) * step, floor(high_ms) + 1, step) or [round(low_ms)]
     days = (high_ms - low_ms) / _DAY_MS
     cut = slice(11, 16) if days <= 1 else slice(5, 16) if days < 3 else slice(10)
-    return linear_axis(ticks, lambda value: rfc3339(round(value))[cut].replace("T", " "))
+    return linear_axis(ticks, lambda value: rfc3339(round(value))[cut].replace("T", " "), title)
 
 
 def level_axis(top: float, factor: float, title: str) -> Axis:

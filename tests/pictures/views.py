@@ -71,6 +71,7 @@ VIEWS = (
     View("host", host),
     View("alert", alert),
     View("job", job),
+    View("jobs", lambda _service: "/jobs?tab=ended"),
     View("agent", lambda _service: "/agent"),
 )
 

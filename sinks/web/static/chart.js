@@ -22,7 +22,6 @@ const HEIGHT_MIN = 210;
 const HEIGHT_MAX = 460;
 const TICK_ROOM = { x: 44, y: 22 }; // pixels between two ticks with words
 const ALIGNED = 46; // pixels for the ticks of charts that stand above one another
-const LABELS_MAX = 3; // of marks in one chart
 const NEAR = 9; // pixels from a pointer to a dot
 
 const charts = new Map(); // figure -> Chart
@@ -343,38 +342,39 @@ function span(plot, { kind, from, to }) {
 
 // When alerts began, each in words where there is room for them.
 function starts(plot, alerts) {
-  const { ctx, bbox } = plot;
-  ctx.fillStyle = ctx.strokeStyle = colour("bad");
-  ctx.lineWidth = devicePixelRatio;
-  ctx.setLineDash([]);
-  ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
-  alerts.slice(0, LABELS_MAX).forEach(({ from, label }, place) => {
-    const at = Math.max(plot.valToPos(from, "x", true), bbox.left);
-    ctx.beginPath();
-    ctx.moveTo(at, bbox.top);
-    ctx.lineTo(at, bbox.top + bbox.height);
-    ctx.stroke();
-    const isRight = at + ctx.measureText(label).width + 8 * devicePixelRatio > bbox.left + bbox.width;
-    ctx.textAlign = isRight ? "right" : "left";
-    ctx.fillText(label, at + (isRight ? -5 : 5) * devicePixelRatio, bbox.top + (14 + 16 * place) * devicePixelRatio);
-  });
+  const left = plot.bbox.left;
+  named(plot, alerts.map(({ from, label }) => ({ at: Math.max(plot.valToPos(from, "x", true), left), label })), "bad", []);
 }
 
 function uprights(plot, lines) {
+  const dash = [2 * devicePixelRatio, 3 * devicePixelRatio];
+  named(plot, lines.map(({ x, label }) => ({ at: plot.valToPos(x, "x", true), label })), "muted", dash);
+}
+
+// Lines over the whole height. The words of one stand beside it where they meet no other line and no other words; else the
+// legend alone has them.
+function named(plot, lines, name, dash) {
   const { ctx, bbox } = plot;
-  ctx.strokeStyle = ctx.fillStyle = colour("muted");
+  const air = 5 * devicePixelRatio;
+  ctx.strokeStyle = ctx.fillStyle = colour(name);
   ctx.lineWidth = devicePixelRatio;
-  ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
+  ctx.setLineDash(dash);
   ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
-  lines.forEach(({ x, label }, place) => {
-    const at = plot.valToPos(x, "x", true);
+  const inOrder = [...lines].sort((a, b) => a.at - b.at);
+  let free = bbox.left; // from here on nothing is written yet
+  inOrder.forEach(({ at, label }, place) => {
     ctx.beginPath();
     ctx.moveTo(at, bbox.top);
     ctx.lineTo(at, bbox.top + bbox.height);
     ctx.stroke();
-    const isRight = at > bbox.left + 0.7 * bbox.width;
-    ctx.textAlign = isRight ? "right" : "left";
-    ctx.fillText(label, at + (isRight ? -5 : 5) * devicePixelRatio, bbox.top + (14 + 16 * place) * devicePixelRatio);
+    const width = ctx.measureText(label).width + 2 * air;
+    const next = inOrder[place + 1]?.at ?? bbox.left + bbox.width;
+    const isRight = at + width <= next; // its words are on the right of it
+    const isLeft = !isRight && at - width >= free;
+    free = isRight ? at + width : at;
+    if (!isRight && !isLeft) return;
+    ctx.textAlign = isRight ? "left" : "right";
+    ctx.fillText(label, at + (isRight ? air : -air), bbox.top + 14 * devicePixelRatio);
   });
   ctx.setLineDash([]);
 }

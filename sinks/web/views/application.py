@@ -81,7 +81,7 @@ def scaling_chart(entry: Prediction, anomalies: Sequence[Mark] = (), runs: Seque
     marked = [mark.n for mark in uprights(entry.useful_n)]
     return Chart(
         f"Run time of {entry.application} against {entry.unit}",
-        size_axis([*(point.n for point in entry.curve), *(n for n, _ in dots), *marked]),
+        size_axis([*(point.n for point in entry.curve), *(n for n, _ in dots), *marked], entry.unit),
         run_time_axis([*(end for point in entry.curve for end in (point.low_s, point.high_s)), *(s for _, s in dots)]),
         ratio=0.6,
     )
@@ -163,23 +163,21 @@ def history(name: str, runs: Sequence[RecentRun], alerts: Sequence[Alert] = ()) 
     rows = scored(runs, anomalous)
     if not rows:
         return None
-    times = time_axis(rows[0].time_ms, rows[-1].time_ms)
+    times = time_axis(rows[0].time_ms, rows[-1].time_ms, "end of the run (UTC)")
     ends = [end for row in rows for end in (row.ratio, row.low, row.high)]
-    errors = share_axis(max(0.1, *(row.error for row in rows)))
+    errors = share_axis(max(0.1, *(row.error for row in rows)), "error")
     return History(
         Chart(
             f"Run times of {name} as multiples of what was predicted, run by run",
-            msgspec.structs.replace(times, title="end of the run (UTC)"),
-            msgspec.structs.replace(
-                log_axis(ends, _multiples, lambda ratio: f"{ratio:.3g}"), title="observed / predicted"
-            ),
+            times,
+            log_axis(ends, _multiples, lambda ratio: f"{ratio:.3g}", "observed / predicted"),
             ratio=0.32,
         ),
         Chart(f"Error of the predictions of {name}, run by run", times, errors, ratio=0.42),
         Chart(
             f"Share of the runs of {name} inside their band, over the newest {ROLLING}",
             times,
-            share_axis(1.0),
+            share_axis(1.0, "runs inside their band"),
             ratio=0.42,
         ),
         rows,
@@ -262,15 +260,19 @@ def power_view(entry: Prediction) -> PowerView | None:
     points = [point for point in entry.curve if point.power_w is not None]
     if not points:
         return None
-    sizes = size_axis(point.n for point in points)
+    sizes = size_axis((point.n for point in points), entry.unit)
     powers = [end for point in points for end in (point.power_low_w, point.power_high_w) if end is not None]
     energies = [end for point in points for end in (point.energy_low_j, point.energy_high_j) if end is not None]
     return PowerView(
-        Chart(f"Power of {entry.application} against {entry.unit}", sizes, _round_axis(powers, formatting.power)),
+        Chart(
+            f"Power of {entry.application} against {entry.unit}",
+            sizes,
+            _round_axis(powers, formatting.power, "power of all hosts"),
+        ),
         Chart(
             f"Energy of a run of {entry.application} against {entry.unit}",
             sizes,
-            _round_axis(energies, formatting.energy),
+            _round_axis(energies, formatting.energy, "energy of a run"),
         ),
         points,
         formatting.energy_advice(_relied_on(entry), entry.useful_n, entry.unit),
@@ -289,8 +291,8 @@ def explained_views(models: Sequence[ProfileModel]) -> list[ExplainedView]:
     ]
 
 
-def _round_axis(values: Sequence[float], unit: Formatter) -> Axis:
-    return log_axis(values, round_ticks, unit)
+def _round_axis(values: Sequence[float], unit: Formatter, title: str) -> Axis:
+    return log_axis(values, round_ticks, unit, title)
 
 
 def _relied_on(entry: Prediction) -> list[CurvePoint]:
@@ -323,7 +325,7 @@ def load_view(name: str, shown: UnderLoad | None, plain_s: float | None = None) 
     markers = [] if shown.q50_s is None else [(shown.q50_s, f"median {duration(shown.q50_s)}")]
     markers += [] if plain_s is None else [(plain_s, f"its curve says {duration(plain_s)}")]
     title = f"Run time of {name} under the load of {shown.hosts}"
-    chart = histogram_chart(title, found, duration, ratio=0.42) if shown.histogram else None
+    chart = histogram_chart(title, found, duration, ratio=0.42, across="run time") if shown.histogram else None
     return LoadView(shown, chart, found, markers, _windows(shown))
 
 

@@ -9,7 +9,7 @@ import msgspec
 from markupsafe import Markup
 
 from processors.contracts.hosts import HostFinding, HostLines, HostView, ResourceForecast, ResourceView, quantile
-from processors.contracts.names import host_link, measured
+from processors.contracts.names import host_link, measured, resource_name, resource_title
 from processors.contracts.outputs import Alert
 from processors.contracts.service import Service
 from sinks.web.charts import Bar, Chart, Spark, bars, histogram_chart, sparkline, steps
@@ -73,6 +73,7 @@ def resource_row(view: HostView, entry: ResourceView) -> ResourceRow:
     window, predicted = entry.window, entry.forecast
     formatter, label = partial(measured, entry.resource), measured_apart(entry.resource, window.edges)
     low, high = quantile(window, 0.05), quantile(window, 0.95)
+    title = resource_title(entry.resource)
     found = bars(window.edges, window.shares, label)
     markers = [(window.mean, f"mean of the last minute {formatter(window.mean)}")]
     forecast = "-" if predicted is None else formatter(predicted.value)
@@ -86,7 +87,7 @@ def resource_row(view: HostView, entry: ResourceView) -> ResourceRow:
         forecast,
         found,
         markers,
-        histogram_chart(f"{entry.resource} of {view.host}", found, label, ratio=0.36),
+        histogram_chart(f"{title} of {view.host}", found, label, ratio=0.36, across=title),
     )
 
 
@@ -196,7 +197,7 @@ def host_card(view: HostView, alerts: Alerts) -> HostCard:
         chips=[_chip(view, entry) for entry in shown],
         more=len(ordered) - len(shown),
         since=_since(view),
-        odd=[entry.resource for entry in view.resources if entry.anomalous_since],
+        odd=[resource_name(entry.resource) for entry in view.resources if entry.anomalous_since],
         suspected=suspected_text(view, alerts),
     )
 
@@ -238,7 +239,7 @@ def _wrong(view: HostView, alerts: Alerts) -> str:
     odd = [entry.resource for entry in view.resources if entry.anomalous_since]
     since = _since(view)
     if odd:
-        which = odd[0] if len(odd) == 1 else f"{len(odd)} of {len(view.resources)} resources"
+        which = resource_name(odd[0]) if len(odd) == 1 else f"{len(odd)} of {len(view.resources)} resources"
         return f"{which} anomalous since {_when(since, view)}"
     if view.finding is not None and view.finding.differs_since is not None:
         return f"unlike its peers since {_when(view.finding.differs_since, view)}"
@@ -276,7 +277,7 @@ def state_text(view: HostView, alerts: Alerts, explained: int) -> str:
     parts = parts or [f"anomalous since {moment(is_open[0].starts)}"]
     odd = [entry.resource for entry in view.resources if entry.anomalous_since]
     more = f" and {len(odd) - ODD_NAMED} more" if len(odd) > ODD_NAMED else ""
-    which = f", by {', '.join(odd[:ODD_NAMED])}{more}" if odd else ""
+    which = f", by {', '.join(map(resource_name, odd[:ODD_NAMED]))}{more}" if odd else ""
     hit = [f"{counted(found.jobs, 'job')} met it"] if found.jobs else []
     hit += [f"it explains {counted(explained, 'slow run')}"] if explained else []
     first = f"{view.host} has been {' and '.join(parts)} UTC{which}{'; ' if hit else ''}{', and '.join(hit)}."
@@ -296,9 +297,11 @@ def most_important_first(entry: ResourceView) -> tuple[bool, bool, int, str]:
 
 def _chip(view: HostView, entry: ResourceView) -> Chip:
     window = entry.window
-    spark = Spark(title=f"{entry.resource} of {view.host}", area=steps(bars(window.edges, window.shares, str)))
+    spark = Spark(
+        title=f"{resource_title(entry.resource)} of {view.host}", area=steps(bars(window.edges, window.shares, str))
+    )
     return Chip(
-        entry.resource,
+        resource_title(entry.resource),
         sparkline(spark, *CHIP),
         measured(entry.resource, window.mean),
         odd=bool(entry.anomalous_since),

@@ -59,6 +59,11 @@ def outcome(run: RecentRun, unit: str) -> str:
     return f"{text}{_usually(run.predicted)}."
 
 
+def is_near(run_time_s: float, shown: PredictedAtStart) -> bool:
+    """Return whether a run time is so near what was predicted that there is nothing to worry about, whatever its band."""
+    return shown.run_time_s > 0 and abs(run_time_s / shown.run_time_s - 1) < NEAR
+
+
 def _completed(run: RecentRun, unit: str) -> str:
     shown, took = run.predicted, f"It took {_took(run)}"
     if shown is None or shown.run_time_s <= 0:
@@ -69,7 +74,7 @@ def _completed(run: RecentRun, unit: str) -> str:
     most = _like_it(shown)
     if shown.holds(run.run_time_s):
         return f"{took}, {against}; {most}."
-    if abs(run.run_time_s / shown.run_time_s - 1) < NEAR:
+    if is_near(run.run_time_s, shown):
         return f"{took}, {against}, a little outside of the ordinary: {most}."
     return f"{took}, {against}. That is out of the ordinary: {most}."
 

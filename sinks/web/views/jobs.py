@@ -249,7 +249,7 @@ def _chart(entry: Prediction | None, run: RecentRun) -> Chart | None:
         return None
     return Chart(
         f"Run time of {entry.application} against {entry.unit}, and this run",
-        size_axis([*(point.n for point in entry.curve), run.n]),
+        size_axis([*(point.n for point in entry.curve), run.n], entry.unit),
         run_time_axis([*(end for point in entry.curve for end in (point.low_s, point.high_s)), run.run_time_s]),
     )
 

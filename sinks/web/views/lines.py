@@ -146,7 +146,7 @@ def _chart(view: HostView, resource: str, line: Line, band: Band, ends: tuple[in
     top = max([value for value in values if isfinite(value)], default=0.0) or 1.0
     factor, unit = scale_of(resource, top)
     title = resource_title(resource)
-    across = msgspec.structs.replace(time_axis(*ends), title="time (UTC)", ends=ends)
+    across = msgspec.structs.replace(time_axis(*ends), ends=ends)
     columns = {
         "start": line.start_ms,
         "step": line.step_s * 1000,

@@ -12,7 +12,7 @@ import msgspec
 
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import SUCCESS
-from processors.contracts.names import host_link, measured, parse_rfc3339
+from processors.contracts.names import host_link, measured, parse_rfc3339, resource_name
 from processors.contracts.nodes import expand
 from processors.contracts.outputs import Alert, CurvePoint, JobPrediction, PredictedAtStart, RecentRun
 from processors.contracts.service import Service
@@ -21,6 +21,7 @@ from sinks.web.filters import id_of, key_of
 from sinks.web.formatting import moment, rounded, share, sized
 from sinks.web.queries import link
 from sinks.web.views.alert_states import Alerts
+from sinks.web.views.job_messages import is_near
 
 HOSTS_MAX: Final = 16_384  # of one job
 OTHERS_MIN: Final = 5  # runs of the same size: of fewer nobody knows what is usual
@@ -90,6 +91,8 @@ def why_ended(service: Service, run: RecentRun) -> Why:
     if run.state == SUCCESS and run.slowed_by is None and shown is not None and shown.holds(run.run_time_s):
         loaded = " under the load of its hosts" if shown.source == "under_load" else ""
         return Why((Piece(f"It took as long as expected{loaded}."),), (), list(_remarks(run, others)))
+    if run.state == SUCCESS and run.slowed_by is None and shown is not None and is_near(run.run_time_s, shown):
+        return Why((Piece("It took nearly as long as expected."),), (), list(_remarks(run, others)))
     causes = list(_causes_of_run(service, run, stay, others))
     remarks = [*_remarks(run, others), *_unknown(stay)]
     if causes:
@@ -225,7 +228,7 @@ def _against_others(alert: Alert) -> str:
     if known.observed is None or known.expected is None or not name:
         return "was unlike the others"
     values = f"{measured(name, known.observed)} where they had {measured(name, known.expected)}"
-    return f"was unlike the others, with a {name} of {values},"
+    return f"was unlike the others, with {resource_name(name)} at {values},"
 
 
 def _speed(alert: Alert) -> float | None:
@@ -243,7 +246,7 @@ def _fraction(ratio: float) -> str:
 
 def _by(alert: Alert) -> str:
     names = [name for name, value in alert.evidence.detail.items() if isinstance(value, str) and not is_power(name)]
-    return f" by {', '.join(names[:COUNTERS_SHOWN])}" if names else ""
+    return f" by {', '.join(map(resource_name, names[:COUNTERS_SHOWN]))}" if names else ""
 
 
 def _resource(alert: Alert) -> str:

@@ -28,17 +28,20 @@ NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 
 
 def test_sizes_and_durations_people_count_in_are_on_the_axes() -> None:
-    sizes, times = size_axis(point.n for point in curve()), run_time_axis(point.run_time_s for point in curve())
+    sizes, times = (
+        size_axis((point.n for point in curve()), "nodes"),
+        run_time_axis(point.run_time_s for point in curve()),
+    )
     assert [label for _, label in sizes.ticks] == ["1", "2", "4", "8", "16", "32", "64", "128", "256"]
     assert {"1 min", "5 min"} <= {label for _, label in times.ticks}
-    assert size_axis([0.0, -1.0]).ticks == ()
+    assert size_axis([0.0, -1.0], "nodes").ticks == ()
 
 
 @pytest.mark.parametrize(
     ("top", "labels"), [(1.0, ["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"]), (0.1, ["0 %", "2.0 %", "4.0 %"])]
 )
 def test_shares_are_on_round_values(top: float, labels: list[str]) -> None:
-    assert [label for _, label in share_axis(top).ticks][: len(labels)] == labels
+    assert [label for _, label in share_axis(top, "error").ticks][: len(labels)] == labels
 
 
 def test_times_are_those_of_the_day_or_days() -> None:
@@ -63,7 +66,7 @@ def test_ticks_are_few_and_lie_on_the_axis(one: float, other: float, count_max: 
 
 @given(st.floats(1e-6, 1e9))
 def test_shares_of_any_height_have_few_ticks(top: float) -> None:
-    assert 2 <= len(share_axis(top).ticks) <= 6
+    assert 2 <= len(share_axis(top, "error").ticks) <= 6
 
 
 def test_a_sketch_has_the_band_the_sizes_that_were_run_and_what_stands_out() -> None:

@@ -71,9 +71,9 @@ def test_the_list_of_hosts_shows_state_job_histograms_and_anomalies() -> None:
     text = read(app_of(host_view(state="drain", resources=(resource_view(), outlier))), "/hosts")
     parsed(text)
     page = text_of(text)
-    for shown in ("nid001000", "drain; memory_free anomalous since 09:58", "archer2/812", "80 %", "varies"):
+    for shown in ("nid001000", "drain; memory free anomalous since 09:58", "archer2/812", "80 %", "varies"):
         assert shown in page, shown
-    assert page.index("memory_free") < page.index("cpu_available"), "what is strange comes first"
+    assert page.index("Memory free") < page.index("Processor available"), "what is strange comes first"
     assert 'href="/jobs/archer2/812"' in text
     assert text.count("<svg") == 2
 
@@ -109,7 +109,7 @@ def test_a_suspicion_of_another_day_has_its_date_and_an_alert_takes_its_place() 
     page = text_of(
         read(app_of(host_view("odd", suspected_since="2026-11-20T09:02:00Z", resources=(outlier,))), "/hosts")
     )
-    assert "memory_free anomalous since 2026-11-19 09:58" in page
+    assert "memory free anomalous since 2026-11-19 09:58" in page
     assert "suspected" not in page
 
 
@@ -167,7 +167,7 @@ def test_a_hosts_page_states_since_when_it_is_anomalous() -> None:
     page = text_of(
         read(app_of(host_view(state="drain", resources=(resource_view(), outlier))), "/hosts/archer2/nid001000")
     )
-    assert "drain; memory_free anomalous since 09:58." in page
+    assert "drain; memory free anomalous since 09:58." in page
     assert "Memory free anomalous since 2026-11-20 09:58" in page
 
 

@@ -40,13 +40,13 @@ def test_a_slow_run_whose_host_differed_from_the_others_names_it_and_since_when(
 
 def test_what_differs_is_named_as_it_was_measured() -> None:
     evidence = AlertEvidence(observed=0.5, expected=0.98, detail={"cpu_available": "0.5"})
-    assert "was unlike the others, with a cpu_available of 50 % where they had 98 %, since" in why(
+    assert "was unlike the others, with processor available at 50 % where they had 98 %, since" in why(
         of_host(evidence=evidence)
     )
     own = AlertEvidence(
         observed=1e11, low=1.8e11, high=1.9e11, detail={"memory_free": "110 GB (181 GB to 186 GB until then)"}
     )
-    assert "r2n01, was outside its own past by memory_free since" in why(of_host("HostAnomaly", evidence=own))
+    assert "r2n01, was outside its own past by memory free since" in why(of_host("HostAnomaly", evidence=own))
 
 
 def test_nothing_is_claimed_of_hosts_that_were_odd_elsewhere_or_at_other_times() -> None:
