@@ -356,13 +356,14 @@ function uprights(plot, lines) {
 function named(plot, lines, name, dash) {
   const { ctx, bbox } = plot;
   const air = 5 * devicePixelRatio;
-  ctx.strokeStyle = ctx.fillStyle = colour(name);
-  ctx.lineWidth = devicePixelRatio;
-  ctx.setLineDash(dash);
+  ctx.fillStyle = colour(name);
   ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
   const inOrder = [...lines].sort((a, b) => a.at - b.at);
   let free = bbox.left; // from here on nothing is written yet
   inOrder.forEach(({ at, label }, place) => {
+    ctx.strokeStyle = colour(name);
+    ctx.lineWidth = devicePixelRatio;
+    ctx.setLineDash(dash);
     ctx.beginPath();
     ctx.moveTo(at, bbox.top);
     ctx.lineTo(at, bbox.top + bbox.height);
@@ -374,6 +375,10 @@ function named(plot, lines, name, dash) {
     free = isRight ? at + width : at;
     if (!isRight && !isLeft) return;
     ctx.textAlign = isRight ? "left" : "right";
+    ctx.setLineDash([]);
+    ctx.strokeStyle = colour("card"); // a rim, so that words can be read where the curve passes behind them
+    ctx.lineWidth = 4 * devicePixelRatio;
+    ctx.strokeText(label, at + (isRight ? air : -air), bbox.top + 14 * devicePixelRatio);
     ctx.fillText(label, at + (isRight ? air : -air), bbox.top + 14 * devicePixelRatio);
   });
   ctx.setLineDash([]);

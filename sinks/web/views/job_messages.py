@@ -6,6 +6,7 @@ from typing import Final
 
 from processors.contracts.names import parse_rfc3339
 from processors.contracts.outputs import CurvePoint, JobPrediction, PredictedAtStart, Prediction, RecentRun
+from processors.contracts.running import hits
 from sinks.web.formatting import (
     INSIDE,
     between,
@@ -30,7 +31,6 @@ UNCERTAIN: Final = "uncertain"
 NO_CURVE: Final = frozenset({"high_error", "insufficient", "unknown"})  # verdicts on an application
 SIMILAR_RUNS: Final = "similar_runs"
 HARDLY: Final = 0.05
-PROBABLY: Final = 0.5
 MARGIN: Final = 1.1
 GENEROUS: Final = 1.5  # so many times what is needed is no mistake
 LITTLE: Final = 0.25  # longer with half the size
@@ -198,7 +198,7 @@ def limit_chance(job: JobPrediction) -> str:
         return f"The chance that it reaches {limit} is not known."
     if chance < HARDLY:
         return f"It will hardly reach {limit}: the chance is {share(chance)}."
-    if chance < PROBABLY:
+    if not hits(chance):
         return f"It may reach {limit}: the chance is {share(chance)}."
     return (
         f"{limit.capitalize()} will probably end it, with a chance of {share(chance)}: "
