@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -181,7 +181,7 @@ def asking(slurm: SlurmCluster, tmp_path: Path) -> Iterator[SlurmCluster]:
                 file.write(json.dumps(job) + "\n")
     config, plugin = Config(identify=IdentifySettings(rules=(RULE,))), slurm.path("etc/slurm/scalewatch.lua")
     by_name = plugin.read_text()
-    with closing(learned(config, [str(history)], "UTC")) as agent:
+    with learned(config, [str(history)], "UTC") as agent:
         app = create_app(agent.service, agent.metrics)
         with Server(app, "127.0.0.1", 0) as server:
             address = f'url = "http://127.0.0.1:{server.url.rpartition(":")[2]}"'
