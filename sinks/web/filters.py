@@ -103,6 +103,12 @@ def is_outside(run: RecentRun) -> bool:
     return run.state == SUCCESS and run.predicted is not None and not run.predicted.holds(run.run_time_s)
 
 
+def of_predicted(run: RecentRun) -> float | None:
+    """Return a run time as a multiple of what was predicted; None where nothing was."""
+    shown = run.predicted
+    return run.run_time_s / shown.run_time_s if shown is not None and shown.run_time_s > 0 else None
+
+
 def address(path: str, query: Mapping[str, str]) -> str:
     """Return the address of a list."""
     return f"{path}?{urlencode(query)}" if query else path

@@ -15,7 +15,7 @@ from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Attribute, Evidence, PredictionRequested
 from processors.contracts.names import ApplicationKey, parse_rfc3339
 from processors.contracts.nodes import spread
-from processors.contracts.outputs import Prediction
+from processors.contracts.outputs import CurvePoint, Prediction
 from processors.contracts.service import Service
 
 SIZES_MAX: Final = 100
@@ -179,6 +179,11 @@ def known_ids(predictions: Sequence[Prediction], like: str = "") -> list[str]:
     """Return some ids, those with the same application name first, so that a typing error is soon found."""
     ids = sorted((entry.application != like, application_id(entry)) for entry in predictions)
     return [id_ for _, id_ in ids[:KNOWN_MAX]]
+
+
+def point_at(entry: Prediction | None, n: float | None) -> CurvePoint | None:
+    """Return the point of a curve at a size; None where there is no curve, or it has no such size."""
+    return None if entry is None else next((point for point in entry.curve if point.n == n), None)
 
 
 def name_of(entry: Prediction) -> str:

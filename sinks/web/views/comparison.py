@@ -10,10 +10,10 @@ import msgspec
 from processors.contracts.names import host_link, rfc3339
 from processors.contracts.outputs import RecentRun
 from processors.contracts.service import Service
-from sinks.web.filters import key_of
-from sinks.web.formatting import between, counted, duration, energy, moment, power, rounded, share, sized
+from sinks.web.filters import key_of, of_predicted
+from sinks.web.formatting import counted, duration, energy, moment, power, share, sized
 from sinks.web.queries import BadParameterError
-from sinks.web.views.jobs import job_link
+from sinks.web.views.jobs import job_link, predicted_text
 from sinks.web.views.why import Why, expanded, why_ended
 
 COUNTERS_SHOWN: Final = 8
@@ -127,7 +127,9 @@ def _lines(first: RecentRun, second: RecentRun) -> Iterator[Line]:
     yield _labels("state", first.state, second.state)
     yield _numbers("run time", first.run_time_s, second.run_time_s, duration)
     yield Line("predicted", _predicted(first), _predicted(second))
-    yield _numbers("against its prediction", _ratio(first), _ratio(second), lambda value: f"{value:.2f} times")
+    yield _numbers(
+        "against its prediction", of_predicted(first), of_predicted(second), lambda value: f"{value:.2f} times"
+    )
     yield _numbers("mean power of all its hosts", first.power_w, second.power_w, power)
     yield _numbers("energy", first.energy_j, second.energy_j, energy)
     yield Line("other jobs on its hosts", _shared(first), _shared(second))
@@ -157,13 +159,7 @@ def _size(run: RecentRun, unit: str) -> str:
 
 
 def _predicted(run: RecentRun) -> str:
-    shown = run.predicted
-    return UNKNOWN if shown is None else f"{rounded(shown.run_time_s)} ({between(shown.low_s, shown.high_s)})"
-
-
-def _ratio(run: RecentRun) -> float | None:
-    shown = run.predicted
-    return run.run_time_s / shown.run_time_s if shown is not None and shown.run_time_s > 0 else None
+    return UNKNOWN if run.predicted is None else predicted_text(run.predicted)
 
 
 def _shared(run: RecentRun) -> str:

@@ -73,11 +73,6 @@ class JobList(msgspec.Struct, frozen=True, kw_only=True):
     offered: Mapping[str, Sequence[str]]
 
 
-def _ratio(run: RecentRun) -> float | None:
-    shown = run.predicted
-    return run.run_time_s / shown.run_time_s if shown is not None and shown.run_time_s > 0 else None
-
-
 RUNNING: Final = (
     Column("job", "job", lambda job: (job.system, len(job.job_id), job.job_id)),
     Column("application", "application", lambda job: (job.application, job.input or "") if job.application else None),
@@ -102,7 +97,7 @@ ENDED: Final = (
     Column("end", "ended", lambda run: run.end_ms, down=True),
     Column("state", "state", lambda run: run.state),
     Column("time", "run time", lambda run: run.run_time_s, down=True, number=True),
-    Column("against", "of predicted", _ratio, down=True, number=True),
+    Column("against", "of predicted", filters.of_predicted, down=True, number=True),
     Column("energy", "energy", lambda run: run.energy_j, down=True, number=True),
 )
 COLUMNS: Final[Mapping[Tab, tuple[Column, ...]]] = {"running": RUNNING, "ended": ENDED}
@@ -238,7 +233,7 @@ def _of_running(service: Service, job: RunningJob) -> JobRow:
 
 
 def _of_ended(service: Service, run: RecentRun) -> JobRow:
-    key, ratio = key_of(run.application_id), _ratio(run)
+    key = key_of(run.application_id)
     return JobRow(
         f"{run.system}/{run.job_id}",
         job_link(run.system, run.job_id),
@@ -250,7 +245,7 @@ def _of_ended(service: Service, run: RecentRun) -> JobRow:
             (moment(rfc3339(run.end_ms)), ""),
             (run.state, ""),
             (duration(run.run_time_s), ""),
-            (share(ratio), ""),
+            (share(filters.of_predicted(run)), ""),
             ("-" if run.energy_j is None else energy(run.energy_j), ""),
         ),
         frozenset({7}) if filters.is_outside(run) else frozenset(),

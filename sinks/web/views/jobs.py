@@ -8,7 +8,7 @@ import msgspec
 
 from processors.contracts.events import SUCCESS
 from processors.contracts.names import ApplicationKey, job_key, parse_rfc3339, rfc3339
-from processors.contracts.outputs import CurvePoint, JobPrediction, PredictedAtStart, Prediction, RecentRun
+from processors.contracts.outputs import JobPrediction, PredictedAtStart, Prediction, RecentRun
 from processors.contracts.running import RunningJob
 from processors.contracts.service import Service
 from processors.jobs.remaining_time import source_of
@@ -16,7 +16,7 @@ from sinks.web.access import Reader
 from sinks.web.charts import Chart, run_time_axis, size_axis
 from sinks.web.filters import id_of
 from sinks.web.formatting import around, between, duration, energy, moment, power, rounded, share, sized
-from sinks.web.queries import link
+from sinks.web.queries import link, point_at
 from sinks.web.views import job_messages
 from sinks.web.views.why import Why, why_ended, why_running
 
@@ -189,7 +189,7 @@ def run_view(service: Service, run: RecentRun, *, newest: bool = True) -> RunVie
     """Return what to show of a run that ended; only the newest of a job gets a chart and advice."""
     entry = None if run.application_id is None else service.prediction(run.application_id)
     unit = _unit(run, entry)
-    point = _point(entry, run.n)
+    point = point_at(entry, run.n)
     usual = run.predicted if point is None or entry is None else job_messages.predicted_now(entry, point)
     others = service.runs(run.application_id)[:RECORD_RUNS] if newest and run.application_id else ()
     return RunView(
@@ -217,17 +217,13 @@ def _unit(run: RecentRun, entry: Prediction | None) -> str:
         return DEFAULT_UNIT
 
 
-def _point(entry: Prediction | None, n: float | None) -> CurvePoint | None:
-    return None if entry is None else next((point for point in entry.curve if point.n == n), None)
-
-
 def _facts(run: RecentRun, unit: str) -> Iterator[tuple[str, str]]:
     yield "size", "not known" if run.n is None else sized(run.n, unit)
     yield "started", f"{moment(rfc3339(run.start_ms))} UTC"
     yield "ended", f"{moment(rfc3339(run.end_ms))} UTC, {run.state}"
     yield "run time", duration(run.run_time_s)
     if run.predicted is not None:
-        yield "had been predicted", _predicted(run.predicted)
+        yield "had been predicted", predicted_text(run.predicted)
         low, end, high = (
             rfc3339(run.start_ms + round(1000 * min(each, FOREVER_S)))
             for each in (run.predicted.low_s, run.predicted.run_time_s, run.predicted.high_s)
@@ -240,7 +236,8 @@ def _facts(run: RecentRun, unit: str) -> Iterator[tuple[str, str]]:
         yield "energy", energy(run.energy_j)
 
 
-def _predicted(shown: PredictedAtStart) -> str:
+def predicted_text(shown: PredictedAtStart) -> str:
+    """Return what was predicted of a run at its start, with its band."""
     return f"{rounded(shown.run_time_s)} ({between(shown.low_s, shown.high_s)})"
 
 

@@ -11,11 +11,12 @@ import msgspec
 
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.hosts import Band, HostLines, HostView, Line
-from processors.contracts.names import ApplicationKey, measured, parse_rfc3339, resource_title, rfc3339, scale_of
+from processors.contracts.names import measured, parse_rfc3339, resource_title, rfc3339, scale_of
 from processors.contracts.nodes import names_host
 from processors.contracts.outputs import Alert, RecentRun
 from processors.contracts.service import Service
 from sinks.web.charts import Chart, level_axis, time_axis
+from sinks.web.filters import key_of
 from sinks.web.formatting import moment
 from sinks.web.views.explained import job_of
 from sinks.web.views.hosts import most_important_first
@@ -207,20 +208,13 @@ def _job_marks(service: Service, view: HostView, from_ms: int, until_ms: int) ->
         yield Mark("job", _ms(running.start, until_ms), until_ms, label, label, label, job_link(system, job_id), when)
     on_host = (run for run in service.recent_runs() if _ran_here(run, view, from_ms))
     for run, _ in zip(on_host, range(JOBS_MAX), strict=False):
-        label = f"{run.job_id} {_application(run)}".strip()
+        label = f"{run.job_id} {key_of(run.application_id).application}".strip()
         when = f"{moment(rfc3339(run.start_ms))} to {moment(rfc3339(run.end_ms))[11:]}"
         yield Mark("job", run.start_ms, run.end_ms, label, label, label, job_link(run.system, run.job_id), when)
 
 
 def _ran_here(run: RecentRun, view: HostView, from_ms: int) -> bool:
     return run.end_ms > from_ms and run.system == view.system and names_host(run.hosts, view.host)
-
-
-def _application(run: RecentRun) -> str:
-    try:
-        return ApplicationKey.parse(run.application_id or "").application
-    except ValueError:
-        return ""
 
 
 def _ms(time: str | None, otherwise: int) -> int:

@@ -22,7 +22,7 @@ from processors.contracts.outputs import (
 from processors.contracts.running import RunningJob
 from sinks.web.charts import Spark, drawable, sparkline
 from sinks.web.formatting import attention, counted, duration, explained, moment, share, verdict_text
-from sinks.web.queries import Truth, application_id, link
+from sinks.web.queries import Truth, application_id, link, point_at
 from sinks.web.views.alert_states import SEVERITIES
 from sinks.web.views.trust import Trust, trust_of
 
@@ -280,7 +280,8 @@ def point_rows(entry: Prediction, truth: Truth | None) -> list[PointRow]:
 
 def run_time_at(entry: Prediction, n: float) -> float | None:
     """Return the run time of the curve at one of its sizes, None at another."""
-    return next((point.run_time_s for point in entry.curve if point.n == n), None)
+    point = point_at(entry, n)
+    return None if point is None else point.run_time_s
 
 
 def sketch(entry: Prediction, alerts: Sequence[Alert], truth: Truth | None) -> Markup:

@@ -13,7 +13,7 @@ from sinks.web import filters
 from sinks.web.access import Reader
 from sinks.web.filters import JobFilter, address, key_of
 from sinks.web.formatting import counted, share
-from sinks.web.queries import link
+from sinks.web.queries import link, point_at
 from sinks.web.views import job_messages
 from sinks.web.views.job_lists import FIRST, Heading, JobRow, Tab, column_of, in_order, row, titles
 from sinks.web.views.jobs import visible
@@ -116,7 +116,7 @@ def _advice(service: Service, runs: Sequence[RecentRun]) -> Iterator[Advice]:
     costly = sorted(by_application.items(), key=lambda one: -sum((run.nodes or 1) * run.run_time_s for run in one[1]))
     for id_, own in costly[:ADVICE_MAX]:
         entry, newest = service.prediction(id_), own[0]
-        point = None if entry is None else next((point for point in entry.curve if point.n == newest.n), None)
+        point = point_at(entry, newest.n)
         usual = newest.predicted if entry is None or point is None else job_messages.predicted_now(entry, point)
         found = (
             job_messages.limit_advice(usual, newest.time_limit_s),

@@ -19,7 +19,7 @@ from processors.contracts.service import Service
 from processors.contracts.telemetry import is_power
 from sinks.web.filters import id_of, key_of
 from sinks.web.formatting import moment, rounded, share, sized
-from sinks.web.queries import link
+from sinks.web.queries import link, point_at
 from sinks.web.views.alert_states import Alerts
 from sinks.web.views.job_messages import is_near
 
@@ -303,7 +303,7 @@ def _before(service: Service, run: RecentRun) -> JobPrediction | None:
 def _point(service: Service, job: JobPrediction) -> CurvePoint | None:
     """Return the point of the application's curve at the size of a job."""
     entry = service.prediction(id_of(job)) if job.application is not None else None
-    return next((point for point in entry.curve if point.n == job.n), None) if entry is not None else None
+    return point_at(entry, job.n)
 
 
 def _of_neighbours(run: RecentRun, others: Sequence[RecentRun]) -> Iterator[Text]:
