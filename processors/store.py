@@ -1,8 +1,10 @@
 """Shelves: the processors of one kind, kept by key, decoded on first use, dirty until a checkpoint is confirmed."""
 
 import heapq
+import itertools
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
@@ -138,6 +140,8 @@ class Store(Generic[P]):
         self._due = FairQueue()
         self._dirty: dict[str, None] = {}
         self._saving: dict[str, None] = {}
+        self._unencoded: dict[str, None] = {}  # of those, what `get` has to encode before anybody can change it
+        self._encoded: dict[str, bytes | None] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -157,6 +161,8 @@ class Store(Generic[P]):
 
     def get(self, key: str) -> P | None:
         """Return the processor of a key, or None."""
+        if key in self._unencoded:
+            self._encode(key)
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -191,6 +197,8 @@ class Store(Generic[P]):
 
     def remove(self, key: str) -> None:
         """Forget a key; one that no checkpoint has seen leaves nothing to write."""
+        if key in self._unencoded:
+            self._encode(key)
         entry = self._entries.pop(key, None)
         if entry is None:
             return
@@ -241,9 +249,28 @@ class Store(Generic[P]):
 
     def dirty(self) -> dict[str, bytes | None]:
         """Return what a checkpoint has to write; it stays dirty until `confirm`."""
+        self.begin_saving()
+        self.encode_next(len(self._unencoded))
+        return self.saving()
+
+    def begin_saving(self) -> None:
+        """Make what is dirty now that which the next checkpoint has to write; it stays so until `confirm`."""
         self._saving.update(self._dirty)
         self._dirty.clear()
-        return {key: self.encode(key) for key in self._saving}
+        self._unencoded = dict(self._saving)
+        self._encoded.clear()
+
+    def encode_next(self, most: int) -> int:
+        """Encode at most so many states of those that are saved, as they were when that began; return how many it was."""
+        chosen = list(itertools.islice(self._unencoded, most))
+        for key in chosen:
+            self._encode(key)
+        return len(chosen)
+
+    def saving(self) -> dict[str, bytes | None]:
+        """Return what the checkpoint has to write, once all of it was encoded."""
+        found, self._encoded = self._encoded, {}
+        return found
 
     def confirm(self) -> None:
         """Record that the checkpoint of `dirty` is durable; give memory of processors long unused back."""
@@ -255,6 +282,10 @@ class Store(Generic[P]):
             entry = self._entries[key]
             entry.raw, entry.processor = self.encode(key), None
             del self._live[key]
+
+    def _encode(self, key: str) -> None:
+        del self._unencoded[key]
+        self._encoded[key] = self.encode(key)
 
     def _readable(self, key: str, value: bytes) -> Envelope:
         what = f"The stored state {self.kind.name}/{key}"
@@ -294,3 +325,42 @@ class Store(Generic[P]):
         if len(self._due) > 2 * len(self._entries) + STALE_MAX:
             entries = self._entries.items()
             self._due.replace((entry.lane, entry.due_ms, key) for key, entry in entries if entry.due_ms is not None)
+
+
+Rows = Callable[[], dict[str, bytes | None]]
+
+
+def no_rows() -> dict[str, bytes | None]:
+    """Return no states."""
+    return {}
+
+
+class Unsaved:
+    """What a checkpoint has to write of some stores, as it is now: encoded some at a time while the fold goes on.
+
+    All at once, the states of 10,000 applications that had changed held the fold for more than a second. A state is encoded
+    at the latest when somebody asks for its processor, who may change it. `rows` makes states of what was copied, such as
+    the rows of hosts.
+    """
+
+    def __init__(self, stores: Sequence[Store[Any]], rows: Rows = no_rows) -> None:
+        self._stores, self._rows = stores, rows
+        self._left = list(stores)
+        for store in stores:
+            store.begin_saving()
+
+    def encode(self, most: int) -> bool:
+        """Encode at most so many states; return whether any are left."""
+        while self._left and (most := most - self._left[-1].encode_next(most)) > 0:
+            self._left.pop()
+        return bool(self._left)
+
+    def states(self) -> dict[str, bytes | None]:
+        """Return every state by `kind/key`, None where it is gone; encodes what is left, and is asked once.
+
+        Once nothing is left, any thread may ask.
+        """
+        while self.encode(sys.maxsize):
+            pass
+        found = {f"{store.kind.name}/{key}": value for store in self._stores for key, value in store.saving().items()}
+        return found | self._rows()

@@ -198,7 +198,7 @@ def _save(
     stay: frozenset[str],
     hosts_stay: bool,
 ) -> None:
-    states, old = fold.dirty(), restored.marker
+    states, old = fold.unsaved().states(), restored.marker
     gone: dict[str, bytes | None] = dict.fromkeys(restored.states.keys() - states.keys() - stay)
     marker = Marker(
         offset=place.offset,

@@ -4,9 +4,9 @@ A checkpoint has numbered steps, the same in the tests and the documents:
 (1) flush the emissions and check every one; (2) in one transaction write the dirty states and one marker; (3) read the
 marker back: only now is anything no longer dirty; (4) commit the group's offset, a hint for lag tools.
 
-Steps 2 and 3 work on a snapshot, taken right after step 1, and may be done in a thread while the fold goes on: a crash
-meanwhile is a crash between two checkpoints. A shard has one checkpoint on its way at most, and never folds more than
-`checkpoint_records_max` records ahead of it.
+Steps 2 and 3 work on a snapshot, taken right after step 1. It is encoded in slices between records, so that questions need
+not wait for it, and written in a thread while the fold goes on: a crash meanwhile is a crash between two checkpoints. A
+shard has one checkpoint on its way at most, and never folds more than `checkpoint_records_max` records ahead of it.
 """
 
 import logging
@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, Final, Protocol, get_args
 
 from agent.deadletters import Complaints
-from agent.learner.shard import Fold, OwnedShard, Plan
+from agent.learner.shard import Fold, OwnedShard, Plan, Snapshot
 from agent.learner.ticks import at_broker_time, is_ahead
 from agent.sources import Collectors, Sources
 from processors.contracts.errors import (
@@ -39,6 +39,11 @@ from processors.contracts.service import Measures
 _LOG = logging.getLogger("scalewatch.learner")
 OnEmission = Callable[[Emission], None]
 USES_AT_ONCE: Final = 1_000
+FOLDED_S: Final = 0.02  # between two slices of a checkpoint, so long records are folded
+ENCODED_S: Final = (
+    0.005  # a slice lasts so long: a fifth of the time goes into a checkpoint while there is much to fold
+)
+ENCODED_AT_ONCE: Final = 16  # states between two looks at the clock
 OUTCOMES: Final[dict[type[Exception], str]] = {
     CheckpointLostError: "lost",
     FencedError: "fenced",
@@ -191,6 +196,8 @@ class Learner:
         self._log = log
         self._saving = saving
         self._saves: dict[TopicPartition, Save] = {}
+        self._encoding: dict[TopicPartition, Snapshot] = {}  # those that are not on their way yet
+        self._encode_at_s = 0.0
         self._plan = plan
         self._measures, self._meter, self._monotonic_s = measures, Meter(measures), monotonic_s
         self._on_emission = on_emission
@@ -205,15 +212,17 @@ class Learner:
 
     def step(self, now_s: float, timeout_s: float) -> int:
         """Work off one poll; `now_s` is the same clock's. Return the number of records folded."""
-        poll = self._consumer.poll(timeout_s)
+        poll = self._consumer.poll(0.0 if self._encoding else timeout_s)
         for partition in poll.assignment.lost:
             self._give_up(partition)
         for partition in poll.assignment.gained:
             self._take_over(partition, now_s)
         folded = sum(self._fold(batch) for batch in poll.batches)
+        self._encode(FOLDED_S)
         for partition, shard in self._shards.items():
             self._confirm(partition, shard, wait=shard.records >= self._plan.checkpoint_records_max)
-            if partition not in self._saves and shard.records and self._due(shard, now_s):
+            idle = partition not in self._saves and partition not in self._encoding
+            if idle and shard.records and self._due(shard, now_s):
                 self._checkpoint(partition, shard, now_s)
         return folded
 
@@ -319,6 +328,7 @@ class Learner:
             )
 
     def _give_up(self, partition: TopicPartition) -> None:
+        self._encoding.pop(partition, None)
         shard, save = self._shards.pop(partition, None), self._saves.pop(partition, None)
         if save is not None:
             with suppress(Exception):  # however it ends: the next owner restores what is there
@@ -336,6 +346,8 @@ class Learner:
             if offset >= shard.offset:
                 self._fold_one(shard, Origin(batch.topic, batch.partition, offset), value or b"", written_ms)
                 folded += 1
+                if self._encoding and self._monotonic_s() >= self._encode_at_s:
+                    self._encode(ENCODED_S)
         shard.folded(batch)
         shard.records += folded
         self._flush()
@@ -405,12 +417,36 @@ class Learner:
         with self._meter.checkpoint():
             self._flush()  # (1)
         with self._folding:
-            write = shard.snapshot(now_s, with_hosts=with_hosts)
-        self._saves[partition] = self._saving(partial(self._timed, write))  # (2) and (3)
+            self._encoding[partition] = shard.snapshot(now_s, with_hosts=with_hosts)
+        self._encode(ENCODED_S)
         self._confirm(partition, shard, wait=False)
+
+    def _encode(self, seconds: float) -> None:
+        """Encode for about so long what checkpoints have to write; those that are encoded go on their way."""
+        if not self._encoding:
+            return
+        until_s = self._monotonic_s() + seconds
+        for partition, snapshot in list(self._encoding.items()):
+            left = True
+            while left and self._monotonic_s() < until_s:
+                with self._folding:
+                    left = snapshot.encode(ENCODED_AT_ONCE)
+            if not left:
+                self._send_off(partition)
+        self._encode_at_s = self._monotonic_s() + FOLDED_S
+
+    def _send_off(self, partition: TopicPartition) -> None:
+        """Let a checkpoint that is encoded be written."""
+        snapshot = self._encoding.pop(partition)
+        self._saves[partition] = self._saving(partial(self._timed, snapshot.write))  # (2) and (3)
 
     def _confirm(self, partition: TopicPartition, shard: OwnedShard, *, wait: bool) -> None:
         """End the checkpoint on its way where it is done, or `wait` for it; raises what it raised."""
+        if wait and partition in self._encoding:
+            with self._folding:
+                while self._encoding[partition].encode(ENCODED_AT_ONCE):
+                    pass
+            self._send_off(partition)
         save = self._saves.get(partition)
         if save is None or not (wait or save.done()):
             return

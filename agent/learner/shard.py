@@ -1,7 +1,7 @@
 """A shard that this process owns: its fold, its place in the journal and its checkpoints."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -22,7 +22,15 @@ from processors.contracts.log import (
 )
 from processors.contracts.outputs import Answer, Emission
 
-NO_HOSTS: Final = dict[str, bytes | None]
+
+class Unsaved(Protocol):
+    """What a checkpoint has to write, as it was when it was asked for."""
+
+    def encode(self, most: int) -> bool:
+        """Encode at most so many states, in the thread that folds; return whether any are left."""
+
+    def states(self) -> dict[str, bytes | None]:
+        """Return every state by its key, None where it is gone; in any thread once none is left to encode."""
 
 
 class Fold(Protocol):
@@ -55,17 +63,11 @@ class Fold(Protocol):
     def restore(self, states: Mapping[str, bytes], now_ms: int, hosts_now_ms: int | None = None) -> None:
         """Put a checkpoint back; without `hosts_now_ms` the hosts begin anew, whatever states of theirs are there."""
 
-    def dirty(self) -> dict[str, bytes | None]:
-        """Return every state that a checkpoint has to write, without those of hosts."""
+    def unsaved(self, *, with_hosts: bool = False) -> Unsaved:
+        """Return every state that a checkpoint has to write, as it is now; those of hosts only `with_hosts`."""
 
-    def confirm(self) -> None:
-        """Record that the checkpoint of `dirty` is durable."""
-
-    def copied_hosts(self) -> Callable[[], dict[str, bytes | None]]:
-        """Copy the states of hosts, and return what makes of the copy what a checkpoint has to write, in any thread."""
-
-    def confirm_hosts(self) -> None:
-        """Record that the checkpoint of `copied_hosts` is durable."""
+    def confirm(self, *, with_hosts: bool = False) -> None:
+        """Record that the checkpoint of `unsaved` is durable."""
 
     def waiting_fits(self) -> Mapping[str, int]:
         """Return how many models waited for their fit at the last tick, by lane."""
@@ -137,11 +139,22 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """A checkpoint on its way: when it was taken, its marker, and whether the hosts are in it."""
+    """A checkpoint on its way: when it was taken, its marker, whether the hosts are in it, and what it has to write."""
 
     taken_s: float
     marker: Marker
     with_hosts: bool
+    unsaved: Unsaved
+    store: CheckpointStore
+
+    def encode(self, most: int) -> bool:
+        """Encode at most so many states; return whether any are left."""
+        return self.unsaved.encode(most)
+
+    def write(self) -> None:
+        """Do steps 2 and 3 of the checkpoint, once, in any thread after all was encoded."""
+        written = self.unsaved.states()
+        self.store.save(written, msgspec.structs.replace(self.marker, count=len(written)))
 
 
 class OwnedShard:
@@ -228,13 +241,13 @@ class OwnedShard:
             if not self.fold.hosts_wait:
                 self._hosts_offset = offset + 1
 
-    def snapshot(self, now_s: float, *, with_hosts: bool = False) -> Callable[[], None]:
-        """Return steps 2 and 3 of a checkpoint of what is known now, to be done once, in any thread.
+    def snapshot(self, now_s: float, *, with_hosts: bool = False) -> Snapshot:
+        """Return a checkpoint of what is known now, to be encoded while the fold goes on, and then written.
 
-        What is folded before they are done belongs to the next checkpoint. The hosts are in it when it is their time.
+        What is folded from now on belongs to the next checkpoint. The hosts are in it when it is their time.
         """
         with_hosts = with_hosts or self._hosts_due(now_s)
-        states, hosts = self.fold.dirty(), self.fold.copied_hosts() if with_hosts else NO_HOSTS
+        unsaved = self.fold.unsaved(with_hosts=with_hosts)
         place = Place(self._hosts_offset, self.fold.hosts_now_ms) if with_hosts else self._saved_hosts
         marker = Marker(
             offset=max(self.offset, self._jobs_from),
@@ -250,14 +263,9 @@ class OwnedShard:
             deadletter_bytes_left=self.dead_letters.left.count,
             deadletter_at_s=self.dead_letters.left.at_s,
         )
-        self._saving = Snapshot(now_s, marker, with_hosts)
+        self._saving = Snapshot(now_s, marker, with_hosts, unsaved, self._store)
         self.records = 0
-
-        def write() -> None:
-            written = states | hosts()
-            self._store.save(written, msgspec.structs.replace(marker, count=len(written)))
-
-        return write
+        return self._saving
 
     def confirm(self) -> int:
         """Record that the checkpoint of the last snapshot is durable; return its journal offset."""
@@ -265,9 +273,8 @@ class OwnedShard:
             raise RuntimeError("There was no snapshot.")
         saved, self._saving = self._saving, None
         self.saved_s = saved.taken_s
-        self.fold.confirm()
+        self.fold.confirm(with_hosts=saved.with_hosts)
         if saved.with_hosts:
-            self.fold.confirm_hosts()
             self._saved_hosts, self._hosts_saved_s = _hosts(saved.marker), saved.taken_s
         self._number = saved.marker.number
         return saved.marker.offset

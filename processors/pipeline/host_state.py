@@ -235,13 +235,12 @@ class HostShardState:
         return self.index.sizes() | self.lines.sizes() | self.profiles.sizes() | stores
 
     def copied(self) -> Copy:
-        """Return a copy of every state that a checkpoint has to write; `encoded` makes bytes of it, in any thread."""
+        """Return a copy of the rows and lines that a checkpoint has to write; `encoded` makes bytes of it, in any thread."""
         blocks = self.index.copied() | self.profiles.copied()
         gone: Copy = dict.fromkeys(self._written - blocks.keys())
-        states = {f"{store.kind.name}/{key}": value for store in self._stores for key, value in store.dirty().items()}
         self._written |= blocks.keys()
         self._saving = set(blocks)
-        return gone | states | self.lines.copied() | blocks
+        return gone | self.lines.copied() | blocks
 
     def confirm(self) -> None:
         """Record that the checkpoint of `copied` is durable."""

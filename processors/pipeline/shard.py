@@ -1,6 +1,6 @@
 """One shard: a pure fold of journal records into messages and state, and the stages that each kind of record goes through."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -64,6 +64,7 @@ from processors.run_time.members import Members
 from processors.run_time.model import RunTime
 from processors.run_time.related_curves import Pool, RelatedCurves
 from processors.similar_runs import ModelComparison, SimilarRuns
+from processors.store import Unsaved
 
 # Every kind of state that a shard keeps: that of jobs, and that of hosts.
 STATEFUL: Final[tuple[Any, ...]] = (*stateful(), *host_state.COLUMNS, *host_state.STORED)
@@ -247,13 +248,15 @@ class Shard:
         else:
             self.hosts.restore(hosts, hosts_now_ms)
 
-    def dirty(self) -> dict[str, bytes | None]:
-        """Return every state that a checkpoint has to write, without those of hosts."""
-        return self.state.dirty()
+    def unsaved(self, *, with_hosts: bool = False) -> Unsaved:
+        """Return every state that a checkpoint has to write, as it is now, to be encoded while the fold goes on.
 
-    def copied_hosts(self) -> Callable[[], dict[str, bytes | None]]:
-        """Copy the states of hosts, and return what makes of the copy what a checkpoint has to write, in any thread."""
-        return partial(encoded, self.hosts.state.copied())
+        Those of hosts are many, and among them only `with_hosts`.
+        """
+        if not with_hosts:
+            return Unsaved(list(self.state.stores()))
+        rows = partial(encoded, self.hosts.state.copied())
+        return Unsaved([*self.state.stores(), *self.hosts.state.stores()], rows)
 
     def sizes(self) -> dict[str, int]:
         """Return the number of states or rows by processor."""
@@ -271,13 +274,11 @@ class Shard:
         """Return how far estimates of power are out where sensors are, in W by component: the median recently."""
         return self.hosts.power_errors()
 
-    def confirm(self) -> None:
-        """Record that the checkpoint of `dirty` is durable."""
+    def confirm(self, *, with_hosts: bool = False) -> None:
+        """Record that the checkpoint of `unsaved` is durable."""
         self.state.confirm()
-
-    def confirm_hosts(self) -> None:
-        """Record that the checkpoint of `copied_hosts` is durable."""
-        self.hosts.state.confirm()
+        if with_hosts:
+            self.hosts.state.confirm()
 
     def _advance(self, work: TickWork) -> bool | None:
         """Move the present moment on; stop a tick that was seen before."""

@@ -260,10 +260,6 @@ class ShardState:
         for application_id in (*self.models.keys(), *(key.removeprefix(OF_APPLICATION) for key in rates)):
             self._remember(application_id)
 
-    def dirty(self) -> dict[str, bytes | None]:
-        """Return what a checkpoint has to write, by `kind/key`; None deletes."""
-        return {f"{store.kind.name}/{key}": value for store in self._stores for key, value in store.dirty().items()}
-
     def confirm(self) -> None:
         """Mark as clean what `dirty` returned: the checkpoint was read back."""
         for store in self._stores:

@@ -116,8 +116,7 @@ def _measure(count: int) -> None:
     """Learn so many hosts and print the resident memory in bytes, then the largest so far while all of it is saved."""
     shard, _, _ = hosts.learned(count)
     at_rest = resident_bytes()
-    encode = shard.copied_hosts()
-    states = encode()
+    states = shard.unsaved(with_hosts=True).states()
     peak = max(resident_bytes(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0)
     if not states:
         raise AssertionError("Nothing was saved.")

@@ -46,8 +46,8 @@ def run(*, quick: bool) -> Iterator[Row]:
     details = {"first_minute_s": seconds[0]}
     yield Row(f"learner, a minute of {name}", later, "s per core", meaning, 15.0 if whole else None, details=details)
     yield Row(f"longest fold of a record, {name}", longest_s, "s per core", "readers and questions wait for so long")
-    copied_s, encode = _timed(shard.copied_hosts)
-    encoded_s, found = _timed(encode)
+    copied_s, unsaved = _timed(lambda: shard.unsaved(with_hosts=True))
+    encoded_s, found = _timed(unsaved.states)
     states: dict[str, bytes] = {key: value for key, value in found.items() if value is not None}
     size = sum(map(len, states.values()))
     details = {"states": len(states), "largest_bytes": max(map(len, states.values())), "encoded_s": encoded_s}

@@ -79,7 +79,7 @@ def _run(number: int, n: float, random: np.random.Generator, given: str = "") ->
 def learned(count: int, runs_per_size: int) -> Shard:
     """Return a shard that knows one application at so many sizes, and has published its curve.
 
-    >>> sorted(key for key in learned(2, 3).dirty() if key.startswith("run_time/"))
+    >>> sorted(key for key in learned(2, 3).unsaved().states() if key.startswith("run_time/"))
     ['run_time/bench/app//nodes']
     """
     random = np.random.default_rng(count)

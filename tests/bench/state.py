@@ -110,7 +110,7 @@ def _fill(log: Log, applications: int) -> float:
 
 def _state() -> bytes:
     shard = learned(SIZES, RUNS_PER_SIZE)
-    return next(value for key, value in shard.dirty().items() if key.startswith("run_time/") and value)
+    return next(value for key, value in shard.unsaved().states().items() if key.startswith("run_time/") and value)
 
 
 def _memory_bytes(value: bytes, count: int) -> tuple[float, float]:

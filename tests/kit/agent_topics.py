@@ -20,6 +20,7 @@ from agent.log.kafka.reading import KafkaReader
 from processors.contracts.events import JobCompleted, JournalEvent, decode_record
 from processors.contracts.log import Batch, Marker, Restored, TopicSettings
 from processors.contracts.outputs import Emission
+from processors.pipeline.host_state import of_hosts
 from processors.pipeline.shard import Shard
 
 Records = list[tuple[str, bytes | None]]
@@ -126,8 +127,13 @@ def folded(config: Config, journal: Iterable[bytes]) -> tuple[Shard, list[Emissi
 
 def states(shard: Shard) -> dict[str, bytes]:
     """Return every state of a fold that was never saved, hosts too."""
-    everything = shard.dirty() | shard.copied_hosts()()
+    everything = shard.unsaved(with_hosts=True).states()
     return {key: value for key, value in everything.items() if value is not None}
+
+
+def host_states(shard: Shard) -> dict[str, bytes | None]:
+    """Return every state of hosts that a checkpoint has to write, None where one is gone."""
+    return {key: value for key, value in shard.unsaved(with_hosts=True).states().items() if of_hosts(key)}
 
 
 def events(journal: Iterable[bytes]) -> list[JournalEvent]:

@@ -161,13 +161,12 @@ class Scenario:
 
     def checkpoint(self) -> None:
         """Store what is dirty, hosts too, and confirm it."""
-        for key, value in (self.shard.dirty() | self.shard.copied_hosts()()).items():
+        for key, value in self.shard.unsaved(with_hosts=True).states().items():
             if value is None:
                 self.stored.pop(key, None)
             else:
                 self.stored[key] = value
-        self.shard.confirm()
-        self.shard.confirm_hosts()
+        self.shard.confirm(with_hosts=True)
 
     def restart(self) -> None:
         """Checkpoint, and go on with a shard that knows the checkpoint alone; hosts read again what waits for a tick."""

@@ -2,7 +2,7 @@
 
 from agent.collector import Collector
 from agent.learner.learner import Learner
-from agent.learner.shard import OwnedShard
+from agent.learner.shard import OwnedShard, Unsaved
 from agent.reading import Reading
 from processors.contracts.errors import ScalewatchError
 from processors.contracts.log import Position, TopicPartition
@@ -62,7 +62,7 @@ class ForgetfulLearner(Learner):
         on_its_way = partition in self._saves
         super()._confirm(partition, shard, wait=wait)
         if on_its_way and partition not in self._saves:
-            shard.fold.dirty()
+            shard.fold.unsaved().states()
             shard.fold.confirm()
 
 
@@ -72,15 +72,15 @@ class FastLearner(Learner):
     def _checkpoint(
         self, partition: TopicPartition, shard: OwnedShard, now_s: float, *, with_hosts: bool = False
     ) -> None:
-        states = shard.fold.dirty
+        unsaved = shard.fold.unsaved
 
-        def dirty() -> dict[str, bytes | None]:
+        def late(*, with_hosts: bool = False) -> Unsaved:
             shard.offset += 1
-            return states()
+            return unsaved(with_hosts=with_hosts)
 
-        shard.fold.dirty = dirty  # type: ignore[method-assign] # a careless one
+        shard.fold.unsaved = late  # type: ignore[method-assign] # a careless one
         try:
             super()._checkpoint(partition, shard, now_s, with_hosts=with_hosts)
         finally:
-            shard.fold.dirty = states  # type: ignore[method-assign] # as before
+            shard.fold.unsaved = unsaved  # type: ignore[method-assign] # as before
             shard.offset -= 1

@@ -130,7 +130,7 @@ def every_run_is_in_the_state_exactly_once(world: World, shard: Shard) -> None:
 def the_state_is_that_of_an_undisturbed_fold(world: World, shard: Shard) -> None:
     store = MemoryLog(world.broker, state_topic=CONFIG.topics.state).checkpoints(0)
     restored = store.take_over()
-    everything = shard.dirty() | shard.copied_hosts()()
+    everything = shard.unsaved(with_hosts=True).states()
     expected = {key: value for key, value in everything.items() if value is not None}
     assert restored.marker is not None
     assert restored.marker.offset == len(world.journal())

@@ -253,13 +253,12 @@ def prediction(shard: Shard, record: JournalRecord) -> list[bytes]:
 def restarted(shard: Shard, stored: dict[str, bytes], config: Config) -> Shard:
     """Return a shard that knows what the other one stored."""
     assert not shard.hosts_wait
-    for key, value in (shard.dirty() | shard.copied_hosts()()).items():
+    for key, value in shard.unsaved(with_hosts=True).states().items():
         if value is None:
             stored.pop(key, None)
         else:
             stored[key] = value
-    shard.confirm()
-    shard.confirm_hosts()
+    shard.confirm(with_hosts=True)
     found = compose.make_shard(config)
     found.restore(dict(stored), shard.now_ms, shard.hosts_now_ms)
     return found

@@ -11,6 +11,7 @@ from processors.contracts.events import HostMinute, JournalRecord, ResourceMinut
 from processors.contracts.hosts import HostLines, HostWindow, quantile
 from processors.hosts.lines import LINE_KINDS, coded, decoded_values
 from processors.pipeline.shard import Shard
+from tests.kit.agent_topics import host_states
 from tests.kit.host_minutes import MINUTE_MS, SYSTEM
 
 DAY = 1440
@@ -49,8 +50,8 @@ def lines(shard: Shard, host: str = "nid1") -> HostLines:
 
 
 def saved(shard: Shard) -> dict[str, bytes | None]:
-    states = shard.copied_hosts()()
-    shard.confirm_hosts()
+    states = host_states(shard)
+    shard.confirm(with_hosts=True)
     return {key: value for key, value in states.items() if key.partition("/")[0] in LINE_KINDS}
 
 
@@ -95,7 +96,7 @@ def test_lines_go_back_as_far_as_configured_and_minutes_an_hour() -> None:
 
 def test_lines_are_the_same_after_a_restart() -> None:
     shard = followed(200)
-    stored = {key: value for key, value in shard.copied_hosts()().items() if value is not None}
+    stored = {key: value for key, value in host_states(shard).items() if value is not None}
     twin = make_shard(Config())
     twin.restore(stored, shard.now_ms, shard.hosts_now_ms)
     assert lines(twin) == lines(shard)
@@ -134,7 +135,7 @@ def test_nothing_is_retained_where_the_configuration_asks_for_none() -> None:
 
 def test_damaged_lines_are_refused_with_what_helps() -> None:
     shard = followed(12)
-    stored = {key: value for key, value in shard.copied_hosts()().items() if value is not None}
+    stored = {key: value for key, value in host_states(shard).items() if value is not None}
     key = next(key for key in stored if key.startswith("host_lines/"))
     block = msgspec.json.decode(stored[key])
     stored[key] = msgspec.json.encode({**block, "data": block["data"][:8]})

@@ -12,6 +12,7 @@ from processors.contracts.events import JournalEvent, JournalRecord
 from processors.contracts.hosts import Profile
 from processors.pipeline.host_state import ARRAYS
 from processors.pipeline.shard import Shard
+from tests.kit.agent_topics import host_states
 from tests.kit.profiled_hosts import SYSTEM, Resources, ended, grew, in_time, level, minute, started, tick, total
 
 SETTINGS = Config.model_validate({"profiles": {"attribution_horizon_s": 900.0}, "hosts": {"quiet_s": 300.0}})
@@ -53,17 +54,13 @@ def folded(shard: Shard, events: list[JournalEvent]) -> Iterator[Profile | None]
                 yield profile
 
 
-def state(shard: Shard) -> dict[str, bytes | None]:
-    return shard.copied_hosts()()
-
-
 def retained(shard: Shard) -> dict[str, bytes]:
-    return {key: value for key, value in state(shard).items() if value is not None}
+    return {key: value for key, value in host_states(shard).items() if value is not None}
 
 
 def again(shard: Shard) -> Shard:
     """Return a shard that knows what a checkpoint of this one holds."""
-    stored = {key: value for key, value in (shard.dirty() | state(shard)).items() if value is not None}
+    stored = {key: value for key, value in shard.unsaved(with_hosts=True).states().items() if value is not None}
     twin = make_shard(SETTINGS)
     twin.restore(stored, shard.now_ms, shard.hosts_now_ms)
     return twin
@@ -93,7 +90,9 @@ def test_what_is_stored_goes_on_as_if_nothing_had_been(cut: int) -> None:
         twin.fold_hosts(JournalRecord(event))
     after = list(folded(twin, EVENTS[cut:]))
     assert before + after == expected
-    assert {key: value for key, value in (retained(part) | state(twin)).items() if value is not None} == retained(whole)
+    assert {key: value for key, value in (retained(part) | host_states(twin)).items() if value is not None} == retained(
+        whole
+    )
 
 
 def test_no_record_is_larger_than_a_broker_takes() -> None:
@@ -101,7 +100,7 @@ def test_no_record_is_larger_than_a_broker_takes() -> None:
     names = {f"counter_delta>{'c' * 40}{number}": grew(6e10) for number in range(200)}
     many = [minute(f"nid{host}", number, names) for host in range(100) for number in range(2)]
     list(folded(shard, in_time(many, until=4)))
-    sizes = {key: len(value or b"") for key, value in state(shard).items()}
+    sizes = {key: len(value or b"") for key, value in host_states(shard).items()}
     assert {key.partition("/")[0] for key in sizes} >= {"profile_readings", "profile_names", "profile_meters"}
     assert max(sizes.values()) < RUN_MAX_BYTES
 
@@ -134,7 +133,9 @@ def test_what_does_not_fit_the_hosts_that_are_known_is_refused() -> None:
 def test_states_from_before_profiles_are_put_back() -> None:
     shard = make_shard(SETTINGS)
     list(folded(shard, EVENTS[:160]))
-    stored = {key: value for key, value in (shard.dirty() | state(shard)).items() if value and "profile" not in key}
+    stored = {
+        key: value for key, value in shard.unsaved(with_hosts=True).states().items() if value and "profile" not in key
+    }
     twin = make_shard(SETTINGS)
     twin.restore(stored, shard.now_ms, shard.hosts_now_ms)
     list(folded(twin, EVENTS[160:]))

@@ -24,6 +24,7 @@ from processors.pipeline import hosts as host_shard
 from processors.pipeline.host_state import COLUMNS
 from processors.pipeline.hosts import HostShard
 from processors.pipeline.shard import Shard
+from tests.kit.agent_topics import host_states
 from tests.kit.host_minutes import MINUTE_MS, SYSTEM, means, minute, resource_minute
 from tests.kit.scenario import Scenario
 
@@ -39,13 +40,9 @@ def tick(number: float) -> Tick:
     return Tick("", time_ms=round(number * MINUTE_MS))
 
 
-def state(shard: Shard) -> dict[str, bytes | None]:
-    return shard.copied_hosts()()
-
-
 def again(shard: Shard, **hosts: float) -> Shard:
     """Return a shard that knows what a checkpoint of this one holds."""
-    stored = {key: value for key, value in state(shard).items() if value is not None}
+    stored = {key: value for key, value in host_states(shard).items() if value is not None}
     twin = make_shard(Config(hosts=hosts))
     twin.restore(stored, shard.now_ms, shard.hosts_now_ms)
     return twin
@@ -139,11 +136,11 @@ def test_what_two_sources_report_a_resource_is_one_window_and_one_minute() -> No
 def test_a_minute_that_comes_again_or_late_changes_nothing() -> None:
     events = [minute("a", 5, cpu=means(5)), tick(6.2)]
     shard = folded(*events)
-    before = state(shard)
+    before = host_states(shard)
     folded(minute("a", 5, cpu=means(5)), tick(6.3), shard=shard)
     folded(minute("a", 4, cpu=means(4)), tick(6.4), shard=shard)
-    assert state(shard) == before
-    assert state(folded(*events[:1] * 3, events[1])) == before
+    assert host_states(shard) == before
+    assert host_states(folded(*events[:1] * 3, events[1])) == before
 
 
 def test_a_minute_that_is_reported_anew_with_a_late_sample_changes_its_window_but_is_not_learned_twice() -> None:
@@ -167,7 +164,7 @@ def test_the_first_report_of_a_minute_does_not_undo_the_second_when_it_comes_lat
     reported = window(shard, "a", 6)
     assert reported is not None
     assert (reported.high, reported.count) == (0.9, 15)
-    assert state(shard) == state(folded(second, *between, tick(6.2)))
+    assert host_states(shard) == host_states(folded(second, *between, tick(6.2)))
 
 
 def test_absent_means_and_minutes_leave_a_forecast_as_it_is() -> None:
@@ -248,7 +245,7 @@ def test_a_checkpoint_from_before_there_were_tails_keeps_its_forecasts() -> None
     shard = make_shard(Config())
     for number in range(20):
         folded(minute("a", number, cpu=means(number)), tick(number + 1.2), shard=shard)
-    stored = {k: v for k, v in state(shard).items() if v is not None and not k.startswith("host_forecast_errors")}
+    stored = {k: v for k, v in host_states(shard).items() if v is not None and not k.startswith("host_forecast_errors")}
     twin = make_shard(Config())
     twin.restore(stored, shard.now_ms, shard.hosts_now_ms)
     assert forecast(twin, "a").value == forecast(shard, "a").value
@@ -264,29 +261,29 @@ def test_a_stored_state_goes_on_as_if_nothing_had_been(cut: int) -> None:
     whole, part = folded(*events, **hosts), folded(*events[:cut], **hosts)
     waiting = part.hosts.waiting
     twin = again(part, **hosts)
-    assert state(again(part, **hosts)) == state(again(twin, **hosts))
+    assert host_states(again(part, **hosts)) == host_states(again(twin, **hosts))
     folded(*events[cut - waiting : cut], *events[cut:], shard=twin, **hosts)
-    assert state(twin) == {key: value for key, value in state(whole).items() if value is not None}
+    assert host_states(twin) == {key: value for key, value in host_states(whole).items() if value is not None}
 
 
 def test_a_block_that_is_empty_again_is_removed_from_the_checkpoints() -> None:
     shard = folded(minute("a", 0, cpu=means(0), **{"power_w>system": means(0)}), tick(1), tick(5))
-    shard.copied_hosts()
-    shard.confirm_hosts()
+    host_states(shard)
+    shard.confirm(with_hosts=True)
     folded(tick(90), tick(91), shard=shard)  # what profiles keep is forgotten as of the tick before
-    gone = state(shard)
+    gone = host_states(shard)
     assert set(gone.values()) == {None}
     others = {"profile_names/0", "profile_minutes/0.0", "host_minute_lines/0.0"}
     assert gone.keys() - others == {f"{kind.name}/0" for kind in COLUMNS}
-    shard.confirm_hosts()
-    assert state(shard) == {}
+    shard.confirm(with_hosts=True)
+    assert host_states(shard) == {}
 
 
 def test_states_of_hosts_that_are_not_put_back_are_removed() -> None:
-    stored = {key: value for key, value in state(folded(*day())).items() if value is not None}
+    stored = {key: value for key, value in host_states(folded(*day())).items() if value is not None}
     shard = make_shard(Config())
     shard.restore(stored, now_ms=1)
-    assert state(shard) == dict.fromkeys(stored)
+    assert host_states(shard) == dict.fromkeys(stored)
     assert shard.sizes()["host_rows"] == 0
 
 
@@ -302,14 +299,14 @@ def test_states_of_hosts_that_are_not_put_back_are_removed() -> None:
     ],
 )
 def test_a_damaged_state_of_hosts_is_refused(change: dict[str, bytes], prediction: str) -> None:
-    stored = {key: value for key, value in state(folded(*day())).items() if value is not None}
+    stored = {key: value for key, value in host_states(folded(*day())).items() if value is not None}
     with pytest.raises(ConfigError, match=f"{prediction}.*`scalewatch rebuild`"):
         make_shard(Config()).restore(stored | change, 1, 1)
 
 
 def test_columns_of_an_older_version_begin_anew_and_the_others_go_on() -> None:
     shard = folded(*day())
-    stored = {key: value for key, value in state(shard).items() if value is not None}
+    stored = {key: value for key, value in host_states(shard).items() if value is not None}
     older = {k: v.replace(b'"version":1', b'"version":0') for k, v in stored.items() if k.startswith("host_forecasts")}
     twin = make_shard(Config())
     twin.restore(stored | older, 1, shard.now_ms)

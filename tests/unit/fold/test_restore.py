@@ -91,12 +91,33 @@ def test_a_shard_that_restarts_anywhere_equals_one_that_never_stopped(
     assert not [name for name in steady.tally if name.startswith("fault")]
 
 
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(happenings(), min_size=5, max_size=40), st.integers(0, 30), st.sampled_from((SMALL, {})))
+def test_a_checkpoint_that_is_encoded_while_the_fold_goes_on_is_that_of_its_beginning(
+    steps: list[tuple[str, dict[str, Any]]], begins: int, bounds: dict[str, dict[str, Any]]
+) -> None:
+    centre, twin = Scenario(**bounds), Scenario(**bounds)
+    for each in (centre, twin):
+        each.at("08:00").scales("lammps", *SIZES, *SIZES, *SIZES)
+        for name, given_ in steps[:begins]:
+            happens(each, name, given_)
+    at_once, sliced = twin.shard.unsaved(with_hosts=True).states(), centre.shard.unsaved(with_hosts=True)
+    for name, given_ in steps[begins:]:
+        sliced.encode(1)
+        happens(centre, name, given_)
+    assert sliced.states() == at_once
+    centre.shard.confirm(with_hosts=True)
+    centre.stored = {key: value for key, value in at_once.items() if value is not None}
+    centre.checkpoint()
+    assert centre.stored == {key: value for key, value in centre.state().items() if value}
+
+
 def test_a_checkpoint_that_was_lost_is_in_the_next_one() -> None:
     centre = Scenario()
     centre.at("08:00").scales("lammps", *SIZES)
-    lost = centre.shard.dirty()
+    lost = centre.shard.unsaved().states()
     centre.at("08:05").starts("1", "gromacs", nodes=4)
-    assert set(lost) <= set(centre.shard.dirty())
+    assert set(lost) <= set(centre.shard.unsaved().states())
     centre.restart()
     assert centre.state() == {key: value for key, value in centre.stored.items() if value}
     assert f"job/{SYSTEM}/1" in centre.stored

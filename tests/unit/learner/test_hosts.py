@@ -69,7 +69,7 @@ class Centre:
 
 
 def all_of(shard: Shard) -> dict[str, bytes]:
-    states = shard.dirty() | shard.copied_hosts()()
+    states = shard.unsaved(with_hosts=True).states()
     return {key: value for key, value in states.items() if value is not None}
 
 
@@ -110,7 +110,7 @@ def test_a_checkpoint_while_hosts_catch_up_keeps_the_place_of_the_jobs() -> None
         centre.learner.step(10.0 * step, 0.0)
     before = centre.marker()
     shard = centre.starts(200.0).shards()[0]
-    shard.snapshot(201.0)()
+    shard.snapshot(201.0).write()
     shard.confirm()
     after = centre.marker()
     assert (after.offset, after.now_ms, after.hosts_offset) == (before.offset, before.now_ms, before.hosts_offset)

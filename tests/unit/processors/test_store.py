@@ -10,7 +10,7 @@ from processors.contracts.errors import ConfigError
 from processors.contracts.settings import RunTimeSettings
 from processors.jobs.deduplication import AnsweredRequests, AnsweredRequestsState
 from processors.run_time.model import RunTime, RunTimeState
-from processors.store import STALE_MAX, Envelope, Kind, Store
+from processors.store import STALE_MAX, Envelope, Kind, Store, Unsaved
 
 REQUESTED = Kind(AnsweredRequests.name, AnsweredRequests.version, AnsweredRequestsState, AnsweredRequests.build)
 RUN_TIME = Kind(RunTime.name, RunTime.version, RunTimeState, partial(RunTime.build, RunTimeSettings()))
@@ -116,6 +116,18 @@ def test_a_key_that_goes_while_its_checkpoint_is_written_is_written_as_gone_by_t
     store.confirm()
     store.remove("b")
     assert store.dirty() == {"a": None, "b": None}
+
+
+def test_a_checkpoint_in_slices_holds_what_was_there_when_it_began() -> None:
+    store, twin = store_of(1, 2, 3), store_of(1, 2, 3)
+    unsaved = Unsaved([store])
+    assert unsaved.encode(1)
+    requested(store, "b", 7)
+    store.remove("c")
+    requested(store, "d", 8)
+    assert unsaved.states() == Unsaved([twin]).states()
+    store.confirm()
+    assert store.dirty() == {"b": store.encode("b"), "c": None, "d": store.encode("d")}
 
 
 def test_a_new_processor_is_kept_only_once_it_is_reported_changed() -> None:
