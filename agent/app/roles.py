@@ -20,6 +20,7 @@ from agent.app.outputs import OutputTopics
 from agent.clock import Clock
 from agent.collector import Collector
 from agent.config.tree import Config
+from agent.learner.garbage import Garbage
 from agent.learner.learner import Learner, in_thread
 from agent.learner.shard import OwnedShard
 from agent.learner.view import RETAINED_MAX, LearnerService, View
@@ -158,6 +159,7 @@ class LearnerRole(Role):
         self._view = View()
         self._shown: frozenset[int] | None = None
         self._opened_s = 0.0
+        self._garbage = Garbage(clock.monotonic_s())
         self._learner: Learner | None = None
         self._outputs = OutputTopics(log, compose.output_topics(config), measures)
         self._dead_letters = RecentDeadLetters(self._outputs)
@@ -188,8 +190,11 @@ class LearnerRole(Role):
     def step(self) -> None:
         """Fold what has come."""
         learner = self._opened()
-        learner.step(self._clock.monotonic_s(), POLL_S)
-        self._catch_up(learner)
+        folded = learner.step(self._clock.monotonic_s(), POLL_S)
+        gained = self._catch_up(learner)
+        now_s = self._clock.monotonic_s()
+        if gained or self._garbage.is_due(now_s, idle=not folded):
+            self._garbage.collect(now_s)
         self._measures.set("scalewatch_recent_runs", len(self._view.runs))
         self.reason = self._waits(learner)
 
@@ -205,6 +210,7 @@ class LearnerRole(Role):
         super().close()
 
     def _join(self) -> None:
+        self._garbage.restrain()
         self._learner = self._reads.learner = Learner(
             self._log,
             compose.plan(self._config),
@@ -216,15 +222,20 @@ class LearnerRole(Role):
         )
         self._opened_s = self._clock.monotonic_s()
 
-    def _catch_up(self, learner: Learner) -> None:
-        """Read what the topics hold when a shard was gained: another learner may have told much meanwhile."""
+    def _catch_up(self, learner: Learner) -> bool:
+        """Read what the topics hold when a shard was gained: another learner may have told much meanwhile.
+
+        Return whether one was gained.
+        """
         shards = frozenset(learner.shards())
         waits = not shards and self._clock.monotonic_s() - self._opened_s < STANDBY_S
         if self._shown is None and waits:
-            return
-        if self._shown is None or shards - self._shown:
+            return False
+        gained = self._shown is None or bool(shards - self._shown)
+        if gained:
             self._view.replace(self._view_of_others())  # with what this one sent itself: a batch ends with a flush
         self._shown = shards
+        return gained
 
     def _view_of_others(self) -> View:
         fresh = View()
