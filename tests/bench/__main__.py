@@ -21,6 +21,7 @@ from tests.bench import (
     result,
     roles,
     state,
+    story,
     telemetry,
     telemetry_kafka,
     under_load,
@@ -35,6 +36,7 @@ BENCHMARKS: Final[dict[str, Benchmark]] = {
     "telemetry": telemetry.run,
     "counters": counters.run,
     "collector": roles.collector,
+    "story": story.run,
     "learner": roles.learner,
     "hosts": hosts.run,
     "footprint": footprint.run,
@@ -56,8 +58,10 @@ BENCHMARKS: Final[dict[str, Benchmark]] = {
 @click.command
 @click.option("--quick", is_flag=True, help="Shorter streams and fewer repeats: about a minute and a half in all.")
 @click.option("--only", type=click.Choice(list(BENCHMARKS)), multiple=True, help="Run these alone; may be repeated.")
-def main(quick: bool, only: tuple[str, ...]) -> None:  # noqa: FBT001 - click hands it over so
+@click.option("--against", metavar="COMMIT", help="Show the figures of this commit beside, from bench-results/.")
+def main(quick: bool, only: tuple[str, ...], against: str | None) -> None:  # noqa: FBT001 - click hands it over so
     """Measure the hot paths. Rates of one role are per processor second, so that a busy machine changes them little."""
+    before = result.figures(FOLDER, against) if against else None
     facts, rows = machine.facts(), []
     slowness_ms: dict[str, float] = {}
     for name in only or BENCHMARKS:
@@ -65,11 +69,11 @@ def main(quick: bool, only: tuple[str, ...]) -> None:  # noqa: FBT001 - click ha
         click.echo(f"{name} ... (a fixed piece of work takes {slowness_ms[name]:.1f} ms now)", err=True)
         rows += list(BENCHMARKS[name](quick=quick))
     console = result.console()
-    console.print(result.table(rows))
+    console.print(result.table(rows, before))
     console.print(
         f"{facts['cores']} cores of {facts['processor']}; load average at the start {facts['load_average'][0]:.1f}"
     )
-    path = FOLDER / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json"
+    path = FOLDER / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{facts['commit']}.json"
     result.write(path, {**facts, "quick": quick, "slowness_ms": slowness_ms}, rows)
     console.print(f"Details: {path}")
 

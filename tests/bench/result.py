@@ -50,16 +50,19 @@ def median_rate(count: int, seconds: Sequence[float]) -> float:
     return count / statistics.median(seconds)
 
 
-def table(rows: Sequence[Row], title: str = "Scalewatch: speed of the hot paths") -> Table:
-    """Return the rows as a table."""
+def table(
+    rows: Sequence[Row], before: dict[str, float] | None = None, title: str = "Scalewatch: speed of the hot paths"
+) -> Table:
+    """Return the rows as a table; `before` are the figures of another run by name, which stand beside these."""
     shown = Table(title=title, title_justify="left")
-    for head in ("what", "figure", "goal", "", "what it means"):
-        shown.add_column(head, justify="right" if head in {"figure", "goal"} else "left")
+    for head in ("what", *(("before",) if before is not None else ()), "figure", "goal", "", "what it means"):
+        shown.add_column(head, justify="right" if head in {"before", "figure", "goal"} else "left")
     for row in rows:
         sign = "≥" if row.larger_is_better else "≤"
         goal = "" if row.goal is None else f"{sign} {_figure(row.goal)}"
         verdict = {None: "", True: "yes", False: "[bold red]no[/]"}[row.reached]
-        shown.add_row(row.name, f"{_figure(row.value)} {row.unit}", goal, verdict, row.meaning)
+        former = () if before is None else (_figure(before[row.name]) if row.name in before else "",)
+        shown.add_row(row.name, *former, f"{_figure(row.value)} {row.unit}", goal, verdict, row.meaning)
     return shown
 
 
@@ -67,6 +70,21 @@ def write(path: Path, machine: dict[str, Any], rows: Sequence[Row]) -> None:
     """Write everything, details too, as JSON."""
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps({"machine": machine, "results": [asdict(row) for row in rows]}, indent=1) + "\n")
+
+
+def figures(folder: Path, commit: str) -> dict[str, float]:
+    """Return the figures that were measured of a commit by name, the newest of each; ValueError where there are none.
+
+    Compare them where a fixed piece of work took about as long, which each file says (`slowness_ms`).
+    """
+    found: dict[str, float] = {}
+    for path in sorted(folder.glob("*.json")):
+        told = json.loads(path.read_text())
+        if told["machine"]["commit"].startswith(commit):
+            found |= {row["name"]: row["value"] for row in told["results"]}
+    if not found:
+        raise ValueError(f"No results of commit {commit} are in {folder}.")
+    return found
 
 
 def console() -> Console:

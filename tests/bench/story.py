@@ -1,0 +1,186 @@
+"""A centre's whole story in a learner: starts, ticks, revisions, ends, settlement, refits, checkpoints, and what each costs.
+
+Events come in event time at a centre's pace, after a first part in which the learner gets to know the applications. Each
+kind of record is timed alone, by processor time, so that neighbours on the machine change little.
+"""
+
+import gc
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import msgspec
+
+from agent.app import compose
+from agent.learner.garbage import Garbage
+from agent.learner.learner import Learner
+from agent.learner.view import View
+from agent.log.memory import MemoryLog
+from agent.topics import own_topics
+from processors.contracts.events import JournalRecord, Tick, decode_record, encode_record
+from processors.contracts.outputs import Emission
+from processors.pipeline.shard import Shard
+from tests.bench.result import Row
+from tests.bench.roles import CLOCK, journalled
+from tests.bench.workload import TICK_MS, Load, Message, config, messages
+
+KNOWN_PER_S: Final = 30.0  # of event time, while the applications become known
+RATE_PER_S: Final = 1000.0
+QUIET_MS: Final = 300_000  # between the two parts, and after them: all runs settle
+GOAL_US: Final = 250.0
+STOP_GOAL_MS: Final = 60.0
+MANY: Final = 10_000
+
+
+@dataclass
+class Layers:
+    """Processor seconds by what they went into, and how often; the longest that the fold was held."""
+
+    seconds: Counter[str] = field(default_factory=Counter)
+    count: Counter[str] = field(default_factory=Counter)
+    longest_s: float = 0.0
+    longest: str = ""
+
+    def took(self, name: str, began_s: float) -> None:
+        """Add what has gone by since."""
+        seconds = time.process_time() - began_s
+        self.seconds[name] += seconds
+        self.count[name] += 1
+        if name != "folding, all" and seconds > self.longest_s:
+            self.longest_s, self.longest = seconds, name
+
+    def each_us(self, jobs: int) -> dict[str, float]:
+        """Return microseconds a job by layer."""
+        return {name: round(seconds / jobs * 1e6, 1) for name, seconds in self.seconds.most_common()}
+
+
+class TimedShard(Shard):
+    """A shard that times each record by its kind."""
+
+    layers: Layers
+
+    def fold(self, record: JournalRecord) -> list[Any]:
+        """Fold a record and note how long it took."""
+        began_s = time.process_time()
+        try:
+            return super().fold(record)
+        finally:
+            self.layers.took(type(record.event).__name__, began_s)
+
+
+class Story:
+    """One learner on the memory log, with a journal that is written and folded in parts."""
+
+    def __init__(self) -> None:
+        self.layers = Layers()
+        settings = config()
+        self._log = MemoryLog()
+        self._log.create(own_topics(settings))
+        plan, self._topic = compose.plan(settings), settings.topics.journal
+        timed = msgspec.structs.replace(plan, make_fold=self._made(plan.make_fold), encode=self._encoding(plan.encode))
+        self._view = View()
+        self._learner = Learner(
+            self._log, timed, compose.metrics(), "bench", on_emission=self._shown, monotonic_s=CLOCK.monotonic_s
+        )
+        self._learner.step(CLOCK.monotonic_s(), 0.0)
+        self._producer = self._log.producer()
+
+    def fold(self, journal: Sequence[bytes]) -> float:
+        """Fold a part of the journal as if a long time had gone by, and return how much of the processor it took."""
+        for value in journal:
+            self._producer.send(self._topic, value, None, 0)
+        began_s = time.process_time()
+        while self._learner.step(CLOCK.monotonic_s(), 0.0):
+            pass
+        self._learner.checkpoint(CLOCK.monotonic_s())
+        return time.process_time() - began_s
+
+    def _made(self, make: Any) -> Any:
+        def made() -> Shard:
+            shard = make()
+            shard.__class__, shard.layers = TimedShard, self.layers
+            return shard
+
+        return made
+
+    def _encoding(self, encode: Any) -> Any:
+        def encoded(message: Any) -> Emission:
+            began_s = time.process_time()
+            found = encode(message)
+            self.layers.took("encoding of messages", began_s)
+            return found
+
+        return encoded
+
+    def _shown(self, emission: Emission) -> None:
+        began_s = time.process_time()
+        self._view.apply(emission)
+        self.layers.took("view", began_s)
+
+
+def told(load: Load, known: int) -> tuple[list[bytes], list[bytes]]:
+    """Return the journal in which applications become known by so many jobs, and that of the load."""
+    first = messages(replace(load, jobs=known, rate_per_s=KNOWN_PER_S))
+    start_ms = first[-1].time_ms + 2 * QUIET_MS
+    then = messages(replace(load, start_ms=start_ms, first_job=known, seed=load.seed + 1))
+    return _with_quiet(first), _with_quiet(then)
+
+
+def _with_quiet(stream: list[Message]) -> list[bytes]:
+    last_ms = stream[-1].time_ms - stream[-1].time_ms % TICK_MS
+    ticks = range(last_ms + TICK_MS, last_ms + QUIET_MS, TICK_MS)
+    return journalled(stream) + [encode_record(JournalRecord(event=Tick(system="", time_ms=each))) for each in ticks]
+
+
+def run(*, quick: bool) -> Iterator[Row]:
+    """Yield what a job costs a learner in all, and how long the fold is held at most."""
+    for applications in (50, 1000):
+        yield _job(applications, 2_000 if quick else 10_000)
+    yield _longest(MANY // 10 if quick else MANY)
+
+
+def _job(applications: int, jobs: int) -> Row:
+    first, then = told(
+        Load(applications, jobs, starts=True, rate_per_s=RATE_PER_S, t1_s=40.0, hosts_max=1), 6 * applications
+    )
+    story = Story()
+    story.fold(first)
+    story.layers.seconds.clear()
+    seconds = story.fold(then)
+    layers = story.layers.each_us(jobs)
+    rest = seconds / jobs * 1e6 - sum(layers.values())
+    layers["decoding, sending, checkpoints"] = round(rest, 1)
+    shown = ", ".join(f"{name} {each:.0f}" for name, each in layers.items())
+    name = f"whole story of a job, {applications:,} applications"
+    return Row(
+        name, seconds / jobs * 1e6, "us per job", f"µs by layer: {shown}", GOAL_US, details={"layers_us": layers}
+    )
+
+
+def _longest(applications: int) -> Row:
+    """Return how long one record holds the fold where many applications have runs in every tick."""
+    first, then = told(
+        Load(applications, applications, starts=True, rate_per_s=100.0, t1_s=40.0, hosts_max=1), 3 * applications
+    )
+    story = Story()
+    garbage = Garbage(0.0)
+    garbage.restrain()
+    story.fold(first)
+    garbage.collect(0.0)
+    story.layers.longest_s, full = 0.0, gc.get_stats()[2]["collections"]
+    story.fold(then)
+    meaning = f"a {story.layers.longest}; {gc.get_stats()[2]['collections'] - full} full garbage collections meanwhile"
+    name = f"longest stop of the fold, {applications:,} applications"
+    return Row(name, story.layers.longest_s * 1000, "ms", meaning, STOP_GOAL_MS)
+
+
+def kinds(journal: Sequence[bytes]) -> Counter[str]:
+    """Return how many records of each kind a journal holds.
+
+    >>> first, then = told(Load(2, 3, starts=True, rate_per_s=1.0), 4)
+    >>> [kinds(part)[kind.__name__] for part in (first, then) for kind in (JobStarted, JobCompleted)]
+    [4, 4, 3, 3]
+    """
+    return Counter(type(decode_record(value).event).__name__ for value in journal)
