@@ -18,19 +18,19 @@ from processors.contracts.hosts import (
     ResourceView,
     quantile,
 )
-from processors.contracts.names import host_link, measured, parse_rfc3339, resource_name, resource_title
+from processors.contracts.names import host_link, measured, measured_apart, parse_rfc3339, resource_name, resource_title
 from processors.contracts.outputs import Alert
 from processors.contracts.service import Service
 from processors.contracts.telemetry import is_cumulative
 from sinks.web.charts import Bar, Chart, Spark, bars, histogram_chart, sparkline, steps
-from sinks.web.formatting import counted, measured_apart, moment
+from sinks.web.formatting import counted, moment
 from sinks.web.views.alert_states import QUIETED, Alerts
 
 Key = tuple[str, str]  # system and name
 NAMES_MAX: Final = 50_000
 PAGE: Final = 40
 CHIP: Final = (120, 28)  # pixels of a small histogram
-TREND: Final = (400, 48)  # pixels of a small line
+TREND: Final = (400, 36)  # pixels of a small line
 TREND_POINTS: Final = 72  # of a small line: more would make a page of hosts too long
 TREND_HOURS_MIN: Final = 1.0
 HOSTS_READ_MAX: Final = 2_000  # in one look: the models wait for it
@@ -96,7 +96,7 @@ def resource_row(view: HostView, entry: ResourceView) -> ResourceRow:
     return ResourceRow(
         entry,
         formatter(window.mean),
-        f"{formatter(low)} to {formatter(high)}",
+        _range(formatter(low), formatter(high)),
         forecast,
         found,
         markers,
@@ -104,10 +104,18 @@ def resource_row(view: HostView, entry: ResourceView) -> ResourceRow:
     )
 
 
+def _range(low: str, high: str) -> str:
+    """Return two ends in words, their unit once; one end where both read alike."""
+    (number, _, unit), (_, _, other) = low.partition(" "), high.partition(" ")
+    if low == high:
+        return low
+    return f"{number if unit == other else low} to {high}"
+
+
 def _uncertainty(forecast: ResourceForecast, formatter: Callable[[float], str]) -> str:
     """Return between which values 90 % are expected, or the standard error until that is known."""
     if forecast.q05 is not None and forecast.q95 is not None:
-        return f", in 90 % of cases {formatter(forecast.q05)} to {formatter(forecast.q95)}"
+        return f" ({_range(formatter(forecast.q05), formatter(forecast.q95))})"
     return f" ± {formatter(forecast.error)}" if forecast.error is not None else ""
 
 
@@ -334,14 +342,14 @@ def state_text(view: HostView, alerts: Alerts, explained: int) -> str:
     """Return what is wrong with a host, since when and how many jobs met it, in one sentence; "" while nothing is."""
     found = view.finding or HostFinding()
     parts = [f"unlike its peers since {moment(found.differs_since)}"] if found.differs_since else []
-    parts += [f"outside its own past since {moment(found.anomalous_since)}"] if found.anomalous_since else []
+    parts += [f"unlike its own past since {moment(found.anomalous_since)}"] if found.anomalous_since else []
     is_open = [alert for alert in alerts.open if _name(alert) in OF_STATE]
     if not parts and not is_open:
         return ""
     parts = parts or [f"anomalous since {moment(is_open[0].starts)}"]
     odd = [entry.resource for entry in view.resources if entry.anomalous_since]
     more = f" and {len(odd) - ODD_NAMED} more" if len(odd) > ODD_NAMED else ""
-    which = f", by {', '.join(map(resource_name, odd[:ODD_NAMED]))}{more}" if odd else ""
+    which = f": {', '.join(map(resource_name, odd[:ODD_NAMED]))}{more}" if odd else ""
     hit = [f"{counted(found.jobs, 'job')} met it"] if found.jobs else []
     hit += [f"it explains {counted(explained, 'slow run')}"] if explained else []
     first = f"{view.host} has been {' and '.join(parts)} UTC{which}{'; ' if hit else ''}{', and '.join(hit)}."

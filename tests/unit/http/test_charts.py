@@ -38,7 +38,7 @@ def test_sizes_and_durations_people_count_in_are_on_the_axes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("top", "labels"), [(1.0, ["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"]), (0.1, ["0 %", "2.0 %", "4.0 %"])]
+    ("top", "labels"), [(1.0, ["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"]), (0.1, ["0 %", "2 %", "4 %"])]
 )
 def test_shares_are_on_round_values(top: float, labels: list[str]) -> None:
     assert [label for _, label in share_axis(top, "error").ticks][: len(labels)] == labels

@@ -116,7 +116,7 @@ def test_a_suspicion_of_another_day_has_its_date_and_an_alert_takes_its_place() 
 def test_ten_thousand_hosts_are_read_a_page_at_a_time_and_found_by_their_names() -> None:
     app = app_of(*(host_view(f"nid{number:05}") for number in range(10_000)))
     first = read(app, "/hosts")
-    assert "10000 hosts" in text_of(first)
+    assert "10,000 hosts" in text_of(first)
     assert first.count('class="host ') == 40
     assert len(first) < 300_000
     assert 'href="/hosts?page=2" rel="next"' in first
@@ -149,7 +149,7 @@ def test_a_hosts_page_draws_the_histogram_of_each_resource_with_the_table_behind
         "Nothing stands out.",
         "55 % to 97.5 %",
         "variation high",
-        "83 %, in 90 % of cases 79 % to 86 %",
+        "83 % (79 % to 86 %)",
         "forecast by mean of 5",
         "0.25",
     ):
