@@ -68,7 +68,11 @@ def measured(resource: str, value: float | None, digits: int = 3) -> str:
 
 
 def measured_apart(resource: str, values: Sequence[float]) -> Callable[[float], str]:
-    """Return how to write what was measured such that these values, of which no two are alike, look different."""
+    """Return how to write what was measured such that values that differ look different.
+
+    >>> [*map(measured_apart("memory_free", (1.101e11, 1.102e11)), (1.101e11, 1.102e11))]
+    ['110.1 GB', '110.2 GB']
+    """
     alike = len(set(values))
     digits = next((n for n in range(3, 7) if len({measured(resource, value, n) for value in values}) >= alike), 7)
     return lambda value: measured(resource, value, digits)

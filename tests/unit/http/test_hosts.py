@@ -124,7 +124,7 @@ def test_ten_thousand_hosts_are_read_a_page_at_a_time_and_found_by_their_names()
     assert "nid09999" in read(app, "/hosts?page=999999"), "beyond the last page is the last one"
     found = read(app, "/hosts?search=NID0999")
     assert found.count('class="host ') == 10
-    assert "10 of 10000 hosts found" in text_of(found)
+    assert "10 of 10,000 hosts found" in text_of(found)
     assert 'href="/hosts?search=nid00&amp;page=3" rel="next"' in read(app, "/hosts?search=nid00&page=2")
     assert get(app, "/hosts?page=many").status_code == 400
 
@@ -147,9 +147,9 @@ def test_a_hosts_page_draws_the_histogram_of_each_resource_with_the_table_behind
     page = text_of(text)
     for shown in (
         "Nothing stands out.",
-        "55 % to 97.5 %",
+        "55 to 97.5 %",
         "variation high",
-        "83 % (79 % to 86 %)",
+        "83 % (79 to 86 %)",
         "forecast by mean of 5",
         "0.25",
     ):
