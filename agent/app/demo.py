@@ -145,9 +145,9 @@ class CombinedService(Forwarding):
         views = (service.host(system, host) for service in self._all)
         return next((view for view in views if view is not None), None)
 
-    def host_lines(self, system: str, host: str) -> HostLines | None:
-        """Return what one host measured over time; None where it is not known."""
-        found = (service.host_lines(system, host) for service in self._all)
+    def host_lines(self, system: str, host: str, resource: str | None = None) -> HostLines | None:
+        """Return what one host measured over time, of one resource or of all; None where it is not known."""
+        found = (service.host_lines(system, host, resource) for service in self._all)
         return next((lines for lines in found if lines is not None), None)
 
     def explained_runs(self, system: str, host: str) -> Explained:

@@ -289,10 +289,10 @@ class Learner:
             found = (shard.fold.host_view(system, host) for shard in self.shards().values())
             return next((view for view in found if view is not None), None)
 
-    def host_lines(self, system: str, host: str) -> HostLines | None:
-        """Return what one host measured over time; None where no shard that is owned knows it. For any thread."""
+    def host_lines(self, system: str, host: str, resource: str | None = None) -> HostLines | None:
+        """Return the lines of one host, or of one resource of it; None where no shard that is owned knows it. For any thread."""
         with self._folding:
-            found = (shard.fold.host_lines(system, host) for shard in self.shards().values())
+            found = (shard.fold.host_lines(system, host, resource) for shard in self.shards().values())
             return next((lines for lines in found if lines is not None), None)
 
     def hosts_of_job(self, system: str, job_id: str) -> tuple[str, ...]:

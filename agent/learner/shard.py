@@ -90,8 +90,8 @@ class Fold(Protocol):
     def host_view(self, system: str, host: str) -> HostView | None:
         """Return one host; None where it is not known."""
 
-    def host_lines(self, system: str, host: str) -> HostLines | None:
-        """Return what one host measured over time; None where it is not known."""
+    def host_lines(self, system: str, host: str, resource: str | None = None) -> HostLines | None:
+        """Return what one host measured over time, of one resource or of all; None where it is not known."""
 
     def hosts_of_job(self, system: str, job_id: str) -> tuple[str, ...]:
         """Return the hosts of a job that runs; none where they are not known."""

@@ -447,10 +447,10 @@ class LearnerService:
         learner = self.learner
         return None if learner is None else learner.host(system, host)
 
-    def host_lines(self, system: str, host: str) -> HostLines | None:
-        """Return what one host measured over time; None where it is not known."""
+    def host_lines(self, system: str, host: str, resource: str | None = None) -> HostLines | None:
+        """Return what one host measured over time, of one resource or of all; None where it is not known."""
         learner = self.learner
-        return None if learner is None else learner.host_lines(system, host)
+        return None if learner is None else learner.host_lines(system, host, resource)
 
     def collectors(self) -> Sequence[CollectorReport]:
         """Return what the collectors of other processes last reported, by name."""

@@ -8,7 +8,7 @@ from typing import Final
 from processors.alerts.lifecycle import Condition
 from processors.contracts.alerts import AlertSettings
 from processors.contracts.events import Attribute
-from processors.contracts.names import ApplicationKey, rfc3339
+from processors.contracts.names import ApplicationKey, duration, rfc3339
 from processors.contracts.outputs import AlertEnd, AlertEvidence, Prediction, Reliability, Severity
 from processors.facts import Scored
 from processors.jobs.failures import FailureJudgement
@@ -71,7 +71,7 @@ def unusual_size(
         for_ms=round(settings.for_s * 1000),
         keep_firing_ms=round(settings.keep_firing_s * 1000),
         summary=f"{key.application} is {change * 100:.0f} % {word} on {n:g} {key.unit} than its other sizes suggest.",
-        description=f"Observed {observed_s:.4g} s, expected {expected_s:.4g} s from the curve through the other sizes.",
+        description=f"Observed {duration(observed_s)}, expected {duration(expected_s)} from the curve through the other sizes.",
         evidence=AlertEvidence(observed=observed_s, expected=expected_s, n=n),
     )
 
@@ -226,8 +226,8 @@ def strange_run(
         return None
     run = scored.run
     summary = (
-        f"{key.application} on {run.n:g} {key.unit} took {run.run_time_s:.4g} s, {factor:.2f} times "
-        f"{'longer' if ratio > 1 else 'shorter'} than the {scored.expected_s:.4g} s expected."
+        f"{key.application} on {run.n:g} {key.unit} took {duration(run.run_time_s)}, {ratio:.2f} times "
+        f"as long as the {duration(scored.expected_s)} expected."
     )
     return Condition(
         name=STRANGE_RUN,
@@ -239,7 +239,7 @@ def strange_run(
         keep_firing_ms=round(settings.keep_firing_s * 1000),
         summary=summary,
         description=(
-            f"The band was {scored.low_s:.4g} to {scored.high_s:.4g} s; {scored.observations} runs were known. "
+            f"The band was {duration(scored.low_s)} to {duration(scored.high_s)}; {scored.observations} runs were known. "
             f"At most {judged.conformal_p * 100:.1f} % of its newest runs deviated as much."
         ),
         evidence=AlertEvidence(

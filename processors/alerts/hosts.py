@@ -8,7 +8,7 @@ from processors.alerts.applications import HOST_ANOMALY, RACK_ANOMALY, STRAGGLER
 from processors.alerts.lifecycle import Condition
 from processors.contracts.alerts import HostAnomaly, RackAnomaly
 from processors.contracts.events import Attribute
-from processors.contracts.names import measured, resource_name
+from processors.contracts.names import measured, measured_apart, resource_name
 from processors.contracts.outputs import AlertEvidence
 from processors.hosts.detectors import Mark
 from processors.hosts.peers import Difference
@@ -84,7 +84,11 @@ def host_anomaly(labels: dict[str, str], odd: Odd, settings: HostAnomaly, now_ms
     first = next(iter(odd.marks.values()), None)
     against = odd.contradicts
     where = f"{labels['host']} on {labels['system']}"
-    text = [f"{resource_name(name)} {_mark_text(name, mark)}" for name, mark in odd.marks.items()]
+    text = [
+        f"{resource_name(name)} {_mark_text(name, mark) if place == 0 else measured(name, mark.observed)}"
+        for place, (name, mark) in enumerate(odd.marks.items())  # ranges of all would be cut off
+    ]
+    number = measured_apart(against.resource, (against.observed, against.expected)) if against is not None else str
     parts = []
     if text:
         few = f"{len(text)} of {odd.resources} resources have been anomalous since {_clock(odd.since_ms)}"
@@ -97,15 +101,15 @@ def host_anomaly(labels: dict[str, str], odd: Odd, settings: HostAnomaly, now_ms
     elif against is not None and against.by_hour:
         parts.append(
             f"its resources have been elsewhere than at this hour of other days since {_clock(against.since_ms)}, "
-            f"{resource_name(against.resource)} most: {_number(against.resource, against.observed)} where "
-            f"{_number(against.resource, against.expected)} is usual"
+            f"{resource_name(against.resource)} most: {number(against.observed)} where "
+            f"{number(against.expected)} is usual"
         )
     elif against is not None:
         parts.append(
             f"its resources have contradicted each other since {_clock(against.since_ms)}, "
             f"{resource_name(against.resource)} most: "
-            f"{_number(against.resource, against.observed)} where the others predict "
-            f"{_number(against.resource, against.expected)}"
+            f"{number(against.observed)} where the others predict "
+            f"{number(against.expected)}"
         )
     return Condition(
         name=HOST_ANOMALY,
@@ -165,7 +169,7 @@ def straggler(labels: dict[str, str], differing: Differing, now_ms: int) -> Cond
     """Return the condition of a host unlike the others of its job, or, without a job, the idle ones of its partition."""
     found = differing.differences
     text = [
-        f"{resource_name(name)} {_number(name, one.observed)}, peers {_number(name, one.usual)}"
+        f"{resource_name(name)} {', peers '.join(map(measured_apart(name, (one.observed, one.usual)), (one.observed, one.usual)))}"
         for name, one in found.items()
     ]
     peers = f"the other hosts of job {differing.job}" if differing.job else "the other idle hosts of its partition"
@@ -194,13 +198,9 @@ def muted(host: str, state: str) -> str:
 
 
 def _mark_text(name: str, mark: Mark) -> str:
-    value, low, high = (_number(name, each) for each in (mark.observed, mark.low, mark.high))
+    known = (mark.observed, mark.low, mark.high)
+    value, low, high = map(measured_apart(name, known), known)
     return WAYS[mark.way].format(value=value, low=low, high=high)
-
-
-def _number(name: str, value: float) -> str:
-    """Return a value in its unit with digits enough to tell it from the end of its usual range."""
-    return measured(name, value, digits=4)
 
 
 def _detail(odd: Odd) -> dict[str, Attribute]:
@@ -210,7 +210,8 @@ def _detail(odd: Odd) -> dict[str, Attribute]:
     }
     if odd.contradicts is not None:
         one = odd.contradicts
-        text = f"{_number(one.resource, one.observed)}, predicted by the others {_number(one.resource, one.expected)}"
+        number = measured_apart(one.resource, (one.observed, one.expected))
+        text = f"{number(one.observed)}, predicted by the others {number(one.expected)}"
         detail.setdefault(one.resource, text)
     return detail
 

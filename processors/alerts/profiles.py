@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from processors.alerts.applications import DISTURBED_RUN, UNEXPLAINED_POWER, application_labels, over
 from processors.alerts.lifecycle import Condition
 from processors.contracts.alerts import DisturbedRun, UnexplainedPower
-from processors.contracts.names import ApplicationKey
+from processors.contracts.names import ApplicationKey, measured
 from processors.contracts.outputs import AlertEvidence, ProfileModel
 from processors.models.counters.model import Unusual
 from processors.models.training.table import Band
@@ -88,11 +88,11 @@ def unexplained_power(
         for_ms=0 if in_a_row >= settings.runs_min else round(settings.for_s * 1000),
         expires_after_ms=round(settings.quiet_s * 1000),
         summary=(
-            f"{run.where} drew {observed_w:.4g} W per host, "
-            f"{observed_w / band.value:.2f} times the {band.value:.4g} W that its counters explain."
+            f"{run.where} drew {measured('power_w', observed_w)} per host, "
+            f"{observed_w / band.value:.2f} times the {measured('power_w', band.value)} that its counters explain."
         ),
         description=(
-            f"Nine of ten runs lie between {band.low:.4g} and {band.high:.4g} W; {scored} were predicted before "
+            f"Nine of ten runs lie between {measured('power_w', band.low)} and {measured('power_w', band.high)}; {scored} were predicted before "
             f"they were learned. {by_what}"
         ),
         evidence=AlertEvidence(
@@ -118,9 +118,9 @@ def power_of_host(system: str, blamed: Blamed, run: JudgedRun, settings: Unexpla
         time_ms=now_ms,
         severity=settings.severity,
         expires_after_ms=round(settings.quiet_s * 1000),
-        summary=f"{blamed.host} on {system} draws {abs(blamed.excess_w):.3g} W {word} than the counters of its runs explain.",
+        summary=f"{blamed.host} on {system} draws {measured('power_w', abs(blamed.excess_w))} {word} than the counters of its runs explain.",
         description=(
-            f"{blamed.runs} runs on it were judged; the last is {run.fact.run_id} of {run.key.application}. Runs on other hosts "
+            f"{blamed.runs} runs on it were judged; the last is job {run.fact.run_id.partition('@')[0]} of {run.key.application}. Runs on other hosts "
             "are explained."
         ),
         evidence=AlertEvidence(
@@ -161,7 +161,7 @@ def disturbed_run(run: JudgedRun, settings: DisturbedRun, now_ms: int) -> Condit
         keep_firing_ms=round(settings.keep_firing_s * 1000),
         summary=f"{run.where} was disturbed: it took {slower:.2f} times as long as expected, with {named}{more}.",
         description=(
-            f"This is run {fact.run_id}. Similar runs have {names[0]} at {first.usual:.4g}; this one had {first.rate:.4g}, "
+            f"This is job {fact.run_id.partition('@')[0]}. Similar runs have {names[0]} at {first.usual:.4g}; this one had {first.rate:.4g}, "
             f"{abs(first.deviations):.0f} robust standard deviations away. Either something else used the same resources, or a "
             f"host was faulty. The models give this run a weight of {weight:.2g}."
         ),

@@ -1,6 +1,7 @@
 """Names: applications, jobs and runs, and the keys that they become."""
 
 import re
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final, Literal, get_args
@@ -28,9 +29,10 @@ def horizon_of(n: float, n_min: float, n_max: float) -> Horizon:
     return "up_to_4x" if factor <= 4.0 else "beyond_4x"
 
 
-_LARGE: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+_LARGE: Final = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _SMALL: Final = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
 _PREFIXES: Final = {"B": _LARGE, "B/s": _LARGE, "W": (*_LARGE, *_SMALL[1:]), "J": (*_LARGE, *_SMALL[1:]), "s": _SMALL}
+_TIME_UNITS: Final = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 _UNIT_OF: Final = {
     "cpu_available": "%", "cpu_current": "%", "cpu_iowait": "%",
     "memory_free": "B", "memory_available": "B", "disk_free": "B", "bandwidth": "B/s",
@@ -62,9 +64,63 @@ def measured(resource: str, value: float | None, digits: int = 3) -> str:
     unit = _UNIT_OF.get(resource.partition(">")[0], "")
     if unit == "%":
         return f"{round(100 * value, digits - 2):.{digits}g} %"
-    prefixes = _PREFIXES.get(unit, ((1.0, ""),))
+    return prefixed(value, unit, digits) if unit in _PREFIXES else f"{value:.{digits}g} {unit}".rstrip()
+
+
+def measured_apart(resource: str, values: Sequence[float]) -> Callable[[float], str]:
+    """Return how to write what was measured such that values that differ look different.
+
+    >>> [*map(measured_apart("memory_free", (1.101e11, 1.102e11)), (1.101e11, 1.102e11))]
+    ['110.1 GB', '110.2 GB']
+    """
+    alike = len(set(values))
+    digits = next((n for n in range(3, 7) if len({measured(resource, value, n) for value in values}) >= alike), 7)
+    return lambda value: measured(resource, value, digits)
+
+
+def prefixed(value: float, unit: str = "", digits: int = 3) -> str:
+    """Return a number in so many digits, with the prefix of its size and its unit.
+
+    >>> prefixed(302e9), prefixed(41.5), prefixed(2.5e-6, "s")
+    ('302 G', '41.5', '2.5 µs')
+    """
+    prefixes = _PREFIXES.get(unit, _LARGE)
     factor, prefix = next(((f, p) for f, p in prefixes if abs(value) >= f), prefixes[-1] if value else (1.0, ""))
     return f"{value / factor:.{digits}g} {prefix}{unit}".rstrip()
+
+
+def duration(seconds: float) -> str:
+    """Return a duration with its two largest units.
+
+    >>> duration(8.2), duration(698.1), duration(6109.0)
+    ('8.2 s', '11 min 38 s', '1 h 42 min')
+    """
+    if seconds < 0:
+        return f"-{duration(-seconds)}"
+    if seconds < 10:
+        return f"{seconds:.2g} s"
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    if not seconds < 1e9:
+        return f"{seconds:.3g} s"
+    return _two_units(round(seconds))
+
+
+def _two_units(seconds: int) -> str:
+    step = int(_TIME_UNITS[min(_largest(seconds) + 1, len(_TIME_UNITS) - 1)][0])
+    seconds = round(seconds / step) * step  # which may be a whole of the next larger unit
+    place = _largest(seconds)
+    length, name = _TIME_UNITS[place]
+    whole, rest = divmod(seconds, int(length))
+    if not rest:
+        return f"{whole} {name}"
+    smaller_length, smaller = _TIME_UNITS[place + 1]
+    return f"{whole} {name} {rest // int(smaller_length)} {smaller}"
+
+
+def _largest(seconds: int) -> int:
+    """Return the place of the largest unit that a duration has a whole of."""
+    return next(index for index, (length, _) in enumerate(_TIME_UNITS) if seconds >= length)
 
 
 def scale_of(resource: str, size: float) -> tuple[float, str]:

@@ -143,8 +143,8 @@ class Service(Protocol):
     def host(self, system: str, host: str) -> HostView | None:
         """Return one host; None where it is not known."""
 
-    def host_lines(self, system: str, host: str) -> HostLines | None:
-        """Return what one host measured over time; None where it is not known."""
+    def host_lines(self, system: str, host: str, resource: str | None = None) -> HostLines | None:
+        """Return what one host measured over time, of one resource or of all; None where it is not known."""
 
     def dead_letters(self) -> Sequence[DeadLetterView]:
         """Return the newest dead letters of the whole agent."""
@@ -242,9 +242,9 @@ class Forwarding:
         """Return one host; None where it is not known."""
         return self._service.host(system, host)
 
-    def host_lines(self, system: str, host: str) -> HostLines | None:
-        """Return what one host measured over time; None where it is not known."""
-        return self._service.host_lines(system, host)
+    def host_lines(self, system: str, host: str, resource: str | None = None) -> HostLines | None:
+        """Return what one host measured over time, of one resource or of all; None where it is not known."""
+        return self._service.host_lines(system, host, resource)
 
     def dead_letters(self) -> Sequence[DeadLetterView]:
         """Return the newest dead letters of the whole agent."""

@@ -210,12 +210,15 @@ class HostViews:
         row = self._state.index.host(system, host)
         return None if row is None else self._view(row)
 
-    def lines(self, system: str, host: str) -> HostLines | None:
-        """Return what one host measured over time; None where it is not known."""
+    def lines(self, system: str, host: str, resource: str | None = None) -> HostLines | None:
+        """Return what one host measured over time, of one resource or of all; None where it is not known."""
         row = self._state.index.host(system, host)
         if row is None:
             return None
-        found = dict(list(self._state.index.resources(row).items())[:RESOURCES_MAX])
+        known = self._state.index.resources(row)
+        found = dict(list(known.items())[:RESOURCES_MAX])
+        if resource is not None:
+            found = {resource: known[resource]} if resource in known else {}
         return self._state.lines.of(system, host, found, self._state.now_ms)
 
     def _view(self, row: int) -> HostView:

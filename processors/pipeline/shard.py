@@ -218,9 +218,9 @@ class Shard:
         """Return one host; None where it is not known."""
         return self.hosts.views.host(system, host)
 
-    def host_lines(self, system: str, host: str) -> HostLines | None:
-        """Return what one host measured over time; None where it is not known."""
-        return self.hosts.views.lines(system, host)
+    def host_lines(self, system: str, host: str, resource: str | None = None) -> HostLines | None:
+        """Return what one host measured over time, of one resource or of all; None where it is not known."""
+        return self.hosts.views.lines(system, host, resource)
 
     def hosts_of_job(self, system: str, job_id: str) -> tuple[str, ...]:
         """Return the hosts of a job that runs; none where they are not known."""

@@ -229,9 +229,9 @@ class VisibilityFilter(Forwarding):
         found = self._service.host(system, host)
         return found if found is None or self._present().operator else _host(found, self._running())
 
-    def host_lines(self, system: str, host: str) -> HostLines | None:
-        """Return what one host measured over time, without what is of jobs of others."""
-        found = self._service.host_lines(system, host)
+    def host_lines(self, system: str, host: str, resource: str | None = None) -> HostLines | None:
+        """Return what one host measured over time, of one resource or of all, without what is of jobs of others."""
+        found = self._service.host_lines(system, host, resource)
         return found if found is None or self._present().operator else _lines(found, self._running())
 
     def dead_letters(self) -> Sequence[DeadLetterView]:

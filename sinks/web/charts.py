@@ -11,13 +11,14 @@ import msgspec
 from markupsafe import Markup
 
 from processors.contracts.names import rfc3339
-from sinks.web.formatting import duration, share, size
+from sinks.web.formatting import duration, size
 
 Tick = tuple[float, str]
 Formatter = Callable[[float], str]
 Spot = tuple[float, float]
 
 TICKS_MAX: Final = 8
+TICKS_MIN: Final = 3
 TICKS_UP: Final = 5.5  # steps of a level, whose chart is low
 _STEPS: Final = (1.0, 2.0, 5.0)
 _DAY_MS: Final = 86_400_000
@@ -81,7 +82,8 @@ def histogram_chart(label: str, found: Sequence[Bar], formatter: Formatter, rati
     """Return the chart of a histogram: edges of what `across` names along the x-axis, shares along the y-axis."""
     top = max((bar.share for bar in found), default=1.0)
     edges = sorted({end for bar in found for end in (bar.low, bar.high)})
-    return Chart(label, linear_axis(edges, formatter, across), linear_axis([0.0, top / 2, top], share, "share"), ratio)
+    places = even_ticks(edges[0], edges[-1]) if len(edges) > 1 else edges
+    return Chart(label, linear_axis(places, formatter, across), share_axis(top, "share"), ratio)
 
 
 def log_axis(
@@ -110,7 +112,7 @@ def run_time_axis(run_times_s: Iterable[float], title: str = "run time") -> Axis
 def share_axis(top: float, title: str) -> Axis:
     """Return a linear axis of shares from 0 to `top` or a little less, in per cent."""
     power = 10.0 ** floor(log10(top / 5))
-    step = next(factor * power for factor in (1.0, 2.0, 2.5, 5.0, 10.0, 20.0) if top / (factor * power) <= 5)
+    step = next(factor * power for factor in (1.0, 2.0, 5.0, 10.0, 20.0) if top / (factor * power) <= 5)
     return linear_axis((step * count for count in range(int(top / step + 1e-9) + 1)), _percent, title)
 
 
@@ -154,22 +156,36 @@ def powers(low: float, high: float, base: int, count_max: int) -> list[float]:
 
 
 def round_ticks(low: float, high: float, count_max: int = TICKS_MAX) -> list[float]:
-    """Return 1, 2 and 5 times powers of ten in a range, the powers alone where those are too many."""
+    """Return 1, 2 and 5 times powers of ten in a range: the powers alone where those are too many, even steps where too few."""
     decades = range(floor(log10(low)), floor(log10(high)) + 1)
     found = [step * 10.0**decade for decade in decades for step in _STEPS if low <= step * 10.0**decade <= high]
+    if len(found) < TICKS_MIN and high < low * 10:
+        return even_ticks(low, high)[:count_max] or found
     return found if len(found) <= count_max else powers(low, high, 10, count_max)
+
+
+def even_ticks(low: float, high: float, steps: Sequence[float] = ()) -> list[float]:
+    """Return multiples of a step in a range, at most six: of one of `steps`, else of 1, 2 or 5 times a power of ten."""
+    width = high - low
+    if not 0 < width < float("inf"):
+        return [low]
+    power = 10.0 ** floor(log10(width / 5))
+    step = next((each for each in steps or (power, 2 * power, 5 * power, 10 * power) if width / each <= 5), 10 * power)
+    return [count * step for count in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
 
 
 def duration_ticks(low: float, high: float, count_max: int = TICKS_MAX) -> list[float]:
     """Return durations that people count in, inside a range of seconds; round numbers where it is very wide or narrow."""
     nice = [float(seconds) for seconds in _NICE_SECONDS if low <= seconds <= high]
-    if len(nice) < 2 or low < 0.5 or high > 2e6:
+    if low < 0.5 or high > 2e6 or (len(nice) < 2 and high < 60):
         return round_ticks(low, high, count_max)
+    if len(nice) < TICKS_MIN:
+        return even_ticks(low, high, _NICE_SECONDS)[:count_max]
     return nice[:: ceil(len(nice) / count_max)]
 
 
 def _percent(value: float) -> str:
-    return "0 %" if value == 0 else share(value)
+    return f"{100 * value:.3g} %"
 
 
 class Spark(msgspec.Struct, frozen=True, kw_only=True):

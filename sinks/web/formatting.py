@@ -1,10 +1,11 @@
 """Words for people: verdicts explained, durations, sizes and shares. The page and the demo's screen share them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
+from processors.contracts import names
 from processors.contracts.names import measured
 from processors.contracts.outputs import CurvePoint, UsefulSizes
 
@@ -17,15 +18,18 @@ _EXPLAINED: Final = {
     "runner_up": "Two quite different curves fit the runs equally well.",
     "superlinear": "Doubling the size more than halves the run time, which no scaling law explains: memory or cache.",
     "far": "The size asked for is far outside the sizes that have been run.",
-    "uncertain": "The forecast for this size may be far off; the reasons say why.",
+    "uncertain": "The prediction may be far off.",
     "unknown": "Nothing is known of this application.",
 }
 _ATTENTION: Final = (
     "high_error", "superlinear", "runner_up", "linear", "far", "uncertain", "insufficient", "unknown", "reliable"
 )  # fmt: skip
-_UNITS: Final = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 _STEPS: Final = ((36_000.0, 900), (600.0, 60), (100.0, 5))  # from so many seconds on, rounded to so many
+CHANCE_MIN: Final = 0.01
 _ONE: Final = {"nodes": "node", "cores": "core", "processes": "process", "threads": "thread", "gpus": "gpu"}
+
+
+duration = names.duration  # pages and alerts write durations alike
 
 
 def verdict_text(verdict: str) -> str:
@@ -43,31 +47,9 @@ def attention(verdict: str) -> int:
     return _ATTENTION.index(verdict) if verdict in _ATTENTION else len(_ATTENTION)
 
 
-def duration(seconds: float) -> str:
-    """Return a duration with its two largest units."""
-    if seconds < 0:
-        return f"-{duration(-seconds)}"
-    if seconds < 10:
-        return f"{seconds:.2g} s"
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    if not seconds < 1e9:
-        return f"{seconds:.3g} s"
-    return _two_units(round(seconds))
-
-
 def behind(seconds: float) -> str:
     """Return how far something is behind now, or ahead of it: ticks are of whole seconds, so less than one is neither."""
     return f"{duration(-seconds)} ahead" if seconds < -1 else f"{duration(max(0.0, seconds))} behind"
-
-
-def _two_units(seconds: int) -> str:
-    place = next(index for index, (length, _) in enumerate(_UNITS) if seconds >= length)
-    length, name = _UNITS[place]
-    smaller_length, smaller = _UNITS[min(place + 1, len(_UNITS) - 1)]
-    whole, rest = divmod(seconds, int(length))
-    part = rest // int(smaller_length)
-    return f"{whole} {name} {part} {smaller}" if part and place < len(_UNITS) - 1 else f"{whole} {name}"
 
 
 def size(n: float) -> str:
@@ -77,7 +59,7 @@ def size(n: float) -> str:
 
 def counted(count: int, thing: str) -> str:
     """Return a number of things."""
-    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+    return f"{count} {thing}" if count == 1 else f"{count:,} {thing}s"
 
 
 def share(ratio: float | None) -> str:
@@ -85,6 +67,15 @@ def share(ratio: float | None) -> str:
     if ratio is None:
         return "-"
     return f"{100 * ratio:.1f} %" if abs(ratio) < 0.0995 else f"{100 * ratio:.0f} %"
+
+
+def chance(probability: float | None) -> str:
+    """Return a probability in whole per cent, a dash where it is not known; what is nearly certain is not measured closer."""
+    if probability is None:
+        return "-"
+    if probability < CHANCE_MIN:
+        return "below 1 %"
+    return "above 99 %" if probability > 1 - CHANCE_MIN else f"{100 * probability:.0f} %"
 
 
 def power(power_w: float | None) -> str:
@@ -123,13 +114,6 @@ def _ratio(value: float) -> str:
     return f"{value:.2g}" if value < 99 else f"{value:.0f}"
 
 
-def measured_apart(resource: str, values: Sequence[float]) -> Callable[[float], str]:
-    """Return how to write what was measured such that these values, of which no two are alike, look different."""
-    alike = len(set(values))
-    digits = next((n for n in range(3, 7) if len({measured(resource, value, n) for value in values}) >= alike), 7)
-    return lambda value: measured(resource, value, digits)
-
-
 def span(start: str | None, stop: str | None) -> str:
     """Return two moments, the day once where it is one."""
     first, last = moment(start), moment(stop)
@@ -141,6 +125,12 @@ def around(time: str | None, start: str | None, stop: str | None) -> str:
     text = span(start, stop)
     day = moment(time)[:10]
     return text[11:] if text[:10] == day == (stop or "")[:10] else text
+
+
+def clock(time: str | None, now: str) -> str:
+    """Return a moment, on the day of `now` only its time of day."""
+    text = moment(time)
+    return text[11:] if text[:10] == now[:10] else text
 
 
 def moment(rfc3339: str | None) -> str:
@@ -190,7 +180,7 @@ def environment(package: str) -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(
-        behind=behind, counted=counted, duration=duration, energy=energy, moment=moment, power=power, share=share, size=size, sized=sized,
+        behind=behind, chance=chance, clock=clock, counted=counted, duration=duration, energy=energy, moment=moment, power=power, share=share, size=size, sized=sized,
         verdict_text=verdict_text,
     )  # fmt: skip
     made.globals.update(band=band)

@@ -24,7 +24,7 @@ from sinks.web.access import reader
 from sinks.web.changes import Changes
 from sinks.web.job_pages import JobPages
 from sinks.web.links import Links
-from sinks.web.queries import Truth, application_id, find, known_ids, link, present_ms, raw_path
+from sinks.web.queries import Truth, application_id, find, known_ids, link, name_of, present_ms, raw_path
 from sinks.web.runbook import sections
 from sinks.web.views import alerts as alert_view
 from sinks.web.views import hosts, jobs, lines, multiples, overview
@@ -51,7 +51,8 @@ ALERTS_FIRST: Final = 5  # the others are folded, so that applications are in si
 ALERTS_SHOWN: Final = 30
 ALERTS_LISTED: Final = 200
 FILTERS: Final = ("status", "kind", "severity", "name")
-JOBS_FIRST: Final = 12
+JOBS_FIRST: Final = 8
+TITLES: Final = {400: "Request not understood", 503: "Not available now"}  # of a page that cannot be shown
 JOBS_SHOWN: Final = 50
 HOSTS_SHOWN: Final = 8
 Endpoint = Callable[[Request], Response]
@@ -60,7 +61,7 @@ Endpoint = Callable[[Request], Response]
 def environment() -> Environment:
     """Return the templates with what the pages add to them."""
     made = formatting.environment("sinks.web")
-    made.filters.update(change=overview.change, span=formatting.span, resource_title=resource_title)
+    made.filters.update(around=formatting.around, change=overview.change, resource_title=resource_title)
     made.globals.update(
         link=link,
         host_link=host_link,
@@ -261,9 +262,12 @@ class Pages:
         return self.page(request, "runbook.html", sections=sections())
 
     def missing(self, request: Request, detail: str, name: str = "", status: int = 404) -> Response:
-        """Say that there is no such page, and what there is."""
-        known = known_ids(self._service.predictions(), like=name)
-        return self.page(request, "missing.html", status, detail=detail, known=known)
+        """Say that there is no such page, and where to go; of an application, which ones are known."""
+        ids = known_ids(self._service.predictions(), like=name) if name else ()
+        entries = [(id_, self._service.prediction(id_)) for id_ in ids]
+        known = [(f"/applications/{link(id_)}", name_of(entry)) for id_, entry in entries if entry is not None]
+        title = TITLES.get(status, "Page not found")
+        return self.page(request, "missing.html", status, title=title, detail=detail, known=known)
 
     def _following(self, endpoint: Endpoint) -> Endpoint:
         """Return an endpoint whose page knows what it was made from; it is noted first, so that no later change is missed."""

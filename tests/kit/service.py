@@ -95,8 +95,17 @@ class FixedService:
     def host(self, system: str, host: str) -> HostView | None:
         return next((entry for entry in self.held_hosts if (entry.system, entry.host) == (system, host)), None)
 
-    def host_lines(self, system: str, host: str) -> HostLines | None:
-        return self.held_lines.get((system, host))
+    def host_lines(self, system: str, host: str, resource: str | None = None) -> HostLines | None:
+        found = self.held_lines.get((system, host))
+        if found is None or resource is None:
+            return found
+        day, hour = (
+            msgspec.structs.replace(
+                line, resources={resource: line.resources[resource]} if resource in line.resources else {}
+            )
+            for line in (found.day, found.hour)
+        )
+        return msgspec.structs.replace(found, day=day, hour=hour)
 
     def runs(self, application_id_: str) -> Sequence[RecentRun]:
         return tuple(run for run in self.held_runs if run.application_id == application_id_)

@@ -9,7 +9,7 @@ import msgspec
 
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Attribute
-from processors.contracts.names import ApplicationKey, host_link, measured, parse_rfc3339
+from processors.contracts.names import ApplicationKey, host_link, measured, parse_rfc3339, resource_name
 from processors.contracts.outputs import Alert
 from processors.contracts.service import Service
 from sinks.web.access import Reader
@@ -91,7 +91,12 @@ def _values(alert: Alert) -> Iterator[tuple[str, str]]:
 def _details(alert: Alert) -> Iterator[tuple[str, str]]:
     for name, value in alert.evidence.detail.items():
         if name not in RUNS and name != JOB and value != "" and (name, value) != ("jobs", 0):
-            yield _NAMED.get(name, name), detail_text(name, value)
+            yield _NAMED.get(name) or _detail_name(alert, name), detail_text(name, value)
+
+
+def _detail_name(alert: Alert, name: str) -> str:
+    """Return what a detail is called: of an alert about resources it is one of them."""
+    return resource_name(name) if _name(alert) in {*OF_STATE, RACK} else name.replace("_", " ")
 
 
 def detail_text(name: str, value: Attribute) -> str:
@@ -113,7 +118,7 @@ def _formatter(alert: Alert) -> Formatter:
         return lambda value: f"{power(value)} a host"
     if name in OF_STATE:
         resource = next(iter(_resources(alert)), "")
-        return lambda value: measured(resource, value, 4)
+        return lambda value: measured(resource, value)
     return lambda value: f"{value:.4g}"
 
 
@@ -268,7 +273,7 @@ def _run(service: Service, run_id: str, reader: Reader) -> Link | None:
     users = owners(service, system, job_id)
     if not (may_see(reader, users) if users else reader.operator):
         return None
-    return Link(run_id, job_link(system, job_id) if users else "")
+    return Link(f"{system}/{job_id}", job_link(system, job_id) if users else "")
 
 
 def _about(service: Service, alert: Alert) -> Iterator[Link]:

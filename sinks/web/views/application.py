@@ -170,7 +170,7 @@ def history(name: str, runs: Sequence[RecentRun], alerts: Sequence[Alert] = ()) 
         Chart(
             f"Run times of {name} as multiples of what was predicted, run by run",
             times,
-            log_axis(ends, _multiples, lambda ratio: f"{ratio:.3g}", "observed / predicted"),
+            log_axis(ends, round_ticks, lambda ratio: f"{ratio:.3g}", "observed / predicted"),
             ratio=0.32,
         ),
         Chart(f"Error of the predictions of {name}, run by run", times, errors, ratio=0.42),
@@ -183,14 +183,6 @@ def history(name: str, runs: Sequence[RecentRun], alerts: Sequence[Alert] = ()) 
         rows,
         list(alert_marks(alerts, rows[0].time_ms, rows[-1].time_ms)),
     )
-
-
-def _multiples(low: float, high: float) -> list[float]:
-    """Return multiples that people think in, in a range about one."""
-    for ratios in ((0.8, 0.9, 1.0, 1.1, 1.2), (0.5, 0.7, 1.0, 1.5, 2.0)):
-        if ratios[0] <= low and high <= ratios[-1]:
-            return [ratio for ratio in ratios if low <= ratio <= high]
-    return [ratio for ratio in (0.01, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0) if low <= ratio <= high]
 
 
 def scored(runs: Sequence[RecentRun], anomalous: Collection[str] = ()) -> list[Scored]:

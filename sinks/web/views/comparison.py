@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from processors.contracts.names import host_link, rfc3339
+from processors.contracts.names import host_link, prefixed, rfc3339
 from processors.contracts.outputs import RecentRun
 from processors.contracts.service import Service
 from sinks.web.filters import key_of, of_predicted
@@ -19,7 +19,6 @@ from sinks.web.views.why import Why, expanded, why_ended
 COUNTERS_SHOWN: Final = 8
 HOSTS_SHOWN: Final = 12
 ALIKE: Final = 0.02
-PREFIXES: Final = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 SAME: Final = "the same"
 UNKNOWN: Final = "-"
 
@@ -185,10 +184,7 @@ def _counters(first: RecentRun, second: RecentRun) -> list[Line]:
     pairs = [(name, value, second.counters.get(name, 0.0)) for name, value in first.counters.items()]
     known = [pair for pair in pairs if pair[1] > 0 and pair[2] > 0]
     known.sort(key=lambda pair: -abs(log(pair[2] / pair[1])))
-    return [Line(name, rate(one), rate(other), _difference(one, other)) for name, one, other in known[:COUNTERS_SHOWN]]
-
-
-def rate(value: float) -> str:
-    """Return a rate with three digits and a prefix of its size."""
-    size, prefix = next(((size, name) for size, name in PREFIXES if value >= size), (1.0, ""))
-    return f"{value / size:.3g} {prefix}".rstrip()
+    return [
+        Line(name, prefixed(one), prefixed(other), _difference(one, other))
+        for name, one, other in known[:COUNTERS_SHOWN]
+    ]

@@ -1,6 +1,6 @@
 """What the pages show of hosts: one with its resources, and the list, in which those that need attention come first."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, Literal
 from urllib.parse import unquote
@@ -8,18 +8,31 @@ from urllib.parse import unquote
 import msgspec
 from markupsafe import Markup
 
-from processors.contracts.hosts import HostFinding, HostLines, HostView, ResourceForecast, ResourceView, quantile
-from processors.contracts.names import host_link, measured, resource_name, resource_title
+from processors.contracts.hosts import (
+    Band,
+    HostFinding,
+    HostLines,
+    HostView,
+    Line,
+    ResourceForecast,
+    ResourceView,
+    quantile,
+)
+from processors.contracts.names import host_link, measured, measured_apart, parse_rfc3339, resource_name, resource_title
 from processors.contracts.outputs import Alert
 from processors.contracts.service import Service
+from processors.contracts.telemetry import is_cumulative
 from sinks.web.charts import Bar, Chart, Spark, bars, histogram_chart, sparkline, steps
-from sinks.web.formatting import counted, measured_apart, moment
+from sinks.web.formatting import counted, moment
 from sinks.web.views.alert_states import QUIETED, Alerts
 
 Key = tuple[str, str]  # system and name
 NAMES_MAX: Final = 50_000
 PAGE: Final = 40
 CHIP: Final = (120, 28)  # pixels of a small histogram
+TREND: Final = (400, 36)  # pixels of a small line
+TREND_POINTS: Final = 72  # of a small line: more would make a page of hosts too long
+TREND_HOURS_MIN: Final = 1.0
 HOSTS_READ_MAX: Final = 2_000  # in one look: the models wait for it
 RESOURCES_SHOWN: Final = {"attention": 8, "calm": 4}
 AT_WORK: Final = frozenset({"", "up"})
@@ -83,7 +96,7 @@ def resource_row(view: HostView, entry: ResourceView) -> ResourceRow:
     return ResourceRow(
         entry,
         formatter(window.mean),
-        f"{formatter(low)} to {formatter(high)}",
+        _range(formatter(low), formatter(high)),
         forecast,
         found,
         markers,
@@ -91,10 +104,18 @@ def resource_row(view: HostView, entry: ResourceView) -> ResourceRow:
     )
 
 
+def _range(low: str, high: str) -> str:
+    """Return two ends in words, their unit once; one end where both read alike."""
+    (number, _, unit), (_, _, other) = low.partition(" "), high.partition(" ")
+    if low == high:
+        return low
+    return f"{number if unit == other else low} to {high}"
+
+
 def _uncertainty(forecast: ResourceForecast, formatter: Callable[[float], str]) -> str:
     """Return between which values 90 % are expected, or the standard error until that is known."""
     if forecast.q05 is not None and forecast.q95 is not None:
-        return f", in 90 % of cases {formatter(forecast.q05)} to {formatter(forecast.q95)}"
+        return f" ({_range(formatter(forecast.q05), formatter(forecast.q95))})"
     return f" ± {formatter(forecast.error)}" if forecast.error is not None else ""
 
 
@@ -107,6 +128,14 @@ class Chip(msgspec.Struct, frozen=True):
     odd: bool
     varies: bool
     old: bool
+
+
+class Trend(msgspec.Struct, frozen=True):
+    """The main resource of a host over the last hours: its name, its picture, and how far and how high that reaches."""
+
+    title: str
+    picture: Markup
+    scale: str
 
 
 class HostCard(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,6 +152,7 @@ class HostCard(msgspec.Struct, frozen=True, kw_only=True):
     alerts: Sequence[Alert]
     chips: Sequence[Chip]
     more: int
+    trend: Trend | None
     since: str
     odd: Sequence[str]
     suspected: str = ""
@@ -158,7 +188,11 @@ def host_part(service: Service, search: str, page: int) -> HostPart:
     page = min(max(page, 1), pages)
     shown = [service.host(*key) for key in found[(page - 1) * PAGE : page * PAGE]]
     named = _by_host(of_hosts)
-    cards = [host_card(view, named.get((view.system, view.host), NO_ALERTS)) for view in shown if view is not None]
+    cards = [
+        host_card(view, named.get((view.system, view.host), NO_ALERTS), trend(service, view))
+        for view in shown
+        if view is not None
+    ]
     return HostPart(cards=cards, known=len(names), found=len(found), page=page, pages=pages)
 
 
@@ -181,7 +215,44 @@ def _searched(service: Service, names: Sequence[Key], sought: str) -> list[Key]:
     return [(use.system, use.host) for use in uses if sought in f"{use.state} {use.job or ''}".casefold()]
 
 
-def host_card(view: HostView, alerts: Alerts) -> HostCard:
+def trend(service: Service, view: HostView) -> Trend | None:
+    """Return the resource of a host that comes first over the last hours; None where nothing was kept of it."""
+    names = (entry.resource for entry in sorted(view.resources, key=most_important_first))
+    resource = next((name for name in names if not is_cumulative(name)), None)
+    found = None if resource is None else service.host_lines(view.system, view.host, resource)
+    if resource is None or found is None:
+        return None
+    line = found.day if resource in found.day.resources else found.hour
+    points = list(_thinned(line, line.resources[resource])) if resource in line.resources else []
+    if not points:
+        return None
+    until_ms = parse_rfc3339(found.as_of)
+    hours = max((until_ms - line.start_ms) / 3_600_000, TREND_HOURS_MIN)
+    low, top = min(0.0, *(one[1] for one in points), 0.0), max(one[3] for one in points)
+    area = [*((one[0], one[3]) for one in points), *((one[0], one[1]) for one in reversed(points))]
+    spark = Spark(
+        title=f"{resource_title(resource)} of {view.host} over time",
+        area=area,
+        lines=[("line", [(one[0], one[2]) for one in points])],
+        frame=((until_ms - hours * 3_600_000, low), (float(until_ms), top)),
+    )
+    scale = f"last {hours:.0f} h, {measured(resource, low) if low else '0'} to {measured(resource, top)}"
+    return Trend(resource_title(resource), sparkline(spark, *TREND), scale)
+
+
+def _thinned(line: Line, band: Band) -> Iterator[tuple[float, float, float, float]]:
+    """Yield TREND_POINTS or fewer points, each of so many neighbours: middle in ms, least low, mean, largest high."""
+    each = -(-len(band.mean) // TREND_POINTS)
+    for start in range(0, len(band.mean), each):
+        means = [value for value in band.mean[start : start + each] if value is not None]
+        lows = [value for value in band.low[start : start + each] if value is not None]
+        highs = [value for value in band.high[start : start + each] if value is not None]
+        if means and lows and highs:
+            middle = start + min(each, len(band.mean) - start) / 2
+            yield line.start_ms + middle * line.step_s * 1000, min(lows), sum(means) / len(means), max(highs)
+
+
+def host_card(view: HostView, alerts: Alerts, line: Trend | None = None) -> HostCard:
     """Return a host as the list shows it; `alerts` are those about it."""
     notes = standing_out(view, alerts)
     is_open = alerts.open
@@ -196,6 +267,7 @@ def host_card(view: HostView, alerts: Alerts) -> HostCard:
         alerts=is_open,
         chips=[_chip(view, entry) for entry in shown],
         more=len(ordered) - len(shown),
+        trend=line,
         since=_since(view),
         odd=[resource_name(entry.resource) for entry in view.resources if entry.anomalous_since],
         suspected=suspected_text(view, alerts),
@@ -270,14 +342,14 @@ def state_text(view: HostView, alerts: Alerts, explained: int) -> str:
     """Return what is wrong with a host, since when and how many jobs met it, in one sentence; "" while nothing is."""
     found = view.finding or HostFinding()
     parts = [f"unlike its peers since {moment(found.differs_since)}"] if found.differs_since else []
-    parts += [f"outside its own past since {moment(found.anomalous_since)}"] if found.anomalous_since else []
+    parts += [f"unlike its own past since {moment(found.anomalous_since)}"] if found.anomalous_since else []
     is_open = [alert for alert in alerts.open if _name(alert) in OF_STATE]
     if not parts and not is_open:
         return ""
     parts = parts or [f"anomalous since {moment(is_open[0].starts)}"]
     odd = [entry.resource for entry in view.resources if entry.anomalous_since]
     more = f" and {len(odd) - ODD_NAMED} more" if len(odd) > ODD_NAMED else ""
-    which = f", by {', '.join(map(resource_name, odd[:ODD_NAMED]))}{more}" if odd else ""
+    which = f": {', '.join(map(resource_name, odd[:ODD_NAMED]))}{more}" if odd else ""
     hit = [f"{counted(found.jobs, 'job')} met it"] if found.jobs else []
     hit += [f"it explains {counted(explained, 'slow run')}"] if explained else []
     first = f"{view.host} has been {' and '.join(parts)} UTC{which}{'; ' if hit else ''}{', and '.join(hit)}."

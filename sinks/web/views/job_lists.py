@@ -14,6 +14,7 @@ from sinks.web import filters, queries
 from sinks.web.access import Reader
 from sinks.web.filters import JobFilter, address, id_of, key_of
 from sinks.web.formatting import around, duration, energy, moment, share, size
+from sinks.web.formatting import chance as percent
 from sinks.web.queries import link
 from sinks.web.views.jobs import job_link, user_link, visible
 
@@ -97,7 +98,7 @@ ENDED: Final = (
     Column("end", "ended", lambda run: run.end_ms, down=True),
     Column("state", "state", lambda run: run.state),
     Column("time", "run time", lambda run: run.run_time_s, down=True, number=True),
-    Column("against", "of predicted", filters.of_predicted, down=True, number=True),
+    Column("against", "of its prediction", filters.of_predicted, down=True, number=True),
     Column("energy", "energy", lambda run: run.energy_j, down=True, number=True),
 )
 COLUMNS: Final[Mapping[Tab, tuple[Column, ...]]] = {"running": RUNNING, "ended": ENDED}
@@ -226,7 +227,7 @@ def _of_running(service: Service, job: RunningJob) -> JobRow:
             (moment(job.start), ""),
             (moment(job.end) if job.known else "unknown", ""),
             (around(job.end, job.end_low, job.end_high) if job.known else "-", ""),
-            (share(chance), ""),
+            (percent(chance), ""),
         ),
         frozenset({7}) if hits(chance) else frozenset(),
     )

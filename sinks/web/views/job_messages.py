@@ -17,9 +17,11 @@ from sinks.web.formatting import (
     next_limit,
     rounded,
     share,
+    size,
     sized,
     span,
 )
+from sinks.web.formatting import chance as percent
 
 COMPLETED: Final = "COMPLETED"
 SHORT_S: Final = 10.0  # starting and ending take as long
@@ -65,7 +67,7 @@ def is_near(run_time_s: float, shown: PredictedAtStart) -> bool:
 
 
 def _completed(run: RecentRun, unit: str) -> str:
-    shown, took = run.predicted, f"It took {_took(run)}"
+    shown, took = run.predicted, f"It took {run_time_text(run)}"
     if shown is None or shown.run_time_s <= 0:
         return f"{took}. {_not_compared(run)}"
     if max(run.run_time_s, shown.run_time_s) < SHORT_S:
@@ -79,7 +81,7 @@ def _completed(run: RecentRun, unit: str) -> str:
     return f"{took}, {against}. That is out of the ordinary: {most}."
 
 
-def _took(run: RecentRun) -> str:
+def run_time_text(run: RecentRun) -> str:
     """Return the run time, to the second where the band is so narrow that minutes would not tell them apart."""
     ends = () if run.predicted is None else (rounded(run.predicted.low_s), rounded(run.predicted.high_s))
     narrow = len(set(ends)) == 1 or (
@@ -197,11 +199,11 @@ def limit_chance(job: JobPrediction) -> str:
     if chance is None:
         return f"The chance that it reaches {limit} is not known."
     if chance < HARDLY:
-        return f"It will hardly reach {limit}: the chance is {share(chance)}."
+        return f"It will hardly reach {limit}: the chance is {percent(chance)}."
     if not hits(chance):
-        return f"It may reach {limit}: the chance is {share(chance)}."
+        return f"It may reach {limit}: the chance is {percent(chance)}."
     return (
-        f"{limit.capitalize()} will probably end it, with a chance of {share(chance)}: "
+        f"{limit.capitalize()} will probably end it, with a chance of {percent(chance)}: "
         "let it save its work, or ask the centre for more time."
     )
 
@@ -292,7 +294,7 @@ def size_advice(entry: Prediction | None, n: float | None) -> str:
     if most is not None and n > most * USED_UP and not gains(entry, most, n):
         return _too_many(entry, n, most)
     if took_s is None or half_s is None or n < 2:
-        return "" if most is None or n >= most else f"Up to {sized(most, entry.unit)} more still help."
+        return "" if most is None or n >= most else f"More {entry.unit} help up to {size(most)}."
     return _against_half(sized(n / 2, entry.unit), took_s, half_s, alone=n == 2)
 
 

@@ -15,7 +15,7 @@ from processors.jobs.remaining_time import source_of
 from sinks.web.access import Reader
 from sinks.web.charts import Chart, run_time_axis, size_axis
 from sinks.web.filters import id_of
-from sinks.web.formatting import around, between, duration, energy, moment, power, rounded, share, sized
+from sinks.web.formatting import around, between, chance, duration, energy, moment, power, rounded, share, sized
 from sinks.web.queries import link, point_at
 from sinks.web.views import job_messages
 from sinks.web.views.why import Why, why_ended, why_running
@@ -173,7 +173,7 @@ def _running_facts(job: JobPrediction) -> Iterator[tuple[str, str]]:
     if job.known and job.run_time_s is not None and job.low_s is not None and job.high_s is not None:
         yield "run time", f"{rounded(job.run_time_s)} ({between(job.low_s, job.high_s)})"
     yield "time limit", "not reported" if job.time_limit_s is None else duration(job.time_limit_s)
-    yield "chance to reach it", share(job.probability_exceeds_limit)
+    yield "chance to reach it", chance(job.probability_exceeds_limit)
     if job.power_w is not None:
         yield "power of all its hosts", f"{power(job.power_w)} ({power(job.power_low_w)} to {power(job.power_high_w)})"
         if job.run_time_s is not None:
@@ -182,7 +182,7 @@ def _running_facts(job: JobPrediction) -> Iterator[tuple[str, str]]:
         yield "run time under the load of its hosts", duration(job.under_load.q50_s)
     if job.coverage_measured is not None:
         runs = f" of {job.coverage_runs} runs" if job.coverage_runs is not None else ""
-        yield "such bands held so far", f"{share(job.coverage_measured)}{runs}"
+        yield "predictions that held so far", f"{share(job.coverage_measured)}{runs}"
 
 
 def run_view(service: Service, run: RecentRun, *, newest: bool = True) -> RunView:
@@ -221,7 +221,7 @@ def _facts(run: RecentRun, unit: str) -> Iterator[tuple[str, str]]:
     yield "size", "not known" if run.n is None else sized(run.n, unit)
     yield "started", f"{moment(rfc3339(run.start_ms))} UTC"
     yield "ended", f"{moment(rfc3339(run.end_ms))} UTC, {run.state}"
-    yield "run time", duration(run.run_time_s)
+    yield "run time", job_messages.run_time_text(run)
     if run.predicted is not None:
         yield "had been predicted", predicted_text(run.predicted)
         low, end, high = (

@@ -95,7 +95,7 @@ def test_a_source_is_silent_too_when_all_of_them_are() -> None:
 def test_sources_report_how_old_they_are_against_the_newest_of_all() -> None:
     text = read(app_of(sources=[source(), source("ldms", newest_ms=NOON_MS - 3_600_000, events=7)]), "/agent")
     page = text_of(text)
-    assert "slurm.jobs 1200 2026-11-20 12:00 newest" in page
+    assert "slurm.jobs 1,200 2026-11-20 12:00 newest" in page
     assert "ldms 7 2026-11-20 11:00 1 h" in page
     assert '<span class="bad">1 h behind</span>' in text
     assert "1 source is silent" in page.lower()

@@ -38,7 +38,15 @@ def test_sizes_and_durations_people_count_in_are_on_the_axes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("top", "labels"), [(1.0, ["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"]), (0.1, ["0 %", "2.0 %", "4.0 %"])]
+    ("low", "high", "labels"),
+    [(0.75, 1.45, ["0.8", "1", "1.2", "1.4"]), (310.0, 440.0, ["350", "400"])],
+)
+def test_a_narrow_axis_has_even_steps_of_one_two_or_five(low: float, high: float, labels: list[str]) -> None:
+    assert [f"{tick:.3g}" for tick in round_ticks(low, high)] == labels
+
+
+@pytest.mark.parametrize(
+    ("top", "labels"), [(1.0, ["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"]), (0.1, ["0 %", "2 %", "4 %"])]
 )
 def test_shares_are_on_round_values(top: float, labels: list[str]) -> None:
     assert [label for _, label in share_axis(top, "error").ticks][: len(labels)] == labels

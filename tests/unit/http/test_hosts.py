@@ -116,7 +116,7 @@ def test_a_suspicion_of_another_day_has_its_date_and_an_alert_takes_its_place() 
 def test_ten_thousand_hosts_are_read_a_page_at_a_time_and_found_by_their_names() -> None:
     app = app_of(*(host_view(f"nid{number:05}") for number in range(10_000)))
     first = read(app, "/hosts")
-    assert "10000 hosts" in text_of(first)
+    assert "10,000 hosts" in text_of(first)
     assert first.count('class="host ') == 40
     assert len(first) < 300_000
     assert 'href="/hosts?page=2" rel="next"' in first
@@ -124,7 +124,7 @@ def test_ten_thousand_hosts_are_read_a_page_at_a_time_and_found_by_their_names()
     assert "nid09999" in read(app, "/hosts?page=999999"), "beyond the last page is the last one"
     found = read(app, "/hosts?search=NID0999")
     assert found.count('class="host ') == 10
-    assert "10 of 10000 hosts found" in text_of(found)
+    assert "10 of 10,000 hosts found" in text_of(found)
     assert 'href="/hosts?search=nid00&amp;page=3" rel="next"' in read(app, "/hosts?search=nid00&page=2")
     assert get(app, "/hosts?page=many").status_code == 400
 
@@ -147,9 +147,9 @@ def test_a_hosts_page_draws_the_histogram_of_each_resource_with_the_table_behind
     page = text_of(text)
     for shown in (
         "Nothing stands out.",
-        "55 % to 97.5 %",
+        "55 to 97.5 %",
         "variation high",
-        "83 %, in 90 % of cases 79 % to 86 %",
+        "83 % (79 to 86 %)",
         "forecast by mean of 5",
         "0.25",
     ):

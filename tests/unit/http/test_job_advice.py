@@ -86,7 +86,7 @@ def test_sizes_outside_of_those_that_were_run_are_not_judged_by_the_curve() -> N
         curve=tuple(curve_point(n, 1000.0 / n, source="extrapolated") for n in (64.0, 128.0)),
         useful_n=UsefulSizes(max=200.0),
     )
-    assert size_advice(entry, 128.0) == "Up to 200 nodes more still help."
+    assert size_advice(entry, 128.0) == "More nodes help up to 200."
     assert size_advice(application((8.0, 100.0)), 64.0) == ""
 
 

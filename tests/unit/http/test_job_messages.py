@@ -203,7 +203,7 @@ def test_an_end_that_nobody_knows_is_reported_as_unknown_and_why() -> None:
 @pytest.mark.parametrize(
     ("chance", "page"),
     [
-        (0.01, "It will hardly reach its time limit of 2 h: the chance is 1.0 %."),
+        (0.01, "It will hardly reach its time limit of 2 h: the chance is 1 %."),
         (0.2, "It may reach its time limit of 2 h: the chance is 20 %."),
         (0.8, "Its time limit of 2 h will probably end it, with a chance of 80 %: let it save its work"),
         (None, "The chance that it reaches its time limit of 2 h is not known."),

@@ -218,3 +218,19 @@ def test_a_running_jobs_page_shows_its_hosts_since_its_start() -> None:
     page = read(app_of(shown), "/jobs/archer2/900")
     assert page.count('href="/hosts/archer2/') == 2
     assert "2026-11-20 08:00 to 10:00 UTC" in text_of(page)
+
+
+def test_the_list_of_hosts_draws_the_most_important_resource_of_each_over_time() -> None:
+    shown = service("nid001000", "nid001001")
+    shown.held_lines["archer2", "nid001001"] = lines("nid001001", memory_free=band(*[1e11] * 288))
+    page = read(app_of(shown), "/hosts")
+    assert text_of(page).count("Processor available, last 24 h, 0 to 88 %") == 1, "the other host has none of it"
+    picture = page.partition('class="trend"')[2].partition("</svg>")[0]
+    assert 'class="line"' in picture
+    assert len(picture) < 3_000, "a page shows forty hosts"
+
+
+def test_a_host_whose_lines_are_not_kept_is_listed_without_one() -> None:
+    shown = service()
+    shown.held_lines = {}
+    assert "over time</title>" not in read(app_of(shown), "/hosts")

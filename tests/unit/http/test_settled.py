@@ -115,7 +115,7 @@ def test_an_old_source_stands_out(app: Starlette, service: FixedService) -> None
 
 
 def test_without_sources_the_overview_states_why(app: Starlette) -> None:
-    assert "No events processed since the agent started. Topics appear here with their first event." in read(app, "/")
+    assert "No events processed since the agent started. Topics appear here with their first event" in read(app, "/")
 
 
 def test_the_overview_counts_what_needs_attention(app: Starlette) -> None:
