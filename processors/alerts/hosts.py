@@ -134,9 +134,12 @@ def host_anomaly(labels: dict[str, str], odd: Odd, settings: HostAnomaly, now_ms
 
 def rack_anomaly(
     rack: Rack, hosts: Sequence[str], of: int, resources: Mapping[str, int], since_ms: int,
-    *, settings: RackAnomaly, now_ms: int,
+    *, settings: RackAnomaly, now_ms: int, end_is_seen: bool,
 ) -> Condition:  # fmt: skip
-    """Return the condition of a rack: which of its `of` hosts, and on how many of them each resource is odd."""
+    """Return the condition of a rack: which of its `of` hosts, and on how many of them each resource is odd.
+
+    `end_is_seen` says that most hosts are outside of ranges that are kept: whoever looks at those renews it while it lasts.
+    """
     common = sorted(resources.items(), key=lambda one: (-one[1], one[0]))
     odd = _listed([f"{resource_name(name)} on {count}" for name, count in common], IN_SUMMARY)
     return Condition(
@@ -146,7 +149,7 @@ def rack_anomaly(
         momentary=True,
         time_ms=now_ms,
         severity="critical",
-        keep_firing_ms=round(settings.keep_firing_s * 1000),
+        keep_firing_ms=round((settings.clear_s if end_is_seen else settings.keep_firing_s) * 1000),
         summary=(
             f"{len(hosts)} of {of} hosts of {rack.text} have been anomalous since {_clock(since_ms)}"
             f"{': ' + odd if odd else ''}."

@@ -317,3 +317,41 @@ def test_what_an_older_agent_learned_of_anomalies_begins_anew_and_the_hosts_go_o
     shard = restored(older)
     assert alerts(shard, story(XNAMES, range(QUIET, QUIET + 5))) == []
     assert shard.hosts.state.index.host(SYSTEM, FIRST) is not None
+
+
+def minutes_of(found: Iterable[Alert]) -> list[tuple[str, str, str]]:
+    """Return name, status and time of alerts, to the minute."""
+    return [(one.labels["alertname"], one.status, (one.ends or one.time)[11:16]) for one in found]
+
+
+def test_the_alert_of_a_rack_ends_soon_after_its_hosts_are_back(learned: dict[str, bytes]) -> None:
+    held_up = {(host, QUIET + 3 + n): RESOURCES for host in XNAMES[:5] for n in range(20)}
+    found = alerts(restored(learned), story(XNAMES, range(QUIET, QUIET + 50), held_up))
+    assert minutes_of(found) == [("RackAnomaly", "firing", "02:05"), ("RackAnomaly", "resolved", "02:39")], (
+        "a quarter of an hour after its last minute, 02:22, was told"
+    )
+
+
+def test_a_host_that_does_not_come_back_with_its_rack_has_an_alert_of_its_own(learned: dict[str, bytes]) -> None:
+    held_up = {(host, QUIET + 3 + n): RESOURCES for host in XNAMES[:5] for n in range(10 + 30 * (host == FIRST))}
+    shard = restored(learned, rack_anomaly={"clear_s": 300})
+    found = alerts(shard, story(XNAMES, range(QUIET, QUIET + 25), held_up))
+    assert sorted(named(found)) == [
+        ("HostAnomaly", FIRST, "firing"),
+        ("RackAnomaly", "x1000", "firing"),
+        ("RackAnomaly", "x1000", "resolved"),
+    ]
+
+
+def test_a_resource_that_was_odd_for_a_moment_before_has_no_part_in_when_a_host_became_odd(
+    learned: dict[str, bytes],
+) -> None:
+    shard = restored(learned)
+    odd: dict[tuple[str, int], Iterable[str]] = {(FIRST, QUIET + 8 + n): RESOURCES for n in range(8)}
+    found = alerts(shard, story(XNAMES, range(QUIET, QUIET + 16), odd | {(FIRST, QUIET + 3): ("load1",)}))
+    assert named(found) == [("HostAnomaly", FIRST, "firing")]
+    assert "have been anomalous since 02:08" in found[0].annotations["summary"]
+    assert "since 02:08" in str(found[0].evidence.detail["load1"])
+    view = shard.host_view(SYSTEM, FIRST)
+    assert view is not None
+    assert {str(one.anomalous_since)[11:16] for one in view.resources} == {"02:08"}
