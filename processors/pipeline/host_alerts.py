@@ -4,7 +4,6 @@ Everything is judged at ticks: hosts with new records close together, or whose r
 have news. News wait for a moment whether the whole rack has them; then they are told.
 """
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -186,9 +185,11 @@ class HostAlerts:
             self._keep_levels(row, self._marks(row))
         seen = self._state.levels.known(self._state.places.hosts)
         end_is_seen = np.isin(rows, seen).mean() >= STILL_SHARE
+        known = [self._state.settings.racks.of(*self._named(row)) for row in rows]
         found = host_rules.rack_anomaly(
-            rack, names, of, resources, since_ms, settings=self._rack, now_ms=now_ms, end_is_seen=bool(end_is_seen)
-        )
+            rack, names, of, resources, since_ms, settings=self._rack, now_ms=now_ms, end_is_seen=bool(end_is_seen),
+            by_name=any(one is not None and not one.listed for one in known),
+        )  # fmt: skip
         self._alerts.take([found])
         candidates["news_ms"][rows], candidates["reported_ms"][rows] = NEVER_MS, now_ms
         why = f"It is part of the anomaly of {rack.text}."
@@ -384,7 +385,6 @@ class HostGroups:
 
     def __init__(self, state: HostShardState, jobs: HostJobs) -> None:
         self._state, self._jobs = state, jobs
-        self._pattern = re.compile(state.settings.alerts.rack_anomaly.pattern)
 
     def racks(self, rows: npt.NDArray[np.intp]) -> dict[Rack, list[int]]:
         """Return the racks of these hosts, with their rows."""
@@ -394,9 +394,9 @@ class HostGroups:
             key = self._state.index.hosts.ids.key(row)
             if key is None:
                 continue
-            match = self._pattern.search(key[1])
-            if match is not None and match[1]:
-                rack = Rack(key[0], "rack", match[1])
+            known = self._state.settings.racks.of(*key)
+            if known is not None:
+                rack = Rack(key[0], "rack", known.name)
             else:
                 partitions = self._partitions() if partitions is None else partitions
                 name = partitions.get(key, "")

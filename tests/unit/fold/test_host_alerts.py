@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
 
 from agent.app.compose import make_shard
+from agent.config.load import loads
 from agent.config.tree import Config
 from processors.contracts.events import (
     Evidence,
@@ -121,6 +123,7 @@ def test_a_rack_makes_one_alert_in_the_place_of_its_hosts(learned: dict[str, byt
         found[0].annotations["summary"].startswith("5 of 6 hosts of rack x1000 on exa have been anomalous since 02:03")
     )
     assert found[0].evidence.detail["power"] == "on 5 hosts"
+    assert found[0].annotations["description"].endswith("Their names tell the rack: no list of racks does.")
 
 
 def test_hosts_that_were_reported_before_join_the_alert_of_their_rack(learned: dict[str, bytes]) -> None:
@@ -147,6 +150,25 @@ def test_racks_follow_the_configured_pattern_else_the_partition(learned: dict[st
     shard.fold(JournalRecord(job))
     found = alerts(shard, story(XNAMES, range(QUIET, QUIET + 8), odd))
     assert [one.labels.get("partition") for one in found] == ["standard"]
+
+
+def test_racks_follow_the_list_of_the_centre_whatever_hosts_are_called(
+    learned: dict[str, bytes], tmp_path: Path
+) -> None:
+    (tmp_path / "racks.csv").write_text("".join(["host,rack\n", *(f"{host},door\n" for host in XNAMES[4:10])]))
+    shard = make_shard(
+        loads(
+            "reference: {racks: racks.csv}\nalerts: {host_anomaly: {learn_s: 3600, learn_week_s: 3600}}",
+            folder=tmp_path,
+        )
+    )
+    shard.state.now_ms = (QUIET - 1) * MINUTE_MS + 50_000
+    shard.hosts.restore(learned, shard.state.now_ms)
+    odd = {(host, QUIET + 3): RESOURCES for host in XNAMES[4:9]}
+    found = alerts(shard, story(XNAMES, range(QUIET, QUIET + 8), odd))
+    assert named(found) == [("RackAnomaly", "door", "firing")]
+    assert "5 of 6 hosts of rack door on exa" in found[0].annotations["summary"]
+    assert "Their names tell the rack" not in found[0].annotations["description"]
 
 
 def test_a_host_out_of_service_is_mute_and_its_open_alert_ends_with_the_reason(learned: dict[str, bytes]) -> None:
