@@ -52,7 +52,7 @@ def test_the_demo_shows_runs_with_what_was_predicted_of_them_and_who_spoke(befor
 
 
 @pytest.mark.slow
-def test_the_page_of_a_project_lives_in_the_demo(before_half_way: Demo) -> None:
+def test_the_page_of_a_project_lists_its_applications_in_the_demo(before_half_way: Demo) -> None:
     page = text_of(read(create_app(before_half_way.service, before_half_way.agent.metrics), "/projects/life-sciences"))
     assert "Project life-sciences" in page
     assert "genome-assembly" in page
