@@ -8,8 +8,12 @@ from processors.contracts.load import UnderLoad
 from processors.contracts.outputs import Alert, AlertEvidence, SlowedBy
 from processors.contracts.racks import HostRack
 from processors.contracts.running import Neighbour
+from sinks.prometheus.registry import Metrics
+from sinks.web.access import Reader, VisibilityFilter
+from sinks.web.server import create_app
 from sinks.web.views.why import neighbours, plain, why_ended, why_running
 from tests.kit.messages import alert, host_view, job, prediction
+from tests.kit.pages import read
 from tests.kit.recent import NOON_MS, predicted, recent_run
 from tests.kit.service import FixedService
 
@@ -218,3 +222,17 @@ def test_the_page_of_a_running_job_names_the_jobs_beside_it_and_claims_nothing_o
     load = UnderLoad(as_of="", hosts="its hosts", hosts_count=64.0, n=64.0, q50_s=40.0, load=1.6)
     loaded = job("812", n=64.0, under_load=load, start="2026-11-20T12:00:00Z")
     assert why_running(service, loaded, NOON_MS).plain.endswith("instead of 25.5 s. Job 813 ran there already.")
+
+
+def test_the_page_of_a_running_job_leads_to_its_neighbours_and_a_user_sees_their_own_alone() -> None:
+    service = FixedService(
+        [prediction()], jobs=[job("812", user="ann"), job("813", user="ann"), job("814", user="bob")]
+    )
+    service.held_hosts_of_jobs["archer2", "812"] = ("r2n01", "r2n02")
+    service.held_neighbours["archer2", "812"] = [Neighbour("813", 2, NOON_MS), Neighbour("814", 1, NOON_MS)]
+    app = create_app(service, Metrics(formats=(), reasons=(), processors=()))
+    page = read(app, "/jobs/archer2/812")
+    assert 'Jobs <a href="/jobs/archer2/813">813</a> and <a href="/jobs/archer2/814">814</a> (on 1 of 2) run' in page
+    own = VisibilityFilter(service, lambda: Reader(user="ann"))
+    assert [one.job_id for one in own.neighbours("archer2", "812")] == ["813"]
+    assert own.neighbours("archer2", "814") == [], "the job of another"
