@@ -1,4 +1,4 @@
-"""Reference files: what producers call the nodes of a centre, and what their sensors measure."""
+"""Reference files: what producers call the nodes of a centre, and what their sensors measure, and which racks they are in."""
 
 import csv
 import difflib
@@ -9,7 +9,9 @@ from typing import Final
 
 import msgspec
 
-from processors.contracts.nodes import Node, Nodes
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.nodes import NO_HOSTS, Node, Nodes, expand
+from processors.contracts.racks import RACK_HOSTS_MAX, RackHosts
 from processors.contracts.telemetry import COMPONENTS, FACTORS, IGNORED, PEER, SensorRule, Sensors, quantity_of
 
 ROWS_MAX: Final = 200_000
@@ -277,3 +279,71 @@ def _named(node: Node) -> list[tuple[str, str | int]]:
 
 def _kind(field: str) -> str:
     return field if field in ("nid", "component_id") else "name"
+
+
+RACK_COLUMNS: Final = ("host", "rack", "system")
+NAME_MAX: Final = 64  # characters of a rack: it is a label of alerts
+_TOPOLOGY: Final = re.compile(r"\s*(SwitchName|BlockName)\s*=", re.IGNORECASE)
+
+
+def read_racks(text: str, systems: Collection[str] = ()) -> tuple[tuple[RackHosts, ...], list[TableFault]]:
+    r"""Return the racks of a file, and everything that is wrong with it; a host that is in two racks is wrong.
+
+    The file is a table of hosts, or host lists in quotes, and their racks; or Slurm's topology.conf, or what ``scontrol show
+    topology`` prints, of which each switch with nodes and no switches below it, or each block, is a rack.
+    """
+    faults: list[TableFault] = []
+    lines = [line for line in text.removeprefix("\ufeff").splitlines() if line.split("#")[0].strip()]
+    is_topology = bool(lines) and _TOPOLOGY.match(lines[0]) is not None
+    rows = _topology_rows(text) if is_topology else read_table(text, RACK_COLUMNS, ("host", "rack"), faults)
+    racks = _RackNames(faults, systems)
+    return tuple(found for row in rows if (found := racks.take(row)) is not None), faults
+
+
+def _topology_rows(text: str) -> Iterator[Row]:
+    """Yield the leaves of a topology as rows of a table of racks; lines that end in a backslash go on."""
+    number, whole = 0, ""
+    for last, line in enumerate([*text.removeprefix("\ufeff").splitlines(), ""], 1):
+        number = number if whole else last
+        whole += line.split("#")[0].rstrip()
+        if whole.endswith("\\"):
+            whole = whole[:-1] + " "
+            continue
+        pairs = dict(part.split("=", 1) for part in whole.split() if "=" in part)
+        cells, whole = {name.lower(): value for name, value in pairs.items()}, ""
+        name, hosts = cells.get("switchname") or cells.get("blockname"), cells.get("nodes", "")
+        if name and hosts not in NO_HOSTS and cells.get("switches", "") in NO_HOSTS:
+            yield Row(number, {"host": hosts, "rack": name})
+
+
+class _RackNames:
+    """Which rack each host is in, by system; one without a system is in all of them."""
+
+    def __init__(self, faults: list[TableFault], systems: Collection[str]) -> None:
+        self._faults, self._systems = faults, systems
+        self._first: dict[tuple[str, str], tuple[str, int]] = {}
+
+    def take(self, row: Row) -> RackHosts | None:
+        """Return what a row tells; None where something is wrong with it, which is added to the faults."""
+        found = RackHosts(row.cells["rack"], row.cells["host"], row.cells.get("system", ""))
+        wrong = [*self._wrong(row.line, found)]
+        self._faults += wrong
+        return None if wrong else found
+
+    def _wrong(self, line: int, found: RackHosts) -> Iterator[TableFault]:
+        if len(found.rack) > NAME_MAX or not found.rack.isprintable():
+            yield TableFault(line, "rack", f"must be a name of at most {NAME_MAX} characters.")
+        if self._systems and found.system and found.system not in self._systems:
+            yield TableFault(
+                line, "system", f"{found.system[:40]!r} is none of the systems {', '.join(self._systems)}."
+            )
+        try:
+            hosts = expand(found.hosts, RACK_HOSTS_MAX - len(self._first))
+        except InvalidInputError as error:
+            yield TableFault(line, "host", str(error))
+            return
+        for host in hosts:
+            rack, first = self._first.setdefault((found.system, host), (found.rack, line))
+            if rack != found.rack:
+                yield TableFault(line, "host", f"{host!r} is in rack {rack} already (line {first}).")
+                return

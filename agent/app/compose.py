@@ -40,6 +40,7 @@ from processors.contracts.events import (
 )
 from processors.contracts.log import Position, topic_pattern
 from processors.contracts.outputs import SILENT_S, Emission, Message
+from processors.contracts.racks import Racks
 from processors.contracts.service import ROLE_REASONS
 from processors.contracts.telemetry import Keep, Part, Samples, SeriesIndex, Telemetry
 from processors.pipeline.shard import PROCESSORS, Shard
@@ -188,8 +189,14 @@ def make_shard(config: Config, coefficients_of: CoefficientsOf = shipped) -> Sha
         profiles=config.profiles,
         features=config.features,
         external_url=str(config.alertmanager.external_url or ""),
+        racks=racks(config),
     )
     return Shard(settings, Identifier(config.identification).identify, coefficients_of)
+
+
+def racks(config: Config) -> Racks:
+    """Return the racks of hosts, for alerts and for pages alike."""
+    return Racks(references(config.reference).racks, config.alerts.rack_anomaly.pattern)
 
 
 def routes(config: Config) -> Routes:

@@ -15,6 +15,7 @@ from agent.config.references import References, references, retain
 from agent.config.tree import Config
 from processors.contracts.alerts import Maintenance
 from processors.contracts.nodes import Node, Nodes
+from processors.contracts.racks import RackHosts
 from processors.contracts.service import Measures
 from processors.contracts.telemetry import SensorRule, Sensors
 
@@ -37,6 +38,7 @@ class _Packed(msgspec.Struct, frozen=True):
     nodes: tuple[Node, ...]
     sensors: tuple[SensorRule, ...]
     maintenance: tuple[dict[str, Any], ...]
+    racks: tuple[RackHosts, ...]
 
 
 class Handover:
@@ -83,7 +85,7 @@ class Handover:
         packed = msgspec.json.decode(_content(self._config_fd), type=_Packed)
         config = Config.model_validate_json(msgspec.json.encode(packed.tree), strict=True)
         windows = tuple(Maintenance.model_validate(one) for one in packed.maintenance)
-        retain(config.reference, References(Nodes(packed.nodes), Sensors(packed.sensors), windows))
+        retain(config.reference, References(Nodes(packed.nodes), Sensors(packed.sensors), windows, packed.racks))
         return config
 
     def replace(self, config: Config) -> None:
@@ -111,7 +113,8 @@ class Handover:
 def _packed(config: Config) -> bytes:
     known = references(config.reference)
     windows = tuple(_plain(one) for one in known.maintenance)
-    return msgspec.json.encode(_Packed(_plain(config), tuple(known.nodes), known.sensors.rules, windows))
+    packed = _Packed(_plain(config), tuple(known.nodes), known.sensors.rules, windows, known.racks)
+    return msgspec.json.encode(packed)
 
 
 def _plain(value: Any) -> Any:

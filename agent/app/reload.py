@@ -21,7 +21,7 @@ from agent.config.checks import faults
 from agent.config.load import load
 from agent.config.reference import needs_restart
 from agent.config.references import FILE_BYTES_MAX as REFERENCE_BYTES_MAX
-from agent.config.references import References, references, retain
+from agent.config.references import TABLES, References, references, retain
 from agent.config.tree import Config
 from agent.config.yaml import InvalidConfigError, Problem, path_text
 from processors.contracts.errors import described
@@ -33,7 +33,7 @@ CALENDAR: Final = ("reference", "calendar")
 
 
 class _InUse(msgspec.Struct, frozen=True):
-    """A configuration, what is in its files of nodes and units, and a digest of each file that it names."""
+    """A configuration, what is in its reference files, and a digest of each file that it names."""
 
     config: Config
     known: References
@@ -143,8 +143,7 @@ def _files(config: Config) -> dict[str, str]:
     """Return the paths of files that are no part of the tree, by the key that names them."""
     security = config.kafka.security
     named: dict[tuple[str | int, ...], str | None] = {
-        ("reference", "nodes"): config.reference.nodes,
-        ("reference", "units"): config.reference.units,
+        **{("reference", name): getattr(config.reference, name) for name in TABLES},
         ("kafka", "security", "ca_file"): security.ca_file,
         ("kafka", "security", "cert_file"): security.cert_file,
         ("kafka", "security", "key_file"): security.key_file,

@@ -170,6 +170,7 @@ class LearnerRole(Role):
             self._health,
             dead_letters=self._dead_letters.latest,
             sources=self._sources,
+            racks=compose.racks(config),
         )
         self.service = self._reads
         self.own = OwnShards(self._reads, config.journal_partition, self._shards)

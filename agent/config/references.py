@@ -10,14 +10,16 @@ from pydantic import Field
 
 from agent.config.calendar import Windows, read_calendar
 from agent.config.yaml import InvalidConfigError, Problem
-from agent.reference import FAULTS_MAX, TableFault, read_nodes, read_units
+from agent.reference import FAULTS_MAX, TableFault, read_nodes, read_racks, read_units
 from processors.contracts.alerts import Maintenance
 from processors.contracts.nodes import NO_NODES, Nodes
+from processors.contracts.racks import RackHosts
 from processors.contracts.settings import MachineSettings, RunTimeSettings, Settings
 from processors.contracts.telemetry import NO_SENSORS, Sensors
 
 FILE_BYTES_MAX: Final = 32 * 1024 * 1024
 RETAINED_MAX: Final = 2
+TABLES: Final = ("nodes", "units", "racks")
 
 CalendarFile = Annotated[str, Field(min_length=1, max_length=4096)]
 Content = TypeVar("Content")
@@ -25,7 +27,7 @@ Reader = Callable[[str], tuple[Content, list[TableFault]]]
 
 
 class ReferenceSettings(Settings):
-    """Files that say what producers of telemetry call hosts, what their sensors measure, and when there is maintenance."""
+    """Files that say what producers of telemetry call hosts, what their sensors measure, which racks they are in, and when there is maintenance."""
 
     nodes: str | None = Field(
         default=None,
@@ -39,6 +41,13 @@ class ReferenceSettings(Settings):
         description="CSV file of what sensors measure, before what the agent knows of them; columns: message, physical_context, "
         "parental_context, sub_context, device_context, index, location, source, resource, unit",
     )
+    racks: str | None = Field(
+        default=None,
+        max_length=4096,
+        description="file of racks, before what the names of hosts let guess: CSV with the columns host (or a host list in quotes), "
+        "rack and, where there are several, system; or Slurm's topology.conf, or what `scontrol show topology` prints, of which "
+        "each lowest switch or block is a rack",
+    )
 
     calendar: tuple[CalendarFile, ...] = Field(
         default=(),
@@ -49,7 +58,7 @@ class ReferenceSettings(Settings):
 
     def below(self, folder: FilePath) -> "ReferenceSettings":
         """Return the settings with paths that are no longer relative to a folder."""
-        found = {name: str(folder / path) for name in ("nodes", "units") if (path := getattr(self, name)) is not None}
+        found = {name: str(folder / path) for name in TABLES if (path := getattr(self, name)) is not None}
         return self.model_copy(update={**found, "calendar": tuple(str(folder / path) for path in self.calendar)})
 
 
@@ -59,6 +68,7 @@ class References(msgspec.Struct, frozen=True):
     nodes: Nodes = NO_NODES
     sensors: Sensors = NO_SENSORS
     maintenance: Windows = ()
+    racks: tuple[RackHosts, ...] = ()
 
 
 _RETAINED: Final[dict[ReferenceSettings, References]] = {}
@@ -69,7 +79,7 @@ def read_references(
 ) -> tuple[References, list[Problem]]:
     """Return what is in the files, and every problem of each.
 
-    Nodes are of one of the `systems` where any are listed, and reservations of one of the `clusters`.
+    Nodes and racks are of one of the `systems` where any are listed, and reservations of one of the `clusters`.
     """
     problems: list[Problem] = []
     nodes = (
@@ -78,13 +88,15 @@ def read_references(
         else _read(settings.nodes, partial(read_nodes, systems=systems), NO_NODES, problems)
     )
     sensors = NO_SENSORS if settings.units is None else _read(settings.units, read_units, NO_SENSORS, problems)
+    of_systems = partial(read_racks, systems=systems)
+    racks: tuple[RackHosts, ...] = () if settings.racks is None else _read(settings.racks, of_systems, (), problems)
     maintenance: list[Maintenance] = []
     for path in settings.calendar:
         if (text := _text(path, problems)) is not None:
             windows, wrong = read_calendar(text, path, clusters)
             maintenance += windows
             problems += wrong[:FAULTS_MAX]
-    return References(nodes, sensors, tuple(maintenance)), problems
+    return References(nodes, sensors, tuple(maintenance), racks), problems
 
 
 def references(settings: ReferenceSettings) -> References:

@@ -34,6 +34,7 @@ from processors.contracts.events import JournalRecord, Origin, PredictionRequest
 from processors.contracts.hosts import Explained, HostLines, HostUse, HostView, most_anomalous_first
 from processors.contracts.log import Batch, Log, Position, TopicPartition
 from processors.contracts.outputs import AlertEnd, Answer, Emission
+from processors.contracts.running import Neighbour
 from processors.contracts.service import Measures
 
 _LOG = logging.getLogger("scalewatch.learner")
@@ -300,6 +301,12 @@ class Learner:
         with self._folding:
             found = (shard.fold.hosts_of_job(system, job_id) for shard in self.shards().values())
             return next((hosts for hosts in found if hosts), ())
+
+    def neighbours(self, system: str, job_id: str) -> tuple[Neighbour, ...]:
+        """Return the other jobs on the hosts of a job that runs, by the shard that knows them. For any thread."""
+        with self._folding:
+            found = (shard.fold.neighbours(system, job_id) for shard in self.shards().values())
+            return next((tuple(jobs) for jobs in found if jobs), ())
 
     def explained_runs(self, system: str, host: str) -> Explained:
         """Return the runs that a host explains, by the shard that knows of any. For any thread."""

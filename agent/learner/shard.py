@@ -21,6 +21,7 @@ from processors.contracts.log import (
     record_digest,
 )
 from processors.contracts.outputs import Answer, Emission
+from processors.contracts.running import Neighbour
 
 
 class Unsaved(Protocol):
@@ -92,6 +93,9 @@ class Fold(Protocol):
 
     def host_lines(self, system: str, host: str, resource: str | None = None) -> HostLines | None:
         """Return what one host measured over time, of one resource or of all; None where it is not known."""
+
+    def neighbours(self, system: str, job_id: str) -> Sequence[Neighbour]:
+        """Return the other jobs on the hosts of a job that runs, those on most of them first."""
 
     def hosts_of_job(self, system: str, job_id: str) -> tuple[str, ...]:
         """Return the hosts of a job that runs; none where they are not known."""

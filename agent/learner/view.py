@@ -27,7 +27,8 @@ from processors.contracts.outputs import (
     SlowedBy,
     SourceStatus,
 )
-from processors.contracts.running import RunningJob
+from processors.contracts.racks import NO_RACKS, Racks
+from processors.contracts.running import Neighbour, RunningJob
 from processors.contracts.service import Health, Silence
 
 RETAINED_MAX: Final = 20_000
@@ -359,9 +360,10 @@ class LearnerService:
         dead_letters: Callable[[], Sequence[DeadLetterView]] = tuple,
         sources: Callable[[], Sequence[SourceStatus]] = tuple,
         absent: str = "The models of {} are not in this process.",
+        racks: Racks = NO_RACKS,
     ) -> None:
         self._view, self._shard_of, self._absent = view, shard_of, absent
-        self.health, self.dead_letters, self.sources = health, dead_letters, sources
+        self.health, self.dead_letters, self.sources, self.rack = health, dead_letters, sources, racks.of
         self.learner: Learner | None = None
 
     def predictions(self) -> Sequence[Prediction]:
@@ -396,6 +398,11 @@ class LearnerService:
         """Return the hosts of a job that runs; none where they are not known."""
         learner = self.learner
         return () if learner is None else learner.hosts_of_job(system, job_id)
+
+    def neighbours(self, system: str, job_id: str) -> Sequence[Neighbour]:
+        """Return the other jobs on the hosts of a job that runs, those on most of them first."""
+        learner = self.learner
+        return () if learner is None else learner.neighbours(system, job_id)
 
     def ended(self, system: str, job_id: str) -> JobPrediction | None:
         """Return what was last predicted of a job that ended a short while ago."""

@@ -147,6 +147,7 @@ class _Shift:
             "time_limit_s": job.time_limit_s,
             "hosts": [hostlist(running.nodes)],
             "user": f"user{1 + len(name) % 5}",
+            "account": application.project,
             "partition": "standard",
             "exclusive": True,
         }

@@ -176,7 +176,7 @@ FOREVER_MS: Final = 10**15
 HUNGRY: Final = 1.5  # times the power that the counters of a host explain
 ANALYSIS: Final = Application(
     "image-analysis", AmdahlLog(20.0, 1_600.0, 10.0), (1, 2, 4, 8), "runs on shared nodes, at the pace of their load",
-    interval_s=150.0, activity=Activity(1.6, 3.0, 0.4, 0.04), disturbed_every=45,
+    interval_s=150.0, project="life-sciences", activity=Activity(1.6, 3.0, 0.4, 0.04), disturbed_every=45,
 )  # fmt: skip
 
 
@@ -314,6 +314,7 @@ class _Shift:
             "time_limit_s": job.time_limit_s,
             "hosts": [self._nodes.hosts[host].name for host in hosts],
             "user": "user3",
+            "account": job.application.project,
             "partition": PARTITION,
             "exclusive": False,
         }

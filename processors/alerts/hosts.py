@@ -15,6 +15,7 @@ from processors.hosts.peers import Difference
 
 SHOWN: Final = 8  # resources or hosts that an alert lists; of more it says how many
 IN_SUMMARY: Final = 3
+BY_NAME: Final = " Their names tell the rack: no list of racks does."
 WAYS: Final = {  # of a step no range is shown: what it came to may lie between values that were seen before
     "value": "{value} ({low} to {high} until then)",
     "step": "{value}, a jump larger than any before",
@@ -138,9 +139,13 @@ def host_anomaly(labels: dict[str, str], odd: Odd, settings: HostAnomaly, now_ms
 
 def rack_anomaly(
     rack: Rack, hosts: Sequence[str], of: int, resources: Mapping[str, int], since_ms: int,
-    *, settings: RackAnomaly, now_ms: int,
+    *, settings: RackAnomaly, now_ms: int, end_is_seen: bool, by_name: bool = False,
 ) -> Condition:  # fmt: skip
-    """Return the condition of a rack: which of its `of` hosts, and on how many of them each resource is odd."""
+    """Return the condition of a rack: which of its `of` hosts, and on how many of them each resource is odd.
+
+    `end_is_seen` says that most hosts are outside of ranges that are kept: whoever looks at those renews it while it lasts.
+    `by_name` says that the names of hosts are all that tells their rack.
+    """
     common = sorted(resources.items(), key=lambda one: (-one[1], one[0]))
     odd = _listed([f"{resource_name(name)} on {count}" for name, count in common], IN_SUMMARY)
     return Condition(
@@ -150,12 +155,12 @@ def rack_anomaly(
         momentary=True,
         time_ms=now_ms,
         severity="critical",
-        keep_firing_ms=round(settings.keep_firing_s * 1000),
+        keep_firing_ms=round((settings.clear_s if end_is_seen else settings.keep_firing_s) * 1000),
         summary=(
             f"{len(hosts)} of {of} hosts of {rack.text} have been anomalous since {_clock(since_ms)}"
             f"{': ' + odd if odd else ''}."
         ),
-        description=f"Hosts: {_listed(list(hosts), SHOWN)}.",
+        description=f"Hosts: {_listed(list(hosts), SHOWN)}.{BY_NAME if by_name else ''}",
         evidence=AlertEvidence(
             observed=float(len(hosts)),
             expected=0.0,

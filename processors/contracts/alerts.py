@@ -197,8 +197,17 @@ class RackAnomaly(AlertRule):
     share_min: float = Field(
         default=0.5, gt=0, le=1, description="share of the rack's hosts with an anomaly that is needed at least"
     )
+    clear_s: float = Field(
+        default=900.0,
+        ge=0,
+        le=LONGEST_S,
+        description="it resolves when most of these hosts have been back where they were for this long",
+    )
     keep_firing_s: float = Field(
-        default=3600.0, ge=0, le=LONGEST_S, description="it resolves when nothing new came for this long"
+        default=3600.0,
+        ge=0,
+        le=LONGEST_S,
+        description="and, where their levels do not show it, when nothing new came for this long",
     )
 
 

@@ -16,6 +16,14 @@ def hits(chance: float | None) -> bool:
     return chance is not None and chance > HITS
 
 
+class Neighbour(msgspec.Struct, frozen=True):
+    """Another job on the hosts of a running one: on how many of them, and since when."""
+
+    job_id: str
+    hosts: int
+    start_ms: int
+
+
 class LoadedBand(msgspec.Struct, frozen=True):
     """Quantiles of the run time under the load of the hosts, in seconds; None where too little is known of it."""
 

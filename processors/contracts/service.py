@@ -19,7 +19,8 @@ from processors.contracts.outputs import (
     RecentRun,
     SourceStatus,
 )
-from processors.contracts.running import RunningJob
+from processors.contracts.racks import HostRack
+from processors.contracts.running import Neighbour, RunningJob
 
 ROLE_REASONS: Final = ("unknown-system", "decoder", "processor")
 """Why a role refuses a record whatever its format says: a system that is not listed, a decoder or a processor that raised."""
@@ -110,6 +111,12 @@ class Service(Protocol):
     def hosts_of_job(self, system: str, job_id: str) -> Sequence[str]:
         """Return the hosts of a job that runs; none where they are not known."""
 
+    def neighbours(self, system: str, job_id: str) -> Sequence[Neighbour]:
+        """Return the other jobs on the hosts of a job that runs, those on most of them first."""
+
+    def rack(self, system: str, host: str) -> HostRack | None:
+        """Return the rack of a host; None where nothing says it."""
+
     def ended(self, system: str, job_id: str) -> JobPrediction | None:
         """Return what was last predicted of a job that ended a short while ago; its run follows when it has settled."""
 
@@ -197,6 +204,14 @@ class Forwarding:
     def hosts_of_job(self, system: str, job_id: str) -> Sequence[str]:
         """Return the hosts of a job that runs."""
         return self._service.hosts_of_job(system, job_id)
+
+    def neighbours(self, system: str, job_id: str) -> Sequence[Neighbour]:
+        """Return the other jobs on the hosts of a job that runs."""
+        return self._service.neighbours(system, job_id)
+
+    def rack(self, system: str, host: str) -> HostRack | None:
+        """Return the rack of a host."""
+        return self._service.rack(system, host)
 
     def ended(self, system: str, job_id: str) -> JobPrediction | None:
         """Return what was last predicted of a job that ended a short while ago."""

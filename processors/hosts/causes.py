@@ -42,6 +42,11 @@ class HostLevels(RowTable):
         since_ms = int(self.rows["since_ms"][row])
         return None if since_ms == NEVER_MS else since_ms
 
+    def known(self, host: npt.NDArray[np.int64]) -> Rows:
+        """Return the hosts of which the range of a resource is kept; `host` (rows,) is that of each series."""
+        retained = (self.rows["since_ms"][: len(host)] != NEVER_MS) & (host >= 0)
+        return np.asarray(np.unique(host[retained]))
+
     def still_odd(self, mean: npt.NDArray[np.float64], host: npt.NDArray[np.int64]) -> Rows:
         """Return the hosts of which enough resources are outside of the ranges that are kept of them.
 

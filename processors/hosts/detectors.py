@@ -19,6 +19,8 @@ from processors.windows.settings import MINUTE_MS, PART_MS, PARTS
 RESOURCES_MIN: Final = 2  # of a host that is judged by several together
 SWARM_MS: Final = 3_600_000  # a record that comes within this of the one before belongs to it
 WAIT_MS: Final = 60_000
+BACK_MS: Final = 60_000  # a value that is back in its range for less than this had not left it for good
+VALUE_WAY: Final = WAYS.index("value")
 HOUR_WAY: Final = WAYS.index("hour")
 NONE: Final = -1
 RATIO_MAX: Final = 1e9
@@ -29,7 +31,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 _MARK: Final = np.dtype(
-    [("fired_ms", "<i8"), ("since_ms", "<i8"), ("observed", "<f8"), ("low", "<f8"), ("high", "<f8"),
+    [("fired_ms", "<i8"), ("since_ms", "<i8"), ("back_ms", "<i8"), ("observed", "<f8"), ("low", "<f8"), ("high", "<f8"),
      ("score", "<f4"), ("way", "u1")]
 )  # fmt: skip
 
@@ -37,8 +39,9 @@ _MARK: Final = np.dtype(
 class Mark(NamedTuple):
     """The last record of a series: what was measured, the usual range, and when it came.
 
-    `since_ms` is the first of those that came close together with it; `way` is the question that was answered strangely:
-    value, step or hour.
+    `since_ms` is since when the series has been outside of that range, and `observed` the farthest value since then. Of a record
+    that is no value outside of a range, `since_ms` is the first of those like it that came close together, and `observed` what was
+    measured. `way` is the question that was answered strangely: value, step or hour. `over` says that it is back in its range.
     """
 
     since_ms: int
@@ -47,19 +50,22 @@ class Mark(NamedTuple):
     low: float
     high: float
     way: str
+    over: bool = False
 
 
 class Records:
     """The record rule of all series; a row is one.
 
-    `fired_ms` of `marks` is when the last record came, NEVER_MS where there was none.
+    `fired_ms` of `marks` is when the last record came, NEVER_MS where there was none, and `back_ms` since when the series is back
+    in the range that it was outside of, NEVER_MS where it is not. A record lets its series rest, so that what comes after it is no
+    record; a series that was outside for a moment and leaves its range again has left it since then.
     """
 
     name: ClassVar[str] = "host_records"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def __init__(self) -> None:
-        self.marks = RowTable(_MARK, fired_ms=NEVER_MS, since_ms=NEVER_MS)
+        self.marks = RowTable(_MARK, fired_ms=NEVER_MS, since_ms=NEVER_MS, back_ms=NEVER_MS)
 
     @cached_property
     def _rule(self) -> RecordRule:
@@ -96,14 +102,37 @@ class Records:
     def _note(self, rows: Rows, value: Floats, time_ms: Ints, step: RecordStep) -> None:
         marks = self.marks.rows
         marks["score"][rows] = step.score
+        self._follow(rows, value, time_ms)
         fired = np.flatnonzero(step.fired)
-        at, when_ms = rows[fired], time_ms[fired]
-        before_ms = marks["fired_ms"][at]
-        apart = (before_ms == NEVER_MS) | (when_ms - before_ms > SWARM_MS)
-        marks["since_ms"][at] = np.where(apart, when_ms, marks["since_ms"][at])
+        at, when_ms, way = rows[fired], time_ms[fired], step.way[fired]
+        before = marks[at]
+        near = (before["fired_ms"] != NEVER_MS) & (when_ms - before["fired_ms"] <= SWARM_MS)
+        outside = near & (before["way"] == VALUE_WAY) & (before["back_ms"] == NEVER_MS)
+        same = outside & (before["since_ms"] < when_ms) & (way != HOUR_WAY)
+        repeated = near & (before["way"] == way) & (way != VALUE_WAY)
+        marks["since_ms"][at] = np.where(same | repeated, before["since_ms"], when_ms)
         marks["fired_ms"][at] = when_ms
-        marks["observed"][at], marks["way"][at] = value[fired], step.way[fired]
-        marks["low"][at], marks["high"][at] = step.low[fired], step.high[fired]
+        new, other = at[~same], fired[~same]
+        marks["observed"][new], marks["way"][new], marks["back_ms"][new] = value[other], step.way[other], NEVER_MS
+        marks["low"][new], marks["high"][new] = step.low[other], step.high[other]
+
+    def _follow(self, rows: Rows, value: Floats, time_ms: Ints) -> None:
+        """Note which series with a record are outside of their range still, left it again, or are back."""
+        marks = self.marks.rows
+        fired_ms = marks["fired_ms"][rows]
+        known = (fired_ms != NEVER_MS) & (time_ms - fired_ms <= SWARM_MS) & (marks["way"][rows] == VALUE_WAY)
+        at, x, now_ms = rows[known], value[known], time_ms[known]
+        if not at.size:
+            return
+        one = marks[at]
+        outside = (x < one["low"]) | (x > one["high"])
+        again = outside & (one["back_ms"] != NEVER_MS) & (now_ms - one["back_ms"] >= BACK_MS)
+        middle = (one["low"] + one["high"]) / 2
+        farther = outside & (again | (np.abs(x - middle) > np.abs(one["observed"] - middle)))
+        marks["since_ms"][at[again]] = now_ms[again]
+        marks["observed"][at[farther]] = x[farther]
+        back_ms = np.where(one["back_ms"] == NEVER_MS, now_ms, one["back_ms"])
+        marks["back_ms"][at] = np.where(outside, NEVER_MS, back_ms)
 
     @property
     def level_ms(self) -> Ints:
@@ -113,13 +142,18 @@ class Records:
         """
         return np.where(self.marks.rows["way"] == HOUR_WAY, NEVER_MS, self.marks.rows["fired_ms"])
 
+    @property
+    def times(self) -> "RecordTimes":
+        """The last record of each series."""
+        return RecordTimes(self.level_ms, self.marks.rows["since_ms"], self.marks.rows["back_ms"] != NEVER_MS)
+
     def mark(self, row: int) -> Mark | None:
         """Return the last record of a series; None where there was none."""
         one = self.marks.rows[row]
         if one["fired_ms"] == NEVER_MS:
             return None
         figures = {name: one[name].item() for name in ("since_ms", "fired_ms", "observed", "low", "high")}
-        return Mark(**figures, way=WAYS[int(one["way"])])
+        return Mark(**figures, way=WAYS[int(one["way"])], over=bool(one["back_ms"] != NEVER_MS))
 
     def score(self, row: int) -> float:
         """Return the score of the last value of a series, from 0 to 1."""
@@ -428,6 +462,23 @@ class Swarm(NamedTuple):
     resources_min: int
     resources_share: float
 
+    def least(self, resources: Ints) -> Ints:
+        """Return how many records it takes of hosts with so many resources, (hosts,)."""
+        least = np.maximum(np.ceil(self.resources_share * resources), self.resources_min)
+        return np.asarray(np.clip(least, RESOURCES_MIN, np.maximum(resources, RESOURCES_MIN)), np.int64)
+
+
+class RecordTimes(NamedTuple):
+    """The last record of each series, each (rows,): when it came, since when it has been so, and whether it is over.
+
+    Where enough resources of a host are still outside of their ranges, these are the event: one that was outside for a moment
+    before has no part in when it began.
+    """
+
+    fired_ms: Ints
+    since_ms: Ints
+    over: npt.NDArray[np.bool_]
+
 
 class AnomalyCandidates(RowTable):
     """When each host was first seen, was last odd, has news that were not told, was reported, and may not be reported."""
@@ -448,14 +499,13 @@ class AnomalyCandidates(RowTable):
         """Return which of these hosts (m,) were seen for so long before they were odd."""
         return np.asarray(self.rows["odd_ms"][hosts] >= self.rows["first_ms"][hosts] + learn_ms)
 
-    def close(self, fired_ms: Ints, host: Rows, unusual_ms: Ints, swarm: Swarm) -> Rows:
+    def close(self, records: RecordTimes, host: Rows, unusual_ms: Ints, swarm: Swarm) -> Rows:
         """Return hosts with a swarm of new records while they are unusual as a whole: either may come first.
 
-        Records alone are frequent: of a new job, or of resources that move together. `fired_ms` (rows,) is the last record
-        of each series and `host` (rows,) is its host, less than 0 for none; `unusual_ms` (hosts,) is when each was last
-        unusual. On labelled servers this halves the false alerts and loses no fault, for a ratio from 1.3 to 1.7.
+        Records alone are frequent: of a new job, or of resources that move together. `host` (rows,) is that of each
+        series, less than 0 for none; `unusual_ms` (hosts,) is when each was last unusual. On labelled servers this halves the false alerts and loses no fault, for a ratio from 1.3 to 1.7.
         """
-        self._note_swarms(fired_ms, host, swarm)
+        self._note_swarms(records, host, swarm)
         rows = self.rows
         both = (rows["swarm_ms"] != NEVER_MS) & (unusual_ms != NEVER_MS)
         near = both & (np.abs(rows["swarm_ms"] - unusual_ms) <= swarm.window_ms)
@@ -463,8 +513,9 @@ class AnomalyCandidates(RowTable):
         self._odd(found, rows["swarm_since_ms"][found], rows["swarm_ms"][found], swarm.window_ms)
         return found
 
-    def _note_swarms(self, fired_ms: Ints, host: Rows, swarm: Swarm) -> None:
+    def _note_swarms(self, times: RecordTimes, host: Rows, swarm: Swarm) -> None:
         """Note of which hosts new records came close together, since when."""
+        fired_ms = times.fired_ms
         mine = np.flatnonzero((host >= 0) & (fired_ms != NEVER_MS))
         new = mine[fired_ms[mine] > self.rows["judged_ms"][host[mine]]]
         if new.size == 0:
@@ -473,13 +524,13 @@ class AnomalyCandidates(RowTable):
         np.maximum.at(last_ms, host[new], fired_ms[new])
         near = mine[last_ms[host[mine]] != NEVER_MS]
         near = near[fired_ms[near] >= last_ms[host[near]] - swarm.window_ms]
-        records = np.bincount(host[near], minlength=len(self.rows))
-        resources = np.bincount(host[host >= 0], minlength=len(self.rows))
-        least = np.maximum(np.ceil(swarm.resources_share * resources), swarm.resources_min)
-        least = np.clip(least, RESOURCES_MIN, np.maximum(resources, RESOURCES_MIN))
+        least = swarm.least(np.bincount(host[host >= 0], minlength=len(self.rows)))
+        records, lasting = (np.bincount(host[at], minlength=len(self.rows)) for at in (near, near[~times.over[near]]))
         found = np.flatnonzero((last_ms != NEVER_MS) & (records >= least))
+        of_event = near[~times.over[near] | (lasting < least)[host[near]]]
+        since_ms = np.maximum(times.since_ms[of_event], last_ms[host[of_event]] - swarm.window_ms)
         began_ms = np.full(len(self.rows), np.iinfo(np.int64).max)
-        np.minimum.at(began_ms, host[near], fired_ms[near])
+        np.minimum.at(began_ms, host[of_event], since_ms)
         self.rows["judged_ms"][:] = np.maximum(self.rows["judged_ms"], last_ms)
         self.rows["swarm_ms"][found], self.rows["swarm_since_ms"][found] = last_ms[found], began_ms[found]
 

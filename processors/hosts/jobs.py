@@ -10,6 +10,7 @@ from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Evidence, HostState, JobCompleted, JobStarted
 from processors.contracts.names import escaped, job_key
 from processors.contracts.nodes import expand
+from processors.contracts.running import Neighbour
 from processors.store import Store, Untimed
 
 RUN_MAX_MS: Final = 30 * 86_400_000  # a job of which no end was told is forgotten after this
@@ -24,6 +25,7 @@ HOST_CHARACTERS_MAX: Final = 255
 JOBS_MAX: Final = 50_000
 PARTITIONS_MAX: Final = 2_000
 STATES_MAX: Final = 50_000
+NEIGHBOURS_MAX: Final = 100  # of a job that are shown
 FORGOTTEN_PER_TICK: Final = 1_000
 
 
@@ -200,6 +202,14 @@ class HostJobs:
     def of(self, job: str) -> tuple[str, ...]:
         """Return the hosts on which a job runs, given by its key; none where it does not run or that is not known."""
         return self._hosts.get(job, ())
+
+    def neighbours_of(self, job: str) -> list[Neighbour]:
+        """Return the other jobs on the hosts of a running job, given by its key: those on most of them first."""
+        system, hosts = unquote(job.partition("/")[0]), self.of(job)
+        on = Counter(other for host in hosts for other in self._on.get((system, host), {}) if other != job)
+        found = sorted(on.items(), key=lambda one: (-one[1], one[0]))[:NEIGHBOURS_MAX]
+        starts = {other: start_ms for host in hosts for other, start_ms in self._on.get((system, host), {}).items()}
+        return [Neighbour(unquote(other.partition("/")[2]), count, starts[other]) for other, count in found]
 
     def running(self) -> tuple[str, ...]:
         """Return the keys of the jobs whose hosts are known, in their order."""

@@ -91,6 +91,11 @@ class OpenAlerts:
         life = self._alerts.alerts.get(fingerprint(name, labels))
         return life is not None and life.open
 
+    def due_ms(self, name: str, labels: Mapping[str, str]) -> int | None:
+        """Return when the alert with a name and labels fires or ends unless something happens; None where none is open."""
+        life = self._alerts.alerts.get(fingerprint(name, labels))
+        return life.due_ms() if life is not None and life.open else None
+
     def tick(self) -> None:
         """Let the alerts whose time has come fire or resolve."""
         for key in self._alerts.alerts.due(self._alerts.now_ms, DUE_PER_TICK_MAX):

@@ -4,7 +4,6 @@ Everything is judged at ticks: hosts with new records close together, or whose r
 have news. News wait for a moment whether the whole rack has them; then they are told.
 """
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -129,7 +128,7 @@ class HostAlerts:
             return
         self._judged = True
         state, candidates, scored = self._state, self._state.candidates, self._state.multivariate.hosts.rows
-        by_records = candidates.close(state.records.level_ms, state.places.hosts, scored["unusual_ms"], self._swarm)
+        by_records = candidates.close(state.records.times, state.places.hosts, scored["unusual_ms"], self._swarm)
         by_records = by_records[candidates.known(by_records, round(self._host.learn_week_s * 1000))]
         high = np.flatnonzero(scored["high"] >= self._host.combined_minutes)
         since_ms, end_ms = scored["high_since_ms"][high], scored["scored_ms"][high] + MINUTE_MS
@@ -182,12 +181,19 @@ class HostAlerts:
         names = sorted(self._named(row)[1] for row in rows)
         resources = Counter(name for row in rows for name in self._marks(row))
         since_ms = int(candidates["since_ms"][rows].min())
-        found = host_rules.rack_anomaly(rack, names, of, resources, since_ms, settings=self._rack, now_ms=now_ms)
+        for row in rows:
+            self._keep_levels(row, self._marks(row))
+        seen = self._state.levels.known(self._state.places.hosts)
+        end_is_seen = np.isin(rows, seen).mean() >= STILL_SHARE
+        known = [self._state.settings.racks.of(*self._named(row)) for row in rows]
+        found = host_rules.rack_anomaly(
+            rack, names, of, resources, since_ms, settings=self._rack, now_ms=now_ms, end_is_seen=bool(end_is_seen),
+            by_name=any(one is not None and not one.listed for one in known),
+        )  # fmt: skip
         self._alerts.take([found])
         candidates["news_ms"][rows], candidates["reported_ms"][rows] = NEVER_MS, now_ms
         why = f"It is part of the anomaly of {rack.text}."
         for row in rows:
-            self._keep_levels(row, self._marks(row))
             self._alerts.ends(ended(HOST_ANOMALY, host_labels(*self._named(row)), why, now_ms, by="superseded"))
 
     def _report_host(self, row: int) -> None:
@@ -198,13 +204,18 @@ class HostAlerts:
         if not is_open and now_ms - one["news_ms"] < self._host.gather_s * 1000:
             return
         one["news_ms"] = NEVER_MS
-        resources = sum(not is_cumulative(name) for name in self._state.index.resources(row))
-        odd = Odd(int(one["since_ms"]), self._marks(row), resources, self._against(row))
+        odd = self._odd(row)
         if odd.marks or odd.contradicts:
             self._state.candidates.rows["reported_ms"][row] = now_ms
             self._keep_levels(row, odd.marks)
             if not self._explained_by_peers(row, labels):
                 self._alerts.take([host_rules.host_anomaly(labels, odd, self._host, now_ms)])
+
+    def _odd(self, row: int) -> Odd:
+        """Return what is odd about a host."""
+        resources = sum(not is_cumulative(name) for name in self._state.index.resources(row))
+        since_ms = int(self._state.candidates.rows["since_ms"][row])
+        return Odd(since_ms, self._marks(row), resources, self._against(row))
 
     def _explained_by_peers(self, row: int, labels: dict[str, str]) -> bool:
         """Return whether an open alert says already that the host is unlike its peers, and not by its power alone."""
@@ -238,9 +249,19 @@ class HostAlerts:
         for rack, rows in sorted(racks.items()):
             if len(on.intersection(rows)) >= STILL_SHARE * len(rows):
                 self._alerts.renew(RACK_ANOMALY, rack.labels)
-            rack_open = self._alerts.is_open(RACK_ANOMALY, rack.labels)
+            due_ms = self._alerts.due_ms(RACK_ANOMALY, rack.labels)
+            if due_ms is not None and due_ms <= now_ms + MINUTE_MS:
+                self._outlast([row for row in rows if row in on])
             for row in rows:
-                self._stay(row, rack_open=rack_open, still=row in on)
+                self._stay(row, rack_open=due_ms is not None, still=row in on)
+
+    def _outlast(self, rows: Sequence[int]) -> None:
+        """Give hosts that are still odd alerts of their own: that of their rack ends, for most of it is as it was."""
+        for row in rows:
+            labels = host_labels(*self._named(row))
+            odd = self._odd(row)
+            if (odd.marks or odd.contradicts) and not self._explained_by_peers(row, labels):
+                self._alerts.take([host_rules.host_anomaly(labels, odd, self._host, self._state.now_ms)])
 
     def _stay(self, row: int, *, rack_open: bool, still: bool) -> None:
         """Let the alert of a host go on where it is still odd, and forget what was wrong where no alert is open."""
@@ -253,11 +274,18 @@ class HostAlerts:
             self._state.levels.clear(self._series(row))
 
     def _marks(self, host: int) -> dict[str, Mark]:
-        """Return the records of a host's resources that came close to the last of them, the first ones first."""
+        """Return the records of a host's resources that came close to the last of them, the first ones first.
+
+        Where enough of them last, those that were of a moment are left out.
+        """
         since_ms = int(self._state.candidates.rows["odd_ms"][host]) - self._window_ms
-        marks = {name: self._state.records.mark(row) for name, row in self._state.index.resources(host).items()}
+        series = self._state.index.resources(host)
+        marks = {name: self._state.records.mark(row) for name, row in series.items()}
         near = {name: mark for name, mark in marks.items() if mark is not None and mark.fired_ms >= since_ms}
-        return dict(sorted(near.items(), key=lambda one: (one[1].since_ms, one[0])))
+        lasting = {name: mark for name, mark in near.items() if not mark.over}
+        least = self._swarm.least(np.array([sum(not is_cumulative(name) for name in series)]))[0]
+        of_event = lasting if len(lasting) >= least else near
+        return dict(sorted(of_event.items(), key=lambda one: (one[1].since_ms, one[0])))
 
     def _against(self, host: int) -> Contradicts | None:
         """Return which resource of a host contradicts the others, if it has done so for long."""
@@ -357,7 +385,6 @@ class HostGroups:
 
     def __init__(self, state: HostShardState, jobs: HostJobs) -> None:
         self._state, self._jobs = state, jobs
-        self._pattern = re.compile(state.settings.alerts.rack_anomaly.pattern)
 
     def racks(self, rows: npt.NDArray[np.intp]) -> dict[Rack, list[int]]:
         """Return the racks of these hosts, with their rows."""
@@ -367,9 +394,9 @@ class HostGroups:
             key = self._state.index.hosts.ids.key(row)
             if key is None:
                 continue
-            match = self._pattern.search(key[1])
-            if match is not None and match[1]:
-                rack = Rack(key[0], "rack", match[1])
+            known = self._state.settings.racks.of(*key)
+            if known is not None:
+                rack = Rack(key[0], "rack", known.name)
             else:
                 partitions = self._partitions() if partitions is None else partitions
                 name = partitions.get(key, "")

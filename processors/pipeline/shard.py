@@ -19,6 +19,7 @@ from processors.contracts.events import (
 from processors.contracts.hosts import Explained, HostLines, HostUse, HostView
 from processors.contracts.names import job_key
 from processors.contracts.outputs import Answer, Message
+from processors.contracts.running import Neighbour
 from processors.fairness import flood
 from processors.features import FeatureTimes
 from processors.hosts.lines import LINE_KINDS
@@ -225,6 +226,10 @@ class Shard:
     def hosts_of_job(self, system: str, job_id: str) -> tuple[str, ...]:
         """Return the hosts of a job that runs; none where they are not known."""
         return self.hosts.jobs.of(job_key(system, job_id))
+
+    def neighbours(self, system: str, job_id: str) -> list[Neighbour]:
+        """Return the other jobs on the hosts of a job that runs, those on most of them first."""
+        return self.hosts.jobs.neighbours_of(job_key(system, job_id))
 
     def explained_runs(self, system: str, host: str) -> Explained:
         """Return the runs that a host explains, those of the last month."""

@@ -20,6 +20,7 @@ from processors.contracts.hosts import HostCauses, Hosts, HostSettings, NoHosts,
 from processors.contracts.load import UnderLoadSettings
 from processors.contracts.names import SAFE, ApplicationKey
 from processors.contracts.outputs import Message
+from processors.contracts.racks import NO_RACKS, Racks
 from processors.contracts.settings import FeatureSettings, JobSettings, ProfileSettings, RunTimeSettings
 from processors.features import FeatureTimes, FeatureTimesState
 from processors.inputs import Inputs, InputsState, input_key
@@ -118,6 +119,7 @@ class FoldSettings(msgspec.Struct, frozen=True):
     profiles: ProfileSettings = ProfileSettings()
     features: FeatureSettings = FeatureSettings()
     external_url: str = ""
+    racks: Racks = NO_RACKS
 
 
 class ShardState:

@@ -17,7 +17,7 @@ from starlette.types import Scope
 from processors.contracts.hosts import Explained, HostLines, HostUse, HostView, Line
 from processors.contracts.names import job_key
 from processors.contracts.outputs import Alert, DeadLetterView, JobPrediction, RecentRun
-from processors.contracts.running import RunningJob
+from processors.contracts.running import Neighbour, RunningJob
 from processors.contracts.service import Forwarding, Health, Service, Silence
 from processors.contracts.telemetry import JOB
 
@@ -166,6 +166,15 @@ class VisibilityFilter(Forwarding):
         """Return the hosts of a running job of the reader's."""
         shown = self._present().operator or self.job(system, job_id) is not None
         return self._service.hosts_of_job(system, job_id) if shown else ()
+
+    def neighbours(self, system: str, job_id: str) -> Sequence[Neighbour]:
+        """Return the reader's other jobs on the hosts of a running job of theirs."""
+        found = self._service.neighbours(system, job_id)
+        if self._present().operator:
+            return found
+        running = self._running() if found else frozenset()
+        own = job_key(system, job_id) in running
+        return [job for job in found if own and job_key(system, job.job_id) in running]
 
     def ended(self, system: str, job_id: str) -> JobPrediction | None:
         """Return the last prediction of a job of the reader's that ended recently."""

@@ -261,3 +261,9 @@ def description(system: str, evidence: Evidence) -> PredictionRequested:
     """Return the question what a job with this evidence is; the same question has the same id."""
     content = msgspec.json.encode((system, evidence), order="sorted")
     return PredictionRequested(system, request_id=f"http-{crc32(content):08x}", n=(), evidence=evidence, unit="nodes")
+
+
+def is_in_rack(service: Service, system: str, host: str, labels: Mapping[str, str]) -> bool:
+    """Return whether a host is in the rack that the labels of an alert name."""
+    rack = service.rack(system, host) if system == labels.get("system") else None
+    return rack is not None and rack.name == labels.get("rack")

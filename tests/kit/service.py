@@ -18,7 +18,8 @@ from processors.contracts.outputs import (
     RecentRun,
     SourceStatus,
 )
-from processors.contracts.running import RunningJob
+from processors.contracts.racks import HostRack
+from processors.contracts.running import Neighbour, RunningJob
 from processors.contracts.service import Health, Silence
 from tests.kit.messages import COMMON, alert, curve_point, job, prediction
 
@@ -46,6 +47,8 @@ class FixedService:
         self.held_hosts_of_jobs: dict[tuple[str, str], Sequence[str]] = {}
         self.held_runs, self.held_dead_letters, self.held_sources = list(runs), list(dead_letters), list(sources)
         self.held_hosts = list(hosts)
+        self.held_neighbours: dict[tuple[str, str], Sequence[Neighbour]] = {}
+        self.held_racks: dict[tuple[str, str], HostRack] = {}
         self.held_lines: dict[tuple[str, str], HostLines] = {}
         self.held_predictions = list(predictions)
         self.held_jobs = list(jobs)
@@ -70,6 +73,12 @@ class FixedService:
 
     def hosts_of_job(self, system: str, job_id: str) -> Sequence[str]:
         return self.held_hosts_of_jobs.get((system, job_id), ())
+
+    def neighbours(self, system: str, job_id: str) -> Sequence[Neighbour]:
+        return self.held_neighbours.get((system, job_id), ())
+
+    def rack(self, system: str, host: str) -> HostRack | None:
+        return self.held_racks.get((system, host))
 
     def ended(self, system: str, job_id: str) -> JobPrediction | None:
         return next((job for job in self.held_ended if (job.system, job.job_id) == (system, job_id)), None)

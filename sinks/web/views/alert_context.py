@@ -7,12 +7,14 @@ from typing import Final
 import msgspec
 
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.names import parse_rfc3339
+from processors.contracts.names import job_key, parse_rfc3339
 from processors.contracts.outputs import Alert
+from processors.contracts.racks import HostRack
 from processors.contracts.running import RunningJob
 from processors.contracts.service import Service
 from sinks.web.access import Reader
 from sinks.web.formatting import counted, share
+from sinks.web.queries import is_in_rack
 from sinks.web.views.explained import ExplainedRows, job_of
 from sinks.web.views.jobs import job_link
 from sinks.web.views.overview import application_labels_of
@@ -22,6 +24,7 @@ OTHERS_SHOWN: Final = 10
 JOBS_SHOWN: Final = 12
 USERS_SHOWN: Final = 12
 REASONS_MAX: Final = 3
+HOSTS_MAX: Final = 50_000
 NO_FIGURE: Final = "The alert carries no figure for that. Judge by the evidence."
 
 
@@ -80,7 +83,7 @@ class Other(msgspec.Struct, frozen=True):
     common: str
 
 
-def others(alerts: Sequence[Alert], shown: Alert) -> list[Other]:
+def others(service: Service, alerts: Sequence[Alert], shown: Alert) -> list[Other]:
     """Return the alerts that began within an hour of one, those of the same host, rack or application first."""
     at_ms = _start_ms(shown)
     if at_ms is None:
@@ -90,22 +93,29 @@ def others(alerts: Sequence[Alert], shown: Alert) -> list[Other]:
         start_ms = _start_ms(alert)
         if alert.fingerprint == shown.fingerprint or start_ms is None or abs(start_ms - at_ms) > NEAR_MS:
             continue
-        rank, common = _common(alert.labels, shown.labels)
+        rank, common = _common(service, alert.labels, shown.labels)
         found.setdefault(alert.fingerprint, (rank, abs(start_ms - at_ms), Other(alert, common)))
     return [other for _, _, other in sorted(found.values(), key=lambda each: each[:2])[:OTHERS_SHOWN]]
 
 
-def _common(labels: dict[str, str], shown: dict[str, str]) -> tuple[int, str]:
+def _common(service: Service, labels: dict[str, str], shown: dict[str, str]) -> tuple[int, str]:
     """Return the place of an alert among others and what it has in common with the one that is shown."""
     if labels.get("system") != shown.get("system"):
         return 4, ""
     for rank, name in ((0, "host"), (1, "rack"), (2, "application")):
         if labels.get(name) and labels.get(name) == shown.get(name):
             return rank, f"same {name}"
-    racks = ((labels.get("rack"), shown.get("host")), (shown.get("rack"), labels.get("host")))
-    if any(rack and host and rack in host for rack, host in racks):
-        return 1, "same rack by its name"
+    one, other = (_rack(service, each) for each in (labels, shown))
+    if one is not None and other is not None and one.name == other.name:
+        return 1, f"same rack{one.known_by or other.known_by}"
     return 3, "same system"
+
+
+def _rack(service: Service, labels: dict[str, str]) -> HostRack | None:
+    """Return the rack that an alert is about, or that of its host; None where neither is known."""
+    if "host" in labels:
+        return service.rack(labels.get("system", ""), labels["host"])
+    return HostRack(labels["rack"], listed=True) if "rack" in labels else None
 
 
 def _start_ms(alert: Alert) -> int | None:
@@ -135,12 +145,16 @@ def hit(service: Service, alert: Alert, explained: ExplainedRows | None, reader:
 
 
 def _running(service: Service, alert: Alert) -> Iterator[RunningJob]:
-    """Yield the running jobs on the host, or of the application, that an alert is about."""
+    """Yield the running jobs on the host or the rack, or of the application, that an alert is about."""
     labels = alert.labels
     if "host" in labels:
         view = service.host(labels.get("system", ""), labels["host"])
         on_host = job_of(view.job) if view is not None and view.job else None
         yield from (job for job in service.running() if (job.system, job.job_id) == on_host)
+    elif "rack" in labels:
+        uses = service.host_uses(HOSTS_MAX)
+        there = {use.job for use in uses if use.job and is_in_rack(service, use.system, use.host, labels)}
+        yield from (job for job in service.running() if job_key(job.system, job.job_id) in there)
     elif "application" in labels:
         wanted = application_labels_of(labels)
         yield from (job for job in service.running() if (job.application, job.system, job.input, job.unit) == wanted)

@@ -243,7 +243,7 @@ def alert_view(service: Service, alerts: Alerts, alert: Alert, reader: Reader, n
         how_sure=how_sure(alert),
         hit=hit(service, alert, explained, reader),
         explained=explained,
-        others=[alert_row(alerts, each.alert, now_ms, each.common) for each in others(alerts.known, alert)],
+        others=[alert_row(alerts, each.alert, now_ms, each.common) for each in others(service, alerts.known, alert)],
         label=label_line(alert),
         runbook=section(alert.labels.get("alertname", "")),
         own_runbook=runbook if runbook.startswith(("https://", "http://")) else "",

@@ -7,12 +7,13 @@ from urllib.parse import unquote
 
 import msgspec
 
-from processors.contracts.names import host_link, prefixed, rfc3339
+from processors.contracts.names import host_link, measured, prefixed, resource_name, rfc3339
 from processors.contracts.outputs import RecentRun
 from processors.contracts.service import Service
 from sinks.web.filters import key_of, of_predicted
 from sinks.web.formatting import counted, duration, energy, moment, power, share, sized
 from sinks.web.queries import BadParameterError
+from sinks.web.views.host_load import MEASURED, MeasuredLoad, measured_load, stretched_by
 from sinks.web.views.jobs import job_link, predicted_text
 from sinks.web.views.why import Why, expanded, why_ended
 
@@ -71,7 +72,7 @@ def comparison(service: Service, first: RecentRun, second: RecentRun) -> Compari
     return Comparison(
         _text(first, second),
         (_side(service, first), _side(service, second)),
-        [*_lines(first, second), _common(hosts, others, common)],
+        [*_lines(first, second), *_loads(service, first, second), _common(hosts, others, common)],
         _counters(first, second),
         [(host, f"/hosts/{host_link(first.system, host)}") for host in common[:HOSTS_SHOWN]],
         max(len(common) - HOSTS_SHOWN, 0),
@@ -132,6 +133,25 @@ def _lines(first: RecentRun, second: RecentRun) -> Iterator[Line]:
     yield _numbers("mean power of all its hosts", first.power_w, second.power_w, power)
     yield _numbers("energy", first.energy_j, second.energy_j, energy)
     yield Line("other jobs on its hosts", _shared(first), _shared(second))
+
+
+def _loads(service: Service, first: RecentRun, second: RecentRun) -> Iterator[Line]:
+    """Yield how loaded the hosts of both runs were at their start and meanwhile."""
+    stretched = (stretched_by(service, first), stretched_by(service, second))
+    yield _numbers("run time by the load of its hosts at its start", *stretched, lambda value: f"{value:.2f} times")
+    one, other = measured_load(service, first), measured_load(service, second)
+    for resource in [name for name in MEASURED if name in one or name in other] or MEASURED[:1]:
+        a, b = one.get(resource), other.get(resource)
+        what = f"{resource_name(resource)} on its hosts, mean while it ran"
+        difference = _difference(a.mean, b.mean) if a is not None and b is not None else ""
+        yield Line(what, _load_text(resource, a), _load_text(resource, b), difference)
+
+
+def _load_text(resource: str, load: MeasuredLoad | None) -> str:
+    if load is None:
+        return UNKNOWN
+    mean, worst = measured(resource, load.mean), measured(resource, load.worst)
+    return mean if mean == worst else f"{mean} ({worst} on the most loaded one)"
 
 
 def _labels(what: str, first: str, second: str) -> Line:

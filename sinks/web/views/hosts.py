@@ -179,7 +179,7 @@ class HostPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def host_part(service: Service, search: str, page: int) -> HostPart:
-    """Return a page (from 1 on) of the hosts with a text in their name, or else in their state or job, in any case."""
+    """Return a page (from 1 on) of the hosts with a text in their name, or else of a rack, or else with it in their state or job."""
     of_hosts = Alerts.of(service).about(lambda alert: "host" in alert.labels)
     first = {_key(alert) for alert in of_hosts.open}
     names = sorted(service.host_names(NAMES_MAX), key=lambda key: key not in first)
@@ -211,6 +211,8 @@ def _searched(service: Service, names: Sequence[Key], sought: str) -> list[Key]:
     found = [key for key in names if sought in f"{key[0]}/{key[1]}".casefold()]
     if found:
         return found
+    if in_rack := [key for key in names if (rack := service.rack(*key)) and rack.name.casefold() == sought]:
+        return in_rack
     uses = service.host_uses(NAMES_MAX)
     return [(use.system, use.host) for use in uses if sought in f"{use.state} {use.job or ''}".casefold()]
 

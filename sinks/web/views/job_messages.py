@@ -32,6 +32,7 @@ RELIABLE: Final = "reliable"
 UNCERTAIN: Final = "uncertain"
 NO_CURVE: Final = frozenset({"high_error", "insufficient", "unknown"})  # verdicts on an application
 SIMILAR_RUNS: Final = "similar_runs"
+UNDER_LOAD: Final = "under_load"
 HARDLY: Final = 0.05
 MARGIN: Final = 1.1
 GENEROUS: Final = 1.5  # so many times what is needed is no mistake
@@ -104,11 +105,14 @@ def _usual(shown: PredictedAtStart, n: float | None, unit: str) -> str:
     if shown.source == SIMILAR_RUNS:
         return "similar runs do"
     at = "" if n is None else f" at {sized(n, unit)}"
+    if shown.source == UNDER_LOAD:  # what is usual takes no account of the load
+        return f"expected{at} under the load of its hosts"
     return f"usual at its settings{at.replace(' at ', ' and ', 1)}" if shown.source == "features" else f"usual{at}"
 
 
 def _like_it(shown: PredictedAtStart) -> str:
-    return f"{of_runs(shown.coverage)} like it take {between(shown.low_s, shown.high_s)}"
+    alike = "under such a load" if shown.source == UNDER_LOAD else "like it"
+    return f"{of_runs(shown.coverage)} {alike} take {between(shown.low_s, shown.high_s)}"
 
 
 def of_runs(coverage: float) -> str:

@@ -18,7 +18,7 @@ from sinks.web.filters import id_of
 from sinks.web.formatting import around, between, chance, duration, energy, moment, power, rounded, share, sized
 from sinks.web.queries import link, point_at
 from sinks.web.views import job_messages
-from sinks.web.views.why import Why, why_ended, why_running
+from sinks.web.views.why import Text, Why, neighbours, why_ended, why_running
 
 RECORD_RUNS: Final = 50  # of the application, whose bands are counted
 DEFAULT_UNIT: Final = "nodes"
@@ -52,6 +52,7 @@ class RunningView(msgspec.Struct, frozen=True, kw_only=True):
     trust: str
     facts: Sequence[tuple[str, str]]
     application: str = ""
+    neighbours: Text = ()
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,6 +163,7 @@ def running_view(service: Service, job: JobPrediction) -> RunningView:
         limit=job_messages.limit_chance(job),
         trust=job_messages.trust(job.reliability.verdict, source) if job.known else "",
         facts=list(_running_facts(job)),
+        neighbours=neighbours(service, job),
         application=f"/applications/{link(id_)}" if id_ and service.prediction(id_) is not None else "",
     )
 

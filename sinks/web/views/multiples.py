@@ -80,7 +80,7 @@ def of_job(service: Service, system: str, job_id: str) -> list[Multiples]:
 
 
 def peers(service: Service, view: HostView) -> Peers | None:
-    """Return the hosts beside which one is looked at: those of its job, else those next to it by name."""
+    """Return the hosts beside which one is looked at: those of its job, else those of its rack, else those next to it by name."""
     if view.job is not None:
         names = service.hosts_of_job(*job_of(view.job))
         if len(names) > 1:
@@ -89,6 +89,12 @@ def peers(service: Service, view: HostView) -> Peers | None:
             note = "They run the same job, on the same scale."
             return Peers(f"Hosts of job {view.job}", note, parts) if parts else None
     known = sorted(host for system, host in service.host_names(NAMES_MAX) if system == view.system)
+    rack = service.rack(view.system, view.host)
+    same_rack = [host for host in known if service.rack(view.system, host) == rack] if rack is not None else []
+    if rack is not None and len(same_rack) > 1:
+        parts = _multiples(service, view.system, _near(same_rack, view.host), len(same_rack))
+        note = f"They are in the same rack{rack.known_by}, on the same scale."
+        return Peers(f"Rack {rack.name}", note, parts) if parts else None
     near = _near([host for host in known if _stem(host) == _stem(view.host)], view.host)
     parts = _multiples(service, view.system, near, len(near)) if len(near) > 1 else []
     note = "They stand next to it by name, on the same scale. Where a rack ends is not known."

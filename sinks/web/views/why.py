@@ -3,10 +3,11 @@
 The strongest cause that stands on a measurement comes first. Where none does, the page says so: a guess is no cause.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import log
 from statistics import median
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -15,22 +16,26 @@ from processors.contracts.events import SUCCESS
 from processors.contracts.names import host_link, measured, parse_rfc3339, resource_name
 from processors.contracts.nodes import expand
 from processors.contracts.outputs import Alert, CurvePoint, JobPrediction, PredictedAtStart, RecentRun
+from processors.contracts.running import Neighbour
 from processors.contracts.service import Service
 from processors.contracts.telemetry import is_power
 from sinks.web.filters import id_of, key_of
 from sinks.web.formatting import moment, rounded, share, sized
-from sinks.web.queries import link, point_at
+from sinks.web.queries import is_in_rack, link, point_at
 from sinks.web.views.alert_states import Alerts
+from sinks.web.views.host_load import prediction_before
 from sinks.web.views.job_messages import is_near
 
 HOSTS_MAX: Final = 16_384  # of one job
 OTHERS_MIN: Final = 5  # runs of the same size: of fewer nobody knows what is usual
 COUNTERS_SHOWN: Final = 3
+NEIGHBOURS_SHOWN: Final = 5
 UNUSUAL: Final = 0.1  # off by so little, power and shared hosts are as usual
 UNUSUAL_COUNTER: Final = 0.2
 LOADED: Final = 1.1  # times as long by the load of its hosts
 SHORT_S: Final = 10.0  # starting and ending take as long
 OF_HOST: Final = ("StragglerHost", "HostAnomaly")
+RACK_ANOMALY: Final = "RackAnomaly"
 OF_SLOW_APPLICATION: Final = ("Regression", "SlowSize")
 NOTHING: Final = "Nothing that was measured explains it."
 SPEEDS: Final = ("frequency", "flops", "clock")  # parts of names of resources that are a speed
@@ -68,6 +73,7 @@ class _Stay(msgspec.Struct, frozen=True):
     end_ms: int
     application_id: str
     n: float | None
+    partition: str | None = None
     ended: bool = True
 
     @property
@@ -83,7 +89,9 @@ def plain(text: Iterable[Piece]) -> str:
 
 def why_ended(service: Service, run: RecentRun) -> Why:
     """Return why a run took as long as it did."""
-    stay = _Stay(run.system, expanded(run.hosts), run.start_ms, run.end_ms, run.application_id or "", run.n)
+    stay = _Stay(
+        run.system, expanded(run.hosts), run.start_ms, run.end_ms, run.application_id or "", run.n, run.partition
+    )
     others = _others(service, run)
     shown = run.predicted
     if run.state == SUCCESS and shown is not None and max(run.run_time_s, shown.run_time_s) < SHORT_S:
@@ -104,11 +112,11 @@ def why_running(service: Service, job: JobPrediction, now_ms: int) -> Why:
     """Return what slows a running job, or that nothing does as far as was measured."""
     application_id = id_of(job)
     hosts = tuple(service.hosts_of_job(job.system, job.job_id))
-    stay = _Stay(job.system, hosts, parse_rfc3339(job.start), now_ms, application_id, job.n, ended=False)
+    stay = _Stay(job.system, hosts, parse_rfc3339(job.start), now_ms, application_id, job.n, job.partition, ended=False)
     alerts, point = Alerts.of(service), _point(service, job)
     causes = [
         *_of_hosts(service, alerts, stay, None),
-        *_of_load(job, point.run_time_s if point else None),
+        *_of_load(job, point.run_time_s if point else None, _there_before(service, job, stay)),
         *_of_application(alerts, stay),
     ]
     late = _late(job, point, now_ms)
@@ -169,7 +177,7 @@ def _causes_of_run(service: Service, run: RecentRun, stay: _Stay, others: Sequen
         return
     yield from _of_disturbance(alerts, run)
     if shown is not None and shown.source != "under_load":  # else the load is in what was expected
-        yield from _of_load(_before(service, run), shown.run_time_s)
+        yield from _of_load(prediction_before(service, run), shown.run_time_s)
     yield from _of_neighbours(run, others)
     yield from _of_application(alerts, stay)
 
@@ -188,15 +196,71 @@ def _of_hosts(service: Service, alerts: Alerts, stay: _Stay, run: RecentRun | No
             there = alert.labels.get("system") == stay.system and host in mine
             if there and alert.labels.get("alertname") == name and _holds(alerts, alert, stay) and _slows(alert):
                 found.setdefault(host, alert)
-    slowed = run.slowed_by if run is not None else None
-    if slowed is not None:
+    slowed, racks = run.slowed_by if run is not None else None, _racks(service, alerts, stay)
+    of_slowed = next((rack for rack in racks if slowed is not None and slowed.host in rack.hosts), None)
+    if slowed is not None and of_slowed is not None and slowed.host not in found:
+        racks.remove(of_slowed)
+        yield _in_rack(stay, of_slowed, slowed.factor)
+    elif slowed is not None:
         yield _slowed_by(service, stay, slowed.host, slowed.factor, found.pop(slowed.host, None))
     for host, alert in found.items():
         yield _odd_host(service, stay, host, alert)
+    for rack in racks:
+        yield _in_rack(stay, rack)
+
+
+class _Rack(msgspec.Struct, frozen=True):
+    """An alert about a rack, or about what stands in for it, and the hosts of a run that are in it."""
+
+    alert: Alert
+    hosts: frozenset[str]
+    known_by: str = ""
+
+
+def _racks(service: Service, alerts: Alerts, stay: _Stay) -> list[_Rack]:
+    """Return the racks that were odd while a run was on hosts of them."""
+    found = []
+    for alert in alerts.known:
+        labels = alert.labels
+        is_there = labels.get("alertname") == RACK_ANOMALY and labels.get("system") == stay.system
+        if is_there and _holds(alerts, alert, stay) and _slows(alert):
+            own = frozenset(host for host in stay.hosts if _is_of(service, stay, host, labels))
+            ways = {rack.known_by for host in own if (rack := service.rack(stay.system, host)) is not None}
+            found += [_Rack(alert, own, max(ways, default=""))] if own else []
+    return found
+
+
+def _is_of(service: Service, stay: _Stay, host: str, labels: Mapping[str, str]) -> bool:
+    """Return whether a host is in the rack, else in the partition, else in the system of an alert."""
+    if "rack" in labels:
+        return is_in_rack(service, stay.system, host, labels)
+    return service.rack(stay.system, host) is None and labels.get("partition") in (None, stay.partition)
+
+
+def _in_rack(stay: _Stay, rack: _Rack, factor: float | None = None) -> Text:
+    """Return that hosts of a run were in a rack of which many hosts were odd."""
+    labels, known = rack.alert.labels, rack.alert.evidence
+    whole, own = len(stay.hosts), len(rack.hosts)
+    which = "Its host" if whole == 1 else f"Its {whole} hosts" if own == whole else f"{own} of its {whole} hosts"
+    verb = "is" if own == 1 else "are"
+    kind = next((kind for kind in ("rack", "partition") if kind in labels), "system")
+    many = f"{known.observed:g} of {known.n:g} hosts" if known.observed and known.n else "many hosts"
+    taken = "" if factor is None else f": {_took(factor)}"
+    return (
+        Piece(f"{which} {verb} in {kind} "),
+        Piece(labels[kind], f"/alerts/{rack.alert.fingerprint}"),
+        Piece(
+            f"{rack.known_by}, of which {many} were outside their own past since {moment(rack.alert.starts)} UTC{taken}."
+        ),
+    )
+
+
+def _took(factor: float) -> str:
+    return f"it took {factor:.2f} times as long as usual"
 
 
 def _slowed_by(service: Service, stay: _Stay, host: str, factor: float, alert: Alert | None) -> Text:
-    took = f"it took {factor:.2f} times as long as usual"
+    took = _took(factor)
     if alert is None:
         return (
             Piece(stay.of_hosts),
@@ -285,19 +349,43 @@ def _of_disturbance(alerts: Alerts, run: RecentRun) -> Iterator[Text]:
             )
 
 
-def _of_load(job: JobPrediction | None, expected_s: float | None) -> Iterator[Text]:
+def _of_load(job: JobPrediction | None, expected_s: float | None, there_before: Text = ()) -> Iterator[Text]:
     """Yield what the load of its hosts at its start let expect of a job, where that is clearly more than without it."""
     load = job.under_load if job is not None else None
     if load is None or load.q50_s is None or not expected_s or load.q50_s < LOADED * expected_s:
         return
     expected = f"{rounded(load.q50_s)} were to be expected instead of {rounded(expected_s)}"
-    yield (Piece(f"Its hosts were loaded when it started, by which {expected}."),)
+    yield (Piece(f"Its hosts were loaded when it started, by which {expected}."), *there_before)
 
 
-def _before(service: Service, run: RecentRun) -> JobPrediction | None:
-    """Return what was predicted of a run while it ran; None where that is no longer known."""
-    found = service.ended(run.system, run.job_id)
-    return found if found is not None and parse_rfc3339(found.start) == run.start_ms else None
+def _there_before(service: Service, job: JobPrediction, stay: _Stay) -> Text:
+    """Return the jobs that were on the hosts of a running job before it; nothing where none is known."""
+    before = [one for one in service.neighbours(job.system, job.job_id) if one.start_ms < stay.start_ms]
+    if not before:
+        return ()
+    return (Piece(" "), *_jobs(job.system, before, len(stay.hosts)), Piece(" ran there already."))
+
+
+def neighbours(service: Service, job: JobPrediction) -> Text:
+    """Return which other jobs run on the hosts of a running job; nothing where none is known."""
+    found, hosts = service.neighbours(job.system, job.job_id), service.hosts_of_job(job.system, job.job_id)
+    if not found:
+        return ()
+    return (*_jobs(job.system, found, len(hosts)), Piece(f" run{'s' if len(found) == 1 else ''} on its hosts, too."))
+
+
+def _jobs(system: str, jobs: Sequence[Neighbour], hosts: int) -> Iterator[Piece]:
+    """Yield the names of jobs with their links and on how many of the hosts each is, where that is not on all."""
+    yield Piece("Job " if len(jobs) == 1 else "Jobs ")
+    shown = jobs[:NEIGHBOURS_SHOWN]
+    for place, job in enumerate(shown):
+        if place:
+            yield Piece(" and " if place == len(jobs) - 1 else ", ")
+        yield Piece(job.job_id, f"/jobs/{quote(system, safe='')}/{quote(job.job_id, safe='')}")
+        if job.hosts < hosts:
+            yield Piece(f" (on {job.hosts} of {hosts})")
+    if len(jobs) > len(shown):
+        yield Piece(f" and {len(jobs) - len(shown)} more")
 
 
 def _point(service: Service, job: JobPrediction) -> CurvePoint | None:

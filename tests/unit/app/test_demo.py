@@ -8,7 +8,10 @@ import pytest
 
 from agent.app.demo import START_MS, Demo
 from agent.simulation.load import SharedNodes
+from sinks.web.server import create_app
 from tests.kit.clock import FakeClock
+from tests.kit.pages import read
+from tests.kit.read_by import text_of
 from tests.kit.unaccounted import unaccounted
 
 HOUR = 1.0  # of the centre, in seconds of the clock at this speed
@@ -46,6 +49,14 @@ def test_the_demo_shows_runs_with_what_was_predicted_of_them_and_who_spoke(befor
     assert service.runs_of_job(runs[0].system, runs[0].job_id)[0] == runs[0]
     assert len(service.sources()) >= 3
     assert all(source.newest_ms > START_MS for source in service.sources())
+
+
+@pytest.mark.slow
+def test_the_page_of_a_project_lists_its_applications_in_the_demo(before_half_way: Demo) -> None:
+    page = text_of(read(create_app(before_half_way.service, before_half_way.agent.metrics), "/projects/life-sciences"))
+    assert "Project life-sciences" in page
+    assert "genome-assembly" in page
+    assert "image-analysis" in page
 
 
 @pytest.fixture(scope="module")

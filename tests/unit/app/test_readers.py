@@ -62,6 +62,7 @@ def test_what_is_shown_to_every_reader_alike_is_a_closed_list() -> None:
         "prediction",
         "answer",
         "host_names",
+        "rack",
         "sources",
         "collectors",
     }

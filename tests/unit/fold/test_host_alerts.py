@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
 
 from agent.app.compose import make_shard
+from agent.config.load import loads
 from agent.config.tree import Config
 from processors.contracts.events import (
     Evidence,
@@ -121,6 +123,7 @@ def test_a_rack_makes_one_alert_in_the_place_of_its_hosts(learned: dict[str, byt
         found[0].annotations["summary"].startswith("5 of 6 hosts of rack x1000 on exa have been anomalous since 02:03")
     )
     assert found[0].evidence.detail["power"] == "on 5 hosts"
+    assert found[0].annotations["description"].endswith("Their names tell the rack: no list of racks does.")
 
 
 def test_hosts_that_were_reported_before_join_the_alert_of_their_rack(learned: dict[str, bytes]) -> None:
@@ -147,6 +150,25 @@ def test_racks_follow_the_configured_pattern_else_the_partition(learned: dict[st
     shard.fold(JournalRecord(job))
     found = alerts(shard, story(XNAMES, range(QUIET, QUIET + 8), odd))
     assert [one.labels.get("partition") for one in found] == ["standard"]
+
+
+def test_racks_follow_the_list_of_the_centre_whatever_hosts_are_called(
+    learned: dict[str, bytes], tmp_path: Path
+) -> None:
+    (tmp_path / "racks.csv").write_text("".join(["host,rack\n", *(f"{host},door\n" for host in XNAMES[4:10])]))
+    shard = make_shard(
+        loads(
+            "reference: {racks: racks.csv}\nalerts: {host_anomaly: {learn_s: 3600, learn_week_s: 3600}}",
+            folder=tmp_path,
+        )
+    )
+    shard.state.now_ms = (QUIET - 1) * MINUTE_MS + 50_000
+    shard.hosts.restore(learned, shard.state.now_ms)
+    odd = {(host, QUIET + 3): RESOURCES for host in XNAMES[4:9]}
+    found = alerts(shard, story(XNAMES, range(QUIET, QUIET + 8), odd))
+    assert named(found) == [("RackAnomaly", "door", "firing")]
+    assert "5 of 6 hosts of rack door on exa" in found[0].annotations["summary"]
+    assert "Their names tell the rack" not in found[0].annotations["description"]
 
 
 def test_a_host_out_of_service_is_mute_and_its_open_alert_ends_with_the_reason(learned: dict[str, bytes]) -> None:
@@ -317,3 +339,41 @@ def test_what_an_older_agent_learned_of_anomalies_begins_anew_and_the_hosts_go_o
     shard = restored(older)
     assert alerts(shard, story(XNAMES, range(QUIET, QUIET + 5))) == []
     assert shard.hosts.state.index.host(SYSTEM, FIRST) is not None
+
+
+def minutes_of(found: Iterable[Alert]) -> list[tuple[str, str, str]]:
+    """Return name, status and time of alerts, to the minute."""
+    return [(one.labels["alertname"], one.status, (one.ends or one.time)[11:16]) for one in found]
+
+
+def test_the_alert_of_a_rack_ends_soon_after_its_hosts_are_back(learned: dict[str, bytes]) -> None:
+    held_up = {(host, QUIET + 3 + n): RESOURCES for host in XNAMES[:5] for n in range(20)}
+    found = alerts(restored(learned), story(XNAMES, range(QUIET, QUIET + 50), held_up))
+    assert minutes_of(found) == [("RackAnomaly", "firing", "02:05"), ("RackAnomaly", "resolved", "02:39")], (
+        "a quarter of an hour after its last minute, 02:22, was told"
+    )
+
+
+def test_a_host_that_does_not_come_back_with_its_rack_has_an_alert_of_its_own(learned: dict[str, bytes]) -> None:
+    held_up = {(host, QUIET + 3 + n): RESOURCES for host in XNAMES[:5] for n in range(10 + 30 * (host == FIRST))}
+    shard = restored(learned, rack_anomaly={"clear_s": 300})
+    found = alerts(shard, story(XNAMES, range(QUIET, QUIET + 25), held_up))
+    assert sorted(named(found)) == [
+        ("HostAnomaly", FIRST, "firing"),
+        ("RackAnomaly", "x1000", "firing"),
+        ("RackAnomaly", "x1000", "resolved"),
+    ]
+
+
+def test_a_resource_that_was_odd_for_a_moment_before_has_no_part_in_when_a_host_became_odd(
+    learned: dict[str, bytes],
+) -> None:
+    shard = restored(learned)
+    odd: dict[tuple[str, int], Iterable[str]] = {(FIRST, QUIET + 8 + n): RESOURCES for n in range(8)}
+    found = alerts(shard, story(XNAMES, range(QUIET, QUIET + 16), odd | {(FIRST, QUIET + 3): ("load1",)}))
+    assert named(found) == [("HostAnomaly", FIRST, "firing")]
+    assert "have been anomalous since 02:08" in found[0].annotations["summary"]
+    assert "since 02:08" in str(found[0].evidence.detail["load1"])
+    view = shard.host_view(SYSTEM, FIRST)
+    assert view is not None
+    assert {str(one.anomalous_since)[11:16] for one in view.resources} == {"02:08"}

@@ -6,6 +6,7 @@ import pytest
 
 from processors.contracts.events import Evidence, HostState, JobCompleted, JobStarted, JournalRecord
 from processors.contracts.names import run_id
+from processors.contracts.running import Neighbour
 from processors.hosts import jobs as hosts_jobs
 from processors.hosts.jobs import HostJobs
 from processors.pipeline.shard import Shard
@@ -55,6 +56,20 @@ def test_a_job_runs_on_its_hosts_from_its_start_to_its_end() -> None:
     assert jobs.of("exa/1") == ("nid001", "nid002", "login1")
     jobs = placed(centre_with(start, ended(start, 60_000)))
     assert (jobs.on(SYSTEM, "nid001"), jobs.of("exa/1"), jobs.running()) == ((), (), ())
+
+
+def test_the_other_jobs_on_the_hosts_of_a_job_are_its_neighbours() -> None:
+    centre = centre_with(
+        started("1", 0, "nid[1-4]"),
+        started("2", 60_000, "nid[3-6]"),
+        started("3", 30_000, "nid4"),
+        started("4", 0, "nid9"),
+    )
+    assert centre.shard.neighbours(SYSTEM, "1") == [
+        Neighbour("2", 2, DAY_MS + 60_000), Neighbour("3", 1, DAY_MS + 30_000),
+    ]  # fmt: skip
+    assert centre.shard.neighbours(SYSTEM, "4") == []
+    assert centre.shard.neighbours(SYSTEM, "9") == []
 
 
 def test_jobs_that_share_a_host_are_shown_the_last_first() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from processors.hosts.detectors import AnomalyCandidates, Swarm
+from processors.hosts.detectors import AnomalyCandidates, RecordTimes, Swarm
 from processors.hosts.rows import NEVER_MS
 
 MINUTE_MS = 60_000
@@ -16,7 +16,8 @@ def close(fired: int, resources: int, unusual_ms: int, candidates: AnomalyCandid
     chosen.grow(1)
     fired_ms = np.full(resources, NEVER_MS)
     fired_ms[:fired] = 60 * MINUTE_MS
-    return chosen.close(fired_ms, np.zeros(resources, np.int64), np.array([unusual_ms]), SWARM).tolist()
+    records = RecordTimes(fired_ms, fired_ms, np.zeros(resources, np.bool_))
+    return chosen.close(records, np.zeros(resources, np.int64), np.array([unusual_ms]), SWARM).tolist()
 
 
 @pytest.mark.parametrize(
@@ -41,3 +42,20 @@ def test_records_wait_for_the_score_of_their_minute_and_are_found_once() -> None
     assert close(5, 20, 61 * MINUTE_MS, candidates) == [0]
     assert close(5, 20, 62 * MINUTE_MS, candidates) == []
     assert candidates.rows["since_ms"].tolist() == [60 * MINUTE_MS]
+
+
+@pytest.mark.parametrize(
+    ("lasting", "since"),
+    [(5, 60), (4, 60), (3, 52)],
+    ids=["five are still so", "four are still so", "three are too few, so what was of a moment counts"],
+)
+def test_a_host_is_odd_since_the_first_record_of_those_that_last(lasting: int, since: int) -> None:
+    candidates = AnomalyCandidates()
+    candidates.grow(1)
+    minutes = np.full(8, 52)
+    minutes[:lasting] = 60
+    fired_ms = minutes * MINUTE_MS
+    records = RecordTimes(fired_ms, fired_ms, minutes == 52)
+    found = candidates.close(records, np.zeros(8, np.int64), np.array([60 * MINUTE_MS]), SWARM)
+    assert found.tolist() == [0]
+    assert candidates.rows["since_ms"].tolist() == [since * MINUTE_MS]

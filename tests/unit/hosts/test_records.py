@@ -25,26 +25,53 @@ def test_a_record_reports_the_step_of_the_minute_what_was_measured_and_the_usual
     records = transferred()
     take(records, 20, [1.0, 2.0, 9.0, 2.0, 1.0, 2.0], [5.0, 6.0] * 3)
     at_ms = 20 * MINUTE_MS + 20_000
-    assert records.mark(0) == Mark(at_ms, at_ms, 9.0, 1.0, 2.0, "value")
+    assert records.mark(0) == Mark(at_ms, at_ms, 9.0, 1.0, 2.0, "value", over=True)
     assert records.mark(1) is None
     assert records.marks.rows["fired_ms"].tolist() == [at_ms, -1]
 
 
-def test_records_that_come_close_together_go_on_since_the_first_and_a_later_one_begins_anew() -> None:
+def test_a_series_that_is_back_and_leaves_its_range_again_has_been_odd_since_then() -> None:
     records = transferred()
     take(records, 20, [9.0] + [1.0] * 5, [5.0] * 6)
-    for minute in range(21, 40):
-        take(records, minute, [1.0, 2.0] * 3, [5.0, 6.0] * 3)
-    take(records, 40, [20.0] + [1.0] * 5, [5.0] * 6)
+    take(records, 21, [1.0, 2.0] * 3, [5.0, 6.0] * 3)
     mark = records.mark(0)
     assert mark is not None
-    assert (mark.since_ms, mark.fired_ms, mark.observed) == (20 * MINUTE_MS, 40 * MINUTE_MS, 20.0)
-    for minute in range(110, 120):
+    assert (mark.since_ms, mark.observed, mark.over) == (20 * MINUTE_MS, 9.0, True)
+    take(records, 22, [1.0, 2.0, 0.5, 0.4, 0.5, 0.5], [5.0, 6.0] * 3)
+    mark = records.mark(0)
+    assert mark is not None
+    assert mark.fired_ms == 20 * MINUTE_MS, "what comes soon after a record is none"
+    assert (mark.since_ms, mark.observed, mark.over) == (22 * MINUTE_MS + 20_000, 0.4, False)
+    assert (mark.low, mark.high) == (1.0, 2.0), "the range until then"
+
+
+def test_a_series_that_is_back_for_seconds_has_been_odd_all_along() -> None:
+    records = transferred()
+    take(records, 20, [9.0, 9.0, 9.0, 2.0, 2.0, 9.5], [5.0] * 6)
+    mark = records.mark(0)
+    assert mark is not None
+    assert (mark.since_ms, mark.observed, mark.over) == (20 * MINUTE_MS, 9.5, False)
+
+
+def test_a_record_that_goes_further_belongs_to_the_one_before_and_keeps_its_range() -> None:
+    records = transferred()
+    for minute in range(20, 50):
+        take(records, minute, [9.0 + minute] * 6, [5.0] * 6)
+    mark = records.mark(0)
+    assert mark is not None
+    assert mark.fired_ms > 20 * MINUTE_MS
+    assert (mark.since_ms, mark.low, mark.high) == (20 * MINUTE_MS, 1.0, 2.0)
+
+
+def test_a_record_long_after_another_begins_anew() -> None:
+    records = transferred()
+    take(records, 20, [9.0] + [1.0] * 5, [5.0] * 6)
+    for minute in range(21, 120):
         take(records, minute, [1.0, 2.0] * 3, [5.0, 6.0] * 3)
     take(records, 120, [40.0] + [1.0] * 5, [5.0] * 6)
     later = records.mark(0)
     assert later is not None
-    assert later.since_ms == 120 * MINUTE_MS
+    assert (later.since_ms, later.low, later.high) == (120 * MINUTE_MS, 1.0, 9.0)
 
 
 def test_missing_parts_of_a_minute_are_passed_over() -> None:

@@ -9,6 +9,7 @@ from starlette.applications import Starlette
 from agent.backtest.alerts import labels_of
 from processors.contracts.hosts import Explained, ExplainedRun, HostFinding
 from processors.contracts.outputs import Alert, AlertEvidence
+from processors.contracts.racks import HostRack
 from processors.contracts.service import Silence
 from sinks.prometheus.registry import Metrics
 from sinks.web.server import create_app
@@ -174,6 +175,7 @@ def test_an_alerts_page_lists_what_else_began_within_an_hour_what_has_most_in_co
             of_host("Later", "later", starts=far),
         ]
     )
+    service.held_racks[of_host().labels["system"], of_host().labels["host"]] = HostRack("nid", listed=False)
     page = text_of(read(app_of(service), "/alerts/f1"))
     places = [page.index(name) for name in ("OfHost", "OfRack", "OfSystem", "Other")]
     assert places == sorted(places)

@@ -9,6 +9,8 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from agent.learner.view import LearnerService, View
+from processors.contracts.hosts import Band, HostLines, Line
+from processors.contracts.load import UnderLoad
 from processors.contracts.outputs import Emission
 from processors.contracts.service import Health
 from sinks.prometheus.registry import Metrics
@@ -175,6 +177,25 @@ def test_two_runs_are_compared_line_by_line() -> None:
     assert "/jobs/compare?a=archer2%2F1&amp;b=archer2%2F2" in read(app, "/jobs/archer2/2")
     assert get(app, "/jobs/compare?a=archer2/1").status_code == 400
     assert "No run that ended is known of the job" in read(app, "/jobs/compare?a=archer2/1&b=archer2/9", 404)
+
+
+def test_two_runs_are_compared_by_the_load_of_their_hosts() -> None:
+    first = recent_run("1", 1000.0, hosts=("nid[1-2]",))
+    second = recent_run("2", 1800.0, hosts=("nid[3-4]",), start_ms=NOON_MS + 600_000, end_ms=NOON_MS + 2_400_000)
+    service = FixedService([prediction()], runs=[first, second])
+    app = app_of(service)
+    page = text_of(read(app, "/jobs/compare?a=archer2/1&b=archer2/2"))
+    assert "run time by the load of its hosts at its start - -" in page
+    assert "processor available on its hosts, mean while it ran - -" in page
+    load = UnderLoad(as_of="", hosts="its hosts", hosts_count=2.0, n=2.0, load=1.6)
+    service.held_ended = [job("2", under_load=load, start="2026-11-20T12:10:00Z")]
+    for host, level in (("nid1", 0.9), ("nid2", 0.9), ("nid3", 0.7), ("nid4", 0.3)):
+        band = Band((level,) * 12, (level,) * 12, (level,) * 12)
+        day = Line(NOON_MS - 1_800_000, 300, {"cpu_available": band})
+        service.held_lines["archer2", host] = HostLines("archer2", host, "2026-11-20T13:00:00Z", day, Line(0, 60))
+    page = text_of(read(app, "/jobs/compare?a=archer2/1&b=archer2/2"))
+    assert "run time by the load of its hosts at its start - 1.60 times" in page
+    assert "mean while it ran 90 % 50 % (30 % on the most loaded one) 44 % less" in page
 
 
 def test_two_runs_are_compared_for_those_who_may_see_both() -> None:

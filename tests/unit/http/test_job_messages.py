@@ -58,6 +58,14 @@ def test_a_run_is_compared_with_its_settings_where_features_reported() -> None:
     assert "longer than usual at its settings and 64 nodes;" in page
 
 
+def test_a_run_that_was_predicted_under_load_is_compared_with_that_and_not_with_what_is_usual() -> None:
+    page = outcome(recent_run(predicted=predicted(source="under_load")), "nodes")
+    assert page == (
+        "It took 31 min, 9.4 % longer than expected at 64 nodes under the load of its hosts; "
+        "9 of 10 runs under such a load take 26 to 34 min."
+    )
+
+
 def test_a_band_of_another_coverage_is_reported_as_it_is() -> None:
     assert "8 of 10 runs like it" in outcome(recent_run(predicted=predicted(coverage=0.8)), "nodes")
     assert "85 % of runs like it" in outcome(recent_run(predicted=predicted(coverage=0.85)), "nodes")

@@ -12,6 +12,7 @@ from processors.contracts.hosts import Band, HostLines, Line
 from processors.contracts.names import parse_rfc3339, rfc3339
 from processors.contracts.nodes import names_host
 from processors.contracts.outputs import AlertEvidence
+from processors.contracts.racks import HostRack
 from sinks.prometheus.registry import Metrics
 from sinks.web.charts import level_axis
 from sinks.web.server import create_app
@@ -153,6 +154,18 @@ def test_without_a_job_neighbours_by_name_are_shown_and_the_page_admits_that_rac
     assert "Where a rack ends is not known." in page
     assert "nid001001" in page
     assert "login1" not in page
+
+
+@pytest.mark.parametrize(("listed", "known_by"), [(True, ""), (False, " by its name")])
+def test_hosts_of_the_same_rack_are_shown_beside_a_host(known_by: str, *, listed: bool) -> None:
+    shown = service("nid001000", "nid001001", "login1")
+    for host in ("nid001000", "login1"):
+        shown.held_racks["archer2", host] = HostRack("r7", listed=listed)
+    page = text_of(read(app_of(shown), HOST))
+    assert "Rack r7" in page
+    assert f"They are in the same rack{known_by}, on the same scale." in page
+    assert "login1" in page
+    assert "nid001001" not in page
 
 
 def test_a_jobs_page_shows_its_hosts_over_its_time() -> None:

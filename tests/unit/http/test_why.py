@@ -6,8 +6,14 @@ from processors.contracts.events import Attribute
 from processors.contracts.hosts import HostFinding
 from processors.contracts.load import UnderLoad
 from processors.contracts.outputs import Alert, AlertEvidence, SlowedBy
-from sinks.web.views.why import plain, why_ended, why_running
+from processors.contracts.racks import HostRack
+from processors.contracts.running import Neighbour
+from sinks.prometheus.registry import Metrics
+from sinks.web.access import Reader, VisibilityFilter
+from sinks.web.server import create_app
+from sinks.web.views.why import neighbours, plain, why_ended, why_running
 from tests.kit.messages import alert, host_view, job, prediction
+from tests.kit.pages import read
 from tests.kit.recent import NOON_MS, predicted, recent_run
 from tests.kit.service import FixedService
 
@@ -157,3 +163,76 @@ def test_hosts_that_were_loaded_when_a_job_started_slow_it() -> None:
     counted_in = recent_run(run_time_s=60.0, predicted=predicted(40.0, source="under_load"))
     assert why_ended(service, counted_in).plain.endswith("Nothing that was measured explains it.")
     assert "short" in why_ended(service, recent_run(run_time_s=5.0, predicted=predicted(4.0))).plain
+
+
+def of_rack(**changes: Any) -> Alert:
+    evidence = AlertEvidence(observed=9.0, n=12.0, detail={"bandwidth": "on 9 hosts"})
+    values: dict[str, Any] = {
+        "labels": {"alertname": "RackAnomaly", "system": "archer2", "rack": "r2"},
+        "starts": "2026-11-20T12:10:00Z",
+        "evidence": evidence,
+    }
+    return alert("f-rack", **(values | changes))
+
+
+def in_racks(*alerts: Alert, listed: bool = True) -> FixedService:
+    """A centre in which the first eight hosts of the run are in rack r2, and the others in r3."""
+    service = FixedService(alerts=alerts)
+    for number in range(1, 17):
+        service.held_racks["archer2", f"r2n{number:02d}"] = HostRack("r2" if number <= 8 else "r3", listed=listed)
+    return service
+
+
+def test_a_rack_that_was_odd_while_a_run_was_on_hosts_of_it_explains_it() -> None:
+    run = recent_run(**SLOW)
+    found = why_ended(in_racks(of_rack()), run)
+    assert found.plain == (
+        "8 of its 16 hosts are in rack r2, of which 9 of 12 hosts were outside their own past since 2026-11-20 12:10 UTC."
+    )
+    assert [piece.href for piece in found.lead if piece.href] == ["/alerts/f-rack"]
+    assert "in rack r2 by its name, of which" in why_ended(in_racks(of_rack(), listed=False), run).plain
+    slowed = recent_run(**SLOW, slowed_by=SlowedBy("r2n03", 1.76))
+    assert why_ended(in_racks(of_rack()), slowed).plain.endswith("12:10 UTC: it took 1.76 times as long as usual.")
+
+
+def test_nothing_is_claimed_of_a_rack_elsewhere_or_at_other_times() -> None:
+    power = AlertEvidence(observed=9.0, n=12.0, detail={"power_w>system": "on 9 hosts"})
+    for other in (
+        of_rack(labels={"alertname": "RackAnomaly", "system": "archer2", "rack": "r9"}),
+        of_rack(labels={"alertname": "RackAnomaly", "system": "other", "rack": "r2"}),
+        of_rack(labels={"alertname": "RackAnomaly", "system": "archer2", "partition": "standard"}),
+        of_rack(status="resolved", ends="2026-11-20T11:00:00Z"),
+        of_rack(evidence=power),
+    ):
+        assert "Nothing that was measured" in why_ended(in_racks(other), recent_run(**SLOW)).plain
+    of_partition = of_rack(labels={"alertname": "RackAnomaly", "system": "archer2", "partition": "standard"})
+    text = why_ended(FixedService(alerts=[of_partition]), recent_run(**SLOW, partition="standard")).plain
+    assert text.startswith("Its 16 hosts are in partition standard, of which 9 of 12"), "no rack is known"
+
+
+def test_the_page_of_a_running_job_names_the_jobs_beside_it_and_claims_nothing_of_them() -> None:
+    service = FixedService([prediction()], jobs=[job("812", n=64.0, start="2026-11-20T12:00:00Z")])
+    service.held_hosts_of_jobs["archer2", "812"] = ("r2n01", "r2n02")
+    service.held_neighbours["archer2", "812"] = [Neighbour("813", 2, NOON_MS - 60_000), Neighbour("814", 1, NOON_MS)]
+    running = service.jobs()[0]
+    text = neighbours(service, running)
+    assert plain(text) == "Jobs 813 and 814 (on 1 of 2) run on its hosts, too."
+    assert [piece.href for piece in text if piece.href] == ["/jobs/archer2/813", "/jobs/archer2/814"]
+    assert why_running(service, running, NOON_MS).plain == "Nothing that was measured slows it down."
+    load = UnderLoad(as_of="", hosts="its hosts", hosts_count=64.0, n=64.0, q50_s=40.0, load=1.6)
+    loaded = job("812", n=64.0, under_load=load, start="2026-11-20T12:00:00Z")
+    assert why_running(service, loaded, NOON_MS).plain.endswith("instead of 25.5 s. Job 813 ran there already.")
+
+
+def test_the_page_of_a_running_job_leads_to_its_neighbours_and_a_user_sees_their_own_alone() -> None:
+    service = FixedService(
+        [prediction()], jobs=[job("812", user="ann"), job("813", user="ann"), job("814", user="bob")]
+    )
+    service.held_hosts_of_jobs["archer2", "812"] = ("r2n01", "r2n02")
+    service.held_neighbours["archer2", "812"] = [Neighbour("813", 2, NOON_MS), Neighbour("814", 1, NOON_MS)]
+    app = create_app(service, Metrics(formats=(), reasons=(), processors=()))
+    page = read(app, "/jobs/archer2/812")
+    assert 'Jobs <a href="/jobs/archer2/813">813</a> and <a href="/jobs/archer2/814">814</a> (on 1 of 2) run' in page
+    own = VisibilityFilter(service, lambda: Reader(user="ann"))
+    assert [one.job_id for one in own.neighbours("archer2", "812")] == ["813"]
+    assert own.neighbours("archer2", "814") == [], "the job of another"

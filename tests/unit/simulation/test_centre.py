@@ -92,6 +92,14 @@ def test_run_times_scatter_by_two_per_cent_around_the_truth(application: Any) ->
     assert abs(median(found)) < 0.005
 
 
+def test_every_job_is_charged_to_the_project_of_its_application() -> None:
+    projects = {event["account"]: set[str]() for _, event, *_ in twenty_hours(1)}
+    for _, event, *_ in twenty_hours(1):
+        projects[event["account"]].add(event["job_name"].rpartition("-")[0])
+    assert projects["climate"] == {"ocean-model", "weather-ensemble", "climate-coupler"}
+    assert len(projects) > 5
+
+
 def test_every_start_has_one_end_or_still_runs() -> None:
     events = [entry.event for entry in twenty_hours(1)]
     started = Counter((event["job_id"], event["start"]) for event in events if event["type"] == "job.started")
