@@ -123,6 +123,7 @@ class Embedded:
             self._health,
             dead_letters=self._newest_dead_letters,
             sources=lambda: combined((), self.learner.sources.status(), (), silent_s),
+            rewritten=compose.question_privacy(config),
         )
         self.service.learner = self.learner
         self._producer = self.log.producer()

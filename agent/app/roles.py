@@ -168,6 +168,7 @@ class LearnerRole(Role):
             self._health,
             dead_letters=self._dead_letters.latest,
             sources=self._sources,
+            rewritten=compose.question_privacy(config),
         )
         self.service = self._reads
         self.own = OwnShards(self._reads, config.journal_partition, self._shards)
