@@ -25,7 +25,7 @@ from processors.inputs import NAME
 from processors.models import battery
 from processors.models.battery import LARGER_ONLY, REFERENCE, SIZES_MIN, explained
 from processors.models.combination.evidence import ENSEMBLE
-from processors.models.statistics import band_digits, rounded, to_digits
+from processors.models.statistics import rounded, rounded_band, to_digits
 from processors.run_time.earned import Shares
 from processors.run_time.members import AHEAD, PUBLISHED, Fits, Members
 from processors.run_time.model import RunTime
@@ -196,8 +196,7 @@ def in_known_digits(point: Point) -> Point:
     for names in _BANDS:
         value, low, high = (getattr(point, name) for name in names)
         if value is not None and low is not None and high is not None:
-            digits = band_digits(value, low, high)
-            known |= {name: to_digits(each, digits) for name, each in zip(names, (value, low, high), strict=True)}
+            known |= dict(zip(names, rounded_band(value, low, high), strict=True))
     for name in ("speedup", "efficiency", "extrapolation"):
         ratio = getattr(point, name)
         known |= {} if ratio is None else {name: to_digits(ratio, _RATIO_DIGITS)}
