@@ -36,13 +36,14 @@ from processors.contracts.events import (
     JobProfile,
     Network,
     Origin,
+    PredictionRequested,
     Refused,
 )
 from processors.contracts.log import Position, topic_pattern
 from processors.contracts.outputs import SILENT_S, Emission, Message
 from processors.contracts.racks import Racks
 from processors.contracts.service import ROLE_REASONS
-from processors.contracts.telemetry import Keep, Part, Samples, SeriesIndex, Telemetry
+from processors.contracts.telemetry import Part, Samples, SeriesIndex, Telemetry
 from processors.pipeline.shard import PROCESSORS, Shard
 from processors.pipeline.state import CoefficientsOf, FoldSettings, Tombstone, shipped
 from processors.windows.partition import PartitionWindows
@@ -131,6 +132,17 @@ def privacy(settings: PrivacySettings) -> Privacy:
         return event if evidence is event.evidence else msgspec.structs.replace(event, evidence=evidence)
 
     return rewrite
+
+
+def question_privacy(config: Config) -> Callable[[PredictionRequested], PredictionRequested]:
+    """Return the function that takes out of a question what the agent takes out of every job: rules must not see more of it."""
+    rewrite, dropped = privacy(config.privacy), dict.fromkeys(config.dropped_fields)
+
+    def rewritten(question: PredictionRequested) -> PredictionRequested:
+        evidence = msgspec.structs.replace(question.evidence, **dropped)
+        return rewrite(msgspec.structs.replace(question, evidence=evidence))
+
+    return rewritten
 
 
 def user_names(settings: PrivacySettings) -> Callable[[str], str | None]:
@@ -262,7 +274,7 @@ def decode_options(config: Config, source: SourceSettings | None = None) -> Deco
     """Return the decoder options of a source."""
     return DecodeOptions(
         default_system=source.system if source else None,
-        keep=source.keep if source else Keep(),
+        keep=source.keep if source else config.retained,
         max_message_bytes=config.collector.max_message_bytes,
     )
 

@@ -124,6 +124,7 @@ class Embedded:
             dead_letters=self._newest_dead_letters,
             sources=lambda: combined((), self.learner.sources.status(), (), silent_s),
             racks=compose.racks(config),
+            rewritten=compose.question_privacy(config),
         )
         self.service.learner = self.learner
         self._producer = self.log.producer()

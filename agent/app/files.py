@@ -4,6 +4,7 @@ A file of events keeps its order, a table of jobs is sorted; files are merged by
 """
 
 import heapq
+import shlex
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -38,6 +39,7 @@ NEVER_MS: Final = -1
 END_MS: Final = 2**62
 REMARKS_MAX: Final = 20
 DAMAGED: Final = "file"  # the reason of a file that cannot be read to its end
+NOT_UTF8: Final = "encoding"  # the reason of a text in another encoding
 _Key = tuple[int, str]
 
 
@@ -363,6 +365,7 @@ class Remarks:
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.damaged = False
+        self._not_utf8: set[str] = set()
 
     def passing(self, records: Iterable[FileRecord]) -> Iterator[FileRecord]:
         """Yield the records of a file as they come, and gather what is remarkable."""
@@ -377,6 +380,17 @@ class Remarks:
         text = record.error if damaged else record.remark
         if text is not None and len(self.texts) < REMARKS_MAX:
             self.texts.append(f"{record.place}: {text}")
+        if any(error.reason == NOT_UTF8 for error in refused(record)):
+            self._take_encoding(record.place.rpartition(":")[0] or record.place)
+
+    def _take_encoding(self, file: str) -> None:
+        """Say once of a file what makes its text readable: it is one that an old system wrote, line by line."""
+        if file not in self._not_utf8 and len(self.texts) < REMARKS_MAX:
+            self._not_utf8.add(file)
+            self.texts.append(
+                f"{file}: Its text is not UTF-8, and lines with letters beyond ASCII are left out. If it is Latin-1, convert it first: "
+                f"iconv -f LATIN1 -t UTF-8 {shlex.quote(file)}"
+            )
 
 
 class _Merging:

@@ -171,6 +171,7 @@ class LearnerRole(Role):
             dead_letters=self._dead_letters.latest,
             sources=self._sources,
             racks=compose.racks(config),
+            rewritten=compose.question_privacy(config),
         )
         self.service = self._reads
         self.own = OwnShards(self._reads, config.journal_partition, self._shards)

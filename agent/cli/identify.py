@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from agent.app.compose import privacy
-from agent.app.files import DAMAGED, Remarks
+from agent.app.files import DAMAGED, NOT_UTF8, Remarks
 from agent.app.files import refused as rejected
 from agent.cli.options import config_option, counted, finish, json_option, load_or_default, table, timezone_option
 from agent.clock import SystemClock
@@ -187,30 +187,31 @@ def command(  # noqa: PLR0917 - options
     options = DecodeOptions(default_system=system, timezone=timezone, keep=keep)
     survey, remarks = Survey(Identifier(settings.identification), privacy(settings.privacy)), Remarks()
     records = remarks.passing(read_files(files, SystemClock().now_ms(), options))
-    refused, samples = _survey(survey, records)
+    refused, named, samples = _survey(survey, records)
     click.echo(_json(survey, refused) if as_json else _text(survey, top))
     if survey.jobs and not as_json:
         click.echo("\n" + _advice(survey, files, config, timezone))
     if samples and not as_json:
         click.echo(f"scalewatch: {counted(samples, 'sample')} of telemetry left out; they describe no job.", err=True)
     if refused and not as_json:
-        rest = f"; the first {REFUSED_SHOWN} are above" if refused > REFUSED_SHOWN else ""
+        rest = f"; the first {named} are above" if refused > named > 0 else ""
         click.echo(f"scalewatch: {counted(refused, 'record')} could not be used{rest}.", err=True)
     finish(remarks, empty=not survey.jobs)
 
 
-def _survey(survey: Survey, records: Iterable[FileRecord]) -> tuple[int, int]:
-    """Take all records in; return how many were refused, the first of them named on standard error, and the samples."""
-    refused = samples = 0
+def _survey(survey: Survey, records: Iterable[FileRecord]) -> tuple[int, int, int]:
+    """Take all records in; return how many were refused, how many of these are named on standard error, and the samples."""
+    refused = named = samples = 0
     for record in records:
         rejects = [error for error in rejected(record) if error.reason != DAMAGED]  # of which the remarks tell
-        for error in rejects[: max(0, REFUSED_SHOWN - refused)]:
+        shown = [error for error in rejects if error.reason != NOT_UTF8][: REFUSED_SHOWN - named]
+        for error in shown:
             click.echo(f"scalewatch: {record.place}: {error}", err=True)
-        refused += len(rejects)
+        refused, named = refused + len(rejects), named + len(shown)
         samples += 0 if record.samples is None else len(record.samples.series)
         for event in record.decoded.events:
             survey.take(event)
-    return refused, samples
+    return refused, named, samples
 
 
 def _text(survey: Survey, top: int) -> str:

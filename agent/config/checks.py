@@ -223,11 +223,10 @@ def _failures(config: Config) -> Iterator[Fault]:
 
 def _retention(config: Config) -> Iterator[Fault]:
     """Rules on fields that every source drops never match."""
-    needs = {"script": "script", "comment": "comment", "work_dir": "paths"}
+    dropped = config.dropped_fields
     for index, rule in enumerate(config.identify.rules):
         for field in rule.match:
-            keep = needs.get(field)
-            if keep and config.sources and not any(getattr(source.keep, keep) for source in config.sources):
+            if config.sources and (keep := dropped.get(field)):
                 path = ("identify", "rules", index, "match", field)
                 yield path, f"can never match: no source keeps it; set keep.{keep} to true in its source."
 

@@ -40,6 +40,8 @@ SystemName = Annotated[str, Field(pattern=r"^[!-~]{1,64}$")]
 SourceFormat = Literal[
     "auto", "native", "slurm", "telegraf", "line-protocol", "ldms", "collectd", "nws", "cray", "sonar"
 ]
+KEEP_BY_FIELD: Final = {"script": "script", "comment": "comment", "work_dir": "paths"}
+"""The key of `keep` by the field of a job that is dropped without it."""
 SourceTopic = Annotated[str, Field(pattern=r"^(\^.{1,248}|[A-Za-z0-9._-]{1,249})$")]
 
 
@@ -254,6 +256,22 @@ class Config(Settings):
         """The settings of identification with the aliases of all systems in them."""
         aliases = {alias: name for name, system in self.systems.items() for alias in system.aliases}
         return self.identify.model_copy(update={"systems_by_alias": {**self.identify.systems_by_alias, **aliases}})
+
+    @cached_property
+    def retained(self) -> Keep:
+        """What is kept of jobs from files, and of jobs that are asked about: what a source keeps.
+
+        Without sources it is what rules look at.
+        """
+        if self.sources:
+            return Keep(**{key: any(getattr(one.keep, key) for one in self.sources) for key in KEEP_BY_FIELD.values()})
+        matched = {field for rule in self.identify.rules for field in rule.match}
+        return Keep(**{key: field in matched for field, key in KEEP_BY_FIELD.items()})
+
+    @property
+    def dropped_fields(self) -> dict[str, str]:
+        """The fields of jobs that are not kept, each with the key of `keep` that would keep it."""
+        return {field: key for field, key in KEEP_BY_FIELD.items() if not getattr(self.retained, key)}
 
     @property
     def collector_group(self) -> str:

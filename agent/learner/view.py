@@ -348,7 +348,7 @@ class LearnerService:
     """Reads of the learner of this process; `learner` is None for good in a collector, and while it starts again.
 
     What asks no model comes from the view; `shard_of` gives the shard of a system. `absent` is the sentence for questions
-    that nobody here can answer.
+    that nobody here can answer. `rewritten` rewrites what a question describes as the agent rewrites jobs before it identifies them.
     """
 
     def __init__(
@@ -361,8 +361,9 @@ class LearnerService:
         sources: Callable[[], Sequence[SourceStatus]] = tuple,
         absent: str = "The models of {} are not in this process.",
         racks: Racks = NO_RACKS,
+        rewritten: Callable[[PredictionRequested], PredictionRequested] | None = None,
     ) -> None:
-        self._view, self._shard_of, self._absent = view, shard_of, absent
+        self._view, self._shard_of, self._absent, self._rewritten = view, shard_of, absent, rewritten
         self.health, self.dead_letters, self.sources, self.rack = health, dead_letters, sources, racks.of
         self.learner: Learner | None = None
 
@@ -377,6 +378,7 @@ class LearnerService:
     def answer(self, request: PredictionRequested) -> Answer:
         """Answer a question from the models as they are now; UnavailableError while the shard is not here."""
         shard, learner = self._shard_of(request.system), self.learner
+        request = request if self._rewritten is None else self._rewritten(request)
         answer = learner.answer(request, shard) if learner is not None and shard is not None else None
         if answer is None:
             raise UnavailableError(self._absent.format(request.system[:64]))

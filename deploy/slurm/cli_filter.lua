@@ -20,13 +20,28 @@ function slurm_cli_setup_defaults(options, early)
     return slurm.SUCCESS
 end
 
-function slurm_cli_pre_submit(options, component)
-    local nodes = tonumber(((options["nodes"] or ""):match("^(%d+)"))) or 1
-    local said = loaded and scalewatch.safe_advice({
-        name = options["job-name"], comment = options["comment"], nodes = nodes, time_limit_s = seconds(options["time"]),
+-- The name that Slurm gives a job whose user gives none.
+local function own_name(kind, program)
+    if kind == "salloc" then return "interactive" end
+    return program and program:match("([^/]*)$") or kind
+end
+
+-- A job as scalewatch.lua looks at it.
+local function submitted(options)
+    local kind, program = options["type"], (options["argv"] or {})[1]
+    local wrap = kind == "sbatch" and options["wrap"] or nil
+    return {
+        name = options["job-name"] or (wrap and "wrap") or own_name(kind, program), comment = options["comment"],
+        nodes = tonumber(((options["nodes"] or ""):match("^(%d+)"))) or 1, time_limit_s = seconds(options["time"]),
         account = options["account"], partition = options["partition"], qos = options["qos"],
-        reservation = options["reservation"], work_dir = options["chdir"],
-    }) or {}
+        reservation = options["reservation"], work_dir = options["chdir"], container = options["container"],
+        executable = kind == "srun" and program or nil, wrap = wrap, script = kind == "sbatch" and program or nil,
+    }
+end
+
+function slurm_cli_pre_submit(options, component)
+    local described, job = pcall(submitted, options)
+    local said = loaded and described and scalewatch.safe_advice(job) or {}
     for _, sentence in ipairs(said) do io.stderr:write("scalewatch: ", sentence, "\n") end
     return slurm.SUCCESS
 end

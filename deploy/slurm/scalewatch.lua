@@ -7,6 +7,9 @@ local M = {
     url = nil,          -- of an agent, such as "http://scalewatch:8080"; without one the file is read
     system = nil,       -- what the agent calls this cluster
     header = nil,       -- a file with the line `Authorization: Bearer TOKEN`, where the agent asks for a token
+    script = false,     -- whether the agent gets the first 4 kB of the script too: only where a source has keep.script
+    defaults = {},      -- what Slurm gives a job where its user says nothing, such as { partition = "standard" }
+    field_bytes = 4096, -- of a field, sent to the agent
     path = "/var/lib/scalewatch/predictions.jsonl",
     bytes_max = 64 * 1024 * 1024,  -- of a longer file nothing is used
     block_bytes = 64 * 1024,       -- read at once; no line is longer
@@ -42,19 +45,42 @@ local function reading()
     return string.format("timeout -k 1 %d head -c %d -- %s 2>/dev/null", M.read_s, M.bytes_max + 1, quoted(M.path))
 end
 
--- The command that asks the agent. What is empty says nothing; a value never becomes a part of the command.
-local function asking(job)
-    local parts = { string.format("curl --silent --fail --noproxy '*' --max-time %d --get", M.read_s) }
+-- What the agent is told of a job, by the names of its own fields. What is empty says nothing.
+local function described(job)
     local fields = {
         system = M.system, application = M.named(job), job_name = job.name, account = job.account, comment = job.comment,
         partition = job.partition, qos = job.qos, reservation = job.reservation, work_dir = job.work_dir,
+        container = job.container, executable = job.executable, script = M.script and M.script_of(job) or nil,
     }
-    for name, value in pairs(fields) do
-        if value and value ~= "" then table.insert(parts, "--data-urlencode " .. quoted(name .. "=" .. value)) end
+    for name, value in pairs(M.defaults) do fields[name] = fields[name] or value end
+    return fields
+end
+
+-- A value as curl reads it from a file of options, which needs no shell and which no other user can list.
+local function option(name, value)
+    local cut = value:sub(1, M.field_bytes):gsub("%z", "")
+    local escapes = { ["\\"] = "\\\\", ['"'] = '\\"', ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t", ["\v"] = "\\v" }
+    return string.format('data-urlencode = "%s=%s"\n', name, (cut:gsub('[\\"\n\r\t\v]', escapes)))
+end
+
+-- Write the question into a file that its user alone may read; return its name, nil where that cannot be.
+local function question(job)
+    local path = os.tmpname()
+    local file = io.open(path, "w")
+    if not file then return nil end
+    for name, value in pairs(described(job)) do
+        if value ~= "" then file:write(option(name, value)) end
     end
-    if M.header then table.insert(parts, "--header " .. quoted("@" .. M.header)) end
-    table.insert(parts, quoted(M.url .. "/api/v1/curves"))
-    return table.concat(parts, " ") .. " 2>/dev/null"
+    file:close()
+    return path
+end
+
+-- The command that asks the agent a question that lies in a file, in the name of whoever submits the job.
+local function asking(job, path)
+    return string.format(
+        "curl --silent --fail --noproxy '*' --max-time %d --get --config %s --data-urlencode user=\"$(timeout -k 1 %d id -un)\" %s %s 2>/dev/null",
+        M.read_s, quoted(path), M.read_s, M.header and "--header " .. quoted("@" .. M.header) or "",
+        quoted(M.url .. "/api/v1/curves"))
 end
 
 local function take(line, names, rows)
@@ -99,12 +125,26 @@ end
 
 -- The rows of what the agent identifies a job as; none where it knows nothing of it.
 function M.answered(job)
-    local rows = {}
-    local whole = each_line(asking(job), function(line)
+    local rows, path = {}, question(job)
+    if not path then return rows end
+    local ran, whole = pcall(each_line, asking(job, path), function(line)
         local row = row_of(line)
         if row then table.insert(rows, row) end
     end)
-    return whole and rows or {}
+    os.remove(path)
+    return ran and whole and rows or {}
+end
+
+-- The beginning of a job's script as Slurm will report it; nil where it comes from no file.
+function M.script_of(job)
+    if job.wrap then return "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n" .. job.wrap .. "\n" end
+    if not job.script then return nil end
+    local path = quoted(job.script)
+    local file = io.popen(string.format("test -f %s && timeout -k 1 %d head -c %d %s 2>/dev/null",
+        path, M.read_s, M.field_bytes, (job.script:find("^%-") and "./" or "") .. path))
+    local text = file and file:read("*a")
+    if file then file:close() end
+    return text
 end
 
 -- The name that the user gives a job: `application=NAME` in its comment.
@@ -112,12 +152,49 @@ function M.named(job)
     return (job.comment or ""):match("application=([%w%.%+_-]+)")
 end
 
--- Names that a job may have in the file, the surest first: the one that the user gives, its own name, and that without the
--- number at its end, for run-17 and run_18 are runs of one thing.
+local function set(words)
+    local found = {}
+    for word in words:gmatch("%a+") do found[word] = true end
+    return found
+end
+
+local EXTENSIONS = set("sh bash csh slurm sbatch slm job sub pbs lsf py pl r jl m exe")
+local UNITS = set("node nodes core cores cpu cpus proc procs processes rank ranks task tasks thread threads gpu gpus n c p")
+
+-- Whether a text is 64, 16x8 or 4x4x2.
+local function is_size(text)
+    return text:find("^%d") ~= nil and ("x" .. text):gsub("x%d+", "") == ""
+end
+
+-- A part of a name, with `#` for what differs between runs: 64nodes, 20260103T12, a hash, the end of run7.
+local function counted_part(part)
+    local is_hash = #part >= 8 and not part:find("%X") and part:find("%d") and part:find("%a")
+    if is_hash or is_size(part) or UNITS[part:match("^%d+(%a+)$") or ""] or part:find("^%d%d%d%d%d%d") then return "#" end
+    for start = 2, #part do
+        if not part:sub(start - 1, start - 1):find("%d") and is_size(part:sub(start)) then
+            return part:sub(1, start - 1) .. "#"
+        end
+    end
+    return part
+end
+
+-- The name that the agent gives to jobs with this name, in lower case, where none of its rules gives another; empty where
+-- nothing but numbers is in it.
+function M.counted(name)
+    local plain = name:lower():match("([^/]*)$"):gsub("%s+", " "):match("^ ?(.-) ?$")
+    local stem, extension = plain:match("^(.*)%.(%a+)$")
+    if extension and EXTENSIONS[extension] then plain = stem end
+    plain = plain:gsub("%[[%d,:%%-]+%]", "#"):gsub("[%w\128-\255]+", counted_part)
+    plain = plain:gsub("#[%s_.,:;+=~#-]*#", "#")
+    return plain:find("[^#%s_.,:;+=@~()%[%]{}-]") and plain or ""
+end
+
+-- Names that a job may have in the file, the surest first: the one that the user gives, the one that the agent makes of the job's
+-- own, that name as it is, and without the number at its end, and its program's.
 function M.names(job)
-    local names = {}
-    for _, name in ipairs({ M.named(job) or "", job.name or "", (job.name or ""):gsub("[%s_.-]*%d+$", "") }) do
-        if type(name) == "string" and name ~= "" then table.insert(names, name:lower()) end
+    local names, own, program = {}, job.name or "", (job.executable or ""):match("([^/]*)$")
+    for _, name in ipairs({ M.named(job) or "", M.counted(own), own, own:gsub("[%s_.-]*%d+$", ""), program }) do
+        if name ~= "" then table.insert(names, name:lower()) end
     end
     return names
 end

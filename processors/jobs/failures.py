@@ -8,10 +8,10 @@ from collections.abc import Collection
 from typing import ClassVar, Self
 
 import msgspec
-from scipy.special import betainc
 
 from processors.contracts.alerts import AlertSettings
 from processors.facts import Outcome
+from processors.models.scipy_functions import beta_share_below
 from processors.store import Untimed, digest64
 
 PAST_RUNS_MAX = 2000  # the past fades: beyond this both counts are halved
@@ -86,7 +86,7 @@ class FailureRate(Untimed):
         runs, failures = len(self._recent), self._failures
         past = (self._past_failures + 0.5) / (self._past_runs + 1.0) if self._past_runs else 0.0
         reference = min(max(past, fact, 1e-3), 1.0 - 1e-9)
-        credibility = 1.0 - float(betainc(failures + 0.5, runs - failures + 0.5, reference))
+        credibility = 1.0 - beta_share_below(failures + 0.5, runs - failures + 0.5, reference)
         doubt = (1.0 - self._settings.credibility) / max(watched, 1)
         credible = self.suspicious() and credibility >= 1.0 - doubt
         causes = len({cause for failed, cause in self._recent.values() if failed})

@@ -10,7 +10,7 @@ from processors.contracts.outputs import Model, PredictedAtStart, Reliability, R
 from processors.facts import QUANTILES, Band, PublishedCurve, Remaining
 from processors.features import NAME as FEATURES
 from processors.inputs import NAME as INPUTS
-from processors.models.statistics import band_digits, six_digits, to_digits
+from processors.models.statistics import band_digits, rounded_band, six_digits, to_digits
 from processors.run_time.quality import COVERAGE
 from processors.similar_runs import MODEL_NAME as SIMILAR_RUNS
 
@@ -69,7 +69,7 @@ def predicted_by_curve(curve: PublishedCurve | None, n: float | None, end_ms: in
 
 
 def _retained(band: Band, verdict: str, source: str) -> PredictedAtStart:
-    run_time_s, low_s, high_s = (six_digits(value) for value in (band.run_time_s, band.low_s, band.high_s))
+    run_time_s, low_s, high_s = rounded_band(band.run_time_s, band.low_s, band.high_s)
     return PredictedAtStart(
         run_time_s=run_time_s, low_s=low_s, high_s=high_s, coverage=COVERAGE, verdict=verdict, source=source
     )

@@ -17,7 +17,6 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 import numpy as np
-from scipy.special import ndtr
 
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.hosts import HostWindow, Windows
@@ -46,6 +45,7 @@ from processors.models.histogram.values import (
     in_common,
     point,
 )  # fmt: skip
+from processors.models.scipy_functions import normal_share_below
 from processors.models.structure.evaluate import LEVELS, evaluate
 from processors.models.structure.inputs import Value
 from processors.models.structure.parse import DEDICATED, Model
@@ -235,7 +235,7 @@ def quiet_run_time(band: PublishedPoint, intervals: int = INTERVALS, width: floa
     deviations = np.linspace(-DEVIATIONS, DEVIATIONS, intervals + 1)
     below, above = (math.log(end / band.run_time_s) / BAND_DEVIATIONS for end in (band.low_s, band.high_s))
     edges = band.run_time_s * np.exp(width * abs(deviations) * np.where(deviations < 0, below, above))
-    shares = np.diff(ndtr(deviations))
+    shares = np.diff(normal_share_below(deviations))
     return Histogram(edges, shares / shares.sum())
 
 

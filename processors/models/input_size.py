@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from processors.models.downey.bayes import BAND_DEVIATIONS
+from processors.models.scipy_functions import normal_share_below
 
 Floats = NDArray[np.float64]
 
@@ -156,7 +156,7 @@ class Mixture(NamedTuple):
         for _ in range(_HALVINGS):
             width = (low + high) / 2
             upper, lower = ((centre + end - self.mean) / deviation for end in (width, -width))
-            covered = self.weight @ (ndtr(upper) - ndtr(lower)) >= COVERAGE
+            covered = self.weight @ (normal_share_below(upper) - normal_share_below(lower)) >= COVERAGE
             low, high = np.where(covered, low, width), np.where(covered, width, high)
         return high
 

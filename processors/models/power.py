@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import nnls
+
+from processors.models.scipy_functions import least_squares_not_negative
 
 Floats = npt.NDArray[np.float64]
 
@@ -115,7 +116,8 @@ class Layer:
         length = np.sqrt((columns**2).sum(axis=0))
         unit = np.divide(1.0, length, out=np.zeros(len(length)), where=length > 0)
         ridge = np.sqrt(_RIDGE) * np.eye(len(unit))
-        found = nnls(np.concatenate([columns * unit, ridge]), np.concatenate([power, np.zeros(len(unit))]))[0] * unit
+        rows = np.concatenate([columns * unit, ridge])
+        found = least_squares_not_negative(rows, np.concatenate([power, np.zeros(len(unit))])) * unit
         weights, idle = (found[:-1], float(found[-1])) if full else (found, 0.0)
         self.errors.clear()
         if idle < most_idle_w:

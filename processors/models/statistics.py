@@ -122,6 +122,16 @@ def band_digits(value: float, low: float, high: float) -> int:
     return min(max(2 - math.floor(math.log10((high - low) / abs(value))), BAND_DIGITS_MIN), BAND_DIGITS_MAX)
 
 
+def rounded_band(value: float, low: float, high: float) -> tuple[float, float, float]:
+    """Return a value and its band in the digits that the band supports.
+
+    >>> rounded_band(3724.18, 3102.0, 4498.0)
+    (3720.0, 3100.0, 4500.0)
+    """
+    digits = band_digits(value, low, high)
+    return to_digits(value, digits), to_digits(low, digits), to_digits(high, digits)
+
+
 _NORMAL: Final = NormalDist()
 Z95: Final = _NORMAL.inv_cdf(0.95)  # half the width of a band that holds 90 %, in standard deviations
 

@@ -15,6 +15,7 @@ from processors.pipeline.power import Power
 from processors.pipeline.predictor import Predicted, Predictor, Question
 from processors.pipeline.stage import STOP, TickWork
 from processors.pipeline.state import Identified, ShardState
+from processors.run_time.messages import in_known_digits
 from processors.run_time.model import RunTime
 
 SIZES_MAX = 64
@@ -52,7 +53,8 @@ class Answering:
     def answer(self, event: PredictionRequested) -> Answer:
         """Return the answer to a question; changes nothing."""
         found = self._state.identify(event.evidence, event.system, (), event.unit)
-        return self._under_loads.answered(event, found.key, self._answer(event, found))
+        answer = self._under_loads.answered(event, found.key, self._answer(event, found))
+        return msgspec.structs.replace(answer, points=tuple(map(in_known_digits, answer.points)))
 
     def _answer(self, event: PredictionRequested, found: Identified) -> Answer:
         requested, key = _requested(event), found.key

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -25,7 +25,7 @@ from processors.inputs import NAME
 from processors.models import battery
 from processors.models.battery import LARGER_ONLY, REFERENCE, SIZES_MIN, explained
 from processors.models.combination.evidence import ENSEMBLE
-from processors.models.statistics import rounded
+from processors.models.statistics import rounded, rounded_band, to_digits
 from processors.run_time.earned import Shares
 from processors.run_time.members import AHEAD, PUBLISHED, Fits, Members
 from processors.run_time.model import RunTime
@@ -33,6 +33,7 @@ from processors.run_time.prediction import RunTimePrediction
 from processors.run_time.verdict import RELIABLE
 
 Floats = NDArray[np.float64]
+Point = TypeVar("Point", bound=CurvePoint)
 
 DOWNEY: Final = "downey"
 NO_MEMBERS: Final[tuple[tuple[float, ...], ...]] = ((),) * (len(ENSEMBLE) + len(REFERENCE))
@@ -178,8 +179,33 @@ def prediction(
     )
 
 
+_BANDS: Final = (
+    ("run_time_s", "low_s", "high_s"),
+    ("power_w", "power_low_w", "power_high_w"),
+    ("energy_j", "energy_low_j", "energy_high_j"),
+)
+_RATIO_DIGITS: Final = 4
+
+
+def in_known_digits(point: Point) -> Point:
+    """Return a point as it leaves the agent: each number in as many digits as its band supports, a ratio in four.
+
+    What is worked out from a point takes the whole numbers: only messages are rounded, those of running jobs in the same way.
+    """
+    known: dict[str, float] = {}
+    for names in _BANDS:
+        value, low, high = (getattr(point, name) for name in names)
+        if value is not None and low is not None and high is not None:
+            known |= dict(zip(names, rounded_band(value, low, high), strict=True))
+    for name in ("speedup", "efficiency", "extrapolation"):
+        ratio = getattr(point, name)
+        known |= {} if ratio is None else {name: to_digits(ratio, _RATIO_DIGITS)}
+    return msgspec.structs.replace(point, **known)
+
+
 def _of_curve(point: AnswerPoint, curve: PublishedCurve) -> CurvePoint:
     """Return a point without the verdict of its own; a size that was run is observed, whoever predicts it."""
+    point = in_known_digits(point)
     fields = {name: getattr(point, name) for name in CurvePoint.__struct_fields__}
     known = curve.curve_at(point.n)
     return CurvePoint(**fields | ({"source": "observed"} if known is not None and known.source == "observed" else {}))

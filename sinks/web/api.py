@@ -13,7 +13,7 @@ from processors.contracts.events import Evidence
 from processors.contracts.hosts import HostView
 from processors.contracts.names import ApplicationKey
 from processors.contracts.nodes import spread
-from processors.contracts.outputs import JobPrediction, Prediction, RecentRun
+from processors.contracts.outputs import Answer, JobPrediction, Prediction, RecentRun
 from processors.contracts.service import Health, Service
 from processors.contracts.settings import EVIDENCE_FIELDS
 from sinks.table import rows, table_lines
@@ -32,9 +32,6 @@ _LISTED: Final = (
     *_KEY, "observations", "sizes", "reliability", "useful_n", "reliable_n", "preferred_n", "quality", "power", "as_of",
     "valid_until",
 )  # fmt: skip
-
-
-_DESCRIBES: Final = tuple(name for name in EVIDENCE_FIELDS if name not in ("user", "script"))
 
 
 class Rows(msgspec.Struct, Generic[Row], frozen=True):
@@ -209,25 +206,34 @@ class Api:
     def curves(self, request: Request) -> Response:
         """Return the curve of what a job to come is identified as, as the lines of the table that `subscribe` keeps.
 
-        The job is described as a scheduler knows it: `job_name`, `partition`, `work_dir` and the like, and its `system`.
+        The job is described as a scheduler knows it: `job_name`, `user`, `partition`, `script` and the like, and its `system`.
+        Its `executable` counts where a rule names by it, else where nothing is known of what a record without it is
+        identified as: many schedulers never report one.
         """
         query = request.query_params
         system = queries.text(query, "system")
         if not system:
             raise queries.BadParameterError("system is missing.")
-        described = {name: text for name in _DESCRIBES if (text := queries.text(query, name))}
+        described = queries.description(query)
         if not described:
             raise queries.BadParameterError(
-                f"The job is not described: give {', '.join(_DESCRIBES[:-1])} or {_DESCRIBES[-1]}."
+                f"The job is not described: give {', '.join(EVIDENCE_FIELDS[:-1])} or {EVIDENCE_FIELDS[-1]}."
             )
-        answer = self._service.answer(queries.description(system, msgspec.convert(described, Evidence)))
-        if answer.application is None or answer.unit is None:
-            return json(Problem(answer.detail), 404)
-        key = ApplicationKey(answer.application, answer.system, answer.input or "", answer.unit).id
-        entry = self._service.prediction(key)
-        if entry is None:
-            return json(Problem(answer.detail or f"Nothing is predicted of {key}."), 404)
-        return Response(table_lines(rows(key, entry)), media_type="application/x-ndjson")
+        answers = self._identified(system, msgspec.convert(described, Evidence))
+        for answer in answers:
+            key = _key_of(answer)
+            entry = None if key is None else self._service.prediction(key)
+            if entry is not None:
+                return Response(table_lines(rows(application_id(entry), entry)), media_type="application/x-ndjson")
+        return json(Problem(answers[0].detail or f"Nothing is predicted of {_key_of(answers[0])}."), 404)
+
+    def _identified(self, system: str, evidence: Evidence) -> Sequence[Answer]:
+        """Return what a job may be identified as, the likeliest first."""
+        full = self._service.answer(queries.identification(system, evidence))
+        if evidence.executable is None or full.identified_by.startswith("rule"):
+            return [full]
+        reported = msgspec.structs.replace(evidence, executable=None)
+        return [self._service.answer(queries.identification(system, reported)), full]
 
     def runs(self, request: Request) -> Response:
         """List the newest settled runs, each with what was predicted of it, filtered as the page of jobs filters them."""
@@ -282,6 +288,13 @@ def _summary(entry: Prediction) -> dict[str, Any]:
     id_ = application_id(entry)
     listed = {name: getattr(entry, name) for name in _LISTED}
     return {"id": id_, "url": f"/api/v1/applications/{link(id_)}", **listed}
+
+
+def _key_of(answer: Answer) -> str | None:
+    """Return the id of the application that an answer is about."""
+    if answer.application is None or answer.unit is None:
+        return None
+    return ApplicationKey(answer.application, answer.system, answer.input or "", answer.unit).id
 
 
 def _sizes(entry: Prediction, place: Evidence) -> tuple[float, ...]:

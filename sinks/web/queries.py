@@ -17,10 +17,12 @@ from processors.contracts.names import ApplicationKey, parse_rfc3339
 from processors.contracts.nodes import spread
 from processors.contracts.outputs import CurvePoint, Prediction
 from processors.contracts.service import Service
+from processors.contracts.settings import EVIDENCE_FIELDS
 
 SIZES_MAX: Final = 100
 SIZE_LARGEST: Final = 1e9
 TEXT_MAX: Final = 256
+FIELD_MAX: Final = 4096  # of a field that describes a job: as much as rules look at
 HOSTS_MAX: Final = 16_384  # characters
 ATTRIBUTES_MAX: Final = 32
 FEATURES_MAX: Final = 64
@@ -42,6 +44,15 @@ def text(query: QueryParams, name: str) -> str | None:
     if value is not None and len(value) > TEXT_MAX:
         raise BadParameterError(f"{name} is longer than {TEXT_MAX} characters.")
     return value
+
+
+def description(query: QueryParams) -> dict[str, str]:
+    """Return the fields that describe a job to come, as far as they were given: scripts and paths are longer than other texts."""
+    given = {name: value for name in EVIDENCE_FIELDS if (value := query.get(name))}
+    for name, value in given.items():
+        if len(value) > FIELD_MAX:
+            raise BadParameterError(f"{name} is longer than {FIELD_MAX} characters.")
+    return given
 
 
 def members(query: QueryParams) -> bool:
@@ -257,7 +268,7 @@ def question(
     )
 
 
-def description(system: str, evidence: Evidence) -> PredictionRequested:
+def identification(system: str, evidence: Evidence) -> PredictionRequested:
     """Return the question what a job with this evidence is; the same question has the same id."""
     content = msgspec.json.encode((system, evidence), order="sorted")
     return PredictionRequested(system, request_id=f"http-{crc32(content):08x}", n=(), evidence=evidence, unit="nodes")

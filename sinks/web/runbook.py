@@ -5,13 +5,9 @@ from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
-from typing import Final
 
 import msgspec
-from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
-
-_MARKDOWN: Final = MarkdownIt("commonmark", {"html": False}).enable("table")
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -36,7 +32,10 @@ def sections() -> tuple[Section, ...]:
 
 def parsed(text: str) -> Iterator[Section]:
     """Yield the sections of a text; its tables scroll where they are wide, its own links lead to the page of the runbook."""
-    tokens = _MARKDOWN.parse(text)
+    from markdown_it import MarkdownIt  # noqa: PLC0415  read by those who open the page, and 60 modules large
+
+    markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
+    tokens = markdown.parse(text)
     for token in [each for block in tokens for each in (block, *(block.children or ()))]:
         target = str(token.attrs.get("href", ""))
         if target.startswith("#"):
@@ -46,7 +45,7 @@ def parsed(text: str) -> Iterator[Section]:
     starts = [place for place, token in enumerate(tokens) if token.type == "heading_open"]
     for start, stop in pairwise([*starts, len(tokens)]):
         heading = tokens[start + 1].content
-        html = _MARKDOWN.renderer.render(tokens[start + 3 : stop], _MARKDOWN.options, {})
+        html = markdown.renderer.render(tokens[start + 3 : stop], markdown.options, {})
         region = f'<div class="wide" tabindex="0" role="region" aria-label="table: {escape(heading)}">'
         html = html.replace("<table>", f"{region}<table>")
         html = html.replace("</table>", "</table></div>")

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from agent.cli.predict import learned
+from agent.config.roles import PrivacySettings
 from agent.config.tree import Config
+from agent.identify import normalised_job_name
 from processors.contracts.outputs import Range, UsefulSizes
 from processors.contracts.settings import IdentifySettings, Rule
 from sinks.table import rows, write_lines
@@ -162,30 +164,68 @@ def test_a_table_of_many_applications_gives_the_advice_of_the_right_one(slurm: S
         slurm.run("sh", "-c", f"mv -f {path}.good {path}")
 
 
-RULE = Rule(
-    match={"job_name": "^md-(?P<input>rhodo|chain)", "partition": "^standard$"}, application="lammps", input="{input}"
+NAMES = (
+    "LAMMPS_17", "run7", "md_042", "job-2026-01-03", "md_2026-01-03_12", "lmp_n64", "cp2k", "h5bench", "3dfft", "32k", "ab 12 13",
+    "64nodes", "x_16x8_y", "grid16x8", "a1x2", "abcx2x3", "x16x8y4", "1234567abc", "deadbeef01", "deadbeef", "sweep[1-10%2]",
+    "/home/u/run.sh", "go.v2.slurm", "md.1.2-3", "a--1--2", "#4", "M\u00fcnchen7", "4x", "8p", "12345", "a#1",
+)  # fmt: skip
+
+
+def test_the_table_is_searched_by_the_names_that_the_agent_gives(slurm: SlurmCluster) -> None:
+    slurm.path("etc/slurm/names").write_text("".join(f"{name}\n" for name in NAMES))
+    plugin = slurm.path("etc/slurm/cli_filter.lua")
+    before = plugin.read_text()
+    loop = 'for name in io.lines("/etc/slurm/names") do io.stderr:write("counted: ", scalewatch.counted(name), "\\n") end\n'
+    head = "function slurm_cli_pre_submit(options, component)\n"
+    plugin.write_text(before.replace(head, head + loop))
+    try:
+        output = submit(slurm, "--job-name=lammps", "--nodes=1")
+    finally:
+        plugin.write_text(before)
+    assert re.findall("counted: (.*)", output) == [normalised_job_name(name).lower() for name in NAMES]
+
+
+RULES = (
+    Rule(
+        match={"job_name": "^md-(?P<input>rhodo|chain)", "partition": "^standard$"},
+        application="lammps",
+        input="{input}",
+    ),
+    Rule(match={"script": "(?m)^module load gromacs"}, application="gromacs"),
+    Rule(match={"executable": "/vasp_std$"}, application="vasp"),
+    Rule(match={"user": "^root$", "job_name": "^nightly"}, application="nightly of root"),
 )
+HISTORY = {  # hours on a node, and what a producer reports of the jobs
+    "rhodo": (1.0, {"job_name": "md-rhodo-1", "partition": "standard"}),
+    "chain": (1 / 60, {"job_name": "md-chain-1", "partition": "standard"}),
+    "script": (1.0, {"job_name": "any", "script": "#!/bin/sh\nmodule load gromacs\n"}),
+    "executable": (1.0, {"job_name": "any", "executable": "/opt/vasp/bin/vasp_std"}),
+    "user": (1.0, {"job_name": "nightly-1", "user": "root"}),
+    "name": (1.0, {"job_name": "namd"}),
+}
 
 
 @pytest.fixture
 def asking(slurm: SlurmCluster, tmp_path: Path) -> Iterator[SlurmCluster]:
-    """Let the plugin ask an agent with a rule of its own, to which rhodo takes an hour on a node and chain a minute."""
+    """Let the plugin ask an agent with rules of its own, to which all take an hour on a node, and chain a minute."""
     history = tmp_path / "history.jsonl"
     with history.open("w") as file:
         for i in range(8):
-            for name, hour_s in (("rhodo", 3600.0), ("chain", 60.0)):
+            for name, (hours, reported) in HISTORY.items():
                 nodes = 2 ** (i % 4)
-                job = {"type": "job.completed", "system": "exa", "job_id": f"{name}{i}", "job_name": f"md-{name}-{i}",
-                       "partition": "standard", "n": nodes, "unit": "nodes", "start": f"2026-11-20T{i:02}:00:00Z",
-                       "run_time_s": hour_s / nodes, "state": "COMPLETED"}  # fmt: skip
-                file.write(json.dumps(job) + "\n")
-    config, plugin = Config(identify=IdentifySettings(rules=(RULE,))), slurm.path("etc/slurm/scalewatch.lua")
+                job = {"type": "job.completed", "system": "exa", "job_id": f"{name}{i}", "n": nodes, "unit": "nodes",
+                       "start": f"2026-11-20T{i:02}:00:00Z", "run_time_s": hours * 3600 / nodes, "state": "COMPLETED"}  # fmt: skip
+                file.write(json.dumps(job | reported) + "\n")
+    config = Config(identify=IdentifySettings(rules=RULES), privacy=PrivacySettings(users="plain"))
+    plugin = slurm.path("etc/slurm/scalewatch.lua")
     by_name = plugin.read_text()
     with learned(config, [str(history)], "UTC") as agent:
         app = create_app(agent.service, agent.metrics)
         with Server(app, "127.0.0.1", 0) as server:
-            address = f'url = "http://127.0.0.1:{server.url.rpartition(":")[2]}"'
-            plugin.write_text(by_name.replace("url = nil", address).replace("system = nil", 'system = "exa"'))
+            settings = {"url": f"http://127.0.0.1:{server.url.rpartition(':')[2]}", "system": "exa"}
+            plugin.write_text(
+                with_settings(by_name, script="true", **{key: f'"{value}"' for key, value in settings.items()})
+            )
             yield slurm
     plugin.write_text(by_name)
 
@@ -197,11 +237,64 @@ def test_a_job_is_advised_as_what_the_rules_of_the_agent_identify_it_as(asking: 
     assert "lammps" not in submit(asking, "--job-name=md-other", "--partition=standard", "--nodes=1", "--time=1:00")
 
 
+def with_settings(plugin: str, **settings: str) -> str:
+    """Return the plugin with other values in the lines at its top."""
+    for name, value in settings.items():
+        plugin, found = re.subn(rf"(?m)^    {name} = [^ ]+,", f"    {name} = {value},", plugin)
+        assert found == 1
+    return plugin
+
+
+LIMIT = "--nodes=1 --time=20:00"
+
+
+@pytest.mark.parametrize(
+    ("command", "application"),
+    [
+        ("sbatch {options} /opt/md-rhodo.sh --partition=standard", None),  # options behind the script are the script's
+        ("sbatch {options} --partition=standard /opt/md-rhodo.sh", "lammps"),  # the script's name is the job's
+        ("sbatch {options} /opt/md.sh", "gromacs"),
+        ("sbatch {options} --job-name=namd /opt/md.sh", "gromacs"),  # a rule goes before a name
+        ("sbatch {options} --wrap 'module load gromacs'", "gromacs"),
+        ("srun {options} /opt/vasp_std", "vasp"),
+        ("srun {options} --job-name=any /opt/vasp_std", "vasp"),
+        ("srun {options} --job-name=namd /opt/other", "namd"),  # Slurm's record will not name the program
+        ("srun {options} --job-name=other /opt/namd", "namd"),  # nothing is known of the job by its name
+        ("sbatch {options} --job-name=nightly-7 --wrap true", "nightly of root"),
+        ("setpriv --reuid=1 --clear-groups sbatch {options} --job-name=nightly-7 --wrap true", None),
+    ],
+)
+def test_script_executable_and_user_count_as_they_do_for_the_agent(
+    asking: SlurmCluster, command: str, application: str | None
+) -> None:
+    for name, text in (("md-rhodo.sh", "true"), ("md.sh", "module load gromacs"), ("vasp_std", "true"),
+                       ("other", "true"), ("namd", "true")):  # fmt: skip
+        path = asking.path(f"opt/{name}")
+        path.write_text(f"#!/bin/sh\n{text} 2>/dev/null || true\n")
+        path.chmod(0o755)
+    options = f"{LIMIT} --chdir=/var/lib/slurm --output=/dev/null"
+    output = asking.run("sh", "-c", f"timeout 60 {command.format(options=options)} 2>&1 || true")
+    reported = re.findall(r"scalewatch: (.*) on 1 node will probably take", output)
+    assert reported == ([] if application is None else [application]), output
+
+
+def test_the_default_partition_is_a_setting_of_the_plugin(asking: SlurmCluster) -> None:
+    assert "lammps" not in submit(asking, "--job-name=md-rhodo-17", LIMIT)
+    plugin = asking.path("etc/slurm/scalewatch.lua")
+    plugin.write_text(with_settings(plugin.read_text(), defaults='{ partition = "standard" }'))
+    assert "lammps on 1 node will probably take" in submit(asking, "--job-name=md-rhodo-17", LIMIT)
+
+
+def test_a_question_leaves_no_file_behind(asking: SlurmCluster) -> None:
+    before = {*asking.path("tmp").iterdir()}
+    submit(asking, "--job-name=namd", LIMIT)
+    assert {*asking.path("tmp").iterdir()} == before
+
+
 def test_a_name_that_would_be_a_command_is_no_more_than_a_name(asking: SlurmCluster) -> None:
-    output = submit(
-        asking, """ "--job-name=md-rhodo' ; touch /var/lib/slurm/owned ; '" """, "--partition=standard", "--time=20:00"
-    )
-    assert "lammps on 1 node will probably take" in output
+    for name in ("md-rhodo' ; touch /var/lib/slurm/owned ; '", 'md-rhodo\\" \n -o /var/lib/slurm/owned \\$(id)'):
+        output = submit(asking, f'"--job-name={name}"', "--partition=standard", "--time=20:00")
+        assert "lammps on 1 node will probably take" in output
     assert not asking.path("var/lib/slurm/owned").exists()
 
 

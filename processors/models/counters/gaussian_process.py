@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotri
 
 from processors.models.counters.selection import Floats, scaled, scales
+from processors.models.scipy_functions import lower_inverse
 from processors.models.training.table import Predicted, Table, finished
 from processors.models.training.trainer import Found
 
@@ -235,8 +235,7 @@ class _Runs:
 
 def _inverse(alike: Floats, noise: Floats) -> Floats:
     """Return the inverse of covariances (k, k) of runs with this noise (k,), which is positive; by Cholesky."""
-    factor, _ = dpotrf(alike + np.diag(noise), lower=1, overwrite_a=1)
-    inverse, _ = dpotri(factor, lower=1, overwrite_c=1)
+    inverse = lower_inverse(alike + np.diag(noise))
     below = np.tril(inverse, -1)
     return np.asarray(below + below.T + np.diag(np.diagonal(inverse)), np.float64)
 

@@ -115,8 +115,8 @@ def test_speedups_are_of_one_node_or_core_and_go_with_run_times(case: str, tmp_p
             assert {(point["speedup"], point["efficiency"]) for point in curve} == {(None, None)}
             continue
         alone = [point["speedup"] * point["run_time_s"] for point in curve]
-        assert alone == pytest.approx([alone[0]] * len(curve), rel=1e-5)
-        assert all(point["efficiency"] == pytest.approx(point["speedup"] / point["n"], rel=1e-5) for point in curve)
+        assert alone == pytest.approx([alone[0]] * len(curve), rel=1e-2)  # three digits of a run time are known
+        assert all(point["efficiency"] == pytest.approx(point["speedup"] / point["n"], rel=1e-3) for point in curve)
         assert all(point["speedup"] == 1 for point in curve if point["n"] == 1)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from processors.contracts.settings import IdentifySettings
-from processors.models.statistics import band_digits, to_digits
+from processors.models.statistics import band_digits, rounded_band, to_digits
 from tests.kit.scenario import Scenario
 
 NUMBERS = ("run_time_s", "low_s", "high_s", "coverage", "coverage_measured")
@@ -119,8 +119,15 @@ def test_speed_up_is_the_predicted_time_of_one_over_that_of_the_size() -> None:
     points = quiet().asks("r1", 1, 2, 16, 48, 200, application="lammps")["points"]
     one_s = points[0]["run_time_s"]
     for point in points:
-        assert point["speedup"] == pytest.approx(one_s / point["run_time_s"], rel=1e-5)
-        assert point["efficiency"] == pytest.approx(point["speedup"] / point["n"], rel=1e-5)
+        assert point["speedup"] == pytest.approx(one_s / point["run_time_s"], rel=1e-2)
+        assert point["efficiency"] == pytest.approx(point["speedup"] / point["n"], rel=1e-3)
+
+
+def test_numbers_leave_in_the_digits_that_their_band_supports() -> None:
+    for point in quiet().asks("r1", 1, 16, 48, 200, application="lammps")["points"]:
+        run_time_s, low_s, high_s = point["run_time_s"], point["low_s"], point["high_s"]
+        assert (run_time_s, low_s, high_s) == rounded_band(run_time_s, low_s, high_s)
+        assert point["efficiency"] == to_digits(point["efficiency"], 4)
 
 
 def test_between_two_sizes_that_were_run_the_band_is_that_of_a_size_that_was_not() -> None:

@@ -1,0 +1,58 @@
+"""The functions of scipy that models need, each loaded when it is first called.
+
+Loading them takes half a second of processor time: a start or a question about run times must not wait for what it never calls.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+def normal_share_below(deviations: npt.ArrayLike) -> Any:
+    """Return the share of a normal distribution below so many standard deviations (`ndtr`).
+
+    >>> float(normal_share_below(0.0))
+    0.5
+    """
+    from scipy.special import ndtr  # noqa: PLC0415  loaded late, as the module says
+
+    return ndtr(deviations)
+
+
+def beta_share_below(a: float, b: float, x: float) -> float:
+    """Return the share of a beta distribution below x (`betainc`).
+
+    >>> beta_share_below(1.0, 1.0, 0.25)
+    0.25
+    """
+    from scipy.special import betainc  # noqa: PLC0415  loaded late, as the module says
+
+    return float(betainc(a, b, x))
+
+
+def least_squares_not_negative(a: Floats, b: Floats) -> Floats:
+    """Return the x without negative numbers for which |Ax - b| is least (Lawson, Hanson 1974).
+
+    >>> least_squares_not_negative(np.eye(2), np.array([3.0, -1.0])).tolist()
+    [3.0, 0.0]
+    """
+    from scipy.optimize import nnls  # noqa: PLC0415  loaded late, as the module says
+
+    found: Floats = nnls(a, b)[0]
+    return found
+
+
+def lower_inverse(matrix: Floats) -> Floats:
+    """Return the inverse of a positive definite matrix on and below its diagonal; the matrix is written over.
+
+    >>> lower_inverse(np.array([[4.0]])).tolist()
+    [[0.25]]
+    """
+    from scipy.linalg.lapack import dpotrf, dpotri  # noqa: PLC0415  loaded late, as the module says
+
+    factor, _ = dpotrf(matrix, lower=1, overwrite_a=1)
+    inverse: Floats = dpotri(factor, lower=1, overwrite_c=1)[0]
+    return inverse
