@@ -18,6 +18,7 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from string import Formatter
 from typing import Final
 
@@ -286,6 +287,7 @@ CONFIDENCE: Final = {
     "user": 0.2,
 }
 VAGUE_CONFIDENCE: Final = 0.2
+REMEMBERED: Final = 4096  # texts of fields: the same jobs are run again and again, and identified at start and end
 _PROGRAM: Final[dict[str, Programs]] = {
     "application": cleaned,
     "executable": program_of_executable,
@@ -294,6 +296,15 @@ _PROGRAM: Final[dict[str, Programs]] = {
     "job_name": normalised_job_name,
     "user": jobs_of,
 }
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _program(field: str, text: str) -> tuple[str, float]:
+    """Return the name that a field gives a program, and how sure that is; none where it names no program."""
+    name = _PROGRAM[field](text)
+    if not name or (field != "application" and is_nameless(name)):
+        return "", 0.0
+    return name, VAGUE_CONFIDENCE if field == "job_name" and is_vague(name) else CONFIDENCE[field]
 
 
 class Identification(msgspec.Struct, frozen=True):
@@ -372,11 +383,9 @@ class Identifier:
                 text = getattr(reported, field)
                 if not text:
                     continue
-                name = _PROGRAM[field](text)
-                if name and (field == "application" or not is_nameless(name)):
-                    vague = field == "job_name" and is_vague(name)
-                    where = f"{field} from {cleaned(source)}" if source else field
-                    return name, where, VAGUE_CONFIDENCE if vague else CONFIDENCE[field], None
+                name, confidence = _program(field, text)
+                if name:
+                    return name, f"{field} from {cleaned(source)}" if source else field, confidence, None
                 nameless = f"the {field.replace('_', ' ')} {text[:40]!r} names no program"
         return None, "none", 0.0, nameless or "nothing in its evidence names a program"
 
@@ -388,6 +397,8 @@ class Identifier:
             sizes |= {counted: n for counted, n in evidence.sizes.items() if n > 0}
         own = sources[0].sizes or sizes
         only = next(iter(own)) if len(own) == 1 else None
+        if requested is None and only in sizes:
+            return only, sizes[only]
         wanted = [unit for unit in (requested or only, rule_unit, self._settings.unit, *UNITS) if unit]
         unit = requested or next((unit for unit in wanted if unit in sizes), wanted[0])
         return unit, sizes.get(unit)
@@ -398,6 +409,8 @@ class Identifier:
             return cleaned(explicit)
         if match and match.input:
             return match.input
+        if not any(evidence.attributes for evidence in sources):
+            return ""
         found = []
         for name in dict.fromkeys((*self._settings.input_attributes, *self._settings.input_sizes)):
             value = next((e.attributes[name] for e in sources if name in e.attributes), None)

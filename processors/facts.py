@@ -3,6 +3,7 @@
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
+from functools import cached_property, lru_cache
 from statistics import NormalDist
 from typing import Final, Literal, NamedTuple, TypeGuard
 
@@ -57,6 +58,7 @@ _LN_DEVIATION_MIN: Final = 1e-6
 # of the runs that leave their band above do something else: they hang, or have other work to do
 OUTLASTING: Final = 0.1
 _ABOVE: Final = 0.05  # of the runs lie above the band
+REMEMBERED: Final = 4096  # bands: runs of one application and size have the same until it is fitted anew
 _LN_DEVIATION_MAX: Final = 50.0  # beyond it nothing is known, and the numbers of the machine end
 
 
@@ -104,8 +106,10 @@ def remaining(band: Band, elapsed_s: float, limit_s: float | None) -> Remaining:
     job that has long outlived its band is told to go on for between a twentieth and twenty times as long; with the normal
     law alone it was told to end at that moment, with a band of no width, for as long as it ran.
     """
-    law = _Law(band)
+    law = _law(band)
     alive = law.longer(elapsed_s)
+    if alive == 1.0 and elapsed_s <= band.low_s:
+        return _at_start(band, limit_s)
     exceeds = None if limit_s is None else min(law.longer(limit_s) / alive, 1.0)
     low_s, lower_s, middle_s, upper_s, high_s = (
         max(law.outlived_by((1.0 - level) * alive), elapsed_s) for level in QUANTILES
@@ -115,6 +119,14 @@ def remaining(band: Band, elapsed_s: float, limit_s: float | None) -> Remaining:
     if limit_s is not None and elapsed_s < limit_s:  # what hangs is ended there
         high_s = min(high_s, max(limit_s, band.high_s, middle_s))
     return Remaining.of(Band(middle_s, min(low_s, middle_s), max(high_s, middle_s)), exceeds, (lower_s, upper_s))
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _at_start(band: Band, limit_s: float | None) -> Remaining:
+    """Return what is told of a job that has not run yet."""
+    law = _law(band)
+    exceeds = None if limit_s is None else min(law.longer(limit_s), 1.0)
+    return Remaining.of(band, exceeds, (law.outlived_by(0.75), law.outlived_by(0.25)))
 
 
 def outlasted(elapsed_s: float, exceeds: float | None) -> Remaining:
@@ -156,6 +168,11 @@ class _Law:
         if ln_time <= self._ln_high:
             return normal
         return (1.0 - OUTLASTING) * normal + OUTLASTING * _ABOVE * math.exp(self._ln_high - ln_time)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _law(band: Band) -> _Law:
+    return _Law(band)
 
 
 def noteworthy(old: Band | None, new: Band, tolerance: float = 0.02) -> bool:
@@ -228,6 +245,7 @@ class Measured(msgspec.Struct, frozen=True, array_like=True, gc=False):
     runs: int
 
 
+READ_MAX: Final = 64  # sizes whose reading a curve remembers
 COVERAGE_RUNS_MIN: Final = 20  # of ten runs all fall into a band that holds 85 % of them, one time in five
 
 
@@ -255,7 +273,7 @@ class CurvePrediction(msgspec.Struct, frozen=True, array_like=True):
     horizon: Horizon
 
 
-class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True):
+class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     """The curve of an application as it was fitted last: every number that anybody is given of it.
 
     `points` rise with the size; between them ln T is linear in ln n, and so are both ends of the band. `one` is the point of
@@ -292,21 +310,34 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True):
         """Return what was published at a size; None outside of the curve."""
         return _at(self.points, n, self.n_max)
 
+    @cached_property
+    def _read_before(self) -> "dict[float, tuple[PublishedPoint | None, CurveReading | None]]":
+        """What was read before, by size: a curve never changes, and the sizes of its runs are read with each of them."""
+        return {}
+
+    def _at(self, n: float) -> "tuple[PublishedPoint | None, CurveReading | None]":
+        before = self._read_before
+        if n not in before:
+            if len(before) >= READ_MAX:
+                before.clear()
+            point = _at(self.by_size or self.points, n, self.n_max) or (self.one if n == 1.0 else None)
+            before[n] = point, self._reading(n, point) if point is not None else None
+        return before[n]
+
     def curve_at(self, n: float) -> PublishedPoint | None:
         """Return what the curve itself gives at a size; None outside of it, but for size 1."""
-        return _at(self.by_size or self.points, n, self.n_max) or (self.one if n == 1.0 else None)
+        return self._at(n)[0]
 
     def read(self, sizes: Sequence[float]) -> "list[CurveReading]":
         """Return what the curve itself gives at those of the sizes that it reaches, and says anything of."""
-        found = []
-        for n in sizes:
-            point = self.curve_at(n)
-            if point is not None and (point.source == "observed" or not uninformative(point)):
-                measured = self.measured.get("own" if point.source == "observed" else self.horizon(n))
-                found.append(
-                    CurveReading(n, _rounded(point), measured, n / self.n_max, point.source, self._judged_at(n, point))
-                )
-        return found
+        return [reading for n in sizes if (reading := self._at(n)[1]) is not None]
+
+    def _reading(self, n: float, point: PublishedPoint) -> "CurveReading | None":
+        observed = point.source == "observed"
+        if uninformative(point) and not observed:
+            return None
+        measured = self.measured.get("own" if observed else self.horizon(n))
+        return CurveReading(n, _rounded(point), measured, n / self.n_max, point.source, self._judged_at(n, point))
 
     def judged(self, point: PublishedPoint) -> Reliability:
         """Return the verdict on a point of this curve."""

@@ -6,7 +6,7 @@ once: ten jobs that crashed after a second had made 1 s of a run time of 1,900 s
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import ClassVar, Final, Literal, NamedTuple
 
@@ -32,6 +32,7 @@ from processors.models.similar_runs import (
     RunTimeDistribution,
     class_of,
     distribution,
+    failing_share,
 )
 from processors.models.statistics import pinball, six_digits
 from processors.store import RateLimit, Untimed, counted, digest64, due, hexdigest
@@ -366,8 +367,7 @@ def group_keys(system: str, job: ComingJob) -> Mapping[GroupKind, str]:
 
 def expected(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> Expected:
     """Return the distribution of a job's run time; works without any history. ValueError for an impossible size."""
-    past = [(GROUPS[kind], history.score(job)) for kind, history in similar_runs.items()]
-    law = distribution(past, model_job(job))
+    law = distribution(_past(job, similar_runs), model_job(job))
     levels = similar_runs["centre"].levels if "centre" in similar_runs else Levels().current
     low, upper, high = levels
     run_time_s, low_s, upper_s, high_s = law.quantiles((0.5, low, upper, high))
@@ -375,6 +375,20 @@ def expected(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> E
     if limit_s is not None and high_s > NEAR_LIMIT * limit_s:  # a run that gets so far may also meet its limit
         high_s = max(high_s, limit_s + OVERRUN_S)
     return Expected(run_time_s, low_s, upper_s, max(high_s, upper_s), law.alike, law, (low, 0.5, high))
+
+
+def failing(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> float | None:
+    """Return the chance that a job does not complete, as its distribution has it; None where too few runs are known."""
+    return failing_share(_past(job, similar_runs), model_job(job)) if _enough_known(similar_runs) else None
+
+
+def _past(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> Iterator[tuple[Group, PastRuns]]:
+    return ((GROUPS[kind], history.score(job)) for kind, history in similar_runs.items())
+
+
+def _enough_known(similar_runs: Mapping[GroupKind, SimilarRuns]) -> bool:
+    """Return whether enough runs of the centre tell their time for anything to be told."""
+    return "centre" in similar_runs and similar_runs["centre"].known >= CENTRE_RUNS_MIN
 
 
 def scored(run: RunFact, known: Expected) -> Scored:
@@ -434,8 +448,7 @@ class SimilarRunsPrediction(NamedTuple):
 
 def predict(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> SimilarRunsPrediction | None:
     """Return what the past of a job's groups reports it; None where fewer than CENTRE_RUNS_MIN runs of the centre tell their time."""
-    centre = similar_runs.get("centre")
-    if centre is None or centre.known < CENTRE_RUNS_MIN:
+    if not _enough_known(similar_runs):
         return None
     found = expected(job, similar_runs)
     retained = [kind for kind, history in similar_runs.items() if history.count]
@@ -443,7 +456,7 @@ def predict(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> Si
         Member(kind, six_digits(share), {"runs": float(similar_runs[kind].count)})
         for kind, share in zip(retained, found.law.shares, strict=False)  # the last share is the prior's
     )
-    return SimilarRunsPrediction(found, Model(MODEL_NAME, members), centre.measured)
+    return SimilarRunsPrediction(found, Model(MODEL_NAME, members), similar_runs["centre"].measured)
 
 
 def reliability(alike: float, why: str) -> Reliability:

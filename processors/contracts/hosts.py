@@ -225,6 +225,9 @@ class ForecastHistogram(NamedTuple):
 class Windows(Protocol):
     """What models ask of hosts; answers follow from the journal up to this place alone."""
 
+    def any_measured(self) -> bool:
+        """Return whether any host measures anything: where none does there is no window and no forecast to ask for."""
+
     def window(self, system: str, host: str, resource: str, until_ms: int) -> HostWindow | None:
         """Return the newest window that ended at `until_ms` or before; None where none is kept (only few are)."""
 
@@ -245,6 +248,10 @@ class NoWindows:
 
     >>> NoWindows().window("exa", "nid1", "cpu_available", until_ms=0)
     """
+
+    def any_measured(self) -> bool:
+        """Return no."""
+        return False
 
     def window(self, system: str, host: str, resource: str, until_ms: int) -> HostWindow | None:
         """Return nothing."""

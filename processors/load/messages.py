@@ -64,6 +64,10 @@ class Structures:
         self._read: dict[int, Structure] = {}
         self._index = lru_cache(RETAINED_MAX)(self._found)
 
+    def any_of(self, application: str) -> bool:
+        """Return whether an application has a model of its own, be it one that cannot be read."""
+        return bool(self._known) and self._index(application) is not None
+
     def of(self, application: str) -> Structure | None:
         """Return the model of an application; None where it has none. EquationError for one that cannot be read."""
         index = self._index(application) if self._known else None
@@ -149,6 +153,10 @@ class LoadPredictor:
 
     def __init__(self, settings: UnderLoadSettings) -> None:
         self._structures = Structures(settings)
+
+    def has_equation(self, application: str) -> bool:
+        """Return whether an application has an equation of its own: some say something without any window."""
+        return self._structures.any_of(application)
 
     def needs_curve(self, application: str | None) -> bool:
         """Return whether the run time under load of an application follows from its plain one."""

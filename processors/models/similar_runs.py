@@ -15,9 +15,10 @@ it is censored, and its weight goes to the longer ones (Kaplan, Meier 1958, as r
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,7 @@ from processors.models.statistics import six_digits
 Floats = npt.NDArray[np.float64]
 
 Rows = npt.NDArray[np.float32]
+Marks = npt.NDArray[np.bool_]
 
 RUNS_MAX = 64
 NAMES_MAX = 2**24  # a name's number has to be exact as a float of 32 bits
@@ -154,14 +156,14 @@ def _row(job: Job, run_time_s: float, completed: bool) -> Rows:  # noqa: FBT001 
     return row
 
 
-def _known(rows: npt.NDArray[np.floating]) -> npt.NDArray[np.bool_]:
+def _known(rows: npt.NDArray[np.floating]) -> Marks:
     """Return which runs say how long they hold their nodes, (k,): those that completed, or reached their own limit."""
-    known: npt.NDArray[np.bool_] = (rows[NAME_ROW] >= 0) | _reached(rows)
+    known: Marks = (rows[NAME_ROW] >= 0) | _reached(rows)
     return known
 
 
-def _reached(rows: npt.NDArray[np.floating]) -> npt.NDArray[np.bool_]:
-    reached: npt.NDArray[np.bool_] = rows[TIME_ROW] >= rows[LIMIT_ROW] - AT_LIMIT  # one without a limit never does
+def _reached(rows: npt.NDArray[np.floating]) -> Marks:
+    reached: Marks = rows[TIME_ROW] >= rows[LIMIT_ROW] - AT_LIMIT  # one without a limit never does
     return reached
 
 
@@ -175,6 +177,7 @@ OVERRUN_S = 120.0  # schedulers end a job up to two minutes after its limit
 AT_LIMIT = 1e-4  # a run that came so near to its limit has reached it: times are stored to six digits
 REACHING_TRUST = 2.0  # how often the runs of the least alike group reach their limit counts as so many fresh runs
 REACHING_RUNS = (1.0, 20.0)  # before any is known one in 20 does
+FAILING = REACHING_RUNS[0] / REACHING_RUNS[1]  # and so fails one in 20
 LONGEST_S = 7 * 86_400.0  # without a limit the prior ends here
 LOW, UPPER, HIGH = 0.05, 0.9, 0.95
 STEP = 0.005
@@ -182,6 +185,7 @@ SHARE_MIN, SHARE_MAX = 0.0005, 0.2
 _EDGE = 1e-9
 _TINY = 1e-12
 _PRIOR = (np.arange(PRIOR_POINTS) + 0.5) / PRIOR_POINTS
+_STEPS = np.arange(PRIOR_POINTS, dtype=np.float64)
 _PRIOR_WEIGHTS = np.full(PRIOR_POINTS, PRIOR_TRUST / PRIOR_POINTS)
 
 
@@ -191,9 +195,11 @@ class Group:
 
     `shift` is the power of the ratio of time limits by which a past run time is scaled: people raise the limit of a run
     that they expect to take longer. `pooled` groups share `trust` among their runs, in others each run brings its own.
+    `decays` are the weights by age, and `lasting` groups have none.
 
     >>> weights = np.array([1.0, 1.0])
-    >>> CLASS.weigh(weights), weights.round(2).tolist()
+    >>> CLASS.weigh(weights)
+    >>> CLASS.weight(weights), weights.round(2).tolist()
     (0.8, [0.4, 0.4])
     """
 
@@ -202,15 +208,19 @@ class Group:
     shift: float
     pooled: bool
     decays: Floats
+    lasting: bool
 
-    def weigh(self, likeness: Floats) -> float:
-        """Turn the likeness of the runs, newest first, into their weights; return their sum."""
-        likeness *= self.decays[: likeness.size]
+    def weigh(self, likeness: Floats) -> None:
+        """Turn the likeness of the runs, newest first, into their weights."""
+        if not self.lasting:
+            likeness *= self.decays[: likeness.size]
         if self.pooled:
             likeness += _TINY
             likeness *= self.trust / float(np.add.reduce(likeness))
-            return self.trust
-        return float(np.add.reduce(likeness))
+
+    def weight(self, weights: Floats) -> float:
+        """Return what the weights of its runs amount to."""
+        return self.trust if self.pooled else float(np.add.reduce(weights))
 
 
 def group_of(trust: float, decay: float, shift: float, *, pooled: bool) -> Group:
@@ -220,7 +230,7 @@ def group_of(trust: float, decay: float, shift: float, *, pooled: bool) -> Group
     [1.0, 0.5, 0.25]
     """
     weights = np.power(decay, np.arange(RUNS_MAX))
-    return Group(trust, decay, shift, pooled, weights if pooled else trust * weights)
+    return Group(trust, decay, shift, pooled, weights if pooled else trust * weights, pooled and decay == 1.0)
 
 
 USER = group_of(trust=1.0, decay=0.92, shift=0.5, pooled=False)
@@ -287,12 +297,12 @@ class RunTimeDistribution:
         shares: tuple[float, ...] = (),
         *,
         reaching: float | None = None,
-        failing: float = REACHING_RUNS[0] / REACHING_RUNS[1],
+        failing: float = FAILING,
     ) -> None:
         order = points.argsort(kind="stable")
-        cumulative = weights[order].cumsum()
-        self._points = points[order]
-        self._cumulative = (cumulative - weights[order] / 2) / cumulative[-1]
+        self._points, weights = points[order], weights[order]
+        cumulative = weights.cumsum()
+        self._cumulative = (cumulative - weights / 2) / cumulative[-1]
         self.alike = alike
         self.shares = shares
         self.reaching = reaching
@@ -319,6 +329,67 @@ class RunTimeDistribution:
         )
 
 
+class _Weighed(NamedTuple):
+    """Past runs with what each counts for a job: their rows (4, k), `weights` (k,), and how many are of each group.
+
+    `known` tells which say how long they hold their nodes, `held` which did not complete; the names are those of their jobs.
+    """
+
+    groups: tuple[Group, ...]
+    counts: tuple[int, ...]
+    rows: Floats
+    weights: Floats
+    known: Marks
+    held: Marks
+
+    @property
+    def failing(self) -> float:
+        """The probability to end without having completed, before any limit."""
+        return _share(~self.known, self.weights, self.counts[-1])
+
+    def parts(self) -> Iterator[tuple[Group, slice]]:
+        """Yield each group with the place of its runs."""
+        start = 0
+        for group, count in zip(self.groups, self.counts, strict=True):
+            yield group, slice(start, start + count)
+            start += count
+
+
+def _weighed(past: Iterable[tuple[Group, PastRuns]], job: Job) -> _Weighed | None:
+    """Return the runs of all groups with their weights; None where there are none."""
+    retained = [(group, runs.rows) for group, runs in past if runs.count]
+    if not retained:
+        return None
+    rows = np.concatenate([rows for _, rows in retained], axis=1, dtype=np.float64)
+    names, known = rows[NAME_ROW], _known(rows)
+    held = names < 0
+    if np.count_nonzero(held):
+        names[held] = -1.0 - names[held]
+    found = _Weighed(
+        tuple(group for group, _ in retained),
+        tuple(rows.shape[1] for _, rows in retained),
+        rows,
+        _likeness(rows, job),
+        known,
+        held,
+    )
+    for group, part in found.parts():
+        group.weigh(found.weights[part])
+    return found
+
+
+def failing_share(past: Iterable[tuple[Group, PastRuns]], job: Job) -> float:
+    """Return the probability that a job ends without having completed, as `distribution` does, and nothing else of it.
+
+    >>> past = PastRuns()
+    >>> past.add(Job(n=4), 90.0, completed=False)
+    >>> failing_share([(USER, past)], Job(n=4)) == distribution([(USER, past)], Job(n=4)).failing
+    True
+    """
+    weighed = _weighed(past, job)
+    return FAILING if weighed is None else weighed.failing
+
+
 def distribution(past: Iterable[tuple[Group, PastRuns]], job: Job) -> RunTimeDistribution:
     """Return the distribution of a job's run time from the groups of runs that it belongs to, in any number.
 
@@ -328,32 +399,20 @@ def distribution(past: Iterable[tuple[Group, PastRuns]], job: Job) -> RunTimeDis
     >>> 1 < distribution([], Job(n=4, time_limit_s=3600.0)).quantile(0.5) < 3600
     True
     """
-    retained = [(group, runs.rows) for group, runs in past if runs.count]
+    weighed = _weighed(past, job)
     prior = _PRIOR * max(math.log(job.time_limit_s or LONGEST_S), 1.0)
-    reaching = None if job.time_limit_s is None else REACHING_RUNS[0] / REACHING_RUNS[1]
-    if not retained:
+    if weighed is None:
+        reaching = None if job.time_limit_s is None else FAILING
         return RunTimeDistribution(prior, _PRIOR_WEIGHTS, 0.0, (), reaching=reaching)
-    rows = np.concatenate([rows for _, rows in retained], axis=1, dtype=np.float64)
-    counts = [rows.shape[1] for _, rows in retained]
-    known, held = _known(rows), rows[NAME_ROW] < 0
-    rows[NAME_ROW, held] = -1.0 - rows[NAME_ROW, held]
-    likeness, points = _likeness(rows, job), rows[TIME_ROW]
-    alike, start, shares = 0.0, 0, []
-    for (group, _), count in zip(retained, counts, strict=True):
-        part = likeness[start : start + count]
-        shares.append(group.weigh(part))
+    known, held, alike, shares = weighed.known, weighed.held, 0.0, []
+    for group, part in weighed.parts():
+        weights = weighed.weights[part]
+        shares.append(group.weight(weights))
         if not group.pooled:
-            alike += float(np.add.reduce(part[known[start : start + count]]))
-        start += count
+            alike += float(np.add.reduce(weights[known[part]]))
     whole = sum(shares) + PRIOR_TRUST
-    failing = _share(~known, likeness, counts[-1])
-    if job.time_limit_s is not None:
-        # The points tell it too high: a run that came near to a shorter limit is moved beyond this one.
-        reaching = _share(_reached(rows)[known], likeness[known], int(np.count_nonzero(known[start - counts[-1] :])))
-        shifts = np.repeat([group.shift for group, _ in retained], counts)
-        shifts[held] = 0.0  # under another limit they would have been held as long, at least
-        points = _at_limit(rows, shifts, job.time_limit_s)
-    points, weights = np.concatenate((points, prior)), np.concatenate((likeness, _PRIOR_WEIGHTS))
+    points, reaching = _points(weighed, job)
+    points, weights = np.concatenate((points, prior)), np.concatenate((weighed.weights, _PRIOR_WEIGHTS))
     if held.any():
         points, weights = _released(points, weights, held, job)
     return RunTimeDistribution(
@@ -362,28 +421,48 @@ def distribution(past: Iterable[tuple[Group, PastRuns]], job: Job) -> RunTimeDis
         alike,
         tuple(weight / whole for weight in shares),
         reaching=reaching,
-        failing=failing,
+        failing=weighed.failing,
     )
 
 
-def _released(points: Floats, weights: Floats, held: npt.NDArray[np.bool_], job: Job) -> tuple[Floats, Floats]:
+def _points(weighed: _Weighed, job: Job) -> tuple[Floats, float | None]:
+    """Return the run times on the ln scale as they tell of a job, (k,), and the probability to reach its time limit."""
+    rows, known = weighed.rows, weighed.known
+    if job.time_limit_s is None:
+        return rows[TIME_ROW], None
+    # The points tell it too high: a run that came near to a shorter limit is moved beyond this one.
+    last = int(np.count_nonzero(known[known.size - weighed.counts[-1] :]))
+    reaching = _share(_reached(rows)[known], weighed.weights[known], last)
+    return _at_limit(weighed, job.time_limit_s), reaching
+
+
+def _released(points: Floats, weights: Floats, held: Marks, job: Job) -> tuple[Floats, Floats]:
     """Return points and weights, (m,), in which runs that did not complete, `held` (k,), only say that they take longer.
 
     Where nothing longer is known, they end anywhere up to the time limit, or a week, evenly in ln t.
     """
     runs, longest = held.size, float(points[: held.size][held].max())
-    ends = np.linspace(longest, max(longest, math.log(job.time_limit_s or LONGEST_S)), PRIOR_POINTS)
-    beyond = (
-        points[runs:] > longest
-    )  # of the prior, which is even in ln t as well, but may have one point left out there
-    share = (_TINY + float(np.add.reduce(weights[runs:][beyond]))) / ends.size
-    weights[runs:][beyond] = 0.0
-    whole = np.zeros(points.size + ends.size, dtype=bool)
+    ends = _even(longest, max(longest, math.log(job.time_limit_s or LONGEST_S)))
+    beyond, of_prior = (
+        points[runs:] > longest,
+        weights[runs:],
+    )  # that is even in ln t as well, but for one point at most
+    share = (_TINY + float(np.add.reduce(of_prior[beyond]))) / PRIOR_POINTS
+    of_prior[beyond] = 0.0
+    whole = np.zeros(points.size + PRIOR_POINTS, dtype=bool)
     whole[:runs] = held
-    return redistributed(np.concatenate((points, ends)), np.concatenate((weights, np.full(ends.size, share))), whole)
+    shares = np.full(PRIOR_POINTS, share)
+    return redistributed(np.concatenate((points, ends)), np.concatenate((weights, shares)), whole)
 
 
-def redistributed(points: Floats, weights: Floats, held: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
+def _even(first: float, last: float) -> Floats:
+    """Return PRIOR_POINTS numbers at equal distances, as `numpy.linspace` does, which takes as long as the sum of all weights."""
+    points: Floats = _STEPS * ((last - first) / (PRIOR_POINTS - 1)) + first
+    points[-1] = last
+    return points
+
+
+def redistributed(points: Floats, weights: Floats, held: Marks) -> tuple[Floats, Floats]:
     """Return the points that have weight once each censored one has given its own to the longer ones, in proportion.
 
     `held` tells which of the points, (k,), are only known to be longer. The last of all keeps its weight: nothing longer
@@ -394,16 +473,20 @@ def redistributed(points: Floats, weights: Floats, held: npt.NDArray[np.bool_]) 
     ([1.0, 3.0], [1.0, 2.0])
     """
     order = np.lexsort((held, points))
-    points, weights, ends = points[order], weights[order], ~held[order]
-    ends[-1] = True
-    at_risk = np.cumsum(weights[::-1])[::-1]
-    hazard = np.where(ends, weights / at_risk, 0.0)
-    alive = np.concatenate(([1.0], np.cumprod(1.0 - hazard)[:-1]))
+    points, weights, held = points[order], weights[order], held[order]
+    held[-1] = False
+    at_risk = weights[::-1].cumsum()[::-1]
+    hazard = weights / at_risk
+    hazard[held] = 0.0
+    alive = np.empty(points.size)
+    alive[0] = 1.0
+    np.multiply.accumulate(1.0 - hazard[:-1], out=alive[1:])
     moved = at_risk[0] * alive * hazard
-    return points[moved > 0], moved[moved > 0]
+    left = moved > 0
+    return points[left], moved[left]
 
 
-def _share(marked: npt.NDArray[np.bool_], weights: Floats, last: int) -> float:
+def _share(marked: Marks, weights: Floats, last: int) -> float:
     """Return the weighted share of runs that are marked, (k,), drawn to that of the `last` ones."""
     usual = (float(np.count_nonzero(marked[marked.size - last :])) + REACHING_RUNS[0]) / (last + REACHING_RUNS[1])
     whole = float(np.add.reduce(weights)) + PRIOR_TRUST + REACHING_TRUST
@@ -412,18 +495,30 @@ def _share(marked: npt.NDArray[np.bool_], weights: Floats, last: int) -> float:
 
 def _likeness(rows: Floats, job: Job) -> Floats:
     """Return how alike each past run is to the job, 1 for the same size, limit and name."""
-    distance = np.abs(rows[SIZE_ROW] - math.log(job.n)) / SIZE_WIDTH
+    distance: Floats = rows[SIZE_ROW] - math.log(job.n)
+    np.abs(distance, out=distance)
+    distance /= -SIZE_WIDTH
     if job.time_limit_s is not None:
-        apart = np.abs(rows[LIMIT_ROW] - math.log(job.time_limit_s))
-        distance += np.fmin(apart / LIMIT_WIDTH, LIMIT_FAR)  # fmin also where a past run had no limit
-    likeness: Floats = np.exp(-distance)
+        apart = rows[LIMIT_ROW] - math.log(job.time_limit_s)
+        np.abs(apart, out=apart)
+        apart /= LIMIT_WIDTH
+        distance -= np.fmin(apart, LIMIT_FAR, out=apart)  # fmin also where a past run had no limit
+    likeness = np.exp(distance, out=distance)
     likeness[rows[NAME_ROW] != job.name] *= OTHER_NAME
     return likeness
 
 
-def _at_limit(rows: Floats, shifts: Floats, time_limit_s: float) -> Floats:
+def _at_limit(weighed: _Weighed, time_limit_s: float) -> Floats:
     """Return past run times on the ln scale, shifted where they had another limit and cut off behind this one."""
-    change = math.log(time_limit_s) - rows[LIMIT_ROW]
-    change[np.isnan(change)] = 0.0
-    points: Floats = np.minimum(rows[TIME_ROW] + shifts * change, math.log(time_limit_s + OVERRUN_S))
-    return points
+    points: Floats = math.log(time_limit_s) - weighed.rows[LIMIT_ROW]
+    points[np.isnan(points) | weighed.held] = 0.0  # held runs would have been held as long, at least
+    points *= _shifts(weighed.groups, weighed.counts)
+    points += weighed.rows[TIME_ROW]
+    return np.minimum(points, math.log(time_limit_s + OVERRUN_S), out=points)
+
+
+@lru_cache(maxsize=64)  # groups that are full have the same counts for ever
+def _shifts(groups: tuple[Group, ...], counts: tuple[int, ...]) -> Floats:
+    shifts = np.repeat([group.shift for group in groups], counts)
+    shifts.flags.writeable = False
+    return shifts

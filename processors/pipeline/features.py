@@ -43,6 +43,8 @@ class Features:
 
     def of_job(self, job: Job, event: JobStarted) -> KnownFeatures:
         """Return what is known of a run that goes on."""
+        if not job.networks and not self._state.settings.features.attributes:
+            return NOTHING
         return KnownFeatures(self._attributes(job, event.evidence), parted(job.networks, event.start_ms, LATEST_MS)[0])
 
     def published(self, placement: Placement) -> CurvePrediction | None:
@@ -110,6 +112,8 @@ class Features:
 
     def _attributes(self, job: Job, own: Evidence) -> dict[str, Attribute]:
         known: dict[str, Attribute] = {}
+        if not self._state.settings.features.attributes:
+            return known
         for evidence in (*(identity.evidence for identity in job.identities), own):
             known |= _chosen(self._state.settings.features, evidence)
         return known

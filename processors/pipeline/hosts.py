@@ -76,6 +76,10 @@ class HostShard:
         sent, self.state.outbox = self.state.outbox, []
         return sent
 
+    def any_measured(self) -> bool:
+        """Return whether any host measures anything."""
+        return len(self.state.index.hosts.ids) > 0
+
     def window(self, system: str, host: str, resource: str, until_ms: int) -> HostWindow | None:
         """Return the newest window that ended at `until_ms` or before; None where none is kept."""
         row = self.state.index.row(system, host, resource)

@@ -62,7 +62,7 @@ class Forecasts:
         if now is not None or before is None or (before.application_id, before.prediction.n) != (key, found.n):
             job.loaded(now)  # else the windows are gone, and what they said still holds
         end, source = self._by_record(job, started, predicted, plain)
-        fails = self._predictor.fails(question, found.n) if found.n is not None else None
+        fails = self._predictor.fails(question, found.n, predicted) if found.n is not None else None
         first = msgspec.structs.replace(first, band=end.band if end else None, source=source, fails=fails)
         retained = predicted_at_start(end.band, source, predicted.reliability) if predicted and end and source else None
         job.set_prediction(StartPrediction(self._state.now_ms, retained) if retained else None)

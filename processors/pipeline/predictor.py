@@ -6,7 +6,6 @@ knows a size gives its run time, band, verdict and origin.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from processors.contracts.events import Evidence
@@ -37,12 +36,12 @@ from processors.similar_runs import BETTER_AT_SIZE, NO_CURVE, NOT_BY_SIZE, Expec
 
 CURVE: Final = "curve"
 PROBABILITY_DIGITS: Final = 4  # of thousands of runs, one more or less
+BY_CURVE: Final = Model(CURVE, ())
 ALONE: Final = Model(CURVE, (Member(CURVE, 1.0, {}),))  # the curve as one member, beside features
 UNKNOWN: Final = Reliability("unknown", ("no_model",), ())
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(NamedTuple):
     """A run to come: whose it is, and what is known of it besides its size.
 
     `input_sizes` measure its input. `from_inputs` is what other inputs gave for it before, which is then not asked again.
@@ -53,7 +52,7 @@ class Question:
 
     system: str
     key: ApplicationKey | None
-    evidence: Evidence = field(default_factory=Evidence)
+    evidence: Evidence = Evidence()
     input_sizes: Sizes = ()
     known: KnownFeatures = NOTHING
     from_inputs: FromInputs | None = None
@@ -164,12 +163,17 @@ class Predictor:
         points = (found[n].point(None if flat and found[n].source != FEATURES else one_s) for n in sizes if n in found)
         return tuple(points), found
 
-    def fails(self, question: Question, n: float) -> float | None:
-        """Return the chance that a run like this does not complete; None where too few are known."""
+    def fails(self, question: Question, n: float, predicted: Predicted | None) -> float | None:
+        """Return the chance that a run like this does not complete; None where too few are known.
+
+        Where similar runs have told its time, as `predicted`, they have told this with it.
+        """
+        if predicted is not None and predicted.similar is not None:
+            return round(predicted.similar.law.failing, PROBABILITY_DIGITS)
         application_id = question.key.id if question.key else None
         job = coming(application_id, n, question.evidence)
-        known = self._similar_runs.predict(home(question.system, application_id), job)
-        return round(known.expected.law.failing, PROBABILITY_DIGITS) if known is not None else None
+        found = self._similar_runs.fails(home(question.system, application_id), job)
+        return round(found, PROBABILITY_DIGITS) if found is not None else None
 
     def curve(self, key: ApplicationKey) -> PublishedCurve | None:
         """Return the curve of an application as it was published; before the first publication as it is now."""
@@ -299,8 +303,10 @@ class Predictor:
         """Predict from the published curve; where it ends, from a fit to what is known now."""
         key = question.key
         model = self._state.models.get(key.id) if key else None
-        curve = question.curve or (self._fitted(key, model) if key is not None and model is not None else None)
-        if key is None or model is None or curve is None:
+        if key is None or model is None:
+            return {}
+        curve = question.curve or (model.published if model.observations else None) or self._fitted(key, model)
+        if curve is None:
             return {}
         read = curve.read(sizes)
         if len(read) < len(sizes):
@@ -320,7 +326,7 @@ class Predictor:
 
     def _model(self, key: ApplicationKey, curve: PublishedCurve, *, explained: bool) -> Model:
         if not explained:
-            return Model(CURVE, ())
+            return BY_CURVE
         return model_of(curve, self._state.members.get(key.id))
 
     def _by_other_inputs(self, question: Question, sizes: Sequence[float]) -> BySize:

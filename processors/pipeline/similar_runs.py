@@ -21,6 +21,7 @@ from processors.similar_runs import (
     SimilarRuns,
     SimilarRunsPrediction,
     expected,
+    failing,
     group_keys,
     loss_s,
     predict,
@@ -35,10 +36,14 @@ class SimilarRunForecasts:
 
     def predict(self, system: str, job: ComingJob | None) -> SimilarRunsPrediction | None:
         """Return what similar runs report a job; None where they are too few. Changes nothing."""
-        if job is None:
-            return None
-        keys = group_keys(system, job)
-        return predict(job, {kind: self._state.similar_runs.open(key) for kind, key in keys.items()})
+        return predict(job, self._groups(system, job)) if job is not None else None
+
+    def fails(self, system: str, job: ComingJob | None) -> float | None:
+        """Return the chance that a job does not complete, as `predict` has it; None where similar runs are too few."""
+        return failing(job, self._groups(system, job)) if job is not None else None
+
+    def _groups(self, system: str, job: ComingJob) -> dict[GroupKind, SimilarRuns]:
+        return {kind: self._state.similar_runs.open(key) for kind, key in group_keys(system, job).items()}
 
     def has_similar(self, system: str, key: ApplicationKey | None, evidence: Evidence) -> bool:
         """Return whether a run to come says what is similar to it: a known user, a time limit, or a name that ran before.

@@ -57,6 +57,9 @@ class KnownWindows:
         """Keep a window as it is."""
         self._retained[host, resource] = [*self._retained[host, resource], window][-RETAINED_MAX:]
 
+    def any_measured(self) -> bool:
+        return bool(self._retained)
+
     def window(self, system: str, host: str, resource: str, until_ms: int) -> HostWindow | None:
         """Return the newest window that ended by then."""
         self.requested += system == "exa"
