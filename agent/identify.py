@@ -298,13 +298,15 @@ _PROGRAM: Final[dict[str, Programs]] = {
 }
 
 
-@lru_cache(maxsize=REMEMBERED)
 def _program(field: str, text: str) -> tuple[str, float]:
     """Return the name that a field gives a program, and how sure that is; none where it names no program."""
     name = _PROGRAM[field](text)
     if not name or (field != "application" and is_nameless(name)):
         return "", 0.0
     return name, VAGUE_CONFIDENCE if field == "job_name" and is_vague(name) else CONFIDENCE[field]
+
+
+_known_program: Final = lru_cache(maxsize=REMEMBERED)(_program)
 
 
 class Identification(msgspec.Struct, frozen=True):
@@ -383,7 +385,8 @@ class Identifier:
                 text = getattr(reported, field)
                 if not text:
                     continue
-                name, confidence = _program(field, text)
+                known = _known_program if len(text) <= TEXT_MAX else _program
+                name, confidence = known(field, text)
                 if name:
                     return name, f"{field} from {cleaned(source)}" if source else field, confidence, None
                 nameless = f"the {field.replace('_', ' ')} {text[:40]!r} names no program"

@@ -172,8 +172,12 @@ class Store(Generic[P]):
 
     def open(self, key: str) -> P:
         """Return the processor of a key; a new one where there is none (kept only once it is told `changed`)."""
-        found = self.get(key)
-        return self.kind.build(None) if found is None else found
+        entry = self._entries.get(key)
+        if entry is None:
+            return self.kind.build(None)
+        if entry.processor is not None and len(self._entries) <= self._live_max:
+            return entry.processor  # as `get`: nearly every question of a fold is one of these two
+        return self._processor(key, entry)
 
     def changed(self, key: str, processor: P, now_ms: int, lane: str | None = None) -> None:
         """Take in a processor that is new or was changed; without a lane it stays in that where it is."""

@@ -10,9 +10,10 @@ shard has one checkpoint on its way at most, and never folds more than `checkpoi
 """
 
 import logging
+import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -98,11 +99,17 @@ def _end(ended: Future[float], work: Callable[[], float]) -> None:
         ended.set_exception(error)
 
 
+REPORT_S: Final = 1.0
+
+
 class Meter:
-    """Counts of one learner: gathered while it folds and told once a batch, because a metric costs as much as an event."""
+    """Counts of one learner: gathered while it folds and told once a second, because a metric costs as much as an event."""
 
     def __init__(self, measures: Measures) -> None:
         self._measures = measures
+        self._reported_s = -math.inf
+        self._folded = 0
+        self._tally: Counter[tuple[str, str]] = Counter()
         self.sent: Counter[str] = Counter()
         self.rejected = 0
         self.deadletters_left_out = 0
@@ -129,11 +136,35 @@ class Meter:
             self._measures.add("scalewatch_checkpoints_total", outcome=OUTCOMES[type(error)])
             raise
 
-    def report_folded(self, fold: Fold, records: int, seconds: float) -> None:
-        """Tell of a batch of `records`: what became of them, the fits, the faults, and how much state there is."""
+    def folded(self, records: int, seconds: float) -> None:
+        """Count a batch of records, and how long it took."""
+        self._folded += records
         self._measures.observe("scalewatch_batch_duration_seconds", seconds, role="learner")
-        tally = fold.tallied()
-        self._events("received", records)
+
+    def gave_up(self, fold: Fold) -> None:
+        """Keep the counts of a fold that is given up until they are told."""
+        self._tally.update(fold.tallied())
+
+    def due(self, now_s: float, records: int) -> bool:
+        """Return whether there is something to tell: a second after the last time, or once a poll brought no more `records`."""
+        waits = records > 0 and now_s - self._reported_s < REPORT_S
+        if waits or not self._folded:
+            return False
+        self._reported_s = now_s
+        return True
+
+    def report_folded(self, folds: Sequence[Fold]) -> None:
+        """Tell what became of the records since the last call: the fits, the faults, and how much state there is."""
+        for fold in folds:
+            self._tally.update(fold.tallied())
+        self._report_counts()
+        self._report_state(folds)
+        self._folded, self.rejected, self.deadletters_left_out, self.ticks_ahead, self.ticks_s = 0, 0, 0, 0, 0.0
+        self._tally.clear()
+
+    def _report_counts(self) -> None:
+        tally = self._tally
+        self._events("received", self._folded)
         self._events("rejected", self.rejected)
         if self.rejected:
             self._measures.add("scalewatch_dead_letters_total", self.rejected, reason="processor")
@@ -156,15 +187,20 @@ class Meter:
         published = tally.get(("fit", "published"), 0)
         for _ in range(published):  # a model that was fitted is published in the same tick, so these share the time
             self._measures.observe("scalewatch_fit_duration_seconds", self.ticks_s / published)
-        for name, count in fold.sizes().items():
+
+    def _report_state(self, folds: Sequence[Fold]) -> None:
+        sizes, waiting, errors_w = Counter[str](), Counter[str](), dict[str, float]()
+        for fold in folds:
+            sizes.update(fold.sizes())
+            waiting.update(fold.waiting_fits())
+            errors_w |= {name: max(error_w, errors_w.get(name, 0.0)) for name, error_w in fold.power_errors().items()}
+        for name, count in sizes.items():
             self._measures.set("scalewatch_state_records", count, processor=name)
-        waiting = fold.waiting_fits()
         longest = max(waiting.values(), default=0)
         self._measures.set("scalewatch_fits_waiting", longest, lane="longest")
         self._measures.set("scalewatch_fits_waiting", sum(waiting.values()) - longest, lane="others")
-        for component, error_w in fold.power_errors().items():
+        for component, error_w in errors_w.items():
             self._measures.set("scalewatch_power_estimate_error_watts", error_w, component=component)
-        self.rejected, self.deadletters_left_out, self.ticks_ahead, self.ticks_s = 0, 0, 0, 0.0
 
     def report_sent(self) -> None:
         """Tell of the records sent since the last call."""
@@ -220,6 +256,8 @@ class Learner:
             self._take_over(partition, now_s)
         folded = sum(self._fold(batch) for batch in poll.batches)
         self._encode(FOLDED_S)
+        if self._meter.due(now_s, folded):
+            self._report()
         for partition, shard in self._shards.items():
             self._confirm(partition, shard, wait=shard.records >= self._plan.checkpoint_records_max)
             idle = partition not in self._saves and partition not in self._encoding
@@ -316,6 +354,7 @@ class Learner:
 
     def close(self) -> None:
         """Leave the group and free the connections; nothing is saved."""
+        self._report()
         for partition in list(self._shards):
             self._give_up(partition)
         self._producer.close()
@@ -341,6 +380,7 @@ class Learner:
             with suppress(Exception):  # however it ends: the next owner restores what is there
                 save.result()
         if shard is not None:
+            self._meter.gave_up(shard.fold)
             shard.close()
 
     def _fold(self, batch: Batch) -> int:
@@ -358,9 +398,13 @@ class Learner:
         shard.folded(batch)
         shard.records += folded
         self._flush()
-        self._meter.report_folded(shard.fold, folded, self._monotonic_s() - began_s)
-        self.sources.report(self._measures)
+        self._meter.folded(folded, self._monotonic_s() - began_s)
         return folded
+
+    def _report(self) -> None:
+        """Let metrics and readers see what was folded."""
+        self._meter.report_folded([shard.fold for shard in self._shards.values()])
+        self.sources.report(self._measures)
 
     def _fold_one(self, shard: OwnedShard, origin: Origin, value: bytes, written_ms: int) -> None:
         try:

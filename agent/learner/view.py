@@ -32,6 +32,7 @@ from processors.contracts.running import Neighbour, RunningJob
 from processors.contracts.service import Health, Silence
 
 RETAINED_MAX: Final = 20_000
+DECODED_AT_ONCE: Final = 256
 SHOWN_MAX: Final = 256
 SYSTEM: Final = "system"  # the component that is a whole host
 STARTED: Final = "job.started"  # the evidence that only the start of a run gave
@@ -42,9 +43,20 @@ JOBS: Final = "job_predictions"
 KINDS: Final = ("predictions", JOBS, "alerts")
 
 
+class _Shown(msgspec.Struct, frozen=True):
+    """The part of the evidence of a run that readers see."""
+
+    sizes: dict[str, float] = {}
+    user: str | None = None
+    account: str | None = None
+    partition: str | None = None
+    hosts: tuple[str, ...] = ()
+    time_limit_s: float | None = None
+
+
 class _Identity(msgspec.Struct, frozen=True):
     source: str
-    evidence: Evidence
+    evidence: _Shown
 
 
 class _Completion(msgspec.Struct, frozen=True):
@@ -52,7 +64,7 @@ class _Completion(msgspec.Struct, frozen=True):
     job_id: str
     start_ms: int
     end_ms: int
-    evidence: Evidence
+    evidence: _Shown
 
 
 class _Settled(msgspec.Struct, frozen=True):
@@ -77,11 +89,13 @@ class RecentRuns:
     """At most `retained_max` runs, those that settled last; safe from any thread.
 
     A corrected report replaces its run. It may come long after the end, when the learner knows no longer what it had
-    predicted: what the run was told before then stays.
+    predicted: what the run was told before then stays. Records wait as they came until somebody reads: a learner that nobody
+    looks at decodes none.
     """
 
     def __init__(self, retained_max: int = RETAINED_MAX) -> None:
         self._retained_max = retained_max
+        self._arrived: deque[tuple[str, bytes | None]] = deque(maxlen=retained_max)
         self._runs: dict[str, RecentRun] = {}
         self._by_application: dict[str, set[str]] = defaultdict(set)
         self._by_job: dict[str, set[str]] = defaultdict(set)
@@ -90,27 +104,39 @@ class RecentRuns:
 
     def __len__(self) -> int:
         """Return the number of runs."""
+        self._decode()
         return len(self._runs)
 
     def take(self, run_id: str, value: bytes | None) -> None:
         """Take in a record of the topic runs; what is none changes nothing."""
+        with self._lock:
+            self._arrived.append((run_id, value))
+            if self._runs and len(self._runs) + len(self._arrived) > self._retained_max:
+                self._drop(next(iter(self._runs)))
+
+    def _decode(self) -> None:
+        """Decode what arrived since the last reader, in parts: whoever brings more does not wait for all of it."""
+        while self._arrived:
+            with self._lock:
+                for _ in range(min(len(self._arrived), DECODED_AT_ONCE)):
+                    self._decode_one(*self._arrived.popleft())
+
+    def _decode_one(self, run_id: str, value: bytes | None) -> None:
         run = None if value is None else recent_run(value)
         if value is not None and run is None:
             return
-        with self._lock:
-            former = self._drop(run_id)
-            if run is not None:
-                self._put(
-                    run if run.predicted or former is None else msgspec.structs.replace(run, predicted=former.predicted)
-                )
-            if len(self._runs) > self._retained_max:
-                self._drop(next(iter(self._runs)))
+        former = self._drop(run_id)
+        if run is not None:
+            self._put(
+                run if run.predicted or former is None else msgspec.structs.replace(run, predicted=former.predicted)
+            )
 
     def replace(self, by: "RecentRuns") -> None:
         """Keep what another one kept, the run that ended last as the newest; that one is not used any more."""
         retained = sorted(by.retained(), key=_ended)
         with self._lock:
             self._sorted = None
+            self._arrived.clear()
             for index in (self._runs, self._by_application, self._by_job):
                 index.clear()
             for run in retained[-self._retained_max :]:
@@ -119,6 +145,7 @@ class RecentRuns:
     def adopt(self, by: "RecentRuns", own: Callable[[str], bool]) -> None:
         """Keep what another one kept of the systems that are not `own`, too."""
         others = [run for run in by.retained() if not own(run.system)]
+        self._decode()
         with self._lock:
             for run in others:
                 self._drop(run.run_id)
@@ -128,11 +155,13 @@ class RecentRuns:
 
     def retained(self) -> list[RecentRun]:
         """Return all runs, in the order in which they came."""
+        self._decode()
         with self._lock:
             return list(self._runs.values())
 
     def newest(self) -> Sequence[RecentRun]:
         """Return all runs, the one that ended last first; they are sorted once for all who read before the next one."""
+        self._decode()
         with self._lock:
             if self._sorted is None:
                 self._sorted = tuple(sorted(self._runs.values(), key=_ended, reverse=True))
@@ -147,6 +176,7 @@ class RecentRuns:
         return self._newest(self._by_job, job_key(system, job_id))
 
     def _newest(self, index: dict[str, set[str]], key: str) -> list[RecentRun]:
+        self._decode()
         with self._lock:
             found = [self._runs[run_id] for run_id in index.get(key, ())]
         return nlargest(SHOWN_MAX, found, key=_ended)
@@ -195,7 +225,7 @@ def recent_run(value: bytes) -> RecentRun | None:
         predicted=run.predicted,
         power_w=None if power_w is None else power_w * profile.hosts,
         energy_j=profile.energy_j.get(SYSTEM),
-        nodes=nodes_of(evidence),
+        nodes=nodes_of(Evidence(sizes=evidence.sizes, hosts=evidence.hosts)),
         partition=evidence.partition,
         account=evidence.account,
         hosts=evidence.hosts,
@@ -205,13 +235,20 @@ def recent_run(value: bytes) -> RecentRun | None:
     )
 
 
-def _evidence(run: _Settled) -> Evidence:
+def _evidence(run: _Settled) -> _Shown:
     """Return what is known of a run: its completion, and where that is silent what its start reported."""
     own = run.event.evidence
     start = next((other.evidence for other in run.identities if other.source == STARTED), None)
     if start is None:
         return own
-    return Evidence(**{name: getattr(own, name) or getattr(start, name) for name in Evidence.__struct_fields__})
+    return _Shown(
+        own.sizes or start.sizes,
+        own.user or start.user,
+        own.account or start.account,
+        own.partition or start.partition,
+        own.hosts or start.hosts,
+        own.time_limit_s or start.time_limit_s,
+    )
 
 
 def _ended(run: RecentRun) -> tuple[int, str]:
@@ -254,10 +291,10 @@ class View:
         """Take in what was sent, or what a topic holds."""
         if emission.kind == "runs":
             self.runs.take(emission.key, emission.value)
+        if emission.kind not in KINDS:
+            return
         with self._lock:  # the lists themselves may be exchanged meanwhile
-            retained = self._latest.get(emission.kind)
-            if retained is None:
-                return
+            retained = self._latest[emission.kind]
             self._changes[emission.kind] += 1
             former = retained.pop(emission.key, None)
             if emission.value is None:

@@ -245,13 +245,26 @@ class ApplicationKey(msgspec.Struct, frozen=True, order=True):
     @property
     def id(self) -> str:
         """The key of the prediction topic and of the state: four parts joined by a slash, escaped like a URL."""
-        return "/".join([escaped(self.system), escaped(self.application), escaped(self.input), escaped(self.unit)])
+        return _joined(self.system, self.application, self.input, self.unit)
 
     @classmethod
     def parse(cls, text: str) -> "ApplicationKey":
         """Return the key that `id` came from; ValueError where the text has not four parts."""
-        system, application, input_, unit = (unquote(part) for part in text.split("/"))
-        return cls(application=application, system=system, input=input_, unit=unit)
+        return _parsed(text)
+
+
+REMEMBERED: Final = 8192  # a record asks for the key of its application a dozen times, and its id as often
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _joined(*parts: str) -> str:
+    return "/".join(map(escaped, parts))
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _parsed(text: str) -> ApplicationKey:
+    system, application, input_, unit = map(unquote, text.split("/"))
+    return ApplicationKey(application=application, system=system, input=input_, unit=unit)
 
 
 def escaped(text: str) -> str:
@@ -260,6 +273,8 @@ def escaped(text: str) -> str:
     >>> escaped("rhodo/32k 100%"), escaped("run 7")
     ('rhodo%2F32k 100%25', 'run 7')
     """
+    if text.isalnum() and text.isascii():
+        return text
     plain = text.isascii() and text.isprintable() and "/" not in text and "%" not in text and "\\" not in text
     return text if plain else quote(text, safe=SAFE)
 

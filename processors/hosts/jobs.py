@@ -314,15 +314,18 @@ class HostJobs:
         self._state.tally["bound", "host_partitions_max"] += len(_evicted(self._state.partitions, PARTITIONS_MAX))
 
     def _enter(self, key: str, start_ms: int, hosts: tuple[str, ...]) -> None:
-        if hosts:
-            self._hosts[key] = hosts
-            self._retained += len(hosts)
+        if not hosts:
+            return
+        self._hosts[key] = hosts
+        self._retained += len(hosts)
         system = unquote(key.partition("/")[0])
         for host in hosts:
             self._on.setdefault((system, host), {})[key] = start_ms
 
     def _leave(self, key: str) -> None:
         hosts = self._hosts.pop(key, ())
+        if not hosts:
+            return
         self._retained -= len(hosts)
         system = unquote(key.partition("/")[0])
         for host in hosts:

@@ -133,13 +133,14 @@ class RunDeduplication(Untimed):
 
 
 @lru_cache(maxsize=64)  # it is asked for several times in a row
-def bucket(run_id: str, start_ms: int, follows: int = 0) -> str:
-    """Return the key of the bucket of a run: its quarter of an hour and one of four parts; keys sort by time.
+def bucket(run_id: str, start_ms: int) -> str:
+    """Return the key of the bucket of a run: its quarter of an hour and one of four parts; keys sort by time."""
+    return f"{start_ms // BUCKET_MS:010d}.{digest64(run_id) & 3}"
 
-    Where a bucket is full, others follow it.
-    """
-    key = f"{start_ms // BUCKET_MS:010d}.{digest64(run_id) & 3}"
-    return f"{key}+{follows}" if follows else key
+
+def following(first: str, follows: int) -> str:
+    """Return the key of the bucket that follows the first one, and so many others, where these are full."""
+    return f"{first}+{follows}"
 
 
 class LowWaterState(msgspec.Struct, omit_defaults=True):

@@ -25,13 +25,13 @@ _NOTHING: tuple[None, dict[str, Any], tuple[()]] = (None, {}, ())
 
 def given(evidence: Evidence) -> dict[str, Any]:
     """Return what evidence tells, by field."""
-    names = evidence.__struct_fields__
-    return {name: value for name in names if (value := getattr(evidence, name)) not in _NOTHING}
+    fields = zip(evidence.__struct_fields__, msgspec.structs.astuple(evidence), strict=True)
+    return {name: value for name, value in fields if value or value not in _NOTHING}
 
 
 def beyond(own: Evidence, start: Evidence | None) -> Evidence | None:
     """Return what a start tells beyond a completion, of what can name or size a job; None where that is nothing."""
-    if start is None:
+    if start is None or start == own:
         return None
     known = given(own)
     rest = {name: value for name, value in given(start).items() if name in NAMING and name not in known}
@@ -174,7 +174,8 @@ class Job:
     @property
     def identities(self) -> tuple[Identity, ...]:
         """All other evidence of the job, sorted by source."""
-        return tuple(identity for _, identity in sorted(self._state.identities.items()))
+        known = self._state.identities
+        return tuple(identity for _, identity in sorted(known.items())) if known else ()
 
     @property
     def ended(self) -> tuple[EndedRun, ...]:
@@ -337,15 +338,18 @@ class Job:
 def merged_evidence(job: Job, event: JobStarted | JobCompleted) -> Evidence:
     """Return the evidence of a run: the completion's own, where it says less the start's."""
     own, start = event.evidence, job.start_of(event.run_id)
-    if start is None or start is own:
+    if start is None or start == own:
         return own
     return msgspec.structs.replace(start, **given(own))
 
 
-def reported_attributes(job: Job, event: JobCompleted) -> dict[str, Attribute]:
-    """Return what may tell builds and versions apart, from all evidence of a run: module, container, attributes."""
+def reported_attributes(job: Job, own: Evidence) -> dict[str, Attribute]:
+    """Return what may tell builds and versions apart, from all evidence of a run: module, container, attributes.
+
+    `own` is that of its start and its completion.
+    """
     known: dict[str, Attribute] = {}
-    for evidence in (*(identity.evidence for identity in job.identities), merged_evidence(job, event)):
+    for evidence in (*(identity.evidence for identity in job.identities), own):
         named = {"module": evidence.module, "container": evidence.container, "executable": evidence.executable}
         known |= {name: value for name, value in named.items() if value} | evidence.attributes
     return known

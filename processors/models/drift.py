@@ -9,6 +9,7 @@ are found after about 15, 6 and 4 runs.
 """
 
 import math
+from bisect import insort
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -58,10 +59,21 @@ def farthest_after(farthest: Sequence[tuple[int, float]], index: int, score: flo
     >>> [(number, score) for number, score in farthest_after([(i, 1.0) for i in range(FARTHEST)], 9, 2.0)][0]
     (1, 1.0)
     """
-    retained = [(number, each) for number, each in farthest if number > index - SCORES_MAX]
-    entries = [*retained, (index, score)]
-    reached = [sum(later >= each for _, later in entries[i + 1 :]) for i, (_, each) in enumerate(entries)]
-    return [entry for entry, times in zip(entries, reached, strict=True) if times < FARTHEST]
+    entries = [entry for entry in farthest if entry[0] > index - SCORES_MAX]
+    entries.append((index, score))
+    retained: list[tuple[int, float]] = []
+    later: list[float] = []  # the FARTHEST largest of what came after, rising
+    for entry in reversed(entries):
+        if len(later) < FARTHEST:
+            insort(later, entry[1])
+        elif entry[1] > later[0]:
+            insort(later, entry[1])
+            del later[0]
+        else:
+            continue
+        retained.append(entry)
+    retained.reverse()
+    return retained
 
 
 def farthest_p(farthest: Sequence[tuple[int, float]], scored: int, score: float) -> float:
@@ -72,7 +84,7 @@ def farthest_p(farthest: Sequence[tuple[int, float]], scored: int, score: float)
     >>> round(farthest_p([(7, 3.0), (9, 2.0)], scored=199, score=2.5), 6)
     0.01
     """
-    above = sum(each >= score for number, each in farthest if number >= scored - SCORES_MAX)
+    above = sum([each >= score for number, each in farthest if number >= scored - SCORES_MAX])
     return (1 + above) / (min(scored, SCORES_MAX) + 1)
 
 

@@ -77,7 +77,7 @@ def six_digits(value: float) -> float:
     >>> six_digits(1234.56789), six_digits(float("inf"))
     (1234.57, inf)
     """
-    return to_digits(value, 6)
+    return float(f"{value:.6g}")  # quicker than with a number of digits that is told
 
 
 def rounded(*values: float) -> tuple[float, ...]:

@@ -266,7 +266,7 @@ class Completions:
         """Place the run with an application and a size; stop a report that says nothing new."""
         event, job, known = work.event, work.job, work.known
         work.before = self._before(job, event, known)
-        work.placement = self._corrected(job, event, work.before)
+        work.placement = self._corrected(work, work.before)
         work.fact = self._fact(job, event, work.placement)
         work.content = _content(event, work.placement, work.fact)
         if known is not None and known.matches(work.content) and _same_place(known, work.placement, work.before):
@@ -278,8 +278,7 @@ class Completions:
 
     def compare_with_similar_runs(self, work: CompletionWork) -> None:
         """Let a run count for its user, name and class; a part of a job that changed its size does not."""
-        event, job = work.event, work.job
-        evidence = merged_evidence(job, event)
+        event, job, evidence = work.event, work.job, work.evidence
         if not work.first:
             was = self._similar_runs.was(job, event, work.before, evidence)
             self._similar_runs.corrected(event, was, work.placement, evidence)
@@ -292,8 +291,8 @@ class Completions:
 
     def learn(self, work: CompletionWork) -> None:
         """Score the run by the published curve, look for drift, and let the model of its application learn it."""
-        former, known = self._trained(work.known), reported_attributes(work.job, work.event)
-        evidence = merged_evidence(work.job, work.event)
+        evidence = work.evidence
+        former, known = self._trained(work.known), reported_attributes(work.job, evidence)
         cause, about = (
             self._cause(evidence, work.event) if work.first else None,
             About.of_run(evidence, work.event.run_time_s),
@@ -317,17 +316,18 @@ class Completions:
         """Take a run for another application or size than before: later evidence says so."""
         known = self._known_runs.find(event.run_id, event.start_ms)
         fact = self._fact(work.job, event, new)
-        moved = CompletionWork(event, work.key, work.job, known, old, new, fact, _content(event, new, fact))
         evidence = merged_evidence(work.job, event)
+        moved = CompletionWork(event, work.key, work.job, evidence, known, old, new, fact, _content(event, new, fact))
         self._similar_runs.corrected(event, self._similar_runs.was(work.job, event, old, evidence), new, evidence)
         about = About.of_run(evidence, event.run_time_s)
         self._learn(event, new, fact, self._trained(known), {}, first=False, about=about)
         self._outcomes.take(event, new.application_id, old.application_id, first=False)
         self.remember(moved)
 
-    def place(self, job: Job, event: JobCompleted) -> Placement:
-        """Return what a run is taken for, from all evidence of its job."""
-        found = self._state.identify(merged_evidence(job, event), event.system, job.identities, None)
+    def place(self, job: Job, event: JobCompleted, evidence: Evidence | None = None) -> Placement:
+        """Return what a run is taken for, from all evidence of its job; `evidence` is that of the run where it is known."""
+        evidence = evidence or merged_evidence(job, event)
+        found = self._state.identify(evidence, event.system, job.identities, None)
         return Placement(
             found.key.id if found.key else None, found.n, found.source, found.confidence, found.input_sizes
         )
@@ -349,9 +349,10 @@ class Completions:
         former = self._state.application_id(known.application)
         return pending or (Placement(former, None, AS_BEFORE, 1.0) if former else None)
 
-    def _corrected(self, job: Job, event: JobCompleted, before: Placement | None) -> Placement:
+    def _corrected(self, work: CompletionWork, before: Placement | None) -> Placement:
         # the second report of a run may come from a poorer source, or after the other evidence of the job was forgotten
-        found = self.place(job, event)
+        event = work.event
+        found = self.place(work.job, event, work.evidence)
         if before is None or before.application_id is None:
             return found
         application_id, n, source = found.application_id, found.n, found.source

@@ -186,7 +186,9 @@ class HostProfiles:
         run.state.keep_until_ms = max(end_ms, self._state.now_ms) + settle_ms + keep_ms
 
     def _keep(self, run_id: str, run: ProfileRun) -> None:
-        names = self._jobs.expanded(run.state.hosts)
+        names = self._occupancy.names(run_id, run.state.hosts)
+        if names is None:
+            names = self._jobs.expanded(run.state.hosts)
         if not names:
             run.state.hosts = ()  # none, or too many to be followed: nor is there room for their lists
         if run_id not in self._occupancy.runs and not self._has_room(len(names)):

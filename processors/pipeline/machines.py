@@ -26,6 +26,8 @@ class Machines:
         own.learn(given)
         self._state.allocations.changed(application_id, own, self._state.now_ms)
         system = escaped(ApplicationKey.parse(application_id).system)
+        if not given.cores_per_node and system not in self._state.node_shapes:
+            return
         nodes = self._state.node_shapes.open(system)
         nodes.learn(given)
         if len(nodes):

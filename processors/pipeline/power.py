@@ -228,17 +228,18 @@ class Profiles:
 
     def _learn(self, job: Job, run: EndedRun, profile: Profile) -> None:
         event, application_id = run.event, run.placement.application_id or ""
+        evidence = merged_evidence(job, event)
         fact = ProfileFact(
             event.run_id,
             float(run.placement.n or 0.0),
             event.run_time_s,
             event.end_ms,
             profile,
-            reported_attributes(job, event),
+            reported_attributes(job, evidence),
         )
         models = self._state.profile_models.open(application_id)
         finding = models.score(fact)
-        self._warnings.take(application_id, event, merged_evidence(job, event), fact, finding)
+        self._warnings.take(application_id, event, evidence, fact, finding)
         models.learn(fact)
         self._state.profile_models.changed(application_id, models, self._state.now_ms)
         if finding.weight < DISTURBED:

@@ -5,16 +5,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
-from processors.contracts.events import JobCompleted, Tick
+from processors.contracts.events import Evidence, JobCompleted, Tick
 from processors.contracts.names import job_key
 from processors.contracts.outputs import SlowedBy
 from processors.facts import RunFact
 from processors.jobs.deduplication import KnownRun
-from processors.jobs.lifecycle import Job, Placement
+from processors.jobs.lifecycle import Job, Placement, merged_evidence
 from processors.pipeline.state import ShardState
 from processors.store import Processor
 
 UNPLACED: Final = Placement(None, None, "none", 0.0)
+NO_EVIDENCE: Final = Evidence()
 STOP: Final = False  # what a stage returns to end the way of its record: a repeat, or one that is refused
 
 
@@ -107,11 +108,12 @@ class JobWork:
 class CompletionWork(JobWork):
     """A completed run: what it was reported as before, what it is taken for now, and what its model learns of it.
 
-    `known` is what is remembered of an earlier report, `before` what the run was taken for then; both None for a first report.
+    `evidence` is that of its start and its completion. `known` is what is remembered of an earlier report, `before` what the run was taken for then; both None for a first report.
     `ln_load` is what the load of its hosts explains of its run time, `slowed_by` the odd host that explains why it was slow.
     """
 
     event: JobCompleted
+    evidence: Evidence = NO_EVIDENCE
     known: KnownRun | None = None
     before: Placement | None = None
     placement: Placement = UNPLACED
@@ -143,4 +145,5 @@ def of_job(state: ShardState, event: Any) -> JobWork:
 def of_completion(state: ShardState, event: JobCompleted) -> CompletionWork:
     """Begin the work on a completed run."""
     key = job_key(event.system, event.job_id)
-    return CompletionWork(event, key, state.jobs.open(key))
+    job = state.jobs.open(key)
+    return CompletionWork(event, key, job, merged_evidence(job, event))

@@ -45,7 +45,7 @@ def remembered(known: KnownAttributes, attributes: Mapping[str, Attribute], inde
         entry = known.get(name)
         if entry is None and len(after) < ATTRIBUTES_MAX:
             after[name] = {value: index}
-        elif entry:
+        elif entry and next(iter(entry)) != value:  # what is first there already stays as it is
             first = {value: index} | entry  # the first run with a value stays the first
             after[name] = first if len(first) <= VALUES_MAX else {}
     return after
@@ -65,6 +65,7 @@ def _texts(attributes: Mapping[str, Attribute]) -> dict[str, str]:
     return {name[:VALUE_LENGTH]: str(attributes[name])[:VALUE_LENGTH] for name in sorted(attributes)}
 
 
+NO_QUESTIONS: Final = frozenset[int]()
 OBSERVATIONS_MIN: Final = 4  # runs that the expectation has to know
 WARM_UP_RUNS: Final = 12  # tell how much runs scatter, and nothing else
 CAUGHT_UP_RUNS: Final = 16
@@ -234,7 +235,7 @@ class Drift(Untimed):
             return Taken(None)
         if fact.scored.ground == "excluded":
             return Taken(judgement)
-        state.repeats = [*state.repeats, digest][-REPEATS_MAX:]
+        state.repeats = [*state.repeats[1 - REPEATS_MAX :], digest]
         state.attributes = remembered(state.attributes, fact.attributes, state.index)
         off = self._unexplained(fact.scored)
         noise = state.noise = self._noise(fact.scored)
@@ -300,7 +301,10 @@ class Drift(Untimed):
         return direction
 
     def _rise(self, n: float) -> SizeRise:
-        return next((rise for rise in self._state.sizes if rise.n == n), SizeRise(n))
+        for rise in self._state.sizes:
+            if rise.n == n:
+                return rise
+        return SizeRise(n)
 
     @staticmethod
     def _newest_outlier(before: SizeRise, judged: RunJudgement, off: float, end_ms: int) -> tuple[int, int]:
@@ -335,6 +339,8 @@ class Drift(Untimed):
         return SizeTurn(rise.n, found.direction, max(runs, found.runs), found.noise)
 
     def _open_questions(self, now_ms: int) -> frozenset[int]:
+        if not self._state.sizes:
+            return NO_QUESTIONS
         return frozenset(
             rise.outlier for rise in self._state.sizes if rise.outlier and now_ms - rise.outlier_ms <= QUESTION_MAX_MS
         )

@@ -113,7 +113,7 @@ class Allocations(Untimed):
         """Take a run in; of too many the oldest is forgotten. A corrected report replaces the former."""
         self._runs[fact.run] = fact
         if len(self._runs) > RUNS_MAX:
-            del self._runs[min(self._runs.values(), key=lambda run: (run.end_ms, run.run)).run]
+            del self._runs[min([(run.end_ms, run.run) for run in self._runs.values()])[1]]
 
     def forget(self, run: int) -> None:
         """Take a run away."""

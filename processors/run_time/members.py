@@ -148,21 +148,25 @@ class Members(Untimed):
         fits = self._state.fits
         beyond_the_curve = fits.ln_published(fact.n) if fits is not None and fact.ln_ratio is None else None
         known = beyond_the_curve if fact.ln_ratio is None else observed - fact.ln_ratio
-        return [None if ln is None else _error(observed, ln) for ln in (*members, known)]
+        return [None if ln is None else min(abs(observed - ln), ERROR_MAX) for ln in (*members, known)]
 
     def learn(self, fact: MemberFact) -> None:
         """Take in how right each law was."""
-        record = self._state.records.setdefault(HORIZONS.index(fact.horizon), Errors(0, {}, [0] * len(ROWS)))
+        horizon = HORIZONS.index(fact.horizon)
+        record = self._state.records.get(horizon)
+        if record is None:
+            record = self._state.records[horizon] = Errors(0, {}, [0] * len(ROWS))
         record.scored += 1
         means, missed, scored = record.means, record.missed, record.scored
+        usual = min(WINDOW, scored)  # runs that a mean is of; fewer where its law said nothing of some
         errors = self.score(fact)
         self._duel(fact, errors)
         for row, error in enumerate(errors):
             if error is None:
                 missed[row] = missed.get(row, 0) + 1
             else:
-                count = scored - missed[row] if row in missed else scored
-                means[row] += round((error * _UNIT - means[row]) / (min(WINDOW, count)))
+                runs = min(WINDOW, scored - missed[row]) if row in missed else usual
+                means[row] += round((error * _UNIT - means[row]) / runs)
 
     def snapshot(self) -> MembersState:
         """Return the stored form."""
@@ -186,11 +190,7 @@ class Members(Untimed):
         if alone is not None:
             own = [errors[ROWS.index(name)] for name in SEEDS]
             duels = self._state.duels.setdefault(horizon, Duels.none())
-            duels.learn(fact.n, own, _error(math.log(fact.run_time_s), alone))
-
-
-def _error(observed: float, ln: float) -> float:
-    return min(abs(observed - ln), ERROR_MAX)
+            duels.learn(fact.n, own, min(abs(math.log(fact.run_time_s) - alone), ERROR_MAX))
 
 
 def _copy(state: MembersState) -> MembersState:

@@ -6,6 +6,7 @@ size. A fit is a function of these alone, whatever the order of events.
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import NormalDist, median
 from types import MappingProxyType
@@ -37,7 +38,7 @@ from processors.models.statistics import Z95
 from processors.run_time.calibration import Calibration, Counts, combined, share
 from processors.run_time.drift import SizeTurn
 from processors.run_time.probabilities import ByHorizon, with_probabilities, with_run
-from processors.run_time.quality import Score, quality, score_of, with_score
+from processors.run_time.quality import Score, places, quality, score_of, with_score
 from processors.store import digest64
 
 OUTLIER_MERGE_EACH: Final = 4
@@ -232,6 +233,8 @@ class RunTime:
         self._state = state
         self._table = LevelTable.build(state.sizes or None)
         self._retained = {run.run_id for run in state.runs}
+        self._unmerged = Counter(rounded_sizes(run.n for run in state.runs))  # how many runs of each size
+        self._places = places(state.scores)
         self._study: Study | None = None
         self._counts: dict[float, float] = {}
         self._derived: dict[float, Derived] = {}  # of the sizes that have not changed since
@@ -322,7 +325,7 @@ class RunTime:
 
     def note(self, scored: Scored) -> None:
         """Remember a score."""
-        self._state.scores = with_score(self._state.scores, score_of(scored), self._settings.scores_max)
+        self._state.scores = with_score(self._state.scores, score_of(scored), self._settings.scores_max, self._places)
         self._state.fallen = with_run(self._state.fallen, scored)
 
     def learn(self, fact: RunFact, outlier: int = 0, ln_load: float = 0.0) -> None:
@@ -331,12 +334,15 @@ class RunTime:
         if fact.run_id in self._retained:
             if any(msgspec.structs.replace(run, outlier=outlier, ln_load=ln_load) == entry for run in self._state.runs):
                 return
-            self._stale(self.n_of(fact.run_id))
+            former = self.n_of(fact.run_id)
+            self._stale(former)
+            self._count(fact.n, former)
             self._state.runs = [entry if run.run_id == fact.run_id else run for run in self._state.runs]
         else:
             self._state.runs.append(entry)
             self._retained.add(fact.run_id)
             self._state.total += 1
+            self._count(fact.n)
             if len(self._state.runs) > self._settings.unmerged_runs_max:
                 self._merge_oldest()
         self._changed(fact.detected_ms, fact.n)
@@ -418,7 +424,9 @@ class RunTime:
         """Take an unmerged run away: it belongs to another application; False where it is not held."""
         if run_id not in self._retained:
             return False
-        self._stale(self.n_of(run_id))
+        former = self.n_of(run_id)
+        self._stale(former)
+        self._count(None, former)
         self._state.runs = [run for run in self._state.runs if run.run_id != run_id]
         self._state.total -= 1
         self._retained.remove(run_id)
@@ -514,7 +522,7 @@ class RunTime:
         """Return the observed sizes, rising."""
         if self._study is not None and self._derived:
             return tuple(sorted(self._derived))  # all are known there
-        return tuple(sorted({*self._table.sizes(), *rounded_sizes(run.n for run in self._state.runs)}))
+        return tuple(sorted({*self._table.sizes(), *self._unmerged}))
 
     def medians_s(self) -> dict[float, float]:
         """Return the median run time of each observed size, in seconds."""
@@ -538,10 +546,21 @@ class RunTime:
     def _merge_oldest(self) -> None:
         oldest, wanted, evicted = self._state.runs[0], merges(self._state.runs), self._table.own.evicted
         self._retained.remove(self._state.runs.pop(0).run_id)
+        self._count(None, oldest.n)
         if wanted:
             self._table.add(placed_run(oldest), oldest.end_ms)
         if not wanted or self._table.own.evicted != evicted:
             self._derived.clear()  # otherwise a size consists of the same runs, merged or not
+
+    def _count(self, n: float | None, former: float | None = None) -> None:
+        """Count an unmerged run of a size, and one less of a former size."""
+        if n is not None:
+            self._unmerged[rounded_size(n)] += 1
+        if former is not None:
+            size = rounded_size(former)
+            self._unmerged[size] -= 1
+            if not self._unmerged[size]:
+                del self._unmerged[size]
 
     def _stale(self, n: float | None) -> None:
         if n is not None:

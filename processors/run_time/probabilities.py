@@ -30,19 +30,21 @@ class Fallen(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 ByHorizon = dict[Horizon, Fallen]
+NONE_YET: Final = Fallen()
 
 
 def with_run(fallen: Mapping[Horizon, Fallen], scored: Scored) -> ByHorizon:
     """Return the sums with one more run, which was scored against what had been published before it ended."""
-    before, observed_s = fallen.get(scored.horizon, Fallen()), scored.run.run_time_s
+    before, observed_s = fallen.get(scored.horizon, NONE_YET), scored.run.run_time_s
     inside = share_below(observed_s, scored.expected_s, scored.low_s, scored.high_s)
     ends = ((scored.low_s, LOW), (scored.high_s, HIGH))
-    low, high = (pinball(math.log(observed_s), math.log(end_s), level) for end_s, level in ends)
+    ln_observed = math.log(observed_s)
+    low, high = [pinball(ln_observed, math.log(end_s), level) for end_s, level in ends]
     return {
         **fallen,
         scored.horizon: Fallen(
             before.runs + 1,
-            tuple(_faded(old, new) for old, new in zip(before.tenths, _tenths(inside), strict=True)),
+            tuple(map(_faded, before.tenths, _tenths(inside))),
             _faded(before.low_loss, low),
             _faded(before.high_loss, high),
         ),
@@ -75,4 +77,4 @@ def _tenths(inside: float) -> list[float]:
 
 
 def _faded(old: float, new: float) -> float:
-    return to_digits(FORGETTING * old + new, 5)
+    return float(f"{FORGETTING * old + new:.5g}")

@@ -62,17 +62,30 @@ def by_row(scores: Sequence[Score]) -> list[list[Score]]:
     return found
 
 
-def with_score(scores: Sequence[Score], score: Score, most: int) -> list[Score]:
-    """Return the scores with one more, the newest last, and at most so many.
+Places = Counter[tuple[int, float]]
+"""How many scores there are of each row and size."""
+
+
+def places(scores: Sequence[Score]) -> Places:
+    """Return how many of the scores are of each row and size."""
+    return Counter((each.row, each.n) for each in scores)
+
+
+def with_score(scores: Sequence[Score], score: Score, most: int, counts: Places) -> list[Score]:
+    """Return the scores with one more, the newest last, and at most so many; `counts` are their places, and are kept so.
 
     Of the size with most of them at one horizon the oldest goes: repeats of a size that is run all the time would drive out the
     few scores far out, and those of all other sizes.
     """
     found = [*scores, score]
+    counts[score.row, score.n] += 1
     while len(found) > most:
-        counts = Counter((each.row, each.n) for each in found)
-        crowded = max(counts, key=lambda place: (counts[place], -place[0], -place[1]))
-        found.pop(next(i for i, each in enumerate(found) if (each.row, each.n) == crowded))
+        largest = max(counts.values())
+        row, n = min(place for place, count in counts.items() if count == largest)
+        del found[next(i for i, each in enumerate(found) if each.n == n and each.row == row)]
+        counts[row, n] -= 1
+        if not counts[row, n]:
+            del counts[row, n]
     return found
 
 

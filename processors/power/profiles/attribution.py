@@ -265,12 +265,12 @@ def _shared(stays: Stays, joint: npt.NDArray[np.bool_], reported: npt.NDArray[np
 
 
 class _Present:
-    """A run: its state, the names of its hosts, and their rows as of one numbering."""
+    """A run: its state, its host lists and the names in them, and their rows as of one numbering."""
 
-    __slots__ = ("names", "rows", "state", "version")
+    __slots__ = ("lists", "names", "rows", "state", "version")
 
     def __init__(self, state: ProfileRunState, names: tuple[str, ...]) -> None:
-        self.state, self.names = state, names
+        self.state, self.lists, self.names = state, state.hosts, names
         self.rows, self.version = np.zeros(0, np.int64), -1
 
 
@@ -293,12 +293,21 @@ class Occupancy:
 
     def enter(self, run_id: str, state: ProfileRunState, names: tuple[str, ...]) -> None:
         """Take a run in, or what else became known of it."""
+        present = self.runs.get(run_id)
+        if present is not None and present.names == names:
+            present.state, present.lists = state, state.hosts
+            return
         self.leave(run_id)
         self.runs[run_id] = _Present(state, names)
         self._of_job.setdefault((state.system, state.job_id), {})[run_id] = None
         for name in names:
             self._on.setdefault((state.system, name), {})[run_id] = None
         self.retained += len(names)
+
+    def names(self, run_id: str, lists: tuple[str, ...]) -> tuple[str, ...] | None:
+        """Return the names in the host lists of a run; None where they were others when it was taken in, or it was not."""
+        run = self.runs.get(run_id)
+        return run.names if run is not None and run.lists == lists else None
 
     def leave(self, run_id: str) -> None:
         """Forget a run."""

@@ -123,6 +123,20 @@ def test_a_checkpoint_that_was_lost_is_in_the_next_one() -> None:
     assert f"job/{SYSTEM}/1" in centre.stored
 
 
+def test_a_job_that_came_and_went_between_two_checkpoints_leaves_nothing_to_write() -> None:
+    centre = Scenario()
+    centre.at("08:00").scales("lammps", *SIZES)
+    centre.at("08:10").starts("seen", "lammps", nodes=4)
+    centre.checkpoint()
+    centre.at("08:11").starts("unseen", "lammps", nodes=4)
+    centre.at("08:20").ends("seen")
+    centre.ends("unseen")
+    centre.at("09:00")
+    written = centre.shard.dirty()
+    assert {key: value for key, value in written.items() if key.startswith("job/")} == {f"job/{SYSTEM}/seen": None}
+    assert f"run_time/{SYSTEM}/lammps//nodes" in written
+
+
 def test_a_shard_that_goes_back_to_its_checkpoint_and_folds_again_sends_the_same_once_more() -> None:
     centre = Scenario()
     centre.at("08:00").scales("lammps", *SIZES, *SIZES)

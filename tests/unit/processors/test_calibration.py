@@ -16,7 +16,7 @@ from processors.run_time.calibration import (
     quantile,
     share,
 )
-from processors.run_time.quality import OWN, ROWS, Score, quality, with_score
+from processors.run_time.quality import OWN, ROWS, Score, places, quality, with_score
 
 NOTHING: Counts = {}
 UP_TO_2X = ROWS.index("up_to_2x")
@@ -136,10 +136,12 @@ def test_a_record_needs_two_sizes_and_bands_that_held() -> None:
 
 def test_repeats_do_not_drive_out_scores_far_out() -> None:
     scores = [score(0.5, horizon=3, n=512.0)]
+    counts = places(scores)
     for _ in range(100):
-        scores = with_score(scores, score(0.1, horizon=0, own=True), 64)
+        scores = with_score(scores, score(0.1, horizon=0, own=True), 64, counts)
     assert len(scores) == 64
     assert scores[0].horizon == 3
+    assert counts == places(scores)
 
 
 def test_quality_has_no_coverage_before_it_can_be_measured() -> None:
