@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from agent.log.kafka.checkpoint import KafkaCheckpointStore
-from agent.log.kafka.connection import KafkaSettings
+from agent.log.kafka.settings import ClientName, KafkaSettings
 from processors.contracts.errors import CheckpointLostError, UnavailableError
 from processors.contracts.log import Restored
 from tests.kit.checkpoints import (
@@ -28,8 +28,8 @@ pytestmark = pytest.mark.kafka
 
 
 @pytest.fixture
-def settings(kafka: KafkaBroker, fresh: Callable[[str], str]) -> KafkaSettings:
-    return prepared(kafka, fresh)
+def settings(kafka: KafkaBroker, fresh: Callable[[str], str], client: ClientName) -> KafkaSettings:
+    return prepared(kafka, fresh, client)
 
 
 def test_a_commit_that_hangs_ends_at_its_deadline(kafka: KafkaBroker, settings: KafkaSettings) -> None:

@@ -6,7 +6,8 @@ from itertools import islice
 import pytest
 from kafka.admin import KafkaAdminClient
 
-from agent.log.kafka.connection import KafkaSettings, check_reachable
+from agent.log.kafka.faults import check_reachable
+from agent.log.kafka.settings import KafkaSettings
 from processors.contracts.errors import UnavailableError
 from tests.kit.kafka_broker import KafkaBroker
 

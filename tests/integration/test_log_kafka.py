@@ -9,8 +9,8 @@ from threading import Thread, Timer
 import pytest
 from msgspec.structs import replace
 
-from agent.log.kafka.connection import KafkaSecurity, KafkaSettings
 from agent.log.kafka.log import KafkaLog
+from agent.log.kafka.settings import ClientName, KafkaSecurity, KafkaSettings
 from processors.contracts.errors import ConfigError, UnavailableError
 from processors.contracts.log import Poll, Producer, TopicSettings
 from tests.kit.agent_process import until
@@ -22,8 +22,8 @@ QUICK_S = 1.0
 
 
 @pytest.fixture
-def settings(kafka: KafkaBroker, fresh: Callable[[str], str]) -> KafkaSettings:
-    return kafka_settings(kafka, fresh)
+def settings(kafka: KafkaBroker, fresh: Callable[[str], str], client: ClientName) -> KafkaSettings:
+    return kafka_settings(kafka, fresh, client)
 
 
 @pytest.fixture
