@@ -42,7 +42,7 @@ class ConfluentAdmin:
         try:
             return self._described(topics, include_authorized_operations=True)
         except KafkaException as error:
-            if _code(error) not in OLD_BROKER:
+            if code_of(error) not in OLD_BROKER:
                 raise
         return self._described(topics, include_authorized_operations=False)
 
@@ -56,7 +56,7 @@ class ConfluentAdmin:
             try:
                 entries = answer.result()
             except KafkaException as error:
-                if _code(error) != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                if code_of(error) != KafkaError.TOPIC_AUTHORIZATION_FAILED:
                     raise
                 continue
             found[resource.name] = {name: entry.value for name, entry in entries.items() if entry.value is not None}
@@ -78,7 +78,7 @@ class ConfluentAdmin:
         try:
             return _operations(answers[group].result().authorized_operations)
         except KafkaException as error:
-            code = _code(error)
+            code = code_of(error)
             if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
                 return frozenset()
             if code in (*NO_COORDINATOR, *OLD_BROKER):  # a new cluster has no coordinator before its first group
@@ -99,7 +99,7 @@ class ConfluentAdmin:
         try:
             self._admin.create_topics([wanted], request_timeout=self._timeout_s)[topic].result()
         except KafkaException as error:
-            if _code(error) != KafkaError.TOPIC_ALREADY_EXISTS:
+            if code_of(error) != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
             return False
         return True
@@ -114,17 +114,12 @@ class ConfluentAdmin:
             try:
                 found[name] = _found(answer.result())
             except KafkaException as error:
-                code = _code(error)
+                code = code_of(error)
                 if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                     found[name] = REFUSED
                 elif code != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise
         return found
-
-
-def _code(error: KafkaException) -> int | None:
-    found = code_of(error)
-    return None if found is None else found.code()
 
 
 def _found(topic: Any) -> FoundTopic:

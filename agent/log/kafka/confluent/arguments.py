@@ -9,6 +9,7 @@ from processors.contracts.errors import ConfigError
 
 LOGGER: Final = logging.getLogger("confluent_kafka")
 LOG_EVERYTHING, LOG_NOTHING = 7, 0  # without a logger the library writes to standard error
+SOCKET_MS_MAX, SETUP_MS_MIN = 300_000, 1000  # what the library takes
 RECONNECT_MS_MAX: Final = 2000  # ten seconds otherwise: so long after an outage nothing would come
 WAIT_MS: Final = (
     20  # how long a broker may wait for more before it answers a reader; a checkpoint waits for this answer
@@ -22,11 +23,10 @@ def connection(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
     return {
         "bootstrap.servers": settings.bootstrap,
         "client.id": settings.named(purpose),
-        "socket.timeout.ms": milliseconds(settings.request_timeout_s),
-        "socket.connection.setup.timeout.ms": milliseconds(settings.bootstrap_timeout_s),
+        "socket.timeout.ms": min(milliseconds(settings.request_timeout_s), SOCKET_MS_MAX),
+        "socket.connection.setup.timeout.ms": max(milliseconds(settings.bootstrap_timeout_s), SETUP_MS_MIN),
         "reconnect.backoff.max.ms": RECONNECT_MS_MAX,
         "allow.auto.create.topics": False,
-        "error_cb": _ignore,  # without one a fatal error is raised as SystemError, by whatever callback runs next
         **_log(),
         **_security(settings.security),
     }
@@ -99,10 +99,6 @@ def joining(settings: KafkaSettings, group: str, member: str, *, from_beginning:
         "heartbeat.interval.ms": session_ms // 3,
         "max.poll.interval.ms": max(milliseconds(settings.work_timeout_s), session_ms),
     }
-
-
-def _ignore(_error: object) -> None:
-    """Leave an error alone: what matters is also raised, or reported with a record."""
 
 
 def _log() -> dict[str, Any]:

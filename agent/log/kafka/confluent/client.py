@@ -21,7 +21,7 @@ R: librdkafka), with the way round:
 - Errors that end by themselves come as records: a topic that is not there yet, a member that worked too long (P552).
 - Nobody can ask whether a transactional id may be used without fencing its owner: it cannot be told beforehand.
 - A time of 0 means now: a record cannot be of the first millisecond of 1970.
-- Without `error_cb` a fatal error, as that of a fenced producer, is raised as SystemError with no cause: there is one.
+- A fatal error, as that of a fenced producer, becomes a SystemError where a callback runs after it: its cause is read.
 - It writes to standard error where it has no logger. Ctrl-C is seen every 0.2 s since 2.13 (P209).
 """
 
@@ -35,7 +35,7 @@ from agent.log.kafka.client import Client, Fault
 from agent.log.kafka.confluent.admin import ConfluentAdmin
 from agent.log.kafka.confluent.arguments import connection
 from agent.log.kafka.confluent.consumer import ConfluentMember
-from agent.log.kafka.confluent.faults import fault_of
+from agent.log.kafka.confluent.faults import NoBrokerError, code_of, fault_of
 from agent.log.kafka.confluent.producer import ConfluentTransactions, ConfluentWriter
 from agent.log.kafka.confluent.reading import ConfluentReader
 from agent.log.kafka.settings import KafkaSettings
@@ -59,11 +59,11 @@ class ConfluentClient:
         try:
             return len(admin.list_topics(timeout=timeout_s).brokers)
         except KafkaException as error:
+            if code_of(error) == KafkaError._PARTIAL:  # noqa: SLF001 - its public name
+                return 0
             admin.poll(0)
-            causes = [one for one in reasons if one.code() != KafkaError._ALL_BROKERS_DOWN]  # noqa: SLF001 - its public name
-            if causes:
-                raise KafkaException(causes[-1]) from error
-            raise
+            causes = [one.str() for one in reasons if one.code() != KafkaError._ALL_BROKERS_DOWN]  # noqa: SLF001 - see above
+            raise NoBrokerError(*causes[-1:]) from error
 
     def record_writer(self) -> ConfluentWriter:
         """Return a new producer."""

@@ -39,15 +39,27 @@ class RecordsFailedError(Exception):
     """Records were not acknowledged in time, and no error says why."""
 
 
-def code_of(error: BaseException) -> KafkaError | None:
-    """Return the library's error within an exception; None where it is another exception."""
-    found = error.args[0] if isinstance(error, KafkaException) and error.args else None
+class NoBrokerError(Exception):
+    """No broker said who it is; the text is the last reason, if any."""
+
+
+def code_of(error: BaseException) -> int | None:
+    """Return the code of the library's error within an exception; None where it is another exception."""
+    found = _error_of(error)
+    return None if found is None else found.code()
+
+
+def _error_of(error: BaseException) -> KafkaError | None:
+    raised = error.__cause__ if isinstance(error, SystemError) and error.__cause__ else error
+    found = raised.args[0] if isinstance(raised, KafkaException) and raised.args else None
     return found if isinstance(found, KafkaError) else None
 
 
 def fault_of(error: BaseException) -> Fault:
     """Return what an error means."""
-    found = code_of(error)
+    found = _error_of(error)
+    if isinstance(error, NoBrokerError):
+        return Fault(Meaning.UNREACHABLE, str(error))
     if found is None:
         text = str(error).partition("\n")[0]
         return Fault(Meaning.OTHER, f"{type(error).__name__}: {text}" if text else type(error).__name__)
