@@ -87,9 +87,5 @@ class KafkaSettings(msgspec.Struct, frozen=True):
 
 
 def milliseconds(seconds: float) -> int:
-    """Return a time as clients are told it.
-
-    >>> milliseconds(0.5)
-    500
-    """
+    """Return a time as clients take it."""
     return round(seconds * 1000)

@@ -107,8 +107,12 @@ class ConfluentAdmin:
     def close(self) -> None:
         """Do nothing: the connections are freed when nobody refers to the client any more."""
 
-    def _described(self, topics: Sequence[str], **asked: bool) -> dict[str, FoundTopic]:
-        answers = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=self._timeout_s, **asked)
+    def _described(self, topics: Sequence[str], *, include_authorized_operations: bool) -> dict[str, FoundTopic]:
+        answers = self._admin.describe_topics(
+            TopicCollection(list(topics)),
+            request_timeout=self._timeout_s,
+            include_authorized_operations=include_authorized_operations,
+        )
         found: dict[str, FoundTopic] = {}
         for name, answer in answers.items():
             try:

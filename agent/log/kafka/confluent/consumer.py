@@ -69,10 +69,10 @@ class ConfluentMember:
     def generation(self) -> int | None:
         """Return the number of the group's generation; None where it cannot be told, or where partitions were lost."""
         lost, self._lost = self._lost, False
-        told = self._consumer.consumer_group_metadata()
-        if lost or not isinstance(told, bytes) or not told.startswith(FORMAT):
+        packed = self._consumer.consumer_group_metadata()
+        if lost or not isinstance(packed, bytes) or not packed.startswith(FORMAT):
             return None
-        return int.from_bytes(told[len(FORMAT) : len(FORMAT) + 4], sys.byteorder, signed=True)
+        return int.from_bytes(packed[len(FORMAT) : len(FORMAT) + 4], sys.byteorder, signed=True)
 
     def start(self, offsets: Mapping[TopicPartition, int | None], paused: Iterable[TopicPartition]) -> None:
         """Read all assigned partitions on from these offsets; None: from where the client is, or what is committed."""
