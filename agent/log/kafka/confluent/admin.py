@@ -8,6 +8,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from agent.log.kafka.confluent.arguments import connection
+from agent.log.kafka.confluent.ending import end_unattended
 from agent.log.kafka.confluent.faults import code_of
 from agent.log.kafka.settings import KafkaSettings
 from processors.contracts.log import FoundTopic, TopicPartition
@@ -105,7 +106,8 @@ class ConfluentAdmin:
         return True
 
     def close(self) -> None:
-        """Do nothing: the connections are freed when nobody refers to the client any more."""
+        """Free the connections."""
+        end_unattended(self, "_admin")
 
     def _described(self, topics: Sequence[str], *, include_authorized_operations: bool) -> dict[str, FoundTopic]:
         answers = self._admin.describe_topics(

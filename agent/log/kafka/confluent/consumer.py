@@ -36,6 +36,7 @@ class ConfluentMember:
         self._topics = topics
         self._given: list[ClientPartition] | None = None
         self._rebalancing = self._lost = False
+        self._failure: KafkaError | None = None
         self._subscribed: list[str] | None = None
         self._look_again = patterns = any(topic.startswith("^") for topic in topics)
         arguments = joining(settings, group, member, from_beginning=from_beginning)
@@ -52,10 +53,18 @@ class ConfluentMember:
         """Return what is there, waiting at most so long for the first record."""
         if self._look_again:
             self._subscribe_to_known()
-        first = self._consumer.poll(timeout_s)
-        if first is None:
-            return ()
-        return columns(self._consumer, [first, *self._consumer.consume(self._records_max - 1, 0.0)])
+        if self._failure is None:
+            first = self._consumer.poll(timeout_s)
+            if first is None:
+                return ()
+            rest = self._consumer.consume(self._records_max - 1, 0.0)
+            batches, self._failure = columns(self._consumer, [first, *rest])
+            if batches:
+                return batches  # an error that came with records is raised next time: they would be lost
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise KafkaException(failure)
+        return ()
 
     def rebalancing(self) -> bool:
         """Return whether the group shares its partitions out, and this member has given its own up."""
@@ -149,17 +158,17 @@ class ConfluentMember:
         self._on_revoke(consumer, partitions)
 
 
-def columns(consumer: Consumer, messages: Sequence[Message]) -> list[Batch]:
-    """Return messages as columns by partition. Raises for an error among them that does not end by itself."""
+def columns(consumer: Consumer, messages: Sequence[Message]) -> tuple[list[Batch], KafkaError | None]:
+    """Return messages as columns by partition, and the error among them, if any, that does not end by itself."""
     found: dict[TopicPartition, list[Message]] = {}
+    failure: KafkaError | None = None
     for message in messages:
         error = message.error()
         if error is not None:
-            if error.code() not in PASSING:
-                raise KafkaException(error)
+            failure = failure if error.code() in PASSING else error
             continue
         found.setdefault((message.topic(), message.partition()), []).append(message)  # type: ignore[arg-type] # a record has both
-    return [_batch(consumer, partition, ours) for partition, ours in found.items()]
+    return [_batch(consumer, partition, ours) for partition, ours in found.items()], failure
 
 
 def known(found: ClientPartition) -> int | None:

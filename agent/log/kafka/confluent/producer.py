@@ -2,17 +2,16 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from threading import Event, Thread
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from agent.log.kafka.client import NotQueuedError
 from agent.log.kafka.confluent.arguments import producing, transactional
+from agent.log.kafka.confluent.ending import end_unattended
 from agent.log.kafka.confluent.faults import RecordsFailedError
 from agent.log.kafka.settings import KafkaSettings
 
-GIVE_UP_S: Final = 1.0
 STEP_S: Final = 0.2  # a longer poll would wait to its end though acknowledgements came
 LOOK_EVERY: Final = 1000  # records between two looks at the acknowledgements
 NOW: Final = 0
@@ -69,7 +68,7 @@ class ConfluentWriter:
 
     def give_up(self) -> None:
         """Free everything within about a second, and write nothing more of what is queued."""
-        give_up(self._producer)
+        give_up(self)
 
     def _find(self, topic: str) -> None:
         """Look a topic up: else only the records' failure would tell, half a minute later, that it is missing."""
@@ -139,7 +138,7 @@ class ConfluentTransactions:
 
     def give_up(self) -> None:
         """Free everything within about a second, and write nothing more of what is queued."""
-        give_up(self._producer)
+        give_up(self)
 
     def _queued(self, topic: str, partition: int, key: bytes, value: bytes | None) -> bool:
         try:
@@ -161,19 +160,11 @@ class ConfluentTransactions:
             raise RecordsFailedError(f"{len(self._producer)} records are not acknowledged in time")
 
 
-def give_up(producer: Producer) -> None:
+def give_up(owner: ConfluentWriter | ConfluentTransactions) -> None:
     """End a producer without writing what it still holds: its own close would write it first.
 
-    What a broker was already sent may be obeyed. The library ends when nobody refers to the producer any more; that may
-    wait for a broker, so a thread is the last to do so.
+    What a broker was already sent may be obeyed.
     """
     with suppress(KafkaException, RuntimeError):
-        producer.purge(blocking=False)
-    released = Event()
-
-    def end(_last: Producer) -> None:
-        released.wait(GIVE_UP_S)
-
-    Thread(target=end, args=(producer,), name="giving a producer up", daemon=True).start()
-    del producer
-    released.set()
+        owner._producer.purge(blocking=False)  # noqa: SLF001 - of this file
+    end_unattended(owner, "_producer")

@@ -1,6 +1,6 @@
 """A reader of one partition on confluent-kafka."""
 
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from agent.log.kafka.confluent.arguments import reading
@@ -41,9 +41,11 @@ class ConfluentReader:
     def poll(self, timeout_s: float) -> Batch | None:
         """Return the next records; None where none came in time."""
         first = self._consumer.poll(timeout_s)
-        if first is None or _of_group(first.error()):
+        if first is None:
             return None
-        batches = columns(self._consumer, [first, *self._consumer.consume(self._records_max - 1, 0.0)])
+        batches, failure = columns(self._consumer, [first, *self._consumer.consume(self._records_max - 1, 0.0)])
+        if failure is not None and failure.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # it uses no group
+            raise KafkaException(failure)
         return batches[0] if batches else None
 
     def close(self) -> None:
@@ -52,8 +54,3 @@ class ConfluentReader:
 
     def _place(self, offset: int = -1) -> ClientPartition:
         return ClientPartition(self._topic, self._partition, offset)
-
-
-def _of_group(error: KafkaError | None) -> bool:
-    """Return whether an error is about the group, which a reader has to name and does not use."""
-    return error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
