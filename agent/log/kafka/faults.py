@@ -23,9 +23,7 @@ def translated(client: Client, doing: str) -> Iterator[None]:
         yield
     except ScalewatchError:
         raise
-    except (
-        Exception
-    ) as error:  # clients also raise AssertionError, AttributeError and RuntimeError while they are closed
+    except Exception as error:  # closed clients also raise AssertionError, AttributeError and RuntimeError
         raise translate(client, error, doing) from error
 
 

@@ -111,7 +111,7 @@ class ConfluentAdmin:
 
     def _described(self, topics: Sequence[str], *, include_authorized_operations: bool) -> dict[str, FoundTopic]:
         answers = self._admin.describe_topics(
-            TopicCollection(list(topics)),
+            TopicCollection(list(dict.fromkeys(topics))),
             request_timeout=self._timeout_s,
             include_authorized_operations=include_authorized_operations,
         )
