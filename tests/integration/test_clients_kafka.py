@@ -54,9 +54,9 @@ def test_members_of_both_clients_share_a_group_and_know_each_other_s_positions(
     poll_until(members, lambda: len(seen) >= PARTITIONS, lambda _, poll: seen.extend(values(poll.batches)))
     assert sorted(value for value in seen if value) == [b"0", b"1", b"2", b"3"]
     for member in members:
-        member.commit({partition: Position(1, member.__class__.__name__) for partition in member.assigned()})
+        member.commit({partition: Position(1, "shared") for partition in member.assigned()})
         for other in members:
-            assert all(other.committed(partition) is not None for partition in member.assigned())
+            assert {other.committed(partition) for partition in member.assigned()} == {Position(1, "shared")}
     for member in members:
         member.close()
 
@@ -77,3 +77,18 @@ def test_a_checkpoint_of_one_client_is_restored_and_its_owner_fenced_by_the_othe
     assert dict(again.take_over().states) == {"key": b"owner"}
     for log in logs:
         log.close()
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_metadata_of_one_client_is_read_whole_by_the_other(
+    logs: list[KafkaLog], fresh: Callable[[str], str], order: int
+) -> None:
+    topic, group = fresh("told"), fresh("group")
+    logs[0].create([TopicSettings(topic, 1, compacted=False)])
+    writer, reader = (log.consumer(group, [topic], member="m") for log in logs[::order])
+    own([writer], 1)
+    for metadata in ("", "windows:1:1795168800000", "x" * 24, "y" * 40):
+        writer.commit({(topic, 0): Position(3, metadata)})
+        assert [reader.committed((topic, 0)) for _ in range(3)] == [Position(3, metadata)] * 3
+    writer.close()
+    reader.close()

@@ -188,6 +188,8 @@ class Client(Protocol):
     """One client library, with the settings of a cluster. Whatever it makes is connected when it is made or first used."""
 
     settings: KafkaSettings
+    reads_metadata_exactly: bool
+    """Whether the metadata of a committed position ends where it was written to end."""
 
     def fault(self, error: BaseException) -> Fault:
         """Return what an error of this library means."""

@@ -5,6 +5,7 @@ from contextlib import suppress
 
 from agent.log.kafka.clients import client_of
 from agent.log.kafka.faults import translated
+from agent.log.kafka.metadata import marked, unmarked
 from agent.log.kafka.settings import KafkaSettings
 from processors.contracts.errors import RebalancingError, UnavailableError
 from processors.contracts.log import Assignment, Poll, Position, TopicPartition
@@ -58,7 +59,10 @@ class KafkaLogConsumer:
         """Return the group's committed position."""
         self._check_open()
         with translated(self._client, f"Asking for the position of the group {self._group}"):
-            return self._member.committed(partition)
+            found = self._member.committed(partition)
+        if found is None:
+            return None
+        return Position(found.offset, unmarked(found.metadata, exact=self._client.reads_metadata_exactly))
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Read on from an offset; ValueError where the partition is not owned."""
@@ -85,7 +89,11 @@ class KafkaLogConsumer:
         self._check_open()
         if self._member.rebalancing():
             raise RebalancingError(f"The group {self._group} is rebalancing; commit after the next poll.")
-        owned = {partition: at for partition, at in positions.items() if partition in self._owned}
+        owned = {
+            partition: Position(at.offset, marked(at.metadata))
+            for partition, at in positions.items()
+            if partition in self._owned
+        }
         if owned:
             with translated(self._client, f"Committing for the group {self._group}"):
                 self._member.commit(owned)
@@ -95,14 +103,15 @@ class KafkaLogConsumer:
         self._check_open()
         chosen = self._owned.intersection(partitions)
         self._paused |= chosen
-        self._member.pause(chosen)
+        if not self._to_start:  # else the next poll starts it paused
+            self._member.pause(chosen)
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
         """Return records of these partitions again."""
         self._check_open()
         chosen = self._paused.intersection(partitions)
         self._paused -= chosen
-        if not self._to_start:  # else nothing is read before the next poll has started it
+        if not self._to_start:
             self._member.resume(chosen)
 
     def close(self) -> None:

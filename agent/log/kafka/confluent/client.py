@@ -19,6 +19,7 @@ R: librdkafka), with the way round:
 - A group's regular expressions are those of C, and match a part of a name: names are matched here.
 - What a callback raises is raised by whatever call runs it, and other callbacks are lost: ours raise nothing.
 - Errors that end by themselves come as records: a topic that is not there yet, a member that worked too long (P552).
+- The metadata of a committed position gets a NUL at its end, and is read to the next one (R4649): see `kafka.metadata`.
 - Nobody can ask whether a transactional id may be used without fencing its owner: it cannot be told beforehand.
 - A time of 0 means now: a record cannot be of the first millisecond of 1970.
 - A fatal error, as that of a fenced producer, becomes a SystemError where a callback runs after it: its cause is read.
@@ -43,6 +44,8 @@ from agent.log.kafka.settings import KafkaSettings
 
 class ConfluentClient:
     """Clients of confluent-kafka for one cluster."""
+
+    reads_metadata_exactly = False
 
     def __init__(self, settings: KafkaSettings) -> None:
         self.settings = settings

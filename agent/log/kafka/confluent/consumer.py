@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from confluent_kafka import OFFSET_STORED, Consumer, KafkaError, KafkaException, Message
@@ -13,6 +14,7 @@ from agent.log.kafka.settings import KafkaSettings, milliseconds
 from processors.contracts.log import Batch, Position, TopicPartition, topic_pattern
 
 CLOSE_S: Final = 2.0
+ASK_AGAIN: Final = 20
 FORMAT: Final = (
     b"CGMDv2:"  # of what the library tells a transaction about a group; the generation is the number after it
 )
@@ -105,7 +107,7 @@ class ConfluentMember:
 
     def committed(self, partition: TopicPartition) -> Position | None:
         """Return the group's committed position."""
-        (found,) = self._consumer.committed([ClientPartition(*partition)], self._timeout_s)
+        found = self._committed(ClientPartition(*partition))
         offset = known(found)
         return None if offset is None else Position(offset, found.metadata or "")
 
@@ -127,6 +129,13 @@ class ConfluentMember:
     def close(self) -> None:
         """Leave the group, within a second or two whatever the broker does."""
         within(CLOSE_S, self._consumer.close, "Leaving the group")
+
+    def _committed(self, partition: ClientPartition) -> ClientPartition:
+        """Ask again where what lies behind the metadata of an older agent is no text: it is other each time."""
+        for _ in range(ASK_AGAIN):
+            with suppress(UnicodeDecodeError):
+                return self._consumer.committed([partition], self._timeout_s)[0]
+        return self._consumer.committed([partition], self._timeout_s)[0]
 
     def _subscribe(self, topics: list[str]) -> None:
         self._subscribed = topics

@@ -29,6 +29,8 @@ RESOURCES: Final = {"Topic": "a topic", "Group": "a consumer group", "Transactio
 class PythonClient:
     """Clients of kafka-python for one cluster."""
 
+    reads_metadata_exactly = True
+
     def __init__(self, settings: KafkaSettings) -> None:
         self.settings = settings
 

@@ -7,6 +7,7 @@ from kafka import ConsumerRebalanceListener, KafkaConsumer
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as ClientPartition
 
+from agent.log.kafka.metadata import NUL
 from agent.log.kafka.python.arguments import joining
 from agent.log.kafka.python.records import QuickRecords, batch_of
 from agent.log.kafka.settings import KafkaSettings, milliseconds
@@ -114,7 +115,9 @@ class PythonMember:
     def commit(self, positions: Mapping[TopicPartition, Position]) -> None:
         """Commit positions."""
         offsets = {
-            ClientPartition(*partition): OffsetAndMetadata(at.offset, at.metadata, -1)
+            ClientPartition(*partition): OffsetAndMetadata(
+                at.offset, at.metadata + NUL, -1
+            )  # the other client reads to the next one
             for partition, at in positions.items()
         }
         self._consumer.commit(offsets, timeout_ms=self._timeout_ms)
