@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import OFFSET_STORED, Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
@@ -168,15 +168,22 @@ class ConfluentMember:
 
 
 def columns(consumer: Consumer, messages: Sequence[Message]) -> tuple[list[Batch], KafkaError | None]:
-    """Return messages as columns by partition, and the error among them, if any, that does not end by itself."""
-    found: dict[TopicPartition, list[Message]] = {}
+    """Return messages as columns by partition, and the error among them, if any, that does not end by itself.
+
+    Whole columns are taken by `map`: a loop over the messages would cost as much as the library.
+    """
     failure: KafkaError | None = None
-    for message in messages:
-        error = message.error()
-        if error is not None:
-            failure = failure if error.code() in PASSING else error
-            continue
-        found.setdefault((message.topic(), message.partition()), []).append(message)  # type: ignore[arg-type] # a record has both
+    if any(map(Message.error, messages)):
+        errors = [error for error in map(Message.error, messages) if error]
+        failure = next((error for error in errors if error.code() not in PASSING), None)
+        messages = [message for message in messages if not message.error()]
+    found: dict[TopicPartition, list[Message]] = {}
+    places: list[Any] = list(zip(map(Message.topic, messages), map(Message.partition, messages), strict=True))
+    if places and places.count(places[0]) == len(places):
+        found[places[0]] = list(messages)
+    else:
+        for place, message in zip(places, messages, strict=True):
+            found.setdefault(place, []).append(message)
     return [_batch(consumer, partition, ours) for partition, ours in found.items()], failure
 
 
@@ -188,14 +195,14 @@ def known(found: ClientPartition) -> int | None:
 
 
 def _batch(consumer: Consumer, partition: TopicPartition, messages: list[Message]) -> Batch:
-    last: int = messages[-1].offset()  # type: ignore[assignment] # a record has one
+    offsets: list[Any] = list(map(Message.offset, messages))
     position = known(consumer.position([ClientPartition(*partition)])[0])
     return Batch(
         topic=partition[0],
         partition=partition[1],
-        next_offset=max(last + 1, position or 0),
-        offsets=[message.offset() for message in messages],  # type: ignore[misc] # see above
-        values=[message.value() for message in messages],
-        keys=[message.key() for message in messages],
-        timestamps_ms=[message.timestamp()[1] for message in messages],
+        next_offset=max(offsets[-1] + 1, position or 0),
+        offsets=offsets,
+        values=list(map(Message.value, messages)),
+        keys=list(map(Message.key, messages)),
+        timestamps_ms=[time_ms for _, time_ms in map(Message.timestamp, messages)],
     )
