@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.app import compose
+from agent.app.kafka import kafka_settings
 from agent.clock import SystemClock
 from agent.collector import Collector
 from agent.config.roles import CollectorSettings
@@ -133,7 +134,7 @@ def _collector(
         sources=(Source(topics=(topic,), format=stream.format, system="bench", telemetry=Telemetry(metrics=mappings)),),  # type: ignore[arg-type] # one of its names
         collector=CollectorSettings(group=prefix),
     )
-    log = KafkaLog(compose.kafka_settings(config))
+    log = KafkaLog(kafka_settings(config))
     log.create([*own_topics(config), TopicSettings(topic, 1, compacted=False)])
     producer = log.producer()
     for i in range(stream.count):
