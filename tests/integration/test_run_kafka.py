@@ -308,11 +308,9 @@ def test_without_a_broker_it_reports_it_and_recovers_when_the_broker_comes(
 
 
 def test_an_outage_of_the_broker_is_a_line_when_it_begins_and_one_when_it_ends(
-    kafka: KafkaBroker, fresh: Callable[[str], str], tmp_path: Path, client: ClientName
+    kafka: KafkaBroker, fresh: Callable[[str], str], tmp_path: Path
 ) -> None:
-    path = write_config(
-        tmp_path, kafka.bootstrap, fresh("out"), [{"topics": [fresh("jobs")], "format": "native"}], client
-    )
+    path = write_config(tmp_path, kafka.bootstrap, fresh("out"), [{"topics": [fresh("jobs")], "format": "native"}])
     with AgentProcess(path) as agent:
         agent.wait_ready()
         before = len(agent.log.read_text().splitlines())
