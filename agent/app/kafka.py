@@ -8,8 +8,8 @@ from typing import Any, Final
 from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_when_event_set, wait_exponential_jitter
 
 from agent.config.tree import Config
-from agent.log.kafka.connection import KafkaSecurity, KafkaSettings, Protocol
 from agent.log.kafka.log import KafkaLog
+from agent.log.kafka.settings import KafkaSecurity, KafkaSettings, Protocol
 from processors.contracts.errors import UnavailableError
 from processors.contracts.log import Log
 
@@ -35,6 +35,7 @@ def kafka_settings(config: Config) -> KafkaSettings:
     )
     return KafkaSettings(
         bootstrap=config.kafka.bootstrap,
+        client=config.kafka.client,
         client_id=config.client_id,
         security=security,
         state_topic=config.topics.state,

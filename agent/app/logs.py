@@ -17,6 +17,7 @@ LIBRARIES: Final = {  # the least level of what they write, where the agent's ow
     "httpx": logging.WARNING,  # a line for each request to an Alertmanager
     "httpcore": logging.WARNING,
     "uvicorn": logging.WARNING,
+    "confluent_kafka": logging.CRITICAL,  # as the next
     "kafka": logging.CRITICAL,  # a line for each attempt to connect; what an error means is told by the role that gets it
 }
 

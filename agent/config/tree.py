@@ -101,6 +101,11 @@ class KafkaSettings(Settings):
         pattern=r"^[^\s,]+:\d{1,5}(\s*,\s*[^\s,]+:\d{1,5})*$",
         description="host:port of one or more brokers, separated by commas",
     )
+    client: Literal["auto", "kafka-python", "confluent"] = Field(
+        default="auto",
+        description="the client library: confluent is faster and comes with `pip install scalewatch[fast]`; auto takes it where "
+        "it is installed",
+    )
     client_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,128}$")] | None = Field(
         default=None, description="name in the brokers' logs and quotas; default: topics.prefix"
     )

@@ -13,6 +13,7 @@ from typing import Final
 
 from agent.app.kafka import kafka_settings
 from agent.log.kafka.log import KafkaLog
+from agent.log.kafka.settings import ClientName
 from processors.contracts.log import TopicSettings
 from tests.kit.agent_process import ROOT, AgentProcess, write_config
 from tests.kit.kafka_broker import KafkaBroker
@@ -55,7 +56,7 @@ class Centre:
 
 
 @contextmanager
-def centre(rhythm_s: float = RHYTHM_S) -> Iterator[Centre]:
+def centre(rhythm_s: float = RHYTHM_S, client: ClientName = "kafka-python") -> Iterator[Centre]:
     """Start everything, and end it afterwards.
 
     `rhythm_s` is the time between checkpoints.
@@ -69,6 +70,7 @@ def centre(rhythm_s: float = RHYTHM_S) -> Iterator[Centre]:
             kafka.bootstrap,
             "bench",
             sources,
+            client,
             jobs={"settle_max_s": SETTLE_S},
             learner={"checkpoint_interval_s": rhythm_s},
         )

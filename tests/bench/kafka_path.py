@@ -8,9 +8,11 @@ from typing import Final
 from agent.app.compose import output_topics
 from agent.app.kafka import kafka_settings
 from agent.log.kafka.log import KafkaLog
+from agent.log.kafka.settings import ClientName
 from tests.bench.centre import QUESTIONS, RHYTHM_S, Centre, centre, cpu_s, producing
 from tests.bench.result import Row, quantile
 from tests.bench.workload import SIZES, SYSTEM
+from tests.kit.logs import CLIENTS
 
 APPLICATIONS: Final = 50
 RATE_PER_S: Final = 3600.0  # more than the goal: so the figure is what the agent carries, not what it was given
@@ -23,9 +25,13 @@ LATE_S: Final = 20.0
 
 
 def throughput(*, quick: bool) -> Iterator[Row]:
-    """Yield the completions a second that both roles carry, and the processor time of each process."""
-    seconds = 25.0 if quick else 50.0
-    with centre() as found, producing(found.kafka, RATE_PER_S, seconds, APPLICATIONS) as producer:
+    """Yield the completions a second that both roles carry, and the processor time of each process, with each client."""
+    for client in CLIENTS:
+        yield from _throughput(client, 25.0 if quick else 50.0)
+
+
+def _throughput(client: ClientName, seconds: float) -> Iterator[Row]:
+    with centre(client=client) as found, producing(found.kafka, RATE_PER_S, seconds, APPLICATIONS) as producer:
         time.sleep(WARM_UP_S)
         pids = {**found.pids(), "producer": producer.pid}
         began_s, before, used = time.monotonic(), found.processed(), {name: cpu_s(pid) for name, pid in pids.items()}
@@ -40,9 +46,9 @@ def throughput(*, quick: bool) -> Iterator[Row]:
                "cores_used": sum(spent.values()) / elapsed_s, "mean_s": times}  # fmt: skip
     meaning = "raw topic to journal to runs and state, two role processes and a producer on this machine"
     rate = completions / elapsed_s
-    yield Row("whole path, Kafka", rate, "completions/s", meaning, 3000.0, larger_is_better=True, details=details)
+    yield Row(f"whole path, {client}", rate, "completions/s", meaning, 3000.0, larger_is_better=True, details=details)
     yield Row(
-        "whole path, Kafka, busiest role",
+        f"whole path, {client}, busiest role",
         1e6 / max(each_us["learner"], each_us["collector"]),
         "completions/s per core",
         f"what a role carries that has a core for itself; µs of processor each: {shares}",

@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from agent.app import compose
-from agent.log.kafka.connection import KafkaSettings
 from agent.log.kafka.log import KafkaLog
+from agent.log.kafka.settings import KafkaSettings
 from agent.log.memory import MemoryLog
 from agent.topics import own_topics
 from processors.contracts.log import Log, Marker

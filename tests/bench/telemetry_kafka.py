@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.app import compose
+from agent.app.kafka import kafka_settings
 from agent.clock import SystemClock
 from agent.collector import Collector
 from agent.config.roles import CollectorSettings
 from agent.config.tree import Config, KafkaSettings, Source, TopicNames
 from agent.log.kafka.log import KafkaLog
+from agent.log.kafka.settings import ClientName
 from agent.topics import own_topics
 from processors.contracts.log import TopicSettings
 from processors.contracts.telemetry import MetricMapping, Telemetry
@@ -19,6 +21,7 @@ from sinks.prometheus.registry import Metrics
 from tests.bench.result import Row
 from tests.bench.telemetry import FIELDS, METRICS, START_MS, line_wide, load_one
 from tests.kit.kafka_broker import KafkaBroker
+from tests.kit.logs import CLIENTS
 
 CLOCK: Final = SystemClock()
 HOSTS: Final = 10_000
@@ -26,6 +29,8 @@ RESOURCES: Final = 10
 EVERY_S: Final = 10
 FLUSH_S: Final = 120.0
 WARM_UP: Final = 0.3  # of the records
+GOALS: Final = {"kafka-python": 200_000, "confluent": 450_000}
+GOALS_WIDE: Final = {"kafka-python": 2_000_000, "confluent": 4_000_000}
 
 
 @dataclass(frozen=True)
@@ -60,21 +65,30 @@ def run(*, quick: bool) -> Iterator[Row]:
         "line-protocol", _ten, lambda i: START_MS + i // HOSTS * EVERY_S * 1000, HOSTS * rounds, RESOURCES
     )
     with KafkaBroker() as kafka:
-        for name, stream, goal, meaning in (
-            ("telemetry over Kafka", one, 110_000, "native samples, one a record"),
-            (f"telemetry over Kafka, x{METRICS}", wide, 1_500_000, f"line protocol, {METRICS} fields a record"),
-        ):
-            spent = _spent(kafka, name, stream)
-            rate = spent.records * stream.width / spent.cpu_s
-            details = {"minutes": spent.minutes, "longest_step_s": spent.longest_s}
-            yield Row(name, rate, "samples/s per core", meaning, goal, larger_is_better=True, details=details)
-        spent = _spent(kafka, "hosts", all_hosts)
-        yield Row(
-            "telemetry over Kafka, stop", spent.longest_reporting_s * 1000, "ms",
-            f"longest step while minutes of {HOSTS:,} hosts x {RESOURCES} are written; {spent.minutes:,} in all", 250,
-        )  # fmt: skip
-        rate = spent.records * RESOURCES / spent.cpu_s
-        yield Row("telemetry over Kafka, x10", rate, "samples/s per core", "the same stream, its minutes included")
+        for client in CLIENTS:
+            for name, stream, goal, meaning in (
+                ("telemetry", one, GOALS[client], "native samples, one a record"),
+                (f"telemetry x{METRICS}", wide, GOALS_WIDE[client], f"line protocol, {METRICS} fields a record"),
+            ):
+                spent = _spent(kafka, name, stream, client)
+                rate = spent.records * stream.width / spent.cpu_s
+                details = {"minutes": spent.minutes, "longest_step_s": spent.longest_s}
+                yield Row(
+                    f"{name}, {client}",
+                    rate,
+                    "samples/s per core",
+                    meaning,
+                    goal,
+                    larger_is_better=True,
+                    details=details,
+                )
+            spent = _spent(kafka, "hosts", all_hosts, client)
+            yield Row(
+                f"telemetry, {client}, stop", spent.longest_reporting_s * 1000, "ms",
+                f"longest step while minutes of {HOSTS:,} hosts x {RESOURCES} are written; {spent.minutes:,} in all", 250,
+            )  # fmt: skip
+            rate = spent.records * RESOURCES / spent.cpu_s
+            yield Row(f"telemetry x10, {client}", rate, "samples/s per core", "the same stream, its minutes included")
 
 
 def _ten(i: int) -> bytes:
@@ -82,14 +96,14 @@ def _ten(i: int) -> bytes:
     return f"wide,host=nid{i % HOSTS:06d} {fields} {START_MS // 1000 + i // HOSTS * EVERY_S}000000000".encode()
 
 
-def _spent(kafka: KafkaBroker, name: str, stream: Stream) -> Spent:
-    prefix = name.replace(" ", "-").replace(",", "")
+def _spent(kafka: KafkaBroker, name: str, stream: Stream, client: ClientName) -> Spent:
+    prefix = f"{name.replace(' ', '-')}-{client}"
     metrics = compose.metrics()
 
     def minutes() -> int:
         return round(metrics.value("scalewatch_collector_host_records_total"))
 
-    with _collector(kafka, prefix, stream, metrics) as collector:
+    with _collector(kafka, prefix, stream, metrics, client) as collector:
         while not collector.assigned():
             collector.step(CLOCK.now_ms(), 1.0)
         while collector.lag() > stream.count * (1 - WARM_UP):  # the first sight of a series costs more than a sample
@@ -109,16 +123,18 @@ def _spent(kafka: KafkaBroker, name: str, stream: Stream) -> Spent:
 
 
 @contextmanager
-def _collector(kafka: KafkaBroker, prefix: str, stream: Stream, metrics: Metrics) -> Iterator[Collector]:
+def _collector(
+    kafka: KafkaBroker, prefix: str, stream: Stream, metrics: Metrics, client: ClientName
+) -> Iterator[Collector]:
     mappings = tuple(MetricMapping(measurement="wide", field=field, resource=field) for field in FIELDS)
     topic = f"{prefix}-raw"
     config = Config(
-        kafka=KafkaSettings(bootstrap=kafka.bootstrap),
+        kafka=KafkaSettings(bootstrap=kafka.bootstrap, client=client),
         topics=TopicNames(prefix=prefix),
         sources=(Source(topics=(topic,), format=stream.format, system="bench", telemetry=Telemetry(metrics=mappings)),),  # type: ignore[arg-type] # one of its names
         collector=CollectorSettings(group=prefix),
     )
-    log = KafkaLog(compose.kafka_settings(config))
+    log = KafkaLog(kafka_settings(config))
     log.create([*own_topics(config), TopicSettings(topic, 1, compacted=False)])
     producer = log.producer()
     for i in range(stream.count):

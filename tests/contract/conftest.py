@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.kit.faults import FaultRates
-from tests.kit.logs import Bench, kafka_bench, memory_bench
+from tests.kit.logs import CLIENTS, Bench, kafka_bench, memory_bench
 
 
 @pytest.fixture
@@ -14,8 +14,8 @@ def make_bench(request: pytest.FixtureRequest, fresh: Callable[[str], str]) -> I
     made: list[Bench] = []
 
     def make(kind: str) -> Bench:
-        if kind == "kafka":
-            made.append(kafka_bench(request.getfixturevalue("kafka"), fresh))
+        if kind in CLIENTS:
+            made.append(kafka_bench(request.getfixturevalue("kafka"), fresh, kind))  # type: ignore[arg-type] # one of them
         else:
             made.append(memory_bench(fresh, FaultRates() if kind == "faultless" else None))
         return made[-1]

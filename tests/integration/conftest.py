@@ -5,12 +5,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.log.kafka.connection import KafkaSettings
 from agent.log.kafka.log import KafkaLog
+from agent.log.kafka.settings import ClientName, KafkaSettings
 from processors.contracts.log import TopicSettings
 from tests.kit.kafka_broker import KafkaBroker
+from tests.kit.logs import CLIENTS
 from tests.kit.slurm import SlurmCluster
 from tests.kit.slurm_root import SUITES, why_not
+
+
+@pytest.fixture(params=CLIENTS)
+def client(request: pytest.FixtureRequest) -> ClientName:
+    """Each client library: for what a client can do wrong."""
+    name: ClientName = request.param
+    return name
 
 
 @pytest.fixture(scope="session", params=SUITES)

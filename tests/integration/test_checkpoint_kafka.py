@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from agent.log.kafka.checkpoint import KafkaCheckpointStore
-from agent.log.kafka.connection import KafkaSettings
 from agent.log.kafka.log import KafkaLog
+from agent.log.kafka.settings import ClientName, KafkaSettings
 from processors.contracts.errors import CheckpointLostError, FencedError, UnavailableError
 from processors.contracts.log import Restored, TopicSettings
 from tests.kit.checkpoints import (
@@ -32,8 +32,8 @@ pytestmark = pytest.mark.kafka
 
 
 @pytest.fixture
-def settings(kafka: KafkaBroker, fresh: Callable[[str], str]) -> KafkaSettings:
-    return prepared(kafka, fresh)
+def settings(kafka: KafkaBroker, fresh: Callable[[str], str], client: ClientName) -> KafkaSettings:
+    return prepared(kafka, fresh, client)
 
 
 @pytest.fixture(scope="module")
@@ -67,31 +67,33 @@ def test_without_fencing_the_zombie_adds_its_states(settings: KafkaSettings) -> 
     owner.close()
 
 
-def test_a_transaction_that_a_broker_forgot_to_end_is_swept(lenient: KafkaBroker, fresh: Callable[[str], str]) -> None:
-    settings = prepared(lenient, fresh)
+def test_a_transaction_that_a_broker_forgot_to_end_is_swept(
+    lenient: KafkaBroker, fresh: Callable[[str], str], client: ClientName
+) -> None:
+    settings = prepared(lenient, fresh, client)
     leave_open(settings, b"ghost")
     assert saved_after(KafkaCheckpointStore(settings, 0), settings) == {"key": b"owner"}
 
 
 def test_without_the_sweep_an_open_transaction_is_noticed_and_refused(
-    lenient: KafkaBroker, fresh: Callable[[str], str]
+    lenient: KafkaBroker, fresh: Callable[[str], str], client: ClientName
 ) -> None:
     class Store(NotSwept, KafkaCheckpointStore):
         pass
 
-    settings = prepared(lenient, fresh)
+    settings = prepared(lenient, fresh, client)
     leave_open(settings, b"ghost")
     with pytest.raises(UnavailableError, match="stays open"):
         Store(settings, 0).take_over()
 
 
 def test_without_sweep_and_comparison_an_abandoned_state_comes_back(
-    lenient: KafkaBroker, fresh: Callable[[str], str]
+    lenient: KafkaBroker, fresh: Callable[[str], str], client: ClientName
 ) -> None:
     class Store(NotSwept, EndsNotCompared, KafkaCheckpointStore):
         pass
 
-    settings = prepared(lenient, fresh)
+    settings = prepared(lenient, fresh, client)
     leave_open(settings, b"ghost")
     assert saved_after(Store(settings, 0), settings) == {"key": b"owner", "ghost": b"abandoned"}
 
@@ -141,6 +143,6 @@ def test_a_state_the_broker_refuses_fails_the_whole_checkpoint(kafka: KafkaBroke
     store = KafkaCheckpointStore(narrow, 0)
     store.take_over()
     store.save({"small": b"1"}, marker(1, 1))
-    with pytest.raises(UnavailableError, match=r"MessageSizeTooLarge|previous"):
+    with pytest.raises(UnavailableError, match=r"MessageSizeTooLarge|previous|MSG_SIZE_TOO_LARGE"):
         store.save({"small": b"2", "large": b"2" * 30_000}, marker(2, 2))
     assert restored_by_a_new_owner(narrow) == Restored(marker(1, 1), {"small": b"1"})

@@ -22,6 +22,7 @@ from processors.pipeline.shard import Shard
 from tests.kit.agent_process import AgentProcess, until, write_config
 from tests.kit.agent_topics import AgentTopics, Records, ended_runs, events, folded, observations, states
 from tests.kit.kafka_broker import KafkaBroker
+from tests.kit.logs import CLIENTS
 from tests.kit.storm import Patient, Storm, interleaved, plan
 from tests.sim.history import History, history, shuffled
 
@@ -53,12 +54,17 @@ class Aftermath:
     arrived: dict[str, Records]
 
 
-@pytest.fixture(scope="module")
-def aftermath(kafka: KafkaBroker, _numbers: Iterator[int], tmp_path_factory: pytest.TempPathFactory) -> Aftermath:
+@pytest.fixture(scope="module", params=CLIENTS)
+def aftermath(
+    request: pytest.FixtureRequest,
+    kafka: KafkaBroker,
+    _numbers: Iterator[int],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Aftermath:
     name = f"storm-{next(_numbers)}"
     raw = f"{name}-raw"
     sources = [{"topics": [raw], "format": "native"}]
-    path = write_config(tmp_path_factory.mktemp("storm"), kafka.bootstrap, name, sources, **SETTINGS)
+    path = write_config(tmp_path_factory.mktemp("storm"), kafka.bootstrap, name, sources, request.param, **SETTINGS)
     dice = random.Random(SEED)  # noqa: S311 - a storm has to come again with its seed
     reported = history(SEED, JOBS)
     learner = Patient(AgentProcess(path, "learner"), learns, plan(dice))

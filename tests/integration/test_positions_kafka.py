@@ -11,6 +11,7 @@ from agent.app import compose
 from agent.app.roles import CollectorRole
 from agent.cli import main
 from agent.clock import SystemClock
+from agent.log.kafka.settings import ClientName
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import Evidence, HostMinute, JobStarted, decode_record
 from processors.contracts.log import Batch, TopicSettings
@@ -25,15 +26,16 @@ pytestmark = pytest.mark.kafka
 
 
 @pytest.fixture
-def shard(kafka: KafkaBroker, fresh: Callable[[str], str]) -> KafkaShard:
-    return KafkaShard(kafka, fresh("positions"))
+def shard(kafka: KafkaBroker, fresh: Callable[[str], str], client: ClientName) -> KafkaShard:
+    return KafkaShard(kafka, fresh("positions"), client=client)
 
 
 @pytest.fixture
 def command(shard: KafkaShard, tmp_path: Path) -> Callable[..., Result]:
     """Run a command as an operator does."""
     file = tmp_path / "agent.yaml"
-    write_config(tmp_path, shard.config.kafka.bootstrap, shard.config.topics.prefix, [{"topics": ["raw"]}])
+    kafka = shard.config.kafka
+    write_config(tmp_path, kafka.bootstrap, shard.config.topics.prefix, [{"topics": ["raw"]}], kafka.client)
     return lambda *arguments: CliRunner().invoke(main, [*arguments, "-c", str(file)])
 
 
@@ -128,9 +130,9 @@ def test_a_partition_added_under_a_running_learner_is_refused(shard: KafkaShard)
 
 
 def test_a_rebalance_that_meets_a_commit_does_not_end_the_collector(
-    kafka: KafkaBroker, fresh: Callable[[str], str]
+    kafka: KafkaBroker, fresh: Callable[[str], str], client: ClientName
 ) -> None:
-    shard = KafkaShard(kafka, fresh("positions"), source := fresh("raw"))
+    shard = KafkaShard(kafka, fresh("positions"), source := fresh("raw"), client)
     with shard.log() as log:
         log.create([TopicSettings(source, 1, compacted=False)])
         role = CollectorRole(shard.config, log, compose.metrics(), SystemClock(), restarts=0)
@@ -146,9 +148,9 @@ def test_a_rebalance_that_meets_a_commit_does_not_end_the_collector(
 
 
 def test_a_source_partition_that_stops_speaking_gives_its_offset_free_and_loses_no_minute(
-    kafka: KafkaBroker, fresh: Callable[[str], str]
+    kafka: KafkaBroker, fresh: Callable[[str], str], client: ClientName
 ) -> None:
-    shard = KafkaShard(kafka, fresh("positions"), source := fresh("raw"))
+    shard = KafkaShard(kafka, fresh("positions"), source := fresh("raw"), client)
     clock = FakeClock()
 
     def load(second: int) -> bytes:
@@ -223,9 +225,9 @@ def test_two_agents_with_two_prefixes_never_meet_on_one_cluster(
 
 
 def test_records_that_were_deleted_before_they_were_read_are_counted_by_source(
-    kafka: KafkaBroker, fresh: Callable[[str], str], caplog: pytest.LogCaptureFixture
+    kafka: KafkaBroker, fresh: Callable[[str], str], client: ClientName, caplog: pytest.LogCaptureFixture
 ) -> None:
-    shard = KafkaShard(kafka, fresh("positions"), source := fresh("raw"))
+    shard = KafkaShard(kafka, fresh("positions"), source := fresh("raw"), client)
     metrics, name = compose.metrics(shard.config), "scalewatch_source_records_deleted_total"
 
     def collect(records: int, *, deleted_before: int | None = None) -> None:

@@ -11,6 +11,7 @@ import pytest
 from kafka import KafkaProducer
 
 from agent.config.load import load
+from agent.log.kafka.settings import ClientName
 from processors.contracts.names import rfc3339
 from tests.kit.agent_process import AgentProcess, until, write_config
 from tests.kit.agent_topics import AgentTopics
@@ -244,12 +245,18 @@ def alive(pid: int) -> bool:
 
 
 def test_sigterm_saves_everything_and_a_restart_goes_on_where_it_was(
-    kafka: KafkaBroker, fresh: Callable[[str], str], tmp_path: Path
+    kafka: KafkaBroker, fresh: Callable[[str], str], tmp_path: Path, client: ClientName
 ) -> None:
     source = fresh("jobs")
     rare = {"checkpoint_interval_s": 3600.0}  # only the one at the end
     path = write_config(
-        tmp_path, kafka.bootstrap, fresh("stop"), [{"topics": [source], "format": "native"}], **SETTINGS, learner=rare
+        tmp_path,
+        kafka.bootstrap,
+        fresh("stop"),
+        [{"topics": [source], "format": "native"}],
+        client,
+        **SETTINGS,
+        learner=rare,
     )
     with AgentProcess(path) as agent, AgentTopics(agent.config) as topics:
         topics.create(source)
@@ -271,10 +278,10 @@ def test_sigterm_saves_everything_and_a_restart_goes_on_where_it_was(
 
 
 def test_without_a_broker_it_reports_it_and_recovers_when_the_broker_comes(
-    kafka: KafkaBroker, fresh: Callable[[str], str], tmp_path: Path
+    kafka: KafkaBroker, fresh: Callable[[str], str], tmp_path: Path, client: ClientName
 ) -> None:
     source = fresh("jobs")
-    path = write_config(tmp_path, kafka.bootstrap, fresh("late"), [{"topics": [source], "format": "native"}])
+    path = write_config(tmp_path, kafka.bootstrap, fresh("late"), [{"topics": [source], "format": "native"}], client)
     with AgentTopics(load(str(path))) as topics:
         topics.create(source)
     kafka.stop()

@@ -13,6 +13,7 @@ from kafka import KafkaProducer
 from agent.app import compose
 from agent.collector import Collector
 from agent.config.tree import Config
+from agent.log.kafka.settings import ClientName
 from agent.log.memory import MemoryLog
 from agent.topics import own_topics
 from processors.contracts.events import HostMinute, decode_record
@@ -82,9 +83,9 @@ def minutes(journal: Sequence[bytes]) -> dict[tuple[str, int], HostMinute]:
 class Site:
     """A raw topic on the broker, and collectors that come and go."""
 
-    def __init__(self, kafka: KafkaBroker, name: str, folder: Path) -> None:
+    def __init__(self, kafka: KafkaBroker, name: str, folder: Path, client: ClientName) -> None:
         self.topic = f"{name}-raw"
-        self._kafka, self._name, self._folder = kafka, name, folder
+        self._kafka, self._name, self._folder, self._client = kafka, name, folder, client
         self._collectors: list[AgentProcess] = []
         self._producer = KafkaProducer(bootstrap_servers=kafka.bootstrap, acks="all", enable_idempotence=True)
         self.config = self.collector(start=False).config
@@ -97,7 +98,7 @@ class Site:
         folder.mkdir()
         sources = [{"topics": [self.topic], "format": "auto"}]
         process = AgentProcess(
-            write_config(folder, self._kafka.bootstrap, self._name, sources, **SETTINGS), "collector"
+            write_config(folder, self._kafka.bootstrap, self._name, sources, self._client, **SETTINGS), "collector"
         )
         self._collectors.append(process)
         return process.start() if start else process
@@ -132,8 +133,8 @@ class Site:
 
 
 @pytest.fixture
-def site(kafka: KafkaBroker, _numbers: Iterator[int], tmp_path: Path) -> Iterator[Site]:
-    found = Site(kafka, f"telemetry-{next(_numbers)}", tmp_path)
+def site(kafka: KafkaBroker, _numbers: Iterator[int], tmp_path: Path, client: ClientName) -> Iterator[Site]:
+    found = Site(kafka, f"telemetry-{next(_numbers)}", tmp_path, client)
     try:
         yield found
     finally:

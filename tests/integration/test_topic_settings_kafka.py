@@ -20,6 +20,7 @@ from kafka.admin import (
 
 from agent.cli import main
 from agent.config.load import load
+from agent.log.kafka.settings import ClientName
 from agent.topics import Resource, own_topics, rights
 from processors.contracts.log import TopicSettings
 from tests.kit.agent_process import READY_S, AgentProcess, until, write_config
@@ -48,10 +49,10 @@ def set_topic(bootstrap: str, topic: str, **settings: str) -> None:
 
 
 def test_topics_with_delete_and_a_minute_of_retention_are_called_wrong(
-    kafka: KafkaBroker, fresh: Callable[[str], str], tmp_path: Path
+    kafka: KafkaBroker, fresh: Callable[[str], str], tmp_path: Path, client: ClientName
 ) -> None:
     source, prefix = fresh("raw"), fresh("settings")
-    file = write_config(tmp_path, kafka.bootstrap, prefix, [{"topics": [source]}])
+    file = write_config(tmp_path, kafka.bootstrap, prefix, [{"topics": [source]}], client)
     config = load(str(file))
     with AgentTopics(config) as made:
         made.log.create([*own_topics(config), TopicSettings(source, 1, compacted=False)])
@@ -84,31 +85,48 @@ def guarded(kafka: KafkaBroker) -> Iterator[KafkaBroker]:  # the first broker de
         yield broker
 
 
-def test_rights_that_are_missing_are_named_until_they_are_granted(guarded: KafkaBroker, tmp_path: Path) -> None:
-    file = write_config(tmp_path, guarded.bootstrap, "guarded", [{"topics": ["raw"]}])
+def limited(guarded: KafkaBroker, prefix: str, folder: Path, client: ClientName) -> Path:
+    """Make an agent's topics on the guarded broker, and return the configuration of a user who has no right to them."""
+    file = write_config(folder, guarded.bootstrap, prefix, [{"topics": [f"{prefix}-raw"]}], client)
     operator = load(str(file))
     with AgentTopics(operator) as made:
-        made.log.create([*own_topics(operator), TopicSettings("raw", 1, compacted=False)])
+        made.log.create([*own_topics(operator), TopicSettings(f"{prefix}-raw", 1, compacted=False)])
     settings = yaml.safe_load(file.read_text())
-    (tmp_path / "password").write_text(PASSWORD)
+    (folder / "password").write_text(PASSWORD)
     security = {
         "protocol": "sasl_plaintext", "mechanism": "SCRAM-SHA-256", "username": USER,
-        "password": {"file": str(tmp_path / "password")},
+        "password": {"file": str(folder / "password")},
     }  # fmt: skip
-    settings["kafka"] = {"bootstrap": guarded.addresses["SASL_PLAINTEXT"], "security": security}
+    settings["kafka"] = {"bootstrap": guarded.addresses["SASL_PLAINTEXT"], "security": security, "client": client}
     file.write_text(yaml.safe_dump(settings))
+    return file
+
+
+def test_rights_to_topics_and_groups_are_named_until_they_are_granted(
+    guarded: KafkaBroker, fresh: Callable[[str], str], tmp_path: Path, client: ClientName
+) -> None:
+    file = limited(guarded, prefix := fresh("guarded"), tmp_path, client)
     refused = topics(file)
     assert refused.exit_code == 1
-    assert "The user may not Read and Describe the topic raw (read the events)" in refused.stderr
-    assert "The user may not Read and Describe the group guarded-learner (the learners' group)" in refused.stderr
-    assert "guarded.journal" in refused.stdout
+    assert f"The user may not Read and Describe the topic {prefix}-raw (read the events)" in refused.stderr
+    assert f"The user may not Read and Describe the group {prefix}-learner (the learners' group)" in refused.stderr
+    assert f"{prefix}.journal" in refused.stdout
+    for resource in ("topic", "group", "transactional-id"):
+        grant(guarded.bootstrap, file, resource)
+    until(lambda: topics(file).exit_code == 0, SOON_S, lambda: topics(file).stderr)
+
+
+def test_a_right_to_transactional_ids_is_named_until_it_is_granted(
+    guarded: KafkaBroker, fresh: Callable[[str], str], tmp_path: Path
+) -> None:
+    file = limited(guarded, prefix := fresh("guarded"), tmp_path, "kafka-python")  # the other client cannot ask
     grant(guarded.bootstrap, file, "topic")
     grant(guarded.bootstrap, file, "group")
     until(lambda: topics(file).stderr.count("scalewatch: ") == 1, SOON_S, lambda: topics(file).stderr)
     alone = topics(file)
     assert alone.exit_code == 1
     writer = (
-        "The user may not Write and Describe the transactional-id guarded.state-0 (one writer of each shard's state)"
+        f"The user may not Write and Describe the transactional-id {prefix}.state-0 (one writer of each shard's state)"
     )
     assert writer in alone.stderr
     with AgentProcess(file, role="learner") as agent:

@@ -94,7 +94,9 @@ class Play:
     def _version(self, kafka: KafkaBroker, name: str, code: Path, folder: Path) -> Version:
         own = folder / ("new" if code == ROOT else "old")
         own.mkdir()
-        path = write_config(own, kafka.bootstrap, name, [{"topics": [self.raw], "format": "native"}], **SETTINGS)
+        path = write_config(
+            own, kafka.bootstrap, name, [{"topics": [self.raw], "format": "native"}], "auto", **SETTINGS
+        )
         return Version(AgentProcess(path, code=code), code)
 
     def send(self, application: str, *events: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from agent.decode.message import DecodeOptions
 from agent.decode.native import native_decoder
 from agent.learner.learner import Learner
 from agent.log.kafka.log import KafkaLog
+from agent.log.kafka.settings import ClientName
 from agent.topics import own_topics
 from processors.contracts.errors import FencedError
 from processors.contracts.events import JournalRecord, encode_record
@@ -74,9 +75,13 @@ class Sleeper:
 
 
 @pytest.fixture
-def topics(kafka: KafkaBroker, fresh: Callable[[str], str], tmp_path: Path) -> Iterator[AgentTopics]:
+def topics(
+    kafka: KafkaBroker, fresh: Callable[[str], str], tmp_path: Path, client: ClientName
+) -> Iterator[AgentTopics]:
     sources = [{"topics": [fresh("unread")]}]
-    path = write_config(tmp_path, kafka.bootstrap, fresh("sleep"), sources, learner={"checkpoint_interval_s": 3600.0})
+    path = write_config(
+        tmp_path, kafka.bootstrap, fresh("sleep"), sources, client, learner={"checkpoint_interval_s": 3600.0}
+    )
     with AgentTopics(load(str(path))) as connected:
         connected.log.create(own_topics(connected.config))
         yield connected
@@ -118,7 +123,7 @@ def test_the_checkpoint_of_a_learner_that_was_succeeded_is_fenced(topics: AgentT
 
 
 def test_a_process_that_sleeps_beyond_its_session_comes_back_as_a_standby(
-    kafka: KafkaBroker, fresh: Callable[[str], str], tmp_path: Path
+    kafka: KafkaBroker, fresh: Callable[[str], str], tmp_path: Path, client: ClientName
 ) -> None:
     source, prefix = fresh("jobs"), fresh("zombie")
     sources = [{"topics": [source], "format": "native"}]
@@ -127,8 +132,10 @@ def test_a_process_that_sleeps_beyond_its_session_comes_back_as_a_standby(
     }  # fmt: skip
     for name in ("here", "there"):
         (tmp_path / name).mkdir()
-    here = AgentProcess(write_config(tmp_path / "here", kafka.bootstrap, prefix, sources, **settings))
-    there = AgentProcess(write_config(tmp_path / "there", kafka.bootstrap, prefix, sources, **settings), "learner")
+    here = AgentProcess(write_config(tmp_path / "here", kafka.bootstrap, prefix, sources, client, **settings))
+    there = AgentProcess(
+        write_config(tmp_path / "there", kafka.bootstrap, prefix, sources, client, **settings), "learner"
+    )
     with AgentTopics(here.config) as topics:
         topics.create(source)
         with here:

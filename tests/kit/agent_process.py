@@ -27,6 +27,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from agent.cli.run import PARENT
 from agent.config.load import load
 from agent.config.tree import Config
+from agent.log.kafka.settings import ClientName
 from tests.kit.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,11 +39,19 @@ Result = TypeVar("Result")
 
 
 def write_config(
-    folder: Path, bootstrap: str, prefix: str, sources: Sequence[Mapping[str, Any]], **parts: Mapping[str, Any]
+    folder: Path,
+    bootstrap: str,
+    prefix: str,
+    sources: Sequence[Mapping[str, Any]],
+    client: ClientName = "kafka-python",
+    **parts: Mapping[str, Any],
 ) -> Path:
     """Write an agent.yaml with names of its own and a free port; `parts` add to its sections."""
     settings: dict[str, Any] = {
-        "kafka": {"bootstrap": bootstrap},
+        "kafka": {
+            "bootstrap": bootstrap,
+            **({} if client == "auto" else {"client": client}),
+        },  # older versions know none
         "topics": {"prefix": prefix},
         "sources": [dict(source) for source in sources],
         "collector": {"tick_s": 1.0},

@@ -10,9 +10,12 @@ from kafka.structs import TopicPartition
 from msgspec.structs import replace
 
 from agent.log.kafka.checkpoint import KafkaCheckpointStore
-from agent.log.kafka.connection import KafkaSettings, give_up
+from agent.log.kafka.clients import client_of
 from agent.log.kafka.log import KafkaLog
+from agent.log.kafka.python.arguments import transactional
+from agent.log.kafka.python.producer import give_up
 from agent.log.kafka.reading import KafkaReader
+from agent.log.kafka.settings import ClientName, KafkaSettings
 from processors.contracts.log import Restored, TopicSettings
 from tests.kit.agent_process import until
 from tests.kit.kafka_broker import KafkaBroker
@@ -36,7 +39,7 @@ class CommitsNothing(KafkaCheckpointStore):
     """Its commit returns as if all were well, and everything was aborted."""
 
     def _commit(self) -> None:
-        self._producer.abort_transaction()
+        self._fencing().abort()
 
 
 class NotConfirmed:
@@ -75,22 +78,21 @@ class ForeignTransaction:
     """Somebody else's open transaction in the state partition; it is aborted at the end."""
 
     def __init__(self, settings: KafkaSettings) -> None:
-        self._producer = KafkaProducer(**settings.producing("foreign"), transactional_id=f"{settings.state_topic}-x")
-        self._producer.init_transactions()
-        self._producer.begin_transaction()
-        self._producer.send(settings.state_topic, b"foreign", b"foreign", partition=0)
-        self._producer.flush(WAIT_S)
+        self._writer = client_of(settings).transaction_writer("foreign", f"{settings.state_topic}-x")
+        self._writer.fence()
+        self._writer.begin()
+        self._writer.send(settings.state_topic, 0, [(b"foreign", b"foreign")], WAIT_S)
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *_: object) -> None:
-        self._producer.abort_transaction()
-        self._producer.close()
+        self._writer.abort()
+        self._writer.give_up()
 
 
-def prepared(broker: KafkaBroker, fresh: Callable[[str], str]) -> KafkaSettings:
-    settings = replace(kafka_settings(broker, fresh), checkpoint_timeout_s=WAIT_S)
+def prepared(broker: KafkaBroker, fresh: Callable[[str], str], client: ClientName = "kafka-python") -> KafkaSettings:
+    settings = replace(kafka_settings(broker, fresh, client), checkpoint_timeout_s=WAIT_S)
     KafkaLog(settings).create([TopicSettings(name=settings.state_topic, partitions=1, compacted=True)])
     return settings
 
@@ -102,7 +104,7 @@ def grow_impatient(store: KafkaCheckpointStore) -> None:
 
 def leave_open(settings: KafkaSettings, key: bytes) -> None:
     """Write a record of the shard's own producer that its coordinator does not know of, and go away."""
-    producer = KafkaProducer(**settings.producing("crashed"), transactional_id=f"{settings.state_topic}-0")
+    producer = KafkaProducer(**transactional(settings, "crashed", f"{settings.state_topic}-0"))
     producer.init_transactions()
     producer.begin_transaction()
     producer._transaction_manager._partitions_in_transaction.add(TopicPartition(settings.state_topic, 0))

@@ -9,8 +9,8 @@ from _pytest.mark.structures import ParameterSet
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.protocol.group import LeaveGroupRequest
 
-from agent.log.kafka.connection import KafkaSettings
 from agent.log.kafka.log import KafkaLog
+from agent.log.kafka.settings import ClientName, KafkaSettings
 from agent.log.memory import MemoryBroker, MemoryLog
 from processors.contracts.log import (
     Batch,
@@ -24,7 +24,10 @@ from processors.contracts.log import (
 from tests.kit.faults import FaultRates, FaultyLog
 from tests.kit.kafka_broker import KafkaBroker
 
-LOG_KINDS = {"memory": (), "faultless": (), "kafka": (pytest.mark.kafka,)}  # faultless: the faulty log, not at fault
+CLIENTS: tuple[ClientName, ...] = ("kafka-python", "confluent")
+LOG_KINDS = {  # faultless: the faulty log, not at fault
+    "memory": (), "faultless": (), **dict.fromkeys(CLIENTS, (pytest.mark.kafka,)),
+}  # fmt: skip
 WAIT_S = 90.0  # nothing takes so long where it works
 
 
@@ -66,10 +69,13 @@ def memory_bench(fresh: Callable[[str], str], rates: FaultRates | None = None) -
     return Bench(log=make(), another=make, fresh=fresh, expel=broker.expel, state_topic=state_topic)
 
 
-def kafka_settings(broker: KafkaBroker, fresh: Callable[[str], str]) -> KafkaSettings:
+def kafka_settings(
+    broker: KafkaBroker, fresh: Callable[[str], str], client: ClientName = "kafka-python"
+) -> KafkaSettings:
     """Return settings under which new topics are found soon, and nobody is dropped because the machine is slow."""
     return KafkaSettings(
         bootstrap=broker.bootstrap,
+        client=client,
         state_topic=fresh("state"),
         bootstrap_timeout_s=30.0,
         metadata_age_s=1.0,
@@ -80,9 +86,9 @@ def kafka_settings(broker: KafkaBroker, fresh: Callable[[str], str]) -> KafkaSet
     )
 
 
-def kafka_bench(broker: KafkaBroker, fresh: Callable[[str], str]) -> Bench:
+def kafka_bench(broker: KafkaBroker, fresh: Callable[[str], str], client: ClientName) -> Bench:
     """Return a bench over a real broker."""
-    settings = kafka_settings(broker, fresh)
+    settings = kafka_settings(broker, fresh, client)
     return Bench(
         log=KafkaLog(settings),
         another=lambda: KafkaLog(settings),

@@ -15,6 +15,7 @@ from agent.clock import SystemClock
 from agent.config.load import loads
 from agent.config.tree import Config
 from agent.log.kafka.log import KafkaLog
+from agent.log.kafka.settings import ClientName
 from agent.topics import own_topics
 from processors.contracts.events import JournalEvent, JournalRecord, Tick, encode_record
 from sinks.prometheus.registry import Metrics
@@ -28,9 +29,17 @@ SOON_S = 60.0  # nothing takes so long where it works
 class KafkaShard:
     """The topics of one agent with one shard."""
 
-    def __init__(self, broker: KafkaBroker, prefix: str, source: str = "raw", *, broker_time: bool = True) -> None:
+    def __init__(
+        self,
+        broker: KafkaBroker,
+        prefix: str,
+        source: str = "raw",
+        client: ClientName = "kafka-python",
+        *,
+        broker_time: bool = True,
+    ) -> None:
         self.config: Config = loads(
-            f"kafka: {{bootstrap: '{broker.bootstrap}'}}\ntopics: {{prefix: '{prefix}'}}\nsources: [{{topics: ['{source}']}}]\n"
+            f"kafka: {{bootstrap: '{broker.bootstrap}', client: {client}}}\ntopics: {{prefix: '{prefix}'}}\nsources: [{{topics: ['{source}']}}]\n"
         )
         self.journal, self.state = self.config.topics.journal, self.config.topics.state
         self.metrics: Metrics = compose.metrics()

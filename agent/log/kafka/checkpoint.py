@@ -7,14 +7,14 @@ the marker back. None of these steps can be left out: the tests of checkpoints o
 goes wrong without it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any
 
-from kafka import KafkaProducer
-
-from agent.log.kafka.connection import KafkaSettings, give_up, translated, within
+from agent.log.kafka.client import TransactionWriter
+from agent.log.kafka.clients import client_of
+from agent.log.kafka.faults import translated, within
 from agent.log.kafka.reading import KafkaReader
+from agent.log.kafka.settings import KafkaSettings
 from processors.contracts.errors import CheckpointLostError, ScalewatchError, UnavailableError
 from processors.contracts.log import (
     LiveStates,
@@ -38,10 +38,11 @@ class KafkaCheckpointStore:
 
     def __init__(self, settings: KafkaSettings, shard: int) -> None:
         self._settings = settings
+        self._client = client_of(settings)
         self._topic = settings.state_topic
         self._shard = shard
         self._owner = f"{transactional_ids(settings.state_topic)}{shard}"
-        self._producer: Any = None
+        self._writer: TransactionWriter | None = None
         self._reader: KafkaReader | None = None
         self._live = LiveStates()
         self._death: str | None = None
@@ -87,11 +88,8 @@ class KafkaCheckpointStore:
         self._close()
 
     def _fence(self) -> None:
-        timeout_ms = round(self._settings.transaction_timeout_s * 1000)
-        arguments = self._settings.producing(f"checkpoint-{self._shard}")
-        producer = KafkaProducer(**arguments, transactional_id=self._owner, transaction_timeout_ms=timeout_ms)
-        self._producer = producer
-        self._deadline(producer.init_transactions, "Fencing the former owner")
+        self._writer = self._client.transaction_writer(f"checkpoint-{self._shard}", self._owner)
+        self._deadline(self._writer.fence, "Fencing the former owner")
 
     def _sweep(self) -> None:
         """Abort once, so that records which a former transaction left open can never be committed by ours.
@@ -99,9 +97,8 @@ class KafkaCheckpointStore:
         A broker that is killed within a commit may forget, at its restart, to end the transaction in this partition.
         Its records then stay open behind the fencing, and our next commit would make them visible.
         """
-        self._producer.begin_transaction()
-        self._send([(SWEEP_KEY, None)])
-        self._deadline(self._producer.abort_transaction, "Aborting the sweep")
+        self._write([(SWEEP_KEY, None)])
+        self._deadline(self._fencing().abort, "Aborting the sweep")
 
     def _ends_agree(self) -> bool:
         """Return whether nothing is open: else what is committed may be hidden behind it."""
@@ -117,28 +114,26 @@ class KafkaCheckpointStore:
         return restored
 
     def _write(self, records: list[tuple[bytes, bytes | None]]) -> int:
-        self._producer.begin_transaction()
-        return self._send(records)
-
-    def _send(self, records: list[tuple[bytes, bytes | None]]) -> int:
-        """Write records, wait for each acknowledgement, and return the offset of the last."""
-        send = self._producer.send
-        futures = [send(self._topic, value, key, partition=self._shard) for key, value in records]
+        """Write records in a new transaction, wait for each acknowledgement, and return the offset of the last."""
         size_bytes = sum(len(value or b"") for _, value in records)
-        self._producer.flush(self._settings.checkpoint_timeout_s + size_bytes / BYTES_PER_S_MIN)
-        offsets: list[int] = [future.get(0).offset for future in futures]
-        return offsets[-1]
+        timeout_s = self._settings.checkpoint_timeout_s + size_bytes / BYTES_PER_S_MIN
+        self._deadline(self._fencing().begin, "Beginning a transaction")
+        return self._fencing().send(self._topic, self._shard, records, timeout_s)
 
     def _commit(self) -> None:
-        self._deadline(self._producer.commit_transaction, "Committing a checkpoint")
+        self._deadline(self._fencing().commit, "Committing a checkpoint")
 
     def _confirm(self, marker_offset: int, marker: bytes | None) -> None:
         """Read the marker back: a commit can return although everything was aborted."""
-        found = None if self._reader is None else self._reader.record_at(marker_offset)
-        if found is None or found.value != marker:
+        if self._reader is None or self._reader.value_at(marker_offset) != (marker,):
             raise CheckpointLostError(f"The checkpoint at {self._topic}/{self._shard}/{marker_offset} is not there.")
 
-    def _deadline(self, call: Any, doing: str) -> None:
+    def _fencing(self) -> TransactionWriter:
+        if self._writer is None:
+            raise UnavailableError("Nothing can be written before the take-over.")
+        return self._writer
+
+    def _deadline(self, call: Callable[[], object], doing: str) -> None:
         within(self._settings.checkpoint_timeout_s, call, doing)
 
     def _reading(self, *, committed: bool) -> KafkaReader:
@@ -151,7 +146,7 @@ class KafkaCheckpointStore:
     @contextmanager
     def _or_die(self, doing: str) -> Iterator[None]:
         try:
-            with translated(self._settings, doing):
+            with translated(self._client, doing):
                 yield
         except ScalewatchError as error:
             self._death = str(error)
@@ -159,10 +154,11 @@ class KafkaCheckpointStore:
             raise
 
     def _close(self) -> None:
-        producer, self._producer = self._producer, None
+        writer, self._writer = self._writer, None
         reader, self._reader = self._reader, None
-        if producer is not None:
-            give_up(producer)
-        if reader is not None:
-            with suppress(Exception):  # a client that is in trouble may raise anything here
+        with suppress(Exception):  # a client that is in trouble may raise anything here
+            if writer is not None:
+                writer.give_up()
+        with suppress(Exception):
+            if reader is not None:
                 reader.close()

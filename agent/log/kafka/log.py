@@ -6,10 +6,12 @@ from typing import TypeVar
 
 from agent.log.kafka import topics as kafka_topics
 from agent.log.kafka.checkpoint import KafkaCheckpointStore
-from agent.log.kafka.connection import KafkaSettings, check_reachable
+from agent.log.kafka.clients import client_of
 from agent.log.kafka.consumer import KafkaLogConsumer
+from agent.log.kafka.faults import check_reachable
 from agent.log.kafka.producer import KafkaLogProducer
 from agent.log.kafka.reading import KafkaReader, ends
+from agent.log.kafka.settings import KafkaSettings
 from processors.contracts.errors import UnavailableError
 from processors.contracts.log import Batch, Examined, TopicSettings
 
@@ -47,14 +49,14 @@ class KafkaLog:
         """Return the number of partitions, None where the topic does not exist; a known number is not asked again."""
         self._connect()
         if topic not in self._partitions:
-            counts = partial(kafka_topics.counts, topics=[topic])
+            counts = partial(kafka_topics.counts, settings=self._settings, topics=[topic])
             self._partitions.update(kafka_topics.asking(self._settings, "Looking up topics", counts))
         return self._partitions.get(topic)
 
     def ends(self, topics: Sequence[str]) -> Mapping[str, Mapping[int, int]]:
         """Return the ends of the partitions of each topic that is there; names with ``^`` are regular expressions."""
         self._connect()
-        return ends(self._settings, topics)
+        return kafka_topics.asking(self._settings, "Looking for the ends of the sources", partial(ends, topics=topics))
 
     def create(self, topics: Sequence[TopicSettings]) -> Sequence[str]:
         """Create the topics that are missing; return their names. Raises UnavailableError."""
@@ -98,5 +100,5 @@ class KafkaLog:
         if self._closed:
             raise UnavailableError("The log is closed.")
         if not self._reached:
-            check_reachable(self._settings)
+            check_reachable(client_of(self._settings))
             self._reached = True

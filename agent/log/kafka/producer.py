@@ -1,12 +1,9 @@
 """A producer on Kafka: a bounded queue, and every acknowledgement checked."""
 
-from collections import deque
-from typing import Any
-
-from kafka import KafkaProducer
-from kafka.errors import KafkaTimeoutError
-
-from agent.log.kafka.connection import KafkaSettings, give_up, translate, translated
+from agent.log.kafka.client import NotQueuedError
+from agent.log.kafka.clients import client_of
+from agent.log.kafka.faults import translate, translated
+from agent.log.kafka.settings import KafkaSettings
 from processors.contracts.errors import ScalewatchError, UnavailableError
 from processors.contracts.log import check_record
 
@@ -14,17 +11,15 @@ from processors.contracts.log import check_record
 class KafkaLogProducer:
     """Sends in the background. After any failed write it is dead: its later records could be taken for repeats.
 
-    The client has no bound on its memory. So the records that are not yet acknowledged are counted here, and `send`
-    waits for the oldest when there are too many, at most `block_timeout_s`.
+    When the queue is full, `send` waits for an acknowledgement, at most `block_timeout_s`.
     """
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
-        self._unacknowledged: deque[tuple[Any, int]] = deque()
-        self._queued_bytes = 0
+        self._client = client_of(settings)
         self._death: ScalewatchError | None = None
-        with translated(settings, "Making a producer"):
-            self._producer = KafkaProducer(**settings.producing("producer"))
+        with translated(self._client, "Making a producer"):
+            self._writer = self._client.record_writer()
 
     @property
     def closed(self) -> bool:
@@ -40,63 +35,43 @@ class KafkaLogProducer:
         timestamp_ms: int | None = None,
     ) -> None:
         """Queue a record. Raises UnavailableError, or ValueError where a broker would never take it."""
-        self._check_alive()
-        size_bytes = check_record(topic, value, key)
-        if self._full():
-            self._make_room()
+        if self._death is not None:
+            self._refuse()
+        check_record(topic, value, key)
         try:
-            future = self._producer.send(topic, value, key, partition=partition, timestamp_ms=timestamp_ms)
-        except KafkaTimeoutError as error:  # nothing is known of the topic, and nothing was queued
-            raise translate(error, self._settings, f"Writing to {topic}") from error
+            while not self._writer.offer(topic, value, key, partition, timestamp_ms):
+                self._make_room()
+        except NotQueuedError as error:
+            cause = error.__cause__ or error
+            raise translate(self._client, cause, f"Writing to {topic}") from cause
+        except UnavailableError:
+            raise
         except Exception as error:
-            raise self._die(translate(error, self._settings, f"Writing to {topic}")) from error
-        self._unacknowledged.append((future, size_bytes))
-        self._queued_bytes += size_bytes
+            raise self._die(translate(self._client, error, f"Writing to {topic}")) from error
 
     def flush(self, timeout_s: float) -> None:
         """Wait for every acknowledgement. Raises UnavailableError: the producer is then dead."""
-        self._check_alive()
+        if self._death is not None:
+            self._refuse()
         try:
-            self._producer.flush(timeout_s)
+            self._writer.flush(timeout_s)
         except Exception as error:
-            raise self._die(translate(error, self._settings, "Flushing")) from error
-        while self._unacknowledged:
-            self._acknowledge(0.0)
+            raise self._die(translate(self._client, error, "Flushing")) from error
 
     def close(self) -> None:
         """Give up what is queued and free the connections."""
         if self._death is None:
             self._die(UnavailableError("The producer is closed."))
 
-    def _full(self) -> bool:
-        too_many = len(self._unacknowledged) >= self._settings.queue_records_max
-        return too_many or self._queued_bytes >= self._settings.queue_bytes_max
-
     def _make_room(self) -> None:
-        while self._unacknowledged and (self._full() or self._unacknowledged[0][0].is_done):
-            self._acknowledge(self._settings.block_timeout_s)
+        if not self._writer.settle(self._settings.block_timeout_s):
+            count = self._writer.unacknowledged()
+            raise UnavailableError(f"The queue is full: {count} records are not acknowledged.")
 
-    def _acknowledge(self, timeout_s: float) -> None:
-        future, size_bytes = self._unacknowledged[0]
-        try:
-            future.get(timeout_s)
-        except KafkaTimeoutError as error:
-            if future.is_done:  # the record itself has timed out
-                raise self._die(translate(error, self._settings, "Writing")) from error
-            count = len(self._unacknowledged)
-            raise UnavailableError(f"The queue is full: {count} records are not acknowledged.") from error
-        except Exception as error:
-            raise self._die(translate(error, self._settings, "Writing")) from error
-        self._unacknowledged.popleft()
-        self._queued_bytes -= size_bytes
-
-    def _check_alive(self) -> None:
-        if self._death is not None:
-            raise UnavailableError(f"The producer cannot be used any more. {self._death}")
+    def _refuse(self) -> None:
+        raise UnavailableError(f"The producer cannot be used any more. {self._death}")
 
     def _die(self, reason: ScalewatchError) -> ScalewatchError:
         self._death = UnavailableError(str(reason))
-        self._unacknowledged.clear()
-        self._queued_bytes = 0
-        give_up(self._producer)
+        self._writer.give_up()
         return self._death

@@ -1,0 +1,1 @@
+"""The log on confluent-kafka, which `pip install scalewatch[fast]` adds."""

@@ -1,0 +1,126 @@
+"""The settings of the log as configuration of librdkafka, which does the work of confluent-kafka."""
+
+import logging
+from pathlib import Path
+from typing import Any, Final
+
+from agent.log.kafka.settings import LINGER_MS, REQUEST_BYTES_MAX, KafkaSecurity, KafkaSettings, milliseconds
+from processors.contracts.errors import ConfigError
+
+LOGGER: Final = logging.getLogger("confluent_kafka")
+LOG_EVERYTHING, LOG_NOTHING = 7, 0  # without a logger the library writes to standard error
+SOCKET_MS_MAX, SETUP_MS_MIN = 300_000, 1000  # what the library takes
+RECONNECT_MS_MAX: Final = 2000  # ten seconds otherwise: so long after an outage nothing would come
+WAIT_MS: Final = (
+    20  # how long a broker may wait for more before it answers a reader; a checkpoint waits for this answer
+)
+FETCH_BACKOFF_MS: Final = 10  # a second otherwise: so long a full queue would stay empty after it was read
+FETCHES_AHEAD: Final = 10  # polls whose records are fetched ahead
+
+
+def connection(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
+    """Return the configuration that every client takes; the purpose becomes part of its name."""
+    return {
+        "bootstrap.servers": settings.bootstrap,
+        "client.id": settings.named(purpose),
+        "socket.timeout.ms": min(milliseconds(settings.request_timeout_s), SOCKET_MS_MAX),
+        "socket.connection.setup.timeout.ms": max(milliseconds(settings.bootstrap_timeout_s), SETUP_MS_MIN),
+        "reconnect.backoff.max.ms": RECONNECT_MS_MAX,
+        "allow.auto.create.topics": False,
+        **_log(),
+        **_security(settings.security),
+    }
+
+
+def producing(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
+    """Return the configuration of every producer: all replicas acknowledge, and a retry is no repeat."""
+    request_ms = milliseconds(settings.request_timeout_s)
+    return {
+        **connection(settings, purpose),
+        "acks": "all",
+        "enable.idempotence": True,
+        "compression.type": settings.compression,
+        "message.max.bytes": REQUEST_BYTES_MAX,
+        "linger.ms": LINGER_MS,
+        "request.timeout.ms": request_ms,
+        "delivery.timeout.ms": max(milliseconds(settings.delivery_timeout_s), request_ms + LINGER_MS),
+        "queue.buffering.max.messages": settings.queue_records_max,
+        "queue.buffering.max.kbytes": max(1, settings.queue_bytes_max >> 10),
+        # the library's own choice of a partition by key is another than that of kafka-python and of Java
+        "partitioner": "murmur2_random",
+    }
+
+
+def transactional(settings: KafkaSettings, purpose: str, transactional_id: str) -> dict[str, Any]:
+    """Return the configuration of a transactional producer."""
+    timeout_ms = milliseconds(settings.transaction_timeout_s)
+    arguments = producing(settings, purpose)
+    arguments["delivery.timeout.ms"] = min(arguments["delivery.timeout.ms"], timeout_ms)  # it refuses a longer one
+    return {**arguments, "transactional.id": transactional_id, "transaction.timeout.ms": timeout_ms}
+
+
+def consuming(settings: KafkaSettings, purpose: str, group: str) -> dict[str, Any]:
+    """Return the configuration of every consumer: only what is committed, no commit of its own, bounded memory."""
+    return {
+        **connection(settings, purpose),
+        "group.id": group,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "isolation.level": "read_committed",
+        "check.crcs": True,
+        "fetch.queue.backoff.ms": FETCH_BACKOFF_MS,
+        "queued.min.messages": FETCHES_AHEAD * settings.poll_records_max,
+        "queued.max.messages.kbytes": settings.fetched_bytes_max >> 10,
+        "fetch.max.bytes": settings.fetched_bytes_max,
+        "topic.metadata.refresh.interval.ms": milliseconds(settings.metadata_age_s),
+        "metadata.max.age.ms": 3 * milliseconds(settings.metadata_age_s),
+    }
+
+
+def reading(settings: KafkaSettings, *, committed: bool) -> dict[str, Any]:
+    """Return the configuration of a consumer that reads one partition by hand; it joins no group, but has to name one."""
+    return {
+        **consuming(settings, "reader", settings.named("reader")),
+        "isolation.level": "read_committed" if committed else "read_uncommitted",
+        "auto.offset.reset": "earliest",
+        "fetch.wait.max.ms": WAIT_MS,
+    }
+
+
+def joining(settings: KafkaSettings, group: str, member: str, *, from_beginning: bool) -> dict[str, Any]:
+    """Return the configuration of a member of a group: with the ways to share out of kafka-python, so that both can meet."""
+    session_ms = milliseconds(settings.session_timeout_s)
+    return {
+        **consuming(settings, member, group),
+        **({"group.instance.id": member} if settings.static_membership else {}),
+        "auto.offset.reset": "earliest" if from_beginning else "latest",
+        "partition.assignment.strategy": "range,roundrobin",
+        "session.timeout.ms": session_ms,
+        "heartbeat.interval.ms": session_ms // 3,
+        "max.poll.interval.ms": max(milliseconds(settings.work_timeout_s), session_ms),
+    }
+
+
+def _log() -> dict[str, Any]:
+    if LOGGER.isEnabledFor(logging.WARNING):
+        return {"logger": LOGGER, "log_level": LOG_EVERYTHING}
+    return {"log_level": LOG_NOTHING}
+
+
+def _security(security: KafkaSecurity) -> dict[str, Any]:
+    security.check()
+    files = {
+        "ssl.ca.location": security.ca_file,
+        "ssl.certificate.location": security.certificate_file,
+        "ssl.key.location": security.key_file,
+    }
+    given = {name: file for name, file in files.items() if file is not None and security.encrypted}
+    missing = [file for file in given.values() if not Path(file).is_file()]
+    if missing:
+        raise ConfigError(f"The certificate files {', '.join(missing)} cannot be used: there is no such file.")
+    login = {
+        "sasl.mechanism": security.mechanism,
+        "sasl.username": security.username,
+        "sasl.password": security.password,
+    }
+    return {"security.protocol": security.protocol, **given, **(login if security.mechanism else {})}

@@ -1,0 +1,208 @@
+"""A group member of confluent-kafka."""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from confluent_kafka import OFFSET_STORED, Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as ClientPartition
+
+from agent.log.kafka.confluent.arguments import joining
+from agent.log.kafka.faults import within
+from agent.log.kafka.settings import KafkaSettings, milliseconds
+from processors.contracts.log import Batch, Position, TopicPartition, topic_pattern
+
+CLOSE_S: Final = 2.0
+ASK_AGAIN: Final = 20
+FORMAT: Final = (
+    b"CGMDv2:"  # of what the library tells a transaction about a group; the generation is the number after it
+)
+PASSING: Final = frozenset(  # errors that end by themselves; the next polls tell how
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001 - its public name
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - see above
+        KafkaError._TRANSPORT,  # noqa: SLF001 - see above
+    }
+)
+
+
+class ConfluentMember:
+    """A member of a group."""
+
+    def __init__(
+        self, settings: KafkaSettings, group: str, topics: Sequence[str], member: str, *, from_beginning: bool
+    ) -> None:
+        self._timeout_s, self._records_max = settings.request_timeout_s, settings.poll_records_max
+        self._topics = topics
+        self._given: list[ClientPartition] | None = None
+        self._rebalancing = self._lost = False
+        self._failure: KafkaError | None = None
+        self._subscribed: list[str] | None = None
+        self._look_again = patterns = any(topic.startswith("^") for topic in topics)
+        arguments = joining(settings, group, member, from_beginning=from_beginning)
+        if patterns:  # the library reports its figures at this pace: that is the time to look for new topics
+            rhythm_ms = milliseconds(settings.metadata_age_s)
+            arguments |= {"statistics.interval.ms": rhythm_ms, "stats_cb": self._on_time}
+        self._consumer = Consumer(arguments)
+        if patterns:
+            self._subscribe_to_known()
+        else:
+            self._subscribe(list(topics))
+
+    def poll(self, timeout_s: float) -> Sequence[Batch]:
+        """Return what is there, waiting at most so long for the first record."""
+        if self._look_again:
+            self._subscribe_to_known()
+        if self._failure is None:
+            first = self._consumer.poll(timeout_s)
+            if first is None:
+                return ()
+            rest = self._consumer.consume(self._records_max - 1, 0.0)
+            batches, self._failure = columns(self._consumer, [first, *rest])
+            if batches:
+                return batches  # an error that came with records is raised next time: they would be lost
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise KafkaException(failure)
+        return ()
+
+    def rebalancing(self) -> bool:
+        """Return whether the group shares its partitions out, and this member has given its own up."""
+        return self._rebalancing
+
+    def assignment(self) -> frozenset[TopicPartition] | None:
+        """Return what a rebalance gave, once after it; None while there was none."""
+        given, self._given = self._given, None
+        return None if given is None else frozenset((one.topic, one.partition) for one in given)
+
+    def generation(self) -> int | None:
+        """Return the number of the group's generation; None where it cannot be told, or where partitions were lost."""
+        lost, self._lost = self._lost, False
+        packed = self._consumer.consumer_group_metadata()
+        if lost or not isinstance(packed, bytes) or not packed.startswith(FORMAT):
+            return None
+        return int.from_bytes(packed[len(FORMAT) : len(FORMAT) + 4], sys.byteorder, signed=True)
+
+    def start(self, offsets: Mapping[TopicPartition, int | None], paused: Iterable[TopicPartition]) -> None:
+        """Read all assigned partitions on from these offsets; None: from where the client is, or what is committed."""
+        wanted = {one: self.position(one) if offset is None else offset for one, offset in offsets.items()}
+        self._consumer.assign(
+            [ClientPartition(*one, OFFSET_STORED if offset is None else offset) for one, offset in wanted.items()]
+        )
+        self.pause(paused)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop returning records."""
+        self._consumer.pause([ClientPartition(*partition) for partition in partitions])
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return records again."""
+        self._consumer.resume([ClientPartition(*partition) for partition in partitions])
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """Return the next offset to read, past what transactions hide; None where it is not known yet."""
+        return known(self._consumer.position([ClientPartition(*partition)])[0])
+
+    def committed(self, partition: TopicPartition) -> Position | None:
+        """Return the group's committed position."""
+        found = self._committed(ClientPartition(*partition))
+        offset = known(found)
+        return None if offset is None else Position(offset, found.metadata or "")
+
+    def beginning(self, partition: TopicPartition) -> int:
+        """Return the first offset that is still there."""
+        return self._consumer.get_watermark_offsets(ClientPartition(*partition), self._timeout_s)[0]
+
+    def end(self, partition: TopicPartition) -> int:
+        """Return the offset after the last record that is committed."""
+        return self._consumer.get_watermark_offsets(ClientPartition(*partition), self._timeout_s)[1]
+
+    def commit(self, positions: Mapping[TopicPartition, Position]) -> None:
+        """Commit positions."""
+        offsets = [ClientPartition(*one, at.offset, at.metadata) for one, at in positions.items()]
+        commit = lambda: self._consumer.commit(offsets=offsets, asynchronous=False)  # noqa: E731 - called in a thread
+        for one in within(self._timeout_s, commit, "Committing"):
+            known(one)
+
+    def close(self) -> None:
+        """Leave the group, within a second or two whatever the broker does."""
+        within(CLOSE_S, self._consumer.close, "Leaving the group")
+
+    def _committed(self, partition: ClientPartition) -> ClientPartition:
+        """Ask again where what lies behind the metadata of an older agent is no text: it is other each time."""
+        for _ in range(ASK_AGAIN):
+            with suppress(UnicodeDecodeError):
+                return self._consumer.committed([partition], self._timeout_s)[0]
+        return self._consumer.committed([partition], self._timeout_s)[0]
+
+    def _subscribe(self, topics: list[str]) -> None:
+        self._subscribed = topics
+        self._consumer.subscribe(topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
+
+    def _subscribe_to_known(self) -> None:
+        """Subscribe to the topics whose names match: the library would match as C does, and parts of names."""
+        self._look_again = False
+        found = sorted(
+            filter(topic_pattern(self._topics).fullmatch, self._consumer.list_topics(timeout=self._timeout_s).topics)
+        )
+        if found and found != self._subscribed:
+            self._subscribe(found)
+
+    def _on_time(self, _figures: str) -> None:
+        self._look_again = True
+
+    def _on_assign(self, consumer: Consumer, partitions: list[ClientPartition]) -> None:
+        consumer.assign([])  # nothing is read before `start`
+        self._given = partitions
+        self._rebalancing = False
+
+    def _on_revoke(self, consumer: Consumer, _partitions: list[ClientPartition]) -> None:
+        self._rebalancing = True
+        consumer.unassign()
+
+    def _on_lost(self, consumer: Consumer, partitions: list[ClientPartition]) -> None:
+        self._lost = True
+        self._on_revoke(consumer, partitions)
+
+
+def columns(consumer: Consumer, messages: Sequence[Message]) -> tuple[list[Batch], KafkaError | None]:
+    """Return messages as columns by partition, and the error among them, if any, that does not end by itself.
+
+    Whole columns are taken by `map`: a loop over the messages would cost as much as the library.
+    """
+    failure: KafkaError | None = None
+    if any(map(Message.error, messages)):
+        errors = [error for error in map(Message.error, messages) if error]
+        failure = next((error for error in errors if error.code() not in PASSING), None)
+        messages = [message for message in messages if not message.error()]
+    found: dict[TopicPartition, list[Message]] = {}
+    places: list[Any] = list(zip(map(Message.topic, messages), map(Message.partition, messages), strict=True))
+    if places and places.count(places[0]) == len(places):
+        found[places[0]] = list(messages)
+    else:
+        for place, message in zip(places, messages, strict=True):
+            found.setdefault(place, []).append(message)
+    return [_batch(consumer, partition, ours) for partition, ours in found.items()], failure
+
+
+def known(found: ClientPartition) -> int | None:
+    """Return the offset of what the library answers, None where it knows of none. Raises KafkaException."""
+    if found.error is not None:
+        raise KafkaException(found.error)
+    return found.offset if found.offset >= 0 else None
+
+
+def _batch(consumer: Consumer, partition: TopicPartition, messages: list[Message]) -> Batch:
+    offsets: list[Any] = list(map(Message.offset, messages))
+    position = known(consumer.position([ClientPartition(*partition)])[0])
+    return Batch(
+        topic=partition[0],
+        partition=partition[1],
+        next_offset=max(offsets[-1] + 1, position or 0),
+        offsets=offsets,
+        values=list(map(Message.value, messages)),
+        keys=list(map(Message.key, messages)),
+        timestamps_ms=[time_ms for _, time_ms in map(Message.timestamp, messages)],
+    )

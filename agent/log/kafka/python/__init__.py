@@ -1,0 +1,1 @@
+"""The log on kafka-python, which every install has."""

@@ -1,0 +1,130 @@
+"""The settings of the log as arguments of kafka-python's clients."""
+
+import ssl
+from typing import Any, Final
+
+from kafka.codec import has_lz4, has_zstd
+
+from agent.log.kafka.settings import LINGER_MS, REQUEST_BYTES_MAX, KafkaSecurity, KafkaSettings, milliseconds
+from processors.contracts.errors import ConfigError
+
+FRAME_BYTES_MAX: Final = 128 << 20  # the client's own limit of 1 MB is less than what one partition may answer
+WAIT_MS: Final = (
+    20  # how long a broker may wait for more before it answers a reader; a checkpoint waits for this answer
+)
+
+
+def connection(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
+    """Return the arguments that every client takes; the purpose becomes part of its name."""
+    return {
+        "bootstrap_servers": settings.bootstrap.split(","),
+        "client_id": settings.named(purpose),
+        "api_version_auto_timeout_ms": milliseconds(settings.bootstrap_timeout_s),
+        "receive_message_max_bytes": FRAME_BYTES_MAX,
+        **_security(settings.security),
+    }
+
+
+def asking(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
+    """Return the arguments of a client that asks for little and waits for the answer."""
+    return {**connection(settings, purpose), "request_timeout_ms": milliseconds(settings.request_timeout_s)}
+
+
+def producing(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
+    """Return the arguments of every producer: all replicas acknowledge, and a retry is no repeat."""
+    request_ms = milliseconds(settings.request_timeout_s)
+    return {
+        **connection(settings, purpose),
+        "acks": "all",
+        "enable_idempotence": True,
+        "allow_auto_create_topics": False,
+        "metrics_enabled": False,
+        "compression_type": _compression(settings),
+        "max_request_size": REQUEST_BYTES_MAX,
+        "linger_ms": LINGER_MS,
+        "request_timeout_ms": request_ms,
+        "delivery_timeout_ms": max(milliseconds(settings.delivery_timeout_s), request_ms + LINGER_MS),
+        "max_block_ms": milliseconds(settings.block_timeout_s),
+    }
+
+
+def transactional(settings: KafkaSettings, purpose: str, transactional_id: str) -> dict[str, Any]:
+    """Return the arguments of a transactional producer."""
+    timeout_ms = milliseconds(settings.transaction_timeout_s)
+    return {
+        **producing(settings, purpose),
+        "transactional_id": transactional_id,
+        "transaction_timeout_ms": timeout_ms,
+    }
+
+
+def consuming(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
+    """Return the arguments of every consumer: only what is committed, and no commit of its own."""
+    return {
+        **connection(settings, purpose),
+        "enable_auto_commit": False,
+        "isolation_level": "read_committed",
+        "allow_auto_create_topics": False,
+        "metrics_enabled": False,
+        "max_poll_records": settings.poll_records_max,
+        "metadata_max_age_ms": milliseconds(settings.metadata_age_s),
+    }
+
+
+def reading(settings: KafkaSettings, *, committed: bool) -> dict[str, Any]:
+    """Return the arguments of a consumer that reads one partition by hand."""
+    return {
+        **consuming(settings, "reader"),
+        "isolation_level": "read_committed" if committed else "read_uncommitted",
+        "auto_offset_reset": "earliest",
+        "request_timeout_ms": milliseconds(settings.request_timeout_s),
+        "fetch_max_wait_ms": WAIT_MS,
+    }
+
+
+def joining(settings: KafkaSettings, group: str, member: str, *, from_beginning: bool) -> dict[str, Any]:
+    """Return the arguments of a member of a group."""
+    work_ms, session_ms = milliseconds(settings.work_timeout_s), milliseconds(settings.session_timeout_s)
+    static = {"group_instance_id": member} if settings.static_membership else {}
+    return {
+        **consuming(settings, member),
+        **static,
+        "group_id": group,
+        "auto_offset_reset": "earliest" if from_beginning else "latest",
+        "session_timeout_ms": session_ms,
+        "heartbeat_interval_ms": session_ms // 3,
+        "max_poll_interval_ms": work_ms,
+        "request_timeout_ms": max(work_ms, session_ms) + 5000,  # a join may wait for the slowest member's work
+        "connections_max_idle_ms": max(work_ms, session_ms) + 240_000,
+    }
+
+
+def _security(security: KafkaSecurity) -> dict[str, Any]:
+    security.check()
+    login = {
+        "sasl_mechanism": security.mechanism,
+        "sasl_plain_username": security.username,
+        "sasl_plain_password": security.password,
+    }
+    context = {"ssl_context": _context(security)} if security.encrypted else {}
+    return {"security_protocol": security.protocol, **context, **(login if security.mechanism else {})}
+
+
+def _context(security: KafkaSecurity) -> ssl.SSLContext:
+    """Return our own TLS context: the client's accepts versions that are no longer safe."""
+    try:
+        context = ssl.create_default_context(cafile=security.ca_file)
+        if security.certificate_file is not None:
+            context.load_cert_chain(security.certificate_file, security.key_file)
+    except OSError as error:  # also of a file that holds something else
+        named = (security.ca_file, security.certificate_file, security.key_file)
+        files = ", ".join(one for one in named if one is not None)
+        raise ConfigError(f"The certificate files {files} cannot be used: {error}.") from error
+    return context
+
+
+def _compression(settings: KafkaSettings) -> str | None:
+    packages = {"lz4": has_lz4, "zstd": has_zstd}
+    if settings.compression in packages and not packages[settings.compression]():
+        raise ConfigError(f"Compression by {settings.compression} needs its Python package; use gzip or install it.")
+    return None if settings.compression == "none" else settings.compression

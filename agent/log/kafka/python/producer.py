@@ -1,0 +1,126 @@
+"""Producers of kafka-python."""
+
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from kafka import KafkaProducer
+from kafka.errors import KafkaTimeoutError
+
+from agent.log.kafka.client import NotQueuedError
+from agent.log.kafka.python.arguments import producing, transactional
+from agent.log.kafka.settings import KafkaSettings
+from processors.contracts.log import check_record
+
+GIVE_UP_S = 1.0
+
+
+class PythonWriter:
+    """Counts the records that are not acknowledged: the client has no bound on its memory."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._records_max, self._bytes_max = settings.queue_records_max, settings.queue_bytes_max
+        self._unacknowledged: deque[tuple[Any, int]] = deque()
+        self._queued_bytes = 0
+        self._producer = KafkaProducer(**producing(settings, "producer"))
+
+    def offer(
+        self, topic: str, value: bytes | None, key: bytes | None, partition: int | None, timestamp_ms: int | None
+    ) -> bool:
+        """Queue a record; False where the queue is full. Raises NotQueuedError where the topic cannot be found."""
+        if len(self._unacknowledged) >= self._records_max or self._queued_bytes >= self._bytes_max:
+            return False
+        try:
+            future = self._producer.send(topic, value, key, partition=partition, timestamp_ms=timestamp_ms)
+        except KafkaTimeoutError as error:
+            raise NotQueuedError from error
+        size_bytes = check_record(topic, value, key)
+        self._unacknowledged.append((future, size_bytes))
+        self._queued_bytes += size_bytes
+        return True
+
+    def settle(self, timeout_s: float) -> bool:
+        """Take in what was acknowledged, and wait for one where none was; False at the deadline. Raises for what failed."""
+        future = self._unacknowledged[0][0]
+        try:
+            future.get(timeout_s)
+        except KafkaTimeoutError:
+            if future.is_done:  # the record itself has timed out
+                raise
+            return False
+        while self._unacknowledged and self._unacknowledged[0][0].is_done:
+            self._acknowledge()
+        return True
+
+    def unacknowledged(self) -> int:
+        """Return how many records are queued or under way."""
+        return len(self._unacknowledged)
+
+    def flush(self, timeout_s: float) -> None:
+        """Wait for every acknowledgement. Raises for what failed, and at the deadline."""
+        self._producer.flush(timeout_s)
+        while self._unacknowledged:
+            self._acknowledge()
+
+    def give_up(self) -> None:
+        """Free everything within about a second, and write nothing more of what is queued."""
+        self._unacknowledged.clear()
+        self._queued_bytes = 0
+        give_up(self._producer)
+
+    def _acknowledge(self) -> None:
+        future, size_bytes = self._unacknowledged[0]
+        future.get(0.0)
+        self._unacknowledged.popleft()
+        self._queued_bytes -= size_bytes
+
+
+class PythonTransactions:
+    """A transactional producer."""
+
+    def __init__(self, settings: KafkaSettings, purpose: str, transactional_id: str) -> None:
+        self._producer = KafkaProducer(**transactional(settings, purpose, transactional_id))
+
+    def fence(self) -> None:
+        """End and fence every former producer of this name."""
+        self._producer.init_transactions()
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self._producer.begin_transaction()
+
+    def send(self, topic: str, partition: int, records: Sequence[tuple[bytes, bytes | None]], timeout_s: float) -> int:
+        """Write keys and values, wait for each acknowledgement, and return the offset of the last."""
+        send = self._producer.send
+        futures = [send(topic, value, key, partition=partition) for key, value in records]
+        self._producer.flush(timeout_s)
+        offsets: list[int] = [future.get(0).offset for future in futures]
+        return offsets[-1]
+
+    def commit(self) -> None:
+        """Commit the transaction."""
+        self._producer.commit_transaction()
+
+    def abort(self) -> None:
+        """Abort the transaction."""
+        self._producer.abort_transaction()
+
+    def give_up(self) -> None:
+        """Free everything within about a second, and write nothing more of what is queued."""
+        give_up(self._producer)
+
+
+def give_up(producer: Any) -> None:
+    """End a producer without writing what it still holds: a plain close would wait, and write it later.
+
+    The client has no public way to do this, and its own forced end fails on a batch that is under way, before the
+    connections are closed. Nobody looks at the futures of that batch any more, so nothing has to be told to them.
+    """
+    sender = producer._sender  # noqa: SLF001 - see above
+    sender._accumulator.abort_incomplete_batches = lambda: None  # noqa: SLF001 - see above
+    with suppress(OSError):  # it is told at last by its socket, which it may have closed by then
+        sender.force_close()
+    sender.join(GIVE_UP_S)
+    producer._unregister_cleanup()  # noqa: SLF001 - it would flush once more at the end of the process
+    producer._closed = True  # noqa: SLF001 - and once more when it is collected

@@ -1,0 +1,91 @@
+"""How the Kafka log reaches a cluster, and its limits: the same for both clients."""
+
+from typing import Literal
+
+import msgspec
+
+from processors.contracts.errors import ConfigError
+
+Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+Compression = Literal["none", "gzip", "lz4", "zstd"]
+ClientName = Literal["auto", "kafka-python", "confluent"]
+REQUEST_BYTES_MAX = 1 << 20
+LINGER_MS = 5  # a record waits so long for others, unless somebody flushes: a request for each costs more than the rest
+
+
+class Secret(str):
+    """A text that does not show in a repr: clients and tracebacks print their settings."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'"
+
+
+class KafkaSecurity(msgspec.Struct, frozen=True):
+    """How to prove who we are, and how the broker proves who it is."""
+
+    protocol: Protocol = "PLAINTEXT"
+    mechanism: str | None = None
+    username: str | None = None
+    password: str | None = None
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.password is not None:
+            msgspec.structs.force_setattr(self, "password", Secret(self.password))
+
+    @property
+    def described(self) -> str:
+        """Return protocol, mechanism and user for an error message."""
+        return self.protocol if self.mechanism is None else f"{self.protocol}, {self.mechanism} as {self.username}"
+
+    @property
+    def encrypted(self) -> bool:
+        """Return whether the connection is encrypted."""
+        return self.protocol.endswith("SSL")
+
+    def check(self) -> None:
+        """Raise ConfigError where a login is not complete."""
+        if self.protocol.startswith("SASL") and not (self.mechanism and self.username and self.password):
+            raise ConfigError(f"{self.protocol} needs a mechanism, a user name and a password.")
+
+
+class KafkaSettings(msgspec.Struct, frozen=True):
+    """Everything that the Kafka log has to know. Every default is here."""
+
+    bootstrap: str
+    client: ClientName = "auto"
+    client_id: str = "scalewatch"
+    security: KafkaSecurity = KafkaSecurity()
+    state_topic: str = "scalewatch.state"
+    compression: Compression = "none"
+    replication_factor: int | None = None  # of topics we create; None: 3, or as many as there are brokers
+    static_membership: bool = False  # keep partitions through a restart, at the price of a slower leave
+    bootstrap_timeout_s: float = 10.0
+    request_timeout_s: float = 10.0
+    delivery_timeout_s: float = 60.0
+    block_timeout_s: float = 10.0
+    session_timeout_s: float = 10.0
+    work_timeout_s: float = 300.0  # a member that does not poll for so long loses its partitions
+    metadata_age_s: float = 30.0  # how soon new topics are found
+    stuck_after_s: float = 30.0  # a consumer that is behind and gets nothing for so long is given up
+    read_timeout_s: float = 30.0
+    checkpoint_timeout_s: float = 8.0
+    transaction_timeout_s: float = 60.0
+    take_overs_max: int = 5
+    queue_records_max: int = 50_000
+    queue_bytes_max: int = 64 << 20
+    poll_records_max: int = 2000
+    fetched_bytes_max: int = 16 << 20  # that a client holds for the next polls
+
+    def named(self, purpose: str) -> str:
+        """Return the name of a client towards the brokers."""
+        return f"{self.client_id}-{purpose}"
+
+
+def milliseconds(seconds: float) -> int:
+    """Return a time as clients take it."""
+    return round(seconds * 1000)
