@@ -1,12 +1,13 @@
-"""Telemetry on a real Kafka: samples a second that one collector takes, and for how long the minutes of hosts stop it."""
+"""A collector on a real Kafka: samples a second that it takes, what a completion costs, how long minutes of hosts stop it."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from agent.app import compose
+from agent.app.kafka import kafka_settings
 from agent.clock import SystemClock
 from agent.collector import Collector
 from agent.config.roles import CollectorSettings
@@ -16,8 +17,10 @@ from agent.topics import own_topics
 from processors.contracts.log import TopicSettings
 from processors.contracts.telemetry import MetricMapping, Telemetry
 from sinks.prometheus.registry import Metrics
+from tests.bench.layers import Layered, Layers, described
 from tests.bench.result import Row
 from tests.bench.telemetry import FIELDS, METRICS, START_MS, line_wide, load_one
+from tests.bench.workload import Load, messages
 from tests.kit.kafka_broker import KafkaBroker
 
 CLOCK: Final = SystemClock()
@@ -41,13 +44,17 @@ class Stream:
 
 @dataclass(frozen=True)
 class Spent:
-    """What taking a stream cost, in seconds of the processor: all of it, and its longest steps with and without minutes."""
+    """What taking a stream cost, in seconds of the processor: all of it, and its longest steps with and without minutes.
+
+    `layers_us` are the microseconds of a record by layer, from a second pass in which each is timed.
+    """
 
     records: int
     cpu_s: float
     longest_s: float
     longest_reporting_s: float
     minutes: int
+    layers_us: Mapping[str, float] = field(default_factory=dict)
 
 
 def run(*, quick: bool) -> Iterator[Row]:
@@ -61,13 +68,15 @@ def run(*, quick: bool) -> Iterator[Row]:
     )
     with KafkaBroker() as kafka:
         for name, stream, goal, meaning in (
-            ("telemetry over Kafka", one, 110_000, "native samples, one a record"),
-            (f"telemetry over Kafka, x{METRICS}", wide, 1_500_000, f"line protocol, {METRICS} fields a record"),
+            ("telemetry over Kafka", one, 200_000, "native samples, one a record"),
+            (f"telemetry over Kafka, x{METRICS}", wide, 2_000_000, f"line protocol, {METRICS} fields a record"),
         ):
             spent = _spent(kafka, name, stream)
             rate = spent.records * stream.width / spent.cpu_s
-            details = {"minutes": spent.minutes, "longest_step_s": spent.longest_s}
+            details = {"minutes": spent.minutes, "longest_step_s": spent.longest_s, "us_per_record": spent.layers_us}
+            meaning = f"{meaning}; {described(spent.layers_us)}"
             yield Row(name, rate, "samples/s per core", meaning, goal, larger_is_better=True, details=details)
+        yield from _jobs(kafka, 40_000 // share)
         spent = _spent(kafka, "hosts", all_hosts)
         yield Row(
             "telemetry over Kafka, stop", spent.longest_reporting_s * 1000, "ms",
@@ -82,50 +91,86 @@ def _ten(i: int) -> bytes:
     return f"wide,host=nid{i % HOSTS:06d} {fields} {START_MS // 1000 + i // HOSTS * EVERY_S}000000000".encode()
 
 
+def _jobs(kafka: KafkaBroker, count: int) -> Iterator[Row]:
+    stream = messages(Load(50, count))
+    spent = _spent(
+        kafka, "completions", Stream("native", lambda i: stream[i].value, lambda i: stream[i].time_ms, count, 1)
+    )
+    us, meaning = spent.cpu_s / spent.records * 1e6, f"native completions; {described(spent.layers_us)}"
+    yield Row("collector over Kafka, draining", us, "us", meaning, 50, details={"us_per_record": spent.layers_us})
+
+
 def _spent(kafka: KafkaBroker, name: str, stream: Stream) -> Spent:
+    """Return what a plain pass costs, with the layers of a second one: to time them costs as well."""
     prefix = name.replace(" ", "-").replace(",", "")
+    topic = f"{prefix}-raw"
+    log = KafkaLog(kafka_settings(_config(kafka, prefix, stream)))
+    log.create([*own_topics(_config(kafka, prefix, stream)), TopicSettings(topic, 1, compacted=False)])
+    producer = log.producer()
+    for i in range(stream.count):
+        producer.send(topic, stream.make(i), None, 0, stream.time_ms(i))
+    producer.flush(FLUSH_S)
+    log.close()
+    layers = Layers()
+    plain = _pass(_config(kafka, prefix, stream), stream, Layers(), layered=False)
+    timed = _pass(_config(kafka, prefix, stream, "-layers"), stream, layers, layered=True)
+    return replace(plain, layers_us=layers.shares_us(timed.records))
+
+
+def _pass(config: Config, stream: Stream, layers: Layers, *, layered: bool) -> Spent:
     metrics = compose.metrics()
 
     def minutes() -> int:
         return round(metrics.value("scalewatch_collector_host_records_total"))
 
-    with _collector(kafka, prefix, stream, metrics) as collector:
+    with _collector(config, metrics, Layered(layers) if layered else None) as collector:
         while not collector.assigned():
             collector.step(CLOCK.now_ms(), 1.0)
         while collector.lag() > stream.count * (1 - WARM_UP):  # the first sight of a series costs more than a sample
             collector.step(CLOCK.now_ms(), 0.2)
         left = collector.lag()
         longest_s, reporting_s, began_s = 0.0, 0.0, time.process_time()
+        layers.clear()
         while collector.lag():
             for _ in range(50):  # a look at the lag asks the broker
                 before_s, before = time.process_time(), minutes()
-                collector.step(CLOCK.now_ms(), 0.2)
+                taken = collector.step(CLOCK.now_ms(), 0.2)
                 step_s = time.process_time() - before_s
                 longest_s = max(longest_s, step_s)
                 reporting_s = max(reporting_s, step_s if minutes() > before else 0.0)
+                if not taken and not collector.reporting():
+                    break
         collector.commit()
         cpu_s = time.process_time() - began_s
+        layers.stop()
     return Spent(left, cpu_s, longest_s, reporting_s, minutes())
 
 
-@contextmanager
-def _collector(kafka: KafkaBroker, prefix: str, stream: Stream, metrics: Metrics) -> Iterator[Collector]:
+def _config(kafka: KafkaBroker, prefix: str, stream: Stream, group: str = "") -> Config:
     mappings = tuple(MetricMapping(measurement="wide", field=field, resource=field) for field in FIELDS)
-    topic = f"{prefix}-raw"
-    config = Config(
+    return Config(
         kafka=KafkaSettings(bootstrap=kafka.bootstrap),
         topics=TopicNames(prefix=prefix),
-        sources=(Source(topics=(topic,), format=stream.format, system="bench", telemetry=Telemetry(metrics=mappings)),),  # type: ignore[arg-type] # one of its names
-        collector=CollectorSettings(group=prefix),
+        sources=(
+            Source(
+                topics=(f"{prefix}-raw",),
+                format=stream.format,  # type: ignore[arg-type]  # one of its names
+                system="bench",
+                telemetry=Telemetry(metrics=mappings),
+            ),
+        ),
+        collector=CollectorSettings(group=prefix + group),
     )
-    log = KafkaLog(compose.kafka_settings(config))
-    log.create([*own_topics(config), TopicSettings(topic, 1, compacted=False)])
-    producer = log.producer()
-    for i in range(stream.count):
-        producer.send(topic, stream.make(i), None, 0, stream.time_ms(i))
-    producer.flush(FLUSH_S)
-    producer.close()
+
+
+@contextmanager
+def _collector(config: Config, metrics: Metrics, timed: Layered | None) -> Iterator[Collector]:
+    log, routes = KafkaLog(kafka_settings(config)), compose.routes(config)
     try:
-        yield Collector(log, compose.routes(config), metrics, "bench", monotonic_s=CLOCK.monotonic_s)
+        if timed is None:
+            yield Collector(log, routes, metrics, "bench", monotonic_s=CLOCK.monotonic_s)
+        else:
+            role = Collector(timed.log(log), timed.routes(routes), metrics, "bench", monotonic_s=CLOCK.monotonic_s)
+            yield timed.collector(role)
     finally:
         log.close()

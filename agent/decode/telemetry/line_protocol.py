@@ -4,12 +4,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from agent.decode.clustercockpit import add_event, job_event
-from agent.decode.message import TelemetryOptions, checked, invalid
+from agent.decode.message import JSON_ERRORS, TelemetryOptions, checked, invalid
 from agent.decode.telemetry.clustercockpit import PEER_TAG, metric_of
 from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, Stamps, in_slices
 from agent.decode.telemetry.metric import TELEGRAF
-from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
+from agent.decode.telemetry.plans import FIELDS_MAX, NOTHING, Plan, Planner, take
 from agent.decode.telemetry.telegraf import host_of
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decoded
@@ -33,6 +35,12 @@ _NUMERIC = re.compile(r"[0-9+\-.eE,]*")  # no NaN, no infinity, no underscores: 
 _WHOLE = re.compile(r"[+-]?[0-9]+[iu]")
 _STAMP = re.compile(rb"-?[0-9]{1,20}")
 _JOBS: Final = (b"job,", b"start_job,", b"start_job ", b"stop_job,", b"stop_job ")
+_SIGNS: Final = b"=," * FIELDS_MAX  # between names and values
+_NO_SIGN: Final = bytes(set(range(256)) - set(b"=,"))
+_NUMBERS_OF_JSON = msgspec.json.Decoder(list[float])
+_MINUS_ZERO = re.compile(rb"-0(?=[,iu]|\Z)")  # which JSON reads as an integer, without the sign
+_UNIT = re.compile(rb"(?<=[0-9])[iu](?=,|\Z)")
+_NO_INTEGER = re.compile(rb"[.eE][^,]*[iu]")  # what has a fraction or an exponent, and says that it is an integer
 _ESCAPED = re.compile(r"\\([,= ])")  # other backslashes stand for themselves
 
 
@@ -153,11 +161,11 @@ def line_protocol_decoder(options: TelemetryOptions) -> DecodeSamples:
         parts = line.split(b" ")
         plan = known.of(columns.index).get(parts[0])
         if plan is not None and plan.shape is not None and len(parts) == 3:
-            values = _values(parts[1], plan.shape.template)
-            if values and _STAMP.fullmatch(parts[2]):
-                time_ms = stamps.time_ms(int(parts[2]))
-                if plan.shape.take(values, time_ms, message, columns):
-                    return
+            values = _values(parts[1], plan.shape.plain)
+            time_ms = stamps.time_of(parts[2]) if values else None
+            if values and time_ms is not None:
+                plan.shape.take_numbers(values, time_ms, message, columns)
+                return
         if line.startswith(_JOBS) and take_job(line, message, columns):
             return
         head, fields, stamp = parse_line(line)
@@ -193,15 +201,29 @@ def _plan(head: bytes, planner: Planner) -> Plan:
     )
 
 
-def _values(part: bytes, template: str) -> list[object] | None:
-    """Return the numbers of fields that are named as in the template, nothing else between them; None for others."""
-    text = part.decode()
-    texts = text.replace(",", "=").split("=")[1::2]
+def _values(part: bytes, names: list[bytes]) -> list[float] | None:
+    """Return the numbers of fields that are named so, nothing else between them; None for others.
+
+    The numbers are read at one go, as those of a JSON array, whose numbers line protocol has as well.
+    """
+    pieces = part.replace(b",", b"=").split(b"=")
+    if pieces[::2] != names or part.translate(None, _NO_SIGN) != _SIGNS[: 2 * len(names) - 1]:
+        return None
+    joined = b",".join(pieces[1::2])
     try:
-        if template % tuple(texts) != text or not _NUMERIC.fullmatch(",".join(texts)):
-            return None
-        return [*map(float, texts)]
-    except (TypeError, ValueError):  # another number of fields, or something like a number
+        values = _NUMBERS_OF_JSON.decode(b"[%b]" % joined)
+    except JSON_ERRORS:
+        return _with_integers(joined)
+    return None if b"\t" in joined or (b"-0" in joined and _MINUS_ZERO.search(joined)) else values
+
+
+def _with_integers(joined: bytes) -> list[float] | None:
+    """Return numbers of which some are integers, with the letter that says so; None for anything else."""
+    if _NO_INTEGER.search(joined) or _MINUS_ZERO.search(joined) or b"\t" in joined:
+        return None
+    try:
+        return _NUMBERS_OF_JSON.decode(_UNIT.sub(b"", joined).join((b"[", b"]")))
+    except JSON_ERRORS:
         return None
 
 

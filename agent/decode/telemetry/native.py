@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import repeat
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
@@ -370,11 +371,11 @@ class _LoadDecoder:
         known = self._known.of(columns.index)
         series = [known[load.system, load.host, load.resource, load.peer] for load in loads]
         moments = [self._times.get(load.time) or self._moment_ms(load.time) for load in loads]
-        columns.series += series
-        columns.time_ms += moments
+        columns.series.extend(series)
+        columns.time_ms.extend(moments)
         columns.values += [load.value for load in loads]
-        columns.messages += [message] * len(loads)
-        columns.counts += [1] * len(loads)
+        columns.messages.extend(repeat(message, len(loads)))
+        columns.counts.extend(repeat(1, len(loads)))
 
     def _take_all(self, samples: list[Load | Power | Counters], message: int, columns: Columns) -> None:
         places: list[_Place] = []
