@@ -56,7 +56,9 @@ def _by_record(*, quick: bool) -> Iterator[Row]:
     jobs = 4_000 if quick else 40_000
     minutes = 6 if quick else 12
     for name, story in {
-        "counters": Story("native", _counted(minutes), 16, "a record of 16 counters, once a minute; beyond decoding", 10.0),
+        "counters": Story(
+            "native", _counted(minutes), 16, "a record of 16 counters, once a minute; beyond decoding", 10.0
+        ),
         "completions": Story("native", messages(Load(50, jobs)), 1, "completions while draining", 50.0),
         "completions, Slurm": Story("slurm", decoding.slurm(jobs), 1, "finish records of Slurm while draining"),
     }.items():

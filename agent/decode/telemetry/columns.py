@@ -69,7 +69,6 @@ class Stamps:
         time_ms = self._known[stamp] = stamp_ms(stamp, self._unit)
         return time_ms
 
-
     def time_of(self, text: bytes) -> int | None:
         """Return the time in ms of a whole number of at most twenty digits; None for another text.
 

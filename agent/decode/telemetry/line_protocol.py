@@ -9,13 +9,13 @@ import msgspec
 from agent.decode.clustercockpit import add_event, job_event
 from agent.decode.message import JSON_ERRORS, TelemetryOptions, checked, invalid
 from agent.decode.telemetry.clustercockpit import PEER_TAG, metric_of
-from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, Stamps, in_slices
-from agent.decode.telemetry.metric import TELEGRAF
+from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, Stamps
+from agent.decode.telemetry.metric import TELEGRAF, BoundsTable
 from agent.decode.telemetry.plans import FIELDS_MAX, NOTHING, Plan, Planner, take
 from agent.decode.telemetry.telegraf import host_of
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decoded
-from processors.contracts.telemetry import DecodeSamples
+from processors.contracts.telemetry import DecodedBatch, DecodeSamples, SeriesIndex
 
 _WORD: Final = rb"(?:[^\\,= ]++|\\.)++"  # of a key or the value of a tag; a backslash takes the next byte as it is
 _INTEGER: Final = rb"[+-]?[0-9]++(?=[iu])"
@@ -36,7 +36,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]+[iu]")
 _STAMP = re.compile(rb"-?[0-9]{1,20}")
 _JOBS: Final = (b"job,", b"start_job,", b"start_job ", b"stop_job,", b"stop_job ")
 _SIGNS: Final = b"=," * FIELDS_MAX  # between names and values
-_NO_SIGN: Final = bytes(set(range(256)) - set(b"=,"))
+_NO_SIGN: Final = bytes(set(range(256)) - set(b"=,\t\n\r"))  # JSON has blanks between its values
 _NUMBERS_OF_JSON = msgspec.json.Decoder(list[float])
 _MINUS_ZERO = re.compile(rb"-0(?=[,iu]|\Z)")  # which JSON reads as an integer, without the sign
 _UNIT = re.compile(rb"(?<=[0-9])[iu](?=,|\Z)")
@@ -148,24 +148,52 @@ def line_protocol_decoder(options: TelemetryOptions) -> DecodeSamples:
     ([3.5], {'metric': 1})
     """
     planner, known, stamps = Planner(TELEGRAF, options), Known[bytes, Plan](), Stamps(options.taken.time_unit)
+    bounds = BoundsTable()
+
+    def decode(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
+        columns = Columns(received_ms, index)
+        for message, value in enumerate(values):
+            if (
+                value is None
+                or len(value) > options.decode.max_message_bytes
+                or not take_plain(value, message, columns)
+            ):
+                decode_message(value or b"", message, columns)
+        return columns.batch(bounds, options)
 
     def decode_message(value: bytes, message: int, columns: Columns) -> None:
-        lines = _lines(checked(value, options.decode), options)
+        try:
+            lines = _lines(checked(value, options.decode), options)
+        except InvalidInputError as error:
+            columns.refuse(message, error)
+            return
         for number, line in enumerate(lines, 1):
             try:
                 take_line(line, message, columns)
             except InvalidInputError as error:
                 columns.refuse(message, error.at(f"line {number}"))
 
-    def take_line(line: bytes, message: int, columns: Columns) -> None:
-        parts = line.split(b" ")
+    def take_plain(line: bytes, message: int, columns: Columns) -> bool:
+        """Take a line with the fields of the line before it; False, having taken nothing, for anything else."""
+        parts = (line[:-1] if line.endswith(b"\n") else line).split(b" ")
         plan = known.of(columns.index).get(parts[0])
-        if plan is not None and plan.shape is not None and len(parts) == 3:
-            values = _values(parts[1], plan.shape.plain)
-            time_ms = stamps.time_of(parts[2]) if values else None
-            if values and time_ms is not None:
-                plan.shape.take_numbers(values, time_ms, message, columns)
-                return
+        if plan is None or plan.shape is None or len(parts) != 3:
+            return False
+        values = _values(parts[1], plan.shape.plain)
+        if not values:
+            return False
+        try:
+            time_ms = stamps.time_of(parts[2])
+        except InvalidInputError:
+            return False
+        if time_ms is None:
+            return False
+        plan.shape.take_numbers(values, time_ms, message, columns)
+        return True
+
+    def take_line(line: bytes, message: int, columns: Columns) -> None:
+        if take_plain(line, message, columns):
+            return
         if line.startswith(_JOBS) and take_job(line, message, columns):
             return
         head, fields, stamp = parse_line(line)
@@ -186,7 +214,7 @@ def line_protocol_decoder(options: TelemetryOptions) -> DecodeSamples:
             columns.other(message, decoded)
         return found is not None
 
-    return in_slices(decode_message, options)
+    return decode
 
 
 def _plan(head: bytes, planner: Planner) -> Plan:
@@ -219,7 +247,7 @@ def _values(part: bytes, names: list[bytes]) -> list[float] | None:
 
 def _with_integers(joined: bytes) -> list[float] | None:
     """Return numbers of which some are integers, with the letter that says so; None for anything else."""
-    if _NO_INTEGER.search(joined) or _MINUS_ZERO.search(joined) or b"\t" in joined:
+    if _NO_INTEGER.search(joined) or _MINUS_ZERO.search(joined):
         return None
     try:
         return _NUMBERS_OF_JSON.decode(_UNIT.sub(b"", joined).join((b"[", b"]")))

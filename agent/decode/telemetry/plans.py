@@ -50,7 +50,11 @@ class Shape(NamedTuple):
             values[at] = convert(values[at])
         if self.left_out:
             columns.ignore("metric", self.left_out)
-        columns.add(self.series, values, time_ms, message)
+        columns.series.extend(self.series)
+        columns.values += values
+        columns.time_ms.append(time_ms)
+        columns.messages.append(message)
+        columns.counts.append(len(values))
 
 
 class Plan:
@@ -211,6 +215,21 @@ def take(fields: Mapping[str, object], plan: Plan, time_ms: int, message: int, c
         return
     if not shape.take(list(fields.values()), time_ms, message, columns):
         _take_each(fields, plan, time_ms, message, columns)
+
+
+def take_row(  # noqa: PLR0917  as `take`, with the fields in two parts
+    names: tuple[str, ...], values: list[object], plan: Plan, time_ms: int, message: int, columns: Columns
+) -> bool:
+    """Take a record whose fields are those of the record before it; False, having taken nothing, for any other.
+
+    >>> columns = Columns([0], SeriesIndex(9))
+    >>> plan = Plan([Metric("system", "load1", "load1")], "exa", "nid1", {})
+    >>> take({"load1": 0.5}, plan, 1795168800000, 0, columns)
+    >>> take_row(("load1",), [0.7], plan, 1795168801000, 0, columns), columns.values
+    (True, [0.5, 0.7])
+    """
+    shape = plan.shape
+    return shape is not None and shape.names == names and shape.take(values, time_ms, message, columns)
 
 
 def shape_of(fields: Mapping[str, object], plan: Plan) -> Shape | None:
