@@ -3,6 +3,7 @@
 import re
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import repeat
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -132,7 +133,8 @@ class Known(Generic[Key, Found]):
 class Columns:
     """The samples, refusals and counts of one slice while it is decoded.
 
-    Samples that share a message and a time are a record: `records` holds one (time, message, number of samples) each.
+    Samples that share a message and a time are a record, of which `time_ms` and `messages` hold one number each. `counts`
+    holds how many samples it has, and may end before the last records: of these each has one.
 
     >>> index = SeriesIndex(9)
     >>> columns = Columns([0], index)
@@ -148,7 +150,7 @@ class Columns:
         self.values: list[float | None] = []
         self.time_ms = array("q")
         self.messages = array("q")
-        self.counts = array("i")  # of samples, by record
+        self.counts = array("i")
         self.others: list[tuple[int, Decoded]] = []
         self.ignored: dict[str, int] = {}
         self.unknown_fields = 0
@@ -159,9 +161,16 @@ class Columns:
         """Take one record: samples of one moment; None is a value that is missing."""
         self.series.extend(series)
         self.values += values
+        self.count(time_ms, message, len(series))
+
+    def count(self, time_ms: int, message: int, count: int) -> None:
+        """Take the time of a record with so many samples, which are added beside it."""
+        single = len(self.time_ms) - len(self.counts)
         self.time_ms.append(time_ms)
         self.messages.append(message)
-        self.counts.append(len(series))
+        if count != 1:
+            self.counts.extend(repeat(1, single))
+            self.counts.append(count)
 
     def refuse(self, message: int, error: InvalidInputError) -> None:
         """Refuse a message, or a part of it."""
@@ -188,12 +197,12 @@ class Columns:
         time_ms, message = np.array(self.time_ms, dtype=np.int64), np.array(self.messages, dtype=np.int64)
         early, late = self._wrong_times(time_ms, message, options)
         wrong_time = early | late
-        if len(self.counts) != len(series):
-            time_ms, message, wrong_time = (np.repeat(column, self.counts) for column in (time_ms, message, wrong_time))
+        if self.counts:
+            counts = np.array([*self.counts, *repeat(1, len(time_ms) - len(self.counts))])
+            time_ms, message = np.repeat(time_ms, counts), np.repeat(message, counts)
+            early, late, wrong_time = (np.repeat(column, counts) for column in (early, late, wrong_time))
         wrong = self._take_into_bounds(series, value, message, bounds)
         if wrong_time.any():
-            if len(self.counts) != len(series):
-                early, late = np.repeat(early, self.counts), np.repeat(late, self.counts)
             self._refuse_times(early, "time", time_ms, message)
             self._refuse_times(late & ~early, "future", time_ms, message)
             wrong |= wrong_time

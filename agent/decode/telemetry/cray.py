@@ -462,9 +462,7 @@ class _Decoder:
                 continue
             series.append(target.series)
             values.append(amount * target.factor)
-        count = len(series) - before
-        columns.messages.extend(repeat(message, count))
-        columns.counts.extend(repeat(1, count))
+        columns.messages.extend(repeat(message, len(series) - before))
 
     def _target(self, key: _Key, columns: Columns, known: dict[_Key, Target]) -> Target | None:
         """Return what a sensor is, and remember it; None where its names cannot be those of a sensor."""

@@ -314,7 +314,6 @@ class _LoadDecoder:
             time_ms.append(moment)
             samples.append(load.value)
             messages.append(message)
-            columns.counts.append(1)
         return columns.batch(self._bounds, self._options)
 
     def _take(self, sample: Power | Counters, value: bytes, message: int, columns: Columns) -> None:
@@ -404,9 +403,7 @@ class _LoadDecoder:
         columns.series.fromlist(series)
         columns.values += [load.value for load in loads]
         for (first, moment), (end, _) in pairwise((*moments, (len(series), 0))):
-            columns.time_ms.append(moment)
-            columns.messages.append(message)
-            columns.counts.append(end - first)
+            columns.count(moment, message, end - first)
         return True
 
     def _take_all(self, samples: list[Load | Power | Counters], message: int, columns: Columns) -> None:

@@ -52,9 +52,7 @@ class Shape(NamedTuple):
             columns.ignore("metric", self.left_out)
         columns.series.extend(self.series)
         columns.values += values
-        columns.time_ms.append(time_ms)
-        columns.messages.append(message)
-        columns.counts.append(len(values))
+        columns.count(time_ms, message, len(values))
 
 
 class Plan:
