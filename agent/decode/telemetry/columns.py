@@ -207,7 +207,8 @@ class Columns:
             self._refuse_times(late & ~early, "future", time_ms, message)
             wrong |= wrong_time
         if wrong.any():
-            series, time_ms, value, message = (column[~wrong] for column in (series, time_ms, value, message))
+            right = ~wrong
+            series, time_ms, value, message = series[right], time_ms[right], value[right], message[right]
         if self.ignored or self.unknown_fields:
             whole_slice = Decoded(ignored=self.ignored, unknown_fields=self.unknown_fields)
             self.others.append((len(self.received_ms) - 1, whole_slice))

@@ -381,22 +381,21 @@ class _LoadDecoder:
         known, times = self._known.of(columns.index), self._times
         if known is not self._hosts_known:
             self._hosts_known, self._hosts = known, {}
-        system = host = time = ""
-        peer: str | None = ""
+        system = host = peer = time = None  # as is no system, host or time of a load
         series: list[int] = []
         moments: list[tuple[int, int]] = []  # where each begins
         peers, row = 0, dict[str, int]()
         for load in loads:
             if load.host != host or load.system != system or load.peer != peer:
                 system, host, peer = load.system, load.host, load.peer
-                row = self._hosts.setdefault((system, host, peer), {})
+                row = self._hosts.setdefault((load.system, load.host, peer), {})
             if load.time != time:
                 time = load.time
-                moments.append((len(series), times.get(time) or self._moment_ms(time)))
+                moments.append((len(series), times.get(load.time) or self._moment_ms(load.time)))
             peers += peer is not None
             number = row.get(load.resource)
             if number is None:
-                number = row[load.resource] = known[system, host, load.resource, peer]
+                number = row[load.resource] = known[load.system, load.host, load.resource, peer]
             series.append(number)
         if quotes != QUOTES_OF_LOAD * len(loads) + QUOTES_OF_PEER * peers:
             return False
