@@ -26,7 +26,7 @@ CLOCK: Final = SystemClock()
 TOPIC: Final = "bench.raw"
 WARM_UP: Final = 0.3  # of the records: the first sight of a series costs more than a sample
 COUNTED_HOSTS: Final = 2_000
-TOLD_EVERY_S: Final = 60
+REPORTED_EVERY_S: Final = 60
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def _made(make: Callable[[int], bytes], count: int) -> list[Message]:
 
 
 def _counted(minutes: int) -> list[Message]:
-    step_s = TOLD_EVERY_S
+    step_s = REPORTED_EVERY_S
     return [
         Message(counters.START_MS + second * 1000, counters.record(host, second, step_s=step_s, cumulative=False))
         for second in range(0, minutes * 60, step_s)

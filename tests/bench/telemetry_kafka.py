@@ -74,8 +74,8 @@ def run(*, quick: bool) -> Iterator[Row]:
             spent = _spent(kafka, name, stream)
             rate = spent.records * stream.width / spent.cpu_s
             details = {"minutes": spent.minutes, "longest_step_s": spent.longest_s, "us_per_record": spent.layers_us}
-            told = f"{meaning}; {described(spent.layers_us)}"
-            yield Row(name, rate, "samples/s per core", told, goal, larger_is_better=True, details=details)
+            shown = f"{meaning}; {described(spent.layers_us)}"
+            yield Row(name, rate, "samples/s per core", shown, goal, larger_is_better=True, details=details)
         yield from _jobs(kafka, 40_000 // share)
         spent = _spent(kafka, "hosts", all_hosts)
         yield Row(

@@ -147,74 +147,74 @@ def line_protocol_decoder(options: TelemetryOptions) -> DecodeSamples:
     >>> batch.samples.value.tolist(), batch.others[0][1].ignored
     ([3.5], {'metric': 1})
     """
-    planner, known, stamps = Planner(TELEGRAF, options), Known[bytes, Plan](), Stamps(options.taken.time_unit)
-    bounds = BoundsTable()
+    return _LineDecoder(options).decode
 
-    def decode(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
-        columns = Columns(received_ms, index)
+
+class _LineDecoder:
+    def __init__(self, options: TelemetryOptions) -> None:
+        self._options = options
+        self._planner = Planner(TELEGRAF, options)
+        self._known = Known[bytes, Plan]()
+        self._stamps = Stamps(options.taken.time_unit)
+        self._bounds = BoundsTable()
+
+    def decode(self, values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
+        columns, bytes_max = Columns(received_ms, index), self._options.decode.max_message_bytes
         for message, value in enumerate(values):
-            if (
-                value is None
-                or len(value) > options.decode.max_message_bytes
-                or not take_plain(value, message, columns)
-            ):
-                decode_message(value or b"", message, columns)
-        return columns.batch(bounds, options)
+            if value is None or len(value) > bytes_max or not self._take_known(value, message, columns):
+                self._decode_message(value or b"", message, columns)
+        return columns.batch(self._bounds, self._options)
 
-    def decode_message(value: bytes, message: int, columns: Columns) -> None:
+    def _decode_message(self, value: bytes, message: int, columns: Columns) -> None:
         try:
-            lines = _lines(checked(value, options.decode), options)
+            lines = _lines(checked(value, self._options.decode), self._options)
         except InvalidInputError as error:
             columns.refuse(message, error)
             return
         for number, line in enumerate(lines, 1):
             try:
-                take_line(line, message, columns)
+                if not self._take_known(line, message, columns):
+                    self._take_line(line, message, columns)
             except InvalidInputError as error:
                 columns.refuse(message, error.at(f"line {number}"))
 
-    def take_plain(line: bytes, message: int, columns: Columns) -> bool:
-        """Take a line with the fields of the line before it; False, having taken nothing, for anything else."""
+    def _take_known(self, line: bytes, message: int, columns: Columns) -> bool:
+        """Take a line with the tags and fields of one before it; False, having taken nothing, for anything else."""
         parts = (line[:-1] if line.endswith(b"\n") else line).split(b" ")
-        plan = known.of(columns.index).get(parts[0])
+        plan = self._known.of(columns.index).get(parts[0])
         if plan is None or plan.shape is None or len(parts) != 3:
             return False
         values = _values(parts[1], plan.shape.plain)
         if not values:
             return False
         try:
-            time_ms = stamps.time_of(parts[2])
+            time_ms = self._stamps.time_of(parts[2])
         except InvalidInputError:
             return False
-        if time_ms is None:
-            return False
-        plan.shape.take_numbers(values, time_ms, message, columns)
-        return True
+        if time_ms is not None:
+            plan.shape.take_numbers(values, time_ms, message, columns)
+        return time_ms is not None
 
-    def take_line(line: bytes, message: int, columns: Columns) -> None:
-        if take_plain(line, message, columns):
-            return
-        if line.startswith(_JOBS) and take_job(line, message, columns):
+    def _take_line(self, line: bytes, message: int, columns: Columns) -> None:
+        if line.startswith(_JOBS) and self._take_job(line, message, columns):
             return
         head, fields, stamp = parse_line(line)
-        plans = known.of(columns.index)
+        plans = self._known.of(columns.index)
         plan = plans.get(head)
         if plan is None:
-            plan = _plan(head, planner)
+            plan = _plan(head, self._planner)
             if plan is not NOTHING and len(head) <= KEY_BYTES_MAX:
                 plans[head] = plan
-        time_ms = _received(columns.received_ms[message]) if stamp is None else stamps.time_ms(stamp)
+        time_ms = _received(columns.received_ms[message]) if stamp is None else self._stamps.time_ms(stamp)
         take(fields, plan, time_ms, message, columns)
 
-    def take_job(line: bytes, message: int, columns: Columns) -> bool:
+    def _take_job(self, line: bytes, message: int, columns: Columns) -> bool:
         found = job_event(line)
         if found is not None:
             decoded = Decoded()
-            add_event(*found, columns.received_ms[message], options.decode, decoded)
+            add_event(*found, columns.received_ms[message], self._options.decode, decoded)
             columns.other(message, decoded)
         return found is not None
-
-    return decode
 
 
 def _plan(head: bytes, planner: Planner) -> Plan:
@@ -242,7 +242,7 @@ def _values(part: bytes, names: list[bytes]) -> list[float] | None:
         values = _NUMBERS_OF_JSON.decode(b"[%b]" % joined)
     except JSON_ERRORS:
         return _with_integers(joined)
-    return None if b"\t" in joined or (b"-0" in joined and _MINUS_ZERO.search(joined)) else values
+    return None if b"-0" in joined and _MINUS_ZERO.search(joined) else values
 
 
 def _with_integers(joined: bytes) -> list[float] | None:
