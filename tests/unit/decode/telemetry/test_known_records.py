@@ -136,3 +136,17 @@ def test_lines_of_changing_width_keep_their_times() -> None:
         batch = decode(values, [RECEIVED_MS] * len(values), index)
         assert batch.sample_message.tolist() == [0, 1, 1, 1, 1, 2, 3, 3, 5]
         assert ((batch.samples.time_ms // 1000 - SECOND) == batch.sample_message).all()
+
+
+def test_a_record_whose_counters_all_find_no_room_moves_no_other_in_time() -> None:
+    index, decode = SeriesIndex(2), TELEMETRY["native"](OPTIONS)
+    known, refused = (
+        json.dumps({
+            "type": "counters", "system": "exa", "host": host, "time": f"2026-11-20T10:00:0{second}Z", "counters": {"a": 1.0, "b": 2.0},
+        }).encode()
+        for host, second in (("nid1", 5), ("nid2", 0))
+    )  # fmt: skip
+    decode([known], [RECEIVED_MS], index)
+    batch = decode([refused, known], [RECEIVED_MS] * 2, index)
+    assert batch.sample_message.tolist() == [1, 1]
+    assert {*batch.samples.time_ms.tolist()} == {(SECOND + 5) * 1000}
