@@ -51,6 +51,7 @@ class Reading:
         self._until = 0
         self._index: SeriesIndex | None = None
         self._accepted = np.zeros(0, np.bool_)
+        self._all_accepted = True
 
     def decode(self, values: Sequence[bytes | None], received_ms: Sequence[int]) -> DecodedBatch:
         """Decode messages into samples of this partition's series, and everything else beside them."""
@@ -62,11 +63,14 @@ class Reading:
         """Tell of which samples the system is accepted, (m,)."""
         index = self._windows.index
         if index is not self._index:
-            self._index, self._accepted = index, np.zeros(0, np.bool_)
+            self._index, self._accepted, self._all_accepted = index, np.zeros(0, np.bool_), True
         known = len(self._accepted)
         if known < len(index):
             new = [accepts(index[number].system) for number in range(known, len(index))]
             self._accepted = np.concatenate((self._accepted, np.array(new, np.bool_)))
+            self._all_accepted = self._all_accepted and all(new)
+        if self._all_accepted:  # as nearly always
+            return np.ones(len(series), np.bool_)
         found: npt.NDArray[np.bool_] = self._accepted[series]
         return found
 
@@ -78,10 +82,10 @@ class Reading:
         """Fold the samples of a batch; `message` (m,) counts from the batch's message number `first` on."""
         self._until, self.newest_ms = batch.next_offset, batch.timestamps_ms[-1]
         if len(samples.series):
-            offsets = np.array(batch.offsets[first:], np.int64)[message]
-            received_ms = np.array(batch.timestamps_ms[first:], np.int64)[message]
+            offsets = np.array(batch.offsets[first:], np.int64)
+            received_ms = np.array(batch.timestamps_ms[first:], np.int64)
             received_ms = np.where(received_ms > 0, received_ms, LATEST_MS)  # of a broker that notes no times
-            self._parts = self._windows.fold(samples, offsets, received_ms)
+            self._parts = self._windows.fold(samples, offsets[message], received_ms[message])
         self.advance()
 
     def advance(self) -> None:

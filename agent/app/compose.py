@@ -56,6 +56,7 @@ FORGOTTEN_MIN: Final = 1_000  # names that are worth forgetting
 FULL: Final = 7 / 8  # share of an index that counts as full
 FREED: Final = 1 / 16  # share that a full index must get free
 FORMATS: Final = (*dict.fromkeys((*DECODERS, *TELEMETRY)), "journal")
+USERS_REMEMBERED: Final = 16_384
 PART_HOSTS: Final = 250  # whose minutes are written at one go; nothing is read meanwhile, so it must be quick
 
 
@@ -156,8 +157,9 @@ def user_names(settings: PrivacySettings) -> Callable[[str], str | None]:
     return ways[settings.users]
 
 
+@lru_cache(maxsize=USERS_REMEMBERED)
 def hashed(user: str, salt: bytes) -> str:
-    """Return the pseudonym of a user: the same for the same salt."""
+    """Return the pseudonym of a user: the same for the same salt; the same users come again and again."""
     return "u-" + hmac.new(salt, user.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:16]
 
 

@@ -140,6 +140,11 @@ class SeriesIndex:
         """Return the series of a number."""
         return self._series[number]
 
+    def named(self, numbers: Iterable[int]) -> list[Series]:
+        """Return the series of numbers, in their order."""
+        every = self._series
+        return [every[number] for number in numbers]
+
     def number(self, series: Series) -> int | None:
         """Return the number of a series, a new one for a new series; None where there are too many."""
         found = self._numbers.get(series)

@@ -295,7 +295,7 @@ class PartitionWindows:
 
     def events(self, part: MinutePart) -> Iterator[HostMinute]:
         """Yield the events of what `fold` yielded."""
-        return host_minutes(part, self._index.__getitem__, self.source)
+        return host_minutes(part, self._index, self._hosts.of_series(), self.source)
 
     def renumber(self, index: SeriesIndex) -> None:
         """Go on with an empty index, which gets the series that are still needed; RuntimeError in the middle of a fold.

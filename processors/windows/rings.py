@@ -1,5 +1,6 @@
 """The latest samples of every series: rings that start small and grow; too dense a series is thinned."""
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -13,6 +14,7 @@ Rows = npt.NDArray[np.int64]
 
 ROWS_STEP: Final = 64
 CAPACITIES: Final = (16, 48, 128, 304, 432, 512)
+_CAPACITY: Final = np.array(CAPACITIES)
 ROUND: Final = 128  # samples of one series taken at a time, so that they fit beside what is there
 GROUP: Final = 4096  # rings that grow at a time, so that old and new ones together stay small
 CELL_MS: Final = 10_000
@@ -106,10 +108,15 @@ class Rings:
         if not len(series):
             return
         self._reserve(int(series.max()) + 1)
-        order = np.argsort(series, kind="stable")
-        series, time_ms, value = series[order], time_ms[order], value[order]
+        if (series[1:] < series[:-1]).any():
+            order = _stable_order(series)
+            series, time_ms, value = series[order], time_ms[order], value[order]
         rank = _ranks(series)
-        for first in range(0, int(rank.max()) + 1, ROUND):
+        most = int(rank.max()) + 1
+        if most <= ROUND:
+            self._round(series, time_ms, value, floor_ms)
+            return
+        for first in range(0, most, ROUND):
             chosen = (rank >= first) & (rank < first + ROUND)
             self._round(series[chosen], time_ms[chosen], value[chosen], floor_ms)
 
@@ -167,35 +174,48 @@ class Rings:
         fresh = np.ones(len(series), np.bool_)
         if not len(series):
             return fresh
-        starts = np.concatenate(([True], series[1:] != series[:-1]))
-        before_ms = np.where(starts, self.newest_ms[series], np.concatenate(([NEVER_MS], time_ms[:-1])))
+        newest_ms, cell = self.newest_ms[series], time_ms // CELL_MS
+        before_ms = np.concatenate(([NEVER_MS], time_ms[:-1]))
+        starts = np.flatnonzero(_starts(series))
+        before_ms[starts] = newest_ms[starts]
+        retained = np.where(cell == newest_ms // CELL_MS, self.in_cell[series], 0)
+        late = time_ms <= before_ms
+        if late.any():
+            self._compare(series, time_ms, late, (fresh, retained))
+            self.repeated += len(fresh) - int(fresh.sum())
+        return self._with_room(series, cell, retained, fresh)
+
+    def _compare(
+        self, series: Ints, time_ms: Ints, late: npt.NDArray[np.bool_], found: tuple[npt.NDArray[np.bool_], Ints]
+    ) -> None:
+        """Look at what is stored of the series that have a late sample: which times are there, and how full the cells are."""
+        fresh, retained = found
         doubtful = np.zeros(len(self.pool), np.bool_)
-        doubtful[series[time_ms <= before_ms]] = True
-        doubtful_rows = np.flatnonzero(doubtful[series])
-        doubtful_rows = doubtful_rows[np.lexsort((time_ms[doubtful_rows], series[doubtful_rows]))]
-        retained = np.where(time_ms // CELL_MS == self.newest_ms[series] // CELL_MS, self.in_cell[series], 0)
-        for first in range(0, len(doubtful_rows), GROUP * 4):
-            some = doubtful_rows[first : first + GROUP * 4]
+        doubtful[series[late]] = True
+        rows = np.flatnonzero(doubtful[series])
+        rows = rows[np.lexsort((time_ms[rows], series[rows]))]
+        for first in range(0, len(rows), GROUP * 4):
+            some = rows[first : first + GROUP * 4]
             known, retained[some] = self._already_stored(series[some], time_ms[some])
             fresh[some] = ~known
-        again = (series[doubtful_rows][1:] == series[doubtful_rows][:-1]) & (
-            time_ms[doubtful_rows][1:] == time_ms[doubtful_rows][:-1]
-        )
-        fresh[doubtful_rows[1:][again]] = False
-        self.repeated += len(fresh) - int(fresh.sum())
-        return self._with_room(series, time_ms // CELL_MS, retained, fresh)
+        again = (series[rows][1:] == series[rows][:-1]) & (time_ms[rows][1:] == time_ms[rows][:-1])
+        fresh[rows[1:][again]] = False
 
     def _with_room(
         self, series: Ints, cell: Ints, retained: Ints, fresh: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.bool_]:
         """Of fresh samples keep the first of each cell, as many as it may hold besides those `held`."""
-        found = np.flatnonzero(fresh)
-        order = found[np.lexsort((cell[found], series[found]))]
-        rank = _ranks(series[order] * (2**40) + cell[order] % 2**40)
-        crowd = order[rank + retained[order] >= self.cell_max]
-        fresh[crowd] = False
-        self.thinned[series[crowd]] = True
-        self.thinned_away += len(crowd)
+        if not (series[1:] == series[:-1]).any():
+            crowd = np.flatnonzero(fresh & (retained >= self.cell_max))  # one sample of each series
+        else:
+            found = np.flatnonzero(fresh)
+            order = found[np.lexsort((cell[found], series[found]))]
+            rank = _ranks(series[order] * (2**40) + cell[order] % 2**40)
+            crowd = order[rank + retained[order] >= self.cell_max]
+        if len(crowd):
+            fresh[crowd] = False
+            self.thinned[series[crowd]] = True
+            self.thinned_away += len(crowd)
         return fresh
 
     def _already_stored(self, series: Ints, time_ms: Ints) -> tuple[npt.NDArray[np.bool_], Ints]:
@@ -216,16 +236,25 @@ class Rings:
         """Return the series that have no ring, or one in which these samples would overwrite what is needed."""
         rank = _ranks(series)
         crowded = self.pool[series] == NO_RING
-        for number, pool in enumerate(self.pools):
-            here = np.flatnonzero(self.pool[series] == number)
-            if not len(here):
-                continue
-            s = series[here]
-            slot = (self.next[s] + rank[here]) % pool.capacity
-            floor_age = np.minimum(self.newest_ms[s] - floor_ms, 2**31)  # a ring ahead of the floor by more is no ring
-            needed = _age(pool.time[self.row[s], slot], self.newest_ms[s]).astype(np.int64) <= floor_age
-            crowded[here] = (rank[here] >= pool.capacity) | ((slot < self.filled[s]) & needed)
+        for pool, here in self._by_pool(series):
+            s, nth = series[here], rank[here]
+            slot = (self.next[s] + nth) % pool.capacity
+            newest_ms = self.newest_ms[s]
+            floor_age = np.minimum(newest_ms - floor_ms, 2**31)  # a ring ahead of the floor by more is no ring
+            stored = pool.time.reshape(-1)[self.row[s] * pool.capacity + slot]
+            needed = _age(stored, newest_ms).astype(np.int64) <= floor_age
+            crowded[here] = (nth >= pool.capacity) | ((slot < self.filled[s]) & needed)
+        if not crowded.any():
+            return np.zeros(0, np.int64)
         return np.flatnonzero(np.bincount(series[crowded], minlength=len(self.pool)))
+
+    def _by_pool(self, series: Ints) -> Iterator[tuple[Pool, "Ints | slice"]]:
+        """Yield the pools in which some of the series (m,) have their rings, each with the places of these among them."""
+        number = self.pool[series]
+        counts = np.bincount(number + 1, minlength=len(self.pools) + 1)[1:]
+        for found in np.flatnonzero(counts).tolist():
+            alone = counts[found] == len(series)
+            yield self.pools[found], slice(None) if alone else np.flatnonzero(number == found)
 
     def _enlarge(self, series: Ints, needs: Ints, floor_ms: int) -> None:
         """Give the series rings that hold what they need and so many more samples."""
@@ -281,24 +310,43 @@ class Rings:
         self.pool[series], self.filled[series], self.next[series] = NO_RING, 0, 0
 
     def _write(self, series: Ints, time_ms: Ints, value: Floats) -> None:
+        if not len(series):
+            return
         rank = _ranks(series)
-        for number, pool in enumerate(self.pools):
-            here = np.flatnonzero(self.pool[series] == number)
-            if len(here):
-                s = series[here]
-                slot = (self.next[s] + rank[here]) % pool.capacity
-                pool.time[self.row[s], slot] = (time_ms[here] & 0xFFFFFFFF).astype(np.uint32)
-                pool.value[self.row[s], slot] = value[here]
-        last = np.flatnonzero(np.concatenate((series[1:] != series[:-1], [True])))[: len(series)]
-        ends, counts = series[last], rank[last] + 1
-        capacity = np.array(CAPACITIES)[self.pool[ends]]
-        self.next[ends] = (self.next[ends] + counts) % capacity
-        self.filled[ends] = np.minimum(self.filled[ends] + counts, capacity)
+        for pool, here in self._by_pool(series):
+            s = series[here]
+            place = self.row[s] * pool.capacity + _wrapped(self.next[s] + rank[here], pool.capacity)
+            pool.time.reshape(-1)[place] = (time_ms[here] & 0xFFFFFFFF).astype(np.uint32)
+            pool.value.reshape(-1)[place] = value[here]
+        last = np.flatnonzero(np.concatenate((series[1:] != series[:-1], [True])))
+        if len(last) == len(series):
+            self._note_one(series, time_ms)
+        else:
+            self._note_several(series, time_ms, series[last], rank[last] + 1)
+
+    def _note_one(self, series: Ints, time_ms: Ints) -> None:
+        """Note one sample of each series."""
+        self._move_on(series, 1)
+        before_ms = self.newest_ms[series]
+        newest_ms = np.maximum(before_ms, time_ms)
+        cell = newest_ms // CELL_MS
+        in_cell = np.where(before_ms // CELL_MS == cell, self.in_cell[series], 0)
+        self.in_cell[series] = in_cell + (time_ms // CELL_MS == cell)
+        self.newest_ms[series] = newest_ms
+
+    def _note_several(self, series: Ints, time_ms: Ints, ends: Ints, counts: Ints) -> None:
+        """Note samples of the series `ends`, so many of each."""
+        self._move_on(ends, counts)
         before = self.newest_ms[ends] // CELL_MS
         np.maximum.at(self.newest_ms, series, time_ms)
         newest = self.newest_ms[series] // CELL_MS
         self.in_cell[ends] = np.where(before == self.newest_ms[ends] // CELL_MS, self.in_cell[ends], 0)
         np.add.at(self.in_cell, series[time_ms // CELL_MS == newest], 1)
+
+    def _move_on(self, series: Ints, counts: Ints | int) -> None:
+        capacity = _CAPACITY[self.pool[series]]
+        self.next[series] = _wrapped(self.next[series] + counts, capacity)
+        self.filled[series] = np.minimum(self.filled[series] + counts, capacity)
 
     def _reserve(self, count: int) -> None:
         have = len(self.pool)
@@ -315,9 +363,26 @@ def _age(time: npt.NDArray[np.uint32], newest_ms: Ints | int) -> npt.NDArray[np.
     return (np.asarray(newest_ms) & 0xFFFFFFFF).astype(np.uint32) - time
 
 
+def _stable_order(series: Ints) -> Ints:
+    """Return the order by series and place: of keys that differ all, which sort several times as fast as a stable order."""
+    bits = len(series).bit_length()
+    keys = np.sort(series << bits | np.arange(len(series)))
+    return keys & (1 << bits) - 1
+
+
+def _wrapped(slot: Ints, capacity: Ints | int) -> Ints:
+    """Return places of a ring that were counted on past its end, by less than its length; a division takes longer."""
+    return np.where(slot >= capacity, slot - capacity, slot)
+
+
+def _starts(sorted_keys: Ints) -> npt.NDArray[np.bool_]:
+    """Return which are the first among their equals."""
+    return np.concatenate(([True], sorted_keys[1:] != sorted_keys[:-1]))
+
+
 def _ranks(sorted_keys: Ints) -> Ints:
     """Return the position of each among its equals."""
-    if not len(sorted_keys):
-        return np.zeros(0, np.int64)
-    starts = np.flatnonzero(np.concatenate(([True], sorted_keys[1:] != sorted_keys[:-1])))
+    if not (sorted_keys[1:] == sorted_keys[:-1]).any():
+        return np.zeros(len(sorted_keys), np.int64)
+    starts = np.flatnonzero(_starts(sorted_keys))
     return np.arange(len(sorted_keys)) - np.repeat(starts, np.diff(np.append(starts, len(sorted_keys))))

@@ -19,12 +19,16 @@ NEVER_MS: Final = -(2**62)  # the time of what did not happen yet; samples may b
 DIGITS: Final = 7  # of a value held in 32 bits
 
 
+PLACES_MAX: Final = 300
+_POWERS: Final = 10.0 ** np.arange(0.0, PLACES_MAX + 1.0)  # to compute them anew takes as long as all the rest
+
+
 def significant(value: Floats) -> Floats:
     """Return the values rounded to seven significant digits, which is what 32 bits hold: 0.83, not 0.8299999833106995."""
     magnitude = np.abs(value)
     exponent = np.floor(np.log10(magnitude, out=np.zeros_like(magnitude), where=magnitude > 0))
-    places = np.clip(DIGITS - 1 - exponent, -300, 300)
-    up, down = 10.0 ** np.maximum(places, 0), 10.0 ** np.maximum(-places, 0)
+    places = np.clip(DIGITS - 1 - np.nan_to_num(exponent, posinf=PLACES_MAX), -PLACES_MAX, PLACES_MAX).astype(np.int64)
+    up, down = _POWERS[np.maximum(places, 0)], _POWERS[np.maximum(-places, 0)]
     rounded: Floats = np.rint(value * up / down) * down / up
     return rounded
 

@@ -116,11 +116,14 @@ class SumColumns(msgspec.Struct, frozen=True):
 
     def resources(self) -> Iterator[ResourceMinute]:
         """Return the minute of each series."""
+        own = [part.tolist() for part in (self.count, self.mean, self.low, self.high)]
+        none = np.isnan(self.last)
+        if none.all() and not self.late.any():  # as of what is not cumulative
+            return map(ResourceMinute, *own)
         last = self.last.astype(object)
-        last[np.isnan(self.last)] = None
-        parts = (part.tolist() for part in (self.count, self.mean, self.low, self.high))
+        last[none] = None
         return map(
-            ResourceMinute, *parts, repeat(()), repeat(()), repeat(()), repeat(0), self.late.tolist(), last.tolist()
+            ResourceMinute, *own, repeat(()), repeat(()), repeat(()), repeat(0), self.late.tolist(), last.tolist()
         )
 
 

@@ -9,6 +9,7 @@ import click
 
 import agent  # noqa: F401 - before numpy, whose threads it limits
 from tests.bench import (
+    collecting,
     counters,
     decoding,
     footprint,
@@ -36,6 +37,7 @@ BENCHMARKS: Final[dict[str, Benchmark]] = {
     "decode": decoding.run,
     "telemetry": telemetry.run,
     "counters": counters.run,
+    "collecting": collecting.run,
     "collector": roles.collector,
     "story": story.run,
     "learner": roles.learner,

@@ -21,7 +21,7 @@ MEANINGS = {
 def run(*, quick: bool) -> Iterator[Row]:
     """Yield events per processor second of each format."""
     count = 2_000 if quick else 20_000
-    streams = {"native": messages(Load(applications=50, jobs=count)), "slurm": _slurm(count)}
+    streams = {"native": messages(Load(applications=50, jobs=count)), "slurm": slurm(count)}
     for name, stream in streams.items():
         source = Source(topics=(TOPIC,), format=name, system="bench")  # type: ignore[arg-type] # one of its names
         decode = DECODERS[name](compose.decode_options(config(), source))
@@ -34,7 +34,8 @@ def run(*, quick: bool) -> Iterator[Row]:
         yield Row(f"decode {name}", median_rate(count, seconds), "events/s per core", MEANINGS[name])
 
 
-def _slurm(count: int) -> list[Message]:
+def slurm(count: int) -> list[Message]:
+    """Return finish records of Slurm."""
     record = json.loads(slurm_record())
     return [
         Message(START_MS, json.dumps({**record, "jobid": 1000 + i}, separators=(",", ":")).encode())

@@ -1,9 +1,9 @@
-"""Telemetry on a real Kafka: samples a second that one collector takes, and for how long the minutes of hosts stop it."""
+"""A collector on a real Kafka: samples a second that it takes, what a completion costs, how long minutes of hosts stop it."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from agent.app import compose
@@ -18,8 +18,10 @@ from agent.topics import own_topics
 from processors.contracts.log import TopicSettings
 from processors.contracts.telemetry import MetricMapping, Telemetry
 from sinks.prometheus.registry import Metrics
+from tests.bench.layers import Layered, Layers, described
 from tests.bench.result import Row
 from tests.bench.telemetry import FIELDS, METRICS, START_MS, line_wide, load_one
+from tests.bench.workload import Load, messages
 from tests.kit.kafka_broker import KafkaBroker
 from tests.kit.logs import CLIENTS
 
@@ -31,6 +33,7 @@ FLUSH_S: Final = 120.0
 WARM_UP: Final = 0.3  # of the records
 GOALS: Final = {"kafka-python": 200_000, "confluent": 450_000}
 GOALS_WIDE: Final = {"kafka-python": 2_000_000, "confluent": 4_000_000}
+GOALS_DRAINING_US: Final = {"kafka-python": 50, "confluent": 20}
 
 
 @dataclass(frozen=True)
@@ -46,13 +49,17 @@ class Stream:
 
 @dataclass(frozen=True)
 class Spent:
-    """What taking a stream cost, in seconds of the processor: all of it, and its longest steps with and without minutes."""
+    """What taking a stream cost, in seconds of the processor: all of it, and its longest steps with and without minutes.
+
+    `layers_us` are the microseconds of a record by layer, from a second pass in which each is timed.
+    """
 
     records: int
     cpu_s: float
     longest_s: float
     longest_reporting_s: float
     minutes: int
+    layers_us: Mapping[str, float] = field(default_factory=dict)
 
 
 def run(*, quick: bool) -> Iterator[Row]:
@@ -72,16 +79,14 @@ def run(*, quick: bool) -> Iterator[Row]:
             ):
                 spent = _spent(kafka, name, stream, client)
                 rate = spent.records * stream.width / spent.cpu_s
-                details = {"minutes": spent.minutes, "longest_step_s": spent.longest_s}
+                details = {
+                    "minutes": spent.minutes, "longest_step_s": spent.longest_s, "us_per_record": spent.layers_us
+                }  # fmt: skip
+                shown = f"{meaning}; {described(spent.layers_us)}"
                 yield Row(
-                    f"{name}, {client}",
-                    rate,
-                    "samples/s per core",
-                    meaning,
-                    goal,
-                    larger_is_better=True,
-                    details=details,
+                    f"{name}, {client}", rate, "samples/s per core", shown, goal, larger_is_better=True, details=details
                 )
+            yield _jobs(kafka, 40_000 // share, client)
             spent = _spent(kafka, "hosts", all_hosts, client)
             yield Row(
                 f"telemetry, {client}, stop", spent.longest_reporting_s * 1000, "ms",
@@ -96,52 +101,86 @@ def _ten(i: int) -> bytes:
     return f"wide,host=nid{i % HOSTS:06d} {fields} {START_MS // 1000 + i // HOSTS * EVERY_S}000000000".encode()
 
 
+def _jobs(kafka: KafkaBroker, count: int, client: ClientName) -> Row:
+    stream = messages(Load(50, count))
+    told = Stream("native", lambda i: stream[i].value, lambda i: stream[i].time_ms, count, 1)
+    spent = _spent(kafka, "completions", told, client)
+    us, meaning = spent.cpu_s / spent.records * 1e6, f"native completions; {described(spent.layers_us)}"
+    details = {"us_per_record": spent.layers_us}
+    return Row(f"collector draining, {client}", us, "us", meaning, GOALS_DRAINING_US[client], details=details)
+
+
 def _spent(kafka: KafkaBroker, name: str, stream: Stream, client: ClientName) -> Spent:
+    """Return what a plain pass costs, with the layers of a second one: to time them costs as well."""
     prefix = f"{name.replace(' ', '-')}-{client}"
-    metrics = compose.metrics()
-
-    def minutes() -> int:
-        return round(metrics.value("scalewatch_collector_host_records_total"))
-
-    with _collector(kafka, prefix, stream, metrics, client) as collector:
-        while not collector.assigned():
-            collector.step(CLOCK.now_ms(), 1.0)
-        while collector.lag() > stream.count * (1 - WARM_UP):  # the first sight of a series costs more than a sample
-            collector.step(CLOCK.now_ms(), 0.2)
-        left = collector.lag()
-        longest_s, reporting_s, began_s = 0.0, 0.0, time.process_time()
-        while collector.lag():
-            for _ in range(50):  # a look at the lag asks the broker
-                before_s, before = time.process_time(), minutes()
-                collector.step(CLOCK.now_ms(), 0.2)
-                step_s = time.process_time() - before_s
-                longest_s = max(longest_s, step_s)
-                reporting_s = max(reporting_s, step_s if minutes() > before else 0.0)
-        collector.commit()
-        cpu_s = time.process_time() - began_s
-    return Spent(left, cpu_s, longest_s, reporting_s, minutes())
-
-
-@contextmanager
-def _collector(
-    kafka: KafkaBroker, prefix: str, stream: Stream, metrics: Metrics, client: ClientName
-) -> Iterator[Collector]:
-    mappings = tuple(MetricMapping(measurement="wide", field=field, resource=field) for field in FIELDS)
-    topic = f"{prefix}-raw"
-    config = Config(
-        kafka=KafkaSettings(bootstrap=kafka.bootstrap, client=client),
-        topics=TopicNames(prefix=prefix),
-        sources=(Source(topics=(topic,), format=stream.format, system="bench", telemetry=Telemetry(metrics=mappings)),),  # type: ignore[arg-type] # one of its names
-        collector=CollectorSettings(group=prefix),
-    )
+    topic, config = f"{prefix}-raw", _config(kafka, prefix, stream, client)
     log = KafkaLog(kafka_settings(config))
     log.create([*own_topics(config), TopicSettings(topic, 1, compacted=False)])
     producer = log.producer()
     for i in range(stream.count):
         producer.send(topic, stream.make(i), None, 0, stream.time_ms(i))
     producer.flush(FLUSH_S)
-    producer.close()
+    log.close()
+    layers = Layers()
+    plain = _pass(config, stream, Layers(), layered=False)
+    timed = _pass(_config(kafka, prefix, stream, client, "-layers"), stream, layers, layered=True)
+    return replace(plain, layers_us=layers.shares_us(timed.records))
+
+
+def _pass(config: Config, stream: Stream, layers: Layers, *, layered: bool) -> Spent:
+    metrics = compose.metrics()
+
+    def minutes() -> int:
+        return round(metrics.value("scalewatch_collector_host_records_total"))
+
+    with _collector(config, metrics, Layered(layers) if layered else None) as collector:
+        while not collector.assigned():
+            collector.step(CLOCK.now_ms(), 1.0)
+        while collector.lag() > stream.count * (1 - WARM_UP):  # the first sight of a series costs more than a sample
+            collector.step(CLOCK.now_ms(), 0.2)
+        left = collector.lag()
+        longest_s, reporting_s, began_s = 0.0, 0.0, time.process_time()
+        layers.clear()
+        while collector.lag():
+            for _ in range(50):  # a look at the lag asks the broker
+                before_s, before = time.process_time(), minutes()
+                taken = collector.step(CLOCK.now_ms(), 0.2)
+                step_s = time.process_time() - before_s
+                longest_s = max(longest_s, step_s)
+                reporting_s = max(reporting_s, step_s if minutes() > before else 0.0)
+                if not taken and not collector.reporting():
+                    break
+        collector.commit()
+        cpu_s = time.process_time() - began_s
+        layers.stop()
+    return Spent(left, cpu_s, longest_s, reporting_s, minutes())
+
+
+def _config(kafka: KafkaBroker, prefix: str, stream: Stream, client: ClientName, group: str = "") -> Config:
+    mappings = tuple(MetricMapping(measurement="wide", field=field, resource=field) for field in FIELDS)
+    return Config(
+        kafka=KafkaSettings(bootstrap=kafka.bootstrap, client=client),
+        topics=TopicNames(prefix=prefix),
+        sources=(
+            Source(
+                topics=(f"{prefix}-raw",),
+                format=stream.format,  # type: ignore[arg-type]  # one of its names
+                system="bench",
+                telemetry=Telemetry(metrics=mappings),
+            ),
+        ),
+        collector=CollectorSettings(group=prefix + group),
+    )
+
+
+@contextmanager
+def _collector(config: Config, metrics: Metrics, timed: Layered | None) -> Iterator[Collector]:
+    log, routes = KafkaLog(kafka_settings(config)), compose.routes(config)
     try:
-        yield Collector(log, compose.routes(config), metrics, "bench", monotonic_s=CLOCK.monotonic_s)
+        if timed is None:
+            yield Collector(log, routes, metrics, "bench", monotonic_s=CLOCK.monotonic_s)
+        else:
+            role = Collector(timed.log(log), timed.routes(routes), metrics, "bench", monotonic_s=CLOCK.monotonic_s)
+            yield timed.collector(role)
     finally:
         log.close()

@@ -1,9 +1,12 @@
 """Samples of a slice of messages on their way into columns, and the refusals beside them."""
 
 import re
+from array import array
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import repeat
 from typing import Final, Generic, TypeVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -41,6 +44,7 @@ def without_nan(value: bytes) -> bytes | None:
 
 
 STAMPS_KNOWN_MAX: Final = 16_384
+_STAMP: Final = re.compile(rb"-?[0-9]{1,20}")
 _PER_MS: Final[dict[str, float]] = {"s": 1e-3, "ms": 1.0, "us": 1e3, "ns": 1e6}
 
 
@@ -54,6 +58,7 @@ class Stamps:
     def __init__(self, unit: TimeUnit) -> None:
         self._unit = unit
         self._known: dict[float, int] = {}
+        self._of_text: dict[bytes, int] = {}
 
     def time_ms(self, stamp: float) -> int:
         """Return the time in ms of a number; see `stamp_ms`."""
@@ -64,6 +69,19 @@ class Stamps:
             self._known.clear()
         time_ms = self._known[stamp] = stamp_ms(stamp, self._unit)
         return time_ms
+
+    def time_of(self, text: bytes) -> int | None:
+        """Return the time in ms of a whole number of at most twenty digits; None for another text.
+
+        >>> Stamps("auto").time_of(b"1787217284"), Stamps("auto").time_of(b"1_0")
+        (1787217284000, None)
+        """
+        known = self._of_text.get(text)
+        if known is None and _STAMP.fullmatch(text):
+            if len(self._of_text) >= STAMPS_KNOWN_MAX:
+                self._of_text.clear()
+            known = self._of_text[text] = self.time_ms(int(text))
+        return known
 
 
 def stamp_ms(stamp: float, unit: TimeUnit) -> int:
@@ -115,7 +133,8 @@ class Known(Generic[Key, Found]):
 class Columns:
     """The samples, refusals and counts of one slice while it is decoded.
 
-    Samples that share a message and a time are a record: `records` holds one (time, message, number of samples) each.
+    Samples that share a message and a time are a record, of which `time_ms` and `messages` hold one number each. `counts`
+    holds how many samples it has, and may end before the last records: of these each has one.
 
     >>> index = SeriesIndex(9)
     >>> columns = Columns([0], index)
@@ -127,22 +146,31 @@ class Columns:
     def __init__(self, received_ms: Sequence[int], index: SeriesIndex) -> None:
         self.received_ms = received_ms
         self.index = index
-        self.series: list[int] = []
+        self.series = array("i")
         self.values: list[float | None] = []
-        self.time_ms: list[int] = []
-        self.messages: list[int] = []
-        self.counts: list[int] = []  # of samples, by record
+        self.time_ms = array("q")
+        self.messages = array("q")
+        self.counts = array("i")
         self.others: list[tuple[int, Decoded]] = []
         self.ignored: dict[str, int] = {}
         self.unknown_fields = 0
 
-    def add(self, series: Sequence[int], values: Iterable[float | None], time_ms: int, message: int) -> None:
+    def add(
+        self, series: "Sequence[int] | array[int]", values: Iterable[float | None], time_ms: int, message: int
+    ) -> None:
         """Take one record: samples of one moment; None is a value that is missing."""
-        self.series += series
+        self.series.extend(series)
         self.values += values
+        self.count(time_ms, message, len(series))
+
+    def count(self, time_ms: int, message: int, count: int) -> None:
+        """Take the time of a record with so many samples, which are added beside it."""
+        single = len(self.time_ms) - len(self.counts)
         self.time_ms.append(time_ms)
         self.messages.append(message)
-        self.counts.append(len(series))
+        if count != 1:
+            self.counts.extend(repeat(1, single))
+            self.counts.append(count)
 
     def refuse(self, message: int, error: InvalidInputError) -> None:
         """Refuse a message, or a part of it."""
@@ -165,23 +193,22 @@ class Columns:
         Of powers and counters a value that nothing can have is counted and left out: of their producers it is known that
         they tell such. What was ignored and unknown in the whole slice is told with its last message.
         """
-        series = np.array(self.series, dtype=np.int32)
-        value = np.array(self.values, dtype=np.float64)
-        time_ms, message = (np.array(column, dtype=np.int64) for column in (self.time_ms, self.messages))
-        if len(self.counts) != len(series):
-            time_ms, message = np.repeat(time_ms, self.counts), np.repeat(message, self.counts)
-        if len(series):
-            low, high, slack, lenient = bounds.of(self.index)[:, series]
-            outside = ~((value >= low - slack) & (value <= high + slack))  # so that NaN is outside
-            early, late = self._wrong_times(time_ms, message, options)
-            value = np.clip(value, low, high)
-            wrong = outside | early | late
-            if wrong.any():
-                self._leave_out(outside & (lenient > 0), np.array(self.values, dtype=np.float64), high)
-                self._refuse_samples(outside & (lenient == 0), "out-of-range", series, message)
-                self._refuse_times(early, "time", time_ms, message)
-                self._refuse_times(late & ~early, "future", time_ms, message)
-                series, time_ms, value, message = (column[~wrong] for column in (series, time_ms, value, message))
+        series, value = np.array(self.series, dtype=np.int32), _floats(self.values)
+        time_ms, message = np.array(self.time_ms, dtype=np.int64), np.array(self.messages, dtype=np.int64)
+        early, late = self._wrong_times(time_ms, message, options)
+        wrong_time = early | late
+        if self.counts:
+            counts = np.array([*self.counts, *repeat(1, len(time_ms) - len(self.counts))])
+            time_ms, message = np.repeat(time_ms, counts), np.repeat(message, counts)
+            early, late, wrong_time = (np.repeat(column, counts) for column in (early, late, wrong_time))
+        wrong = self._take_into_bounds(series, value, message, bounds)
+        if wrong_time.any():
+            self._refuse_times(early, "time", time_ms, message)
+            self._refuse_times(late & ~early, "future", time_ms, message)
+            wrong |= wrong_time
+        if wrong.any():
+            right = ~wrong
+            series, time_ms, value, message = series[right], time_ms[right], value[right], message[right]
         if self.ignored or self.unknown_fields:
             whole_slice = Decoded(ignored=self.ignored, unknown_fields=self.unknown_fields)
             self.others.append((len(self.received_ms) - 1, whole_slice))
@@ -195,6 +222,29 @@ class Columns:
         latest_ms = np.where(received_ms > 0, received_ms + options.decode.future_ms, LATEST_MS)[message]
         return time_ms < options.decode.earliest_ms, time_ms > latest_ms
 
+    def _take_into_bounds(
+        self,
+        series: npt.NDArray[np.int32],
+        value: npt.NDArray[np.float64],
+        message: npt.NDArray[np.int64],
+        bounds: BoundsTable,
+    ) -> npt.NDArray[np.bool_]:
+        """Cut what is out of its bounds by no more than the slack; return what is by more, which is counted or refused."""
+        wrong = np.zeros(len(series), np.bool_)
+        every = bounds.of(self.index, series)
+        edge = np.flatnonzero(~((value > every[0]) & (value < every[1])))  # so that NaN is among them; seldom many
+        if not len(edge):
+            return wrong
+        low, high, slack, lenient = np.broadcast_to(every, (len(every), len(series)))[:, edge]
+        given = value[edge]
+        outside = ~((given >= low - slack) & (given <= high + slack))
+        value[edge] = np.clip(given, low, high)
+        wrong[edge] = outside
+        if outside.any():
+            self._leave_out(outside & (lenient > 0), given, high)
+            self._refuse_samples(edge[outside & (lenient == 0)], "out-of-range", series, message)
+        return wrong
+
     def _leave_out(
         self, outside: npt.NDArray[np.bool_], value: npt.NDArray[np.float64], high: npt.NDArray[np.float64]
     ) -> None:
@@ -206,12 +256,12 @@ class Columns:
 
     def _refuse_samples(
         self,
-        wrong: npt.NDArray[np.bool_],
+        wrong: npt.NDArray[np.int64],
         reason: Reason,
         series: npt.NDArray[np.int32],
         message: npt.NDArray[np.int64],
     ) -> None:
-        for at in np.flatnonzero(wrong).tolist():
+        for at in wrong.tolist():
             _, host, resource = self.index[int(series[at])]
             error = invalid(reason, f"A value of {shown(resource)} is out of its range.")
             self._refuse_late(int(message[at]), error.at(f"{host} {resource}"))
@@ -229,6 +279,23 @@ class Columns:
 
     def _refuse_late(self, message: int, error: InvalidInputError) -> None:
         self.others.append((message, Decoded(rejects=[error])))
+
+
+_PACK: Final = msgspec.msgpack.Encoder()
+_PACKED: Final = np.dtype([("kind", "u1"), ("value", ">f8")])
+_FLOAT: Final = 0xCB  # the kind of a number of 64 bits
+_HEAD_BYTES: Final = ((16, 1), (65_536, 3), (2**32, 5))  # of a list of fewer values
+
+
+def _floats(values: list[float | None]) -> npt.NDArray[np.float64]:
+    """Return numbers as a column, None as NaN: by way of bytes, which takes a third of the time of numpy's own way."""
+    packed = _PACK.encode(values)
+    head = next(size for fewer, size in _HEAD_BYTES if len(values) < fewer)
+    if len(packed) == head + len(values) * _PACKED.itemsize:  # anything but a number of 64 bits is shorter
+        found = np.frombuffer(packed, _PACKED, offset=head)
+        if (found["kind"] == _FLOAT).all():
+            return found["value"].astype(np.float64)
+    return np.array(values, dtype=np.float64)
 
 
 def nothing(others: list[tuple[int, Decoded]]) -> DecodedBatch:

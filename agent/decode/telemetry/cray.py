@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterator
+from itertools import repeat
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -461,9 +462,7 @@ class _Decoder:
                 continue
             series.append(target.series)
             values.append(amount * target.factor)
-        count = len(series) - before
-        columns.messages += [message] * count
-        columns.counts += [1] * count
+        columns.messages.extend(repeat(message, len(series) - before))
 
     def _target(self, key: _Key, columns: Columns, known: dict[_Key, Target]) -> Target | None:
         """Return what a sensor is, and remember it; None where its names cannot be those of a sensor."""

@@ -1,13 +1,13 @@
 """Rows of LDMS in JSON, as its Kafka stores write them: as the sets are, or in the columns that a site has chosen."""
 
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from agent.decode.message import JSON_ERRORS, TelemetryOptions, checked, invalid, json_error, refuse_duplicate_keys
 from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, epoch_ms, in_slices, without_nan
 from agent.decode.telemetry.metric import CRAY_POWER, LDMS, PAPI, SAMPLER, SOCKET, Metric, counters_of, share_by_load
-from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
+from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take, take_row
 from processors.contracts.telemetry import DecodeSamples
 
 MEASUREMENT: Final = "ldms"
@@ -18,6 +18,8 @@ INSTANCES: Final = (".name", "_name")  # endings of columns that say which of se
 IDLE: Final = "idle"
 TASKS: Final = "task_pids"  # which rows of papi_sampler alone have
 CRAY_COLUMNS: Final = frozenset({"energy", "power"})
+FORMS_MAX: Final = 256
+FORM_BYTES_MAX: Final = 16_384  # of names that are worth keeping
 _WHITESPACE: Final = b" \t\r\n"
 _Column = float | str | bool | list[float | str | bool | None] | None
 _ROW = msgspec.json.Decoder(dict[str, _Column])
@@ -41,37 +43,71 @@ def ldms_decoder(options: TelemetryOptions) -> DecodeSamples:
     counters = counters_of(options.taken.counters, cumulative=options.taken.counters_cumulative)
     planner, known = Planner((*LDMS, *counters, by_load), options), Known[tuple[str, ...], Plan]()
 
+    forms: dict[tuple[str, ...], _Form] = {}
+
     def decode_message(value: bytes, message: int, columns: Columns) -> None:
         row = _row(checked(value, options.decode))
         time_ms = _time_ms(row)
         host = _host(row, options)
-        tags, job_id = _tags(row), _job(row)
+        names = tuple(row)
+        form = forms.get(names)
+        if form is None:
+            form = _form(names)
+            if sum(map(len, names)) <= FORM_BYTES_MAX:
+                if len(forms) >= FORMS_MAX:
+                    forms.clear()
+                forms[names] = form
+        tags, job_id = _tags(row, form), _job(row) if form.tasks else None
         plans, key = known.of(columns.index), (host, job_id or "", *tags, *tags.values())
         plan = plans.get(key)
         if plan is None:
             plan = planner.plan(MEASUREMENT, host, tags, job_id=job_id)
             if plan is not NOTHING and sum(map(len, key)) <= KEY_BYTES_MAX:
                 plans[key] = plan
-        metrics = {
-            name: column if type(column) is not list else _sum(column)
-            for name, column in row.items()
-            if name not in NO_METRIC
-        }
-        take(metrics, plan, time_ms, message, columns)
+        values = form.values(list(row.values()))
+        if take_row(form.metrics, values, plan, time_ms, message, columns):
+            return
+        summed = [column if type(column) is not list else _sum(column) for column in values]
+        take(dict(zip(form.metrics, summed, strict=True)), plan, time_ms, message, columns)
 
     return in_slices(decode_message, options)
 
 
-def _tags(row: dict[str, _Column]) -> dict[str, str]:
+class _Form(NamedTuple):
+    """What the names of a row's columns say: which hold metrics, and which tell what it is about."""
+
+    metrics: tuple[str, ...]
+    places: tuple[int, ...]  # of the metrics among the columns
+    instances: tuple[str, ...]
+    tasks: bool
+    cray: bool
+
+    def values(self, every: list[Any]) -> list[Any]:
+        """Return the values of the metrics, in their order."""
+        return [every[at] for at in self.places]
+
+
+def _form(names: tuple[str, ...]) -> _Form:
+    places = tuple(at for at, name in enumerate(names) if name not in NO_METRIC)
+    return _Form(
+        metrics=tuple(names[at] for at in places),
+        places=places,
+        instances=tuple(name for name in names if name.endswith(INSTANCES)),
+        tasks=TASKS in names,
+        cray=CRAY_COLUMNS.issubset(names),
+    )
+
+
+def _tags(row: dict[str, _Column], form: _Form) -> dict[str, str]:
     """Return what tells which records share a plan: names of parts, numbers of parts, and which sampler it was."""
-    tags = {name: text for name, text in row.items() if isinstance(text, str) and name.endswith(INSTANCES)}
+    tags = {name: text for name in form.instances if isinstance(text := row[name], str)}
     for name in PARTS:
         if isinstance(number := row.get(name), float) and number.is_integer():
             tags[name] = str(int(number))
-    if TASKS in row:
+    if form.tasks:
         tags[SAMPLER] = IDLE if _job(row) is None else PAPI
     else:
-        tags[SAMPLER] = CRAY_POWER if row.keys() >= CRAY_COLUMNS else ""
+        tags[SAMPLER] = CRAY_POWER if form.cray else ""
     return tags
 
 

@@ -4,16 +4,18 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from agent.decode.clustercockpit import add_event, job_event
-from agent.decode.message import TelemetryOptions, checked, invalid
+from agent.decode.message import JSON_ERRORS, TelemetryOptions, checked, invalid
 from agent.decode.telemetry.clustercockpit import PEER_TAG, metric_of
-from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, Stamps, in_slices
-from agent.decode.telemetry.metric import TELEGRAF
-from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
+from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, Stamps
+from agent.decode.telemetry.metric import TELEGRAF, BoundsTable
+from agent.decode.telemetry.plans import FIELDS_MAX, NOTHING, Plan, Planner, take
 from agent.decode.telemetry.telegraf import host_of
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decoded
-from processors.contracts.telemetry import DecodeSamples
+from processors.contracts.telemetry import DecodedBatch, DecodeSamples, SeriesIndex
 
 _WORD: Final = rb"(?:[^\\,= ]++|\\.)++"  # of a key or the value of a tag; a backslash takes the next byte as it is
 _INTEGER: Final = rb"[+-]?[0-9]++(?=[iu])"
@@ -33,6 +35,12 @@ _NUMERIC = re.compile(r"[0-9+\-.eE,]*")  # no NaN, no infinity, no underscores: 
 _WHOLE = re.compile(r"[+-]?[0-9]+[iu]")
 _STAMP = re.compile(rb"-?[0-9]{1,20}")
 _JOBS: Final = (b"job,", b"start_job,", b"start_job ", b"stop_job,", b"stop_job ")
+_SIGNS: Final = b"=," * FIELDS_MAX  # between names and values
+_NO_SIGN: Final = bytes(set(range(256)) - set(b"=,\t\n\r"))  # JSON has blanks between its values
+_NUMBERS_OF_JSON = msgspec.json.Decoder(list[float])
+_MINUS_ZERO = re.compile(rb"-0(?=[,iu]|\Z)")  # which JSON reads as an integer, without the sign
+_UNIT = re.compile(rb"(?<=[0-9])[iu](?=,|\Z)")
+_NO_INTEGER = re.compile(rb"[.eE][^,]*[iu]")  # what has a fraction or an exponent, and says that it is an integer
 _ESCAPED = re.compile(r"\\([,= ])")  # other backslashes stand for themselves
 
 
@@ -139,46 +147,74 @@ def line_protocol_decoder(options: TelemetryOptions) -> DecodeSamples:
     >>> batch.samples.value.tolist(), batch.others[0][1].ignored
     ([3.5], {'metric': 1})
     """
-    planner, known, stamps = Planner(TELEGRAF, options), Known[bytes, Plan](), Stamps(options.taken.time_unit)
+    return _LineDecoder(options).decode
 
-    def decode_message(value: bytes, message: int, columns: Columns) -> None:
-        lines = _lines(checked(value, options.decode), options)
+
+class _LineDecoder:
+    def __init__(self, options: TelemetryOptions) -> None:
+        self._options = options
+        self._planner = Planner(TELEGRAF, options)
+        self._known = Known[bytes, Plan]()
+        self._stamps = Stamps(options.taken.time_unit)
+        self._bounds = BoundsTable()
+
+    def decode(self, values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
+        columns, bytes_max = Columns(received_ms, index), self._options.decode.max_message_bytes
+        for message, value in enumerate(values):
+            if value is None or len(value) > bytes_max or not self._take_known(value, message, columns):
+                self._decode_message(value or b"", message, columns)
+        return columns.batch(self._bounds, self._options)
+
+    def _decode_message(self, value: bytes, message: int, columns: Columns) -> None:
+        try:
+            lines = _lines(checked(value, self._options.decode), self._options)
+        except InvalidInputError as error:
+            columns.refuse(message, error)
+            return
         for number, line in enumerate(lines, 1):
             try:
-                take_line(line, message, columns)
+                if not self._take_known(line, message, columns):
+                    self._take_line(line, message, columns)
             except InvalidInputError as error:
                 columns.refuse(message, error.at(f"line {number}"))
 
-    def take_line(line: bytes, message: int, columns: Columns) -> None:
-        parts = line.split(b" ")
-        plan = known.of(columns.index).get(parts[0])
-        if plan is not None and plan.shape is not None and len(parts) == 3:
-            values = _values(parts[1], plan.shape.template)
-            if values and _STAMP.fullmatch(parts[2]):
-                time_ms = stamps.time_ms(int(parts[2]))
-                if plan.shape.take(values, time_ms, message, columns):
-                    return
-        if line.startswith(_JOBS) and take_job(line, message, columns):
+    def _take_known(self, line: bytes, message: int, columns: Columns) -> bool:
+        """Take a line with the tags and fields of one before it; False, having taken nothing, for anything else."""
+        parts = (line[:-1] if line.endswith(b"\n") else line).split(b" ")
+        plan = self._known.of(columns.index).get(parts[0])
+        if plan is None or plan.shape is None or len(parts) != 3:
+            return False
+        values = _values(parts[1], plan.shape.plain)
+        if not values:
+            return False
+        try:
+            time_ms = self._stamps.time_of(parts[2])
+        except InvalidInputError:
+            return False
+        if time_ms is not None:
+            plan.shape.take_numbers(values, time_ms, message, columns)
+        return time_ms is not None
+
+    def _take_line(self, line: bytes, message: int, columns: Columns) -> None:
+        if line.startswith(_JOBS) and self._take_job(line, message, columns):
             return
         head, fields, stamp = parse_line(line)
-        plans = known.of(columns.index)
+        plans = self._known.of(columns.index)
         plan = plans.get(head)
         if plan is None:
-            plan = _plan(head, planner)
+            plan = _plan(head, self._planner)
             if plan is not NOTHING and len(head) <= KEY_BYTES_MAX:
                 plans[head] = plan
-        time_ms = _received(columns.received_ms[message]) if stamp is None else stamps.time_ms(stamp)
+        time_ms = _received(columns.received_ms[message]) if stamp is None else self._stamps.time_ms(stamp)
         take(fields, plan, time_ms, message, columns)
 
-    def take_job(line: bytes, message: int, columns: Columns) -> bool:
+    def _take_job(self, line: bytes, message: int, columns: Columns) -> bool:
         found = job_event(line)
         if found is not None:
             decoded = Decoded()
-            add_event(*found, columns.received_ms[message], options.decode, decoded)
+            add_event(*found, columns.received_ms[message], self._options.decode, decoded)
             columns.other(message, decoded)
         return found is not None
-
-    return in_slices(decode_message, options)
 
 
 def _plan(head: bytes, planner: Planner) -> Plan:
@@ -193,15 +229,29 @@ def _plan(head: bytes, planner: Planner) -> Plan:
     )
 
 
-def _values(part: bytes, template: str) -> list[object] | None:
-    """Return the numbers of fields that are named as in the template, nothing else between them; None for others."""
-    text = part.decode()
-    texts = text.replace(",", "=").split("=")[1::2]
+def _values(part: bytes, names: list[bytes]) -> list[float] | None:
+    """Return the numbers of fields that are named so, nothing else between them; None for others.
+
+    The numbers are read at one go, as those of a JSON array, whose numbers line protocol has as well.
+    """
+    pieces = part.replace(b",", b"=").split(b"=")
+    if pieces[::2] != names or part.translate(None, _NO_SIGN) != _SIGNS[: 2 * len(names) - 1]:
+        return None
+    joined = b",".join(pieces[1::2])
     try:
-        if template % tuple(texts) != text or not _NUMERIC.fullmatch(",".join(texts)):
-            return None
-        return [*map(float, texts)]
-    except (TypeError, ValueError):  # another number of fields, or something like a number
+        values = _NUMBERS_OF_JSON.decode(b"[%b]" % joined)
+    except JSON_ERRORS:
+        return _with_integers(joined)
+    return None if b"-0" in joined and _MINUS_ZERO.search(joined) else values
+
+
+def _with_integers(joined: bytes) -> list[float] | None:
+    """Return numbers of which some are integers, with the letter that says so; None for anything else."""
+    if _NO_INTEGER.search(joined) or _MINUS_ZERO.search(joined):
+        return None
+    try:
+        return _NUMBERS_OF_JSON.decode(_UNIT.sub(b"", joined).join((b"[", b"]")))
+    except JSON_ERRORS:
         return None
 
 

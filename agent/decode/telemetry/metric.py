@@ -62,28 +62,39 @@ def bounds_of(resource: str) -> Bounds:
 
 
 class BoundsTable:
-    """The bounds of all series of an index as columns, extended as series come.
+    """The bounds of all series of an index, extended as series come: one row for each kind of bounds, for there are few.
 
     >>> from processors.contracts.telemetry import Series
     >>> index = SeriesIndex(10)
     >>> _ = index.number(Series("exa", "nid1", "cpu_available"))
-    >>> BoundsTable().of(index)[:, 0].tolist()
-    [0.0, 1.0, 0.01, 0.0]
+    >>> BoundsTable().of(index, np.zeros(3, np.int32)).tolist()
+    [[0.0], [1.0], [0.01], [0.0]]
     """
 
     def __init__(self) -> None:
         self._index: SeriesIndex | None = None
-        self._table: npt.NDArray[np.float64] = np.empty((4, 0))
+        self._kind: npt.NDArray[np.uint8] = np.empty(0, np.uint8)  # of each series
+        self._kinds: dict[Bounds, int] = {}
+        self._table: npt.NDArray[np.float64] = np.empty((4, 0))  # of each kind
 
-    def of(self, index: SeriesIndex) -> npt.NDArray[np.float64]:
-        """Return low, high, slack, and 1 for lenient, (4, series or more)."""
+    def of(self, index: SeriesIndex, series: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
+        """Return low, high, slack, and 1 for lenient of each of some series (m,): (4, m), or (4, 1) where all have the same."""
         if index is not self._index:
-            self._index, self._table = index, np.empty((4, 0))
-        known = self._table.shape[1]
+            self._index, self._kind = index, np.empty(0, np.uint8)
+        known = len(self._kind)
         if known < len(index):
-            new = [bounds_of(index[number].resource) for number in range(known, len(index))]
-            self._table = np.hstack((self._table, np.array(new).T))
-        return self._table
+            new = [self._number(bounds_of(index[number].resource)) for number in range(known, len(index))]
+            self._kind = np.concatenate((self._kind, np.array(new, np.uint8)))
+        kind = self._kind[series]
+        if len(kind) and (kind == kind[0]).all():
+            return self._table[:, kind[:1]]
+        return np.take(self._table, kind, axis=1)
+
+    def _number(self, bounds: Bounds) -> int:
+        if bounds not in self._kinds:
+            self._kinds[bounds] = len(self._kinds)
+            self._table = np.array(list(self._kinds), np.float64).T
+        return self._kinds[bounds]
 
 
 REST: Final = "*"

@@ -3,9 +3,11 @@
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import pairwise
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
+import numpy as np
 
 from agent.decode.fields import TEXT_MAX, check_bounds, moment_ms, refuse_control
 from agent.decode.message import (
@@ -242,6 +244,7 @@ def decode_host_state(value: bytes, received_ms: int, options: DecodeOptions) ->
 
 TIMES_MAX: Final = 16_384
 
+_QUOTE: Final = ord('"')
 _LoadKey = tuple[str, str, str, str | None]
 _Place = tuple[Sequence[int], Iterable[float | None], int]  # series, values, and their time
 
@@ -281,6 +284,8 @@ class _LoadDecoder:
         self._others = others
         self._bounds = BoundsTable()
         self._known = Known[_LoadKey, int]()
+        self._hosts: dict[tuple[str, str, str | None], dict[str, int]] = {}  # what of `_known` came in arrays, by host
+        self._hosts_known = self._known.of(SeriesIndex(0))
         self._rows = Known[Key, _Row]()
         self._times: dict[str, int] = {}
 
@@ -309,7 +314,6 @@ class _LoadDecoder:
             time_ms.append(moment)
             samples.append(load.value)
             messages.append(message)
-            columns.counts.append(1)
         return columns.batch(self._bounds, self._options)
 
     def _take(self, sample: Power | Counters, value: bytes, message: int, columns: Columns) -> None:
@@ -339,7 +343,10 @@ class _LoadDecoder:
     def _decode_other(self, value: bytes, message: int, columns: Columns) -> None:
         """Decode what is no plain sample of a known series: the first of a series, an array, another event."""
         try:
-            value = _repaired(checked(value, self._options.decode))
+            value = checked(value, self._options.decode)
+            if value[:1] == b"[" and self._decode_samples(value, message, columns):
+                return
+            value = _repaired(value)
             if value.lstrip()[:1] != b"[":
                 self._decode_one(value, message, columns)
             elif not self._decode_samples(value, message, columns):
@@ -353,28 +360,50 @@ class _LoadDecoder:
             samples = SAMPLES.decode(value)
         except JSON_ERRORS:
             return False
-        loads = {*map(type, samples)} == {Load}
-        quotes = _quotes_of(samples) if loads else sum(sample.quotes for sample in samples)  # type: ignore[arg-type]  # loads all
-        if len(samples) > self._options.decode.elements_max or value.count(b'"') != quotes:
+        if len(samples) > self._options.decode.elements_max:
             return False
+        quotes = int(np.count_nonzero(np.frombuffer(value, np.uint8) == _QUOTE))
         try:
-            if loads:
-                self._take_loads(samples, message, columns)  # type: ignore[arg-type]  # see above
-            else:
-                self._take_all(samples, message, columns)
+            if {*map(type, samples)} == {Load}:
+                return self._take_loads(samples, quotes, message, columns)  # type: ignore[arg-type]  # see above
+            if quotes != sum(sample.quotes for sample in samples):
+                return False
+            self._take_all(samples, message, columns)
         except _OTHERS:
             return False
         return True
 
-    def _take_loads(self, loads: list[Load], message: int, columns: Columns) -> None:
-        known = self._known.of(columns.index)
-        series = [known[load.system, load.host, load.resource, load.peer] for load in loads]
-        moments = [self._times.get(load.time) or self._moment_ms(load.time) for load in loads]
-        columns.series += series
-        columns.time_ms += moments
+    def _take_loads(self, loads: list[Load], quotes: int, message: int, columns: Columns) -> bool:
+        """Take loads whose series are known, KeyError where one is not; False where more is in the message.
+
+        Nearly always they are of one host and time, which are looked up once.
+        """
+        known, times = self._known.of(columns.index), self._times
+        if known is not self._hosts_known:
+            self._hosts_known, self._hosts = known, {}
+        system = host = peer = time = None  # as is no system, host or time of a load
+        series: list[int] = []
+        moments: list[tuple[int, int]] = []  # where each begins
+        peers, row = 0, dict[str, int]()
+        for load in loads:
+            if load.host != host or load.system != system or load.peer != peer:
+                system, host, peer = load.system, load.host, load.peer
+                row = self._hosts.setdefault((load.system, load.host, peer), {})
+            if load.time != time:
+                time = load.time
+                moments.append((len(series), times.get(load.time) or self._moment_ms(load.time)))
+            peers += peer is not None
+            number = row.get(load.resource)
+            if number is None:
+                number = row[load.resource] = known[load.system, load.host, load.resource, peer]
+            series.append(number)
+        if quotes != QUOTES_OF_LOAD * len(loads) + QUOTES_OF_PEER * peers:
+            return False
+        columns.series.fromlist(series)
         columns.values += [load.value for load in loads]
-        columns.messages += [message] * len(loads)
-        columns.counts += [1] * len(loads)
+        for (first, moment), (end, _) in pairwise((*moments, (len(series), 0))):
+            columns.count(moment, message, end - first)
+        return True
 
     def _take_all(self, samples: list[Load | Power | Counters], message: int, columns: Columns) -> None:
         places: list[_Place] = []
@@ -439,10 +468,6 @@ class _LoadDecoder:
             self._rows.of(columns.index)[sample.key] = _Row(sample.counters_named, series)
         values = [value for number, value in zip(found, sample.values(), strict=True) if number is not None]
         columns.add(series, values, moment - sample.before_ms, message)
-
-
-def _quotes_of(loads: list[Load]) -> int:
-    return QUOTES_OF_LOAD * len(loads) + QUOTES_OF_PEER * sum(load.peer is not None for load in loads)
 
 
 def _repaired(value: bytes) -> bytes:

@@ -1,6 +1,7 @@
 """Plans: which fields of the records of one measurement and host are samples of which series, worked out once."""
 
 import re
+from array import array
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -26,23 +27,32 @@ class Shape(NamedTuple):
 
     names: tuple[str, ...]
     picks: tuple[int, ...]  # positions of the values that are taken
-    series: tuple[int, ...]
+    series: "array[int]"
     converts: tuple[tuple[int, Convert], ...]  # by position among the values taken
     whole: bool  # every value is taken, once and in this order
     left_out: int
-    template: str  # of the fields in line protocol; empty where their names would need escapes
+    plain: list[bytes]  # the names as bytes; none where they would need escapes in line protocol
 
     def take(self, every: list[object], time_ms: int, message: int, columns: Columns) -> bool:
         """Take the values of all fields of a record; False, having taken nothing, where one that is wanted is no float."""
         values = every if self.whole else [every[at] for at in self.picks]
         if {*map(type, values)} != _FLOATS:
             return False
+        self._add(values, time_ms, message, columns)  # type: ignore[arg-type]  # floats all
+        return True
+
+    def take_numbers(self, every: list[float], time_ms: int, message: int, columns: Columns) -> None:
+        """Take the values of all fields of a record, of which it is known that they are floats."""
+        self._add(every if self.whole else [every[at] for at in self.picks], time_ms, message, columns)
+
+    def _add(self, values: list[float], time_ms: int, message: int, columns: Columns) -> None:
         for at, convert in self.converts:
-            values[at] = convert(values[at])  # type: ignore[arg-type]  # a float, as its type says
+            values[at] = convert(values[at])
         if self.left_out:
             columns.ignore("metric", self.left_out)
-        columns.add(self.series, values, time_ms, message)  # type: ignore[arg-type]  # floats all
-        return True
+        columns.series.extend(self.series)
+        columns.values += values
+        columns.count(time_ms, message, len(values))
 
 
 class Plan:
@@ -174,7 +184,7 @@ class Planner:
 NAMES_MAX: Final = 256  # fields that are taken by how they begin
 FIELDS_MAX: Final = 1_000  # of a record whose shape is kept
 _FLOATS: Final = {float}
-_SPECIAL: Final = re.compile(r"[\\,= %]")
+_SPECIAL: Final = re.compile(r"[\\,= ]")
 NOTHING: Final = Plan([], None, None, {})
 
 
@@ -205,6 +215,21 @@ def take(fields: Mapping[str, object], plan: Plan, time_ms: int, message: int, c
         _take_each(fields, plan, time_ms, message, columns)
 
 
+def take_row(  # noqa: PLR0917  as `take`, with the fields in two parts
+    names: tuple[str, ...], values: list[object], plan: Plan, time_ms: int, message: int, columns: Columns
+) -> bool:
+    """Take a record whose fields are those of the record before it; False, having taken nothing, for any other.
+
+    >>> columns = Columns([0], SeriesIndex(9))
+    >>> plan = Plan([Metric("system", "load1", "load1")], "exa", "nid1", {})
+    >>> take({"load1": 0.5}, plan, 1795168800000, 0, columns)
+    >>> take_row(("load1",), [0.7], plan, 1795168801000, 0, columns), columns.values
+    (True, [0.5, 0.7])
+    """
+    shape = plan.shape
+    return shape is not None and shape.names == names and shape.take(values, time_ms, message, columns)
+
+
 def shape_of(fields: Mapping[str, object], plan: Plan) -> Shape | None:
     """Return the shape of records with these fields; None while a field that is taken has no series.
 
@@ -216,21 +241,21 @@ def shape_of(fields: Mapping[str, object], plan: Plan) -> Shape | None:
         return None
     flat = [(at, number, convert) for at, targets in taken for number, convert in targets]
     picks = tuple(at for at, _, _ in flat)
-    names, template = _named(tuple(fields))
+    names, plain = _named(tuple(fields))
     return Shape(
         names=names,
         picks=picks,
-        series=tuple(number for _, number, _ in flat),
+        series=array("i", [number for _, number, _ in flat]),
         converts=tuple((at, convert) for at, (_, _, convert) in enumerate(flat) if convert is not None),
         whole=picks == tuple(range(len(fields))),
         left_out=len(fields) - len(taken),
-        template=template,
+        plain=plain,
     )
 
 
 @lru_cache(maxsize=1024)  # all hosts share them; a copy for each would cost more than its samples
-def _named(names: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-    return names, "" if _SPECIAL.search("".join(names)) else ",".join(f"{name}=%s" for name in names)
+def _named(names: tuple[str, ...]) -> tuple[tuple[str, ...], list[bytes]]:
+    return names, [] if _SPECIAL.search("".join(names)) else [name.encode() for name in names]
 
 
 def _take_each(fields: Mapping[str, object], plan: Plan, time_ms: int, message: int, columns: Columns) -> None:
