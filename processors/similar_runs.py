@@ -251,10 +251,9 @@ class SimilarRuns(Untimed):
         """How many runs are held."""
         return self._past.count
 
-    @property
-    def known(self) -> int:
-        """How many of them say how long they take: they completed, or met their limit."""
-        return self._past.known
+    def tell(self, least: int) -> bool:
+        """Return whether so many of them say how long they take: they completed, or met their limit."""
+        return self._past.tell(least)
 
     @property
     def levels(self) -> tuple[float, float, float]:
@@ -388,7 +387,7 @@ def _past(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> Iter
 
 def _enough_known(similar_runs: Mapping[GroupKind, SimilarRuns]) -> bool:
     """Return whether enough runs of the centre tell their time for anything to be told."""
-    return "centre" in similar_runs and similar_runs["centre"].known >= CENTRE_RUNS_MIN
+    return "centre" in similar_runs and similar_runs["centre"].tell(CENTRE_RUNS_MIN)
 
 
 def scored(run: RunFact, known: Expected) -> Scored:

@@ -4,7 +4,7 @@ import heapq
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
@@ -20,13 +20,17 @@ REMEMBERED = 8192  # the digests of one run and of its application are asked for
 @lru_cache(maxsize=REMEMBERED)
 def digest64(*parts: str) -> int:
     """Return 64 bits that stand for the parts."""
-    text = "\x1f".join(parts)
-    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+    return _digest(parts)
 
 
 def hexdigest(*parts: str) -> str:
-    """Return 16 hexadecimal digits that stand for the parts, for ids and fingerprints."""
-    return f"{digest64(*parts):016x}"
+    """Return 16 hexadecimal digits that stand for the parts, for ids and fingerprints; each is asked for once."""
+    return f"{_digest(parts):016x}"
+
+
+def _digest(parts: Iterable[str]) -> int:
+    text = "\x1f".join(parts)
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
 # How much is done between two ticks, and at one: it follows from the journal, and so is the same in a replay.

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import ClassVar, Final, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -27,6 +28,7 @@ Ints = npt.NDArray[np.int64]
 SLOTS: Final = 4  # minutes of a series that are kept; of two sources two minutes each
 STALE_MS: Final = 2 * MINUTE_MS  # what is reported a minute comes before the end of the next
 THIN_BELOW: Final = 5  # samples
+READ_MAX: Final = 4096  # series of which windows are remembered
 NONE_MS: Final = -1  # when a minute begins that was never told
 EVEN: Final = 1e-4  # by how much shares may miss the sum of one
 LEVELS: Final = np.array([0.0, 0.05, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 0.95, 1.0])  # edges of a forecast
@@ -192,9 +194,21 @@ class HostWindows(RowTable):
 
     def __init__(self) -> None:
         super().__init__(np.dtype([("slots", _SLOT, (SLOTS,))]), slots=_empty())
+        self._read: dict[int, _Read] = {}  # by row, until any changes: jobs of a partition ask for the same hosts
+
+    def clear(self, rows: Rows) -> None:
+        """Let some rows start anew."""
+        self._read.clear()
+        super().clear(rows)
+
+    def restore(self, first: int, last: int, stored: bytes) -> None:
+        """Put rows back; errors as those of all rows."""
+        self._read.clear()
+        super().restore(first, last, stored)
 
     def take(self, reported: ReportedWindows) -> Rows:
         """Take in what was reported some series, each named once, and return the places of what was new."""
+        self._read.clear()
         slots = self.rows["slots"]
         minute_ms, source = slots["minute_ms"][reported.row], slots["source"][reported.row]
         own = (source == reported.source[:, None]) & (minute_ms != NONE_MS)
@@ -217,13 +231,33 @@ class HostWindows(RowTable):
 
     def of(self, row: int, until_ms: int) -> HostWindow | None:
         """Return the newest window of a series that ended at `until_ms` or before; None where none is kept."""
-        slots = self.rows["slots"][row]
-        reported = zip(slots["minute_ms"].tolist(), slots["parts"].tolist(), strict=True)
-        ends_ms = [minute_ms + MINUTE_MS if parts and minute_ms >= 0 else NONE_MS for minute_ms, parts in reported]
+        ends_ms, windows = self._read.get(row) or self._begin(row)
         end_ms = max((end_ms for end_ms in ends_ms if end_ms <= until_ms), default=NONE_MS)
         if end_ms == NONE_MS:
             return None
-        return _window([_slot(slots[k]) for k in range(SLOTS) if ends_ms[k] == end_ms], end_ms, until_ms)
+        window = windows.get(end_ms)
+        if window is None:
+            slots = self.rows["slots"][row]
+            window = _window([_slot(slots[k]) for k in range(SLOTS) if ends_ms[k] == end_ms], end_ms)
+            windows[end_ms] = window
+        late = until_ms - end_ms >= STALE_MS
+        return msgspec.structs.replace(window, stale=True) if late and not window.stale else window
+
+    def _begin(self, row: int) -> "_Read":
+        slots = self.rows["slots"][row]
+        reported = zip(slots["minute_ms"].tolist(), slots["parts"].tolist(), strict=True)
+        ends_ms = [minute_ms + MINUTE_MS if parts and minute_ms >= 0 else NONE_MS for minute_ms, parts in reported]
+        if len(self._read) >= READ_MAX:
+            self._read.clear()
+        self._read[row] = found = _Read(ends_ms, {})
+        return found
+
+
+class _Read(NamedTuple):
+    """A series as it was read: when the window of each slot ends, and the windows by their ends, as long as they are new."""
+
+    ends_ms: list[int]
+    windows: dict[int, HostWindow]
 
 
 def _empty() -> npt.NDArray[np.void]:
@@ -251,8 +285,8 @@ def _slot(slot: npt.NDArray[np.void]) -> _Slot:
     return _Slot(samples, window_samples, numbers[:3], numbers[3 : 4 + parts - (parts == 1)], shares)
 
 
-def _window(slots: list[_Slot], end_ms: int, until_ms: int) -> HostWindow:
-    """Return what the sources reported one minute as one window."""
+def _window(slots: list[_Slot], end_ms: int) -> HostWindow:
+    """Return what the sources reported one minute as one window, as it is before anything later is due."""
     if len(slots) == 1:
         (only,) = slots
         edges, shares, mean = tuple(only.edges), tuple(only.shares), only.figures[0]
@@ -269,7 +303,7 @@ def _window(slots: list[_Slot], end_ms: int, until_ms: int) -> HostWindow:
         mean=mean,
         low=min(slot.figures[1] for slot in slots),
         high=max(slot.figures[2] for slot in slots),
-        stale=until_ms - end_ms >= STALE_MS or not any(slot.samples for slot in slots),
+        stale=not any(slot.samples for slot in slots),
         thin=count < THIN_BELOW,
     )
 

@@ -15,7 +15,7 @@ it is censored, and its weight goes to the longer ones (Kaplan, Meier 1958, as r
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -116,6 +116,11 @@ class PastRuns:
         """How many of them say how long they take: they completed, or held their nodes to their limit."""
         return int(np.count_nonzero(_known(self.rows)))
 
+    def tell(self, least: int) -> bool:
+        """Return whether at least so many are known. The newest say it nearly always."""
+        newest = self.rows[NAME_ROW, : 2 * least].tolist()
+        return sum(name >= 0 for name in newest) >= least or self.known >= least
+
     def completed(self, index: int) -> bool:
         """Return whether the run that has `index` newer ones before it completed."""
         return bool(self.rows[NAME_ROW, index] >= 0)
@@ -195,10 +200,10 @@ class Group:
 
     `shift` is the power of the ratio of time limits by which a past run time is scaled: people raise the limit of a run
     that they expect to take longer. `pooled` groups share `trust` among their runs, in others each run brings its own.
-    `decays` are the weights by age, and `lasting` groups have none.
+    `decays` are the weights by age.
 
     >>> weights = np.array([1.0, 1.0])
-    >>> CLASS.weigh(weights)
+    >>> CLASS.pool(weights)
     >>> CLASS.weight(weights), weights.round(2).tolist()
     (0.8, [0.4, 0.4])
     """
@@ -208,15 +213,11 @@ class Group:
     shift: float
     pooled: bool
     decays: Floats
-    lasting: bool
 
-    def weigh(self, likeness: Floats) -> None:
-        """Turn the likeness of the runs, newest first, into their weights."""
-        if not self.lasting:
-            likeness *= self.decays[: likeness.size]
-        if self.pooled:
-            likeness += _TINY
-            likeness *= self.trust / float(np.add.reduce(likeness))
+    def pool(self, weights: Floats) -> None:
+        """Let the runs of a pooled group share its trust."""
+        weights += _TINY
+        weights *= self.trust / float(np.add.reduce(weights))
 
     def weight(self, weights: Floats) -> float:
         """Return what the weights of its runs amount to."""
@@ -230,7 +231,7 @@ def group_of(trust: float, decay: float, shift: float, *, pooled: bool) -> Group
     [1.0, 0.5, 0.25]
     """
     weights = np.power(decay, np.arange(RUNS_MAX))
-    return Group(trust, decay, shift, pooled, weights if pooled else trust * weights, pooled and decay == 1.0)
+    return Group(trust, decay, shift, pooled, weights if pooled else trust * weights)
 
 
 USER = group_of(trust=1.0, decay=0.92, shift=0.5, pooled=False)
@@ -329,53 +330,57 @@ class RunTimeDistribution:
         )
 
 
-class _Weighed(NamedTuple):
-    """Past runs with what each counts for a job: their rows (4, k), `weights` (k,), and how many are of each group.
+class _Layout(NamedTuple):
+    """Where the runs of each group stand among those of all, and what follows from that alone: (k,) decays and shifts."""
 
-    `known` tells which say how long they hold their nodes, `held` which did not complete; the names are those of their jobs.
+    parts: tuple[tuple[Group, slice], ...]
+    last: int
+    decays: Floats
+    shifts: Floats
+
+
+@lru_cache(maxsize=256)  # groups that are full have the same counts for ever
+def _layout(groups: tuple[Group, ...], counts: tuple[int, ...]) -> _Layout:
+    ends = np.cumsum(counts).tolist()
+    parts = tuple((group, slice(end - count, end)) for group, count, end in zip(groups, counts, ends, strict=True))
+    decays = np.concatenate([group.decays[:count] for group, count in zip(groups, counts, strict=True)])
+    return _Layout(parts, counts[-1], decays, np.repeat([group.shift for group in groups], counts))
+
+
+class _Weighed(NamedTuple):
+    """Past runs with what each counts for a job: their rows (4, k) and `weights` (k,).
+
+    Marked are those that did not complete, `held`, that `reached` their own limit, and that are `unknown`: they do not say
+    how long they hold their nodes.
     """
 
-    groups: tuple[Group, ...]
-    counts: tuple[int, ...]
+    layout: _Layout
     rows: Floats
     weights: Floats
-    known: Marks
     held: Marks
+    reached: Marks
+    unknown: Marks
 
     @property
     def failing(self) -> float:
         """The probability to end without having completed, before any limit."""
-        return _share(~self.known, self.weights, self.counts[-1])
-
-    def parts(self) -> Iterator[tuple[Group, slice]]:
-        """Yield each group with the place of its runs."""
-        start = 0
-        for group, count in zip(self.groups, self.counts, strict=True):
-            yield group, slice(start, start + count)
-            start += count
+        return _share(self.unknown, self.weights, self.layout.last)
 
 
 def _weighed(past: Iterable[tuple[Group, PastRuns]], job: Job) -> _Weighed | None:
     """Return the runs of all groups with their weights; None where there are none."""
-    retained = [(group, runs.rows) for group, runs in past if runs.count]
+    retained = [(group, runs) for group, runs in past if runs.count]
     if not retained:
         return None
-    rows = np.concatenate([rows for _, rows in retained], axis=1, dtype=np.float64)
-    names, known = rows[NAME_ROW], _known(rows)
-    held = names < 0
-    if np.count_nonzero(held):
-        names[held] = -1.0 - names[held]
-    found = _Weighed(
-        tuple(group for group, _ in retained),
-        tuple(rows.shape[1] for _, rows in retained),
-        rows,
-        _likeness(rows, job),
-        known,
-        held,
-    )
-    for group, part in found.parts():
-        group.weigh(found.weights[part])
-    return found
+    layout = _layout(tuple(group for group, _ in retained), tuple(runs.count for _, runs in retained))
+    rows = np.concatenate([runs.rows for _, runs in retained], axis=1, dtype=np.float64)
+    weights = _likeness(rows, job)
+    weights *= layout.decays
+    for group, part in layout.parts:
+        if group.pooled:
+            group.pool(weights[part])
+    held, reached = rows[NAME_ROW] < 0, _reached(rows)
+    return _Weighed(layout, rows, weights, held, reached, held > reached)
 
 
 def failing_share(past: Iterable[tuple[Group, PastRuns]], job: Job) -> float:
@@ -404,14 +409,14 @@ def distribution(past: Iterable[tuple[Group, PastRuns]], job: Job) -> RunTimeDis
     if weighed is None:
         reaching = None if job.time_limit_s is None else FAILING
         return RunTimeDistribution(prior, _PRIOR_WEIGHTS, 0.0, (), reaching=reaching)
-    known, held, alike, shares = weighed.known, weighed.held, 0.0, []
-    for group, part in weighed.parts():
+    known, held, alike, shares = ~weighed.unknown, weighed.held, 0.0, []
+    for group, part in weighed.layout.parts:
         weights = weighed.weights[part]
         shares.append(group.weight(weights))
         if not group.pooled:
             alike += float(np.add.reduce(weights[known[part]]))
     whole = sum(shares) + PRIOR_TRUST
-    points, reaching = _points(weighed, job)
+    points, reaching = _points(weighed, known, job)
     points, weights = np.concatenate((points, prior)), np.concatenate((weighed.weights, _PRIOR_WEIGHTS))
     if held.any():
         points, weights = _released(points, weights, held, job)
@@ -425,14 +430,13 @@ def distribution(past: Iterable[tuple[Group, PastRuns]], job: Job) -> RunTimeDis
     )
 
 
-def _points(weighed: _Weighed, job: Job) -> tuple[Floats, float | None]:
+def _points(weighed: _Weighed, known: Marks, job: Job) -> tuple[Floats, float | None]:
     """Return the run times on the ln scale as they tell of a job, (k,), and the probability to reach its time limit."""
-    rows, known = weighed.rows, weighed.known
     if job.time_limit_s is None:
-        return rows[TIME_ROW], None
+        return weighed.rows[TIME_ROW], None
     # The points tell it too high: a run that came near to a shorter limit is moved beyond this one.
-    last = int(np.count_nonzero(known[known.size - weighed.counts[-1] :]))
-    reaching = _share(_reached(rows)[known], weighed.weights[known], last)
+    last = int(np.count_nonzero(known[known.size - weighed.layout.last :]))
+    reaching = _share(weighed.reached[known], weighed.weights[known], last)
     return _at_limit(weighed, job.time_limit_s), reaching
 
 
@@ -504,7 +508,8 @@ def _likeness(rows: Floats, job: Job) -> Floats:
         apart /= LIMIT_WIDTH
         distance -= np.fmin(apart, LIMIT_FAR, out=apart)  # fmin also where a past run had no limit
     likeness = np.exp(distance, out=distance)
-    likeness[rows[NAME_ROW] != job.name] *= OTHER_NAME
+    names = rows[NAME_ROW]
+    likeness[(names != job.name) & (names != -1.0 - job.name)] *= OTHER_NAME
     return likeness
 
 
@@ -512,13 +517,6 @@ def _at_limit(weighed: _Weighed, time_limit_s: float) -> Floats:
     """Return past run times on the ln scale, shifted where they had another limit and cut off behind this one."""
     points: Floats = math.log(time_limit_s) - weighed.rows[LIMIT_ROW]
     points[np.isnan(points) | weighed.held] = 0.0  # held runs would have been held as long, at least
-    points *= _shifts(weighed.groups, weighed.counts)
+    points *= weighed.layout.shifts
     points += weighed.rows[TIME_ROW]
     return np.minimum(points, math.log(time_limit_s + OVERRUN_S), out=points)
-
-
-@lru_cache(maxsize=64)  # groups that are full have the same counts for ever
-def _shifts(groups: tuple[Group, ...], counts: tuple[int, ...]) -> Floats:
-    shifts = np.repeat([group.shift for group in groups], counts)
-    shifts.flags.writeable = False
-    return shifts

@@ -6,12 +6,23 @@ knows a size gives its run time, band, verdict and origin.
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from processors.contracts.events import Evidence
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import AnswerPoint, Member, Model, Reliability, Source
-from processors.facts import N_MAX, N_MIN, Band, Measured, PublishedCurve, Remaining, remaining, uninformative
+from processors.facts import (
+    N_MAX,
+    N_MIN,
+    REMEMBERED,
+    Band,
+    Measured,
+    PublishedCurve,
+    Remaining,
+    remaining,
+    uninformative,
+)
 from processors.features import DECIDES, FeatureQuestion, judged, model_with
 from processors.features import NAME as FEATURES
 from processors.inputs import NAME as OTHER_INPUTS
@@ -85,10 +96,7 @@ class Predicted(NamedTuple):
             found = conditioned(self.similar, self.band, elapsed_s, limit_s)
         else:
             found = remaining(self.band, elapsed_s, limit_s)
-        chance = found.exceeds_limit
-        lower_s, upper_s = rounded(*found.quartiles_s)
-        exceeds = None if chance is None else round(chance, PROBABILITY_DIGITS)
-        return Remaining(_rounded(found.band), exceeds, (lower_s, upper_s))
+        return _in_digits(found)
 
     def point(self, one_s: float | None) -> AnswerPoint:
         """Return the point of a message; `one_s` is what this predictor gives for size 1, from which speed-up follows.
@@ -374,6 +382,14 @@ class Predictor:
                 n, _rounded(band), known.measured, 1.0, "similar_runs", trust, known.model, expected, follows_size
             )
         return found
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _in_digits(found: Remaining) -> Remaining:
+    chance = found.exceeds_limit
+    lower_s, upper_s = rounded(*found.quartiles_s)
+    exceeds = None if chance is None else round(chance, PROBABILITY_DIGITS)
+    return Remaining(_rounded(found.band), exceeds, (lower_s, upper_s))
 
 
 def _rounded(band: Band) -> Band:

@@ -108,6 +108,15 @@ def test_a_window_of_some_time_ago_is_reported_as_it_was() -> None:
     assert window(shard, "a", 0.9) is None
 
 
+def test_a_window_that_was_read_before_is_that_of_the_newest_report() -> None:
+    shard = folded(tick(10), minute("a", 10, cpu=(0.5,)), minute("b", 10, cpu=(0.4,)), tick(11.2))
+    before = window(shard, "a", 11), window(shard, "b", 11)
+    folded(msgspec.structs.replace(minute("a", 10, cpu=(0.9,)), revision=1), tick(11.5), shard=shard)
+    after = window(shard, "a", 11), window(shard, "b", 11)
+    assert after == (window(again(shard), "a", 11), before[1])
+    assert after[0] != before[0]
+
+
 def test_a_window_is_stale_when_nothing_came_for_a_minute_more() -> None:
     shard = folded(minute("a", 0, cpu=(0.5,)), tick(1.2))
     stale = [reported.stale for until in (1, 2.9, 3, 30) if (reported := window(shard, "a", until))]
