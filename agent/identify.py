@@ -18,7 +18,6 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from string import Formatter
 from typing import Final
 
@@ -297,15 +296,6 @@ _PROGRAM: Final[dict[str, Programs]] = {
 }
 
 
-def _program(field: str, text: str) -> str:
-    """Return the program that a field names; empty where it names none."""
-    name = _PROGRAM[field](text)
-    return "" if field != "application" and is_nameless(name) else name
-
-
-_known_program: Final = lru_cache(maxsize=4096)(_program)  # jobs of one name come by the thousand
-
-
 class Identification(msgspec.Struct, frozen=True):
     """What a job runs and how large it is.
 
@@ -382,8 +372,8 @@ class Identifier:
                 text = getattr(reported, field)
                 if not text:
                     continue
-                name = _known_program(field, text) if len(text) <= TEXT_MAX else _program(field, text)
-                if name:
+                name = _PROGRAM[field](text)
+                if name and (field == "application" or not is_nameless(name)):
                     vague = field == "job_name" and is_vague(name)
                     where = f"{field} from {cleaned(source)}" if source else field
                     return name, where, VAGUE_CONFIDENCE if vague else CONFIDENCE[field], None
