@@ -337,8 +337,8 @@ class Drift(Untimed):
         """
         state, cusum = self._state, drift.Cusum(rise.up, rise.down)
         direction = cusum.add(z) if state.index >= WARM_UP_RUNS else None
-        up_runs, down_runs = (min(runs + 1, drift.RATIOS_MAX) for runs in (rise.up_runs, rise.down_runs))
-        up, down = (round(min(total, drift.THRESHOLD), 4) for total in (cusum.up, cusum.down))
+        up_runs, down_runs = min(rise.up_runs + 1, drift.RATIOS_MAX), min(rise.down_runs + 1, drift.RATIOS_MAX)
+        up, down = round(min(cusum.up, drift.THRESHOLD), 4), round(min(cusum.down, drift.THRESHOLD), 4)
         others = [each for each in state.sizes if each.n != rise.n]
         if up or down or newest[0]:
             others.append(SizeRise(rise.n, up, up_runs if up else 0, down, down_runs if down else 0, *newest))
