@@ -245,25 +245,25 @@ class ApplicationKey(msgspec.Struct, frozen=True, order=True):
     @property
     def id(self) -> str:
         """The key of the prediction topic and of the state: four parts joined by a slash, escaped like a URL."""
-        return _joined(self.system, self.application, self.input, self.unit)
+        return _id(self)
 
-    @classmethod
-    def parse(cls, text: str) -> "ApplicationKey":
+    @staticmethod
+    def parse(text: str) -> "ApplicationKey":
         """Return the key that `id` came from; ValueError where the text has not four parts."""
         return _parsed(text)
 
 
-REMEMBERED: Final = 8192  # a record asks for the key of its application a dozen times, and its id as often
+# Both are asked dozens of times of every application that is fitted, and never change.
 
 
-@lru_cache(maxsize=REMEMBERED)
-def _joined(*parts: str) -> str:
-    return "/".join(map(escaped, parts))
+@lru_cache(maxsize=4096)
+def _id(key: ApplicationKey) -> str:
+    return "/".join([escaped(key.system), escaped(key.application), escaped(key.input), escaped(key.unit)])
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=4096)
 def _parsed(text: str) -> ApplicationKey:
-    system, application, input_, unit = map(unquote, text.split("/"))
+    system, application, input_, unit = (unquote(part) for part in text.split("/"))
     return ApplicationKey(application=application, system=system, input=input_, unit=unit)
 
 

@@ -73,9 +73,27 @@ class HostCauses(RowTable):
 
     def __init__(self) -> None:
         super().__init__(_CAUSE, odd_ms=NEVER_MS, differing_ms=NEVER_MS, from_ms=NEVER_MS, until_ms=NEVER_MS)
+        self._any: bool | None = None  # whether a row has a cause; None until it is looked up
+
+    def any(self) -> bool:
+        """Return whether anything was ever wrong with a host, as far as is remembered: every run that ends asks for it."""
+        if self._any is None:
+            self._any = bool((self.rows["from_ms"] != NEVER_MS).any())
+        return self._any
+
+    def clear(self, rows: Rows) -> None:
+        """Let some rows start anew."""
+        super().clear(rows)
+        self._any = None
+
+    def restore(self, first: int, last: int, stored: bytes) -> None:
+        """Put rows back; ValueError where there are more or fewer bytes than these rows have."""
+        super().restore(first, last, stored)
+        self._any = None
 
     def begin(self, row: int, field: str, since_ms: int, now_ms: int, *, power_only: bool = False) -> None:
         """Note that something is wrong with a host since a time; `field` is odd_ms or differing_ms."""
+        self._any = True
         if not self._going_on(row):
             self.rows[row] = NEVER_MS, NEVER_MS, since_ms, now_ms, 0, 0, power_only
         if self.rows[field][row] == NEVER_MS:

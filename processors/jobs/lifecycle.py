@@ -23,18 +23,21 @@ NAMING: Final = frozenset((*EVIDENCE_FIELDS, "input", "sizes", "attributes"))
 _NOTHING: tuple[None, dict[str, Any], tuple[()]] = (None, {}, ())
 
 
-def given(evidence: Evidence) -> dict[str, Any]:
-    """Return what evidence tells, by field."""
-    fields = zip(evidence.__struct_fields__, msgspec.structs.astuple(evidence), strict=True)
-    return {name: value for name, value in fields if value or value not in _NOTHING}
+def lacking(own: Evidence, start: Evidence) -> dict[str, Any]:
+    """Return what a start tells where evidence is silent, by field."""
+    fields = zip(own.__struct_fields__, msgspec.structs.astuple(own), msgspec.structs.astuple(start), strict=True)
+    return {
+        name: value
+        for name, known, value in fields
+        if not known and known in _NOTHING and (value or value not in _NOTHING)
+    }
 
 
 def beyond(own: Evidence, start: Evidence | None) -> Evidence | None:
     """Return what a start tells beyond a completion, of what can name or size a job; None where that is nothing."""
-    if start is None or start == own:
+    if start is None:
         return None
-    known = given(own)
-    rest = {name: value for name, value in given(start).items() if name in NAMING and name not in known}
+    rest = {name: value for name, value in lacking(own, start).items() if name in NAMING}
     return Evidence(**rest) if rest else None
 
 
@@ -338,9 +341,10 @@ class Job:
 def merged_evidence(job: Job, event: JobStarted | JobCompleted) -> Evidence:
     """Return the evidence of a run: the completion's own, where it says less the start's."""
     own, start = event.evidence, job.start_of(event.run_id)
-    if start is None or start == own:
+    if start is None:
         return own
-    return msgspec.structs.replace(start, **given(own))
+    more = lacking(own, start)
+    return msgspec.structs.replace(own, **more) if more else own
 
 
 def reported_attributes(job: Job, own: Evidence) -> dict[str, Attribute]:

@@ -106,7 +106,7 @@ class HostAlerts:
 
     def any_cause(self) -> bool:
         """Return whether anything was ever wrong with a host, as far as is remembered."""
-        return bool((self._state.causes.rows["from_ms"] != NEVER_MS).any())
+        return self._state.causes.any()
 
     def cause(self, system: str, host: str, start_ms: int, end_ms: int) -> HostCause | None:
         """Return what was wrong with a host while a run was on it; None where nothing is known to have been."""

@@ -5,7 +5,7 @@ from typing import TypeVar
 from processors.contracts.events import JobCompleted
 from processors.contracts.names import ApplicationKey, escaped
 from processors.pipeline.state import ShardState
-from processors.run_time.machine import Allocation, Allocations, Machine, NodeShapes, allocation, machine_of
+from processors.run_time.machine import Allocations, Machine, NodeShapes, allocation, machine_of
 from processors.store import Store
 
 P = TypeVar("P", Allocations, NodeShapes)
@@ -20,7 +20,7 @@ class Machines:
     def learn(self, application_id: str, event: JobCompleted) -> None:
         """Take in what a run was given, for its application and for its system."""
         given = allocation(event)
-        if given == Allocation(given.end_ms, given.run):
+        if not (given.partition or given.cores_per_node or given.cores_each):
             return  # it says nothing
         own = self._state.allocations.open(application_id)
         own.learn(given)

@@ -10,7 +10,7 @@ is back where it was; meanwhile what the shift explains raises nothing new.
 import math
 from collections.abc import Mapping
 from statistics import median
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 import msgspec
 
@@ -160,6 +160,9 @@ class Rise(msgspec.Struct, frozen=True, array_like=True):
     noise: float = 0.0
 
 
+AT_REST: Final = Rise()
+
+
 class SizeRise(msgspec.Struct, frozen=True, array_like=True):
     """The sums of one size, in how many of its newest runs each was above 0, how strange its newest run was, and its end."""
 
@@ -170,6 +173,19 @@ class SizeRise(msgspec.Struct, frozen=True, array_like=True):
     down_runs: int = 0
     outlier: int = 0
     outlier_ms: int = 0
+
+
+class Place(NamedTuple):
+    """A run beside what is known: how far it is off, what noise and band say of that, and the sums of its size before it."""
+
+    off: float
+    noise: float
+    deviation: float
+    rise: SizeRise
+
+    def scale(self, scored: Scored) -> float:
+        """Return by what a run may be off: the noise, and how wrong the expectation may be of a size it knows no run of."""
+        return self.noise if scored.ground == "runs" else max(self.noise, self.deviation)
 
 
 class DriftState(msgspec.Struct, omit_defaults=True):
@@ -210,18 +226,26 @@ class Drift(Untimed):
 
     def score(self, fact: ScoredRun) -> RunJudgement | None:
         """Judge a run by itself; None where its prediction is not to be trusted, outside of what was observed."""
-        scored = fact.scored
+        place = self._place(fact.scored)
+        return None if place is None else self._judged(fact.scored, place)
+
+    def _place(self, scored: Scored) -> Place | None:
+        """Return where a run lies beside what is known; None where its prediction is not to be trusted."""
         if scored.observations < OBSERVATIONS_MIN or scored.horizon != "inside" or not math.isfinite(scored.ln_ratio):
             return None
-        off = self._unexplained(scored)
-        distance = abs(off) / _deviation(scored)
-        noise = self._noise(scored)
-        conformal_p = drift.farthest_p(self._state.farthest, self._state.scored, distance)
+        noise, shift = self._noise(scored), self._state.shift
+        off = drift.beyond(scored.ln_ratio, math.log(shift.factor) if shift else 0.0, noise)
+        return Place(off, noise, _deviation(scored), self._rise(scored.run.n))
+
+    def _judged(self, scored: Scored, place: Place) -> RunJudgement:
+        off, noise = place.off, place.noise
+        conformal_p = drift.farthest_p(self._state.farthest, self._state.scored, abs(off) / place.deviation)
+        if scored.inside or not drift.far(off, noise):
+            return RunJudgement(noise, conformal_p, outlier=0)
         sign = 1 if off > 0 else -1
         # what was strange once is as strange the next time: of three alike the last was rare no more
-        rare = drift.rare(conformal_p, self._state.scored) or self._rise(scored.run.n).outlier == sign
-        outlier = rare and not scored.inside and drift.far(off, noise)
-        return RunJudgement(noise, conformal_p, outlier=sign if outlier else 0)
+        rare = drift.rare(conformal_p, self._state.scored) or place.rise.outlier == sign
+        return RunJudgement(noise, conformal_p, outlier=sign if rare else 0)
 
     def learn(self, fact: ScoredRun) -> None:
         """Take a run in; `take` also tells what follows from it."""
@@ -229,35 +253,32 @@ class Drift(Untimed):
 
     def take(self, fact: ScoredRun) -> Taken:
         """Take a run in and return what follows from it; nothing follows from a repeat or an untrusted prediction."""
-        state, digest = self._state, digest64(fact.scored.run.run_id) >> 32
-        judgement = self.score(fact)
-        if judgement is None or digest in state.repeats:
+        state, scored, digest = self._state, fact.scored, digest64(fact.scored.run.run_id) >> 32
+        place = self._place(scored)
+        if place is None or digest in state.repeats:
             return Taken(None)
-        if fact.scored.ground == "excluded":
+        judgement = self._judged(scored, place)
+        if scored.ground == "excluded":
             return Taken(judgement)
         state.repeats = [*state.repeats[1 - REPEATS_MAX :], digest]
         state.attributes = remembered(state.attributes, fact.attributes, state.index)
-        off = self._unexplained(fact.scored)
-        noise = state.noise = self._noise(fact.scored)
-        before, z = self._rise(fact.scored.run.n), drift.clipped(off, self._scale(fact.scored))
-        direction = self._add(fact.scored, z, noise)
-        turned = self._turned(
-            before, z, judgement, self._newest_outlier(before, judgement, off, fact.scored.run.end_ms)
-        )
+        state.noise = place.noise
+        z = drift.clipped(place.off, place.scale(scored))
+        direction = self._add(scored, z, place.noise)
+        newest = self._newest_outlier(place.rise, judgement, place.off, scored.run.end_ms)
+        turned = self._turned(place.rise, z, judgement, newest)
         if state.shift is None:
-            scatter = off if fact.residual is None else fact.residual
-            state.noise = drift.noise_after(noise, scatter, state.index)
-            distance = round(abs(scatter) / _deviation(fact.scored), 3)
+            scatter = place.off if fact.residual is None else fact.residual
+            state.noise = drift.noise_after(place.noise, scatter, state.index)
+            distance = round(abs(scatter) / place.deviation, 3)
             state.farthest = drift.farthest_after(state.farthest, state.scored, distance)
             state.scored += 1
         state.index += 1
-        found = self._found(direction, fact, noise) if direction else None
+        found = self._found(direction, fact, place.noise) if direction else None
         if found is not None:
             turned, state.sizes = self._only(found), []
             return Taken(judgement, found, turned=turned)
-        return Taken(
-            judgement, None, self._caught_up(fact.scored), turned, self._open_questions(fact.scored.run.end_ms)
-        )
+        return Taken(judgement, None, self._caught_up(scored), turned, self._open_questions(scored.run.end_ms))
 
     def adopted(self) -> None:
         """Note that the model that expects has taken the open shift in at once: from now on it is expected."""
@@ -275,18 +296,10 @@ class Drift(Untimed):
         return _copy(self._state)
 
     def _noise(self, scored: Scored) -> float:
+        if self._state.noise is not None:
+            return self._state.noise
         # the band of the first prediction stands in until runs have told how much they scatter
-        first = min(max(_deviation(scored), drift.NOISE_MIN), drift.NOISE_MAX)
-        return first if self._state.noise is None else self._state.noise
-
-    def _scale(self, scored: Scored) -> float:
-        """Return by what a run may be off: the noise, and how wrong the expectation may be of a size it knows no run of."""
-        noise = self._noise(scored)
-        return noise if scored.ground == "runs" else max(noise, _deviation(scored))
-
-    def _unexplained(self, scored: Scored) -> float:
-        shift = self._state.shift
-        return drift.beyond(scored.ln_ratio, math.log(shift.factor) if shift else 0.0, self._noise(scored))
+        return min(max(_deviation(scored), drift.NOISE_MIN), drift.NOISE_MAX)
 
     def _add(self, scored: Scored, z: float, noise: float) -> drift.Direction | None:
         state, run = self._state, scored.run
@@ -296,8 +309,11 @@ class Drift(Untimed):
         direction = cusum.add(z)
         state.up, state.down = _risen(state.up, cusum.up, noise), _risen(state.down, cusum.down, noise)
         longest = max(state.up.runs, state.down.runs)
+        if not longest:
+            state.runs = []
+            return direction
         runs = [*state.runs, RecentRatio(round(scored.ln_ratio, 5), run.start_ms, run.run_id, run.n)]
-        state.runs = runs[-longest:] if longest else []
+        state.runs = runs[-longest:]
         return direction
 
     def _rise(self, n: float) -> SizeRise:
@@ -321,11 +337,12 @@ class Drift(Untimed):
         """
         state, cusum = self._state, drift.Cusum(rise.up, rise.down)
         direction = cusum.add(z) if state.index >= WARM_UP_RUNS else None
-        up_runs, down_runs = (min(runs + 1, drift.RATIOS_MAX) for runs in (rise.up_runs, rise.down_runs))
-        up, down = (round(min(total, drift.THRESHOLD), 4) for total in (cusum.up, cusum.down))
-        now = SizeRise(rise.n, up, up_runs if up else 0, down, down_runs if down else 0, *newest)
-        wanted = [now] if up or down or newest[0] else []
-        state.sizes = [*(each for each in state.sizes if each.n != rise.n), *wanted][-SIZES_MAX:]
+        up_runs, down_runs = min(rise.up_runs + 1, drift.RATIOS_MAX), min(rise.down_runs + 1, drift.RATIOS_MAX)
+        up, down = round(min(cusum.up, drift.THRESHOLD), 4), round(min(cusum.down, drift.THRESHOLD), 4)
+        others = [each for each in state.sizes if each.n != rise.n]
+        if up or down or newest[0]:
+            others.append(SizeRise(rise.n, up, up_runs if up else 0, down, down_runs if down else 0, *newest))
+        state.sizes = others[-SIZES_MAX:]
         if direction is None:
             return None
         return SizeTurn(rise.n, direction, up_runs if direction == "regression" else down_runs, judged.noise)
@@ -423,7 +440,7 @@ def without_load(scored: Scored, ln_load: float) -> Scored:
 
 def _risen(rise: Rise, total: float, noise: float) -> Rise:
     if not total:
-        return Rise()
+        return AT_REST
     before = rise.noise if rise.runs else round(noise, 6)
     return Rise(round(total, 6), min(rise.runs + 1, drift.RATIOS_MAX), before)
 

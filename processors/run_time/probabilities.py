@@ -44,7 +44,12 @@ def with_run(fallen: Mapping[Horizon, Fallen], scored: Scored) -> ByHorizon:
         **fallen,
         scored.horizon: Fallen(
             before.runs + 1,
-            tuple(map(_faded, before.tenths, _tenths(inside))),
+            tuple(
+                [
+                    float(f"{FORGETTING * old + new:.5g}")
+                    for old, new in zip(before.tenths, _tenths(inside), strict=True)
+                ]
+            ),
             _faded(before.low_loss, low),
             _faded(before.high_loss, high),
         ),

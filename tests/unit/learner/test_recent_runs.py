@@ -131,3 +131,15 @@ def test_a_view_that_is_read_anew_shows_the_runs_of_the_topic_and_no_others() ->
         fresh.apply(Emission("runs", *settled(number)))
     view.replace(fresh)
     assert [run.job_id for run in view.runs.of_application("exa/lammps//nodes")] == ["9", "8"]
+
+
+def test_runs_that_nobody_reads_stay_within_the_bound() -> None:
+    runs = RecentRuns(retained_max=4)
+    for number in range(3):
+        runs.take(*settled(number))
+    assert len(runs) == 3
+    for number in range(3, 20):
+        runs.take(*settled(number))
+    assert [run.job_id for run in runs.newest()] == ["19", "18", "17", "16"]
+    runs.take(*settled(20))
+    assert [run.job_id for run in runs.newest()] == ["20", "19", "18", "17"]
