@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from processors.models.adept.verdict import REACH, Verdict
-from processors.models.combination.combine import BELOW, DISTANCE_MAX, TOO_FAR, WIDE
+from processors.models.combination.reasons import BELOW, DISTANCE_MAX, TOO_FAR, WIDE
 
 # Half-width in ln T that a reliable band may have, per doubling beyond the largest size, of which one at least and two at most
 # count. With three, and growing faster, a band of .35 to 2.8 times the run time was called reliable, and one in eight was off

@@ -7,6 +7,7 @@ The gate weighs each by its record on this curve, on other curves of the applica
 laws because all others miss to one side: of curves that saturate right after clean sizes they foretell far too little.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from processors.models.laws import prefixes
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
 
 RATIO_MAX: Final = 1e30  # of sizes and of times: nothing measured comes near, and its eighth power stays finite
 REPEATS_MAX: Final = 4
@@ -147,6 +149,47 @@ class PrefixMembers(NamedTuple):
         return np.asarray(np.maximum(result, LN_MIN))
 
 
+class Laws(NamedTuple):
+    """The laws of the whole of each of c curves: `universal` (c, 3), `two_terms` (kinds, c, 2), `slope` (c,), ln t of the last size (c,).
+
+    >>> Laws.of([evidence(Curve("a", "s", (1.0, 2.0), (10.0, 5.0)))]).slope.round(6).tolist()
+    [-1.0]
+    """
+
+    universal: Floats
+    two_terms: Floats
+    slope: Floats
+    y: Floats
+
+    @classmethod
+    def of(cls, found: "Sequence[Evidence]") -> "Laws":
+        """Return the laws of some curves."""
+        members = [each.members for each in found]
+        return cls(
+            np.array([each.universal[-1] for each in members]),
+            np.array([each.two_terms[:, -1] for each in members]).swapaxes(0, 1),
+            np.array([each.slope[-1] for each in members]),
+            np.array([each.y[-1] for each in members]),
+        )
+
+    def usl(self, n: Floats, curve: Ints) -> Floats:
+        """Return ln of the run time by universal scalability at relative sizes n (m,) of the curves `curve` (m,), shape (m,)."""
+        a, b, c = self.universal[curve].T
+        return np.log(np.maximum(a / n + b + c * n, 1e-300))
+
+    def ln_run_times(self, n: Floats, curve: Ints) -> Floats:
+        """Return ln of every law's run time at relative sizes n (m,) of the curves `curve` (m,), shape (m, laws).
+
+        A row is what it would be alone, to the last bit.
+        """
+        first, second = np.moveaxis(self.two_terms[:, curve], -1, 0)
+        powers = np.log(np.maximum(first / n + second * n ** _EXPONENTS[:, None], 1e-300))
+        y, slope, distance = self.y[curve], self.slope[curve], np.log2(n) * LN2
+        rising = y + np.maximum(slope, 0.0) * distance
+        laws = [self.usl(n, curve), y - distance, y + slope * distance, *powers, y, rising]
+        return np.maximum(np.stack(laws, axis=-1), LN_MIN)
+
+
 class LeftOut(NamedTuple):
     """Each inner size left out once: log2 n, forecast minus observed ln t, and `bow`; arrays of shape (k - 2,).
 
@@ -186,6 +229,11 @@ class Evidence:
     def left_out(self) -> LeftOut:
         """Each inner size left out once."""
         return left_out(self.data)
+
+    @cached_property
+    def here(self) -> Floats:
+        """All laws on all sizes at the largest one, (laws,)."""
+        return self.ln_fits[-1, :, -1]
 
     def elasticities(self, row: int, n: Floats) -> Floats:
         """Return the mean elasticity of each law from the last size of a prefix to larger relative sizes, (m, laws).
@@ -303,8 +351,6 @@ def _residuals(data: Scaled, ln_fits: Floats) -> Floats:
     squares = np.where(inside, (data.y - ln_fits[:, 0]) ** 2, 0.0).sum(axis=1) / inside.sum(axis=1)
     return np.asarray(np.log(np.sqrt(squares) + RESIDUAL_BASE))
 
-
-Ints = NDArray[np.intp]
 
 NO_OFFSETS: Final = (0.0,) * len(ENSEMBLE)
 CURVATURE_UNIT = 3.0
