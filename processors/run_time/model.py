@@ -450,13 +450,24 @@ class RunTime:
         it was run often enough to be believed. `bends` are the sizes at which a part of the machine is full, None those
         that were known before.
         """
+        curve = self.unseen_curve(key, system, bends)
+        if curve is not None:
+            self.saw(evidence(curve))
+        return self._evidence
+
+    def unseen_curve(self, key: str, system: str, bends: tuple[float, ...] | None = None) -> Curve | None:
+        """Return the curve whose evidence is yet to be gathered; None where it is known, or ADEPT's study has to answer."""
         study = self.study()
         if bends is not None and self._evidence is not None and self._evidence.curve.bends != bends:
             self._evidence = None  # the machine has become known since
-        if self._evidence is None and study.special is None and study.phases is None:
-            curve = self._curve(key, system)._replace(bends=bends or ())
-            self._evidence = evidence(curve) if len(curve.n) > 1 else None
-        return self._evidence
+        if self._evidence is not None or study.special is not None or study.phases is not None:
+            return None
+        curve = self._curve(key, system)._replace(bends=bends or ())
+        return curve if len(curve.n) > 1 else None
+
+    def saw(self, found: LawEvidence) -> None:
+        """Note the evidence of `unseen_curve`."""
+        self._evidence = found
 
     def _curve(self, key: str, system: str) -> Curve:
         sizes = self._sizes

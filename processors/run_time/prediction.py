@@ -215,6 +215,11 @@ def curve_sizes(sizes: Sequence[float], factor_max: float, alone: Collection[flo
     return [wanted[i] for i in picked]
 
 
+def foretold_sizes(sizes: Sequence[float], n_max: float) -> list[float]:
+    """Return the sizes that a curve at `sizes` is fitted at: those, one, and the steps at which verdicts beyond are taken."""
+    return [*sizes, 1.0, *steps(n_max)]
+
+
 def fitted_curve(
     predicted: RunTimePrediction, model: RunTime, sizes: Sequence[float], now_ms: int, centre: Counts | None = None
 ) -> PublishedCurve:
@@ -225,7 +230,7 @@ def fitted_curve(
     """
     known, calibration = model.sizes(), model.calibration(centre or {})
     beyond = steps(known[-1])
-    final = _final([*sizes, 1.0, *beyond], predicted, model, calibration)
+    final = _final(foretold_sizes(sizes, known[-1]), predicted, model, calibration)
     verdicts = Verdicts(
         known[0],
         known[-1],
