@@ -25,6 +25,7 @@ from processors.models.aggregates.sizes import (
     PlacedRun,
     Sizes,
     SizeStat,
+    aggregate,
     aggregate_levels,
     rounded_size,
     rounded_sizes,
@@ -145,7 +146,7 @@ def observed_sizes(
     Of a level that was left, runs weigh little; that the size was run often stays true.
     """
     runs = table.counts()
-    runs.update(rounded_sizes(run.n for run in placed(unmerged) if not run.outlier))
+    runs.update(rounded_sizes(run.n for run in unmerged if not (run.outlier and _excluded(run, unmerged))))
     often = {n for n in study.n.tolist() if max(weights.get(n, 0.0), runs[n]) >= CONFIRMED_RUNS}
     repeats = sum(max(weight - 1.0, 0.0) for weight in weights.values())
     measured = often if repeats >= REPEATS_MIN and study.noise <= SCATTER_MAX else set()
@@ -428,7 +429,7 @@ class RunTime:
     def study(self) -> Study:
         """Return the fit of everything known now; ValueError where nothing is."""
         if self._study is None:
-            whole = aggregate_levels(self._table, placed(self._state.runs), self._derived)
+            whole = self._aggregated(self._derived)
             sizes = thin(whole, FIT_SIZES_MAX)
             self._counts = dict(zip(sizes.n.tolist(), sizes.count.tolist(), strict=True))
             self._sizes = sizes
@@ -529,8 +530,14 @@ class RunTime:
 
     def medians_s(self) -> dict[float, float]:
         """Return the median run time of each observed size, in seconds."""
-        found = aggregate_levels(self._table, placed(self._state.runs))
+        found = self._aggregated()
         return dict(zip(found.n.tolist(), found.median_s.tolist(), strict=True))
+
+    def _aggregated(self, known: dict[float, Derived] | None = None) -> Sizes:
+        runs = self._state.runs
+        if self._table.single and not any(run.outlier for run in runs):  # when each started matters to levels alone
+            return aggregate(self._table.own, [(run.n, run.run_time_s) for run in runs], known)
+        return aggregate_levels(self._table, placed(runs), known)
 
     def due_ms(self) -> int | None:
         """Return when the curve is to be fitted anew; None where nothing is new, or on probation."""

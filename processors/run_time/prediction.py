@@ -5,13 +5,13 @@ known, its study answers.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, NamedTuple, cast
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -230,21 +230,20 @@ def fitted_curve(
     """
     known, calibration = model.sizes(), model.calibration(centre or {})
     beyond = steps(known[-1])
-    final = _final(foretold_sizes(sizes, known[-1]), predicted, model, calibration)
+    at = foretold_sizes(sizes, known[-1])
+    final = _final(at, predicted, model, calibration)
     verdicts = Verdicts(
         known[0],
         known[-1],
         predicted.judged,
-        final.places[-len(beyond) :],
+        map(final.place, range(len(at) - len(beyond), len(at))),
         predicted.study.pattern_advice,
         full=predicted.combination.evidence.curve.bends if predicted.combination is not None else (),
     )
-    judged = [_with_advice(verdicts.of(place), predicted.others_advice) for place in final.places[: -len(beyond)]]
-    distinct = list(dict.fromkeys(judged))
-    points = [
-        msgspec.structs.replace(point, verdict=distinct.index(verdict))
-        for point, verdict in zip(final.points, judged, strict=False)
-    ]
+    told, advice = range(len(at) - len(beyond)), predicted.others_advice
+    judged = [_with_advice(verdicts.of(final.place(i)), advice) for i in told]
+    distinct = {verdict: i for i, verdict in enumerate(dict.fromkeys(judged))}
+    points = [final.point(i, distinct[verdict]) for i, verdict in zip(told, judged, strict=True)]
     run = {point.n for point in points[:-1] if point.source == "observed"}
     out_of_line = run.intersection(model.observed().excluded)
     useful = predicted.study.useful
@@ -294,49 +293,65 @@ def scalability_study(study: Study) -> ScalabilityStudy:
     )
 
 
-class _Final(NamedTuple):
-    """Points with their final bands, and what their verdicts are taken from."""
+@dataclass(frozen=True, eq=False)
+class _Final:
+    """Points with their final bands, and what their verdicts are taken from, as lists over the sizes `at`.
 
-    points: list[PublishedPoint]
-    places: list[Place]
+    Of the steps beyond the largest size few are ever looked at: points and places are made when they are asked for.
+    """
+
+    at: Sequence[float]
+    source: Sequence[str]
+    rows: Sequence[int]
+    ends_s: Sequence[tuple[float, float, float]]  # run time, low and high
+    own: Sequence[Sides]  # half-widths as the model had made them
+    half_width: Sequence[float]
+    reasons: Sequence[tuple[str, ...]]
+    known_further: Sequence[float]
+    record: Callable[[int], bool]
+
+    def point(self, i: int, verdict: int) -> PublishedPoint:
+        """Return the point of the size of that place, with the index of its verdict."""
+        below, above = (round(side, 6) for side in self.own[i])
+        return PublishedPoint(
+            self.at[i], *rounded(*self.ends_s[i]), cast("Source", self.source[i]), verdict, below, above
+        )
+
+    def place(self, i: int) -> Place:
+        """Return what the verdict on the size of that place is taken from."""
+        row = self.rows[i]
+        nothing = uninformative(Band(*rounded(*self.ends_s[i])))
+        record = row != OWN and self.record(row)
+        return Place(self.at[i], self.half_width[i], nothing, self.reasons[i], self.known_further[i], record=record)
 
 
 def _final(at: list[float], predicted: RunTimePrediction, model: RunTime, calibration: Calibration) -> _Final:
-    found = predicted.predict(at)
-    run_time_s = found.run_time_s
-    ends = [np.abs(np.log(end_s) - np.log(run_time_s)) for end_s in (found.low_s, found.high_s)]
-    known = model.sizes()
+    found, known = predicted.predict(at), model.sizes()
+    ln_t = np.log(found.run_time_s)
+    own = list(map(Sides, *(np.abs(np.log(end_s) - ln_t).tolist() for end_s in (found.low_s, found.high_s))))
     rows = [
         OWN if source == "observed" else HORIZONS.index(horizon_of(n, known[0], known[-1])) + 1
         for n, source in zip(at, found.source, strict=True)
     ]
-    times_s = _as_observed(at, run_time_s, predicted, model)
+    times_s = _as_observed(at, found.run_time_s, predicted, model)
     extremes = model.extremes()
     widened = [
-        _widened(
-            Sides(below, above), calibration.sides(row, n), _spread(extremes.get(n) if row == OWN else None, time_s)
-        )
-        for row, n, time_s, below, above in zip(
-            rows, at, times_s.tolist(), *(end.tolist() for end in ends), strict=True
-        )
+        _widened(sides, calibration.sides(row, n), _spread(extremes.get(n) if row == OWN else None, time_s))
+        for row, n, time_s, sides in zip(rows, at, times_s.tolist(), own, strict=True)
     ]
     lower, upper = (np.minimum(np.array(side), LN_BAND_MAX) for side in zip(*widened, strict=True))
-    at_ends = [np.clip(times_s * np.exp(side), 1e-300, 1e300) for side in (-lower, upper)]
-    digits = rounded(*np.array([times_s, *at_ends]).T.ravel().tolist())
-    rows_s = zip(digits[0::3], digits[1::3], digits[2::3], strict=True)
-    points = [
-        PublishedPoint(n, time_s, low_s, high_s, cast("Source", source), 0, round(below, 6), round(above, 6))
-        for n, (time_s, low_s, high_s), source, below, above in zip(
-            at, rows_s, found.source, *(end.tolist() for end in ends), strict=True
-        )
-    ]
-    places = [
-        Place(point.n, max(sides), uninformative(point), why, further, record=row != OWN and calibration.record(row))
-        for point, sides, why, further, row in zip(
-            points, widened, found.reasons, found.known_further.tolist(), rows, strict=True
-        )
-    ]
-    return _Final(points, places)
+    low_s, high_s = (np.clip(times_s * np.exp(side), 1e-300, 1e300).tolist() for side in (-lower, upper))
+    return _Final(
+        at,
+        found.source,
+        rows,
+        list(zip(times_s.tolist(), low_s, high_s, strict=True)),
+        own,
+        list(map(max, widened)),
+        found.reasons,
+        found.known_further.tolist(),
+        cache(calibration.record),
+    )
 
 
 def _spread(extremes: tuple[float, float] | None, run_time_s: float) -> Sides | None:
