@@ -173,26 +173,13 @@ class ApplicationKey(msgspec.Struct, frozen=True, order=True):
     @property
     def id(self) -> str:
         """The key of the prediction topic and of the state: four parts joined by a slash, escaped like a URL."""
-        return _id(self)
+        return "/".join([escaped(self.system), escaped(self.application), escaped(self.input), escaped(self.unit)])
 
-    @staticmethod
-    def parse(text: str) -> "ApplicationKey":
+    @classmethod
+    def parse(cls, text: str) -> "ApplicationKey":
         """Return the key that `id` came from; ValueError where the text has not four parts."""
-        return _parsed(text)
-
-
-# Both are asked dozens of times of every application that is fitted, and never change.
-
-
-@lru_cache(maxsize=4096)
-def _id(key: ApplicationKey) -> str:
-    return "/".join([escaped(key.system), escaped(key.application), escaped(key.input), escaped(key.unit)])
-
-
-@lru_cache(maxsize=4096)
-def _parsed(text: str) -> ApplicationKey:
-    system, application, input_, unit = (unquote(part) for part in text.split("/"))
-    return ApplicationKey(application=application, system=system, input=input_, unit=unit)
+        system, application, input_, unit = (unquote(part) for part in text.split("/"))
+        return cls(application=application, system=system, input=input_, unit=unit)
 
 
 def escaped(text: str) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -86,6 +86,7 @@ class CurveTransfer:
 
 
 T = TypeVar("T")
+SLICE: Final = 8  # curves that are fitted together: more gain little, and whoever has a question waits for all of them
 
 
 def _batches(due: Sequence[str]) -> Iterator[list[str]]:
@@ -94,7 +95,7 @@ def _batches(due: Sequence[str]) -> Iterator[list[str]]:
     seen: set[str] = set()
     for application_id in due:
         shared = related_curves_key(ApplicationKey.parse(application_id))
-        if shared in seen:
+        if shared in seen or len(batch) >= SLICE:
             yield batch
             batch, seen = [], set()
         batch.append(application_id)
@@ -130,8 +131,8 @@ class FitQueue:
     def fit_curves(self, work: TickWork) -> None:
         """Fit and publish what is due, at most `fits_per_tick_max`; then evict what is too much.
 
-        Below ten seconds since the last tick only that share of the refits is allowed, so that
-        frequent ticks spread them and none holds the fold for long.
+        Below ten seconds since the last tick only that share of the refits is allowed, so that frequent ticks spread them,
+        and other records are folded meanwhile. Between slices of them the fold gives way to questions.
         """
         most = self._state.settings.run_time.fits_per_tick_max
         limit = share(most, work.since_ms)
@@ -141,6 +142,7 @@ class FitQueue:
         self._state.waiting_fits = self._state.models.overdue(self._state.now_ms) if len(due) == limit else Counter()
         for batch in _batches(due):
             self._fit(batch)
+            self._state.give_way()
         self._evict()
 
     def _fit(self, batch: Sequence[str]) -> None:
@@ -149,7 +151,9 @@ class FitQueue:
         Each learns from what the centre knew at its turn, so that its numbers are those of one fit after the other.
         """
         unseen = self._of_each(batch, self._unseen_curve)
-        with suppress(ValueError):  # of a curve that is not valid: it fails at its turn, and the others are fitted one by one
+        with suppress(
+            ValueError
+        ):  # of a curve that is not valid: it fails at its turn, and the others are fitted one by one
             self._gather({application_id: curve for application_id, curve in unseen.items() if curve is not None})
         prepared = self._of_each(unseen, self._prepare)
         with suppress(ValueError):

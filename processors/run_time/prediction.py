@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from processors import facts
 from processors.contracts.names import HORIZONS, horizon_of
 from processors.contracts.outputs import Envelope, Fluctuation, Reliability, ScalabilityStudy, Source, UsefulSizes
 from processors.facts import SIDE_RATIO_MAX, PublishedCurve, PublishedPoint, uninformative
@@ -240,10 +241,10 @@ def fitted_curve(
         predicted.study.pattern_advice,
         full=predicted.combination.evidence.curve.bends if predicted.combination is not None else (),
     )
-    told, advice = range(len(at) - len(beyond)), predicted.others_advice
-    judged = [_with_advice(verdicts.of(final.place(i)), advice) for i in told]
+    shown, advice = range(len(at) - len(beyond)), predicted.others_advice
+    judged = [_with_advice(verdicts.of(final.place(i)), advice) for i in shown]
     distinct = {verdict: i for i, verdict in enumerate(dict.fromkeys(judged))}
-    points = [final.point(i, distinct[verdict]) for i, verdict in zip(told, judged, strict=True)]
+    points = [final.point(i, distinct[verdict]) for i, verdict in zip(shown, judged, strict=True)]
     run = {point.n for point in points[:-1] if point.source == "observed"}
     out_of_line = run.intersection(model.observed().excluded)
     useful = predicted.study.useful
@@ -312,17 +313,19 @@ class _Final:
 
     def point(self, i: int, verdict: int) -> PublishedPoint:
         """Return the point of the size of that place, with the index of its verdict."""
+        band, source = self._band(i), cast("Source", self.source[i])
         below, above = (round(side, 6) for side in self.own[i])
-        return PublishedPoint(
-            self.at[i], *rounded(*self.ends_s[i]), cast("Source", self.source[i]), verdict, below, above
-        )
+        return PublishedPoint(self.at[i], band.run_time_s, band.low_s, band.high_s, source, verdict, below, above)
 
     def place(self, i: int) -> Place:
         """Return what the verdict on the size of that place is taken from."""
-        row = self.rows[i]
-        nothing = uninformative(Band(*rounded(*self.ends_s[i])))
+        row, nothing = self.rows[i], uninformative(self._band(i))
         record = row != OWN and self.record(row)
         return Place(self.at[i], self.half_width[i], nothing, self.reasons[i], self.known_further[i], record=record)
+
+    def _band(self, i: int) -> facts.Band:
+        run_time_s, low_s, high_s = rounded(*self.ends_s[i])
+        return facts.Band(run_time_s, low_s, high_s)
 
 
 def _final(at: list[float], predicted: RunTimePrediction, model: RunTime, calibration: Calibration) -> _Final:

@@ -21,7 +21,6 @@ from processors.models.combination.evidence import (
     LN_MIN,
     NO_OFFSETS,
     PESSIMISM,
-    Curve,
     Evidence,
     Floats,
     Gate,
@@ -51,7 +50,7 @@ from processors.models.combination.replay import (
     total_losses,
 )
 from processors.models.combination.scores import NO_SCORES, Counts, Ends, Scores, SystemScores, beyond, ends, tally
-from processors.models.combination.scores import Asked as AskedScores
+from processors.models.combination.scores import Request as ScoresRequest
 from processors.models.combination.scores import inside as ends_inside
 from processors.models.combination.shapes import (
     NO_LOSSES,
@@ -153,7 +152,7 @@ class Combination:
     `related` are the summaries of the other curves of the application (its own among them does no harm), `learned` what
     all its curves have taught, `pool` the scores of all applications of the centre.
 
-    >>> from processors.models.combination.evidence import evidence
+    >>> from processors.models.combination.evidence import Curve, evidence
     >>> curve = Curve("a", "archer2", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0))
     >>> found = Combination(evidence(curve))
     >>> found.predict([16.0]).run_time_s.tolist()
@@ -165,7 +164,9 @@ class Combination:
     learned: Learned = NOTHING_LEARNED
     pool: Counts = NO_SCORES
     coefficients: Coefficients = SHIPPED
-    _told: dict[float, "_Told"] = field(default_factory=dict, init=False, repr=False)  # by size: nothing here ever changes
+    predicted: dict[float, "_Point"] = field(
+        default_factory=dict, init=False, repr=False
+    )  # by size: nothing here ever changes
 
     @property
     def weights(self) -> dict[str, float]:
@@ -176,7 +177,7 @@ class Combination:
     def explains(self) -> bool:
         """Whether one smooth law passes near all sizes, and the forecasts of each next size were right on the whole.
 
-        >>> from processors.models.combination.evidence import evidence
+        >>> from processors.models.combination.evidence import Curve, evidence
         >>> turned = Curve("a", "s", (4, 8, 16, 32, 64, 128), (2258.0, 1192.8, 657.0, 402.4, 315.5, 362.7))
         >>> rough = Curve("a", "s", (1, 2, 4, 8, 16), (100.0, 80.0, 20.0, 35.0, 9.0))
         >>> Combination(evidence(turned)).explains, Combination(evidence(rough)).explains
@@ -189,8 +190,9 @@ class Combination:
         """Return the predictions at sizes of any order; ValueError unless they are positive and finite."""
         sizes = np.atleast_1d(np.asarray(targets, dtype=np.float64)).tolist()
         foretell([(self, sizes)])
-        *columns, why, known = zip(*(self._told[n] for n in sizes), strict=True)
-        return Forecast(*(np.array(column) for column in columns), why, np.array(known))
+        found = list(zip(*(self.predicted[n] for n in sizes), strict=True))
+        run_time_s, low_s, high_s, distance, known = (np.array(found[column]) for column in (0, 1, 2, 3, 5))
+        return Forecast(run_time_s, low_s, high_s, distance, found[4], known)
 
     @property
     def alone(self) -> bool:
@@ -240,34 +242,44 @@ class _Answers(NamedTuple):
     reasons: list[tuple[str, ...]]
 
 
-_Told = tuple[float, float, float, float, tuple[str, ...], float]  # the prediction of one size, as in `Forecast`
-Asked = tuple[Combination, Sequence[float]]
+_Point = tuple[float, float, float, float, tuple[str, ...], float]  # the prediction of one size, as in `Forecast`
+Request = tuple[Combination, Sequence[float]]
 
 
-def foretell(asked: Sequence[Asked]) -> None:
+def foretell(requested: Sequence[Request]) -> None:
     """Let curves predict their sizes all at once, so that `predict` has the answers: to the last bit as it would give them alone.
 
     A tick fits many applications, and arrays of a dozen numbers cost as much as those of a thousand. Raises ValueError unless
     all sizes are positive and finite.
+
+    >>> from processors.models.combination.evidence import Curve, evidence
+    >>> one, other = (Combination(evidence(Curve(key, "s", (1.0, 2.0), (10.0, 6.0)))) for key in "ab")
+    >>> foretell([(one, [4.0]), (other, [1.0, 4.0])])
+    >>> sorted(one.predicted), sorted(other.predicted)
+    ([4.0], [1.0, 4.0])
     """
-    by_coefficients: dict[int, list[Asked]] = {}
-    for one, sizes in asked:
-        missing = [n for n in dict.fromkeys(sizes) if n not in one._told]  # noqa: SLF001
+    by_coefficients: dict[int, list[Request]] = {}
+    for one, sizes in requested:
+        missing = [n for n in dict.fromkeys(sizes) if n not in one.predicted]
         if missing:
             by_coefficients.setdefault(id(one.coefficients), []).append((one, missing))
     for alike in by_coefficients.values():
         _foretell(alike)
 
 
-def _foretell(asked: Sequence[Asked]) -> None:
-    curves = [one for one, _ in asked]
-    n, curve = np.array([n for _, sizes in asked for n in sizes]), np.repeat(np.arange(len(asked)), [len(sizes) for _, sizes in asked])
+def _foretell(requested: Sequence[Request]) -> None:
+    curves = [one for one, _ in requested]
+    n, curve = (
+        np.array([n for _, sizes in requested for n in sizes]),
+        np.repeat(np.arange(len(requested)), [len(sizes) for _, sizes in requested]),
+    )
     if not ((n > 0).all() and np.isfinite(n).all()):
         raise ValueError("Sizes must be positive and finite.")
     last_n = np.array([one.evidence.curve.n[-1] for one in curves])[curve]
     last = np.array([math.log(one.evidence.curve.median_s[-1]) for one in curves])[curve]
     ratio, laws = relative(n, last_n), Laws.of([one.evidence for one in curves])
-    (ln_t, lower, upper, known), why = np.zeros((4, n.size)), [(WIDE,)] * n.size
+    ln_t, lower, upper, known = np.zeros((4, n.size))
+    why: list[tuple[str, ...]] = [(WIDE,)] * n.size
     for chosen, rule in ((n <= last_n, _inside), (n > last_n, _beyond)):
         if chosen.any():
             answers = rule(curves, laws, _Targets.of(ratio[chosen], curve[chosen], len(curves)))
@@ -275,11 +287,14 @@ def _foretell(asked: Sequence[Asked]) -> None:
             for place, reasons in zip(np.flatnonzero(chosen).tolist(), answers.reasons, strict=True):
                 why[place] = reasons
     ends_s = (_seconds(last + ln_t + end).tolist() for end in (0.0, lower, upper))
-    told = zip(*ends_s, np.log2(ratio).tolist(), why, known.tolist(), strict=True)
-    for one, sizes in asked:
+    found = zip(*ends_s, np.log2(ratio).tolist(), why, known.tolist(), strict=True)
+    for one, sizes in requested:
         observed = dict(zip(one.evidence.curve.n, one.evidence.curve.median_s, strict=True))
-        for size, (time_s, *rest) in zip(sizes, told, strict=False):
-            one._told[size] = (observed.get(size, time_s), *rest)  # observed sizes as they were observed, to the bit
+        for size, (time_s, *rest) in zip(sizes, found, strict=False):
+            one.predicted[size] = (
+                observed.get(size, time_s),
+                *rest,
+            )  # observed sizes as they were observed, to the bit
 
 
 def _beyond(curves: Sequence[Combination], laws: Laws, at: _Targets) -> _Answers:
@@ -287,9 +302,14 @@ def _beyond(curves: Sequence[Combination], laws: Laws, at: _Targets) -> _Answers
     coefficients = curves[0].coefficients
     n = np.maximum(at.n, 1.0 + DISTINCT)
     distance, ln_ahead = np.log2(n), np.log2(n) * LN2
-    shares, here = (np.array(of)[at.curve] for of in zip(*((one.shares, one.evidence.here) for one in curves), strict=True))
+    shares, here = (
+        np.array(of)[at.curve] for of in zip(*((one.shares, one.evidence.here) for one in curves), strict=True)
+    )
     elasticity = anchored(laws.ln_run_times(n, at.curve), here, laws.y[at.curve, None], ln_ahead[:, None])
-    alone = _tempered(curves, at._replace(n=n), (shares * elasticity).sum(axis=1) * ln_ahead, distance) + PESSIMISM * ln_ahead
+    alone = (
+        _tempered(curves, at._replace(n=n), (shares * elasticity).sum(axis=1) * ln_ahead, distance)
+        + PESSIMISM * ln_ahead
+    )
     known, share = _known_further(curves, at._replace(n=n), distance)
     ln_t = blended(alone, known, share)
     apart = mixed_spread(spread(distance, shares, elasticity), alone, known, share)
@@ -328,8 +348,8 @@ def _ends(curves: Sequence[Combination], at: _Targets, distance: Floats, share: 
     """Return the scores at the ends of the bands, (m,), of forecasts that related curves carry by a share."""
     atoms = curves[0].coefficients.atoms
     near, shipped = beyond(distance, atoms[:3])
-    asked = [_scores(curves[place], near[rows], shipped[rows]) for place, rows in at.each()]
-    alone = Ends(*(np.concatenate(column) for column in zip(*ends(asked), strict=True)))
+    requested = [_scores(curves[place], near[rows], shipped[rows]) for place, rows in at.each()]
+    alone = Ends(*(np.concatenate(column) for column in zip(*ends(requested), strict=True)))
     if not share.any():
         return alone
     near, shipped = beyond(distance, atoms[3:], known_further=True)
@@ -341,8 +361,8 @@ def _ends(curves: Sequence[Combination], at: _Targets, distance: Floats, share: 
     return alone
 
 
-def _scores(one: Combination, near: Floats, shipped: Floats) -> AskedScores:
-    return AskedScores(near, shipped, one.evidence.curve.system, one.learned.scores, one.pool)
+def _scores(one: Combination, near: Floats, shipped: Floats) -> ScoresRequest:
+    return ScoresRequest(near, shipped, one.evidence.curve.system, one.learned.scores, one.pool)
 
 
 def _inside(curves: Sequence[Combination], laws: Laws, at: _Targets) -> _Answers:
@@ -352,12 +372,17 @@ def _inside(curves: Sequence[Combination], laws: Laws, at: _Targets) -> _Answers
     below = BELOW_WIDTH * np.maximum(smallest[at.curve] - x, 0.0)
     scale = inside.scales(coefficients.inside_scale, inside.features_of([each.left_out for each in found], at.curve, x))
     of_curves = [place for place, _ in at.each()]
-    asked = [
-        ends_inside(coefficients.inside_atoms, curves[place].evidence.curve.system, curves[place].learned.scores, curves[place].pool)
+    requested = [
+        ends_inside(
+            coefficients.inside_atoms,
+            curves[place].evidence.curve.system,
+            curves[place].learned.scores,
+            curves[place].pool,
+        )
         for place in of_curves
     ]
     low, high = np.zeros((2, len(curves)))
-    low[of_curves], high[of_curves] = np.array([(each.lower[0], each.upper[0]) for each in ends(asked)]).T
+    low[of_curves], high[of_curves] = np.array([(each.lower[0], each.upper[0]) for each in ends(requested)]).T
     ln_t = np.maximum(laws.usl(at.n, at.curve), LN_MIN)
     for place, rows in at.each():
         one = curves[place]
@@ -374,7 +399,9 @@ def _circumstances(
     found = [one.evidence for one in curves]
     shares, own, related = (
         np.array(rows)
-        for rows in zip(*((one.shares, one.evidence.own[-1], one.related_losses.losses[0]) for one in curves), strict=True)
+        for rows in zip(
+            *((one.shares, one.evidence.own[-1], one.related_losses.losses[0]) for one in curves), strict=True
+        )
     )
     rows = [
         (shares * own).sum(axis=1),
@@ -383,13 +410,14 @@ def _circumstances(
         np.array([each.data.x[-1] - each.data.x[-2] for each in found]),
         np.array([each.residual[-1] for each in found]),
     ]
-    return Circumstances(distance, apart, *(row[curve] for row in rows), known_further)
+    missed, missed_related, sizes, gap, residual = (row[curve] for row in rows)
+    return Circumstances(distance, apart, missed, missed_related, sizes, gap, residual, known_further)
 
 
 def summary(found: Evidence) -> RelatedCurve:
     """Return what a curve reports to its related curves.
 
-    >>> from processors.models.combination.evidence import evidence
+    >>> from processors.models.combination.evidence import Curve, evidence
     >>> len(summary(evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0)))).losses)
     1
     """
@@ -408,7 +436,7 @@ def summary(found: Evidence) -> RelatedCurve:
 def learn(curves: Sequence[Rows], coefficients: Coefficients = SHIPPED) -> Learned:
     """Return what an application learns from the forecasts of all its curves, in whatever order they are given.
 
-    >>> from processors.models.combination.evidence import evidence
+    >>> from processors.models.combination.evidence import Curve, evidence
     >>> from processors.models.combination.replay import rows
     >>> curve = Curve("a", "s", (1.0, 2.0, 4.0, 8.0), (8.0, 4.0, 2.0, 1.0))
     >>> learn([rows(GATE, evidence(curve), NO_RELATED)]).scores[0].system

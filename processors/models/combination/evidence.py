@@ -182,7 +182,7 @@ class Laws(NamedTuple):
     def usl(self, n: Floats, curve: Ints) -> Floats:
         """Return ln of the run time by universal scalability at relative sizes n (m,) of the curves `curve` (m,), shape (m,)."""
         a, b, c = self.universal[curve].T
-        return np.log(np.maximum(a / n + b + c * n, 1e-300))
+        return np.asarray(np.log(np.maximum(a / n + b + c * n, 1e-300)))
 
     def ln_run_times(self, n: Floats, curve: Ints) -> Floats:
         """Return ln of every law's run time at relative sizes n (m,) of the curves `curve` (m,), shape (m, laws).
@@ -194,7 +194,7 @@ class Laws(NamedTuple):
         y, slope, distance = self.y[curve], self.slope[curve], np.log2(n) * LN2
         rising = y + np.maximum(slope, 0.0) * distance
         laws = [self.usl(n, curve), y - distance, y + slope * distance, *powers, y, rising]
-        return np.maximum(np.stack(laws, axis=-1), LN_MIN)
+        return np.asarray(np.maximum(np.stack(laws, axis=-1), LN_MIN))
 
 
 class LeftOut(NamedTuple):
@@ -342,10 +342,14 @@ def _evidence(curves: Sequence[Curve]) -> Iterator[Evidence]:
     ln_fits = members.ln_run_times(data.n)
     losses = _losses(data, ln_fits)
     own, last = _records(losses, data.n.shape[-1] - 1)
-    left, plain = left_out(data), (ln_fits, losses, own, last, _curvatures(data), _residuals(data, ln_fits))
+    curvature, residual, left = _curvatures(data), _residuals(data, ln_fits), left_out(data)
     for place, curve in enumerate(curves):
-        named = (_alone(place, of) for of in (data, members))
-        yield Evidence(curve, *named, *(of[place].copy() for of in plain), _alone(place, left))
+        ln_fit, loss, own_loss, last_loss, bend, misfit = (
+            of[place].copy() for of in (ln_fits, losses, own, last, curvature, residual)
+        )
+        fitted, scale = _alone(place, members), _alone(place, data)
+        inner = _alone(place, left)
+        yield Evidence(curve, scale, fitted, ln_fit, loss, own_loss, last_loss, bend, misfit, inner)
 
 
 Arrays = TypeVar("Arrays", Scaled, PrefixMembers, LeftOut)

@@ -55,8 +55,14 @@ def ln_run_times(found: Evidence, n: Floats) -> Floats:
 
 
 def deviations(found: Evidence, x: Floats) -> Floats:
-    """Return what the observations deviate from the law at log2 of relative sizes (m,), by straight lines, shape (m,)."""
-    return np.interp(x, found.data.x, found.data.y - found.ln_fits[-1, 0])
+    """Return what the observations deviate from the law at log2 of relative sizes (m,), by straight lines, shape (m,).
+
+    >>> from processors.models.combination.evidence import Curve, evidence
+    >>> found = evidence(Curve("a", "s", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0)))
+    >>> deviations(found, np.array([-1.0])).round(3).tolist()
+    [-0.022]
+    """
+    return np.asarray(np.interp(x, found.data.x, found.data.y - found.ln_fits[-1, 0]))
 
 
 def left_out_errors(found: Evidence) -> tuple[tuple[float, float, float], ...]:
@@ -105,7 +111,11 @@ def features(own: LeftOut, sizes: int, x: Floats) -> Floats:
 
 
 def features_of(own: Sequence[LeftOut], curve: Ints, x: Floats) -> Floats:
-    """Return the features of the curves `curve` (m,), each as if it were alone, shape (m, 3)."""
+    """Return the features of the curves `curve` (m,), each as if it were alone, shape (m, 3).
+
+    >>> features_of([LeftOut(*np.zeros((3, 0)))], np.array([0]), np.array([-0.5])).round(2).tolist()
+    [[1.0, -3.35, -0.91]]
+    """
     found = np.zeros((x.size, 3))
     count = np.array([each.x.size for each in own])
     place = np.zeros_like(count)  # of a curve among those with as many sizes
@@ -114,7 +124,9 @@ def features_of(own: Sequence[LeftOut], curve: Ints, x: Floats) -> Floats:
         place[count == size] = np.arange(len(alike))
         chosen = count[curve] == size
         of = place[curve[chosen]]
-        there, error = (np.array(rows)[of] for rows in zip(*((each.x, np.abs(each.error)) for each in alike), strict=True))
+        there, error = (
+            np.array(rows)[of] for rows in zip(*((each.x, np.abs(each.error)) for each in alike), strict=True)
+        )
         found[chosen] = _features(error, np.exp(-np.abs(x[chosen, None] - there) / REACH), size + 2)
     return found
 

@@ -39,7 +39,12 @@ def reasons(scale: Scale, given: Circumstances) -> list[tuple[str, ...]]:
 
 
 def reasons_of(scale: Scale, found: Floats, distance: Floats) -> list[tuple[str, ...]]:
-    """Return the same for circumstances as `features` gives them, (m, 9)."""
+    """Return the same for circumstances as `features` gives them, (m, 9).
+
+    >>> from processors.models.combination.replay import SCALE
+    >>> reasons_of(SCALE, features(USUAL), USUAL.distance)
+    [('wide_band',)]
+    """
     excess = np.maximum((found - _USUAL) * np.array(scale), 0.0)[:, 1:]
     grave = excess > REASON_SHARE * np.cumsum(excess, axis=1)[:, -1:]
     order = np.argsort(-excess, axis=1, kind="stable").tolist()

@@ -73,8 +73,8 @@ class SystemScores(NamedTuple):
     counts: Counts
 
 
-class Asked(NamedTuple):
-    """Where scores of one curve are asked for.
+class Request(NamedTuple):
+    """Where scores of one curve are wanted.
 
     `near` (m, rows) weighs the rows of the grid, `shipped` (m, cells) are the scores that the agent was built with; the others
     are as in `quantiles`.
@@ -164,13 +164,15 @@ def quantiles(
     ([-1.3], [1.3])
     """
     near, shipped = beyond(distance, atoms, known_further=known_further)
-    return ends([Asked(near, shipped, system, own, pool)])[0]
+    return ends([Request(near, shipped, system, own, pool)])[0]
 
 
-def beyond(
-    distance: Floats, atoms: Sequence[Sequence[float]], *, known_further: bool = False
-) -> tuple[Floats, Floats]:
-    """Return what the rows of the grid weigh at distances (m,) in doublings, and the shipped scores there; see `Asked`."""
+def beyond(distance: Floats, atoms: Sequence[Sequence[float]], *, known_further: bool = False) -> tuple[Floats, Floats]:
+    """Return what the rows of the grid weigh at distances (m,) in doublings, and the shipped scores there; see `Request`.
+
+    >>> [part.shape for part in beyond(np.array([1.0]), [[-1.0] * 10 + [1.0] * 10] * 3)]
+    [(1, 9), (1, 128)]
+    """
     near = np.zeros((distance.size, _ROWS))
     before = DISTANCES.size * known_further
     near[:, before : before + DISTANCES.size] = nearness(distance)
@@ -189,37 +191,45 @@ def quantiles_inside(
     return float(found.lower[0]), float(found.upper[0])
 
 
-def inside(atoms: Sequence[float], system: str, own: Sequence[SystemScores], pool: Counts = NO_SCORES) -> Asked:
-    """Return that scores inside the range of a curve are asked for; see `quantiles_inside`."""
-    return Asked(_ONLY_INSIDE, _shipped_inside(tuple(atoms)), system, own, pool)
+def inside(atoms: Sequence[float], system: str, own: Sequence[SystemScores], pool: Counts = NO_SCORES) -> Request:
+    """Return where scores inside the range of a curve lie; see `quantiles_inside`.
+
+    >>> inside([-1.0] * 10 + [1.0] * 10, "s", []).near.sum()
+    np.float64(1.0)
+    """
+    return Request(_ONLY_INSIDE, _shipped_inside(tuple(atoms)), system, own, pool)
 
 
-def ends(asked: Sequence[Asked]) -> list[Ends]:
-    """Return the ends of bands by shipped scores, own and pooled ones, for many curves at once; each as if it were alone."""
-    known = [_weights(each) for each in asked]
+def ends(requested: Sequence[Request]) -> list[Ends]:
+    """Return the ends of bands by shipped scores, own and pooled ones, for many curves at once; each as if it were alone.
+
+    >>> [round(float(end[0]), 1) for end in ends([inside([-1.0] * 10 + [1.0] * 10, "s", [])] * 2)[1][:2]]
+    [-1.1, 1.1]
+    """
+    known = [_weights(each) for each in requested]
     weight = np.concatenate([each for each, _ in known])
     lower, upper = np.minimum(_quantile(weight, OUTSIDE), 0.0), np.maximum(_quantile(weight, 1.0 - OUTSIDE), 0.0)
-    places = np.cumsum([0, *(each.near.shape[0] for each in asked)]).tolist()
+    places = np.cumsum([0, *(each.near.shape[0] for each in requested)]).tolist()
     return [
         Ends(lower[first:last], upper[first:last], learned)
         for first, last, (_, learned) in zip(places[:-1], places[1:], known, strict=True)
     ]
 
 
-def _weights(asked: Asked) -> tuple[Floats, Floats]:
+def _weights(requested: Request) -> tuple[Floats, Floats]:
     """Return what the cells of the grid weigh, (m, cells), and how much of it is learned; see `_as_far`."""
     trusted = np.zeros((_ROWS, SIGNED))
-    for each in asked.own:
-        trusted += _grid(each.counts) * (1.0 if each.system == asked.system else OTHER_SYSTEM)
-    weight = _product(asked.near, trusted) + asked.shipped
+    for each in requested.own:
+        trusted += _grid(each.counts) * (1.0 if each.system == requested.system else OTHER_SYSTEM)
+    weight = _product(requested.near, trusted) + requested.shipped
     known = trusted.sum(axis=1)
-    if asked.pool != NO_SCORES:
-        pooled = _of_others(asked.pool, tuple(asked.own))
-        others = _product(asked.near, pooled)
+    if requested.pool != NO_SCORES:
+        pooled = _of_others(requested.pool, tuple(requested.own))
+        others = _product(requested.near, pooled)
         total = others.sum(axis=1, keepdims=True)
         weight += others * np.minimum(1.0, POOL_WEIGHT_MAX / np.maximum(total, 1e-9))
         known += pooled.sum(axis=1)
-    return weight, _as_far(asked.near, known)
+    return weight, _as_far(requested.near, known)
 
 
 def _product(near: Floats, grid: Floats) -> Floats:
@@ -229,7 +239,7 @@ def _product(near: Floats, grid: Floats) -> Floats:
 
 def _as_far(near: Floats, known: Floats) -> Floats:
     """Return what share of what is known of a distance (m,) are scores of the centre that lie as far out."""
-    farther = _PLACES >= np.argmax(near, axis=1)[:, None]
+    farther = np.argmax(near, axis=1)[:, None] <= _PLACES
     weight = (near * farther * known).sum(axis=1)
     return np.asarray(weight / (weight + SHIPPED_WEIGHT))
 
