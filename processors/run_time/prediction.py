@@ -236,7 +236,7 @@ def fitted_curve(
     verdicts = Verdicts(
         known[0],
         known[-1],
-        predicted.judged,
+        cache(predicted.judged),  # some steps are points as well
         map(final.place, range(len(at) - len(beyond), len(at))),
         predicted.study.pattern_advice,
         full=predicted.combination.evidence.curve.bends if predicted.combination is not None else (),

@@ -60,7 +60,7 @@ def deviations(found: Evidence, x: Floats) -> Floats:
     >>> from processors.models.combination.evidence import Curve, evidence
     >>> found = evidence(Curve("a", "s", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0)))
     >>> deviations(found, np.array([-1.0])).round(3).tolist()
-    [-0.022]
+    [-0.02]
     """
     return np.asarray(np.interp(x, found.data.x, found.data.y - found.ln_fits[-1, 0]))
 
