@@ -4,6 +4,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
+from operator import attrgetter
 from statistics import NormalDist
 from typing import Final, Literal, NamedTuple, TypeGuard
 
@@ -388,13 +389,17 @@ def _rounded(point: PublishedPoint) -> Band:
     return Band(*rounded(point.run_time_s, point.low_s, point.high_s))
 
 
+_SIZE: Final = attrgetter("n")
+
+
 def _at(points: Sequence[PublishedPoint], n: float, n_max: float) -> PublishedPoint | None:
-    sizes = [point.n for point in points]
-    i = bisect_left(sizes, n)
-    if i == len(sizes) or (i == 0 and sizes[0] != n):
+    i = bisect_left(points, n, key=_SIZE)
+    if i == len(points):
         return None
-    if sizes[i] == n:
+    if points[i].n == n:
         return points[i]
+    if i == 0:
+        return None
     left, right = points[i - 1], points[i]
     share = math.log(n / left.n) / math.log(right.n / left.n)
     # what no run of the size itself supports is judged as that; beyond the data it is judged as what lies farther out

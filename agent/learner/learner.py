@@ -22,6 +22,7 @@ from typing import Any, Final, Protocol, get_args
 from agent.deadletters import Complaints
 from agent.learner.shard import Fold, OwnedShard, Plan, Snapshot
 from agent.learner.ticks import at_broker_time, is_ahead
+from agent.learner.turns import Turns
 from agent.sources import Collectors, Sources
 from processors.contracts.errors import (
     CheckpointLostError,
@@ -241,7 +242,7 @@ class Learner:
         self._consumer = log.consumer(plan.group, [plan.journal_topic], member=member)
         self._producer = log.producer()
         self._shards: dict[TopicPartition, OwnedShard] = {}
-        self._folding = threading.Lock()
+        self._folding = Turns()
         self._sent = False
         self._complaints = Complaints(_LOG)
         self.sources = Sources(plan.is_source)
@@ -364,6 +365,7 @@ class Learner:
         shard = OwnedShard(self._plan, self._log.checkpoints(partition[1]), self._consumer, partition)
         self._consumer.seek(partition, shard.start)
         shard.took_over(now_s)
+        shard.fold.give_way_by(self._folding.give_way)
         self._shards[partition] = shard
         self._meter.restored(hosts_lost=shard.hosts_lost)
         if shard.hosts_lost:

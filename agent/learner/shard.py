@@ -47,6 +47,9 @@ class Fold(Protocol):
     def fold(self, record: JournalRecord) -> list[Any]:
         """Take a record in and return the messages to send because of it."""
 
+    def give_way_by(self, give_way: Callable[[], None]) -> None:
+        """Have it called between slices of long work: others may ask then, and nothing may be folded."""
+
     def fold_hosts(self, record: JournalRecord) -> list[Any]:
         """Take a record in that the jobs' group knows already."""
 

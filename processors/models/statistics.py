@@ -86,7 +86,7 @@ def rounded(*values: float) -> tuple[float, ...]:
     >>> rounded(1028.2411, 0.0)
     (1028.24, 0.0)
     """
-    return tuple(map(six_digits, values))
+    return tuple([float(f"{value:.6g}") for value in values])
 
 
 def rounded_rows(rows: Iterable[Iterable[float]]) -> tuple[tuple[float, ...], ...]:

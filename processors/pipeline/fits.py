@@ -4,8 +4,10 @@ It happens at ticks only, so it does not depend on how records were batched; the
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -13,7 +15,8 @@ from processors.alerts import applications
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import Prediction, UsefulSizes
 from processors.fairness import lane_of_application, lane_of_user
-from processors.models.combination.combine import learn, summary
+from processors.models.combination.combine import foretell, learn, summary
+from processors.models.combination.evidence import Curve, evidence_of
 from processors.models.combination.related import Related
 from processors.models.combination.replay import Rows, rows
 from processors.pipeline.alerts import Warnings
@@ -23,13 +26,14 @@ from processors.pipeline.inputs import UnseenInputs
 from processors.pipeline.load import UnderLoads
 from processors.pipeline.machines import Machines
 from processors.pipeline.power import Power, least_energy
-from processors.pipeline.predictor import Predictor, Question
+from processors.pipeline.predictor import Predictor, Prepared, Question
 from processors.pipeline.similar_runs import SimilarRunForecasts
 from processors.pipeline.stage import TickWork, guard
 from processors.pipeline.state import CENTRE, ShardState, Tombstone, related_curves_key
 from processors.power.by_size import published_powers
 from processors.run_time.messages import as_reference, model_of, of_similar_runs, prediction, with_similar_runs
 from processors.run_time.model import RunTime
+from processors.run_time.prediction import foretold_sizes
 from processors.run_time.related_curves import CurveRecord
 from processors.similar_runs import ALIKE_MIN, NOT_BY_SIZE, reliability
 from processors.store import FULL_TICK_MS, share
@@ -81,6 +85,25 @@ class CurveTransfer:
         return rows(gate, found, related) if found is not None else None
 
 
+T = TypeVar("T")
+SLICE: Final = 8  # curves that are fitted together: more gain little, and whoever has a question waits for all of them
+
+
+def _batches(due: Sequence[str]) -> Iterator[list[str]]:
+    """Yield applications in their order, those that are fitted together: curves of one application learn from each other."""
+    batch: list[str] = []
+    seen: set[str] = set()
+    for application_id in due:
+        shared = related_curves_key(ApplicationKey.parse(application_id))
+        if shared in seen or len(batch) >= SLICE:
+            yield batch
+            batch, seen = [], set()
+        batch.append(application_id)
+        seen.add(shared)
+    if batch:
+        yield batch
+
+
 class FitQueue:
     """Fits and publishes the models of one shard."""
 
@@ -98,7 +121,7 @@ class FitQueue:
         self._state = state
         self._warnings = warnings
         self._predictor, self._similar_runs = predictor, similar_runs
-        self._related = CurveTransfer(state)
+        self._related, self._machines = CurveTransfer(state), Machines(state)
         self._unseen_inputs = unseen
         self._under_loads = UnderLoads(state)
         self._features = features
@@ -108,8 +131,8 @@ class FitQueue:
     def fit_curves(self, work: TickWork) -> None:
         """Fit and publish what is due, at most `fits_per_tick_max`; then evict what is too much.
 
-        Below ten seconds since the last tick only that share of the refits is allowed, so that
-        frequent ticks spread them and none holds the fold for long.
+        Below ten seconds since the last tick only that share of the refits is allowed, so that frequent ticks spread them,
+        and other records are folded meanwhile. Between slices of them the fold gives way to questions.
         """
         most = self._state.settings.run_time.fits_per_tick_max
         limit = share(most, work.since_ms)
@@ -117,25 +140,75 @@ class FitQueue:
         if len(due) == limit and (limit == most or self._behind(due[-1])):
             self._state.tally["bound", "fits_per_tick_max"] += 1
         self._state.waiting_fits = self._state.models.overdue(self._state.now_ms) if len(due) == limit else Counter()
-        for application_id in due:
-            with guard(self._state, RunTime.name, recover=partial(self._failed, application_id)):
-                self._publish(application_id)  # one application's fit must not stop the others
+        for batch in _batches(due):
+            self._fit(batch)
+            self._state.give_way()
         self._evict()
+
+    def _fit(self, batch: Sequence[str]) -> None:
+        """Fit and publish the curves of several applications: arrays of many cost little more than those of one.
+
+        Each learns from what the centre knew at its turn, so that its numbers are those of one fit after the other.
+        """
+        unseen = self._of_each(batch, self._unseen_curve)
+        with suppress(
+            ValueError
+        ):  # of a curve that is not valid: it fails at its turn, and the others are fitted one by one
+            self._gather({application_id: curve for application_id, curve in unseen.items() if curve is not None})
+        prepared = self._of_each(unseen, self._prepare)
+        with suppress(ValueError):
+            self._foretell({application_id: each for application_id, each in prepared.items() if each is not None})
+        self._of_each(prepared, lambda application_id: self._publish(application_id, prepared[application_id]))
+        self._predictor.begin()
+
+    def _of_each(self, applications: Iterable[str], part: Callable[[str], T]) -> dict[str, T]:
+        """Return a part of the fits of some applications, without those that fail: these must not stop the others."""
+        found: dict[str, T] = {}
+        for application_id in applications:
+            with guard(self._state, RunTime.name, recover=partial(self._failed, application_id)):
+                found[application_id] = part(application_id)
+        return found
+
+    def _unseen_curve(self, application_id: str) -> Curve | None:
+        model, key = self._state.models.open(application_id), ApplicationKey.parse(application_id)
+        return None if model.on_probation else model.unseen_curve(key.id, key.system, self._machines.bends(key))
+
+    def _gather(self, unseen: Mapping[str, Curve]) -> None:
+        """Gather what curves say of the laws, of all of them at once."""
+        for application_id, found in zip(unseen, evidence_of(list(unseen.values())), strict=True):
+            self._state.models.open(application_id).saw(found)
+
+    def _prepare(self, application_id: str) -> Prepared | None:
+        """Let a curve and the others learn from each other, and return what it is fitted from; None on probation."""
+        model, key = self._state.models.open(application_id), ApplicationKey.parse(application_id)
+        if model.on_probation:
+            return None
+        self._related.learn(key, model)
+        return self._predictor.prepare(key, model)
+
+    def _foretell(self, prepared: Mapping[str, Prepared]) -> None:
+        """Let the laws predict the sizes that curves are told at, of all of them at once."""
+        foretell(
+            [
+                (each.combination, foretold_sizes(each.sizes, self._state.models.open(application_id).sizes()[-1]))
+                for application_id, each in prepared.items()
+                if each.combination is not None
+            ]
+        )
 
     def _behind(self, application_id: str) -> bool:
         """Return whether a model that was due waited for longer than ticks without a share would have let it."""
         due_ms = self._state.models.open(application_id).due_ms()
         return due_ms is not None and self._state.now_ms - due_ms >= FULL_TICK_MS
 
-    def _publish(self, application_id: str) -> None:
+    def _publish(self, application_id: str, prepared: Prepared | None) -> None:
         model = self._state.models.open(application_id)
-        if model.on_probation:
+        if prepared is None:
             self._withdraw(application_id, model)
             return
         key, now_ms = ApplicationKey.parse(application_id), self._state.now_ms
-        self._related.learn(key, model)
         self._state.teach(model.teach())
-        self._predictor.begin()
+        self._predictor.begin({application_id: prepared})
         forecast = self._predictor.forecast(key, model)
         members = self._state.members.open(application_id)
         ensemble = self._predictor.laws(key, model)

@@ -5,7 +5,7 @@ the predictor conditioned on the job having run so long. Sources are asked in th
 knows a size gives its run time, band, verdict and origin.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -126,6 +126,16 @@ class Predicted(NamedTuple):
 BySize = dict[float, Predicted]
 
 
+class Prepared(NamedTuple):
+    """What the curve of an application is fitted from: the laws with all that others taught by then, and the sizes it is told at."""
+
+    combination: Combination | None
+    sizes: list[float]
+
+
+NOTHING_PREPARED: Final[Mapping[str, Prepared]] = {}
+
+
 class Predictor:
     """Predicts run times in one shard from what is known at this place of the journal; changes nothing."""
 
@@ -139,6 +149,7 @@ class Predictor:
         self._machines = Machines(state)
         self.forecasts: dict[str, RunTimePrediction] = {}
         self._laws: dict[str, Fits | None] = {}
+        self._prepared: Mapping[str, Prepared] = NOTHING_PREPARED
         self.sources: tuple[Callable[[Question, Sequence[float]], BySize], ...] = (
             self._by_features,
             self._by_similar_runs_of_better_record,
@@ -147,10 +158,15 @@ class Predictor:
             self._by_similar_runs,
         )
 
-    def begin(self) -> None:
-        """Forget what was worked out for the last record: what is known may have changed."""
+    def begin(self, prepared: "Mapping[str, Prepared]" = NOTHING_PREPARED) -> None:
+        """Forget what was worked out for the last record: what is known may have changed. `prepared` is by application."""
         self.forecasts.clear()
         self._laws.clear()
+        self._prepared = prepared
+
+    def prepare(self, key: ApplicationKey, model: RunTime) -> "Prepared":
+        """Return what the curve of an application is fitted from, as it is known now."""
+        return Prepared(self._combination(key, model), self._published_sizes(model))
 
     def predict(self, question: Question, sizes: Sequence[float]) -> BySize:
         """Predict a run at each of the sizes that any source knows."""
@@ -192,16 +208,21 @@ class Predictor:
 
     def fit(self, key: ApplicationKey, model: RunTime, sizes: Sequence[float] | None = None) -> PublishedCurve:
         """Fit the curve of an application to what is known now, by default at the sizes that are published."""
-        factor_max = self._state.settings.run_time.curve_factor_max
-        wanted = curve_sizes(model.sizes(), factor_max, model.observed().alone) if sizes is None else sizes
+        if sizes is None:
+            prepared = self._prepared.get(key.id)
+            sizes = prepared.sizes if prepared is not None else self._published_sizes(model)
         centre = self._state.band_pool.open(CENTRE).counts
-        return fitted_curve(self.forecast(key, model), model, wanted, self._state.now_ms, centre)
+        return fitted_curve(self.forecast(key, model), model, sizes, self._state.now_ms, centre)
+
+    def _published_sizes(self, model: RunTime) -> list[float]:
+        return curve_sizes(model.sizes(), self._state.settings.run_time.curve_factor_max, model.observed().alone)
 
     def forecast(self, key: ApplicationKey, model: RunTime) -> RunTimePrediction:
         """Return the study and the ensemble of an application, with what related curves and other inputs add."""
         if key.id not in self.forecasts:
             others = self._unseen_inputs.leaned_on(key, model)
-            combination = self._combination(key, model)
+            prepared = self._prepared.get(key.id)
+            combination = prepared.combination if prepared is not None else self._combination(key, model)
             alone = RunTimePrediction(model.study(), combination, others, model.observed().scatter)
             self.forecasts[key.id] = alone._replace(seeds=self._seeds(key, model, alone))
         return self.forecasts[key.id]
@@ -294,10 +315,10 @@ class Predictor:
         if key is None or model is None or not model.observations:
             return {}
         observed, useless = model.sizes(), self._useless(question.curve or model.published, sizes)
-        by_record = NOT_BY_SIZE if self._similar_runs.not_by_size(key.id) else BETTER_AT_SIZE
-        found = {}
+        own, found = key.id, {}
+        by_record = NOT_BY_SIZE if self._similar_runs.not_by_size(own) else BETTER_AT_SIZE
         for n in sizes:
-            better = self._similar_runs.better_record(key.id, n if n in observed else None)
+            better = self._similar_runs.better_record(own, n if n in observed else None)
             if better or n in useless or (better is None and observed == (n,)):
                 found[n] = by_record if better and len(observed) > 1 else NO_CURVE
         return found

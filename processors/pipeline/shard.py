@@ -1,6 +1,6 @@
 """One shard: a pure fold of journal records into messages and state, and the stages that each kind of record goes through."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -191,6 +191,10 @@ class Shard:
             self.state.outbox = []
         self.state.tally["event", "processed"] += 1
         return sent + self.hosts.sent()
+
+    def give_way_by(self, give_way: Callable[[], None]) -> None:
+        """Have it called between slices of long work: questions may be answered then, and nothing may be folded."""
+        self.state.give_way = give_way
 
     def fold_hosts(self, record: JournalRecord) -> list[Message | Tombstone]:
         """Take a record in that the jobs know already, as after a restart: the states of hosts are written more rarely."""

@@ -26,6 +26,7 @@ from processors.models.aggregates.sizes import (
     PlacedRun,
     Sizes,
     SizeStat,
+    aggregate,
     aggregate_levels,
     rounded_size,
     rounded_sizes,
@@ -146,7 +147,7 @@ def observed_sizes(
     Of a level that was left, runs weigh little; that the size was run often stays true.
     """
     runs = table.counts()
-    runs.update(rounded_sizes(run.n for run in placed(unmerged) if not run.outlier))
+    runs.update(rounded_sizes(run.n for run in unmerged if not (run.outlier and _excluded(run, unmerged))))
     often = {n for n in study.n.tolist() if max(weights.get(n, 0.0), runs[n]) >= CONFIRMED_RUNS}
     repeats = sum(max(weight - 1.0, 0.0) for weight in weights.values())
     measured = often if repeats >= REPEATS_MIN and study.noise <= SCATTER_MAX else set()
@@ -436,7 +437,7 @@ class RunTime:
     def study(self) -> Study:
         """Return the fit of everything known now; ValueError where nothing is."""
         if self._study is None:
-            whole = aggregate_levels(self._table, placed(self._state.runs), self._derived)
+            whole = self._aggregated(self._derived)
             sizes = thin(whole, FIT_SIZES_MAX)
             self._counts = dict(zip(sizes.n.tolist(), sizes.count.tolist(), strict=True))
             self._sizes = sizes
@@ -458,13 +459,24 @@ class RunTime:
         it was run often enough to be believed. `bends` are the sizes at which a part of the machine is full, None those
         that were known before.
         """
+        curve = self.unseen_curve(key, system, bends)
+        if curve is not None:
+            self.saw(evidence(curve))
+        return self._evidence
+
+    def unseen_curve(self, key: str, system: str, bends: tuple[float, ...] | None = None) -> Curve | None:
+        """Return the curve whose evidence is yet to be gathered; None where it is known, or ADEPT's study has to answer."""
         study = self.study()
         if bends is not None and self._evidence is not None and self._evidence.curve.bends != bends:
             self._evidence = None  # the machine has become known since
-        if self._evidence is None and study.special is None and study.phases is None:
-            curve = self._curve(key, system)._replace(bends=bends or ())
-            self._evidence = evidence(curve) if len(curve.n) > 1 else None
-        return self._evidence
+        if self._evidence is not None or study.special is not None or study.phases is not None:
+            return None
+        curve = self._curve(key, system)._replace(bends=bends or ())
+        return curve if len(curve.n) > 1 else None
+
+    def saw(self, found: LawEvidence) -> None:
+        """Note the evidence of `unseen_curve`."""
+        self._evidence = found
 
     def _curve(self, key: str, system: str) -> Curve:
         sizes = self._sizes
@@ -526,8 +538,14 @@ class RunTime:
 
     def medians_s(self) -> dict[float, float]:
         """Return the median run time of each observed size, in seconds."""
-        found = aggregate_levels(self._table, placed(self._state.runs))
+        found = self._aggregated()
         return dict(zip(found.n.tolist(), found.median_s.tolist(), strict=True))
+
+    def _aggregated(self, known: dict[float, Derived] | None = None) -> Sizes:
+        runs = self._state.runs
+        if self._table.single and not any(run.outlier for run in runs):  # when each started matters to levels alone
+            return aggregate(self._table.own, [(run.n, run.run_time_s) for run in runs], known)
+        return aggregate_levels(self._table, placed(runs), known)
 
     def due_ms(self) -> int | None:
         """Return when the curve is to be fitted anew; None where nothing is new, or on probation."""

@@ -5,16 +5,17 @@ known, its study answers.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, NamedTuple, cast
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from processors import facts
 from processors.contracts.names import HORIZONS, horizon_of
 from processors.contracts.outputs import Envelope, Fluctuation, Reliability, ScalabilityStudy, Source, UsefulSizes
 from processors.facts import SIDE_RATIO_MAX, PublishedCurve, PublishedPoint, uninformative
@@ -215,6 +216,11 @@ def curve_sizes(sizes: Sequence[float], factor_max: float, alone: Collection[flo
     return [wanted[i] for i in picked]
 
 
+def foretold_sizes(sizes: Sequence[float], n_max: float) -> list[float]:
+    """Return the sizes that a curve at `sizes` is fitted at: those, one, and the steps at which verdicts beyond are taken."""
+    return [*sizes, 1.0, *steps(n_max)]
+
+
 def fitted_curve(
     predicted: RunTimePrediction, model: RunTime, sizes: Sequence[float], now_ms: int, centre: Counts | None = None
 ) -> PublishedCurve:
@@ -225,21 +231,20 @@ def fitted_curve(
     """
     known, calibration = model.sizes(), model.calibration(centre or {})
     beyond = steps(known[-1])
-    final = _final([*sizes, 1.0, *beyond], predicted, model, calibration)
+    at = foretold_sizes(sizes, known[-1])
+    final = _final(at, predicted, model, calibration)
     verdicts = Verdicts(
         known[0],
         known[-1],
-        predicted.judged,
-        final.places[-len(beyond) :],
+        cache(predicted.judged),  # some steps are points as well
+        map(final.place, range(len(at) - len(beyond), len(at))),
         predicted.study.pattern_advice,
         full=predicted.combination.evidence.curve.bends if predicted.combination is not None else (),
     )
-    judged = [_with_advice(verdicts.of(place), predicted.others_advice) for place in final.places[: -len(beyond)]]
-    distinct = list(dict.fromkeys(judged))
-    points = [
-        msgspec.structs.replace(point, verdict=distinct.index(verdict))
-        for point, verdict in zip(final.points, judged, strict=False)
-    ]
+    shown, advice = range(len(at) - len(beyond)), predicted.others_advice
+    judged = [_with_advice(verdicts.of(final.place(i)), advice) for i in shown]
+    distinct = {verdict: i for i, verdict in enumerate(dict.fromkeys(judged))}
+    points = [final.point(i, distinct[verdict]) for i, verdict in zip(shown, judged, strict=True)]
     run = {point.n for point in points[:-1] if point.source == "observed"}
     out_of_line = run.intersection(model.observed().excluded)
     useful = predicted.study.useful
@@ -289,49 +294,67 @@ def scalability_study(study: Study) -> ScalabilityStudy:
     )
 
 
-class _Final(NamedTuple):
-    """Points with their final bands, and what their verdicts are taken from."""
+@dataclass(frozen=True, eq=False)
+class _Final:
+    """Points with their final bands, and what their verdicts are taken from, as lists over the sizes `at`.
 
-    points: list[PublishedPoint]
-    places: list[Place]
+    Of the steps beyond the largest size few are ever looked at: points and places are made when they are asked for.
+    """
+
+    at: Sequence[float]
+    source: Sequence[str]
+    rows: Sequence[int]
+    ends_s: Sequence[tuple[float, float, float]]  # run time, low and high
+    own: Sequence[Sides]  # half-widths as the model had made them
+    half_width: Sequence[float]
+    reasons: Sequence[tuple[str, ...]]
+    known_further: Sequence[float]
+    record: Callable[[int], bool]
+
+    def point(self, i: int, verdict: int) -> PublishedPoint:
+        """Return the point of the size of that place, with the index of its verdict."""
+        band, source = self._band(i), cast("Source", self.source[i])
+        below, above = (round(side, 6) for side in self.own[i])
+        return PublishedPoint(self.at[i], band.run_time_s, band.low_s, band.high_s, source, verdict, below, above)
+
+    def place(self, i: int) -> Place:
+        """Return what the verdict on the size of that place is taken from."""
+        row, nothing = self.rows[i], uninformative(self._band(i))
+        record = row != OWN and self.record(row)
+        return Place(self.at[i], self.half_width[i], nothing, self.reasons[i], self.known_further[i], record=record)
+
+    def _band(self, i: int) -> facts.Band:
+        run_time_s, low_s, high_s = rounded(*self.ends_s[i])
+        return facts.Band(run_time_s, low_s, high_s)
 
 
 def _final(at: list[float], predicted: RunTimePrediction, model: RunTime, calibration: Calibration) -> _Final:
-    found = predicted.predict(at)
-    run_time_s = found.run_time_s
-    ends = [np.abs(np.log(end_s) - np.log(run_time_s)) for end_s in (found.low_s, found.high_s)]
-    known = model.sizes()
+    found, known = predicted.predict(at), model.sizes()
+    ln_t = np.log(found.run_time_s)
+    own = list(map(Sides, *(np.abs(np.log(end_s) - ln_t).tolist() for end_s in (found.low_s, found.high_s))))
     rows = [
         OWN if source == "observed" else HORIZONS.index(horizon_of(n, known[0], known[-1])) + 1
         for n, source in zip(at, found.source, strict=True)
     ]
-    times_s = _as_observed(at, run_time_s, predicted, model)
+    times_s = _as_observed(at, found.run_time_s, predicted, model)
     extremes = model.extremes()
     widened = [
-        _widened(
-            Sides(below, above), calibration.sides(row, n), _spread(extremes.get(n) if row == OWN else None, time_s)
-        )
-        for row, n, time_s, below, above in zip(
-            rows, at, times_s.tolist(), *(end.tolist() for end in ends), strict=True
-        )
+        _widened(sides, calibration.sides(row, n), _spread(extremes.get(n) if row == OWN else None, time_s))
+        for row, n, time_s, sides in zip(rows, at, times_s.tolist(), own, strict=True)
     ]
     lower, upper = (np.minimum(np.array(side), LN_BAND_MAX) for side in zip(*widened, strict=True))
-    at_ends = [np.clip(times_s * np.exp(side), 1e-300, 1e300) for side in (-lower, upper)]
-    digits = rounded(*np.array([times_s, *at_ends]).T.ravel().tolist())
-    rows_s = zip(digits[0::3], digits[1::3], digits[2::3], strict=True)
-    points = [
-        PublishedPoint(n, time_s, low_s, high_s, cast("Source", source), 0, round(below, 6), round(above, 6))
-        for n, (time_s, low_s, high_s), source, below, above in zip(
-            at, rows_s, found.source, *(end.tolist() for end in ends), strict=True
-        )
-    ]
-    places = [
-        Place(point.n, max(sides), uninformative(point), why, further, record=row != OWN and calibration.record(row))
-        for point, sides, why, further, row in zip(
-            points, widened, found.reasons, found.known_further.tolist(), rows, strict=True
-        )
-    ]
-    return _Final(points, places)
+    low_s, high_s = (np.clip(times_s * np.exp(side), 1e-300, 1e300).tolist() for side in (-lower, upper))
+    return _Final(
+        at,
+        found.source,
+        rows,
+        list(zip(times_s.tolist(), low_s, high_s, strict=True)),
+        own,
+        list(map(max, widened)),
+        found.reasons,
+        found.known_further.tolist(),
+        cache(calibration.record),
+    )
 
 
 def _spread(extremes: tuple[float, float] | None, run_time_s: float) -> Sides | None:

@@ -6,12 +6,12 @@ others were asked about.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from processors.models.adept.verdict import REACH, Verdict
-from processors.models.combination.combine import BELOW, DISTANCE_MAX, TOO_FAR, WIDE
+from processors.models.combination.reasons import BELOW, DISTANCE_MAX, TOO_FAR, WIDE
 
 # Half-width in ln T that a reliable band may have, per doubling beyond the largest size, of which one at least and two at most
 # count. With three, and growing faster, a band of .35 to 2.8 times the run time was called reliable, and one in eight was off
@@ -79,7 +79,7 @@ class Verdicts:
     """The verdicts on the sizes of one curve.
 
     `judged` gives ADEPT's verdict on a size, None standing for twice the largest; `pattern_advice` what is unusual, whatever
-    the verdict. `beyond` are the places at `steps`, in their order. `reach` is the largest size up to which every step is
+    the verdict. `beyond` are the places at `steps`, in their order, taken one by one until one is not reliable. `reach` is the largest size up to which every step is
     reliable: the largest that was run where none is. `full` are the sizes at which a memory domain, a socket or a node is full:
     up to there all curves look alike, and nothing that ran tells whether this one goes on beyond.
     """
@@ -89,17 +89,16 @@ class Verdicts:
         n_min: float,
         n_max: float,
         judged: Callable[[float | None], Verdict],
-        beyond: list[Place],
+        beyond: Iterable[Place],
         pattern_advice: tuple[str, ...] = (),
         *,
         full: tuple[float, ...] = (),
     ) -> None:
         self._n_min, self._n_max, self._judged = n_min, n_max, judged
         self._pattern_advice = pattern_advice
-        self._beyond = beyond
         self._full_n = next((n for n in full if n >= n_max), math.inf)
         self._trusted = judged(None).verdict not in CANNOT_RELY
-        self.reach, self._failed = self._reached()
+        self.reach, self._failed = self._reached(beyond)
 
     def of(self, place: Place) -> Verdict:
         """Return the verdict on a size."""
@@ -130,10 +129,10 @@ class Verdicts:
         passed = (PART_FULL,) if place.n > self._full_n and not self._answered(place) else ()
         return _reported(self._judged(place.n), (*passed, *(place.reasons or nearer)))
 
-    def _reached(self) -> tuple[float, Place | None]:
+    def _reached(self, beyond: Iterable[Place]) -> tuple[float, Place | None]:
         """Return how far beyond the largest size every step is reliable, and the first that is not."""
         reach = self._n_max
-        for place in self._beyond:
+        for place in beyond:
             if not self._holds(place):
                 return reach, place
             reach = place.n

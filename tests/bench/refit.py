@@ -18,6 +18,9 @@ GOALS_MS: Final = {8: 2.0, 64: 5.0}
 RUNS_PER_SIZE: Final = 4
 RELATED: Final = 20  # other inputs of the application, at as many sizes
 RELATED_SIZES: Final = 8
+AT_ONCE: Final = 64  # applications that a tick fits
+AT_ONCE_SIZES: Final = 8
+AT_ONCE_GOAL_MS: Final = 0.6
 WAIT_MS: Final = 700_000  # longer than a model waits for more runs, and than a run needs to settle
 
 
@@ -28,6 +31,20 @@ def run(*, quick: bool) -> Iterator[Row]:
         yield _row(f"refit at {count} sizes, p99", *_times_ms(count, repeats), GOALS_MS.get(count))
     name = f"refit at {RELATED_SIZES} sizes beside {RELATED} curves, p99"
     yield _row(name, *_times_ms(RELATED_SIZES, repeats, RELATED), None)
+    yield _of_many(repeats=6 if quick else 40)
+
+
+def _of_many(repeats: int) -> Row:
+    """Return the time of a refit in ticks that fit many applications."""
+    times_ms, points = _many_times_ms(repeats)
+    p50, p99 = quantile(times_ms, 0.5), quantile(times_ms, 0.99)
+    meaning = (
+        f"a tick fits {AT_ONCE} applications with a new run each, with curves of {points} points made and encoded; p50 "
+        f"{p50:.2f} ms; of 10,000 that wait the last one is fitted after {10_000 * p50 / 1000:.0f} s of processor time"
+    )
+    details = {"p50_ms": p50, "points": points, "refits": AT_ONCE * repeats}
+    name = f"refit at {AT_ONCE_SIZES} sizes, {AT_ONCE} in a tick, p99 by tick"
+    return Row(name, p99, "ms", meaning, AT_ONCE_GOAL_MS, details=details)
 
 
 def _row(name: str, times_ms: list[float], points: int, goal_ms: float | None) -> Row:
@@ -61,7 +78,33 @@ def _times_ms(count: int, repeats: int, related: int = 0) -> tuple[list[float], 
     return found_ms[1:], points
 
 
-def _run(number: int, n: float, random: np.random.Generator, given: str = "") -> JobCompleted:
+def _many_times_ms(repeats: int) -> tuple[list[float], int]:
+    """Return the time of a refit in each tick, and of how many points a curve was."""
+    random = np.random.default_rng(AT_ONCE)
+    shard, sizes = compose.make_shard(config()), geometric_sizes(AT_ONCE_SIZES)
+    number, found_ms, points = 0, [], 0
+    for tick in range(-RUNS_PER_SIZE * AT_ONCE_SIZES, repeats + 1):
+        for application in range(AT_ONCE):
+            n, name = sizes[(tick + application) % AT_ONCE_SIZES], f"app{application}"
+            shard.fold(JournalRecord(event=_run(number, n, random, program=name)))
+            number += 1
+        if tick < 0:
+            continue
+        at_ms = START_MS + number * 1000 + (tick + 1) * WAIT_MS
+        began_s = time.process_time()
+        found = [(message, compose.encode(message)) for message in shard.fold(_tick(at_ms))]
+        spent_s = time.process_time() - began_s
+        curves = [message.curve for message, _ in found if isinstance(message, Prediction)]
+        found_ms.append(spent_s * 1000 / len(curves))
+        points = len(curves[0])
+    return found_ms[1:], points
+
+
+def _tick(time_ms: int) -> JournalRecord:
+    return JournalRecord(event=Tick(system="", time_ms=time_ms))
+
+
+def _run(number: int, n: float, random: np.random.Generator, given: str = "", program: str = "app") -> JobCompleted:
     seconds = run_time_s(1000.0, 200.0, n) * float(np.exp(random.normal(0.0, NOISE)))
     start_ms = START_MS + number * 1000
     return JobCompleted(
@@ -72,7 +115,7 @@ def _run(number: int, n: float, random: np.random.Generator, given: str = "") ->
         end_ms=start_ms + round(seconds * 1000),
         run_time_s=seconds,
         state="COMPLETED",
-        evidence=Evidence(executable="/opt/app/app", sizes={"nodes": n}, input=given or None),
+        evidence=Evidence(executable=f"/opt/{program}/{program}", sizes={"nodes": n}, input=given or None),
     )
 
 

@@ -5,32 +5,36 @@ the pool of scores of the centre. `learn` makes offsets and scores from the fore
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from processors.models.combination import inside
+from processors.models.combination import average, inside
 from processors.models.combination.evidence import (
     ENSEMBLE,
     GATE,
     LN2,
+    LN_MIN,
     NO_OFFSETS,
     PESSIMISM,
-    Curve,
     Evidence,
     Floats,
     Gate,
+    Ints,
+    Laws,
     RelatedCurve,
     RelatedLosses,
-    Scaled,
+    anchored,
     logits,
     relative,
     weights,
 )
 from processors.models.combination.inside import INSIDE_SCALE, InsideScale
+from processors.models.combination.reasons import BELOW, WIDE, reasons_of
 from processors.models.combination.related import NO_RELATED, Related, related_losses
 from processors.models.combination.replay import (
     SCALE,
@@ -40,108 +44,23 @@ from processors.models.combination.replay import (
     features,
     inside_scores,
     replay,
-    scales,
+    scales_of,
     scores,
     spread,
     total_losses,
 )
-from processors.models.combination.scores import (
-    NO_SCORES,
-    Counts,
-    Ends,
-    Scores,
-    SystemScores,
-    mixed,
-    quantiles,
-    quantiles_inside,
-    tally,
+from processors.models.combination.scores import NO_SCORES, Counts, Ends, Scores, SystemScores, beyond, ends, tally
+from processors.models.combination.scores import Request as ScoresRequest
+from processors.models.combination.scores import inside as ends_inside
+from processors.models.combination.shapes import (
+    NO_LOSSES,
+    ShapeLosses,
+    Shapes,
+    blended,
+    mixed_spread,
+    shapes,
+    trusted,
 )
-from processors.models.combination.shapes import NO_LOSSES, ShapeLosses, blended, mixed_spread, shapes, trusted
-from processors.models.downey.bayes import posterior
-
-# Short curves of an application that has no others: the average of Downey's curves has a say.
-# With two or three forecasts to judge by, and nothing known of other curves, the laws follow the noise of single runs. The
-# average over Downey's curves carries knowledge of real jobs instead. It takes a seventh of the forecast at most, less with every
-# related curve and every size from the sixth on, and none far out, where it was worse than the laws. It has no say where
-# nothing is lost yet either: it expects every curve to bend soon.
-
-SHARE: Final = 0.15
-SIZES_FULL, SIZES_NONE = 5, 7
-DISTANCE_FULL, DISTANCE_NONE = 2.0, 3.0  # doublings
-DISTANCE_NEAR = 0.5  # below, it fades: a forecast starts at what was observed
-LOST_FULL = 0.05  # of ln efficiency between the smallest and the largest size
-
-
-def shares(data: Scaled, doubt: float, distance: Floats) -> Floats:
-    """Return the share of the average in the forecast at each distance (m,) in doublings.
-
-    `doubt` is how little the related curves say: 1 without any.
-
-    >>> from processors.models.combination.evidence import Curve, scaled
-    >>> data = scaled(Curve("a", "s", (4.0, 8.0, 16.0), (25.0, 13.0, 7.0)))
-    >>> shares(data, 1.0, np.array([0.25, 1.0, 2.5, 4.0])).tolist()
-    [0.075, 0.15, 0.075, 0.0]
-    """
-    few = min(max((SIZES_NONE - data.n.size) / (SIZES_NONE - SIZES_FULL), 0.0), 1.0)
-    lost = -float(data.y[0] + data.x[0] * LN2)
-    bent = min(max(lost / LOST_FULL, 0.0), 1.0)
-    near = np.clip((DISTANCE_NONE - distance) / (DISTANCE_NONE - DISTANCE_FULL), 0.0, 1.0)
-    return np.asarray(SHARE * few * bent * doubt * near * np.minimum(distance / DISTANCE_NEAR, 1.0))
-
-
-def ln_run_times(data: Scaled, n: Floats) -> Floats:
-    """Return ln of the relative run time by the average of Downey's curves at relative sizes (m,).
-
-    Sizes are counted in the smallest one, so that their unit does not matter.
-
-    >>> from processors.models.combination.evidence import Curve, scaled
-    >>> data = scaled(Curve("a", "s", (4.0, 8.0, 16.0), (25.0, 12.5, 6.25)))
-    >>> bool(-0.7 < ln_run_times(data, np.array([2.0]))[0] < -0.5)
-    True
-    """
-    belief = posterior(data.n / data.n[0], data.t)
-    return belief.mean_ln_run_times(n / data.n[0])
-
-
-DISTANCE_MAX: Final = 4.0  # doublings
-REASON_SHARE: Final = 0.2  # of what speaks against a forecast, to be named
-
-TOO_FEW, TOO_FAR, BELOW, WIDE = "few_sizes", "far", "below_smallest", "wide_band"
-# the circumstances in the order of the coefficients, without the constant, and what is usual among reliable forecasts
-CIRCUMSTANCES: Final = (
-    TOO_FAR,
-    "members_disagree",
-    "forecasts_missed",
-    "related_curves_missed",
-    "few_sizes",
-    "wide_gap",
-    "poor_fit",
-    "known_further",
-)
-USUAL: Final = Circumstances(*(np.array([value]) for value in (1.0, 0.02, 0.3, 0.3, 8.0, 1.0, -4.5, 0.0)))
-_USUAL = features(USUAL)
-
-
-def reasons(scale: Scale, given: Circumstances) -> list[tuple[str, ...]]:
-    """Return what makes each forecast unsure, the gravest first.
-
-    >>> far = Circumstances(*(np.array([value]) for value in (6.0, 0.02, 0.3, 0.3, 8.0, 1.0, -4.5, 0.0)))
-    >>> from processors.models.combination.replay import SCALE
-    >>> reasons(SCALE, far)
-    [('far',)]
-    """
-    excess = np.maximum((features(given) - _USUAL) * np.array(scale), 0.0)[:, 1:]
-    return [_named(row, distance) for row, distance in zip(excess.tolist(), given.distance.tolist(), strict=True)]
-
-
-def _named(excess: list[float], distance: float) -> tuple[str, ...]:
-    least = REASON_SHARE * sum(excess)
-    ranked = sorted(zip(excess, CIRCUMSTANCES, strict=True), key=lambda pair: -pair[0])
-    named = tuple(name for value, name in ranked if value > least)
-    if distance > DISTANCE_MAX and TOO_FAR not in named:
-        return (TOO_FAR, *named)
-    return named or (WIDE,)
-
 
 # Everything that was fitted to measured curves: what other data would change. It stands here and beside the formulas that
 # use it (GATE, SCALE, INSIDE_SCALE). The program of `make quality` refits all of it, also with each data set left out in turn.
@@ -226,16 +145,6 @@ class Learned(NamedTuple):
 NOTHING_LEARNED: Final = Learned(NO_OFFSETS, ())
 
 
-class _Answer(NamedTuple):
-    """Relative ln of run time, ends of the band relative to it, what makes some targets unsure, what is known further out."""
-
-    ln_run_time: Floats
-    lower: Floats
-    upper: Floats
-    reasons: list[tuple[str, ...]]
-    known_further: Floats
-
-
 @dataclass(frozen=True, eq=False)
 class Combination:
     """What is known of one curve of at least two sizes.
@@ -243,7 +152,7 @@ class Combination:
     `related` are the summaries of the other curves of the application (its own among them does no harm), `learned` what
     all its curves have taught, `pool` the scores of all applications of the centre.
 
-    >>> from processors.models.combination.evidence import evidence
+    >>> from processors.models.combination.evidence import Curve, evidence
     >>> curve = Curve("a", "archer2", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0))
     >>> found = Combination(evidence(curve))
     >>> found.predict([16.0]).run_time_s.tolist()
@@ -255,129 +164,260 @@ class Combination:
     learned: Learned = NOTHING_LEARNED
     pool: Counts = NO_SCORES
     coefficients: Coefficients = SHIPPED
+    predicted: dict[float, "_Point"] = field(
+        default_factory=dict, init=False, repr=False
+    )  # by size: nothing here ever changes
 
     @property
     def weights(self) -> dict[str, float]:
         """What each law weighs beyond the largest size; the weights add up to 1."""
-        return dict(zip(ENSEMBLE, self._shares.tolist(), strict=True))
+        return dict(zip(ENSEMBLE, self.shares.tolist(), strict=True))
 
     @property
     def explains(self) -> bool:
         """Whether one smooth law passes near all sizes, and the forecasts of each next size were right on the whole.
 
-        >>> from processors.models.combination.evidence import evidence
+        >>> from processors.models.combination.evidence import Curve, evidence
         >>> turned = Curve("a", "s", (4, 8, 16, 32, 64, 128), (2258.0, 1192.8, 657.0, 402.4, 315.5, 362.7))
         >>> rough = Curve("a", "s", (1, 2, 4, 8, 16), (100.0, 80.0, 20.0, 35.0, 9.0))
         >>> Combination(evidence(turned)).explains, Combination(evidence(rough)).explains
         (True, False)
         """
-        missed = float(self._shares @ self.evidence.own[-1])
+        missed = float(self.shares @ self.evidence.own[-1])
         return float(self.evidence.residual[-1]) <= math.log(FIT_ERROR_MAX) and missed <= FORECAST_LOSS_MAX
 
     def predict(self, targets: Sequence[float] | Floats) -> Forecast:
         """Return the predictions at sizes of any order; ValueError unless they are positive and finite."""
-        n = np.atleast_1d(np.asarray(targets, dtype=np.float64))
-        if not ((n > 0).all() and np.isfinite(n).all()):
-            raise ValueError("Sizes must be positive and finite.")
-        curve = self.evidence.curve
-        ratio = relative(n, curve.n[-1])
-        order = np.argsort(n, kind="stable")
-        parts = np.split(ratio[order], [int((n <= curve.n[-1]).sum())])
-        answers = [rule(part) for rule, part in zip((self._inside, self._beyond), parts, strict=True) if part.size]
-        back = np.argsort(order, kind="stable")
-        ln_t, lower, upper, known = (np.concatenate([answer[i] for answer in answers])[back] for i in (0, 1, 2, 4))
-        why = [each for answer in answers for each in answer.reasons]
-        last = math.log(curve.median_s[-1])
-        low_s, run_time_s, high_s = (_seconds(last + ln_t + end) for end in (lower, 0.0, upper))
-        return Forecast(
-            _exact(n, run_time_s, curve),
-            low_s,
-            high_s,
-            np.log2(ratio),
-            tuple(why[i] for i in back),
-            known,
-        )
+        sizes = np.atleast_1d(np.asarray(targets, dtype=np.float64)).tolist()
+        foretell([(self, sizes)])
+        found = list(zip(*(self.predicted[n] for n in sizes), strict=True))
+        run_time_s, low_s, high_s, distance, known = (np.array(found[column]) for column in (0, 1, 2, 3, 5))
+        return Forecast(run_time_s, low_s, high_s, distance, found[4], known)
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other curve of the application is known."""
+        return self.related.alone(self.evidence.curve.key)
 
     @cached_property
-    def _related_losses(self) -> RelatedLosses:
+    def related_losses(self) -> RelatedLosses:
+        """The mean losses of the laws on the other curves of the application."""
         curve = self.evidence.curve
         return related_losses(self.related, curve.key, curve.system, _ALL_SIZES)
 
     @cached_property
-    def _shares(self) -> Floats:
+    def shares(self) -> Floats:
+        """What each law weighs beyond the largest size, (laws,)."""
         last = np.array([self.evidence.k - 2])
         return weights(
-            logits(self.coefficients.gate, self.evidence, last, self._related_losses)[0] + self.learned.offsets
+            logits(self.coefficients.gate, self.evidence, last, self.related_losses)[0] + self.learned.offsets
         )
 
-    @cached_property
-    def _inside_scores(self) -> tuple[float, float]:
-        system = self.evidence.curve.system
-        return quantiles_inside(self.coefficients.inside_atoms, system, self.learned.scores, self.pool)
 
-    def _beyond(self, n: Floats) -> _Answer:
-        n = np.maximum(n, 1.0 + DISTINCT)
-        distance = np.log2(n)
-        curve, elasticity = self.evidence.curve, self.evidence.elasticities(self.evidence.k - 2, n)
-        alone = self._tempered(elasticity @ self._shares * distance * LN2, n, distance) + PESSIMISM * distance * LN2
-        known = shapes(self.evidence.data, curve, self.related, n)
-        share = trusted(known, self.learned.shape_losses, distance)
-        ln_t = blended(alone, known, share)
-        apart = mixed_spread(spread(distance, self._shares, elasticity), alone, known, share)
-        given = self._circumstances(distance, apart, share)
-        ends = self._ends(distance, share)
-        scale = scales(self.coefficients.scale, given)
-        # until the centre has scores as far out, bands reach as high as if nothing were gained beyond the largest size
-        at_once = (1.0 - share) * (1.0 - ends.learned) * -ln_t
-        lower, upper = ends.lower * scale, np.maximum(ends.upper * scale, at_once)
-        return _Answer(ln_t, lower, upper, reasons(self.coefficients.scale, given), share)
+class _Targets(NamedTuple):
+    """Relative sizes n (m,) of c curves, and which curve each is of (m,); those of a curve stand together, in its `places` (c + 1)."""
 
-    def _ends(self, distance: Floats, share: Floats) -> Ends:
-        """Return the scores at the ends of the bands, (m,), of forecasts that related curves carry by a share."""
-        system, atoms, own = self.evidence.curve.system, self.coefficients.atoms, self.learned.scores
-        alone = quantiles(distance, atoms[:3], system, own, self.pool)
-        if not share.any():
-            return alone
-        return mixed(alone, quantiles(distance, atoms[3:], system, own, self.pool, known_further=True), share)
+    n: Floats
+    curve: Ints
+    places: list[int]
 
-    def _tempered(self, ln_t: Floats, n: Floats, distance: Floats) -> Floats:
-        """Return a forecast with the share that a short lone curve leaves to the average of Downey's curves."""
-        share = shares(self.evidence.data, float(self._related_losses.doubt[0]), distance)
-        if not share.any():
-            return ln_t
-        return np.asarray(ln_t + share * (ln_run_times(self.evidence.data, n) - ln_t))
+    @classmethod
+    def of(cls, n: Floats, curve: Ints, curves: int) -> "_Targets":
+        return cls(n, curve, np.searchsorted(curve, np.arange(curves + 1)).tolist())
 
-    def _inside(self, n: Floats) -> _Answer:
-        x = np.log2(n)
-        below = np.maximum(self.evidence.data.x[0] - x, 0.0)
-        scale = inside.scales(
-            self.coefficients.inside_scale, inside.features(self.evidence.left_out, self.evidence.k, x)
+    def each(self) -> Iterator[tuple[int, slice]]:
+        """Yield the curves that have any, and where these stand."""
+        for curve, (first, last) in enumerate(pairwise(self.places)):
+            if last > first:
+                yield curve, slice(first, last)
+
+
+class _Answers(NamedTuple):
+    """Relative ln of run time, ends of the bands relative to it, what is known further out, (m,); what makes targets unsure."""
+
+    ln_run_time: Floats
+    lower: Floats
+    upper: Floats
+    known_further: Floats
+    reasons: list[tuple[str, ...]]
+
+
+_Point = tuple[float, float, float, float, tuple[str, ...], float]  # the prediction of one size, as in `Forecast`
+Request = tuple[Combination, Sequence[float]]
+
+
+def foretell(requested: Sequence[Request]) -> None:
+    """Let curves predict their sizes all at once, so that `predict` has the answers: to the last bit as it would give them alone.
+
+    A tick fits many applications, and arrays of a dozen numbers cost as much as those of a thousand. Raises ValueError unless
+    all sizes are positive and finite.
+
+    >>> from processors.models.combination.evidence import Curve, evidence
+    >>> one, other = (Combination(evidence(Curve(key, "s", (1.0, 2.0), (10.0, 6.0)))) for key in "ab")
+    >>> foretell([(one, [4.0]), (other, [1.0, 4.0])])
+    >>> sorted(one.predicted), sorted(other.predicted)
+    ([4.0], [1.0, 4.0])
+    """
+    by_coefficients: dict[int, list[Request]] = {}
+    for one, sizes in requested:
+        missing = [n for n in dict.fromkeys(sizes) if n not in one.predicted]
+        if missing:
+            by_coefficients.setdefault(id(one.coefficients), []).append((one, missing))
+    for alike in by_coefficients.values():
+        _foretell(alike)
+
+
+def _foretell(requested: Sequence[Request]) -> None:
+    curves = [one for one, _ in requested]
+    n, curve = (
+        np.array([n for _, sizes in requested for n in sizes]),
+        np.repeat(np.arange(len(requested)), [len(sizes) for _, sizes in requested]),
+    )
+    if not ((n > 0).all() and np.isfinite(n).all()):
+        raise ValueError("Sizes must be positive and finite.")
+    last_n = np.array([one.evidence.curve.n[-1] for one in curves])[curve]
+    last = np.array([math.log(one.evidence.curve.median_s[-1]) for one in curves])[curve]
+    ratio, laws = relative(n, last_n), Laws.of([one.evidence for one in curves])
+    ln_t, lower, upper, known = np.zeros((4, n.size))
+    why: list[tuple[str, ...]] = [(WIDE,)] * n.size
+    for chosen, rule in ((n <= last_n, _inside), (n > last_n, _beyond)):
+        if chosen.any():
+            answers = rule(curves, laws, _Targets.of(ratio[chosen], curve[chosen], len(curves)))
+            ln_t[chosen], lower[chosen], upper[chosen], known[chosen] = answers[:4]
+            for place, reasons in zip(np.flatnonzero(chosen).tolist(), answers.reasons, strict=True):
+                why[place] = reasons
+    ends_s = (_seconds(last + ln_t + end).tolist() for end in (0.0, lower, upper))
+    found = zip(*ends_s, np.log2(ratio).tolist(), why, known.tolist(), strict=True)
+    for one, sizes in requested:
+        observed = dict(zip(one.evidence.curve.n, one.evidence.curve.median_s, strict=True))
+        for size, (time_s, *rest) in zip(sizes, found, strict=False):
+            one.predicted[size] = (
+                observed.get(size, time_s),
+                *rest,
+            )  # observed sizes as they were observed, to the bit
+
+
+def _beyond(curves: Sequence[Combination], laws: Laws, at: _Targets) -> _Answers:
+    """Return the forecasts beyond the largest size of each curve."""
+    coefficients = curves[0].coefficients
+    n = np.maximum(at.n, 1.0 + DISTINCT)
+    distance, ln_ahead = np.log2(n), np.log2(n) * LN2
+    shares, here = (
+        np.array(of)[at.curve] for of in zip(*((one.shares, one.evidence.here) for one in curves), strict=True)
+    )
+    elasticity = anchored(laws.ln_run_times(n, at.curve), here, laws.y[at.curve, None], ln_ahead[:, None])
+    alone = (
+        _tempered(curves, at._replace(n=n), (shares * elasticity).sum(axis=1) * ln_ahead, distance)
+        + PESSIMISM * ln_ahead
+    )
+    known, share = _known_further(curves, at._replace(n=n), distance)
+    ln_t = blended(alone, known, share)
+    apart = mixed_spread(spread(distance, shares, elasticity), alone, known, share)
+    given = features(_circumstances(curves, at.curve, distance, apart, share))
+    found = _ends(curves, at, distance, share)
+    scale = scales_of(coefficients.scale, given, distance)
+    # until the centre has scores as far out, bands reach as high as if nothing were gained beyond the largest size
+    at_once = (1.0 - share) * (1.0 - found.learned) * -ln_t
+    lower, upper = found.lower * scale, np.maximum(found.upper * scale, at_once)
+    return _Answers(ln_t, lower, upper, share, reasons_of(coefficients.scale, given, distance))
+
+
+def _tempered(curves: Sequence[Combination], at: _Targets, ln_t: Floats, distance: Floats) -> Floats:
+    """Return forecasts with the share that short lone curves leave to the average of Downey's curves."""
+    for place, rows in at.each():
+        one = curves[place]
+        share = average.shares(one.evidence.data, float(one.related_losses.doubt[0]), distance[rows])
+        if share.any():
+            ln_t[rows] += share * (average.ln_run_times(one.evidence.data, at.n[rows]) - ln_t[rows])
+    return ln_t
+
+
+def _known_further(curves: Sequence[Combination], at: _Targets, distance: Floats) -> tuple[Shapes, Floats]:
+    """Return what related curves say, and their share in the forecasts, (m,)."""
+    found = np.zeros((4, at.n.size))
+    for place, rows in at.each():
+        one = curves[place]
+        if not one.alone:
+            known = shapes(one.evidence.data, one.evidence.curve, one.related, at.n[rows])
+            found[:3, rows] = known
+            found[3, rows] = trusted(known, one.learned.shape_losses, distance[rows])
+    return Shapes(*found[:3]), found[3]
+
+
+def _ends(curves: Sequence[Combination], at: _Targets, distance: Floats, share: Floats) -> Ends:
+    """Return the scores at the ends of the bands, (m,), of forecasts that related curves carry by a share."""
+    atoms = curves[0].coefficients.atoms
+    near, shipped = beyond(distance, atoms[:3])
+    requested = [_scores(curves[place], near[rows], shipped[rows]) for place, rows in at.each()]
+    alone = Ends(*(np.concatenate(column) for column in zip(*ends(requested), strict=True)))
+    if not share.any():
+        return alone
+    near, shipped = beyond(distance, atoms[3:], known_further=True)
+    for place, rows in at.each():
+        if share[rows].any():
+            carried = ends([_scores(curves[place], near[rows], shipped[rows])])[0]
+            for column, of in zip(alone, carried, strict=True):
+                column[rows] += share[rows] * (of - column[rows])
+    return alone
+
+
+def _scores(one: Combination, near: Floats, shipped: Floats) -> ScoresRequest:
+    return ScoresRequest(near, shipped, one.evidence.curve.system, one.learned.scores, one.pool)
+
+
+def _inside(curves: Sequence[Combination], laws: Laws, at: _Targets) -> _Answers:
+    """Return the predictions up to the largest size of each curve."""
+    coefficients, found = curves[0].coefficients, [one.evidence for one in curves]
+    x, smallest = np.log2(at.n), np.array([each.data.x[0] for each in found])
+    below = BELOW_WIDTH * np.maximum(smallest[at.curve] - x, 0.0)
+    scale = inside.scales(coefficients.inside_scale, inside.features_of([each.left_out for each in found], at.curve, x))
+    of_curves = [place for place, _ in at.each()]
+    requested = [
+        ends_inside(
+            coefficients.inside_atoms,
+            curves[place].evidence.curve.system,
+            curves[place].learned.scores,
+            curves[place].pool,
         )
-        low, high = self._inside_scores
-        lower, upper = low * scale - BELOW_WIDTH * below, high * scale + BELOW_WIDTH * below
-        why: list[tuple[str, ...]] = [(BELOW,) if far else (WIDE,) for far in below.tolist()]
-        ln_t = inside.ln_run_times(self.evidence, n) - inside.common_errors(self.evidence, self.related, n)
-        return _Answer(ln_t, lower, upper, why, np.zeros_like(n))
+        for place in of_curves
+    ]
+    low, high = np.zeros((2, len(curves)))
+    low[of_curves], high[of_curves] = np.array([(each.lower[0], each.upper[0]) for each in ends(requested)]).T
+    ln_t = np.maximum(laws.usl(at.n, at.curve), LN_MIN)
+    for place, rows in at.each():
+        one = curves[place]
+        ln_t[rows] += inside.deviations(one.evidence, x[rows])
+        if not one.alone:
+            ln_t[rows] -= inside.common_errors(one.evidence, one.related, at.n[rows])
+    why: list[tuple[str, ...]] = [(BELOW,) if far else (WIDE,) for far in below.tolist()]
+    return _Answers(ln_t, low[at.curve] * scale - below, high[at.curve] * scale + below, np.zeros_like(x), why)
 
-    def _circumstances(self, distance: Floats, apart: Floats, known_further: Floats) -> Circumstances:
-        found, shares = self.evidence, self._shares
-        same = np.ones_like(distance)
-        return Circumstances(
-            distance,
-            apart,
-            same * (shares @ found.own[-1]),
-            same * (shares @ self._related_losses.losses[0]),
-            same * found.k,
-            same * (found.data.x[-1] - found.data.x[-2]),
-            same * found.residual[-1],
-            known_further,
+
+def _circumstances(
+    curves: Sequence[Combination], curve: Ints, distance: Floats, apart: Floats, known_further: Floats
+) -> Circumstances:
+    found = [one.evidence for one in curves]
+    shares, own, related = (
+        np.array(rows)
+        for rows in zip(
+            *((one.shares, one.evidence.own[-1], one.related_losses.losses[0]) for one in curves), strict=True
         )
+    )
+    rows = [
+        (shares * own).sum(axis=1),
+        (shares * related).sum(axis=1),
+        np.array([each.k for each in found], dtype=np.float64),
+        np.array([each.data.x[-1] - each.data.x[-2] for each in found]),
+        np.array([each.residual[-1] for each in found]),
+    ]
+    missed, missed_related, sizes, gap, residual = (row[curve] for row in rows)
+    return Circumstances(distance, apart, missed, missed_related, sizes, gap, residual, known_further)
 
 
 def summary(found: Evidence) -> RelatedCurve:
     """Return what a curve reports to its related curves.
 
-    >>> from processors.models.combination.evidence import evidence
+    >>> from processors.models.combination.evidence import Curve, evidence
     >>> len(summary(evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0)))).losses)
     1
     """
@@ -396,7 +436,7 @@ def summary(found: Evidence) -> RelatedCurve:
 def learn(curves: Sequence[Rows], coefficients: Coefficients = SHIPPED) -> Learned:
     """Return what an application learns from the forecasts of all its curves, in whatever order they are given.
 
-    >>> from processors.models.combination.evidence import evidence
+    >>> from processors.models.combination.evidence import Curve, evidence
     >>> from processors.models.combination.replay import rows
     >>> curve = Curve("a", "s", (1.0, 2.0, 4.0, 8.0), (8.0, 4.0, 2.0, 1.0))
     >>> learn([rows(GATE, evidence(curve), NO_RELATED)]).scores[0].system
@@ -413,12 +453,6 @@ def learn(curves: Sequence[Rows], coefficients: Coefficients = SHIPPED) -> Learn
         ]
     given = (SystemScores(system, tally(by_system[system])) for system in sorted(by_system))
     return Learned(replayed.offsets, tuple(given), shape_losses)
-
-
-def _exact(n: Floats, run_time_s: Floats, curve: Curve) -> Floats:
-    """Return the predictions with those of observed sizes as they were observed, to the bit."""
-    place = np.minimum(np.searchsorted(curve.n, n), len(curve.n) - 1)
-    return np.where(np.array(curve.n)[place] == n, np.array(curve.median_s)[place], run_time_s)
 
 
 def _seconds(ln_t: Floats) -> Floats:

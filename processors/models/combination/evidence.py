@@ -7,9 +7,10 @@ The gate weighs each by its record on this curve, on other curves of the applica
 laws because all others miss to one side: of curves that saturate right after clean sizes they foretell far too little.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Final, NamedTuple
+from functools import cached_property, lru_cache
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from processors.models.laws import prefixes
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
 
 RATIO_MAX: Final = 1e30  # of sizes and of times: nothing measured comes near, and its eighth power stays finite
 REPEATS_MAX: Final = 4
@@ -63,22 +65,27 @@ def scaled(curve: Curve) -> Scaled:
     Traceback (most recent call last):
     ValueError: Sizes must be positive, finite and rising.
     """
-    n, t = np.array(curve.n, dtype=np.float64), np.array(curve.median_s, dtype=np.float64)
-    if n.size == 0 or n.shape != t.shape or len(curve.repeats) not in {0, n.size}:
+    if not curve.n or len(curve.n) != len(curve.median_s) or len(curve.repeats) not in {0, len(curve.n)}:
         raise ValueError("A curve has one run time per size, and repeats of all sizes or of none.")
-    if not (n[0] > 0 and n[-1] < np.inf and (n[1:] > n[:-1]).all()):
+    return Scaled(*(rows[0] for rows in _scaled([curve])))
+
+
+def _scaled(curves: Sequence[Curve]) -> Scaled:
+    """Return curves of k sizes relative to their last size, arrays of shape (curves, k)."""
+    n, t = (np.array(of, dtype=np.float64) for of in zip(*((curve.n, curve.median_s) for curve in curves), strict=True))
+    if not ((n[:, 0] > 0).all() and (n[:, -1] < np.inf).all() and (n[:, 1:] > n[:, :-1]).all()):
         raise ValueError("Sizes must be positive, finite and rising.")
     if not (t.min() > 0 and t.max() < np.inf):
         raise ValueError("Run times must be positive and finite.")
-    least = 2.0 ** np.arange(n.size) / RATIO_MAX  # sizes out of reach stay apart
-    relative_n = np.minimum(np.maximum(relative(n, float(n[-1])), least), 1.0)
-    relative_t, x = relative(t, float(t[-1])), np.log2(relative_n)
-    if not (x[1:] > x[:-1]).all():
+    least = 2.0 ** np.arange(n.shape[1]) / RATIO_MAX  # sizes out of reach stay apart
+    relative_n = np.minimum(np.maximum(relative(n, n[:, -1:]), least), 1.0)
+    relative_t, x = relative(t, t[:, -1:]), np.log2(relative_n)
+    if not (x[:, 1:] > x[:, :-1]).all():
         raise ValueError("Sizes must differ in more than their last digits.")
     return Scaled(relative_n, relative_t, x, np.log(relative_t))
 
 
-def relative(values: Floats, unit: float) -> Floats:
+def relative(values: Floats, unit: float | Floats) -> Floats:
     """Return values in a unit, within RATIO_MAX of it.
 
     >>> relative(np.array([1.0, 1e300]), 1e-10).tolist()
@@ -119,7 +126,8 @@ _EXPONENTS = np.array([kind.exponent for kind in prefixes.KINDS])
 class PrefixMembers(NamedTuple):
     """All laws on all prefixes of a curve, relative to its last size: coefficients of the terms, slopes of power laws.
 
-    `universal` (k-1, 3), `two_terms` (kinds, k-1, 2), `slope` (k-1,), `x` and `y` (k-1,) the last size of each prefix.
+    `universal` (..., k-1, 3), `two_terms` (..., kinds, k-1, 2), `slope` (..., k-1), `x` and `y` (..., k-1) the last size of each
+    prefix.
     """
 
     universal: Floats
@@ -129,22 +137,64 @@ class PrefixMembers(NamedTuple):
     y: Floats
 
     def ln_run_times(self, n: Floats) -> Floats:
-        """Return ln of every law's run time at relative sizes (m,), shape (k - 1, laws, m).
+        """Return ln of every law's run time at relative sizes (..., m), shape (..., k - 1, laws, m).
 
         >>> data = scaled(Curve("a", "s", (1.0, 2.0), (10.0, 5.0)))
         >>> np.exp(prefix_members(data).ln_run_times(np.array([4.0]))).ravel().round(6).tolist()
         [0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 1.0, 1.0]
         """
         x, inverse = np.log2(n), 1.0 / n
-        universal = self.universal @ np.stack([inverse, np.ones_like(n), n])
-        powers = self.two_terms[..., :1] * inverse + self.two_terms[..., 1:] * (n ** _EXPONENTS[:, None])[:, None]
-        distance = (x - self.x[:, None]) * LN2
-        ln_fits = np.log(np.maximum(np.concatenate([universal[None], powers]), 1e-300))
-        ideal, last_two = self.y[:, None] - distance, self.y[:, None] + self.slope[:, None] * distance
-        flat = np.broadcast_to(self.y[:, None], distance.shape)
-        rising = flat + np.maximum(self.slope, 0.0)[:, None] * distance
-        result = np.stack([ln_fits[0], ideal, last_two, *ln_fits[1:], flat, rising], axis=1)
+        universal = self.universal @ np.stack([inverse, np.ones_like(n), n], axis=-2)
+        growth = (n[..., None, :] ** _EXPONENTS[:, None])[..., None, :]
+        powers = self.two_terms[..., :1] * inverse[..., None, None, :] + self.two_terms[..., 1:] * growth
+        distance = (x[..., None, :] - self.x[..., None]) * LN2
+        usl, *local = np.log(np.maximum([universal, *np.moveaxis(powers, -3, 0)], 1e-300))
+        y, slope = self.y[..., None], self.slope[..., None]
+        flat = np.broadcast_to(y, distance.shape)
+        rising = flat + np.maximum(slope, 0.0) * distance
+        result = np.stack([usl, y - distance, y + slope * distance, *local, flat, rising], axis=-2)
         return np.asarray(np.maximum(result, LN_MIN))
+
+
+class Laws(NamedTuple):
+    """The laws of the whole of each of c curves: `universal` (c, 3), `two_terms` (kinds, c, 2), `slope` (c,), ln t of the last size (c,).
+
+    >>> Laws.of([evidence(Curve("a", "s", (1.0, 2.0), (10.0, 5.0)))]).slope.round(6).tolist()
+    [-1.0]
+    """
+
+    universal: Floats
+    two_terms: Floats
+    slope: Floats
+    y: Floats
+
+    @classmethod
+    def of(cls, found: "Sequence[Evidence]") -> "Laws":
+        """Return the laws of some curves."""
+        members = [each.members for each in found]
+        return cls(
+            np.array([each.universal[-1] for each in members]),
+            np.array([each.two_terms[:, -1] for each in members]).swapaxes(0, 1),
+            np.array([each.slope[-1] for each in members]),
+            np.array([each.y[-1] for each in members]),
+        )
+
+    def usl(self, n: Floats, curve: Ints) -> Floats:
+        """Return ln of the run time by universal scalability at relative sizes n (m,) of the curves `curve` (m,), shape (m,)."""
+        a, b, c = self.universal[curve].T
+        return np.asarray(np.log(np.maximum(a / n + b + c * n, 1e-300)))
+
+    def ln_run_times(self, n: Floats, curve: Ints) -> Floats:
+        """Return ln of every law's run time at relative sizes n (m,) of the curves `curve` (m,), shape (m, laws).
+
+        A row is what it would be alone, to the last bit.
+        """
+        first, second = np.moveaxis(self.two_terms[:, curve], -1, 0)
+        powers = np.log(np.maximum(first / n + second * n ** _EXPONENTS[:, None], 1e-300))
+        y, slope, distance = self.y[curve], self.slope[curve], np.log2(n) * LN2
+        rising = y + np.maximum(slope, 0.0) * distance
+        laws = [self.usl(n, curve), y - distance, y + slope * distance, *powers, y, rising]
+        return np.asarray(np.maximum(np.stack(laws, axis=-1), LN_MIN))
 
 
 class LeftOut(NamedTuple):
@@ -164,7 +214,8 @@ class Evidence:
 
     `ln_fits` (k-1, laws, k) are the laws at the observed sizes, `losses` (k-2, laws) those of the forecast of each next
     size, `own` and `last` (k-1, laws) the discounted mean of the losses before a prefix and the newest one, `curvature`
-    and `residual` (k-1,) the bend of the last three sizes and ln of the misfit of the first law.
+    and `residual` (k-1,) the bend of the last three sizes and ln of the misfit of the first law. `left_out` tells of each
+    inner size left out once.
     """
 
     curve: Curve
@@ -176,6 +227,7 @@ class Evidence:
     last: Floats
     curvature: Floats
     residual: Floats
+    left_out: LeftOut
 
     @property
     def k(self) -> int:
@@ -183,9 +235,9 @@ class Evidence:
         return self.data.n.size
 
     @cached_property
-    def left_out(self) -> LeftOut:
-        """Each inner size left out once."""
-        return left_out(self.data)
+    def here(self) -> Floats:
+        """All laws on all sizes at the largest one, (laws,)."""
+        return self.ln_fits[-1, :, -1]
 
     def elasticities(self, row: int, n: Floats) -> Floats:
         """Return the mean elasticity of each law from the last size of a prefix to larger relative sizes, (m, laws).
@@ -220,8 +272,8 @@ def prefix_members(data: Scaled) -> PrefixMembers:
         prefixes.fit_universal(data.n, data.t),
         prefixes.fit_local(data.n, data.t),
         prefixes.last_slopes(data.x, data.y),
-        data.x[1:],
-        data.y[1:],
+        data.x[..., 1:],
+        data.y[..., 1:],
     )
 
 
@@ -232,18 +284,25 @@ def left_out(data: Scaled) -> LeftOut:
     >>> found.x.tolist(), np.abs(found.error).round(9).tolist(), found.bow.tolist()
     ([-1.0], [0.0], [1.0])
     """
-    k, x = data.n.size, data.x
+    k, x = data.n.shape[-1], data.x
     if k < 3:
-        return LeftOut(*np.zeros((3, 0)))
-    retained = np.array([[j for j in range(k) if j != i] for i in range(1, k - 1)])
-    terms = prefixes.fit_universal_each(data.n[retained], data.t[retained])
-    members = np.log(np.maximum(terms @ np.stack([1.0 / data.n, np.ones(k), data.n]), 1e-300))
-    deviation = data.y - members
-    inner = np.arange(1, k - 1)
-    left, right = deviation[inner - 1, inner - 1], deviation[inner - 1, inner + 1]
-    before, after = x[inner] - x[inner - 1], x[inner + 1] - x[inner]
-    error = left + before / (before + after) * (right - left) - deviation[inner - 1, inner]
-    return LeftOut(x[inner], error, before * after)
+        return LeftOut(*np.zeros((3, *data.n.shape[:-1], 0)))
+    retained = _all_but_one(k)
+    sets = (-1, k - 1)
+    terms = prefixes.fit_universal_each(data.n[..., retained].reshape(sets), data.t[..., retained].reshape(sets))
+    basis = np.stack([1.0 / data.n, np.ones_like(data.n), data.n], axis=-2)
+    members = np.log(np.maximum(terms.reshape(*data.n.shape[:-1], k - 2, 3) @ basis, 1e-300))
+    deviation = data.y[..., None, :] - members
+    left, here, right = (np.diagonal(deviation, offset, -2, -1)[..., : k - 2] for offset in range(3))
+    before, after = x[..., 1:-1] - x[..., :-2], x[..., 2:] - x[..., 1:-1]
+    error = left + before / (before + after) * (right - left) - here
+    return LeftOut(x[..., 1:-1], error, before * after)
+
+
+@lru_cache(maxsize=64)
+def _all_but_one(k: int) -> Ints:
+    """Return the places of all sizes but one, of each inner size, (k - 2, k - 1)."""
+    return np.array([[j for j in range(k) if j != i] for i in range(1, k - 1)])
 
 
 def evidence(curve: Curve) -> Evidence:
@@ -253,24 +312,64 @@ def evidence(curve: Curve) -> Evidence:
     >>> found.losses[0].round(3).tolist()
     [0.214, 2.03, 1.042, 0.214, 0.484, 1.424, 0.214, 4.0, 4.0]
     """
-    if len(curve.n) < 2:
-        raise ValueError("A forecast needs two sizes.")
-    data = scaled(curve)
+    return evidence_of([curve])[0]
+
+
+def evidence_of(curves: Sequence[Curve]) -> list[Evidence]:
+    """Return what curves say of the laws, each as if it were alone, to the last bit; ValueError where any is not valid.
+
+    >>> found = evidence_of([Curve("a", "s", (1.0, 2.0), (10.0, 5.0)), Curve("b", "s", (1.0, 2.0, 4.0), (10.0, 5.0, 4.0))])
+    >>> [each.k for each in found]
+    [2, 3]
+    """
+    by_sizes: dict[int, list[int]] = {}
+    for place, curve in enumerate(curves):
+        if len(curve.n) < 2:
+            raise ValueError("A forecast needs two sizes.")
+        if len(curve.n) != len(curve.median_s) or len(curve.repeats) not in {0, len(curve.n)}:
+            raise ValueError("A curve has one run time per size, and repeats of all sizes or of none.")
+        by_sizes.setdefault(len(curve.n), []).append(place)
+    found: dict[int, Evidence] = {}
+    for places in by_sizes.values():
+        found.update(zip(places, _evidence([curves[place] for place in places]), strict=True))
+    return [found[place] for place in range(len(curves))]
+
+
+def _evidence(curves: Sequence[Curve]) -> Iterator[Evidence]:
+    """Yield the evidence of curves with as many sizes each."""
+    data = _scaled(curves)
     members = prefix_members(data)
     ln_fits = members.ln_run_times(data.n)
     losses = _losses(data, ln_fits)
-    own, last = _records(losses, data.n.size - 1)
-    return Evidence(curve, data, members, ln_fits, losses, own, last, _curvatures(data), _residuals(data, ln_fits))
+    own, last = _records(losses, data.n.shape[-1] - 1)
+    curvature, residual, left = _curvatures(data), _residuals(data, ln_fits), left_out(data)
+    for place, curve in enumerate(curves):
+        ln_fit, loss, own_loss, last_loss, bend, misfit = (
+            of[place].copy() for of in (ln_fits, losses, own, last, curvature, residual)
+        )
+        fitted, scale = _alone(place, members), _alone(place, data)
+        inner = _alone(place, left)
+        yield Evidence(curve, scale, fitted, ln_fit, loss, own_loss, last_loss, bend, misfit, inner)
+
+
+Arrays = TypeVar("Arrays", Scaled, PrefixMembers, LeftOut)
+
+
+def _alone(place: int, of: Arrays) -> Arrays:
+    """Return the arrays of one of many curves; they are copies, for a curve must not keep the others in memory."""
+    return type(of)(*(each[place].copy() for each in of))
 
 
 def _losses(data: Scaled, ln_fits: Floats) -> Floats:
-    rows = np.arange(data.n.size - 2)
-    forecast = ln_fits[rows, :, rows + 2] - ln_fits[rows, :, rows + 1] + (data.y[1:-1] - data.y[2:])[:, None]
-    return lost(forecast, np.diff(data.x)[1:])
+    rows = np.arange(data.n.shape[-1] - 2)
+    rise = data.y[..., 1:-1] - data.y[..., 2:]
+    forecast = ln_fits[..., rows, :, rows + 2] - ln_fits[..., rows, :, rows + 1]
+    forecast = np.moveaxis(forecast, 0, -2) + rise[..., None]
+    return lost(forecast, np.diff(data.x)[..., 1:])
 
 
 def lost(error: Floats, distance: Floats) -> Floats:
-    """Return the losses of forecasts (m, any) from their errors in ln t and their distances (m,) in doublings.
+    """Return the losses of forecasts (..., m, any) from their errors in ln t and their distances (..., m) in doublings.
 
     One unit is what may be missed so far out; a forecast that is far off costs no more than four.
 
@@ -278,7 +377,7 @@ def lost(error: Floats, distance: Floats) -> Floats:
     [[0.5, 4.0]]
     """
     tolerance = LOSS_BASE + LOSS_PER_DOUBLING * distance
-    return np.asarray(np.minimum(np.abs(error) / tolerance[:, None], LOSS_MAX))
+    return np.asarray(np.minimum(np.abs(error) / tolerance[..., None], LOSS_MAX))
 
 
 def _records(losses: Floats, count: int) -> tuple[Floats, Floats]:
@@ -286,25 +385,25 @@ def _records(losses: Floats, count: int) -> tuple[Floats, Floats]:
     age = np.arange(count)[:, None] - np.arange(1, count)
     weight = np.where(age >= 0, FORGETTING ** np.maximum(age, 0), 0.0)
     own = (weight @ losses) / (1.0 + weight.sum(axis=1, keepdims=True))
-    return own, np.concatenate([np.zeros((1, len(ENSEMBLE))), losses])
+    return own, np.concatenate([np.zeros((*losses.shape[:-2], 1, len(ENSEMBLE))), losses], axis=-2)
 
 
 def _curvatures(data: Scaled) -> Floats:
     """Return the change of slope over the last three sizes of each prefix, per doubling; 0 for the first."""
-    if data.n.size < 3:
-        return np.zeros(1)
-    slope = np.diff(data.y) / (np.diff(data.x) * LN2)
-    bend = np.diff(slope) / ((data.x[2:] - data.x[:-2]) / 2.0)
-    return np.concatenate([[0.0], np.clip(bend, *CURVATURE_RANGE)])
+    found = np.zeros((*data.n.shape[:-1], data.n.shape[-1] - 1))
+    if found.shape[-1] > 1:
+        slope = np.diff(data.y) / (np.diff(data.x) * LN2)
+        bend = np.diff(slope) / ((data.x[..., 2:] - data.x[..., :-2]) / 2.0)
+        found[..., 1:] = np.clip(bend, *CURVATURE_RANGE)
+    return found
 
 
 def _residuals(data: Scaled, ln_fits: Floats) -> Floats:
-    inside: NDArray[np.bool_] = np.tri(data.n.size, dtype=bool)[1:]
-    squares = np.where(inside, (data.y - ln_fits[:, 0]) ** 2, 0.0).sum(axis=1) / inside.sum(axis=1)
+    inside: NDArray[np.bool_] = np.tri(data.n.shape[-1], dtype=bool)[1:]
+    off = (data.y[..., None, :] - ln_fits[..., 0, :]) ** 2
+    squares = np.where(inside, off, 0.0).sum(axis=-1) / inside.sum(axis=1)
     return np.asarray(np.log(np.sqrt(squares) + RESIDUAL_BASE))
 
-
-Ints = NDArray[np.intp]
 
 NO_OFFSETS: Final = (0.0,) * len(ENSEMBLE)
 CURVATURE_UNIT = 3.0

@@ -5,11 +5,12 @@ towards its neighbours. How far off that is shows when each inner size is left o
 about it. Where other curves of the application erred alike near a size, their mean error is taken off.
 """
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from processors.models.combination.evidence import Evidence, Floats, LeftOut, Scaled
+from processors.models.combination.evidence import Evidence, Floats, Ints, LeftOut, Scaled
 from processors.models.combination.related import Related
 
 ERROR_BASE: Final = 0.005
@@ -50,7 +51,18 @@ def ln_run_times(found: Evidence, n: Floats) -> Floats:
     [97.314, 78.5]
     """
     law = found.members.ln_run_times(n)[-1, 0]
-    return np.asarray(law + np.interp(np.log2(n), found.data.x, found.data.y - found.ln_fits[-1, 0]))
+    return np.asarray(law + deviations(found, np.log2(n)))
+
+
+def deviations(found: Evidence, x: Floats) -> Floats:
+    """Return what the observations deviate from the law at log2 of relative sizes (m,), by straight lines, shape (m,).
+
+    >>> from processors.models.combination.evidence import Curve, evidence
+    >>> found = evidence(Curve("a", "s", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0)))
+    >>> deviations(found, np.array([-1.0])).round(3).tolist()
+    [-0.02]
+    """
+    return np.asarray(np.interp(x, found.data.x, found.data.y - found.ln_fits[-1, 0]))
 
 
 def left_out_errors(found: Evidence) -> tuple[tuple[float, float, float], ...]:
@@ -95,7 +107,28 @@ def features(own: LeftOut, sizes: int, x: Floats) -> Floats:
     >>> features(LeftOut(*np.zeros((3, 0))), 2, np.array([-0.5])).round(2).tolist()
     [[1.0, -3.35, -0.91]]
     """
-    return _features(own, np.exp(-np.abs(x[:, None] - own.x) / REACH), sizes)
+    return _features(np.abs(own.error), np.exp(-np.abs(x[:, None] - own.x) / REACH), sizes)
+
+
+def features_of(own: Sequence[LeftOut], curve: Ints, x: Floats) -> Floats:
+    """Return the features of the curves `curve` (m,), each as if it were alone, shape (m, 3).
+
+    >>> features_of([LeftOut(*np.zeros((3, 0)))], np.array([0]), np.array([-0.5])).round(2).tolist()
+    [[1.0, -3.35, -0.91]]
+    """
+    found = np.zeros((x.size, 3))
+    count = np.array([each.x.size for each in own])
+    place = np.zeros_like(count)  # of a curve among those with as many sizes
+    for size in set(count.tolist()):
+        alike = [each for each in own if each.x.size == size]
+        place[count == size] = np.arange(len(alike))
+        chosen = count[curve] == size
+        of = place[curve[chosen]]
+        there, error = (
+            np.array(rows)[of] for rows in zip(*((each.x, np.abs(each.error)) for each in alike), strict=True)
+        )
+        found[chosen] = _features(error, np.exp(-np.abs(x[chosen, None] - there) / REACH), size + 2)
+    return found
 
 
 def hindsight_features(own: LeftOut) -> Floats:
@@ -106,7 +139,7 @@ def hindsight_features(own: LeftOut) -> Floats:
     """
     weight = np.exp(-np.abs(own.x[:, None] - own.x) / REACH)
     np.fill_diagonal(weight, 0.0)
-    return _features(own, weight, own.x.size + 1)
+    return _features(np.abs(own.error), weight, own.x.size + 1)
 
 
 def scales(coefficients: InsideScale, given: Floats) -> Floats:
@@ -115,12 +148,13 @@ def scales(coefficients: InsideScale, given: Floats) -> Floats:
     >>> scales(InsideScale(0.0, 1.0, 0.0), np.array([[1.0, 0.0, 0.0]])).tolist()
     [1.0]
     """
-    return np.asarray(np.exp(np.clip(given @ np.array(coefficients), LN_SCALE_MIN, LN_SCALE_MAX)))
+    ln_scale = (given * np.array(coefficients)).sum(axis=1)
+    return np.asarray(np.exp(np.clip(ln_scale, LN_SCALE_MIN, LN_SCALE_MAX)))
 
 
-def _features(own: LeftOut, weight: Floats, sizes: int) -> Floats:
+def _features(error: Floats, weight: Floats, sizes: int) -> Floats:
     """Return the features from the mean error by weights (m, k - 2), with what is expected before any error."""
-    total = weight @ np.abs(own.error) + LEFT_OUT_WEIGHT * LEFT_OUT_UNKNOWN
+    total = (weight * error).sum(axis=1) + LEFT_OUT_WEIGHT * LEFT_OUT_UNKNOWN
     near = np.log(total / (weight.sum(axis=1) + LEFT_OUT_WEIGHT) + ERROR_BASE)
     return np.stack([np.ones_like(near), near, np.full_like(near, np.log(sizes) - 1.6)], axis=-1)
 

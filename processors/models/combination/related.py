@@ -45,6 +45,10 @@ class Related:
         weights = (0.0 if one.key == key else 1.0 if one.system == system else OTHER_SYSTEM for one in self.curves)
         return np.fromiter(weights, dtype=np.float64, count=len(self.curves))
 
+    def alone(self, key: str) -> bool:
+        """Return whether there is no curve but this one."""
+        return all(one.key == key for one in self.curves)
+
     def trust_in_unit(self, key: str, system: str, unit: str) -> Floats:
         """Return the same, and nothing for curves whose sizes are counted in another unit.
 
@@ -94,6 +98,8 @@ def related_losses(related: Related, key: str, system: str, sizes: Sequence[int]
     >>> related_losses(others, "a", "s", [2, 3]).losses[:, 0].tolist()
     [0.0, 1.0]
     """
+    if related.alone(key):
+        return RelatedLosses(np.zeros((len(sizes), len(ENSEMBLE))), np.ones(len(sizes)))
     distinct, place = np.unique(sizes, return_inverse=True)
     found, count = related.losses
     known = np.minimum(distinct - 2, count[:, None])

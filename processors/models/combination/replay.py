@@ -123,8 +123,17 @@ def scales(scale: Scale, given: Circumstances) -> Floats:
     >>> scales(reference, Circumstances(*np.ones((8, 1)))).round(2).tolist()
     [0.53]
     """
-    ln_s = np.clip(features(given) @ np.array(scale), LN_SCALE_MIN, LN_SCALE_MAX)
-    return np.asarray(np.exp(ln_s) + JUMP * np.minimum(given.distance, JUMP_DOUBLINGS_MAX))
+    return scales_of(scale, features(given), given.distance)
+
+
+def scales_of(scale: Scale, found: Floats, distance: Floats) -> Floats:
+    """Return the same for circumstances as `features` gives them, (m, 9).
+
+    >>> scales_of(Scale(*(0.0,) * 9), np.ones((1, 9)), np.ones(1)).round(2).tolist()
+    [1.01]
+    """
+    ln_s = np.clip((found * np.array(scale)).sum(axis=1), LN_SCALE_MIN, LN_SCALE_MAX)
+    return np.asarray(np.exp(ln_s) + JUMP * np.minimum(distance, JUMP_DOUBLINGS_MAX))
 
 
 STEP: Final = 0.3

@@ -53,6 +53,7 @@ _LN_EDGES = np.log(SCORE_MIN) + _LN_STEP * np.arange(1, CELLS + 1)
 # rows of the grid: each distance for forecasts of the laws, then for those that related curves carry, then inside
 _INSIDE = 2 * DISTANCES.size
 _ROWS = _INSIDE + 1
+_PLACES = np.arange(_ROWS)
 _ONLY_INSIDE = np.eye(_ROWS)[_INSIDE:]
 
 Counts = tuple[int, ...]
@@ -70,6 +71,20 @@ class SystemScores(NamedTuple):
 
     system: str
     counts: Counts
+
+
+class Request(NamedTuple):
+    """Where scores of one curve are wanted.
+
+    `near` (m, rows) weighs the rows of the grid, `shipped` (m, cells) are the scores that the agent was built with; the others
+    are as in `quantiles`.
+    """
+
+    near: Floats
+    shipped: Floats
+    system: str
+    own: Sequence[SystemScores]
+    pool: Counts
 
 
 class Ends(NamedTuple):
@@ -148,9 +163,20 @@ def quantiles(
     >>> found.lower.round(1).tolist(), found.upper.round(1).tolist()
     ([-1.3], [1.3])
     """
+    near, shipped = beyond(distance, atoms, known_further=known_further)
+    return ends([Request(near, shipped, system, own, pool)])[0]
+
+
+def beyond(distance: Floats, atoms: Sequence[Sequence[float]], *, known_further: bool = False) -> tuple[Floats, Floats]:
+    """Return what the rows of the grid weigh at distances (m,) in doublings, and the shipped scores there; see `Request`.
+
+    >>> [part.shape for part in beyond(np.array([1.0]), [[-1.0] * 10 + [1.0] * 10] * 3)]
+    [(1, 9), (1, 128)]
+    """
+    near = np.zeros((distance.size, _ROWS))
     before = DISTANCES.size * known_further
-    near = np.pad(nearness(distance), ((0, 0), (before, _ROWS - DISTANCES.size - before)))
-    return _learned_ends(near, _shipped(tuple(map(tuple, atoms)))[_horizon(distance)], system, own, pool)
+    near[:, before : before + DISTANCES.size] = nearness(distance)
+    return near, _shipped(tuple(map(tuple, atoms)))[_horizon(distance)]
 
 
 def quantiles_inside(
@@ -161,29 +187,60 @@ def quantiles_inside(
     >>> [round(end, 1) for end in quantiles_inside([-1.0] * 10 + [1.0] * 10, "s", [])]
     [-1.1, 1.1]
     """
-    found = _learned_ends(_ONLY_INSIDE, _shipped_inside(tuple(atoms)), system, own, pool)
+    found = ends([inside(atoms, system, own, pool)])[0]
     return float(found.lower[0]), float(found.upper[0])
 
 
-def _learned_ends(near: Floats, shipped: Floats, system: str, own: Sequence[SystemScores], pool: Counts) -> Ends:
-    """Return the ends by shipped scores (m, cells), own and pooled ones; `near` (m, rows) weighs the latter."""
+def inside(atoms: Sequence[float], system: str, own: Sequence[SystemScores], pool: Counts = NO_SCORES) -> Request:
+    """Return where scores inside the range of a curve lie; see `quantiles_inside`.
+
+    >>> inside([-1.0] * 10 + [1.0] * 10, "s", []).near.sum()
+    np.float64(1.0)
+    """
+    return Request(_ONLY_INSIDE, _shipped_inside(tuple(atoms)), system, own, pool)
+
+
+def ends(requested: Sequence[Request]) -> list[Ends]:
+    """Return the ends of bands by shipped scores, own and pooled ones, for many curves at once; each as if it were alone.
+
+    >>> [round(float(end[0]), 1) for end in ends([inside([-1.0] * 10 + [1.0] * 10, "s", [])] * 2)[1][:2]]
+    [-1.1, 1.1]
+    """
+    known = [_weights(each) for each in requested]
+    weight = np.concatenate([each for each, _ in known])
+    lower, upper = np.minimum(_quantile(weight, OUTSIDE), 0.0), np.maximum(_quantile(weight, 1.0 - OUTSIDE), 0.0)
+    places = np.cumsum([0, *(each.near.shape[0] for each in requested)]).tolist()
+    return [
+        Ends(lower[first:last], upper[first:last], learned)
+        for first, last, (_, learned) in zip(places[:-1], places[1:], known, strict=True)
+    ]
+
+
+def _weights(requested: Request) -> tuple[Floats, Floats]:
+    """Return what the cells of the grid weigh, (m, cells), and how much of it is learned; see `_as_far`."""
     trusted = np.zeros((_ROWS, SIGNED))
-    for each in own:
-        trusted += _grid(each.counts) * (1.0 if each.system == system else OTHER_SYSTEM)
-    weight = near @ trusted + shipped
-    if pool != NO_SCORES:
-        others = near @ _of_others(pool, tuple(own))
+    for each in requested.own:
+        trusted += _grid(each.counts) * (1.0 if each.system == requested.system else OTHER_SYSTEM)
+    weight = _product(requested.near, trusted) + requested.shipped
+    known = trusted.sum(axis=1)
+    if requested.pool != NO_SCORES:
+        pooled = _of_others(requested.pool, tuple(requested.own))
+        others = _product(requested.near, pooled)
         total = others.sum(axis=1, keepdims=True)
         weight += others * np.minimum(1.0, POOL_WEIGHT_MAX / np.maximum(total, 1e-9))
-    learned = _as_far(near, trusted, pool, tuple(own))
-    return Ends(np.minimum(_quantile(weight, OUTSIDE), 0.0), np.maximum(_quantile(weight, 1.0 - OUTSIDE), 0.0), learned)
+        known += pooled.sum(axis=1)
+    return weight, _as_far(requested.near, known)
 
 
-def _as_far(near: Floats, trusted: Floats, pool: Counts, own: tuple[SystemScores, ...]) -> Floats:
+def _product(near: Floats, grid: Floats) -> Floats:
+    """Return the product of matrices, each row as among any others: a single one would be summed in another order."""
+    return near @ grid if near.shape[0] > 1 else (np.repeat(near, 2, axis=0) @ grid)[:1]
+
+
+def _as_far(near: Floats, known: Floats) -> Floats:
     """Return what share of what is known of a distance (m,) are scores of the centre that lie as far out."""
-    farther = np.arange(_ROWS) >= np.argmax(near, axis=1)[:, None]
-    known = trusted.sum(axis=1) + (_of_others(pool, own).sum(axis=1) if pool != NO_SCORES else 0.0)
-    weight = (near * farther) @ known
+    farther = np.argmax(near, axis=1)[:, None] <= _PLACES
+    weight = (near * farther * known).sum(axis=1)
     return np.asarray(weight / (weight + SHIPPED_WEIGHT))
 
 

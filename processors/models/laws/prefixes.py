@@ -48,17 +48,18 @@ _REACHES = np.array([kind.reach for kind in KINDS])[:, None, None]
 
 
 def fit_universal(n: Floats, run_time_s: Floats) -> Floats:
-    """Return a, b, c of a/n + b + c n on every prefix of 2 to k sizes, shape (k - 1, 3).
+    """Return a, b, c of a/n + b + c n on every prefix of 2 to k sizes, shape (..., k - 1, 3).
 
-    `n` (rising, distinct) and `run_time_s` have shape (k,) and are best given relative to the last size.
+    `n` (rising, distinct) and `run_time_s` have shape (..., k) and are best given relative to the last size. Of many curves
+    at once each gets what it would alone, to the last bit; that holds for all that is fitted here.
 
     >>> fit_universal(np.array([0.25, 0.5, 1.0]), np.array([4.0, 2.0, 1.0])).round(6).tolist()
     [[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
     """
-    basis = np.stack([1.0 / n, np.ones_like(n), n], axis=-1) / run_time_s[:, None]
-    gram = np.cumsum(basis[:, :, None] * basis[:, None, :], axis=0)[1:]
-    projection = np.cumsum(basis, axis=0)[1:]
-    projection[:, 2] -= GROWTH_PENALTY * basis[1:, 2]
+    basis = np.stack([1.0 / n, np.ones_like(n), n], axis=-1) / run_time_s[..., None]
+    gram = np.cumsum(basis[..., :, None] * basis[..., None, :], axis=-3)[..., 1:, :, :]
+    projection = np.cumsum(basis, axis=-2)[..., 1:, :]
+    projection[..., 2] -= GROWTH_PENALTY * basis[..., 1:, 2]
     return nnls(gram, projection, UNIVERSAL_RIDGE).coefficients
 
 
@@ -75,18 +76,19 @@ def fit_universal_each(n: Floats, run_time_s: Floats) -> Floats:
 
 
 def fit_local(n: Floats, run_time_s: Floats) -> Floats:
-    """Return a and b of all kinds on every prefix of 2 to k sizes, shape (kinds, k - 1, 2).
+    """Return a and b of all kinds on every prefix of 2 to k sizes, shape (..., kinds, k - 1, 2).
 
-    `n` (rising, distinct) and `run_time_s` have shape (k,) and are best given relative to the last size.
+    `n` (rising, distinct) and `run_time_s` have shape (..., k) and are best given relative to the last size.
 
     >>> fit_local(np.array([0.5, 1.0]), np.array([2.0, 1.0]))[0, 0].tolist()
     [1.0, 0.0]
     """
     x = np.log2(n)
-    distance = np.maximum(x[1:, None] - x, 0.0)
-    weight = np.exp(-distance / _REACHES) * np.tri(n.size)[1:]
-    rate = 1.0 / run_time_s
-    first, second = np.broadcast_to(rate / n, (len(KINDS), n.size)), rate * n**_EXPONENTS
+    distance = np.maximum(x[..., None, 1:, None] - x[..., None, None, :], 0.0)
+    weight = np.exp(-distance / _REACHES) * np.tri(n.shape[-1])[1:]
+    rate = 1.0 / run_time_s[..., None, :]
+    second = rate * n[..., None, :] ** _EXPONENTS
+    first = np.broadcast_to(rate / n[..., None, :], second.shape)
     features = np.stack([first * first, first * second, second * second, first, second], axis=-1)
     return _two_terms(weight @ features)
 
@@ -108,9 +110,9 @@ def _two_terms(sums: Floats) -> Floats:
 
 
 def last_slopes(x: Floats, y: Floats) -> Floats:
-    """Return the slope of ln t over ln n between the last two sizes of every prefix of 2 to k sizes, shape (k - 1,).
+    """Return the slope of ln t over ln n between the last two sizes of every prefix of 2 to k sizes, shape (..., k - 1).
 
-    `x` is log2 n, `y` ln t. Slopes are clipped to [SLOPE_MIN, SLOPE_MAX].
+    `x` is log2 n, `y` ln t, (..., k). Slopes are clipped to [SLOPE_MIN, SLOPE_MAX].
 
     >>> last_slopes(np.array([0.0, 1.0]), np.log([4.0, 2.0])).round(6).tolist()
     [-1.0]

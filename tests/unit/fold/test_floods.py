@@ -136,7 +136,7 @@ def test_a_job_that_ends_before_its_forecast_has_nothing_to_take_back_and_is_lea
 
 
 def test_who_floods_is_named() -> None:
-    centre = Scenario()
+    centre = Scenario(run_time={"fits_per_tick_max": 64})
     flooded(centre.at("08:00"), names=600)
     centre.fold(Tick(system="", time_ms=centre.now_ms + 1000))
     assert centre.shard.waiting_fits() == {"exa/user/mallory": 593}

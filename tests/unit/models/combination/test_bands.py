@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.combination.combine import reasons
 from processors.models.combination.evidence import GATE, Curve, evidence, judged_runs
+from processors.models.combination.reasons import reasons
 from processors.models.combination.related import NO_RELATED
 from processors.models.combination.replay import SCALE, Circumstances, replay, rows, scales, scores
 from processors.models.combination.scores import (
