@@ -2,7 +2,6 @@
 
 import heapq
 import itertools
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -176,6 +175,8 @@ class Store(Generic[P]):
 
     def open(self, key: str) -> P:
         """Return the processor of a key; a new one where there is none (kept only once it is told `changed`)."""
+        if key in self._unencoded:
+            self._encode(key)
         entry = self._entries.get(key)
         if entry is None:
             return self.kind.build(None)
@@ -336,6 +337,7 @@ class Store(Generic[P]):
 
 
 Rows = Callable[[], dict[str, bytes | None]]
+AT_ONCE: Final = 1_000
 
 
 def no_rows() -> dict[str, bytes | None]:
@@ -368,7 +370,7 @@ class Unsaved:
 
         Once nothing is left, any thread may ask.
         """
-        while self.encode(sys.maxsize):
+        while self.encode(AT_ONCE):
             pass
         found = {f"{store.kind.name}/{key}": value for store in self._stores for key, value in store.saving().items()}
         return found | self._rows()

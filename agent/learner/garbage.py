@@ -19,10 +19,6 @@ class Garbage:
     """Full collections of this process, at moments of its choice. One may last as long as a tick of a busy centre.
 
     What survives is frozen, so that the next one looks only at what is new since. `now_s` is of a clock that only grows.
-
-    >>> found = Garbage(0.0)
-    >>> found.is_due(IDLE_S - 1, idle=True), found.is_due(IDLE_S, idle=True), found.is_due(IDLE_S, idle=False)
-    (False, True, False)
     """
 
     def __init__(self, now_s: float) -> None:

@@ -79,9 +79,9 @@ def figures(folder: Path, commit: str) -> dict[str, float]:
     """
     found: dict[str, float] = {}
     for path in sorted(folder.glob("*.json")):
-        told = json.loads(path.read_text())
-        if told["machine"]["commit"].startswith(commit):
-            found |= {row["name"]: row["value"] for row in told["results"]}
+        written = json.loads(path.read_text())
+        if written["machine"]["commit"].startswith(commit):
+            found |= {row["name"]: row["value"] for row in written["results"]}
     if not found:
         raise ValueError(f"No results of commit {commit} are in {folder}.")
     return found

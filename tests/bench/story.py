@@ -120,7 +120,7 @@ class Story:
         self.layers.took("view", began_s)
 
 
-def told(load: Load, known: int) -> tuple[list[bytes], list[bytes]]:
+def journals(load: Load, known: int) -> tuple[list[bytes], list[bytes]]:
     """Return the journal in which applications become known by so many jobs, and that of the load."""
     first = messages(replace(load, jobs=known, rate_per_s=KNOWN_PER_S))
     start_ms = first[-1].time_ms + 2 * QUIET_MS
@@ -142,7 +142,7 @@ def run(*, quick: bool) -> Iterator[Row]:
 
 
 def _job(applications: int, jobs: int) -> Row:
-    first, then = told(
+    first, then = journals(
         Load(applications, jobs, starts=True, rate_per_s=RATE_PER_S, t1_s=40.0, hosts_max=1), 6 * applications
     )
     story = Story()
@@ -161,7 +161,7 @@ def _job(applications: int, jobs: int) -> Row:
 
 def _longest(applications: int) -> Row:
     """Return how long one record holds the fold where many applications have runs in every tick."""
-    first, then = told(
+    first, then = journals(
         Load(applications, applications, starts=True, rate_per_s=100.0, t1_s=40.0, hosts_max=1), 3 * applications
     )
     story = Story()
@@ -179,7 +179,7 @@ def _longest(applications: int) -> Row:
 def kinds(journal: Sequence[bytes]) -> Counter[str]:
     """Return how many records of each kind a journal holds.
 
-    >>> first, then = told(Load(2, 3, starts=True, rate_per_s=1.0), 4)
+    >>> first, then = journals(Load(2, 3, starts=True, rate_per_s=1.0), 4)
     >>> [kinds(part)[kind.__name__] for part in (first, then) for kind in (JobStarted, JobCompleted)]
     [4, 4, 3, 3]
     """

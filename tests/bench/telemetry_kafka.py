@@ -103,8 +103,8 @@ def _ten(i: int) -> bytes:
 
 def _jobs(kafka: KafkaBroker, count: int, client: ClientName) -> Row:
     stream = messages(Load(50, count))
-    told = Stream("native", lambda i: stream[i].value, lambda i: stream[i].time_ms, count, 1)
-    spent = _spent(kafka, "completions", told, client)
+    ended = Stream("native", lambda i: stream[i].value, lambda i: stream[i].time_ms, count, 1)
+    spent = _spent(kafka, "completions", ended, client)
     us, meaning = spent.cpu_s / spent.records * 1e6, f"native completions; {described(spent.layers_us)}"
     details = {"us_per_record": spent.layers_us}
     return Row(f"collector draining, {client}", us, "us", meaning, GOALS_DRAINING_US[client], details=details)

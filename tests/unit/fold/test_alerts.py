@@ -30,7 +30,7 @@ def test_a_run_far_outside_its_band_fires_at_once_and_resolves_after_an_hour(pau
         "alertname": "StrangeRun", "severity": "warning", "application": "lammps", "system": "exa", "input": "",
         "unit": "nodes", "direction": "slow",
     }  # fmt: skip
-    assert prediction["annotations"]["summary"].startswith("lammps on 4 nodes took 540 s, 1.9")
+    assert prediction["annotations"]["summary"].startswith("lammps on 4 nodes took 9 min, 1.9")
     assert prediction["evidence"]["observed"] == 540.0
     assert prediction["evidence"]["low"] < prediction["evidence"]["expected"] < prediction["evidence"]["high"] < 540
     pause(centre)

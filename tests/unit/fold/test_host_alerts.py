@@ -22,8 +22,9 @@ from processors.contracts.events import (
 )
 from processors.contracts.outputs import Alert
 from processors.hosts.rows import Block
-from processors.pipeline.host_state import COLUMNS, encoded
+from processors.pipeline.host_state import COLUMNS
 from processors.pipeline.shard import Shard
+from tests.kit.agent_topics import host_states
 from tests.kit.host_minutes import MINUTE_MS, SYSTEM, minute
 
 RESOURCES = ("cpu_available", "load1", "memory_free", "power", "network")
@@ -78,8 +79,8 @@ FIRST = XNAMES[0]
 
 def stored(shard: Shard, before: dict[str, bytes] | None = None) -> dict[str, bytes]:
     """Return the states after a checkpoint, which writes those that changed."""
-    states = {**(before or {}), **encoded(shard.hosts.state.copied())}
-    shard.hosts.state.confirm()
+    states = {**(before or {}), **host_states(shard)}
+    shard.confirm(with_hosts=True)
     return {key: value for key, value in states.items() if value is not None}
 
 

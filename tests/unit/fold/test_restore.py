@@ -132,7 +132,7 @@ def test_a_job_that_came_and_went_between_two_checkpoints_leaves_nothing_to_writ
     centre.at("08:20").ends("seen")
     centre.ends("unseen")
     centre.at("09:00")
-    written = centre.shard.dirty()
+    written = centre.shard.unsaved().states()
     assert {key: value for key, value in written.items() if key.startswith("job/")} == {f"job/{SYSTEM}/seen": None}
     assert f"run_time/{SYSTEM}/lammps//nodes" in written
 
