@@ -19,7 +19,7 @@ from agent.learner.learner import Learner
 from agent.learner.view import View
 from agent.log.memory import MemoryLog
 from agent.topics import own_topics
-from processors.contracts.events import JournalRecord, Tick, decode_record, encode_record
+from processors.contracts.events import JournalRecord, Tick, encode_record
 from processors.contracts.outputs import Emission
 from processors.pipeline.shard import Shard
 from tests.bench.result import Row
@@ -174,13 +174,3 @@ def _longest(applications: int) -> Row:
     meaning = f"a {story.layers.longest}; {gc.get_stats()[2]['collections'] - full} full garbage collections meanwhile"
     name = f"longest stop of the fold, {applications:,} applications"
     return Row(name, story.layers.longest_s * 1000, "ms", meaning, STOP_GOAL_MS)
-
-
-def kinds(journal: Sequence[bytes]) -> Counter[str]:
-    """Return how many records of each kind a journal holds.
-
-    >>> first, then = journals(Load(2, 3, starts=True, rate_per_s=1.0), 4)
-    >>> [kinds(part)[kind.__name__] for part in (first, then) for kind in (JobStarted, JobCompleted)]
-    [4, 4, 3, 3]
-    """
-    return Counter(type(decode_record(value).event).__name__ for value in journal)
