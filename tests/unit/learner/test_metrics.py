@@ -1,4 +1,4 @@
-"""When the learner's metrics are told: once a second while records come in, and at once when no more come."""
+"""When the learner's metrics are reported: once a second while records come in, and at once when no more come."""
 
 from agent.app import compose
 from agent.config.tree import Config
@@ -32,7 +32,7 @@ class Centre:
         return self.metrics.value("scalewatch_events_total", role="learner", format="journal", outcome="received")
 
 
-def test_while_records_come_in_metrics_change_once_a_second() -> None:
+def test_while_records_come_in_metrics_are_reported_once_a_second() -> None:
     centre = Centre()
     centre.folds(10.0)
     assert centre.received() == 1
@@ -43,7 +43,7 @@ def test_while_records_come_in_metrics_change_once_a_second() -> None:
     assert centre.received() == 4
 
 
-def test_once_no_more_records_come_metrics_change_at_once() -> None:
+def test_without_further_records_metrics_are_reported_at_once() -> None:
     centre = Centre()
     for now_s in (10.0, 10.1, 10.2):
         centre.folds(now_s)
@@ -51,7 +51,7 @@ def test_once_no_more_records_come_metrics_change_at_once() -> None:
     assert centre.received() == 3
 
 
-def test_what_was_folded_before_the_end_is_counted() -> None:
+def test_what_was_folded_before_the_end_is_reported() -> None:
     centre = Centre()
     for now_s in (10.0, 10.1):
         centre.folds(now_s)
