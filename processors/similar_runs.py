@@ -6,7 +6,7 @@ once: ten jobs that crashed after a second had made 1 s of a run time of 1,900 s
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import ClassVar, Final, Literal, NamedTuple
 
@@ -33,6 +33,7 @@ from processors.models.similar_runs import (
     class_of,
     distribution,
     failing_share,
+    quantiles_s,
 )
 from processors.models.statistics import pinball, six_digits
 from processors.store import RateLimit, Untimed, counted, digest64, due, hexdigest
@@ -303,7 +304,7 @@ class SimilarRuns(Untimed):
         """Return whether one more run is to be scored; `now_ms` is the time of the last tick."""
         return due(self._rate_limit, now_ms, SCORED_PER_TICK)
 
-    def note(self, run_time_s: float, known: "Expected", now_ms: int = 0) -> None:
+    def note(self, run_time_s: float, known: "Expected | ExpectedBand", now_ms: int = 0) -> None:
         """Remember whether a run kept to the band that was told before it; each run once."""
         self._rate_limit = counted(self._rate_limit, now_ms)
         self._levels.note(run_time_s, (known.low_s, known.upper_s, known.high_s))
@@ -366,14 +367,36 @@ def group_keys(system: str, job: ComingJob) -> Mapping[GroupKind, str]:
 
 def expected(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> Expected:
     """Return the distribution of a job's run time; works without any history. ValueError for an impossible size."""
-    law = distribution(_past(job, similar_runs), model_job(job))
-    levels = similar_runs["centre"].levels if "centre" in similar_runs else Levels().current
-    low, upper, high = levels
-    run_time_s, low_s, upper_s, high_s = law.quantiles((0.5, low, upper, high))
+    law, (low, upper, high) = distribution(_past(job, similar_runs), model_job(job)), _levels(similar_runs)
+    band = _band(job, law.quantiles((0.5, low, upper, high)))
+    return Expected(*band, law.alike, law, (low, 0.5, high))
+
+
+class ExpectedBand(NamedTuple):
+    """The run times of `Expected` without its distribution, which costs as much again."""
+
+    run_time_s: float
+    low_s: float
+    upper_s: float
+    high_s: float
+
+
+def expected_band(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> ExpectedBand:
+    """Return what is expected of a job as `expected` does: the run times alone, to score them."""
+    low, upper, high = _levels(similar_runs)
+    return _band(job, quantiles_s(_past(job, similar_runs), model_job(job), (0.5, low, upper, high)))
+
+
+def _band(job: ComingJob, times_s: Sequence[float]) -> ExpectedBand:
+    run_time_s, low_s, upper_s, high_s = times_s
     limit_s = job.time_limit_s
     if limit_s is not None and high_s > NEAR_LIMIT * limit_s:  # a run that gets so far may also meet its limit
         high_s = max(high_s, limit_s + OVERRUN_S)
-    return Expected(run_time_s, low_s, upper_s, max(high_s, upper_s), law.alike, law, (low, 0.5, high))
+    return ExpectedBand(run_time_s, low_s, upper_s, max(high_s, upper_s))
+
+
+def _levels(similar_runs: Mapping[GroupKind, SimilarRuns]) -> tuple[float, float, float]:
+    return similar_runs["centre"].levels if "centre" in similar_runs else Levels().current
 
 
 def failing(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> float | None:

@@ -405,39 +405,57 @@ def distribution(past: Iterable[tuple[Group, PastRuns]], job: Job) -> RunTimeDis
     True
     """
     weighed = _weighed(past, job)
-    prior = _PRIOR * max(math.log(job.time_limit_s or LONGEST_S), 1.0)
+    points, weights = _sample(weighed, job)
     if weighed is None:
         reaching = None if job.time_limit_s is None else FAILING
-        return RunTimeDistribution(prior, _PRIOR_WEIGHTS, 0.0, (), reaching=reaching)
-    known, held, alike, shares = ~weighed.unknown, weighed.held, 0.0, []
+        return RunTimeDistribution(points, weights, 0.0, (), reaching=reaching)
+    known, alike, shares = ~weighed.unknown, 0.0, []
     for group, part in weighed.layout.parts:
-        weights = weighed.weights[part]
-        shares.append(group.weight(weights))
+        own = weighed.weights[part]
+        shares.append(group.weight(own))
         if not group.pooled:
-            alike += float(np.add.reduce(weights[known[part]]))
+            alike += float(np.add.reduce(own[known[part]]))
     whole = sum(shares) + PRIOR_TRUST
-    points, reaching = _points(weighed, known, job)
-    points, weights = np.concatenate((points, prior)), np.concatenate((weighed.weights, _PRIOR_WEIGHTS))
-    if held.any():
-        points, weights = _released(points, weights, held, job)
     return RunTimeDistribution(
         points,
         weights,
         alike,
         tuple(weight / whole for weight in shares),
-        reaching=reaching,
+        reaching=None if job.time_limit_s is None else _reaching(weighed, known),
         failing=weighed.failing,
     )
 
 
-def _points(weighed: _Weighed, known: Marks, job: Job) -> tuple[Floats, float | None]:
-    """Return the run times on the ln scale as they tell of a job, (k,), and the probability to reach its time limit."""
-    if job.time_limit_s is None:
-        return weighed.rows[TIME_ROW], None
-    # The points tell it too high: a run that came near to a shorter limit is moved beyond this one.
+def quantiles_s(past: Iterable[tuple[Group, PastRuns]], job: Job, levels: Sequence[float]) -> list[float]:
+    """Return the run times at levels between 0 and 1, as `distribution` does, and nothing else of it.
+
+    >>> past = PastRuns()
+    >>> past.add(Job(n=4), 90.0)
+    >>> quantiles_s([(USER, past)], Job(n=4), [0.5]) == distribution([(USER, past)], Job(n=4)).quantiles([0.5])
+    True
+    """
+    return RunTimeDistribution(*_sample(_weighed(past, job), job), 0.0).quantiles(levels)
+
+
+def _sample(weighed: _Weighed | None, job: Job) -> tuple[Floats, Floats]:
+    """Return run times on the ln scale as they tell of a job, those of the prior among them, and their weights."""
+    prior = _PRIOR * max(math.log(job.time_limit_s or LONGEST_S), 1.0)
+    if weighed is None:
+        return prior, _PRIOR_WEIGHTS
+    own = weighed.rows[TIME_ROW] if job.time_limit_s is None else _at_limit(weighed, job.time_limit_s)
+    points, weights = np.concatenate((own, prior)), np.concatenate((weighed.weights, _PRIOR_WEIGHTS))
+    if np.count_nonzero(weighed.held):
+        return _released(points, weights, weighed.held, job)
+    return points, weights
+
+
+def _reaching(weighed: _Weighed, known: Marks) -> float:
+    """Return the probability to reach the time limit.
+
+    The points tell it too high: a run that came near to a shorter limit is moved beyond this one.
+    """
     last = int(np.count_nonzero(known[known.size - weighed.layout.last :]))
-    reaching = _share(weighed.reached[known], weighed.weights[known], last)
-    return _at_limit(weighed, job.time_limit_s), reaching
+    return _share(weighed.reached[known], weighed.weights[known], last)
 
 
 def _released(points: Floats, weights: Floats, held: Marks, job: Job) -> tuple[Floats, Floats]:

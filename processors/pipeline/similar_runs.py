@@ -15,12 +15,12 @@ from processors.similar_runs import (
     RETAINED_MAX,
     ComingJob,
     EndedJob,
-    Expected,
+    ExpectedBand,
     GroupKind,
     ScorePair,
     SimilarRuns,
     SimilarRunsPrediction,
-    expected,
+    expected_band,
     failing,
     group_keys,
     loss_s,
@@ -140,14 +140,14 @@ class SimilarRunForecasts:
         compares = comparison is not None and comparison.wants(now_ms)
         if not compares and not centre.wants(now_ms):
             return
-        found = expected(job, groups)
+        found = expected_band(job, groups)
         if compares and point and job.name:
             self._compare(job.name, job.n, run_time_s, point, found)
         if centre.wants(now_ms):
             centre.note(run_time_s, found, now_ms)
 
     def _compare(
-        self, application_id: str, n: float, run_time_s: float, point: PublishedPoint, found: Expected
+        self, application_id: str, n: float, run_time_s: float, point: PublishedPoint, found: ExpectedBand
     ) -> None:
         comparison = self._state.model_comparisons.open(application_id)
         by_curve = loss_s(run_time_s, point.band)
