@@ -1,15 +1,33 @@
 """A reader of one partition on confluent-kafka."""
 
+from typing import Final
+
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from agent.log.kafka.confluent.arguments import reading
 from agent.log.kafka.confluent.consumer import columns, known
+from agent.log.kafka.confluent.faults import code_of
 from agent.log.kafka.faults import within
 from agent.log.kafka.settings import KafkaSettings
 from processors.contracts.log import Batch
 
 CLOSE_S = 1.0
+# what a broker says of a partition that was just made, or has just moved; the library passes it on and does not ask again
+UNSETTLED: Final = frozenset(
+    {
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - its public name
+    }
+)
+UNSETTLED_S: Final = 5.0
+AGAIN_S: Final = 0.1
 
 
 class ConfluentReader:
@@ -23,11 +41,11 @@ class ConfluentReader:
 
     def beginning(self) -> int:
         """Return the first offset that is still there."""
-        return self._consumer.get_watermark_offsets(self._place(), self._timeout_s)[0]
+        return self._bounds()[0]
 
     def end(self) -> int:
         """Return the offset after the last record that this reader may see."""
-        return self._consumer.get_watermark_offsets(self._place(), self._timeout_s)[1]
+        return self._bounds()[1]
 
     def seek(self, offset: int) -> None:
         """Read on from an offset."""
@@ -51,6 +69,16 @@ class ConfluentReader:
     def close(self) -> None:
         """Free the connections."""
         within(CLOSE_S, self._consumer.close, "Closing a reader")
+
+    def _bounds(self) -> tuple[int, int]:
+        again = Retrying(
+            retry=retry_if_exception(lambda error: code_of(error) in UNSETTLED),
+            stop=stop_after_delay(UNSETTLED_S),
+            wait=wait_fixed(AGAIN_S),
+            reraise=True,
+        )
+        first, end = again(self._consumer.get_watermark_offsets, self._place(), self._timeout_s)
+        return first, end
 
     def _place(self, offset: int = -1) -> ClientPartition:
         return ClientPartition(self._topic, self._partition, offset)
