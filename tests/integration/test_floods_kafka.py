@@ -12,6 +12,7 @@ from tests.kit.shard_on_kafka import START_MS, KafkaShard
 
 pytestmark = pytest.mark.kafka
 NAMES = 1000
+FITS = 64  # at a tick: far fewer than the names
 MINUTE_MS = 60_000
 
 
@@ -24,7 +25,7 @@ def completed(job: str, application: str, user: str, run_time_s: float, end_ms: 
 def test_another_users_application_does_not_wait_for_a_flood_of_names(
     kafka: KafkaBroker, fresh: Callable[[str], str]
 ) -> None:
-    shard = KafkaShard(kafka, fresh("flood"), broker_time=False)
+    shard = KafkaShard(kafka, fresh("flood"), broker_time=False, settings=f"run_time: {{fits_per_tick_max: {FITS}}}")
     shard.ticks(0)
     for run in range(2):
         end_ms = START_MS + run
@@ -43,12 +44,12 @@ def test_another_users_application_does_not_wait_for_a_flood_of_names(
         assert any("user mallory of exa" in found for found in health.floods)
         role.finish()
     published = [prediction["application"] for prediction in AgentTopics(shard.config).messages("predictions")]
-    before, after = published[:64], published[64:]
+    before, after = published[:FITS], published[FITS:]
     assert "lammps" not in before, "it had not run yet"
     assert after.index("lammps") <= 1, "it is among the first of its tick, though 900 names have waited for longer"
-    assert len(after) == 64
+    assert len(after) == FITS
 
-    assert shard.metrics.value("scalewatch_fits_waiting", lane="longest") == NAMES - 64 - 63
+    assert shard.metrics.value("scalewatch_fits_waiting", lane="longest") == NAMES - FITS - (FITS - 1)
     with shard.learner() as role:
         shard.ticks(30)
         shard.fold(role)

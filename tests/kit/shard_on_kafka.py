@@ -37,9 +37,10 @@ class KafkaShard:
         client: ClientName = "kafka-python",
         *,
         broker_time: bool = True,
+        settings: str = "",
     ) -> None:
         self.config: Config = loads(
-            f"kafka: {{bootstrap: '{broker.bootstrap}', client: {client}}}\ntopics: {{prefix: '{prefix}'}}\nsources: [{{topics: ['{source}']}}]\n"
+            f"kafka: {{bootstrap: '{broker.bootstrap}', client: {client}}}\ntopics: {{prefix: '{prefix}'}}\nsources: [{{topics: ['{source}']}}]\n{settings}"
         )
         self.journal, self.state = self.config.topics.journal, self.config.topics.state
         self.metrics: Metrics = compose.metrics()
