@@ -9,7 +9,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, New
 
 from agent.log.kafka.confluent.arguments import connection
 from agent.log.kafka.confluent.ending import end_unattended
-from agent.log.kafka.confluent.faults import code_of
+from agent.log.kafka.confluent.faults import code_of, settled
 from agent.log.kafka.settings import KafkaSettings
 from processors.contracts.log import FoundTopic, TopicPartition
 
@@ -21,7 +21,11 @@ OPERATIONS: Final = {
     AclOperation.DESCRIBE_CONFIGS: "DescribeConfigs",
 }
 REFUSED: Final = FoundTopic(0, 0, None, frozenset())
-NO_COORDINATOR: Final = (KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+NO_COORDINATOR: Final = (
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.NOT_COORDINATOR,
+)
 OLD_BROKER: Final = (KafkaError._UNSUPPORTED_FEATURE, KafkaError.UNSUPPORTED_VERSION)  # noqa: SLF001 - its public name
 
 
@@ -66,18 +70,26 @@ class ConfluentAdmin:
     def ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return the offset after the last record of partitions that is committed."""
         wanted = {ClientPartition(*partition): OffsetSpec.latest() for partition in partitions}
-        answers = self._admin.list_offsets(
-            wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout_s
-        )
-        return {(one.topic, one.partition): answer.result().offset for one, answer in answers.items()}
+
+        def ask() -> dict[TopicPartition, int]:
+            answers = self._admin.list_offsets(
+                wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout_s
+            )
+            return {(one.topic, one.partition): answer.result().offset for one, answer in answers.items()}
+
+        return settled(ask)
 
     def group_operations(self, group: str) -> frozenset[str] | None:
         """Return what the user may do with a group; None where the broker does not say."""
-        answers = self._admin.describe_consumer_groups(
-            [group], include_authorized_operations=True, request_timeout=self._timeout_s
-        )
-        try:
+
+        def ask() -> frozenset[str] | None:
+            answers = self._admin.describe_consumer_groups(
+                [group], include_authorized_operations=True, request_timeout=self._timeout_s
+            )
             return _operations(answers[group].result().authorized_operations)
+
+        try:
+            return settled(ask)
         except KafkaException as error:
             code = code_of(error)
             if code == KafkaError.GROUP_AUTHORIZATION_FAILED:

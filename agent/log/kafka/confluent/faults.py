@@ -1,8 +1,10 @@
 """What the errors of confluent-kafka mean."""
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from agent.log.kafka.client import Fault, Meaning
 
@@ -33,6 +35,37 @@ FORBIDDEN: Final = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "a transactional id",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "this",
 }
+
+
+# what a broker says of a partition or a group that was just made, or has just moved; the library passes it on
+UNSETTLED: Final = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - see above
+    }
+)
+UNSETTLED_S: Final = 5.0
+AGAIN_S: Final = 0.1
+T = TypeVar("T")
+
+
+def settled(ask: Callable[[], T]) -> T:
+    """Ask until the broker knows what it has just been told of, for some seconds; then raise what it says."""
+    again = Retrying(
+        retry=retry_if_exception(lambda error: code_of(error) in UNSETTLED),
+        stop=stop_after_delay(UNSETTLED_S),
+        wait=wait_fixed(AGAIN_S),
+        reraise=True,
+    )
+    return again(ask)
 
 
 class RecordsFailedError(Exception):

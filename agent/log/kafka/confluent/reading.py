@@ -1,33 +1,16 @@
 """A reader of one partition on confluent-kafka."""
 
-from typing import Final
-
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
-from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from agent.log.kafka.confluent.arguments import reading
 from agent.log.kafka.confluent.consumer import columns, known
-from agent.log.kafka.confluent.faults import code_of
+from agent.log.kafka.confluent.faults import settled
 from agent.log.kafka.faults import within
 from agent.log.kafka.settings import KafkaSettings
 from processors.contracts.log import Batch
 
 CLOSE_S = 1.0
-# what a broker says of a partition that was just made, or has just moved; the library passes it on and does not ask again
-UNSETTLED: Final = frozenset(
-    {
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.OFFSET_NOT_AVAILABLE,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - its public name
-    }
-)
-UNSETTLED_S: Final = 5.0
-AGAIN_S: Final = 0.1
 
 
 class ConfluentReader:
@@ -71,13 +54,7 @@ class ConfluentReader:
         within(CLOSE_S, self._consumer.close, "Closing a reader")
 
     def _bounds(self) -> tuple[int, int]:
-        again = Retrying(
-            retry=retry_if_exception(lambda error: code_of(error) in UNSETTLED),
-            stop=stop_after_delay(UNSETTLED_S),
-            wait=wait_fixed(AGAIN_S),
-            reraise=True,
-        )
-        first, end = again(self._consumer.get_watermark_offsets, self._place(), self._timeout_s)
+        first, end = settled(lambda: self._consumer.get_watermark_offsets(self._place(), self._timeout_s))
         return first, end
 
     def _place(self, offset: int = -1) -> ClientPartition:
