@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ from processors.contracts.telemetry import SeriesIndex
 from tests.kit.docs import DOCS, Block, blocks
 
 PAGES = sorted(path for path in (DOCS / "events").glob("*.md") if path.name != "index.md")
-RECEIVED_MS = parse_rfc3339("2026-08-21T00:00:00Z")
+RECEIVED_MS = parse_rfc3339("2026-11-24T00:00:00Z")
 READ_AS = "is read as"
+OWN = "native"
+INVENTED = "the values are made up"
 OPTIONS = DecodeOptions(default_system="exa")
 
 
@@ -33,6 +36,12 @@ def shown(page: str) -> Iterator[tuple[Block, str, Block]]:
             yield message, nodes, block
         else:
             message = block
+
+
+def source(after: str) -> str:
+    """Return what stands right below a block about the source of its message, and "" where nothing does."""
+    stated = re.match(r"```\n\nSource: (.*?)\n\n", after, re.DOTALL)
+    return " ".join(stated[1].split()) if stated else ""
 
 
 def is_read(message: Block, nodes: str) -> str:
@@ -79,6 +88,14 @@ def test_messages_are_read_as_the_page_states(path: Path) -> None:
         return
     assert written(page) == page
     assert len(list(shown(page))) >= 2
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_a_message_of_a_producer_has_its_source_and_the_first_is_real(path: Path) -> None:
+    page = path.read_text()
+    found = [source(page[read.span[1] :]) for message, _, read in shown(page) if message.title != OWN]
+    assert all(found), "a line that begins with 'Source: ' stands below what each is read as"
+    assert INVENTED not in found[0]
 
 
 def test_there_is_a_page_for_each_kind_of_event() -> None:
