@@ -179,7 +179,7 @@ def test_every_bad_message_is_one_dead_letter(aftermath: Aftermath) -> None:
 def test_the_storm_repeated_work_and_took_the_shard_over_again_and_again(aftermath: Aftermath) -> None:
     """A storm in which nothing had to be done twice shows nothing."""
     assert aftermath.restored.marker is not None
-    assert aftermath.restored.marker.number >= 10
+    assert aftermath.restored.marker.number >= 5
     identities = [event.identity for event in events(aftermath.journal)]
     dead_letters = {key for key, _ in aftermath.arrived["deadletters"]}
     sent_again = sum(map(len, aftermath.arrived.values())) - len(aftermath.emissions) - len(dead_letters)

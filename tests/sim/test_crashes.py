@@ -35,6 +35,7 @@ from tests.sim.world import CONFIG, World
 
 FIRST = int(os.environ.get("SCALEWATCH_SIM_FIRST", "1"))
 SEEDS = int(os.environ.get("SCALEWATCH_SIM_SEEDS", "60"))
+SLICED_S = 0.002  # so a few states are encoded, and then records are folded
 TOPICS = {
     kind: topic
     for kind, topic in compose.output_topics(CONFIG).items()
@@ -45,6 +46,11 @@ TOPICS = {
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
 def test_after_any_fault_everything_is_there_once(seed: int) -> None:
     everything_holds(World(seed))
+
+
+@pytest.mark.parametrize("seed", range(1, 21))
+def test_after_any_fault_everything_is_there_once_although_checkpoints_take_several_slices(seed: int) -> None:
+    everything_holds(World(seed, look_s=SLICED_S))
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,6 @@ ROUTES: Routes = msgspec.structs.replace(  # minutes in several parts, and names
     compose.routes(CONFIG), windows=partial(SourceWindows, settings=WindowSettings(part_hosts=1), series_max=40)
 )
 UNDISTURBED: Routes = compose.routes(CONFIG)
-LOOK_S = 0.002  # passes whenever a role looks at its clock: so a checkpoint is encoded in several slices
 
 
 class Role(Protocol):
@@ -104,6 +103,7 @@ class World:
     broker: MemoryBroker = field(default_factory=MemoryBroker)
     clock: Clock = field(default_factory=Clock)
     fault: list[str] = field(default_factory=list)
+    look_s: float = 0.0  # passes whenever a role looks at its clock
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)  # noqa: S311 - a world has to come again with its seed
@@ -285,4 +285,4 @@ class World:
 
     def _now_s(self) -> float:
         self.clock.looks += 1
-        return self.clock.steps + self.clock.looks * LOOK_S
+        return self.clock.steps + self.clock.looks * self.look_s
