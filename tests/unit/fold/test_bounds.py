@@ -7,10 +7,8 @@ import msgspec
 import pytest
 
 from processors.contracts.events import Tick
-from processors.contracts.settings import RunTimeSettings
 from processors.jobs import deduplication
 from processors.pipeline.fits import SLICE
-from processors.store import share
 from tests.kit.scenario import Scenario, moment_ms
 
 QUARTER_S = 900
@@ -178,12 +176,6 @@ def test_a_tick_soon_after_another_does_its_share_of_the_fits_and_no_bound_was_h
         reported.append(len(centre.messages("predictions")) - before)
     assert reported == [2, 2, 1, 0]
     assert centre.tally["bound:fits_per_tick_max"] == 0
-
-
-@pytest.mark.parametrize("since_ms", [1000, 10_000])
-def test_of_ten_thousand_applications_that_wait_the_last_one_is_fitted_within_a_minute(since_ms: int) -> None:
-    each = share(RunTimeSettings().fits_per_tick_max, since_ms)
-    assert each * 60_000 // since_ms >= 10_000
 
 
 def test_questions_are_let_in_between_slices_of_a_tick_that_fits_many() -> None:
