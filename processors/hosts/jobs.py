@@ -72,6 +72,10 @@ class HostJob:
         if isinstance(fact, JobCompleted):
             self._ended_ms, self.hosts = fact.end_ms, ()
 
+    def has_ended(self, start_ms: int) -> bool:
+        """Return whether the run that started then is the newest, and its end is known."""
+        return self.start_ms == start_ms and self._ended_ms is not None
+
     def due_ms(self) -> int | None:
         """Return when it may be forgotten."""
         return self.start_ms + RUN_MAX_MS if self._ended_ms is None else self._ended_ms + ENDED_KEEP_MS
@@ -239,6 +243,11 @@ class HostJobs:
         job.learn(event)
         self._changed(key, job)
         self._enter(key, job.start_ms, hosts)
+
+    def has_ended(self, event: JobStarted) -> bool:
+        """Return whether the run that is said to start ended within the last hour."""
+        job = self._state.jobs.get(job_key(event.system, event.job_id))
+        return job is not None and job.has_ended(event.start_ms)
 
     def completed(self, event: JobCompleted) -> None:
         """Take the end of a run in; where its start was not told, it tells the hosts of its partition."""

@@ -70,6 +70,8 @@ class HostProfiles:
     def started(self, event: JobStarted) -> None:
         """Take the start of a run in."""
         self._note_start(event.system)
+        if event.run_id not in self._state.runs and self._jobs.has_ended(event):
+            return  # told again after the run was forgotten here: it would share its hosts with others for a month
         run = self._state.runs.open(event.run_id)
         if not run.score(event):
             return

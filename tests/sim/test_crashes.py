@@ -48,7 +48,7 @@ def test_after_any_fault_everything_is_there_once(seed: int) -> None:
     everything_holds(World(seed))
 
 
-@pytest.mark.parametrize("seed", range(1, 21))
+@pytest.mark.parametrize("seed", [*range(1, 20), 56])  # 56: the start of a run comes again after the run was settled
 def test_after_any_fault_everything_is_there_once_although_checkpoints_take_several_slices(seed: int) -> None:
     everything_holds(World(seed, look_s=SLICED_S))
 
@@ -172,15 +172,32 @@ def every_bad_message_is_a_dead_letter(world: World) -> None:
 
 
 def every_minute_of_a_host_is_that_of_an_undisturbed_pass(world: World) -> None:
-    """Windows fill again after a crash as they were; of one minute the highest revision counts."""
-    reported = {(minute.identity, minute.revision): minute for minute in world.undisturbed_minutes()}
-    found: dict[tuple[str, int], HostMinute] = {}
-    for minute in world.minutes():
-        again = found.setdefault((minute.identity, minute.revision), minute)
-        assert again == minute, "a minute was told in two ways"
+    """Windows fill again after a crash as they were; of one minute the highest revision counts.
+
+    Which revision that is may differ: a minute that was told again for a late sample may be told first by who began to read
+    after what was before it.
+    """
+    reported, found = newest(world.undisturbed_minutes()), newest(world.minutes())
     assert set(found) == set(reported)
-    differing = [key for key in reported if reported[key] != found[key]]
+    differing = [key for key in reported if content(reported[key]) != content(found[key])]
     assert not differing, (reported[differing[0]], found[differing[0]])
+
+
+def newest(minutes: Iterable[HostMinute]) -> dict[str, HostMinute]:
+    """Return of each minute what its highest revision says, which must always say the same."""
+    found: dict[str, HostMinute] = {}
+    by_revision: dict[tuple[str, int], HostMinute] = {}
+    for minute in minutes:
+        again = by_revision.setdefault((minute.identity, minute.revision), minute)
+        assert again == minute, "a minute was told in two ways"
+        if minute.identity not in found or found[minute.identity].revision < minute.revision:
+            found[minute.identity] = minute
+    return found
+
+
+def content(minute: HostMinute) -> HostMinute:
+    """Return a minute without its revision."""
+    return msgspec.structs.replace(minute, revision=0)
 
 
 def every_profile_is_that_of_a_journal_in_which_nothing_is_reported_twice(world: World) -> None:

@@ -80,6 +80,17 @@ def test_a_run_that_ended_before_an_hour_without_ticks_settles_with_its_profile(
     assert found.minutes == 7
 
 
+def test_a_start_that_comes_again_after_its_run_was_settled_shares_no_host_with_the_next_job() -> None:
+    reported = [minute("nid0", number, resources(0, number)) for number in range(40)]
+    jobs = [started("0", 0, "nid0"), ended("0", 0, 7), started("1", 30, "nid0"), ended("1", 30, 38)]
+    events = in_time([*reported, *jobs], until=60)
+    again_at = events.index(next(event for event in events if event == jobs[2]))
+    expected = list(folded(make_shard(SETTINGS), events))
+    found = list(folded(make_shard(SETTINGS), [*events[:again_at], jobs[0], *events[again_at:]]))
+    assert [profile.minutes for profile in found if profile] == [7, 8]
+    assert found == expected
+
+
 @pytest.mark.parametrize("cut", range(3, len(EVENTS), 31))
 def test_what_is_stored_goes_on_as_if_nothing_had_been(cut: int) -> None:
     whole, part = make_shard(SETTINGS), make_shard(SETTINGS)
