@@ -223,7 +223,16 @@ class ForecastHistogram(NamedTuple):
 
 
 class Windows(Protocol):
-    """What models ask of hosts; answers follow from the journal up to this place alone."""
+    """What models ask of hosts; answers follow from the journal up to this place alone.
+
+    Windows end at whole minutes.
+    """
+
+    def __hash__(self) -> int:
+        """Return what tells these windows from those of another shard."""
+
+    def changes(self) -> int:
+        """Return a number that is another one once a window or a forecast may have changed."""
 
     def any_measured(self) -> bool:
         """Return whether any host measures anything: where none does there is no window and no forecast to ask for."""
@@ -248,6 +257,10 @@ class NoWindows:
 
     >>> NoWindows().window("exa", "nid1", "cpu_available", until_ms=0)
     """
+
+    def changes(self) -> int:
+        """Return the same number always: nothing changes."""
+        return 0
 
     def any_measured(self) -> bool:
         """Return no."""

@@ -55,6 +55,7 @@ class HostShard:
         self._waiting: list[HostEvent] = []
         self._waiting_resources = 0
         self._minutes = WaitingMinutes()
+        self._changes = 0  # of windows and forecasts, all of which are made here
 
     @property
     def waiting(self) -> int:
@@ -75,6 +76,10 @@ class HostShard:
         """Return what is to be sent, once."""
         sent, self.state.outbox = self.state.outbox, []
         return sent
+
+    def changes(self) -> int:
+        """Return how often windows and forecasts may have changed."""
+        return self._changes
 
     def any_measured(self) -> bool:
         """Return whether any host measures anything."""
@@ -122,6 +127,7 @@ class HostShard:
 
     def restore(self, states: Mapping[str, bytes], now_ms: int) -> None:
         """Put a checkpoint back; ConfigError where this agent cannot read it."""
+        self._changes += 1
         self.state.restore(states, now_ms)
         self.jobs.restored()
         self.profiles.restored()
@@ -138,6 +144,7 @@ class HostShard:
             attempt(self.state, self.alerts.name, self.alerts.tick, before_ms)
         if time_ms // MINUTE_MS != before_ms // MINUTE_MS:
             if state.index.hosts.ids.rows:
+                self._changes += 1
                 state.index.forget_before(time_ms - self._quiet_ms)
             state.lines.tick(time_ms)
 
@@ -149,6 +156,7 @@ class HostShard:
         for event in waiting:
             attempt(self.state, HostRows.name, self._one, event)
         if any(isinstance(event, HostMinute) for event in waiting):
+            self._changes += 1
             attempt(self.state, ProfileRun.name, self.profiles.flush)
         if not self._minutes.places:
             return

@@ -125,6 +125,8 @@ def variation_class(length: float) -> VariationClass:
 
 
 def _picked(part: Floats, index: npt.NDArray[np.intp]) -> Floats:
+    if part.ndim == index.ndim == 1:  # of one histogram
+        return part[index]
     leading = np.broadcast_shapes(part.shape[:-1], index.shape[:-1])
     wide = np.broadcast_to(part, (*leading, part.shape[-1]))
     return np.take_along_axis(wide, np.broadcast_to(index, (*leading, index.shape[-1])), axis=-1)
