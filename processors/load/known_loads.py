@@ -15,7 +15,6 @@ from processors.contracts.load import LoadSource
 from processors.load.prediction import Load, Place, TooLittleError, load, slowdown
 from processors.models.histogram.arithmetic import quantiles
 from processors.models.histogram.values import Histogram
-from processors.windows.settings import MINUTE_MS
 
 REMEMBERED: Final = 256  # places; one of 128 hosts takes about 20 kB
 
@@ -38,7 +37,7 @@ class KnownLoads:
     def load(self, windows: Windows, place: Place, resource: str, until_ms: int, source: LoadSource = "window") -> Load:
         """Return what the windows before a moment say of a resource; TooLittleError where too many are missing."""
         read = place._replace(hosts=0.0, text="")  # how many of these hosts a job gets changes nothing that is read
-        found = self._loads(windows, windows.changes(), read, resource, _moment(until_ms), source)
+        found = self._loads(windows, windows.changes(), read, resource, windows.moment(until_ms), source)
         if isinstance(found, TooLittleError):
             raise TooLittleError(str(found), found.missing)
         return found if place.each else found._replace(counts=np.array([float(place.hosts)]))
@@ -47,7 +46,9 @@ class KnownLoads:
         self, windows: Windows, place: Place, resource: str, until_ms: int, source: LoadSource = "window"
     ) -> Slowdown:
         """Return by what factor the hosts of a place stretch a run; errors as those of `load`."""
-        return self._slowdowns(windows, windows.changes(), place._replace(text=""), resource, _moment(until_ms), source)
+        return self._slowdowns(
+            windows, windows.changes(), place._replace(text=""), resource, windows.moment(until_ms), source
+        )
 
     def _slowdown(
         self, windows: Windows, _changes: int, place: Place, resource: str, until_ms: int, source: LoadSource
@@ -64,8 +65,3 @@ def _load(
         return load(windows, place, resource, until_ms, source)
     except TooLittleError as error:
         return error.with_traceback(None)  # as much of an answer as a load, and asked for as often
-
-
-def _moment(until_ms: int) -> int:
-    """Return a moment at which windows say the same: they end, grow stale and grow old at whole minutes."""
-    return until_ms - max(until_ms % MINUTE_MS - 1, 0)

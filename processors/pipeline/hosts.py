@@ -81,6 +81,10 @@ class HostShard:
         """Return how often windows and forecasts may have changed."""
         return self._changes
 
+    def moment(self, until_ms: int) -> int:
+        """Return the moment that stands for those of its minute: windows end, grow stale and grow old at whole minutes."""
+        return until_ms - max(until_ms % MINUTE_MS - 1, 0)
+
     def any_measured(self) -> bool:
         """Return whether any host measures anything."""
         return len(self.state.index.hosts.ids) > 0
@@ -185,6 +189,8 @@ class HostShard:
     def _enter(self, event: HostMinute) -> None:
         if event.minute_ms + self._quiet_ms <= self.state.now_ms or event.minute_ms < 0:
             return  # it would be forgotten at once
+        if event.minute_ms % MINUTE_MS:
+            return  # no collector sends this, and windows end at whole minutes
         source = digest64(event.source) & 0xFFFFFFFF
         for resource, minute in event.resources.items():
             if is_profiled(resource):
