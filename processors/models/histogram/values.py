@@ -218,8 +218,12 @@ def below(at: Floats, low: Floats, high: Floats) -> Floats:
     """
     value, start, end = at[..., :, None], low[..., None, :], high[..., None, :]
     width = end - start
-    part = (value - start) / np.where(width > 0, width, 1.0)
-    return np.where(width > 0, np.clip(part, 0.0, 1.0), (start < value).astype(np.float64))
+    wide = width > 0
+    if wide.all():
+        part = (value - start) / width
+        return part.clip(0.0, 1.0, out=part)
+    part = (value - start) / np.where(wide, width, 1.0)
+    return np.where(wide, np.clip(part, 0.0, 1.0), (start < value).astype(np.float64))
 
 
 def between(edges: Floats, cumulative: Floats, total: Floats) -> Histogram:
