@@ -266,7 +266,7 @@ class ShardState:
             self._remember(application_id)
 
     def confirm(self) -> None:
-        """Mark as clean what `dirty` returned: the checkpoint was read back."""
+        """Mark as clean what was saved: the checkpoint was read back."""
         for store in self._stores:
             store.confirm()
 

@@ -70,6 +70,11 @@ class ReportedStarts:
         """Return what a stored state tells, or a system of which nothing is known."""
         return cls(state or ReportedStartsState())
 
+    @property
+    def last_ms(self) -> int:
+        """When a start was told last, in ms."""
+        return self._last_ms
+
     def score(self, fact: int) -> bool:
         """Return whether starts are told, as of a time in ms."""
         return self._last_ms >= 0 and fact - self._last_ms <= REPORTS_STARTS_MS
@@ -122,9 +127,13 @@ class ProfileRun:
 
     def score(self, fact: JobStarted | JobCompleted) -> bool:
         """Return whether the fact would change anything."""
-        twin = ProfileRun(self.state)
-        twin.learn(fact)
-        return twin.state != self.state
+        state, hosts = self.state, fact.evidence.hosts
+        if (state.system, state.job_id, state.start_ms) != (fact.system, fact.job_id, fact.start_ms):
+            return True
+        if isinstance(fact, JobStarted):
+            return not state.started or (bool(hosts) and not state.hosts)
+        ended = (state.end_ms, state.run_time_s, state.replaced) == (fact.end_ms, fact.run_time_s, False)
+        return not ended or (bool(hosts) and hosts != state.hosts)
 
     def learn(self, fact: JobStarted | JobCompleted) -> None:
         """Take its start or its end in; what is reported hosts last counts."""
