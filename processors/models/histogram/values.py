@@ -72,7 +72,7 @@ def given(edges: npt.ArrayLike, shares: npt.ArrayLike) -> Histogram:
         raise ValueError("A histogram has one edge more than shares.")
     if not (np.isfinite(at).all() and np.isfinite(mass).all()):
         raise ValueError("Edges and shares of a histogram are finite.")
-    if (np.diff(at, axis=-1) < 0).any():
+    if (at[..., 1:] < at[..., :-1]).any():
         raise ValueError("Edges of a histogram do not fall.")
     total = mass.sum(axis=-1, keepdims=True)
     if (mass < 0).any() or (abs(total - 1) > MASS_TOLERANCE).any():
@@ -233,5 +233,6 @@ def between(edges: Floats, cumulative: Floats, total: Floats) -> Histogram:
     [0.25, 0.75]
     """
     ends = np.zeros((*total.shape, 1))
-    shares = np.maximum(np.diff(np.concatenate([ends, cumulative, total[..., None]], axis=-1), axis=-1), 0.0)
+    filled = np.concatenate([ends, cumulative, total[..., None]], axis=-1)
+    shares = np.maximum(filled[..., 1:] - filled[..., :-1], 0.0)
     return Histogram(edges, points_first(edges, shares / shares.sum(axis=-1, keepdims=True)))
