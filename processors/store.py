@@ -143,7 +143,9 @@ class Store(Generic[P]):
         self._due = FairQueue()
         self._dirty: dict[str, None] = {}
         self._saving: dict[str, None] = {}
-        self._unencoded: dict[str, None] = {}  # of those, what `get` has to encode before anybody can change it
+        self._unencoded: dict[
+            str, None
+        ] = {}  # of those, what `get`, `open` and `remove` have to encode before anybody can change it
         self._encoded: dict[str, bytes | None] = {}
 
     def __len__(self) -> int:
@@ -175,14 +177,8 @@ class Store(Generic[P]):
 
     def open(self, key: str) -> P:
         """Return the processor of a key; a new one where there is none (kept only once it is told `changed`)."""
-        if key in self._unencoded:
-            self._encode(key)
-        entry = self._entries.get(key)
-        if entry is None:
-            return self.kind.build(None)
-        if entry.processor is not None and len(self._entries) <= self._live_max:
-            return entry.processor  # as `get`: nearly every question of a fold is one of these two
-        return self._processor(key, entry)
+        found = self.get(key)
+        return self.kind.build(None) if found is None else found
 
     def changed(self, key: str, processor: P, now_ms: int, lane: str | None = None) -> None:
         """Take in a processor that is new or was changed; without a lane it stays in that where it is."""
@@ -256,12 +252,6 @@ class Store(Generic[P]):
             Envelope(self.kind.version, entry.used_ms, entry.processor.due_ms(), data, entry.lane)
         )
 
-    def dirty(self) -> dict[str, bytes | None]:
-        """Return what a checkpoint has to write; it stays dirty until `confirm`."""
-        self.begin_saving()
-        self.encode_next(len(self._unencoded))
-        return self.saving()
-
     def begin_saving(self) -> None:
         """Make what is dirty now that which the next checkpoint has to write; it stays so until `confirm`."""
         self._saving.update(self._dirty)
@@ -282,7 +272,7 @@ class Store(Generic[P]):
         return found
 
     def confirm(self) -> None:
-        """Record that the checkpoint of `dirty` is durable; give memory of processors long unused back."""
+        """Record that the checkpoint of `saving` is durable; give memory of processors long unused back."""
         for key in self._saving:
             if key in self._entries:
                 self._entries[key].stored = True

@@ -41,7 +41,7 @@ from processors.contracts.events import (
 )
 from processors.contracts.log import Position, topic_pattern
 from processors.contracts.outputs import SILENT_S, Emission, Message
-from processors.contracts.racks import Racks
+from processors.contracts.racks import RackHosts, Racks
 from processors.contracts.service import ROLE_REASONS
 from processors.contracts.telemetry import Part, Samples, SeriesIndex, Telemetry
 from processors.pipeline.shard import PROCESSORS, Shard
@@ -57,6 +57,7 @@ FULL: Final = 7 / 8  # share of an index that counts as full
 FREED: Final = 1 / 16  # share that a full index must get free
 FORMATS: Final = (*dict.fromkeys((*DECODERS, *TELEMETRY)), "journal")
 USERS_REMEMBERED: Final = 16_384
+RACKS_REMEMBERED: Final = 2  # lists, the second while a configuration is loaded anew; one may name 200,000 hosts
 PART_HOSTS: Final = 250  # whose minutes are written at one go; nothing is read meanwhile, so it must be quick
 
 
@@ -209,8 +210,13 @@ def make_shard(config: Config, coefficients_of: CoefficientsOf = shipped) -> Sha
 
 
 def racks(config: Config) -> Racks:
-    """Return the racks of hosts, for alerts and for pages alike."""
-    return Racks(references(config.reference).racks, config.alerts.rack_anomaly.pattern)
+    """Return the racks of hosts, for alerts and for pages alike: one object for all shards of a process."""
+    return _racks(references(config.reference).racks, config.alerts.rack_anomaly.pattern)
+
+
+@lru_cache(maxsize=RACKS_REMEMBERED)
+def _racks(listed: tuple[RackHosts, ...], pattern: str | None) -> Racks:
+    return Racks(listed, pattern)
 
 
 def routes(config: Config) -> Routes:

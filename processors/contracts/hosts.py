@@ -225,6 +225,15 @@ class ForecastHistogram(NamedTuple):
 class Windows(Protocol):
     """What models ask of hosts; answers follow from the journal up to this place alone."""
 
+    def __hash__(self) -> int:
+        """Return what tells these windows from those of another shard."""
+
+    def changes(self) -> int:
+        """Return a number that is another one once a window or a forecast may have changed."""
+
+    def moment(self, until_ms: int) -> int:
+        """Return the moment that stands for all those of which the same is known as of this one."""
+
     def any_measured(self) -> bool:
         """Return whether any host measures anything: where none does there is no window and no forecast to ask for."""
 
@@ -248,6 +257,15 @@ class NoWindows:
 
     >>> NoWindows().window("exa", "nid1", "cpu_available", until_ms=0)
     """
+
+    def changes(self) -> int:
+        """Return the same number always: nothing changes."""
+        return 0
+
+    def moment(self, until_ms: int) -> int:
+        """Return the same moment always."""
+        del until_ms
+        return 0
 
     def any_measured(self) -> bool:
         """Return no."""

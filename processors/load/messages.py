@@ -15,6 +15,7 @@ from processors.contracts.hosts import Windows
 from processors.contracts.load import LoadHistogram, LoadSource, StructuralModel, UnderLoad, UnderLoadSettings
 from processors.contracts.names import rfc3339
 from processors.facts import PublishedPoint
+from processors.load.known_loads import KnownLoads
 from processors.load.prediction import (
     Learned,
     Load,
@@ -23,12 +24,10 @@ from processors.load.prediction import (
     TooLittleError,
     by_equation,
     first_window,
-    load,
     load_spread,
     loaded_run_time,
     pooled,
     quiet_run_time,
-    slowdown,
     summary,
 )
 from processors.load.scores import LoadScores, Reckoned
@@ -91,13 +90,13 @@ class Measured(NamedTuple):
     loads: dict[str, Load]
 
 
-def measured(structure: Structure, windows: Windows, place: Place, n: float, until_ms: int) -> Measured:
+def measured(structure: Structure, known: KnownLoads, windows: Windows, question: "Question") -> Measured:
     """Return the values of an equation but T(n): parameters, size, windows. TooLittleError where windows are missing."""
-    settings = structure.settings
-    values: dict[str, Value] = {"n": n, HOSTS: place.hosts, **settings.parameters}
+    settings, place = structure.settings, question.place
+    values: dict[str, Value] = {"n": question.n, HOSTS: place.hosts, **settings.parameters}
     loads = {}
     for resource in _resources(structure):
-        values[resource], found = _value(windows, place, resource, until_ms)
+        values[resource], found = _value(known, windows, place, resource, question.until_ms)
         if found is not None:
             loads[resource] = found
     return Measured(values, loads)
@@ -107,13 +106,15 @@ def _resources(structure: Structure) -> Iterator[str]:
     return (name for name in structure.settings.resources if name in structure.model.names)
 
 
-def _value(windows: Windows, place: Place, resource: str, until_ms: int) -> tuple[Value, Load | None]:
+def _value(
+    known: KnownLoads, windows: Windows, place: Place, resource: str, until_ms: int
+) -> tuple[Value, Load | None]:
     if not resource.startswith(MASTER):
-        found = load(windows, place, resource, until_ms)
+        found = known.load(windows, place, resource, until_ms)
         return (found.rows if place.each else Alike(found.rows.host(0))), found
     plain = resource.removeprefix(MASTER)
     if place.first is None:  # any host of the partition may come to lead the job
-        found = load(windows, place, plain, until_ms)
+        found = known.load(windows, place, plain, until_ms)
         return pooled(found), found
     for name in (resource, plain):
         window = first_window(windows, place, name, until_ms)
@@ -153,6 +154,7 @@ class LoadPredictor:
 
     def __init__(self, settings: UnderLoadSettings) -> None:
         self._structures = Structures(settings)
+        self._loads = KnownLoads()
 
     def has_equation(self, application: str) -> bool:
         """Return whether an application has an equation of its own: some say something without any window."""
@@ -182,11 +184,11 @@ class LoadPredictor:
         if prediction.equation != DEFAULT or prediction.histogram is None:
             return None
         question = question._replace(source="window" if prediction.source == "forecast" else "forecast")
-        found = self._predicted(windows, question)
-        if found.load is None:
-            return None
         usual = question.scores.usual(question.place.view, question.n, question.source) if question.scores else None
-        return Reckoned.of(found) if usual is not None else Reckoned(found.source, found.load)
+        if usual is None:
+            load = self._load_of(windows, question)
+            return None if load is None else Reckoned(question.source, six_digits(load))
+        return Reckoned.of(self._predicted(windows, question))
 
     def _prefers_forecast(self, question: Question) -> bool:
         """Return whether forecasts have the better record, of the application or else of its centre, and a usual load."""
@@ -217,29 +219,31 @@ class LoadPredictor:
         """Return the figures; TooLittleError where too little is known for any, EquationError where an equation fails."""
         structure = self._structures.of(question.application) if question.application else None
         if structure is not None:
-            return _structural(structure, windows, question)
+            return _structural(structure, self._loads, windows, question)
         band = _band(question)
-        cpu = load(windows, question.place, CPU, question.until_ms, question.source)
-        slowed, learned = slowdown(cpu), _learned(question)
-        quiet = quiet_run_time(band, INTERVALS_MAX)
-        run_time = loaded_run_time(quiet, slowed, learned)
-        return Figures(summary(load_spread(run_time, learned.width)), _median(slowed), learned, {CPU: cpu})
+        slowed = self._loads.slowdown(windows, question.place, CPU, question.until_ms, question.source)
+        quiet, learned = quiet_run_time(band, INTERVALS_MAX), _learned(question)
+        run_time = loaded_run_time(quiet, slowed.factor, learned)
+        return Figures(summary(load_spread(run_time, learned.width)), slowed.median, learned, {CPU: slowed.load})
 
     def load_of(self, windows: Windows, question: Question) -> float | None:
         """Return the load of hosts as the default equation takes it; None where it is not known.
 
         A structural model has one usual load, that of the hosts on which its runs were.
         """
+        if question.application and self._structures.of(question.application):
+            return None
+        return self._load_of(windows, question)
+
+    def _load_of(self, windows: Windows, question: Question) -> float | None:
         try:
-            if question.application and self._structures.of(question.application):
-                return None
-            return _median(slowdown(load(windows, question.place, CPU, question.until_ms)))
+            return self._loads.slowdown(windows, question.place, CPU, question.until_ms, question.source).median
         except TooLittleError:
             return None
 
 
-def _structural(structure: Structure, windows: Windows, question: Question) -> Figures:
-    found = measured(structure, windows, question.place, question.n, question.until_ms)
+def _structural(structure: Structure, known: KnownLoads, windows: Windows, question: Question) -> Figures:
+    found = measured(structure, known, windows, question)
     if not structure.needs_curve:
         prediction = by_equation(structure.model, found.values, None)
         return Figures(prediction, None, Learned(), found.loads, _name(structure))

@@ -13,6 +13,7 @@ there are too many hosts to look at each, those looked at are spread evenly over
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -54,6 +55,8 @@ LOOKED_AT_MAX: Final = 128
 AGE_MAX_MS: Final = 900_000  # a window that ended longer before says nothing of the moment
 KNOWN_MIN: Final = 0.5  # of the hosts looked at
 TEXT_MAX: Final = 60
+PLACES: Final = 16  # whose hosts are remembered: a job asks for its own several times in a row
+BANDS: Final = 1024  # whose T(n) is remembered: runs of one application and size have the same until it is fitted anew
 DEVIATIONS: Final = 2.6  # what T(n) covers on either side: 99 %
 TAIL: Final = 0.005  # the quantiles that the range is told by,
 REACH: Final = 1.15  # and by how much farther, in ln T, it goes: runs scatter wider than a normal distribution
@@ -102,7 +105,7 @@ class TooLittleError(Exception):
 def of_hosts(system: str, texts: Sequence[str], count: float | None = None) -> Place:
     """Return the place of some host lists; a job that needs `count` of them gets any. TooLittleError for no hosts."""
     try:
-        named, names = spread(texts, LOOKED_AT_MAX)
+        named, names = _looked_at(tuple(texts))
     except InvalidInputError as error:
         raise TooLittleError(str(error)) from error
     if not named:
@@ -115,6 +118,12 @@ def of_hosts(system: str, texts: Sequence[str], count: float | None = None) -> P
     if needed < named:
         return Place(system, names, needed, "pool", each=False, text=f"{needed:g} of {parts}")
     return Place(system, names, needed, "own", each=len(names) == named, text=parts, first=names[0])
+
+
+@lru_cache(maxsize=PLACES)
+def _looked_at(texts: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
+    """Return how many hosts some lists name, and those looked at; errors as those of `spread`."""
+    return spread(texts, LOOKED_AT_MAX)
 
 
 def of_partition(windows: Windows, system: str, partition: str, count: float) -> Place:
@@ -225,6 +234,7 @@ ALL_COMPUTES: Final = Shares()
 NOTHING_LEARNED: Final = Learned()
 
 
+@lru_cache(maxsize=BANDS)
 def quiet_run_time(band: PublishedPoint, intervals: int = INTERVALS, width: float = 1.0) -> Histogram:
     """Return T(n): a log-normal value on either side of the median, in intervals that are equal in ln T.
 
@@ -236,7 +246,10 @@ def quiet_run_time(band: PublishedPoint, intervals: int = INTERVALS, width: floa
     below, above = (math.log(end / band.run_time_s) / BAND_DEVIATIONS for end in (band.low_s, band.high_s))
     edges = band.run_time_s * np.exp(width * abs(deviations) * np.where(deviations < 0, below, above))
     shares = np.diff(normal_share_below(deviations))
-    return Histogram(edges, shares / shares.sum())
+    found = Histogram(edges, shares / shares.sum())
+    for each in (found.edges, found.shares):
+        each.setflags(write=False)
+    return found
 
 
 def slowdown(cpu: Load) -> Histogram:

@@ -9,6 +9,7 @@ hosts for itself. What runs show decides; until they do, they are taken to follo
 """
 
 import math
+from functools import cached_property
 from typing import ClassVar, Final, Literal
 
 import msgspec
@@ -194,8 +195,11 @@ def better_band(start: StartLoad | None) -> Band | None:
     return Band(known.q50_s, known.q05_s, known.q95_s)
 
 
-class LoadedRun(msgspec.Struct, frozen=True):
-    """A run that ended: what was told at its start, how long it took, and the loads that had been usual at its size."""
+class LoadedRun(msgspec.Struct, frozen=True, dict=True):
+    """A run that ended: what was told at its start, how long it took, and the loads that had been usual at its size.
+
+    How that did is the same for all that learn it: its application, and its centre.
+    """
 
     start: StartLoad
     run_time_s: float
@@ -213,6 +217,38 @@ class LoadedRun(msgspec.Struct, frozen=True):
     def pool_load(self) -> float | None:
         """The load of its partition."""
         return self.start.pool_load if self.start.view == "own" else self.start.load("window")
+
+    @cached_property
+    def score(self) -> "LoadScore | None":
+        """How what was told at its start did; None where nothing was."""
+        known = self.start.prediction.histogram
+        if known is None:
+            return None
+        histogram = given(known.edges_s, known.probabilities)
+        band, run_time_s = self.start.band, self.run_time_s
+        plain = quiet_run_time(band, INTERVALS_MAX) if band else None
+        return LoadScore(
+            interval=int(interval_index(histogram, run_time_s))
+            if histogram.intervals == INTERVALS
+            else _middle(known, run_time_s),
+            inside=bool(in_range(histogram, run_time_s)),
+            pit=float(pit(histogram, run_time_s)),
+            expected=_five(histogram),
+            crps=float(crps(histogram, run_time_s)) / band.run_time_s if band else None,
+            band_crps=float(crps(plain, run_time_s)) / band.run_time_s if band and plain else None,
+        )
+
+    @cached_property
+    def crps_by_source(self) -> tuple[float, float] | None:
+        """The CRPS of what followed from the forecast load and from the window, over the run time of the band; None without both."""
+        forecast, window, band = self.start.by("forecast"), self.start.by("window"), self.start.band
+        if band is None or forecast is None or forecast.histogram is None or window is None or window.histogram is None:
+            return None
+        by_forecast, by_window = (
+            float(crps(given(known.edges_s, known.probabilities), self.run_time_s)) / band.run_time_s
+            for known in (forecast.histogram, window.histogram)
+        )
+        return by_forecast, by_window
 
 
 class LoadScore(msgspec.Struct, frozen=True):
@@ -337,22 +373,7 @@ class LoadScores(Untimed):
 
     def score(self, fact: LoadedRun) -> LoadScore | None:
         """Compare a run with what was told at its start; None where nothing was."""
-        known = fact.start.prediction.histogram
-        if known is None:
-            return None
-        histogram = given(known.edges_s, known.probabilities)
-        band, run_time_s = fact.start.band, fact.run_time_s
-        plain = quiet_run_time(band, INTERVALS_MAX) if band else None
-        return LoadScore(
-            interval=int(interval_index(histogram, run_time_s))
-            if histogram.intervals == INTERVALS
-            else _middle(known, run_time_s),
-            inside=bool(in_range(histogram, run_time_s)),
-            pit=float(pit(histogram, run_time_s)),
-            expected=_five(histogram),
-            crps=float(crps(histogram, run_time_s)) / band.run_time_s if band else None,
-            band_crps=float(crps(plain, run_time_s)) / band.run_time_s if band and plain else None,
-        )
+        return fact.score
 
     def learn(self, fact: LoadedRun) -> None:
         """Take a run in; each run once."""
@@ -421,7 +442,7 @@ def _middle(known: LoadHistogram, run_time_s: float) -> int:
 
 def _forecast(before: ForecastRecord, fact: LoadedRun) -> ForecastRecord:
     """Learn what the forecast load of a run was, and score both sources where both told its run time."""
-    forecast, window, band = fact.start.by("forecast"), fact.start.by("window"), fact.start.band
+    forecast, scores = fact.start.by("forecast"), fact.crps_by_source
     if forecast is None:
         return before
     learned = msgspec.structs.replace(
@@ -429,17 +450,13 @@ def _forecast(before: ForecastRecord, fact: LoadedRun) -> ForecastRecord:
         usual=before.usual.met(fact.start.prediction.n, forecast.load),
         followed=_followed(before.followed, fact, forecast.load, fact.forecast_usual, "forecast"),
     )
-    if band is None or forecast.histogram is None or window is None or window.histogram is None:
+    if scores is None:
         return learned
-    scores = (
-        float(crps(given(known.edges_s, known.probabilities), fact.run_time_s)) / band.run_time_s
-        for known in (forecast.histogram, window.histogram)
-    )
     return msgspec.structs.replace(
         learned,
         runs=before.runs + 1,
-        crps=_faded(before.crps, next(scores)),
-        window_crps=_faded(before.window_crps, next(scores)),
+        crps=_faded(before.crps, scores[0]),
+        window_crps=_faded(before.window_crps, scores[1]),
     )
 
 

@@ -64,7 +64,8 @@ class Features:
         own, rest = parted(job.networks, began, until_ms)
         job.network(rest)
         network = (profile.network if profile else {}) | own
-        attributes = self._attributes(job, merged_evidence(job, run.event))
+        counts = self._state.settings.features.attributes
+        attributes = self._attributes(job, merged_evidence(job, run.event)) if counts else {}
         if attributes or network:
             self._learn(job, run, KnownFeatures(attributes, network))
         if not network:

@@ -154,6 +154,8 @@ class HostProfiles:
     def _note_start(self, system: str) -> None:
         """Note that a system tells starts."""
         reported = self._state.starts.open(system)
+        if reported.last_ms >= self._state.now_ms:
+            return  # another start since the last tick has noted it
         reported.learn(self._state.now_ms)
         self._state.starts.changed(system, reported, self._state.now_ms)
 

@@ -55,6 +55,7 @@ class HostShard:
         self._waiting: list[HostEvent] = []
         self._waiting_resources = 0
         self._minutes = WaitingMinutes()
+        self._changes = 0  # of windows and forecasts, all of which are made here
 
     @property
     def waiting(self) -> int:
@@ -75,6 +76,14 @@ class HostShard:
         """Return what is to be sent, once."""
         sent, self.state.outbox = self.state.outbox, []
         return sent
+
+    def changes(self) -> int:
+        """Return how often windows and forecasts may have changed."""
+        return self._changes
+
+    def moment(self, until_ms: int) -> int:
+        """Return the moment that stands for those of its minute: windows end, grow stale and grow old at whole minutes."""
+        return until_ms - max(until_ms % MINUTE_MS - 1, 0)
 
     def any_measured(self) -> bool:
         """Return whether any host measures anything."""
@@ -122,6 +131,7 @@ class HostShard:
 
     def restore(self, states: Mapping[str, bytes], now_ms: int) -> None:
         """Put a checkpoint back; ConfigError where this agent cannot read it."""
+        self._changes += 1
         self.state.restore(states, now_ms)
         self.jobs.restored()
         self.profiles.restored()
@@ -138,6 +148,7 @@ class HostShard:
             attempt(self.state, self.alerts.name, self.alerts.tick, before_ms)
         if time_ms // MINUTE_MS != before_ms // MINUTE_MS:
             if state.index.hosts.ids.rows:
+                self._changes += 1
                 state.index.forget_before(time_ms - self._quiet_ms)
             state.lines.tick(time_ms)
 
@@ -149,6 +160,7 @@ class HostShard:
         for event in waiting:
             attempt(self.state, HostRows.name, self._one, event)
         if any(isinstance(event, HostMinute) for event in waiting):
+            self._changes += 1
             attempt(self.state, ProfileRun.name, self.profiles.flush)
         if not self._minutes.places:
             return
@@ -177,6 +189,8 @@ class HostShard:
     def _enter(self, event: HostMinute) -> None:
         if event.minute_ms + self._quiet_ms <= self.state.now_ms or event.minute_ms < 0:
             return  # it would be forgotten at once
+        if event.minute_ms % MINUTE_MS:
+            return  # no collector sends this, and windows end at whole minutes
         source = digest64(event.source) & 0xFFFFFFFF
         for resource, minute in event.resources.items():
             if is_profiled(resource):

@@ -14,7 +14,7 @@ from processors.contracts.outputs import Answer, AnswerPoint, Prediction
 from processors.facts import PublishedCurve, PublishedPoint, plausible
 from processors.jobs.lifecycle import Job, Placement
 from processors.jobs.remaining_time import Forecast
-from processors.load.messages import LoadPredictor, Question
+from processors.load.messages import Question
 from processors.load.prediction import Place, TooLittleError, of_hosts, of_partition
 from processors.load.scores import LoadedRun, LoadScores, StartLoad
 from processors.pipeline.machines import Machines
@@ -32,7 +32,7 @@ class UnderLoads:
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
-        self._load_predictor = LoadPredictor(state.settings.under_load)
+        self._load_predictor = state.load_predictor
         self._machines = Machines(state)
 
     def at_start(self, started: JobStarted, forecast: Forecast) -> StartLoad | None:

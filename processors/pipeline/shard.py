@@ -46,7 +46,7 @@ from processors.pipeline.outcomes import Outcomes
 from processors.pipeline.power import Power, Profiles
 from processors.pipeline.predictor import Predictor
 from processors.pipeline.similar_runs import SimilarRunForecasts
-from processors.pipeline.stage import STOP, Line, Stage, TickWork, of_completion, of_job, run_stages, stage
+from processors.pipeline.stage import STOP, Line, TickWork, attempt, of_completion, of_job, run_stages, stage
 from processors.pipeline.state import (
     CoefficientsOf,
     FoldSettings,
@@ -104,8 +104,6 @@ class Shard:
             state, self._warnings, self._predictor, similar_runs, features=features, unseen=inputs, power=power
         )
         self._answering = Answering(state, self._predictor, features, inputs, power)
-        # what is wrong with hosts does not stop the jobs
-        self._of_hosts = (Stage(self.hosts.take, optional=True, owner=HostRows.name),)
         self.lines = self._pipeline(completions, jobs, profiles, fits)
 
     def _pipeline(self, completions: Completions, jobs: Jobs, profiles: Profiles, fits: FitQueue) -> dict[type, Line]:
@@ -179,7 +177,7 @@ class Shard:
         is then sent with the next event.
         """
         event = record.event
-        run_stages(self.state, self._of_hosts, event)
+        attempt(self.state, HostRows.name, self.hosts.take, event)  # what is wrong with hosts does not stop the jobs
         if self._predictor.forecasts:
             self._predictor.begin()
         try:
@@ -198,7 +196,7 @@ class Shard:
 
     def fold_hosts(self, record: JournalRecord) -> list[Message | Tombstone]:
         """Take a record in that the jobs know already, as after a restart: the states of hosts are written more rarely."""
-        run_stages(self.state, self._of_hosts, record.event)
+        attempt(self.state, HostRows.name, self.hosts.take, record.event)
         self.state.tally["event", "processed"] += 1
         return self.hosts.sent()
 

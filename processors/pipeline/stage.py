@@ -28,12 +28,11 @@ class Stage(NamedTuple):
     run: Callable[[Any], bool | None]
     writes: frozenset[type[Processor[Any, Any]]] = frozenset()
     optional: bool = False
-    owner: str = ""
 
     @property
     def name(self) -> str:
-        """The name under which faults of the step are counted: its owner's, else its own."""
-        return self.owner or str(getattr(self.run, "__name__", "stage"))
+        """The name under which faults of the step are counted: its own."""
+        return str(getattr(self.run, "__name__", "stage"))
 
 
 class Line(NamedTuple):

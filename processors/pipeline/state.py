@@ -37,6 +37,7 @@ from processors.jobs.explained import ExplainedRuns, ExplainedRunsState
 from processors.jobs.failures import FailureRate, FailureState
 from processors.jobs.host_failures import HostFailureRate, HostFailureState
 from processors.jobs.lifecycle import Job, JobState
+from processors.load.messages import LoadPredictor
 from processors.load.scores import LoadScores, LoadScoresState
 from processors.models.combination.combine import SHIPPED, Coefficients
 from processors.power.blame import PowerBlame, PowerBlameState
@@ -143,6 +144,7 @@ class ShardState:
         self.windows: Windows = of_hosts
         self.profiles: Profiles = of_hosts
         self.causes: HostCauses = of_hosts
+        self.load_predictor = LoadPredictor(settings.under_load)  # one for all: it remembers what windows say
         self.now_ms = 0
         self.outbox: list[Message | Tombstone] = []
         self.tally: Counter[tuple[str, str]] = Counter()
@@ -264,7 +266,7 @@ class ShardState:
             self._remember(application_id)
 
     def confirm(self) -> None:
-        """Mark as clean what `dirty` returned: the checkpoint was read back."""
+        """Mark as clean what was saved: the checkpoint was read back."""
         for store in self._stores:
             store.confirm()
 

@@ -24,7 +24,7 @@ class KnownWindows:
 
     def __init__(self, partitions: dict[str, Sequence[str]] | None = None) -> None:
         self.partitions = partitions or {}
-        self.requested = 0
+        self.requested = self._changes = 0
         self.expected: dict[tuple[str, str], ForecastHistogram | None] = {}
         self._retained: dict[tuple[str, str], list[HostWindow]] = defaultdict(list)
 
@@ -55,7 +55,16 @@ class KnownWindows:
 
     def put(self, host: str, window: HostWindow, resource: str = "cpu_available") -> None:
         """Keep a window as it is."""
+        self._changes += 1
         self._retained[host, resource] = [*self._retained[host, resource], window][-RETAINED_MAX:]
+
+    def changes(self) -> int:
+        """Return how often anything was reported."""
+        return self._changes
+
+    def moment(self, until_ms: int) -> int:
+        """Return the moment itself: windows of tests end whenever they like."""
+        return until_ms
 
     def any_measured(self) -> bool:
         return bool(self._retained)
@@ -67,6 +76,7 @@ class KnownWindows:
 
     def expect(self, host: str, forecast: ForecastHistogram | None, resource: str = "cpu_available") -> None:
         """Keep what is expected next of a host's resource."""
+        self._changes += 1
         self.expected[host, resource] = forecast
 
     def forecasts(

@@ -125,6 +125,8 @@ def variation_class(length: float) -> VariationClass:
 
 
 def _picked(part: Floats, index: npt.NDArray[np.intp]) -> Floats:
+    if part.ndim == index.ndim == 1:  # of one histogram
+        return part[index]
     leading = np.broadcast_shapes(part.shape[:-1], index.shape[:-1])
     wide = np.broadcast_to(part, (*leading, part.shape[-1]))
     return np.take_along_axis(wide, np.broadcast_to(index, (*leading, index.shape[-1])), axis=-1)
@@ -231,13 +233,22 @@ def scaled(x: Histogram, factor: float | Floats) -> Histogram:
     >>> scaled(Histogram(np.array([1.0, 2.0, 4.0]), np.array([0.25, 0.75])), -2.0).edges.tolist()
     [-8.0, -4.0, -2.0]
     """
+    if isinstance(factor, float):
+        with np.errstate(over="ignore"):
+            edges = x.edges * factor
+        _check_finite(edges)
+        return Histogram(edges, x.shares) if factor >= 0 else _turned(edges, x.shares)
     by = np.asarray(factor, dtype=np.float64)[..., None]
     with np.errstate(over="ignore"):
         edges = x.edges * by
     shares = np.broadcast_to(x.shares, (*edges.shape[:-1], x.intervals))
     _check_finite(edges)
-    turned, flipped = edges[..., ::-1], shares[..., ::-1]
-    return Histogram(np.where(by < 0, turned, edges), np.where(by < 0, flipped, shares))
+    turned = _turned(edges, shares)
+    return Histogram(np.where(by < 0, turned.edges, edges), np.where(by < 0, turned.shares, shares))
+
+
+def _turned(edges: Floats, shares: Floats) -> Histogram:
+    return Histogram(np.ascontiguousarray(edges[..., ::-1]), np.ascontiguousarray(shares[..., ::-1]))
 
 
 def shifted(x: Histogram, by: float | Floats) -> Histogram:
@@ -351,12 +362,21 @@ def _trapezoid(above: Floats, narrow: Floats, wide: Floats) -> Floats:
 
     Its density rises over `narrow`, stays over the rest of `wide`, and falls over `narrow`.
     """
+    over = above >= narrow + wide
+    begun = ~(above <= 0)
+    part = (begun & over).astype(np.float64)
+    at = np.nonzero(begun & ~over)  # few: most pairs lie wholly below a value, or above it
+    part[at] = _within(above[at], *(np.broadcast_to(width, above.shape)[at] for width in (narrow, wide)))
+    return part
+
+
+def _within(above: Floats, narrow: Floats, wide: Floats) -> Floats:
+    """Return the same, (k,), of values between both ends of the sum."""
     by_two = 2 * np.where(narrow > 0, narrow, 1.0) * np.where(wide > 0, wide, 1.0)
     rising = above**2 / by_two
     falling = 1 - (narrow + wide - above) ** 2 / by_two
     level = np.where(wide > 0, (above - narrow / 2) / np.where(wide > 0, wide, 1.0), above > 0)
-    part = np.where(above < narrow, rising, np.where(above <= wide, level, np.where(narrow > 0, falling, 1.0)))
-    return np.where(above <= 0, 0.0, np.where(above >= narrow + wide, 1.0, part))
+    return np.where(above < narrow, rising, np.where(above <= wide, level, np.where(narrow > 0, falling, 1.0)))
 
 
 TAIL = 0.01  # what the first interval of a maximum may hold from below it
@@ -449,7 +469,7 @@ def _largest(x: Histogram, n: Floats, intervals: int) -> Histogram:
 def _below_all(x: Histogram, n: Floats, at: Floats) -> Floats:
     """Return the probability (q,) that the largest lies below each value: points at the value itself do not."""
     each = (below(at, x.low, x.high) * x.shares[..., None, :]).sum(axis=-1)
-    return np.asarray((np.clip(each, 0.0, 1.0) ** n[:, None]).prod(axis=0))
+    return np.asarray((each.clip(0.0, 1.0, out=each) ** n[:, None]).prod(axis=0))
 
 
 def _tail(x: Histogram, n: Floats, low: float, high: float) -> float:

@@ -72,7 +72,7 @@ def given(edges: npt.ArrayLike, shares: npt.ArrayLike) -> Histogram:
         raise ValueError("A histogram has one edge more than shares.")
     if not (np.isfinite(at).all() and np.isfinite(mass).all()):
         raise ValueError("Edges and shares of a histogram are finite.")
-    if (np.diff(at, axis=-1) < 0).any():
+    if (at[..., 1:] < at[..., :-1]).any():
         raise ValueError("Edges of a histogram do not fall.")
     total = mass.sum(axis=-1, keepdims=True)
     if (mass < 0).any() or (abs(total - 1) > MASS_TOLERANCE).any():
@@ -218,8 +218,12 @@ def below(at: Floats, low: Floats, high: Floats) -> Floats:
     """
     value, start, end = at[..., :, None], low[..., None, :], high[..., None, :]
     width = end - start
-    part = (value - start) / np.where(width > 0, width, 1.0)
-    return np.where(width > 0, np.clip(part, 0.0, 1.0), (start < value).astype(np.float64))
+    wide = width > 0
+    if wide.all():
+        part = (value - start) / width
+        return part.clip(0.0, 1.0, out=part)
+    part = (value - start) / np.where(wide, width, 1.0)
+    return np.where(wide, np.clip(part, 0.0, 1.0), (start < value).astype(np.float64))
 
 
 def between(edges: Floats, cumulative: Floats, total: Floats) -> Histogram:
@@ -229,5 +233,6 @@ def between(edges: Floats, cumulative: Floats, total: Floats) -> Histogram:
     [0.25, 0.75]
     """
     ends = np.zeros((*total.shape, 1))
-    shares = np.maximum(np.diff(np.concatenate([ends, cumulative, total[..., None]], axis=-1), axis=-1), 0.0)
+    filled = np.concatenate([ends, cumulative, total[..., None]], axis=-1)
+    shares = np.maximum(filled[..., 1:] - filled[..., :-1], 0.0)
     return Histogram(edges, points_first(edges, shares / shares.sum(axis=-1, keepdims=True)))

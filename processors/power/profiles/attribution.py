@@ -14,7 +14,7 @@ from processors.contracts.events import JobCompleted, JobStarted
 from processors.contracts.hosts import Profile
 from processors.contracts.telemetry import COMPONENTS, JOB
 from processors.models.statistics import to_digits
-from processors.power.profiles.finalisation import Amounts
+from processors.power.profiles.finalisation import REACH_MAX, Amounts
 from processors.power.profiles.meters import (
     ALWAYS,
     COUNTER,
@@ -70,6 +70,11 @@ class ReportedStarts:
         """Return what a stored state tells, or a system of which nothing is known."""
         return cls(state or ReportedStartsState())
 
+    @property
+    def last_ms(self) -> int:
+        """When a start was told last, in ms."""
+        return self._last_ms
+
     def score(self, fact: int) -> bool:
         """Return whether starts are told, as of a time in ms."""
         return self._last_ms >= 0 and fact - self._last_ms <= REPORTS_STARTS_MS
@@ -122,9 +127,13 @@ class ProfileRun:
 
     def score(self, fact: JobStarted | JobCompleted) -> bool:
         """Return whether the fact would change anything."""
-        twin = ProfileRun(self.state)
-        twin.learn(fact)
-        return twin.state != self.state
+        state, hosts = self.state, fact.evidence.hosts
+        if (state.system, state.job_id, state.start_ms) != (fact.system, fact.job_id, fact.start_ms):
+            return True
+        if isinstance(fact, JobStarted):
+            return not state.started or (bool(hosts) and not state.hosts)
+        ended = (state.end_ms, state.run_time_s, state.replaced) == (fact.end_ms, fact.run_time_s, False)
+        return not ended or (bool(hosts) and hosts != state.hosts)
 
     def learn(self, fact: JobStarted | JobCompleted) -> None:
         """Take its start or its end in; what is reported hosts last counts."""
@@ -334,11 +343,17 @@ class Occupancy:
         return _stays((run.state, self._rows(run)) for run in self.runs.values() if _touches(run, start_ms, end_ms))
 
     def stays_with(self, run_id: str) -> Stays:
-        """Return a run and all others on its hosts, of which each is numbered by its place among the rows of this run."""
+        """Return a run and the others on its hosts, of which each is numbered by its place among the rows of this run.
+
+        Runs that were over before the first of its amounts began, or came after its last minute, have nothing to do with it.
+        """
         run = self.runs[run_id]
-        rows, system = self._rows(run), run.state.system
-        others = {other for name in run.names for other in self._on[system, name]} | {run_id}
-        others |= set(self._of_job[system, run.state.job_id])
+        rows, state = self._rows(run), run.state
+        first_ms = state.start_ms - REACH_MAX * MINUTE_MS
+        last_ms = (RUNNING_MS if state.end_ms is None else state.end_ms) + MINUTE_MS
+        near = {other for name in run.names for other in self._on[state.system, name]}
+        near |= set(self._of_job[state.system, state.job_id])
+        others = {run_id, *(other for other in near if _touches(self.runs[other], first_ms, last_ms))}
         return _stays((self.runs[other].state, _places(rows, self._rows(self.runs[other]))) for other in sorted(others))
 
     def _rows(self, run: _Present) -> Rows:

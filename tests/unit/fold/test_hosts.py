@@ -117,6 +117,27 @@ def test_a_window_that_was_read_before_is_that_of_the_newest_report() -> None:
     assert after[0] != before[0]
 
 
+@pytest.mark.parametrize("until", [3.0, 3.0001, 3.5, 3.9999, 4.0, 4.4])
+def test_what_is_known_of_a_window_is_the_same_at_the_moment_that_stands_for_another(until: float) -> None:
+    shard = folded(
+        *(event for number in range(3) for event in (minute("nid1", number, cpu=(0.5,)), tick(number + 1.2)))
+    )
+    windows, until_ms = shard.state.windows, round(until * MINUTE_MS)
+    at, stands_for = (windows.window(SYSTEM, "nid1", "cpu", each) for each in (until_ms, windows.moment(until_ms)))
+    assert at == stands_for
+    assert at is not None
+
+
+def test_a_minute_changes_what_is_known_of_windows_when_it_is_taken_in() -> None:
+    shard = folded(tick(1.0))
+    before = shard.state.windows.changes()
+    folded(minute("nid1", 0, cpu=(0.5,)), shard=shard)
+    assert (shard.state.windows.changes(), window(shard, "nid1", 1.0)) == (before, None)
+    folded(tick(1.2), shard=shard)
+    assert shard.state.windows.changes() != before
+    assert window(shard, "nid1", 1.0) is not None
+
+
 def test_a_window_is_stale_when_nothing_came_for_a_minute_more() -> None:
     shard = folded(minute("a", 0, cpu=(0.5,)), tick(1.2))
     stale = [reported.stale for until in (1, 2.9, 3, 30) if (reported := window(shard, "a", until))]

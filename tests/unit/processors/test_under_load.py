@@ -135,6 +135,32 @@ def test_the_same_question_has_the_same_answer() -> None:
     assert PREDICTOR.predict(windows, question) == LoadPredictor(UnderLoadSettings()).predict(windows, question)
 
 
+def test_a_pool_is_read_once_for_all_jobs_of_a_moment_until_a_window_changes() -> None:
+    windows, predictor = (
+        KnownWindows({"standard": [f"h{host}" for host in range(8)]}),
+        LoadPredictor(UnderLoadSettings()),
+    )
+    for host in range(8):
+        windows.report(f"h{host}", [0.4, 0.5], 60_000)
+
+    def reads(count: float, until_ms: int) -> int:
+        before, question = windows.requested, _in_pool(windows, count, until_ms)
+        found = predictor.predict(windows, question)
+        requested = windows.requested - before
+        assert found == LoadPredictor(UnderLoadSettings()).predict(windows, question)
+        return requested
+
+    assert reads(2.0, 60_000) == 8
+    assert reads(4.0, 60_000) == 0
+    assert reads(4.0, 180_000) == 8
+    windows.report("h3", [0.1, 0.2], 120_000)
+    assert reads(4.0, 180_000) == 8
+
+
+def _in_pool(windows: KnownWindows, count: float, until_ms: int) -> Question:
+    return Question("a", of_partition(windows, "exa", "standard", count), 8.0, BAND, until_ms)
+
+
 def test_windows_whose_shares_were_rounded_are_taken() -> None:
     windows = KnownWindows()
     shares = (0.33333, 0.33333, 0.0, 0.0, 0.33333)
