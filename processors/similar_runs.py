@@ -7,7 +7,7 @@ once: ten jobs that crashed after a second had made 1 s of a run time of 1,900 s
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import ClassVar, Final, Literal, NamedTuple
 
 import msgspec
@@ -29,11 +29,13 @@ from processors.models.similar_runs import (
     Job,
     Levels,
     PastRuns,
+    Row,
     RunTimeDistribution,
     class_of,
     distribution,
     failing_share,
     quantiles_s,
+    row_of,
 )
 from processors.models.statistics import pinball, six_digits
 from processors.store import RateLimit, Untimed, counted, digest64, due, hexdigest
@@ -202,7 +204,7 @@ class ComingJob(msgspec.Struct, frozen=True):
     time_limit_s: float | None = None
 
 
-class EndedJob(msgspec.Struct, frozen=True):
+class EndedJob(msgspec.Struct, frozen=True, dict=True):
     """A run that is over: `run_time_s` is how long it held its nodes, `completed` whether that was all that it had to do."""
 
     run_id: str
@@ -210,6 +212,11 @@ class EndedJob(msgspec.Struct, frozen=True):
     run_time_s: float
     completed: bool = True
     start_ms: int = 0
+
+    @cached_property
+    def row(self) -> Row:
+        """The run as each of its groups keeps it. ValueError where its numbers cannot be true."""
+        return row_of(model_job(self.job), self.run_time_s, completed=self.completed)
 
 
 class SimilarRunsState(msgspec.Struct, omit_defaults=True):
@@ -274,7 +281,7 @@ class SimilarRuns(Untimed):
         """Take a run in; one that is held under the same id is replaced. ValueError where its numbers cannot be true."""
         if self.correct(fact) or self._of_burst(fact):
             return
-        self._past.add(model_job(fact.job), fact.run_time_s, retained_max, completed=fact.completed)
+        self._past.put(fact.row, retained_max)
         self._ids.insert(0, _short(fact.run_id))
         del self._ids[retained_max:]
 
@@ -288,7 +295,7 @@ class SimilarRuns(Untimed):
             return self.forget(fact.run_id)
         if fact.completed and self._bursts.get(_job_digest(fact.job)) == fact.start_ms:
             del self._bursts[_job_digest(fact.job)]
-        self._past.replace(index, model_job(fact.job), fact.run_time_s, completed=fact.completed)
+        self._past.replace(index, fact.row)
         return True
 
     def forget(self, run_id: str) -> bool:

@@ -59,11 +59,14 @@ def farthest_after(farthest: Sequence[tuple[int, float]], index: int, score: flo
     >>> [(number, score) for number, score in farthest_after([(i, 1.0) for i in range(FARTHEST)], 9, 2.0)][0]
     (1, 1.0)
     """
-    entries = [entry for entry in farthest if entry[0] > index - SCORES_MAX]
-    entries.append((index, score))
-    retained: list[tuple[int, float]] = []
-    later: list[float] = []  # the FARTHEST largest of what came after, rising
-    for entry in reversed(entries):
+    first = 0
+    while first < len(farthest) and farthest[first][0] <= index - SCORES_MAX:
+        first += 1
+    newest, later = [(index, score)], [score]  # the FARTHEST largest of what came after, rising
+    place = len(farthest)
+    while place > first and (len(later) < FARTHEST or later[0] <= score):
+        place -= 1
+        entry = farthest[place]
         if len(later) < FARTHEST:
             insort(later, entry[1])
         elif entry[1] > later[0]:
@@ -71,9 +74,9 @@ def farthest_after(farthest: Sequence[tuple[int, float]], index: int, score: flo
             del later[0]
         else:
             continue
-        retained.append(entry)
-    retained.reverse()
-    return retained
+        newest.append(entry)
+    # the older ones have as many larger scores after them as before: FARTHEST that are larger than this one hide it
+    return [*farthest[first:place], *reversed(newest)]
 
 
 def farthest_p(farthest: Sequence[tuple[int, float]], scored: int, score: float) -> float:
@@ -202,7 +205,9 @@ def beyond(ln_ratio: float, ln_factor: float, margin: float) -> float:
     >>> beyond(0.1, ln_factor=0.2, margin=0.05), round(beyond(0.4, 0.2, 0.05), 9), round(beyond(-0.1, 0.2, 0.05), 9)
     (0.0, 0.15, -0.1)
     """
-    far = ln_factor + math.copysign(margin, ln_factor) if ln_factor else 0.0
+    if not ln_factor:
+        return ln_ratio + 0.0  # no shift is known, as nearly always
+    far = ln_factor + math.copysign(margin, ln_factor)
     low, high = min(far, 0.0), max(far, 0.0)
     return ln_ratio - min(max(ln_ratio, low), high)
 

@@ -39,15 +39,15 @@ KnownAttributes = dict[str, dict[str, int]]
 
 
 def remembered(known: KnownAttributes, attributes: Mapping[str, Attribute], index: int) -> KnownAttributes:
-    """Return what is known after the run number `index`."""
-    after = dict(known)
+    """Return what is known after the run number `index`; what was known stays as it is."""
+    after = known
     for name, value in _texts(attributes).items():
         entry = known.get(name)
         if entry is None and len(after) < ATTRIBUTES_MAX:
-            after[name] = {value: index}
+            after = after | {name: {value: index}}
         elif entry and next(iter(entry)) != value:  # what is first there already stays as it is
             first = {value: index} | entry  # the first run with a value stays the first
-            after[name] = first if len(first) <= VALUES_MAX else {}
+            after = after | {name: first if len(first) <= VALUES_MAX else {}}
     return after
 
 
@@ -111,13 +111,13 @@ class Shift(msgspec.Struct, frozen=True):
 class RunJudgement(msgspec.Struct, frozen=True):
     """A run by itself: how rare its distance from what is expected is among earlier runs.
 
-    `noise` is the standard deviation of ln run time that was known before it. `strange` says how it is strange: 1 for
-    slow, -1 for fast, 0 for not at all.
+    `noise` is the standard deviation of ln run time that was known before it. `outlier` says how it is strange: 1 for
+    slow, -1 for fast, 0 for not at all. `conformal_p` is worked out for a run that is far off alone.
     """
 
     noise: float
-    conformal_p: float
-    outlier: int
+    outlier: int = 0
+    conformal_p: float = 1.0
 
 
 class SizeTurn(msgspec.Struct, frozen=True):
@@ -239,13 +239,13 @@ class Drift(Untimed):
 
     def _judged(self, scored: Scored, place: Place) -> RunJudgement:
         off, noise = place.off, place.noise
-        conformal_p = drift.farthest_p(self._state.farthest, self._state.scored, abs(off) / place.deviation)
         if scored.inside or not drift.far(off, noise):
-            return RunJudgement(noise, conformal_p, outlier=0)
+            return RunJudgement(noise)
+        conformal_p = drift.farthest_p(self._state.farthest, self._state.scored, abs(off) / place.deviation)
         sign = 1 if off > 0 else -1
         # what was strange once is as strange the next time: of three alike the last was rare no more
         rare = drift.rare(conformal_p, self._state.scored) or place.rise.outlier == sign
-        return RunJudgement(noise, conformal_p, outlier=sign if rare else 0)
+        return RunJudgement(noise, sign if rare else 0, conformal_p)
 
     def learn(self, fact: ScoredRun) -> None:
         """Take a run in; `take` also tells what follows from it."""

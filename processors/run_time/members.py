@@ -148,7 +148,10 @@ class Members(Untimed):
         fits = self._state.fits
         beyond_the_curve = fits.ln_published(fact.n) if fits is not None and fact.ln_ratio is None else None
         known = beyond_the_curve if fact.ln_ratio is None else observed - fact.ln_ratio
-        return [None if ln is None else min(abs(observed - ln), ERROR_MAX) for ln in (*members, known)]
+        return [
+            None if ln is None else ERROR_MAX if (error := abs(observed - ln)) > ERROR_MAX else error
+            for ln in (*members, known)
+        ]
 
     def learn(self, fact: MemberFact) -> None:
         """Take in how right each law was."""
