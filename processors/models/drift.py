@@ -48,25 +48,24 @@ def conformal_p(scores: Sequence[float], score: float) -> float:
     return (1 + sum(each >= score for each in scores)) / (len(scores) + 1)
 
 
-def farthest_after(farthest: Sequence[tuple[int, float]], index: int, score: float) -> list[tuple[int, float]]:
-    """Return those of the last SCORES_MAX scores that matter, with their numbers, after the score number `index`.
+def farthest_after(
+    farthest: Sequence[tuple[int, float]], newest: Sequence[tuple[int, float]]
+) -> list[tuple[int, float]]:
+    """Return those of the last SCORES_MAX scores that matter, with their numbers, after some new ones.
 
     A score that FARTHEST later ones reach is forgotten: it cannot be among the farthest any more. So a window of 200
-    takes the place of about twenty.
+    takes the place of about twenty. New ones may come together or one by one.
 
-    >>> farthest_after([(0, 1.0), (1, 5.0)], 2, 3.0)
+    >>> farthest_after([(0, 1.0), (1, 5.0)], [(2, 3.0)])
     [(0, 1.0), (1, 5.0), (2, 3.0)]
-    >>> [(number, score) for number, score in farthest_after([(i, 1.0) for i in range(FARTHEST)], 9, 2.0)][0]
+    >>> [(number, score) for number, score in farthest_after([(i, 1.0) for i in range(FARTHEST)], [(9, 2.0)])][0]
     (1, 1.0)
     """
-    first = 0
-    while first < len(farthest) and farthest[first][0] <= index - SCORES_MAX:
-        first += 1
-    newest, later = [(index, score)], [score]  # the FARTHEST largest of what came after, rising
-    place = len(farthest)
-    while place > first and (len(later) < FARTHEST or later[0] <= score):
-        place -= 1
-        entry = farthest[place]
+    oldest = newest[-1][0] - SCORES_MAX
+    entries = [entry for entry in (*farthest, *newest) if entry[0] > oldest]
+    retained: list[tuple[int, float]] = []
+    later: list[float] = []  # the FARTHEST largest of what came after, rising
+    for entry in reversed(entries):
         if len(later) < FARTHEST:
             insort(later, entry[1])
         elif entry[1] > later[0]:
@@ -74,9 +73,9 @@ def farthest_after(farthest: Sequence[tuple[int, float]], index: int, score: flo
             del later[0]
         else:
             continue
-        newest.append(entry)
-    # the older ones have as many larger scores after them as before: FARTHEST that are larger than this one hide it
-    return [*farthest[first:place], *reversed(newest)]
+        retained.append(entry)
+    retained.reverse()
+    return retained
 
 
 def farthest_p(farthest: Sequence[tuple[int, float]], scored: int, score: float) -> float:

@@ -119,8 +119,8 @@ class PastRuns:
 
     def tell(self, least: int) -> bool:
         """Return whether at least so many are known. The newest say it nearly always."""
-        newest = self.rows[NAME_ROW, : 2 * least].tolist()
-        return sum(name >= 0 for name in newest) >= least or self.known >= least
+        newest = self.rows[NAME_ROW, : 2 * least]
+        return int(np.count_nonzero(newest >= 0)) >= least or self.known >= least
 
     def completed(self, index: int) -> bool:
         """Return whether the run that has `index` newer ones before it completed."""

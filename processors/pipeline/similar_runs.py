@@ -184,7 +184,7 @@ def coming(application_id: str | None, n: float | None, evidence: Evidence) -> C
 
 def ended_job(event: JobCompleted, job: ComingJob) -> EndedJob:
     """Return a run that is over as histories see it."""
-    return EndedJob(event.run_id, job, event.run_time_s, event.state == SUCCESS, event.start_ms)
+    return EndedJob(event.run_id, job, event.run_time_s, completed=event.state == SUCCESS, start_ms=event.start_ms)
 
 
 def occupied_nodes(event: JobCompleted, job: ComingJob) -> bool:

@@ -70,6 +70,7 @@ OBSERVATIONS_MIN: Final = 4  # runs that the expectation has to know
 WARM_UP_RUNS: Final = 12  # tell how much runs scatter, and nothing else
 CAUGHT_UP_RUNS: Final = 16
 RUN_IDS_MAX: Final = 8
+SORTED_OUT: Final = 32  # scores of runs that wait until somebody asks how far off runs are
 REPEATS_MAX: Final = 4  # a run that is told twice is recognised among so many
 SIZES_MAX: Final = 16  # with a sum above 0 or a strange run
 QUESTION_MAX_MS: Final = 86_400_000  # a size that is not run for a day leaves it open whether a strange run was one
@@ -213,6 +214,7 @@ class Drift(Untimed):
 
     def __init__(self, state: DriftState) -> None:
         self._state = state
+        self._newest: list[tuple[int, float]] = []  # scores that are not yet among the farthest
 
     @classmethod
     def build(cls, state: DriftState | None = None) -> "Drift":
@@ -241,6 +243,7 @@ class Drift(Untimed):
         off, noise = place.off, place.noise
         if scored.inside or not drift.far(off, noise):
             return RunJudgement(noise)
+        self._sort_out()
         conformal_p = drift.farthest_p(self._state.farthest, self._state.scored, abs(off) / place.deviation)
         sign = 1 if off > 0 else -1
         # what was strange once is as strange the next time: of three alike the last was rare no more
@@ -270,9 +273,10 @@ class Drift(Untimed):
         if state.shift is None:
             scatter = place.off if fact.residual is None else fact.residual
             state.noise = drift.noise_after(place.noise, scatter, state.index)
-            distance = round(abs(scatter) / place.deviation, 3)
-            state.farthest = drift.farthest_after(state.farthest, state.scored, distance)
+            self._newest.append((state.scored, round(abs(scatter) / place.deviation, 3)))
             state.scored += 1
+            if len(self._newest) >= SORTED_OUT:
+                self._sort_out()
         state.index += 1
         found = self._found(direction, fact, place.noise) if direction else None
         if found is not None:
@@ -293,7 +297,13 @@ class Drift(Untimed):
 
     def snapshot(self) -> DriftState:
         """Return the stored form."""
+        self._sort_out()
         return _copy(self._state)
+
+    def _sort_out(self) -> None:
+        """Let the newest scores take their place among the farthest, which few runs ask for."""
+        if self._newest:
+            self._state.farthest, self._newest = drift.farthest_after(self._state.farthest, self._newest), []
 
     def _noise(self, scored: Scored) -> float:
         if self._state.noise is not None:
