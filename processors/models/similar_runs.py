@@ -83,7 +83,7 @@ class PastRuns:
     (1, [100.0], [100.0])
     """
 
-    __slots__ = ("_first", "_rows", "count")
+    __slots__ = ("_completed", "_first", "_rows", "count")
 
     def __init__(self, packed: bytes = b"") -> None:
         retained = np.frombuffer(packed, dtype=_STORED).reshape(4, -1)
@@ -91,6 +91,7 @@ class PastRuns:
         self.count = retained.shape[1]
         self._first = _ROOM - self.count
         self.rows[:] = retained
+        self._completed = int(np.count_nonzero(retained[NAME_ROW] >= 0))  # how many of the runs did
 
     def __repr__(self) -> str:
         """Return the run times."""
@@ -118,9 +119,8 @@ class PastRuns:
         return int(np.count_nonzero(_known(self.rows)))
 
     def tell(self, least: int) -> bool:
-        """Return whether at least so many are known. The newest say it nearly always."""
-        newest = self.rows[NAME_ROW, : 2 * least]
-        return int(np.count_nonzero(newest >= 0)) >= least or self.known >= least
+        """Return whether at least so many are known."""
+        return self._completed >= least or self.known >= least
 
     def completed(self, index: int) -> bool:
         """Return whether the run that has `index` newer ones before it completed."""
@@ -137,18 +137,24 @@ class PastRuns:
             self._rows[:, self._first :] = self._rows[:, : self.count]
         self._first -= 1
         self._rows[:, self._first] = row
-        self.count = self.count + 1 if self.count < runs_max else runs_max
+        self.count += 1
+        self._completed += bool(row[NAME_ROW] >= 0)
+        while self.count > runs_max:
+            self.count -= 1
+            self._completed -= bool(self._rows[NAME_ROW, self._first + self.count] >= 0)
 
     def replace(self, index: int, row: Row) -> None:
         """Correct the run that has `index` newer ones before it; IndexError where there is none."""
         if not 0 <= index < self.count:
             raise IndexError("There is no such run.")
+        self._completed += bool(row[NAME_ROW] >= 0) - self.completed(index)
         self.rows[:, index] = row
 
     def remove(self, index: int) -> None:
         """Take the run away that has `index` newer ones before it; IndexError where there is none."""
         if not 0 <= index < self.count:
             raise IndexError("There is no such run.")
+        self._completed -= self.completed(index)
         rows = self.rows
         rows[:, index:-1] = rows[:, index + 1 :]
         self.count -= 1
