@@ -283,7 +283,10 @@ class SimilarRuns(Untimed):
 
     def learn(self, fact: EndedJob, retained_max: int = RUNS_MAX) -> None:
         """Take a run in; one that is held under the same id is replaced. ValueError where its numbers cannot be true."""
-        if self.correct(fact) or self._of_burst(fact):
+        if fact.short in self._ids:
+            self.correct(fact)
+            return
+        if not fact.completed and self._of_burst(fact):
             return
         self._past.put(fact.row, retained_max)
         self._ids.insert(0, fact.short)

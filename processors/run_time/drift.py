@@ -282,7 +282,9 @@ class Drift(Untimed):
         if found is not None:
             turned, state.sizes = self._only(found), []
             return Taken(judgement, found, turned=turned)
-        return Taken(judgement, None, self._caught_up(scored), turned, self._open_questions(scored.run.end_ms))
+        over = self._caught_up(scored, state.shift) if state.shift is not None else None
+        questions = self._open_questions(scored.run.end_ms) if state.sizes else NO_QUESTIONS
+        return Taken(judgement, None, over, turned, questions)
 
     def adopted(self) -> None:
         """Note that the model that expects has taken the open shift in at once: from now on it is expected."""
@@ -366,8 +368,6 @@ class Drift(Untimed):
         return SizeTurn(rise.n, found.direction, max(runs, found.runs), found.noise)
 
     def _open_questions(self, now_ms: int) -> frozenset[int]:
-        if not self._state.sizes:
-            return NO_QUESTIONS
         return frozenset(
             rise.outlier for rise in self._state.sizes if rise.outlier and now_ms - rise.outlier_ms <= QUESTION_MAX_MS
         )
@@ -406,11 +406,9 @@ class Drift(Untimed):
         )
         return state.shift
 
-    def _caught_up(self, scored: Scored) -> Shift | None:
+    def _caught_up(self, scored: Scored, shift: Shift) -> Shift | None:
         """Return the open shift where the newest runs take about as long as expected again, and close it."""
-        state, shift = self._state, self._state.shift
-        if shift is None:
-            return None
+        state = self._state
         early = len(state.since_shift) < CAUGHT_UP_RUNS
         state.since_shift = [*state.since_shift, round(scored.ln_ratio, 6)][-CAUGHT_UP_RUNS:]
         centre, ln_factor = median(state.since_shift), math.log(shift.factor)
