@@ -161,7 +161,11 @@ class PastRuns:
 
 
 def row_of(job: Job, run_time_s: float, *, completed: bool = True) -> Row:
-    """Return a run as histories keep it, (4,): all its groups keep the same. ValueError unless its time is positive and finite."""
+    """Return a run as histories keep it, (4,): all its groups keep the same. ValueError unless its time is positive and finite.
+
+    >>> row_of(Job(n=1, name=7), 1.0, completed=False).tolist()
+    [0.0, nan, 0.0, -8.0]
+    """
     if not 0 < run_time_s < math.inf:
         raise ValueError("A run time must be positive and finite.")
     limit = math.nan if job.time_limit_s is None else math.log(job.time_limit_s)

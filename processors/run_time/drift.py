@@ -113,7 +113,8 @@ class RunJudgement(msgspec.Struct, frozen=True):
     """A run by itself: how rare its distance from what is expected is among earlier runs.
 
     `noise` is the standard deviation of ln run time that was known before it. `outlier` says how it is strange: 1 for
-    slow, -1 for fast, 0 for not at all. `conformal_p` is worked out for a run that is far off alone.
+    slow, -1 for fast, 0 for not at all. Of runs that are taken in `conformal_p` is worked out for those alone that are
+    far off.
     """
 
     noise: float
@@ -229,7 +230,10 @@ class Drift(Untimed):
     def score(self, fact: ScoredRun) -> RunJudgement | None:
         """Judge a run by itself; None where its prediction is not to be trusted, outside of what was observed."""
         place = self._place(fact.scored)
-        return None if place is None else self._judged(fact.scored, place)
+        if place is None:
+            return None
+        judged = self._judged(fact.scored, place)
+        return msgspec.structs.replace(judged, conformal_p=self._conformal_p(place))
 
     def _place(self, scored: Scored) -> Place | None:
         """Return where a run lies beside what is known; None where its prediction is not to be trusted."""
@@ -243,12 +247,15 @@ class Drift(Untimed):
         off, noise = place.off, place.noise
         if scored.inside or not drift.far(off, noise):
             return RunJudgement(noise)
-        self._sort_out()
-        conformal_p = drift.farthest_p(self._state.farthest, self._state.scored, abs(off) / place.deviation)
+        conformal_p = self._conformal_p(place)
         sign = 1 if off > 0 else -1
         # what was strange once is as strange the next time: of three alike the last was rare no more
         rare = drift.rare(conformal_p, self._state.scored) or place.rise.outlier == sign
         return RunJudgement(noise, sign if rare else 0, conformal_p)
+
+    def _conformal_p(self, place: Place) -> float:
+        self._sort_out()
+        return drift.farthest_p(self._state.farthest, self._state.scored, abs(place.off) / place.deviation)
 
     def learn(self, fact: ScoredRun) -> None:
         """Take a run in; `take` also tells what follows from it."""

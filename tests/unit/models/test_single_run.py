@@ -64,16 +64,16 @@ def test_however_scores_come_no_more_than_a_window_of_them_is_kept() -> None:
 
 def test_scores_that_come_together_leave_what_they_leave_one_by_one() -> None:
     generator = np.random.default_rng(3)
-    together: list[tuple[int, float]] = []
+    batched: list[tuple[int, float]] = []
     alone: list[tuple[int, float]] = []
     number = 0
     for count in generator.integers(1, 40, size=60).tolist():
         newest = [(number + i, round(float(generator.exponential()), 1)) for i in range(count)]
-        together = farthest_after(together, newest)
+        batched = farthest_after(batched, newest)
         for one in newest:
             alone = farthest_after(alone, [one])
         number += count
-        assert together == alone
+        assert batched == alone
 
 
 def test_before_two_hundred_runs_a_run_is_rare_that_at_most_one_reached() -> None:
