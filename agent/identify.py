@@ -18,7 +18,7 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from string import Formatter
 from typing import Final
 
@@ -309,7 +309,7 @@ def _program(field: str, text: str) -> tuple[str, float]:
 _known_program: Final = lru_cache(maxsize=REMEMBERED)(_program)
 
 
-class Identification(msgspec.Struct, frozen=True):
+class Identification(msgspec.Struct, frozen=True, dict=True):
     """What a job runs and how large it is.
 
     `application` is None where nothing names it, and `reason` then says why. `unit` is what counts it; `n` is None
@@ -328,12 +328,19 @@ class Identification(msgspec.Struct, frozen=True):
     reason: str | None = None
     input_sizes: Sizes = ()
 
-    @property
+    @cached_property
     def key(self) -> ApplicationKey | None:
         """The key of the application's curve; None for a job that nothing names."""
         if self.application is None:
             return None
         return ApplicationKey(application=self.application, system=self.system, input=self.input, unit=self.unit)
+
+
+Named = tuple[str | None, str, float, str | None]
+"""The application, the source that named it, how sure that is, and why there is none."""
+
+Known = tuple[Named, str, tuple[tuple[str, float], ...], str | None]
+"""What decides for a job without rules, other sources and attributes: how it is named, its system, its sizes and its input."""
 
 
 class Identifier:
@@ -346,15 +353,36 @@ class Identifier:
     def __init__(self, settings: IdentifySettings) -> None:
         self._settings = settings
         self._rules = compiled(settings.rules)
+        self._known: dict[Known, Identification] = {}
 
     def identify(
         self, evidence: Evidence, system: str, also: Sequence[Identity] = (), unit: str | None = None
     ) -> Identification:
         """Return what the job is; `also` is evidence of other sources, `unit` the one a request asks for."""
+        if not (also or self._rules or evidence.attributes) and unit is None:
+            return self._by_fields(evidence, system)
         others = sorted(also, key=lambda identity: identity.source)
         sources = [evidence, *(identity.evidence for identity in others)]
         match = next((match for rule in self._rules if (match := rule.match(sources)) is not None), None)
-        application, source, confidence, reason = self._named(match, evidence, others)
+        return self._identified(self._named(match, evidence, others), sources, system, match, unit)
+
+    def _by_fields(self, evidence: Evidence, system: str) -> Identification:
+        """Return what a job is by its own fields alone: nearly all jobs were run before, under the same name and in the same size."""
+        named = self._named(None, evidence, ())
+        key = (named, system, tuple(evidence.sizes.items()), evidence.input)
+        found = self._known.get(key)
+        if found is None:
+            found = self._identified(named, [evidence], system, None, None)
+            if len(evidence.input or "") <= TEXT_MAX:
+                if len(self._known) >= REMEMBERED:
+                    self._known.clear()
+                self._known[key] = found
+        return found
+
+    def _identified(
+        self, named: Named, sources: Sequence[Evidence], system: str, match: Match | None, unit: str | None
+    ) -> Identification:
+        application, source, confidence, reason = named
         best_unit, n = self._size(sources, match.rule.unit if match else None, unit)
         input_text = self._input(sources, match)
         return Identification(
@@ -373,15 +401,13 @@ class Identifier:
         names = self._settings.input_sizes
         return sizes_of_input(names, sources, match.groups if match else {}, input_text) if names else ()
 
-    def _named(
-        self, match: Match | None, evidence: Evidence, others: Sequence[Identity]
-    ) -> tuple[str | None, str, float, str | None]:
+    def _named(self, match: Match | None, evidence: Evidence, others: Sequence[Identity]) -> Named:
         if match is not None:
             reason = f"rule {match.number} drops the job" if match.rule.drop else None
             return match.application, f"rule {match.number}", match.rule.confidence, reason
         nameless = None
         for field in self._settings.fallback:
-            for source, reported in [("", evidence), *((identity.source, identity.evidence) for identity in others)]:
+            for source, reported in [("", evidence), *[(identity.source, identity.evidence) for identity in others]]:
                 text = getattr(reported, field)
                 if not text:
                     continue

@@ -34,6 +34,7 @@ from processors.models.similar_runs import (
     distribution,
     failing_share,
     quantiles_s,
+    row_of,
 )
 from processors.models.statistics import pinball, six_digits
 from processors.store import RateLimit, Untimed, counted, digest64, due, hexdigest
@@ -101,6 +102,7 @@ class ModelComparison(Untimed):
 
     def __init__(self, state: ModelComparisonState) -> None:
         self._records = state.records
+        self._known = _known(state.records)
         self._chosen = state.chosen
         self._rate_limit = state.rate_limit
 
@@ -124,11 +126,11 @@ class ModelComparison(Untimed):
         own = next((record for record in self._records if record.step == step), None)
         if own is not None and own.runs >= SIZE_RUNS_MIN:
             return _better(own.ln_ratio, own.chosen or self._chosen)
-        return self._chosen if self._known() and len(self._records) > 1 else None
+        return self._chosen if self._known and len(self._records) > 1 else None
 
     def wants(self, now_ms: int) -> bool:
         """Return whether one more run is to be scored; `now_ms` is the time of the last tick."""
-        return due(self._rate_limit, now_ms, COMPARED_PER_TICK) or not self._known()
+        return due(self._rate_limit, now_ms, COMPARED_PER_TICK) or not self._known
 
     def learn(self, fact: ScorePair) -> None:
         """Take in how both did on a run; each run once."""
@@ -137,15 +139,13 @@ class ModelComparison(Untimed):
         old = next((record for record in self._records if record.step == step), LossRecord(step, 0.0, 0.0, 0.0))
         others = [record for record in self._records if record.step != step]
         self._records = (*others[-(SIZES_MAX - 1) :], _added(old, fact))
-        if self._known() and len(self._records) > 1:  # of one size nobody can say that times do not follow it
+        self._known = _known(self._records)
+        if self._known and len(self._records) > 1:  # of one size nobody can say that times do not follow it
             self._chosen = _better(self._ln_ratio(), self._chosen)
 
     def snapshot(self) -> ModelComparisonState:
         """Return the stored form."""
         return ModelComparisonState(self._records, self._chosen, self._rate_limit)
-
-    def _known(self) -> bool:
-        return sum(record.runs for record in self._records) >= COMPARED_RUNS_MIN
 
     def _ln_ratio(self) -> float:
         report = [min(record.runs, WEIGHT_MAX) for record in self._records]
@@ -164,6 +164,11 @@ def loss_s(run_time_s: float, band: Band) -> float:
 def _better(ln_ratio: float, chosen: bool) -> bool:  # noqa: FBT001  # private, and named at each call
     """Return whether the distribution answers from now on; it takes over by a margin, and leaves where it has none left."""
     return ln_ratio < math.log(WORSE if chosen else BETTER)
+
+
+def _known(records: Sequence[LossRecord]) -> bool:
+    """Return whether runs enough were scored to conclude anything of all sizes."""
+    return sum([record.runs for record in records]) >= COMPARED_RUNS_MIN
 
 
 def _step(n: float) -> int:
@@ -202,14 +207,20 @@ class ComingJob(msgspec.Struct, frozen=True):
     time_limit_s: float | None = None
 
 
-class EndedJob(msgspec.Struct, frozen=True):
-    """A run that is over: `run_time_s` is how long it held its nodes, `completed` whether that was all that it had to do."""
+class EndedJob:
+    """A run that is over: `run_time_s` is how long it held its nodes, `completed` whether that was all that it had to do.
 
-    run_id: str
-    job: ComingJob
-    run_time_s: float
-    completed: bool = True
-    start_ms: int = 0
+    `short` and `row` are its id and itself as all of its groups keep them. ValueError where its numbers cannot be true.
+    """
+
+    __slots__ = ("completed", "job", "row", "run_time_s", "short", "start_ms")
+
+    def __init__(
+        self, run_id: str, job: ComingJob, run_time_s: float, *, completed: bool = True, start_ms: int = 0
+    ) -> None:
+        self.job, self.run_time_s, self.completed, self.start_ms = job, run_time_s, completed, start_ms
+        self.short = _short(run_id)
+        self.row = row_of(model_job(job), run_time_s, completed=completed)
 
 
 class SimilarRunsState(msgspec.Struct, omit_defaults=True):
@@ -272,28 +283,32 @@ class SimilarRuns(Untimed):
 
     def learn(self, fact: EndedJob, retained_max: int = RUNS_MAX) -> None:
         """Take a run in; one that is held under the same id is replaced. ValueError where its numbers cannot be true."""
-        if self.correct(fact) or self._of_burst(fact):
+        if fact.short in self._ids:
+            self.correct(fact)
             return
-        self._past.add(model_job(fact.job), fact.run_time_s, retained_max, completed=fact.completed)
-        self._ids.insert(0, _short(fact.run_id))
+        if not fact.completed and self._of_burst(fact):
+            return
+        self._past.put(fact.row, retained_max)
+        self._ids.insert(0, fact.short)
         del self._ids[retained_max:]
 
     def correct(self, fact: EndedJob) -> bool:
         """Replace a run that is held under the same id; False where it is not. Errors as `learn`."""
-        short = _short(fact.run_id)
-        if short not in self._ids:
+        if fact.short not in self._ids:
             return False
-        index = self._ids.index(short)
+        index = self._ids.index(fact.short)
         if self._past.completed(index) and self._of_burst(fact):
-            return self.forget(fact.run_id)
+            return self._forget(fact.short)
         if fact.completed and self._bursts.get(_job_digest(fact.job)) == fact.start_ms:
             del self._bursts[_job_digest(fact.job)]
-        self._past.replace(index, model_job(fact.job), fact.run_time_s, completed=fact.completed)
+        self._past.replace(index, fact.row)
         return True
 
     def forget(self, run_id: str) -> bool:
         """Take a run away; False where it is not held."""
-        short = _short(run_id)
+        return self._forget(_short(run_id))
+
+    def _forget(self, short: int) -> bool:
         if short not in self._ids:
             return False
         self._past.remove(self._ids.index(short))

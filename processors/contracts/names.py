@@ -288,6 +288,7 @@ def host_link(system: str, host: str) -> str:
     return f"{quote(system, safe='')}/{quote(host, safe='')}"
 
 
+@lru_cache(maxsize=4096)  # a job is asked for at its start and at its end, several times in a row
 def job_key(system: str, job_id: str) -> str:
     """Return the key of a job: system and job id.
 

@@ -29,7 +29,7 @@ def lacking(own: Evidence, start: Evidence) -> dict[str, Any]:
     return {
         name: value
         for name, known, value in fields
-        if not known and known in _NOTHING and (value or value not in _NOTHING)
+        if value is not None and not known and known in _NOTHING and (value or value not in _NOTHING)
     }
 
 

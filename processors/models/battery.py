@@ -39,6 +39,14 @@ _TERMS: Final[dict[str, tuple[int, ...]]] = {
 }  # fmt: skip
 
 
+Basis = tuple[float, float, float, float, float, float]
+
+
+def _basis(n: float) -> Basis:
+    """Return what the coefficients of laws are multiplied by at a size, in the order of _TERMS."""
+    return 1.0 / n, 1.0, math.log2(n), n**-0.5, n, n**0.5
+
+
 class Battery(NamedTuple):
     """The laws as they were fitted: sizes, time at the largest in seconds, numbers of each law in the order of MEMBERS.
 
@@ -57,27 +65,28 @@ class Battery(NamedTuple):
 
     def ln_run_times(self, n: float) -> list[float | None]:
         """Return ln of each law's run time in seconds at one size, None where it says nothing."""
-        found = [self._alone(name, own, n) for name, own in zip(MEMBERS, self.parameters, strict=True)]
+        basis = _basis(n)
+        found = [self._alone(name, own, n, basis) for name, own in zip(MEMBERS, self.parameters, strict=True)]
         return self._anchored(found, n) if n > self.n_max else found
 
     def ln_run_time(self, name: str, n: float) -> float | None:
         """Return ln of the run time of one law that stands beside the combination, in seconds; None where it says nothing."""
         place = MEMBERS.index(name)
-        return self._alone(name, self.parameters[place], n)
+        return self._alone(name, self.parameters[place], n, _basis(n))
 
-    def _alone(self, name: str, own: Parameters, n: float) -> float | None:
+    def _alone(self, name: str, own: Parameters, n: float, basis: Basis) -> float | None:
         if not own or (n < 1.0 and name in NOT_BELOW_ONE) or (n <= self.n_max and name in LARGER_ONLY):
             return None
         terms = _TERMS.get(name)
         if terms is not None:
-            basis = (1.0 / n, 1.0, math.log2(n), n**-0.5, n, n**0.5)
-            return _ln(sum(factor * basis[term] for factor, term in zip(own, terms, strict=True)))
+            return _ln(sum([factor * basis[term] for factor, term in zip(own, terms, strict=True)]))
         return _RULES[name](self, own, n)
 
     def _anchored(self, found: list[float | None], n: float) -> list[float | None]:
         """Return the forecasts with those of the combination's laws started at the last observed time, as it does."""
         places = [i for i in range(len(ENSEMBLE)) if found[i] is not None]
-        here = [self._alone(MEMBERS[i], self.parameters[i], self.n_max) for i in places]
+        basis = _basis(self.n_max)
+        here = [self._alone(MEMBERS[i], self.parameters[i], self.n_max, basis) for i in places]
         observed, ahead = math.log(self.last_s), math.log(n / self.n_max)
         elasticity = anchored(
             np.array([found[i] for i in places], dtype=np.float64),

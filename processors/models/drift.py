@@ -48,19 +48,21 @@ def conformal_p(scores: Sequence[float], score: float) -> float:
     return (1 + sum(each >= score for each in scores)) / (len(scores) + 1)
 
 
-def farthest_after(farthest: Sequence[tuple[int, float]], index: int, score: float) -> list[tuple[int, float]]:
-    """Return those of the last SCORES_MAX scores that matter, with their numbers, after the score number `index`.
+def farthest_after(
+    farthest: Sequence[tuple[int, float]], newest: Sequence[tuple[int, float]]
+) -> list[tuple[int, float]]:
+    """Return those of the last SCORES_MAX scores that matter, with their numbers, after some new ones.
 
     A score that FARTHEST later ones reach is forgotten: it cannot be among the farthest any more. So a window of 200
-    takes the place of about twenty.
+    takes the place of about twenty. New ones may come together or one by one.
 
-    >>> farthest_after([(0, 1.0), (1, 5.0)], 2, 3.0)
+    >>> farthest_after([(0, 1.0), (1, 5.0)], [(2, 3.0)])
     [(0, 1.0), (1, 5.0), (2, 3.0)]
-    >>> [(number, score) for number, score in farthest_after([(i, 1.0) for i in range(FARTHEST)], 9, 2.0)][0]
+    >>> [(number, score) for number, score in farthest_after([(i, 1.0) for i in range(FARTHEST)], [(9, 2.0)])][0]
     (1, 1.0)
     """
-    entries = [entry for entry in farthest if entry[0] > index - SCORES_MAX]
-    entries.append((index, score))
+    oldest = newest[-1][0] - SCORES_MAX
+    entries = [entry for entry in (*farthest, *newest) if entry[0] > oldest]
     retained: list[tuple[int, float]] = []
     later: list[float] = []  # the FARTHEST largest of what came after, rising
     for entry in reversed(entries):
@@ -202,7 +204,9 @@ def beyond(ln_ratio: float, ln_factor: float, margin: float) -> float:
     >>> beyond(0.1, ln_factor=0.2, margin=0.05), round(beyond(0.4, 0.2, 0.05), 9), round(beyond(-0.1, 0.2, 0.05), 9)
     (0.0, 0.15, -0.1)
     """
-    far = ln_factor + math.copysign(margin, ln_factor) if ln_factor else 0.0
+    if not ln_factor:
+        return ln_ratio + 0.0  # no shift is known, as nearly always
+    far = ln_factor + math.copysign(margin, ln_factor)
     low, high = min(far, 0.0), max(far, 0.0)
     return ln_ratio - min(max(ln_ratio, low), high)
 

@@ -28,6 +28,7 @@ from processors.models.statistics import six_digits
 Floats = npt.NDArray[np.float64]
 
 Rows = npt.NDArray[np.float32]
+Row = npt.NDArray[np.float32]  # (4,)
 Marks = npt.NDArray[np.bool_]
 
 RUNS_MAX = 64
@@ -82,7 +83,7 @@ class PastRuns:
     (1, [100.0], [100.0])
     """
 
-    __slots__ = ("_first", "_rows", "count")
+    __slots__ = ("_completed", "_first", "_rows", "count")
 
     def __init__(self, packed: bytes = b"") -> None:
         retained = np.frombuffer(packed, dtype=_STORED).reshape(4, -1)
@@ -90,6 +91,7 @@ class PastRuns:
         self.count = retained.shape[1]
         self._first = _ROOM - self.count
         self.rows[:] = retained
+        self._completed = int(np.count_nonzero(retained[NAME_ROW] >= 0))  # how many of the runs did
 
     def __repr__(self) -> str:
         """Return the run times."""
@@ -117,9 +119,8 @@ class PastRuns:
         return int(np.count_nonzero(_known(self.rows)))
 
     def tell(self, least: int) -> bool:
-        """Return whether at least so many are known. The newest say it nearly always."""
-        newest = self.rows[NAME_ROW, : 2 * least].tolist()
-        return sum(name >= 0 for name in newest) >= least or self.known >= least
+        """Return whether at least so many are known."""
+        return self._completed >= least or self.known >= least
 
     def completed(self, index: int) -> bool:
         """Return whether the run that has `index` newer ones before it completed."""
@@ -127,38 +128,49 @@ class PastRuns:
 
     def add(self, job: Job, run_time_s: float, runs_max: int = RUNS_MAX, *, completed: bool = True) -> None:
         """Take a run in; the oldest beyond `runs_max` leaves. ValueError unless its time is positive and finite."""
-        row = _row(job, run_time_s, completed)
+        self.put(row_of(job, run_time_s, completed=completed), runs_max)
+
+    def put(self, row: Row, runs_max: int = RUNS_MAX) -> None:
+        """Take a run in by its row; the oldest beyond `runs_max` leaves."""
         if not self._first:
             self._first = _ROOM - self.count
             self._rows[:, self._first :] = self._rows[:, : self.count]
         self._first -= 1
         self._rows[:, self._first] = row
-        self.count = min(self.count + 1, runs_max)
+        self.count += 1
+        self._completed += bool(row[NAME_ROW] >= 0)
+        while self.count > runs_max:
+            self.count -= 1
+            self._completed -= bool(self._rows[NAME_ROW, self._first + self.count] >= 0)
 
-    def replace(self, index: int, job: Job, run_time_s: float, *, completed: bool = True) -> None:
-        """Correct the run that has `index` newer ones before it; errors as `add`, IndexError where there is none."""
+    def replace(self, index: int, row: Row) -> None:
+        """Correct the run that has `index` newer ones before it; IndexError where there is none."""
         if not 0 <= index < self.count:
             raise IndexError("There is no such run.")
-        self.rows[:, index] = _row(job, run_time_s, completed)
+        self._completed += bool(row[NAME_ROW] >= 0) - self.completed(index)
+        self.rows[:, index] = row
 
     def remove(self, index: int) -> None:
         """Take the run away that has `index` newer ones before it; IndexError where there is none."""
         if not 0 <= index < self.count:
             raise IndexError("There is no such run.")
+        self._completed -= self.completed(index)
         rows = self.rows
         rows[:, index:-1] = rows[:, index + 1 :]
         self.count -= 1
 
 
-@lru_cache(maxsize=64)  # a run is learned by all its groups in a row
-def _row(job: Job, run_time_s: float, completed: bool) -> Rows:  # noqa: FBT001  # private, and cached by position
+def row_of(job: Job, run_time_s: float, *, completed: bool = True) -> Row:
+    """Return a run as histories keep it, (4,): all its groups keep the same. ValueError unless its time is positive and finite.
+
+    >>> row_of(Job(n=1, name=7), 1.0, completed=False).tolist()
+    [0.0, nan, 0.0, -8.0]
+    """
     if not 0 < run_time_s < math.inf:
         raise ValueError("A run time must be positive and finite.")
     limit = math.nan if job.time_limit_s is None else math.log(job.time_limit_s)
     name = float(job.name if completed else -1 - job.name)
-    row = np.array((math.log(run_time_s), limit, math.log(job.n), name), dtype=np.float32)
-    row.flags.writeable = False
-    return row
+    return np.array((math.log(run_time_s), limit, math.log(job.n), name), dtype=np.float32)
 
 
 def _known(rows: npt.NDArray[np.floating]) -> Marks:
@@ -372,7 +384,7 @@ def _weighed(past: Iterable[tuple[Group, PastRuns]], job: Job) -> _Weighed | Non
     retained = [(group, runs) for group, runs in past if runs.count]
     if not retained:
         return None
-    layout = _layout(tuple(group for group, _ in retained), tuple(runs.count for _, runs in retained))
+    layout = _layout(tuple([group for group, _ in retained]), tuple([runs.count for _, runs in retained]))
     rows = np.concatenate([runs.rows for _, runs in retained], axis=1, dtype=np.float64)
     weights = _likeness(rows, job)
     weights *= layout.decays
@@ -527,8 +539,9 @@ def _likeness(rows: Floats, job: Job) -> Floats:
         distance -= np.fmin(apart, LIMIT_FAR, out=apart)  # fmin also where a past run had no limit
     likeness = np.exp(distance, out=distance)
     names = rows[NAME_ROW]
-    likeness[(names != job.name) & (names != -1.0 - job.name)] *= OTHER_NAME
-    return likeness
+    others = names != job.name
+    others &= names != -1.0 - job.name
+    return np.multiply(likeness, OTHER_NAME, out=likeness, where=others)
 
 
 def _at_limit(weighed: _Weighed, time_limit_s: float) -> Floats:

@@ -86,8 +86,9 @@ class DriftDetection:
         settings, now_ms = self._state.settings.alerts.strange_run, self._state.now_ms
         if taken.judgement is None or not recent:
             return
-        prediction = applications.strange_run(key, scored, taken.judgement, settings, now_ms)
-        self._warnings.take([prediction] if prediction else [], about)
+        if taken.judgement.outlier:
+            prediction = applications.strange_run(key, scored, taken.judgement, settings, now_ms)
+            self._warnings.take([prediction] if prediction else [], about)
         for outlier in sorted(taken.open_questions):  # runs of other sizes do not answer them
             labels = applications.strange_run_labels(key, outlier)
             self._warnings.renew(applications.STRANGE_RUN, labels)
@@ -224,8 +225,8 @@ class Training:
         members = self._state.members.get(application_id)
         if members is None or published is None:
             return
-        known = scored.ln_ratio if scored else None
-        members.learn(MemberFact(fact.n, fact.run_time_s, published.horizon(fact.n), known))
+        horizon = scored.horizon if scored else published.horizon(fact.n)
+        members.learn(MemberFact(fact.n, fact.run_time_s, horizon, scored.ln_ratio if scored else None))
         self._state.members.changed(application_id, members, self._state.now_ms)
 
 
@@ -328,9 +329,8 @@ class Completions:
         """Return what a run is taken for, from all evidence of its job; `evidence` is that of the run where it is known."""
         evidence = evidence or merged_evidence(job, event)
         found = self._state.identify(evidence, event.system, job.identities, None)
-        return Placement(
-            found.key.id if found.key else None, found.n, found.source, found.confidence, found.input_sizes
-        )
+        key = found.key
+        return Placement(key.id if key else None, found.n, found.source, found.confidence, found.input_sizes)
 
     def has_ended(self, event: JobStarted) -> bool:
         """Return whether the run that is reported to start has ended already, or may have."""

@@ -14,18 +14,13 @@ class KnownRuns:
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
+        self._found: tuple[str, int, str, KnownRun | None] | None = (
+            None  # what was looked up last, until one is remembered
+        )
 
     def find(self, run_id: str, start_ms: int) -> KnownRun | None:
         """Return what is remembered of a run; None for a new one."""
-        first = bucket(run_id, start_ms)
-        key, follows = first, 0
-        while (held := self._state.known_runs.get(key)) is not None:
-            known = held.score(run_id)
-            if known is not None:
-                return known
-            follows += 1
-            key = following(first, follows)
-        return None
+        return self._look_up(run_id, start_ms)[1]
 
     def is_forgotten(self, run_id: str, start_ms: int) -> bool:
         """Return whether a run belongs before everything that is remembered: it cannot be told from a repeat."""
@@ -34,30 +29,37 @@ class KnownRuns:
 
     def remember(self, run_id: str, start_ms: int, known: KnownRun) -> None:
         """Remember a run, or remember it anew; where there are too many the oldest buckets go and are counted."""
-        chosen, is_new = self._place(run_id, start_ms)
-        if is_new:
+        chosen, before = self._look_up(run_id, start_ms)
+        self._found = None
+        if before is None:
             self._count(1)
         found = self._state.known_runs.open(chosen)
         found.learn((run_id, known))
         self._state.known_runs.changed(chosen, found, self._state.now_ms)
         self._forget_excess()
 
-    def _place(self, run_id: str, start_ms: int) -> tuple[str, bool]:
-        """Return the bucket that holds a run, and else the one that takes it; and whether it is new."""
+    def _look_up(self, run_id: str, start_ms: int) -> tuple[str, KnownRun | None]:
+        """Return the bucket that holds a run, and what is remembered of it; of a new one the bucket that takes it."""
+        found = self._found
+        if found is None or found[0] != run_id or found[1] != start_ms:
+            self._found = found = (run_id, start_ms, *self._searched(run_id, start_ms))
+        return found[2], found[3]
+
+    def _searched(self, run_id: str, start_ms: int) -> tuple[str, KnownRun | None]:
         first = bucket(run_id, start_ms)
         key, last, follows = first, None, 0
         while (held := self._state.known_runs.get(key)) is not None:
-            if held.score(run_id) is not None:
-                return key, False
-            last, follows = key, follows + 1
+            known = held.score(run_id)
+            if known is not None:
+                return key, known
+            last, follows = (key, held), follows + 1
             key = following(first, follows)
-        return (key if last is None or self._state.known_runs.open(last).full() else last), True
+        return (key if last is None or last[1].full() else last[0]), None
 
-    def _count(self, runs: int) -> int:
+    def _count(self, runs: int) -> None:
         mark = self._state.low_water.open(MARK)
         mark.count(runs)
         self._state.low_water.changed(MARK, mark, self._state.now_ms)
-        return mark.runs
 
     def _forget_excess(self) -> None:
         settings, known = self._state.settings.jobs, self._state.known_runs

@@ -25,7 +25,7 @@ class Machines:
         own = self._state.allocations.open(application_id)
         own.learn(given)
         self._state.allocations.changed(application_id, own, self._state.now_ms)
-        system = escaped(ApplicationKey.parse(application_id).system)
+        system = application_id.partition("/")[0]
         if not given.cores_per_node and system not in self._state.node_shapes:
             return
         nodes = self._state.node_shapes.open(system)

@@ -69,6 +69,8 @@ class Outcomes:
         if not failed and not len(self._state.hosts):
             return
         hosts = [(host, self._state.hosts.get(f"{event.system}/{host}")) for host in self._names(event)]
+        if not failed and all(known is None for _, known in hosts):
+            return  # they are followed from their first failure on
         usual = rates[0].rate()
         parts = _shares(event, hosts) if failed else {}
         for host, known in hosts:

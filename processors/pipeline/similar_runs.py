@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from typing import Final
 from urllib.parse import unquote
 
 from processors.contracts.events import SUCCESS, Evidence, JobCompleted
@@ -26,6 +27,8 @@ from processors.similar_runs import (
     loss_s,
     predict,
 )
+
+NAMED: Final = "name"  # the histories of the names that a user runs share a lane, any other has its own
 
 
 class SimilarRunForecasts:
@@ -72,11 +75,14 @@ class SimilarRunForecasts:
         run = ended_job(event, job)
         if run.completed or (job.time_limit_s is not None and event.run_time_s >= job.time_limit_s):
             self._score(job, event.run_time_s, groups, point)  # of others nobody knows how long they would have taken
+        changed, now_ms, of_user = (
+            self._state.similar_runs.changed,
+            self._state.now_ms,
+            lane_of_user(event.system, job.user),
+        )
         for kind, history in groups.items():
             history.learn(run, RETAINED_MAX[kind])
-            self._state.similar_runs.changed(
-                keys[kind], history, self._state.now_ms, _lane(kind, keys[kind], event, job)
-            )
+            changed(keys[kind], history, now_ms, of_user if kind == NAMED else keys[kind])
 
     def corrected(self, event: JobCompleted, was: ComingJob | None, placement: Placement, evidence: Evidence) -> None:
         """Take a run for something else than before: `was` is what it had been taken for, as far as that is known.
@@ -99,7 +105,8 @@ class SimilarRunForecasts:
                 if not any(left) or key in before.values():
                     continue
                 history.learn(run, RETAINED_MAX[kind])
-            self._state.similar_runs.changed(key, history, self._state.now_ms, _lane(kind, key, event, now))
+            lane = lane_of_user(event.system, now.user) if kind == NAMED else key
+            self._state.similar_runs.changed(key, history, self._state.now_ms, lane)
 
     def was(self, job: Job, event: JobCompleted, before: Placement | None, evidence: Evidence) -> ComingJob | None:
         """Return what a run was taken for when it was reported before."""
@@ -138,12 +145,13 @@ class SimilarRunForecasts:
         centre, now_ms = groups["centre"], self._state.now_ms
         comparison = self._state.model_comparisons.open(job.name) if point and job.name else None
         compares = comparison is not None and comparison.wants(now_ms)
-        if not compares and not centre.wants(now_ms):
+        is_scored = centre.wants(now_ms)
+        if not compares and not is_scored:
             return
         found = expected_band(job, groups)
         if compares and point and job.name:
             self._compare(job.name, job.n, run_time_s, point, found)
-        if centre.wants(now_ms):
+        if is_scored:
             centre.note(run_time_s, found, now_ms)
 
     def _compare(
@@ -167,11 +175,6 @@ class SimilarRunForecasts:
         return group_keys(home(system, job.name), job) if job is not None else {}
 
 
-def _lane(kind: GroupKind, key: str, event: JobCompleted, job: ComingJob) -> str:
-    """Return the lane of a history: those of the names that a user runs share one, any other has its own."""
-    return lane_of_user(event.system, job.user) if kind == "name" else key
-
-
 def coming(application_id: str | None, n: float | None, evidence: Evidence) -> ComingJob | None:
     """Return a job as histories see it; None where its size is not known, or none that a machine has."""
     if n is None or not plausible(n, 1.0):
@@ -184,7 +187,7 @@ def coming(application_id: str | None, n: float | None, evidence: Evidence) -> C
 
 def ended_job(event: JobCompleted, job: ComingJob) -> EndedJob:
     """Return a run that is over as histories see it."""
-    return EndedJob(event.run_id, job, event.run_time_s, event.state == SUCCESS, event.start_ms)
+    return EndedJob(event.run_id, job, event.run_time_s, completed=event.state == SUCCESS, start_ms=event.start_ms)
 
 
 def occupied_nodes(event: JobCompleted, job: ComingJob) -> bool:

@@ -199,7 +199,8 @@ class ShardState:
 
     def model_changed(self, application_id: str, model: RunTime, lane: str | None = None) -> None:
         """Keep a run-time model that is new or has changed; where there are too many, runs count like time since the last use."""
-        self._remember(application_id)
+        if application_id not in self.models:
+            self._remember(application_id)
         longer_ms = min(model.observations // RUNS_A_DAY, STALE_DAYS) * DAY_MS
         self.models.changed(application_id, model, self.now_ms + longer_ms, lane)
 
@@ -212,7 +213,7 @@ class ShardState:
 
     def failures_changed(self, key: str, rate: FailureRate, lane: str | None = None) -> None:
         """Keep a failure rate that is new or has changed; its key is ``application/`` and the id, or ``centre/`` and the system."""
-        if key.startswith(OF_APPLICATION):
+        if key.startswith(OF_APPLICATION) and key not in self.failures:
             self._remember(key.removeprefix(OF_APPLICATION))
         self.failures.changed(key, rate, self.now_ms, lane)
 

@@ -39,15 +39,15 @@ KnownAttributes = dict[str, dict[str, int]]
 
 
 def remembered(known: KnownAttributes, attributes: Mapping[str, Attribute], index: int) -> KnownAttributes:
-    """Return what is known after the run number `index`."""
-    after = dict(known)
+    """Return what is known after the run number `index`; what was known stays as it is."""
+    after = known
     for name, value in _texts(attributes).items():
         entry = known.get(name)
         if entry is None and len(after) < ATTRIBUTES_MAX:
-            after[name] = {value: index}
+            after = after | {name: {value: index}}
         elif entry and next(iter(entry)) != value:  # what is first there already stays as it is
             first = {value: index} | entry  # the first run with a value stays the first
-            after[name] = first if len(first) <= VALUES_MAX else {}
+            after = after | {name: first if len(first) <= VALUES_MAX else {}}
     return after
 
 
@@ -70,6 +70,7 @@ OBSERVATIONS_MIN: Final = 4  # runs that the expectation has to know
 WARM_UP_RUNS: Final = 12  # tell how much runs scatter, and nothing else
 CAUGHT_UP_RUNS: Final = 16
 RUN_IDS_MAX: Final = 8
+SORTED_OUT: Final = 32  # scores of runs that wait until somebody asks how far off runs are
 REPEATS_MAX: Final = 4  # a run that is told twice is recognised among so many
 SIZES_MAX: Final = 16  # with a sum above 0 or a strange run
 QUESTION_MAX_MS: Final = 86_400_000  # a size that is not run for a day leaves it open whether a strange run was one
@@ -111,13 +112,14 @@ class Shift(msgspec.Struct, frozen=True):
 class RunJudgement(msgspec.Struct, frozen=True):
     """A run by itself: how rare its distance from what is expected is among earlier runs.
 
-    `noise` is the standard deviation of ln run time that was known before it. `strange` says how it is strange: 1 for
-    slow, -1 for fast, 0 for not at all.
+    `noise` is the standard deviation of ln run time that was known before it. `outlier` says how it is strange: 1 for
+    slow, -1 for fast, 0 for not at all. Of runs that are taken in `conformal_p` is worked out for those alone that are
+    far off.
     """
 
     noise: float
-    conformal_p: float
-    outlier: int
+    outlier: int = 0
+    conformal_p: float = 1.0
 
 
 class SizeTurn(msgspec.Struct, frozen=True):
@@ -213,6 +215,7 @@ class Drift(Untimed):
 
     def __init__(self, state: DriftState) -> None:
         self._state = state
+        self._newest: list[tuple[int, float]] = []  # scores that are not yet among the farthest
 
     @classmethod
     def build(cls, state: DriftState | None = None) -> "Drift":
@@ -227,7 +230,10 @@ class Drift(Untimed):
     def score(self, fact: ScoredRun) -> RunJudgement | None:
         """Judge a run by itself; None where its prediction is not to be trusted, outside of what was observed."""
         place = self._place(fact.scored)
-        return None if place is None else self._judged(fact.scored, place)
+        if place is None:
+            return None
+        judged = self._judged(fact.scored, place)
+        return msgspec.structs.replace(judged, conformal_p=self._conformal_p(place))
 
     def _place(self, scored: Scored) -> Place | None:
         """Return where a run lies beside what is known; None where its prediction is not to be trusted."""
@@ -239,13 +245,17 @@ class Drift(Untimed):
 
     def _judged(self, scored: Scored, place: Place) -> RunJudgement:
         off, noise = place.off, place.noise
-        conformal_p = drift.farthest_p(self._state.farthest, self._state.scored, abs(off) / place.deviation)
         if scored.inside or not drift.far(off, noise):
-            return RunJudgement(noise, conformal_p, outlier=0)
+            return RunJudgement(noise)
+        conformal_p = self._conformal_p(place)
         sign = 1 if off > 0 else -1
         # what was strange once is as strange the next time: of three alike the last was rare no more
         rare = drift.rare(conformal_p, self._state.scored) or place.rise.outlier == sign
-        return RunJudgement(noise, conformal_p, outlier=sign if rare else 0)
+        return RunJudgement(noise, sign if rare else 0, conformal_p)
+
+    def _conformal_p(self, place: Place) -> float:
+        self._sort_out()
+        return drift.farthest_p(self._state.farthest, self._state.scored, abs(place.off) / place.deviation)
 
     def learn(self, fact: ScoredRun) -> None:
         """Take a run in; `take` also tells what follows from it."""
@@ -270,15 +280,18 @@ class Drift(Untimed):
         if state.shift is None:
             scatter = place.off if fact.residual is None else fact.residual
             state.noise = drift.noise_after(place.noise, scatter, state.index)
-            distance = round(abs(scatter) / place.deviation, 3)
-            state.farthest = drift.farthest_after(state.farthest, state.scored, distance)
+            self._newest.append((state.scored, round(abs(scatter) / place.deviation, 3)))
             state.scored += 1
+            if len(self._newest) >= SORTED_OUT:
+                self._sort_out()
         state.index += 1
         found = self._found(direction, fact, place.noise) if direction else None
         if found is not None:
             turned, state.sizes = self._only(found), []
             return Taken(judgement, found, turned=turned)
-        return Taken(judgement, None, self._caught_up(scored), turned, self._open_questions(scored.run.end_ms))
+        over = self._caught_up(scored, state.shift) if state.shift is not None else None
+        questions = self._open_questions(scored.run.end_ms) if state.sizes else NO_QUESTIONS
+        return Taken(judgement, None, over, turned, questions)
 
     def adopted(self) -> None:
         """Note that the model that expects has taken the open shift in at once: from now on it is expected."""
@@ -293,7 +306,13 @@ class Drift(Untimed):
 
     def snapshot(self) -> DriftState:
         """Return the stored form."""
+        self._sort_out()
         return _copy(self._state)
+
+    def _sort_out(self) -> None:
+        """Let the newest scores take their place among the farthest, which few runs ask for."""
+        if self._newest:
+            self._state.farthest, self._newest = drift.farthest_after(self._state.farthest, self._newest), []
 
     def _noise(self, scored: Scored) -> float:
         if self._state.noise is not None:
@@ -356,8 +375,6 @@ class Drift(Untimed):
         return SizeTurn(rise.n, found.direction, max(runs, found.runs), found.noise)
 
     def _open_questions(self, now_ms: int) -> frozenset[int]:
-        if not self._state.sizes:
-            return NO_QUESTIONS
         return frozenset(
             rise.outlier for rise in self._state.sizes if rise.outlier and now_ms - rise.outlier_ms <= QUESTION_MAX_MS
         )
@@ -396,11 +413,9 @@ class Drift(Untimed):
         )
         return state.shift
 
-    def _caught_up(self, scored: Scored) -> Shift | None:
+    def _caught_up(self, scored: Scored, shift: Shift) -> Shift | None:
         """Return the open shift where the newest runs take about as long as expected again, and close it."""
-        state, shift = self._state, self._state.shift
-        if shift is None:
-            return None
+        state = self._state
         early = len(state.since_shift) < CAUGHT_UP_RUNS
         state.since_shift = [*state.since_shift, round(scored.ln_ratio, 6)][-CAUGHT_UP_RUNS:]
         centre, ln_factor = median(state.since_shift), math.log(shift.factor)

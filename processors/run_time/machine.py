@@ -5,6 +5,7 @@ node is full. A curve that is sized in nodes has passed all of these at its firs
 what is not is taken from jobs, whose allocation tells cores and nodes.
 """
 
+from bisect import insort
 from collections import Counter
 from typing import ClassVar, Final, NamedTuple
 
@@ -84,6 +85,7 @@ class Allocations(Untimed):
 
     def __init__(self, state: AllocationsState) -> None:
         self._runs = {run.run: run for run in state.runs}
+        self._rising = sorted([(run.end_ms, run.run) for run in self._runs.values()])
 
     @classmethod
     def build(cls, state: AllocationsState | None = None) -> "Allocations":
@@ -111,17 +113,21 @@ class Allocations(Untimed):
 
     def learn(self, fact: Allocation) -> None:
         """Take a run in; of too many the oldest is forgotten. A corrected report replaces the former."""
+        self.forget(fact.run)
         self._runs[fact.run] = fact
+        insort(self._rising, (fact.end_ms, fact.run))
         if len(self._runs) > RUNS_MAX:
-            del self._runs[min([(run.end_ms, run.run) for run in self._runs.values()])[1]]
+            del self._runs[self._rising.pop(0)[1]]
 
     def forget(self, run: int) -> None:
         """Take a run away."""
-        self._runs.pop(run, None)
+        known = self._runs.pop(run, None)
+        if known is not None:
+            self._rising.remove((known.end_ms, run))
 
     def snapshot(self) -> AllocationsState:
         """Return the stored form."""
-        return AllocationsState(sorted(self._runs.values(), key=lambda run: (run.end_ms, run.run)))
+        return AllocationsState([self._runs[run] for _, run in self._rising])
 
 
 class NodeShapesState(msgspec.Struct, omit_defaults=True):

@@ -148,7 +148,10 @@ class Members(Untimed):
         fits = self._state.fits
         beyond_the_curve = fits.ln_published(fact.n) if fits is not None and fact.ln_ratio is None else None
         known = beyond_the_curve if fact.ln_ratio is None else observed - fact.ln_ratio
-        return [None if ln is None else min(abs(observed - ln), ERROR_MAX) for ln in (*members, known)]
+        return [
+            None if ln is None else ERROR_MAX if (error := abs(observed - ln)) > ERROR_MAX else error
+            for ln in (*members, known)
+        ]
 
     def learn(self, fact: MemberFact) -> None:
         """Take in how right each law was."""
@@ -160,7 +163,8 @@ class Members(Untimed):
         means, missed, scored = record.means, record.missed, record.scored
         usual = min(WINDOW, scored)  # runs that a mean is of; fewer where its law said nothing of some
         errors = self.score(fact)
-        self._duel(fact, errors)
+        if horizon in BEYOND:
+            self._duel(fact, horizon, errors)
         for row, error in enumerate(errors):
             if error is None:
                 missed[row] = missed.get(row, 0) + 1
@@ -183,10 +187,10 @@ class Members(Untimed):
             self._reported[n] = fits.battery().ln_run_times(n)
         return self._reported[n]
 
-    def _duel(self, fact: MemberFact, errors: Sequence[float | None]) -> None:
+    def _duel(self, fact: MemberFact, horizon: int, errors: Sequence[float | None]) -> None:
         """Compare the laws beside the combination with it alone, where it tells of a size beyond the largest."""
-        fits, horizon = self._state.fits, HORIZONS.index(fact.horizon)
-        alone = fits.ln_alone(fact.n) if fits is not None and horizon in BEYOND else None
+        fits = self._state.fits
+        alone = fits.ln_alone(fact.n) if fits is not None else None
         if alone is not None:
             own = [errors[ROWS.index(name)] for name in SEEDS]
             duels = self._state.duels.setdefault(horizon, Duels.none())

@@ -350,7 +350,7 @@ class RunTime:
 
     def began_before_its_level(self, fact: RunFact) -> bool:
         """Return whether a run belongs to an earlier level, so that the present one says nothing about it."""
-        since_ms = self._table.since_ms(fact.n)
+        since_ms = None if self._table.single else self._table.since_ms(fact.n)
         return since_ms is not None and fact.end_ms - round(fact.run_time_s * 1000) < since_ms
 
     def of_one_size_only(self, sizes: Sequence[float], since_run: str) -> bool:

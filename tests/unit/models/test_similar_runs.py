@@ -25,6 +25,7 @@ from processors.models.similar_runs import (
     RunTimeDistribution,
     class_of,
     distribution,
+    row_of,
 )
 
 HOUR_S = 3600.0
@@ -117,10 +118,10 @@ def test_the_oldest_runs_leave_and_memory_stays_bounded() -> None:
 
 def test_a_corrected_run_takes_the_place_of_the_wrong_one() -> None:
     past = runs(100.0, 7.0, 300.0)
-    past.replace(1, Job(n=4), 200.0)
+    past.replace(1, row_of(Job(n=4), 200.0))
     assert past.run_times_s() == pytest.approx([300, 200, 100])
     with pytest.raises(IndexError, match="no such run"):
-        past.replace(3, Job(n=4), 1.0)
+        past.replace(3, row_of(Job(n=4), 1.0))
 
 
 @given(

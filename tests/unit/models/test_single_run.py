@@ -49,7 +49,7 @@ def test_of_a_window_only_the_farthest_scores_are_kept_and_they_report_the_same(
             else reported <= whole
         )
         assert rare(reported, index) == rare(whole, index)
-        farthest = farthest_after(farthest, index, score)
+        farthest = farthest_after(farthest, [(index, score)])
         scores.append(score)
         longest = max(longest, len(farthest))
     assert longest < 45
@@ -58,8 +58,22 @@ def test_of_a_window_only_the_farthest_scores_are_kept_and_they_report_the_same(
 def test_however_scores_come_no_more_than_a_window_of_them_is_kept() -> None:
     farthest: list[tuple[int, float]] = []
     for index in range(1000):
-        farthest = farthest_after(farthest, index, 1000.0 - index)
+        farthest = farthest_after(farthest, [(index, 1000.0 - index)])
     assert len(farthest) == SCORES_MAX
+
+
+def test_scores_that_come_together_leave_what_they_leave_one_by_one() -> None:
+    generator = np.random.default_rng(3)
+    batched: list[tuple[int, float]] = []
+    alone: list[tuple[int, float]] = []
+    number = 0
+    for count in generator.integers(1, 40, size=60).tolist():
+        newest = [(number + i, round(float(generator.exponential()), 1)) for i in range(count)]
+        batched = farthest_after(batched, newest)
+        for one in newest:
+            alone = farthest_after(alone, [one])
+        number += count
+        assert batched == alone
 
 
 def test_before_two_hundred_runs_a_run_is_rare_that_at_most_one_reached() -> None:
@@ -84,7 +98,7 @@ def test_of_like_runs_about_one_in_a_hundred_is_rare() -> None:
     found = 0
     for index, score in enumerate(generator.exponential(1.0, 10_000).tolist()):
         found += rare(farthest_p(farthest, index, score), index)
-        farthest = farthest_after(farthest, index, score)
+        farthest = farthest_after(farthest, [(index, score)])
     assert 70 < found < 130
     assert P_MAX == 0.01
 

@@ -64,7 +64,7 @@ def test_a_score_stays_among_the_farthest_until_four_later_ones_reach_it(digits:
     for index in range(3 * SCORES_MAX):
         score = round(float(draw.exponential()), digits)
         every.append((index, score))
-        known = farthest_after(known, index, score)
+        known = farthest_after(known, [(index, score)])
         window = [entry for entry in every if entry[0] > index - SCORES_MAX]
         reached = {i: sum(later >= each for _, later in window[at + 1 :]) for at, (i, each) in enumerate(window)}
         assert known == [entry for entry in window if reached[entry[0]] < FARTHEST]
