@@ -13,6 +13,7 @@ from tests.bench import (
     counters,
     decoding,
     footprint,
+    growth,
     hosts,
     kafka_clients,
     kafka_path,
@@ -56,14 +57,16 @@ BENCHMARKS: Final[dict[str, Benchmark]] = {
     "telemetry-kafka": telemetry_kafka.run,
     "answers": kafka_path.answers,
     "kafka-restore": state.restore_kafka,
+    "growth": growth.run,
 }
 
 
 @click.command
 @click.option("--quick", is_flag=True, help="Shorter streams and fewer repeats: about a minute and a half in all.")
+@click.option("--short", is_flag=True, help="Growth without its largest sizes: ten minutes of a small machine, not an hour.")
 @click.option("--only", type=click.Choice(list(BENCHMARKS)), multiple=True, help="Run these alone; may be repeated.")
 @click.option("--against", metavar="COMMIT", help="Show the figures of this commit beside, from bench-results/.")
-def main(quick: bool, only: tuple[str, ...], against: str | None) -> None:  # noqa: FBT001 - click hands it over so
+def main(*, quick: bool, short: bool, only: tuple[str, ...], against: str | None) -> None:
     """Measure the hot paths. Rates of one role are per processor second, so that a busy machine changes them little."""
     before = result.figures(FOLDER, against) if against else None
     facts, rows = machine.facts(), []
@@ -71,7 +74,8 @@ def main(quick: bool, only: tuple[str, ...], against: str | None) -> None:  # no
     for name in only or BENCHMARKS:
         slowness_ms[name] = machine.slowness()
         click.echo(f"{name} ... (a fixed piece of work takes {slowness_ms[name]:.1f} ms now)", err=True)
-        rows += list(BENCHMARKS[name](quick=quick))
+        size = {"short": short} if name == "growth" else {}
+        rows += list(BENCHMARKS[name](quick=quick, **size))
     console = result.console()
     console.print(result.table(rows, before))
     console.print(

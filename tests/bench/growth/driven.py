@@ -21,7 +21,6 @@ from tests.bench.growth import known
 from tests.bench.workload import TOPIC, Load, config, events, messages
 
 SECOND_MS: Final = 1000
-STATES_AT_ONCE: Final = 2_000
 
 
 @dataclass
@@ -112,7 +111,7 @@ class Driven:
         self._log.create(own_topics(settings))
         self.now_ms = known.time_ms() if applications else 0
         for shard in range(settings.topics.journal_partitions) if applications else ():
-            _save(self._log, shard, applications, self.now_ms)
+            _save(self._log, shard, settings.topics.journal_partitions, applications, self.now_ms)
         self.learner = TimedLearner(
             self._log,
             compose.plan(settings),
@@ -147,11 +146,10 @@ class Driven:
         return self.learner.step(self.now_ms / 1000, 0.0)
 
 
-def _save(log: MemoryLog, shard: int, applications: int, now_ms: int) -> None:
+def _save(log: MemoryLog, shard: int, partitions: int, applications: int, now_ms: int) -> None:
     store = log.checkpoints(shard)
     store.take_over()
     states = dict(known.known(applications))
-    partitions = 1
     store.save(states, Marker(0, 1, len(states), "bench", "bench", partitions, now_ms))
     store.close()
 
