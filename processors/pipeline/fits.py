@@ -86,7 +86,9 @@ class CurveTransfer:
 
 
 T = TypeVar("T")
-SLICE: Final = 8  # curves that are fitted together: more gain little, and what is done of all at once is not interrupted
+SLICE: Final = (
+    8  # curves that are fitted together: more gain little, and what is done of all at once is not interrupted
+)
 
 
 def _batches(due: Sequence[str]) -> Iterator[list[str]]:

@@ -30,6 +30,7 @@ from tests.bench import (
     under_load,
     windows,
 )
+from tests.bench import costs as costs_of
 from tests.bench.result import Row
 
 Benchmark = Callable[..., Iterator[Row]]
@@ -63,10 +64,17 @@ BENCHMARKS: Final[dict[str, Benchmark]] = {
 
 @click.command
 @click.option("--quick", is_flag=True, help="Shorter streams and fewer repeats: about a minute and a half in all.")
-@click.option("--short", is_flag=True, help="Growth without its largest sizes: ten minutes of a small machine, not an hour.")
+@click.option(
+    "--short", is_flag=True, help="Growth without its largest sizes: ten minutes of a small machine, not an hour."
+)
 @click.option("--only", type=click.Choice(list(BENCHMARKS)), multiple=True, help="Run these alone; may be repeated.")
+@click.option(
+    "--costs",
+    metavar="FILE",
+    help="Write what `scalewatch plan` reckons with into this file, as far as it was measured.",
+)
 @click.option("--against", metavar="COMMIT", help="Show the figures of this commit beside, from bench-results/.")
-def main(*, quick: bool, short: bool, only: tuple[str, ...], against: str | None) -> None:
+def main(*, quick: bool, short: bool, only: tuple[str, ...], costs: str | None, against: str | None) -> None:
     """Measure the hot paths. Rates of one role are per processor second, so that a busy machine changes them little."""
     before = result.figures(FOLDER, against) if against else None
     facts, rows = machine.facts(), []
@@ -84,6 +92,9 @@ def main(*, quick: bool, short: bool, only: tuple[str, ...], against: str | None
     path = FOLDER / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{facts['commit']}.json"
     result.write(path, {**facts, "quick": quick, "slowness_ms": slowness_ms}, rows)
     console.print(f"Details: {path}")
+    if costs:
+        found = costs_of.update(Path(costs), path)
+        console.print(f"{costs}: {len(found)} of {len(costs_of.FROM)} figures are of this run")
 
 
 if __name__ == "__main__":

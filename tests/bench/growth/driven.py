@@ -81,7 +81,9 @@ class TimedLearner(Learner):
         self.stops, self._folding = stops, TimedTurns(stops)
 
     def _folded(self, shard: Any, offset: int, record: JournalRecord) -> list[Any]:
-        return self._named(type(record.event).__name__, lambda: super(TimedLearner, self)._folded(shard, offset, record))
+        return self._named(
+            type(record.event).__name__, lambda: super(TimedLearner, self)._folded(shard, offset, record)
+        )
 
     def _checkpoint(self, *args: Any, **kwargs: Any) -> None:
         self._named("begin of a checkpoint", lambda: super(TimedLearner, self)._checkpoint(*args, **kwargs))
@@ -178,5 +180,3 @@ def jobs_by_second(load: Load) -> Iterator[Sequence[bytes]]:
 def continued(load: Load, start_ms: int) -> Load:
     """Return a load that begins then, with jobs that were not there before."""
     return replace(load, start_ms=start_ms, first_job=10_000_000, seed=load.seed + 1)
-
-
