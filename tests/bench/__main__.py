@@ -12,8 +12,8 @@ from tests.bench import (
     collecting,
     counters,
     decoding,
+    fairness,
     footprint,
-    growth,
     hosts,
     kafka_clients,
     kafka_path,
@@ -32,6 +32,7 @@ from tests.bench import (
     windows,
 )
 from tests.bench import costs as costs_of
+from tests.bench.growth import table as growth
 from tests.bench.result import Row
 
 Benchmark = Callable[..., Iterator[Row]]
@@ -61,6 +62,7 @@ BENCHMARKS: Final[dict[str, Benchmark]] = {
     "answers": kafka_path.answers,
     "kafka-restore": state.restore_kafka,
     "growth": growth.run,
+    "fairness": fairness.run,
 }
 
 

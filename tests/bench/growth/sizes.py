@@ -20,12 +20,14 @@ from processors.models.scipy_functions import beta_share_below, least_squares_no
 from processors.pipeline.shard import Shard
 from tests.bench import hosts
 from tests.bench.footprint import resident_bytes
-from tests.bench.growth import Found, known
+from tests.bench.growth import known
 from tests.bench.growth.driven import Driven, continued, jobs_by_second, settings_for
 from tests.bench.workload import Load
 
+Found = dict[str, float]
 RATE_PER_S: Final = 50.0  # of event time: fits are as many a second for each number of applications
 WARM_S, MEASURED_S = 60, 60
+SHARDS_S: Final = 20  # the same for shards, each of which has as much to do
 SHARD_APPLICATIONS: Final = 1_000
 SHARD_RATE_PER_S: Final = 20.0
 MINUTES: Final = 4
@@ -33,7 +35,7 @@ MINUTES: Final = 4
 
 def applications(count: int, *, quick: bool) -> Found:
     """Return what a completion costs where so many applications are known, their memory, and how soon they are back."""
-    settings = settings_for(count)
+    settings, seconds = settings_for(count), (SHARDS_S, SHARDS_S) if quick else (WARM_S, MEASURED_S)
     _begin()
     before = _resident()
     shard = compose.make_shard(settings)
@@ -45,7 +47,7 @@ def applications(count: int, *, quick: bool) -> Found:
     memory = _resident() - before
     del shard
     return {
-        "a completion, us": _completion_us(Driven(settings, count), 1, count, RATE_PER_S, quick=quick),
+        "a completion, us": _completion_us(Driven(settings, count), 1, count, RATE_PER_S, seconds),
         "memory of an application at rest, bytes": memory / count,
         "restore of an application, us": restored_s / count * 1e6,
     }
@@ -63,7 +65,7 @@ def shards(count: int, *, quick: bool) -> Found:
     twin.restore(states, known.time_ms())
     restored_s = time.process_time() - began_s
     del twin, states
-    completion_us = _completion_us(driven, count, SHARD_APPLICATIONS, SHARD_RATE_PER_S, quick=quick)
+    completion_us = _completion_us(driven, count, SHARD_APPLICATIONS, SHARD_RATE_PER_S, (SHARDS_S, SHARDS_S))
     return {
         "a completion, us": completion_us,
         "memory of a shard, MB": (_resident() - before) / count / 1e6,
@@ -103,18 +105,18 @@ def _learned_hosts(config: Config, count: int, minutes: int) -> tuple[Shard, lis
     return shard, seconds
 
 
-def _completion_us(driven: Driven, count: int, names: int, rate_per_s: float, *, quick: bool) -> float:
+def _completion_us(driven: Driven, count: int, names: int, rate_per_s: float, seconds: tuple[int, int]) -> float:
     """Return processor microseconds of a completion and its start, with ticks, fits, settlement and checkpoints."""
-    warm_s, measured_s = (20, 20) if quick else (WARM_S, MEASURED_S)
+    warm_s, measured_s = seconds
     garbage = Garbage(0.0)
     garbage.restrain()
     garbage.collect(0.0)
     load = Load(
         names, round(rate_per_s * (warm_s + measured_s)), starts=True, rate_per_s=rate_per_s, t1_s=40.0, hosts_max=1
     )
-    seconds = islice(jobs_by_second(continued(load, driven.now_ms)), warm_s + measured_s)
+    parts = islice(jobs_by_second(continued(load, driven.now_ms)), warm_s + measured_s)
     spent_s, records = 0.0, 0
-    for number, values in enumerate(seconds):
+    for number, values in enumerate(parts):
         began_s = time.process_time()
         driven.second((shard, value) for value in values for shard in range(count))
         if number >= warm_s:

@@ -68,4 +68,7 @@ def measured(cases: Sequence[tuple[str, ...]]) -> list[Found]:
     if any(process.returncode for process in started):
         raise RuntimeError(f"A size could not be measured: {cases[0]}.")
     found: list[Any] = [json.loads(each) for each in shown]
+    sys.stderr.write(
+        f"  {' '.join(cases[0][:2])} in {len(cases)} processes: {found[0]}\n"
+    )  # the whole may take an hour
     return found
