@@ -15,13 +15,18 @@ from processors.contracts.names import escaped
 
 REMEMBERED = 8192  # the same few are asked for with every run
 Head = tuple[int, int, str, str]  # turns taken, due time, key, lane
+Waits = Callable[[str, int, str], bool]
 
 
 class FairQueue:
-    """Keys by the time at which they are due, in lanes."""
+    """Keys by the time at which they are due, in lanes; the lanes of a group are queued by their first keys.
+
+    So a look at what is due costs nothing for the lanes that have nothing due, which may be one for each application.
+    """
 
     def __init__(self) -> None:
         self._lanes: dict[str, list[tuple[int, str]]] = {}
+        self._groups: dict[str, list[tuple[int, str, str]]] = {}  # due time and key, once the first of the lane
         self._count = 0
 
     def __len__(self) -> int:
@@ -29,17 +34,21 @@ class FairQueue:
 
     def put(self, lane: str, due_ms: int, key: str) -> None:
         """Let a key wait in a lane until it is due."""
-        heapq.heappush(self._lanes.setdefault(lane, []), (due_ms, key))
+        keys = self._lanes.setdefault(lane, [])
+        heapq.heappush(keys, (due_ms, key))
         self._count += 1
+        if keys[0] == (due_ms, key):
+            self._queue(lane)
 
     def replace(self, waiting: Iterable[tuple[str, int, str]]) -> None:
         """Put lanes, times and keys in the place of all that wait."""
         self._lanes.clear()
+        self._groups.clear()
         self._count = 0
         for lane, due_ms, key in waiting:
             self.put(lane, due_ms, key)
 
-    def take(self, now_ms: int, limit: int, waits: Callable[[str, int, str], bool]) -> list[str]:
+    def take(self, now_ms: int, limit: int, waits: Waits) -> list[str]:
         """Remove and return keys whose time has come, at most `limit`; those that `waits` denies are dropped.
 
         Groups take turns, and so do the lanes of a group; among those with equal turns the longest overdue goes first, ties
@@ -50,40 +59,80 @@ class FairQueue:
         def stands(lane: str, due_ms: int, key: str) -> bool:
             return key not in found and waits(lane, due_ms, key)  # a time that was put off and back stands here twice
 
-        groups: dict[str, list[Head]] = {}
-        for lane in list(self._lanes):
-            self._put_head(groups.setdefault(lane.partition("/")[0], []), 0, lane, now_ms, stands)
-        order = [(0, *heads[0][:3], group) for group, heads in groups.items() if heads]
+        turns: dict[str, Turns] = {group: Turns() for group in self._groups}
+        heads = ((group, self._head(group, turns[group], now_ms, stands)) for group in turns)
+        order = [(0, *head[:3], group) for group, head in heads if head is not None]
         heapq.heapify(order)
         while order and len(found) < limit:
-            turns, *_, group = heapq.heappop(order)
-            heads = groups[group]
-            taken, _, key, lane = heapq.heappop(heads)
-            heapq.heappop(self._lanes[lane])
-            self._count -= 1
+            had, *_, group = heapq.heappop(order)
+            head = self._head(group, turns[group], now_ms, stands)
+            if head is None:
+                continue
+            taken, _, key, lane = head
             found[key] = None
-            self._put_head(heads, taken + 1, lane, now_ms, stands)
-            if heads:
-                heapq.heappush(order, (turns + 1, *heads[0][:3], group))
+            self._drop_first(lane)
+            self._drop_gone(lane, stands)
+            turns[group].taken(lane, taken + 1, self._lanes.get(lane), now_ms)
+            following = self._head(group, turns[group], now_ms, stands)
+            if following is not None:
+                heapq.heappush(order, (had + 1, *following[:3], group))
+        for each in turns.values():
+            for lane in each.lanes & self._lanes.keys():
+                self._queue(lane)
         return list(found)
 
     def overdue(self, now_ms: int) -> Counter[str]:
         """Return how many keys are due in each lane; those that wait no more are among them."""
-        due = {lane: sum(due_ms <= now_ms for due_ms, _ in keys) for lane, keys in self._lanes.items()}
-        return Counter({lane: count for lane, count in due.items() if count})
+        lanes = ((lane, keys) for lane, keys in self._lanes.items() if keys[0][0] <= now_ms)
+        return Counter({lane: sum([due_ms <= now_ms for due_ms, _ in keys]) for lane, keys in lanes})
 
-    def _put_head(
-        self, heads: list[Head], turns: int, lane: str, now_ms: int, waits: Callable[[str, int, str], bool]
-    ) -> None:
-        """Let the first key of a lane stand for it, where its time has come."""
+    def _head(self, group: str, turns: "Turns", now_ms: int, waits: Waits) -> Head | None:
+        """Return whose turn it is in a group: a lane that had none yet goes first; None where nothing is due."""
+        queued = self._groups[group]
+        while queued and queued[0][0] <= now_ms:
+            due_ms, key, lane = queued[0]
+            keys = self._lanes.get(lane)
+            first = keys is not None and keys[0] == (due_ms, key) and lane not in turns.lanes
+            if first and waits(lane, due_ms, key):
+                return 0, due_ms, key, lane
+            heapq.heappop(queued)
+            if first:
+                self._drop_gone(lane, waits)
+                if lane in self._lanes:
+                    self._queue(lane)
+        return turns.heads[0] if turns.heads else None
+
+    def _queue(self, lane: str) -> None:
+        """Let the first key of a lane stand for it in its group."""
+        heapq.heappush(self._groups.setdefault(lane.partition("/")[0], []), (*self._lanes[lane][0], lane))
+
+    def _drop_gone(self, lane: str, waits: Waits) -> None:
+        """Drop the keys at the front of a lane that do not wait any more."""
+        while lane in self._lanes and not waits(lane, *self._lanes[lane][0]):
+            self._drop_first(lane)
+
+    def _drop_first(self, lane: str) -> None:
         keys = self._lanes[lane]
-        while keys and not waits(lane, *keys[0]):
-            heapq.heappop(keys)
-            self._count -= 1
+        heapq.heappop(keys)
+        self._count -= 1
         if not keys:
             del self._lanes[lane]
-        elif keys[0][0] <= now_ms:
-            heapq.heappush(heads, (turns, *keys[0], lane))
+
+
+class Turns:
+    """The lanes of a group that had a turn, and those among them that are due again."""
+
+    def __init__(self) -> None:
+        self.lanes: set[str] = set()
+        self.heads: list[Head] = []
+
+    def taken(self, lane: str, turns: int, keys: list[tuple[int, str]] | None, now_ms: int) -> None:
+        """Note that a lane had a turn; `keys` wait in it."""
+        if turns > 1:
+            heapq.heappop(self.heads)
+        self.lanes.add(lane)
+        if keys is not None and keys[0][0] <= now_ms:
+            heapq.heappush(self.heads, (turns, *keys[0], lane))
 
 
 def given_up(held: Mapping[str, list[tuple[int, str]]], excess: int) -> list[str]:

@@ -260,11 +260,17 @@ class Store(Generic[P]):
         self._encoded.clear()
 
     def encode_next(self, most: int) -> int:
-        """Encode at most so many states of those that are saved, as they were when that began; return how many it was."""
+        """Encode at most so many states of those that are saved, as they were when that began; return how many it was.
+
+        Then give the memory of processors long unused back, whose states are encoded for that.
+        """
         chosen = list(itertools.islice(self._unencoded, most))
         for key in chosen:
             self._encode(key)
-        return len(chosen)
+        excess = 0 if self._unencoded else min(most - len(chosen), len(self._live) - self._live_max)
+        for key in list(itertools.islice(self._live, max(0, excess))):
+            self._put_to_rest(key)
+        return len(chosen) + max(0, excess)
 
     def saving(self) -> dict[str, bytes | None]:
         """Return what the checkpoint has to write, once all of it was encoded."""
@@ -277,10 +283,13 @@ class Store(Generic[P]):
             if key in self._entries:
                 self._entries[key].stored = True
         self._saving.clear()
-        for key in list(self._live)[: max(0, len(self._live) - self._live_max)]:
-            entry = self._entries[key]
-            entry.raw, entry.processor = self.encode(key), None
-            del self._live[key]
+
+    def _put_to_rest(self, key: str) -> None:
+        """Keep a state encoded; one that was not changed since it was encoded for the checkpoint is that."""
+        entry = self._entries[key]
+        encoded = None if key in self._dirty else self._encoded.get(key)
+        entry.raw, entry.processor = encoded or self.encode(key), None
+        del self._live[key]
 
     def _encode(self, key: str) -> None:
         del self._unencoded[key]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from math import ceil, isnan
+from pathlib import Path
 from textwrap import indent
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ import yaml
 from agent.cli.options import config_option, json_option, load_or_default, table
 from agent.config.references import references
 from agent.config.tree import Config
+from agent.measurements import Costs, Measurements, costs, measured
 from processors.contracts.errors import ConfigError
 from processors.hosts.lines import retained_bytes
 
@@ -29,64 +31,6 @@ IN_JSON: Final = 4 / 3  # characters for a byte of stored columns
 MEMORY_STEP_MI: Final = 64
 CPU_MIN_M: Final = 100  # a start takes more than the work of a small centre
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
-
-
-class Figure(msgspec.Struct, frozen=True):
-    """A figure that plans rest on: what was measured, its unit, and the command that measures it.
-
-    Measured on two cores of an Intel Xeon (2026) with Python 3.11. Other processors are slower or faster; memory and bytes
-    stay the same.
-    """
-
-    name: str
-    value: float
-    unit: str
-    measured_by: str
-
-
-def _measured(bench: str, name: str, value: float, unit: str) -> Figure:
-    return Figure(name, value, unit, f"python -m tests.bench --only {bench}")
-
-
-# seconds of a processor
-SAMPLE: Final = _measured(
-    "telemetry-kafka", "a sample, in a collector", 12.1e-6, "s"
-)  # one sample a record, the dearest form
-COLLECTED_JOB: Final = _measured("kafka", "a completion, in a collector", 557e-6, "s")
-RESOURCE_MINUTE: Final = _measured("hosts", "a minute of a resource of a host, in a learner", 44.8e-6, "s")
-JOB_EVENT: Final = _measured("learner", "a start or a completion, in a learner", 1.64e-3, "s")  # of 2,000 applications
-
-# bytes of memory
-PROCESS: Final = _measured("footprint", "a process", 129e6, "bytes")
-LEARNED_RESOURCE: Final = _measured("footprint", "a resource of a host, in a learner", 3_590.0, "bytes")
-SAVED_RESOURCE: Final = _measured("footprint", "the same while it is saved", 8_090.0, "bytes")
-WINDOW: Final = _measured("windows", "a window, in a collector", 29.5, "bytes")
-WINDOW_SAMPLE: Final = _measured("windows", "each sample that it holds", 8.54, "bytes")
-APPLICATION_IN_USE: Final = _measured("state", "an application in use", 40_600.0, "bytes")
-APPLICATION_AT_REST: Final = _measured("state", "an application at rest", 7_820.0, "bytes")
-
-REMEMBERED_RUN: Final = _measured("state", "a run in the memory of runs, at rest", 26.7, "bytes")
-REMEMBERED_RUN_IN_USE: Final = _measured("state", "the same in use", 190.0, "bytes")
-
-# bytes of messages
-HOST_MINUTE: Final = _measured("footprint", "a minute of a host, in the journal", 179.0, "bytes")
-HOST_MINUTE_RESOURCE: Final = _measured("footprint", "each resource of it", 190.0, "bytes")
-JOURNALLED_JOB: Final = _measured("footprint", "a job, in the journal", 796.0, "bytes")
-TICK: Final = _measured("footprint", "a tick, in the journal", 75.0, "bytes")
-RUN: Final = _measured("footprint", "a settled run", 912.0, "bytes")
-PREDICTION: Final = _measured("footprint", "a prediction", 8_020.0, "bytes")
-JOB_PREDICTION: Final = _measured("footprint", "a prediction of a running job", 586.0, "bytes")
-WRITTEN_PREDICTIONS: Final = _measured("footprint", "predictions written for a job", 2_870.0, "bytes")
-WRITTEN_JOB_PREDICTIONS: Final = _measured("footprint", "predictions written while a job runs", 1_610.0, "bytes")
-STATE_RESOURCE: Final = _measured("hosts", "state of a resource of a host", 2_860.0, "bytes")
-STATE_APPLICATION: Final = _measured("state", "state of an application", 7_420.0, "bytes")
-
-FIGURES: Final = (
-    SAMPLE, COLLECTED_JOB, RESOURCE_MINUTE, JOB_EVENT,
-    PROCESS, LEARNED_RESOURCE, SAVED_RESOURCE, WINDOW, WINDOW_SAMPLE, APPLICATION_IN_USE, APPLICATION_AT_REST,
-    REMEMBERED_RUN, REMEMBERED_RUN_IN_USE, HOST_MINUTE, HOST_MINUTE_RESOURCE, JOURNALLED_JOB, TICK, RUN, PREDICTION, JOB_PREDICTION, WRITTEN_PREDICTIONS,
-    WRITTEN_JOB_PREDICTIONS, STATE_RESOURCE, STATE_APPLICATION,
-)  # fmt: skip
 
 
 class Centre(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,46 +98,48 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return sum(topic.retained_bytes for topic in self.topics)
 
 
-def plan(centre: Centre, config: Config, journal_days: float) -> Plan:
-    """Return what a centre needs; hosts and jobs are taken to be spread evenly over the shards."""
+def plan(centre: Centre, config: Config, journal_days: float, each: Costs) -> Plan:
+    """Return what a centre needs, from what one of each costs; hosts and jobs are taken to be spread evenly over the shards."""
     shards = config.topics.journal_partitions
-    collector, partitions = _collector(centre, config)
-    learner = _learner(centre, config, shards)
+    collector, partitions = _collector(centre, config, each)
+    learner = _learner(centre, config, shards, each)
     return Plan(
         centre=centre,
         shards=shards,
         source_partitions=partitions,
         roles=(collector, learner),
-        topics=_topics(centre, config, journal_days),
+        topics=_topics(centre, config, journal_days, each),
         settings=tuple(_settings(centre, config)),
         remarks=tuple(_remarks(learner, shards)),
     )
 
 
-def _collector(centre: Centre, config: Config) -> tuple[RoleNeed, int]:
+def _collector(centre: Centre, config: Config, each: Costs) -> tuple[RoleNeed, int]:
     """Return what collectors need, and how many partitions the sources should have."""
     jobs_s = centre.jobs_per_day / DAY_S
-    cores = centre.samples_s * SAMPLE.value + jobs_s * COLLECTED_JOB.value
+    cores = centre.samples_s * each.sample_s + jobs_s * each.collected_job_s
     replicas = max(1, ceil(cores / BUSY))
     by_bound = ceil(2 * centre.series / max(1, config.collector.series_max))  # half full: the others' share has room
     partitions = replicas * ceil(max(replicas, by_bound) / replicas)
     retained = max(1, ceil(RETAINED_S / centre.interval_s))
-    window = WINDOW.value + retained * WINDOW_SAMPLE.value
-    usual = PROCESS.value + window * centre.series / replicas
-    largest = PROCESS.value + window * centre.series / max(1, replicas - 1)  # while one of them is away
+    window = each.window_bytes + retained * each.window_sample_bytes
+    usual = each.process_bytes + window * centre.series / replicas
+    largest = each.process_bytes + window * centre.series / max(1, replicas - 1)  # while one of them is away
     return _need("collector", replicas, cores / replicas, usual, largest), partitions
 
 
-def _learner(centre: Centre, config: Config, shards: int) -> RoleNeed:
+def _learner(centre: Centre, config: Config, shards: int, each: Costs) -> RoleNeed:
     series, applications = centre.series / shards, min(centre.applications, config.run_time.applications_max) / shards
-    cores = series / 60 * RESOURCE_MINUTE.value + 2 * centre.jobs_per_day / DAY_S / shards * JOB_EVENT.value
+    cores = series / 60 * each.resource_minute_s + 2 * centre.jobs_per_day / DAY_S / shards * each.job_event_s
     in_use = min(applications, IN_USE_MAX)
-    models = in_use * APPLICATION_IN_USE.value + (applications - in_use) * APPLICATION_AT_REST.value
+    models = in_use * each.application_in_use_bytes + (applications - in_use) * each.application_at_rest_bytes
     running = min(centre.jobs_per_day / shards, config.jobs.open_jobs_max)  # as if each job ran for a day
-    shown = applications * PREDICTION.value + running * JOB_PREDICTION.value
-    rest = PROCESS.value + models + shown + _memory_of_runs(centre.jobs_per_day / shards, config)
+    shown = applications * each.prediction_bytes + running * each.job_prediction_bytes
+    rest = each.process_bytes + models + shown + _memory_of_runs(centre.jobs_per_day / shards, config, each)
     lines, _ = retained_bytes(config.hosts.lines_h)
-    usual, largest = (rest + series * (each.value + lines) for each in (LEARNED_RESOURCE, SAVED_RESOURCE))
+    usual, largest = (
+        rest + series * (size + lines) for size in (each.learned_resource_bytes, each.saved_resource_bytes)
+    )
     return _need("learner", shards, cores, usual, largest)
 
 
@@ -203,11 +149,11 @@ def _remembered(jobs_per_day: float, config: Config) -> float:
     return min(jobs_per_day * days, config.jobs.deduplication_runs_max)
 
 
-def _memory_of_runs(jobs_per_day: float, config: Config) -> float:
+def _memory_of_runs(jobs_per_day: float, config: Config, each: Costs) -> float:
     """Return the bytes by which one shard recognises runs that are repeated."""
     remembered = _remembered(jobs_per_day, config)
     in_use = min(remembered, jobs_per_day * REMEMBERED_IN_USE / BUCKETS_A_DAY)
-    return in_use * REMEMBERED_RUN_IN_USE.value + (remembered - in_use) * REMEMBERED_RUN.value
+    return in_use * each.remembered_run_in_use_bytes + (remembered - in_use) * each.remembered_run_bytes
 
 
 def _need(role: str, replicas: int, cores: float, usual: float, largest: float) -> RoleNeed:
@@ -218,36 +164,36 @@ def _mi(size: float) -> int:
     return MEMORY_STEP_MI * ceil(size * ROOM / MI / MEMORY_STEP_MI)
 
 
-def _topics(centre: Centre, config: Config, journal_days: float) -> tuple[TopicNeed, ...]:
+def _topics(centre: Centre, config: Config, journal_days: float, each: Costs) -> tuple[TopicNeed, ...]:
     names, jobs, copies = config.topics, centre.jobs_per_day, config.topics.replication
     shards = names.journal_partitions
-    minute = HOST_MINUTE.value + centre.resources * HOST_MINUTE_RESOURCE.value
+    minute = each.host_minute_bytes + centre.resources * each.host_minute_resource_bytes
     journal = (
         centre.hosts * 1440 * minute * bool(centre.resources)
-        + jobs * JOURNALLED_JOB.value
-        + shards * DAY_S / config.collector.tick_s * TICK.value
+        + jobs * each.journalled_job_bytes
+        + shards * DAY_S / config.collector.tick_s * each.tick_bytes
     )
     applications = min(centre.applications, config.run_time.applications_max)
-    runs_state = shards * _remembered(jobs / shards, config) * REMEMBERED_RUN.value
-    rows_state, models_state = centre.series * STATE_RESOURCE.value, applications * STATE_APPLICATION.value
-    lines, changed = (centre.series * each * IN_JSON for each in retained_bytes(config.hosts.lines_h))
+    runs_state = shards * _remembered(jobs / shards, config) * each.remembered_run_bytes
+    rows_state, models_state = centre.series * each.state_resource_bytes, applications * each.state_application_bytes
+    lines, changed = (centre.series * line * IN_JSON for line in retained_bytes(config.hosts.lines_h))
     # an application is saved after each run at most, and at most at every checkpoint
-    saved = min(jobs, applications * DAY_S / config.learner.checkpoint_interval_s) * STATE_APPLICATION.value
+    saved = min(jobs, applications * DAY_S / config.learner.checkpoint_interval_s) * each.state_application_bytes
     state = (rows_state + changed) * DAY_S / config.learner.host_checkpoint_interval_s + saved
-    predictions = applications * PREDICTION.value
-    running = min(jobs, config.jobs.open_jobs_max) * JOB_PREDICTION.value
+    predictions = applications * each.prediction_bytes
+    running = min(jobs, config.jobs.open_jobs_max) * each.job_prediction_bytes
 
     def compacted(topic: str, partitions: int, written: float, counts: float) -> TopicNeed:
         retained = COMPACTED * counts + partitions * min(SEGMENT_BYTES, written * journal_days)
         return TopicNeed(topic, partitions, written, copies * retained)
 
     per_partition = ceil(ROOM * journal * journal_days / shards)
-    runs = jobs * RUN.value
+    runs = jobs * each.run_bytes
     return (
         TopicNeed(names.journal, shards, journal, copies * journal * journal_days, per_partition),
         compacted(names.state, shards, state, rows_state + lines + models_state + runs_state),
-        compacted(names.predictions, 1, jobs * WRITTEN_PREDICTIONS.value, predictions),
-        compacted(names.job_predictions, 1, jobs * WRITTEN_JOB_PREDICTIONS.value, running),
+        compacted(names.predictions, 1, jobs * each.written_predictions_bytes, predictions),
+        compacted(names.job_predictions, 1, jobs * each.written_job_predictions_bytes, running),
         TopicNeed(names.runs, 1, runs, copies * runs * 365),
     )
 
@@ -286,6 +232,8 @@ def _remarks(learner: RoleNeed, shards: int) -> list[str]:
               help="Applications, counting each of their inputs that has its own curve.")  # fmt: skip
 @click.option("--retention-days", type=click.FloatRange(0.1, 3650),
               help="Days that the journal is kept; default: topics.journal_retention_s.")  # fmt: skip
+@click.option("--measured", type=click.Path(dir_okay=False, path_type=Path),
+              help="Figures measured at your site, in place of those of the package.")  # fmt: skip
 @config_option
 @json_option
 def command(**given: Any) -> None:
@@ -296,7 +244,8 @@ def command(**given: Any) -> None:
     scalewatch plan -c agent.yaml --hosts 500 --json
 
     From the configuration come the copies of a topic, the shards, the rhythm of checkpoints and the bounds. Every figure follows from
-    measurements, which --json lists with the commands that repeat them.
+    measurements, which --json lists with the benchmark, commit, time and processor that each is from. Measure your own machine with
+    `make bench ARGS="--costs site.json"`, and give the file as --measured site.json.
     """  # noqa: D301 - click wants the character itself
     if isnan(given["jobs_per_day"]) or isnan(given["interval_s"]) or isnan(given["retention_days"] or 0.0):
         raise click.UsageError("--jobs-per-day, --interval and --retention-days are numbers.")
@@ -309,8 +258,9 @@ def command(**given: Any) -> None:
         applications=given["applications"],
     )
     days = given["retention_days"] or config.topics.journal_retention_s / DAY_S
-    found = plan(centre, config, days)
-    click.echo(_json(found, days) if given["as_json"] else "\n".join(_text(found, days, config)))
+    figures = measured(given["measured"])
+    found = plan(centre, config, days, costs(figures))
+    click.echo(_json(found, days, figures) if given["as_json"] else "\n".join(_text(found, days, config, figures)))
 
 
 def _hosts(given: int | None, config: Config) -> int:
@@ -343,17 +293,17 @@ def values(found: Plan) -> dict[str, Any]:
     return text | ({"config": settings} if settings else {})
 
 
-def _json(found: Plan, days: float) -> str:
+def _json(found: Plan, days: float, figures: Measurements) -> str:
     content = msgspec.to_builtins(found) | {
         "journal_days": days,
         "disk_bytes": found.disk_bytes,
         "helm_values": values(found),
-        "measured": msgspec.to_builtins(FIGURES),
+        "measured": msgspec.to_builtins(figures.figures),
     }
     return msgspec.json.format(msgspec.json.encode(content)).decode()
 
 
-def _text(found: Plan, days: float, config: Config) -> list[str]:
+def _text(found: Plan, days: float, config: Config, figures: Measurements) -> list[str]:
     centre = found.centre
     return [
         (
@@ -373,10 +323,19 @@ def _text(found: Plan, days: float, config: Config) -> list[str]:
             f"Cores are an average, of which a process should use {BUSY:.0%} at most; memory has {ROOM - 1:.0%} of room. Not in it: "
             "counters that are only part of profiles, the topics of producers, what Kafka adds to a record."
         ),
+        _measured_on(figures),
         "",
         "values.yaml of the Helm chart:",
         indent(yaml.safe_dump(values(found), sort_keys=False), "  ").rstrip(),
     ]
+
+
+def _measured_on(figures: Measurements) -> str:
+    """Return on which processors the costs were measured: others are slower or faster, memory and bytes stay the same."""
+    processors = sorted({figure.processor for figure in figures.figures.values()})
+    times = [figure.time[:10] for figure in figures.figures.values()]
+    days = min(times) if min(times) == max(times) else f"{min(times)} to {max(times)}"
+    return f"Measured on {' and '.join(processors)}, {days}; --json lists each figure."
 
 
 def _roles_table(roles: Sequence[RoleNeed]) -> str:

@@ -8,8 +8,10 @@ is little, and can wait.
 import gc
 from typing import Final
 
-YOUNG_MAX: Final = 10_000  # new objects between two looks at these alone
-MIDDLE_MAX: Final = 10  # such looks between two at what survived them
+YOUNG_MAX: Final = 5_000  # new objects between two looks at these alone: an object costs up to a microsecond
+MIDDLE_MAX: Final = (
+    2  # such looks between two at what survived them: ten times as many took .1 s where state is decoded
+)
 NEVER: Final = 1_000_000_000  # the collector is not to decide itself when it looks at everything
 IDLE_S: Final = 600.0  # between two full collections while there is nothing to do
 BUSY_S: Final = 7200.0  # and where there always is: then it must not be put off for ever

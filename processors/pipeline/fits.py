@@ -86,7 +86,9 @@ class CurveTransfer:
 
 
 T = TypeVar("T")
-SLICE: Final = 8  # curves that are fitted together: more gain little, and whoever has a question waits for all of them
+SLICE: Final = (
+    8  # curves that are fitted together: more gain little, and what is done of all at once is not interrupted
+)
 
 
 def _batches(due: Sequence[str]) -> Iterator[list[str]]:
@@ -132,7 +134,7 @@ class FitQueue:
         """Fit and publish what is due, at most `fits_per_tick_max`; then evict what is too much.
 
         Below ten seconds since the last tick only that share of the refits is allowed, so that frequent ticks spread them,
-        and other records are folded meanwhile. Between slices of them the fold gives way to questions.
+        and other records are folded meanwhile. Between any two of them the fold gives way to questions.
         """
         most = self._state.settings.run_time.fits_per_tick_max
         limit = share(most, work.since_ms)
@@ -142,7 +144,6 @@ class FitQueue:
         self._state.waiting_fits = self._state.models.overdue(self._state.now_ms) if len(due) == limit else Counter()
         for batch in _batches(due):
             self._fit(batch)
-            self._state.give_way()
         self._evict()
 
     def _fit(self, batch: Sequence[str]) -> None:
@@ -167,6 +168,7 @@ class FitQueue:
         for application_id in applications:
             with guard(self._state, RunTime.name, recover=partial(self._failed, application_id)):
                 found[application_id] = part(application_id)
+            self._state.give_way()
         return found
 
     def _unseen_curve(self, application_id: str) -> Curve | None:

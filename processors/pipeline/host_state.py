@@ -6,7 +6,7 @@ follow from what is declared there.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -34,7 +34,7 @@ from processors.hosts.rows import HEAL, Block, BlockCopy, RowIndex, decoded
 from processors.hosts.windows import HostForecasts, HostWindows
 from processors.models.detect.daily import WEEK
 from processors.models.detect.multivariate import CombinedSettings
-from processors.pipeline.state import FoldSettings, Tombstone
+from processors.pipeline.state import FoldSettings, Tombstone, go_on
 from processors.power.profiles.attribution import (
     SUM,
     ProfileRun,
@@ -172,6 +172,7 @@ class HostShardState:
         self.now_ms = 0
         self.outbox: list[Message | Tombstone] = []
         self.tally: Counter[tuple[str, str]] = Counter()
+        self.give_way: Callable[[], None] = go_on  # between parts of long work
         self._kinds: list[type[Any]] = []
         self._stores: list[Store[Any]] = []
         self._written: set[str] = set()

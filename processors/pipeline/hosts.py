@@ -37,7 +37,7 @@ from processors.windows.settings import MINUTE_MS
 
 HOSTS_MAX: Final = 1_000  # in one answer
 RESOURCES_MAX: Final = 64  # of one host
-WAITING_MAX: Final = 4096  # minutes of resources that wait for a tick; more are learned before it comes
+WAITING_MAX: Final = 1024  # minutes of resources that wait for a tick: so many hold a question for some tens of ms
 HostEvent = HostMinute | HostState | JobStarted | JobCompleted
 Given = TypeVarTuple("Given")
 
@@ -162,16 +162,20 @@ class HostShard:
         if any(isinstance(event, HostMinute) for event in waiting):
             self._changes += 1
             attempt(self.state, ProfileRun.name, self.profiles.flush)
+        self.state.give_way()
         if not self._minutes.places:
             return
         state, reported = self.state, self._minutes.columns()
         for part in reported.rounds():
             attempt(self.state, BANDS, state.lines.take, part, state.windows.take(part), state.now_ms)
+            state.give_way()
         learned_ms = state.index.series.rows["learned_ms"]
         for batch in reported.batches(learned_ms):
             learned_ms[batch.row] = batch.minute_ms
             attempt(self.state, state.forecasts.name, state.forecasts.take, batch)
+            state.give_way()
             attempt(self.state, self.alerts.name, self.alerts.take, batch)
+            state.give_way()
 
     def _one(self, event: HostEvent) -> None:
         if isinstance(event, HostMinute):

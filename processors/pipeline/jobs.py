@@ -87,6 +87,11 @@ class Forecasts:
         else:
             job.published(last, self._state.now_ms, self._revise_s(started, predicted))
 
+    def give_way(self) -> None:
+        """Let questions be answered; what was worked out is forgotten with or without one, so that all goes on the same."""
+        self._state.give_way()
+        self._predictor.begin()
+
     def _predicted(
         self, question: Question, n: float | None, started: JobStarted
     ) -> tuple[Predicted | None, Remaining | None]:
@@ -192,6 +197,7 @@ def _digest(of: Forecast, power: PowerBand | None) -> str:
 
 
 DUE_PER_TICK_MAX = 20_000
+LOOKED_AT_ONCE = 32  # jobs that settle or are revised, before whoever has a question goes first
 STARTED = "job.started"  # source of the evidence that a run's start gave
 
 
@@ -286,9 +292,11 @@ class Jobs:
 
     def settle_due(self, _work: TickWork) -> None:
         """Settle, revise and forget what is due; at most `open_jobs_max` jobs stay."""
-        for key in self._state.jobs.due(self._state.now_ms, DUE_PER_TICK_MAX):
+        for place, key in enumerate(self._state.jobs.due(self._state.now_ms, DUE_PER_TICK_MAX), 1):
             with guard(self._state, Job.name, recover=partial(self._forget, key)):  # one job must not stop the others
                 self._look_at(key)
+            if place % LOOKED_AT_ONCE == 0:
+                self._forecasts.give_way()
         for lane in self._state.forecast_allowances.due(self._state.now_ms, DUE_PER_TICK_MAX):
             self._state.forecast_allowances.remove(lane)
         self._bound()

@@ -192,7 +192,7 @@ class Shard:
 
     def give_way_by(self, give_way: Callable[[], None]) -> None:
         """Have it called between slices of long work: questions may be answered then, and nothing may be folded."""
-        self.state.give_way = give_way
+        self.state.give_way = self.hosts.state.give_way = give_way
 
     def fold_hosts(self, record: JournalRecord) -> list[Message | Tombstone]:
         """Take a record in that the jobs know already, as after a restart: the states of hosts are written more rarely."""

@@ -148,7 +148,7 @@ class ShardState:
         self.now_ms = 0
         self.outbox: list[Message | Tombstone] = []
         self.tally: Counter[tuple[str, str]] = Counter()
-        self.give_way: Callable[[], None] = _go_on  # between slices of long work
+        self.give_way: Callable[[], None] = go_on  # between slices of long work
         self.waiting_fits: Counter[str] = Counter()  # by lane, at the last tick; no state, only to be shown
         self._stores: list[Store[Any]] = []
         self._per_application: list[Store[Any]] = []
@@ -318,7 +318,7 @@ def stateful() -> tuple[type[Processor[Any, Any]], ...]:
     return tuple(type(store.kind.build(None)) for store in ShardState(settings, _identifies_nothing).stores())
 
 
-def _go_on() -> None:
+def go_on() -> None:
     """Do nothing: nobody waits."""
 
 

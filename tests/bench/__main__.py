@@ -12,6 +12,7 @@ from tests.bench import (
     collecting,
     counters,
     decoding,
+    fairness,
     footprint,
     hosts,
     kafka_clients,
@@ -23,12 +24,15 @@ from tests.bench import (
     result,
     roles,
     state,
+    stops,
     story,
     telemetry,
     telemetry_kafka,
     under_load,
     windows,
 )
+from tests.bench import costs as costs_of
+from tests.bench.growth import table as growth
 from tests.bench.result import Row
 
 Benchmark = Callable[..., Iterator[Row]]
@@ -40,6 +44,7 @@ BENCHMARKS: Final[dict[str, Benchmark]] = {
     "collecting": collecting.run,
     "collector": roles.collector,
     "story": story.run,
+    "stops": stops.run,
     "learner": roles.learner,
     "hosts": hosts.run,
     "footprint": footprint.run,
@@ -56,14 +61,24 @@ BENCHMARKS: Final[dict[str, Benchmark]] = {
     "telemetry-kafka": telemetry_kafka.run,
     "answers": kafka_path.answers,
     "kafka-restore": state.restore_kafka,
+    "growth": growth.run,
+    "fairness": fairness.run,
 }
 
 
 @click.command
 @click.option("--quick", is_flag=True, help="Shorter streams and fewer repeats: about a minute and a half in all.")
+@click.option(
+    "--short", is_flag=True, help="Growth without its largest sizes: ten minutes of a small machine, not an hour."
+)
 @click.option("--only", type=click.Choice(list(BENCHMARKS)), multiple=True, help="Run these alone; may be repeated.")
+@click.option(
+    "--costs",
+    metavar="FILE",
+    help="Write what `scalewatch plan` reckons with into this file, as far as it was measured.",
+)
 @click.option("--against", metavar="COMMIT", help="Show the figures of this commit beside, from bench-results/.")
-def main(quick: bool, only: tuple[str, ...], against: str | None) -> None:  # noqa: FBT001 - click hands it over so
+def main(*, quick: bool, short: bool, only: tuple[str, ...], costs: str | None, against: str | None) -> None:
     """Measure the hot paths. Rates of one role are per processor second, so that a busy machine changes them little."""
     before = result.figures(FOLDER, against) if against else None
     facts, rows = machine.facts(), []
@@ -71,7 +86,8 @@ def main(quick: bool, only: tuple[str, ...], against: str | None) -> None:  # no
     for name in only or BENCHMARKS:
         slowness_ms[name] = machine.slowness()
         click.echo(f"{name} ... (a fixed piece of work takes {slowness_ms[name]:.1f} ms now)", err=True)
-        rows += list(BENCHMARKS[name](quick=quick))
+        size = {"short": short} if name == "growth" else {}
+        rows += list(BENCHMARKS[name](quick=quick, **size))
     console = result.console()
     console.print(result.table(rows, before))
     console.print(
@@ -80,6 +96,9 @@ def main(quick: bool, only: tuple[str, ...], against: str | None) -> None:  # no
     path = FOLDER / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{facts['commit']}.json"
     result.write(path, {**facts, "quick": quick, "slowness_ms": slowness_ms}, rows)
     console.print(f"Details: {path}")
+    if costs:
+        found = costs_of.update(Path(costs), path)
+        console.print(f"{costs}: {len(found)} of {len(costs_of.FROM)} figures are of this run")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from agent.log.kafka.settings import ClientName
 from processors.contracts.log import TopicSettings
 from tests.kit.agent_process import ROOT, AgentProcess, write_config
 from tests.kit.kafka_broker import KafkaBroker
+from tests.kit.kafka_server import ChildProcess
 
 TOPIC: Final = "jobs"
 QUESTIONS: Final = "questions"
@@ -33,9 +34,9 @@ class Centre:
 
     def pids(self) -> dict[str, int]:
         """Return the processes by what they are."""
-        process = self.kafka._process
-        assert process is not None
-        return {**self.agent.role_pids(), "broker": process.pid}
+        server = self.kafka.server
+        assert isinstance(server, ChildProcess), "its processor time is that of a process of this machine"
+        return {**self.agent.role_pids(), "broker": server.pid}
 
     def processed(self) -> float:
         """Return how many journal records the learner has folded."""

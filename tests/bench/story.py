@@ -4,7 +4,6 @@ Events come in event time at a centre's pace, after a first part in which the le
 kind of record is timed alone, by processor time, so that neighbours on the machine change little.
 """
 
-import gc
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,6 @@ from typing import Any, Final
 import msgspec
 
 from agent.app import compose
-from agent.learner.garbage import Garbage
 from agent.learner.learner import Learner
 from agent.learner.view import View
 from agent.log.memory import MemoryLog
@@ -30,26 +28,17 @@ KNOWN_PER_S: Final = 30.0  # of event time, while the applications become known
 RATE_PER_S: Final = 1000.0
 QUIET_MS: Final = 300_000  # between the two parts, and after them: all runs settle
 GOAL_US: Final = 250.0
-STOP_GOAL_MS: Final = 60.0
-MANY: Final = 10_000
 
 
 @dataclass
 class Layers:
-    """Processor seconds by what they went into, and how often; the longest that the fold was held."""
+    """Processor seconds by what they went into."""
 
     seconds: Counter[str] = field(default_factory=Counter)
-    count: Counter[str] = field(default_factory=Counter)
-    longest_s: float = 0.0
-    longest: str = ""
 
     def took(self, name: str, began_s: float) -> None:
         """Add what has gone by since."""
-        seconds = time.process_time() - began_s
-        self.seconds[name] += seconds
-        self.count[name] += 1
-        if name != "folding, all" and seconds > self.longest_s:
-            self.longest_s, self.longest = seconds, name
+        self.seconds[name] += time.process_time() - began_s
 
     def each_us(self, jobs: int) -> dict[str, float]:
         """Return microseconds a job by layer."""
@@ -135,10 +124,9 @@ def _with_quiet(stream: list[Message]) -> list[bytes]:
 
 
 def run(*, quick: bool) -> Iterator[Row]:
-    """Yield what a job costs a learner in all, and how long the fold is held at most."""
+    """Yield what a job costs a learner in all."""
     for applications in (50, 1000):
         yield _job(applications, 2_000 if quick else 10_000)
-    yield _longest(MANY // 10 if quick else MANY)
 
 
 def _job(applications: int, jobs: int) -> Row:
@@ -157,20 +145,3 @@ def _job(applications: int, jobs: int) -> Row:
     return Row(
         name, seconds / jobs * 1e6, "us per job", f"µs by layer: {shown}", GOAL_US, details={"layers_us": layers}
     )
-
-
-def _longest(applications: int) -> Row:
-    """Return how long one record holds the fold where many applications have runs in every tick."""
-    first, then = journals(
-        Load(applications, applications, starts=True, rate_per_s=100.0, t1_s=40.0, hosts_max=1), 3 * applications
-    )
-    story = Story()
-    garbage = Garbage(0.0)
-    garbage.restrain()
-    story.fold(first)
-    garbage.collect(0.0)
-    story.layers.longest_s, full = 0.0, gc.get_stats()[2]["collections"]
-    story.fold(then)
-    meaning = f"a {story.layers.longest}; {gc.get_stats()[2]['collections'] - full} full garbage collections meanwhile"
-    name = f"longest stop of the fold, {applications:,} applications"
-    return Row(name, story.layers.longest_s * 1000, "ms", meaning, STOP_GOAL_MS)

@@ -41,7 +41,8 @@ def _at(step_s: int, hosts: int) -> Iterator[Row]:
     )
     size = windows.rings.memory_bytes() / len(index)
     retained = int(windows.rings.filled[0])
-    yield Row(f"windows, memory, {step_s} s", size, "bytes", f"of a series with {retained} samples held", 4_000)
+    meaning, details = f"of a series with {retained} samples held", {"samples": retained}
+    yield Row(f"windows, memory, {step_s} s", size, "bytes", meaning, 4_000, details=details)
     full = FULL_HOSTS / hosts
     worst, whole = max(seconds for seconds, _ in parts), sum(seconds for seconds, _ in parts[hosts // -1_000 :])
     yield Row(f"windows, stop, {step_s} s", worst * 1000, "ms", "sum up and write one part, 1,000 hosts", 250)

@@ -1,5 +1,6 @@
 """`scalewatch plan`: what a centre needs, and that it follows from what was measured."""
 
+import ast
 import json
 import subprocess
 import sys
@@ -7,17 +8,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.cli import main
-from agent.cli.plan import BUSY, FIGURES, LEARNED_RESOURCE, PROCESS, Centre, Plan, plan
+from agent.cli.plan import BUSY, Centre, Plan, plan
 from agent.config.load import loads
 from agent.config.tree import Config, TopicNames
+from agent.measurements import Costs, costs, encoded, names, shipped
 from processors.contracts.hosts import HostSettings
 from tests.bench.__main__ import BENCHMARKS
+from tests.bench.costs import FROM
+
+COSTS = costs(shipped())
+COSTS_ON = min(figure.processor for figure in shipped().figures.values())
+FIGURE = (
+    '{"schema": "scalewatch.measurements/1", "figures": {"%s": '
+    '{"value": %d, "bench": "state", "commit": "1", "time": "2026-11-23", "processor": "x"}}}'
+)
 
 
 def run(*arguments: str) -> Result:
@@ -39,7 +50,7 @@ def planned(config: Config | None = None, journal_days: float = 7.0, **changes: 
         "jobs_per_day": 10_000.0,
         "applications": 1000,
     }
-    return plan(Centre(**(usual | changes)), config or Config(), journal_days)
+    return plan(Centre(**(usual | changes)), config or Config(), journal_days, COSTS)
 
 
 def amounts(found: Plan) -> list[float]:
@@ -62,7 +73,7 @@ def test_a_small_centre_needs_one_process_of_each_and_little_of_them() -> None:
 def test_a_large_centre_needs_more_collectors_higher_bounds_and_is_shown_what_is_too_much() -> None:
     found = as_json("--hosts", "50000", "--resources", "40", "--interval", "1", "--applications", "50000")
     collector, learner = found["roles"]
-    assert collector["replicas"] * BUSY >= 2_000_000 * 12.1e-6
+    assert collector["replicas"] * BUSY >= 2_000_000 * COSTS.sample_s
     assert collector["cores"] <= BUSY
     assert found["source_partitions"] % collector["replicas"] == 0
     assert {
@@ -73,12 +84,14 @@ def test_a_large_centre_needs_more_collectors_higher_bounds_and_is_shown_what_is
         "run_time.applications_max": True,
     }
     assert learner["memory_largest_mi"] > 8_000
-    assert "topics.journal_partitions: 3" in found["remarks"][0]
+    assert "topics.journal_partitions: " in found["remarks"][0]
 
 
 def test_a_centre_without_telemetry_has_jobs_alone_in_its_journal() -> None:
     journal = planned(hosts=0).topics[0]
-    assert journal.written_bytes_per_day == pytest.approx(10_000 * 796 + 86_400 * 75)
+    assert journal.written_bytes_per_day == pytest.approx(
+        10_000 * COSTS.journalled_job_bytes + 86_400 * COSTS.tick_bytes
+    )
 
 
 sizes = st.fixed_dictionaries(
@@ -156,12 +169,63 @@ def test_values_for_helm_are_settings_that_the_agent_takes() -> None:
     assert "Set hosts.series_max to 220000: it is 120000." in shown
 
 
-def test_every_figure_states_how_it_was_measured() -> None:
+def test_every_figure_states_how_and_where_it_was_measured() -> None:
     listed = as_json("--hosts", "1")["measured"]
-    assert len(listed) == len(FIGURES)
-    for figure in listed:
+    assert tuple(listed) == names()
+    for name, figure in listed.items():
         assert figure["value"] > 0
-        assert figure["measured_by"].removeprefix("python -m tests.bench --only ") in BENCHMARKS
+        assert FROM[name][0] == figure["bench"]
+        assert figure["bench"] in BENCHMARKS
+        assert all(figure[part] for part in ("commit", "time", "processor"))
+    assert "Measured on " + COSTS_ON in run("--hosts", "1").output
+
+
+def test_no_cost_is_a_number_in_the_code_of_plan() -> None:
+    tree = ast.parse(Path(plan.__code__.co_filename).read_text())
+    left_out = ("BUSY", "ROOM", "COMPACTED", "IN_JSON")
+    numbers = {
+        target.id
+        for node in tree.body
+        if isinstance(node, ast.AnnAssign) and isinstance(target := node.target, ast.Name)
+        for value in ast.walk(node)
+        if isinstance(value, ast.Constant) and isinstance(value.value, float)
+    }
+    assert numbers <= {*left_out, "DAY_S", "RETAINED_S"}, "a cost belongs into the file of measurements"
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and not node.decorator_list]
+    used = {node.attr for each in functions for node in ast.walk(each) if isinstance(node, ast.Attribute)}
+    assert set(names()) <= used, "every figure that is measured is reckoned with"
+
+
+def test_a_site_plans_with_what_it_measured_itself(tmp_path: Path) -> None:
+    file = tmp_path / "site.json"
+    own = msgspec.structs.replace(shipped().figures["sample_s"], value=10 * COSTS.sample_s, processor="own")
+    file.write_bytes(encoded({"sample_s": own}))
+    usual, dearer = as_json("--hosts", "1000"), as_json("--hosts", "1000", "--measured", str(file))
+    assert dearer["measured"]["sample_s"]["processor"] == "own"
+    assert dearer["roles"][0]["cores"] > 5 * usual["roles"][0]["cores"]
+    assert dearer["topics"] == usual["topics"], "what the file lacks is as shipped"
+
+
+@pytest.mark.parametrize(
+    ("content", "output"),
+    [
+        ("{", "is no file of measurements"),
+        ('{"schema": "scalewatch.measurements/2", "figures": {}}', "is no file of measurements"),
+        (FIGURE % ("sample_s", -1), "is no file of measurements"),
+        (FIGURE % ("sample_h", 1), "sample_h is no figure that plans rest on"),
+    ],
+)
+def test_a_file_that_holds_something_else_is_refused_with_its_name(tmp_path: Path, content: str, output: str) -> None:
+    file = tmp_path / "site.json"
+    file.write_text(content)
+    shown = run("--hosts", "1", "--measured", str(file))
+    assert (shown.exit_code, shown.stdout) == (2, "")
+    assert output in shown.stderr
+    assert "site.json" in shown.stderr
+
+
+def test_every_cost_has_a_benchmark_that_measures_it() -> None:
+    assert FROM.keys() == set(Costs.__struct_fields__)
 
 
 @pytest.mark.parametrize(
@@ -186,5 +250,5 @@ def test_a_learner_of_its_own_takes_about_as_much_memory_as_was_planned() -> Non
         [sys.executable, "-m", "tests.bench.footprint", str(hosts)], check=True, capture_output=True, text=True
     )
     at_rest, _ = map(float, shown.stdout.split())
-    reckoned = PROCESS.value + hosts * 10 * LEARNED_RESOURCE.value
+    reckoned = COSTS.process_bytes + hosts * 10 * COSTS.learned_resource_bytes
     assert at_rest == pytest.approx(reckoned, rel=0.2)

@@ -39,6 +39,7 @@ OURS: dict[str, tuple[str, ...]] = {
     ),
     "agent.fields": (),
     "agent.evidence": (CONTRACTS, "agent.identify"),
+    "agent.measurements": (CONTRACTS,),
     "agent.identify": (CONTRACTS,),
     "agent.learner": (CONTRACTS, "agent.deadletters", "agent.sources"),
     "agent.log": (CONTRACTS,),
