@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, lru_cache, partial
 from ipaddress import ip_network
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 import numpy as np
@@ -44,13 +44,15 @@ from processors.contracts.outputs import SILENT_S, Emission, Message
 from processors.contracts.racks import RackHosts, Racks
 from processors.contracts.service import ROLE_REASONS
 from processors.contracts.telemetry import Part, Samples, SeriesIndex, Telemetry
-from processors.pipeline.shard import PROCESSORS, Shard
-from processors.pipeline.state import CoefficientsOf, FoldSettings, Tombstone, shipped
 from processors.windows.partition import PartitionWindows
 from processors.windows.settings import Resume, WindowSettings
 from sinks.prometheus.registry import Metrics
 from sinks.topics import KINDS, Output, emission, tombstone
-from sinks.web.access import Access, Reader, Token
+
+if TYPE_CHECKING:  # a collector and a parent of roles fold nothing, and the fold is 130 modules
+    from processors.pipeline.shard import Shard
+    from processors.pipeline.state import CoefficientsOf, Tombstone
+    from sinks.web.access import Access, Token
 
 FORGOTTEN_MIN: Final = 1_000  # names that are worth forgetting
 FULL: Final = 7 / 8  # share of an index that counts as full
@@ -164,14 +166,16 @@ def hashed(user: str, salt: bytes) -> str:
     return "u-" + hmac.new(salt, user.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:16]
 
 
-def access(config: Config) -> Access | None:
+def access(config: Config) -> "Access | None":
     """Return who may read what; None where everybody reads everything."""
+    from sinks.web.access import Access, Reader, Token  # noqa: PLC0415 - only where pages are served
+
     given, written = config.http.access, user_names(config.privacy)
     if not given.limits:
         return None
     operators = frozenset(given.operators)
 
-    def token(entry: TokenSettings) -> Token:
+    def token(entry: TokenSettings) -> "Token":
         user = None if entry.user is None else written(entry.user)
         return Token.of(entry.token.get_secret_value(), Reader(user, entry.operator or entry.user in operators))
 
@@ -185,14 +189,24 @@ def access(config: Config) -> Access | None:
     )
 
 
-def metrics(config: Config | None = None) -> Metrics:
-    """Return the metrics object of a process, with every closed list of labels in it."""
+def metrics(config: Config | None = None, *, folds: bool = True) -> Metrics:
+    """Return the metrics object of a process, with every closed list of labels in it; processors where it folds."""
     sources = () if config is None else tuple(dict.fromkeys(topic for one in config.sources for topic in one.topics))
-    return Metrics(formats=FORMATS, reasons=(*REASONS, *ROLE_REASONS), processors=PROCESSORS, sources=sources)
+    processors = _processors() if folds else ()
+    return Metrics(formats=FORMATS, reasons=(*REASONS, *ROLE_REASONS), processors=processors, sources=sources)
 
 
-def make_shard(config: Config, coefficients_of: CoefficientsOf = shipped) -> Shard:
-    """Return an empty fold of one shard."""
+def _processors() -> tuple[str, ...]:
+    from processors.pipeline.shard import PROCESSORS  # noqa: PLC0415 - only where something is folded
+
+    return PROCESSORS
+
+
+def make_shard(config: Config, coefficients_of: "CoefficientsOf | None" = None) -> "Shard":
+    """Return an empty fold of one shard; with the shipped coefficients of every application, unless they are given."""
+    from processors.pipeline.shard import Shard  # noqa: PLC0415 - only where something is folded
+    from processors.pipeline.state import FoldSettings, shipped  # noqa: PLC0415
+
     known = references(config.reference)
     settings = FoldSettings(
         jobs=config.jobs,
@@ -206,7 +220,7 @@ def make_shard(config: Config, coefficients_of: CoefficientsOf = shipped) -> Sha
         external_url=str(config.alertmanager.external_url or ""),
         racks=racks(config),
     )
-    return Shard(settings, Identifier(config.identification).identify, coefficients_of)
+    return Shard(settings, Identifier(config.identification).identify, coefficients_of or shipped)
 
 
 def racks(config: Config) -> Racks:
@@ -271,11 +285,11 @@ def output_topics(config: Config) -> Mapping[str, str]:
     return {kind: getattr(config.topics, kind) for kind in KINDS}
 
 
-def encode(message: Message | DeadLetter | Tombstone) -> Emission:
+def encode(message: "Message | DeadLetter | Tombstone") -> Emission:
     """Return the record of a message."""
-    if isinstance(message, Tombstone):
-        return tombstone(message.kind, message.key)
-    return emission(cast("Output", message))
+    if isinstance(message, Message | DeadLetter):
+        return emission(cast("Output", message))
+    return tombstone(message.kind, message.key)
 
 
 def decode_options(config: Config, source: SourceSettings | None = None) -> DecodeOptions:

@@ -1,6 +1,6 @@
 """The command line. Each command is loaded only when it is used: `scalewatch --help` imports next to nothing."""
 
-import difflib
+import gc
 import signal
 import traceback
 from importlib import import_module
@@ -71,8 +71,7 @@ class Commands(click.Group):
             cmd_name == "run"
         ):  # a signal to reload ends a process that is still loading, unless it waits until `run` listens
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
-        command: click.Command = import_module(f"agent.cli.{cmd_name}").command
-        return command
+        return _loaded(cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without loading any."""
@@ -84,8 +83,7 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command in the arguments; one that is nearly right is named in the error."""
-        close = difflib.get_close_matches(args[0], COMMANDS, n=1)
-        if args[0] not in COMMANDS and close:
+        if args[0] not in COMMANDS and (close := _close_to(args[0])):
             ctx.fail(f"There is no command {args[0]!r}; did you mean {close[0]}?")
         return super().resolve_command(ctx, args)
 
@@ -98,6 +96,22 @@ class Commands(click.Group):
         except Exception as error:  # noqa: BLE001 - the last place: whatever it is, the user gets a sentence
             ctx.exit(report_error(error, verbose=bool(ctx.params["verbose"])))
         return result
+
+
+def _loaded(name: str) -> click.Command:
+    """Import a command. What its modules make lasts as long as the process, so nothing looks for garbage in it meanwhile."""
+    gc.disable()
+    try:
+        command: click.Command = import_module(f"agent.cli.{name}").command
+    finally:
+        gc.enable()
+    return command
+
+
+def _close_to(name: str) -> list[str]:
+    from difflib import get_close_matches  # noqa: PLC0415 - for a slip alone
+
+    return get_close_matches(name, COMMANDS, n=1)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from agent.app.files import Remarks
 from agent.backtest.alerts import Label, labels_of
@@ -90,6 +88,9 @@ def progress(what: str, *, total: int | None = None, quiet: bool = False) -> Ite
 
     Where standard error is no terminal, nothing is shown.
     """
+    from rich.console import Console  # noqa: PLC0415 - 40 modules, and a role shows no bar
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=quiet or not console.is_terminal, transient=True) as bar:

@@ -10,39 +10,25 @@ from typing import Final, NamedTuple, NoReturn
 
 import click
 
-from agent.app import alertmanager, compose, logs, roles, supervisor
+from agent.app import logs, supervisor
 from agent.app.handover import Handover, Status
-from agent.app.kafka import kafka_settings
-from agent.app.lookout import Lookout
 from agent.app.reload import Reloader
-from agent.app.silences import with_silences
 from agent.cli.options import required_config_option, stopped_by_signals
-from agent.clock import Clock, SystemClock
+from agent.clock import SystemClock
 from agent.config.load import load
 from agent.config.tree import Config
-from agent.log.kafka.log import KafkaLog
-from processors.contracts.errors import ConfigError, UnavailableError
-from processors.contracts.log import Log
-from processors.contracts.service import Measures
-from sinks.prometheus.jobs import JobCollector
-from sinks.prometheus.predictions import PredictionCollector
-from sinks.prometheus.registry import HealthCollector, HostCollector, SourceCollector
-from sinks.web.links import Links
-from sinks.web.server import Server, create_app
 
 RESTARTS: Final = "SCALEWATCH_RESTARTS"
 PARENT: Final = "SCALEWATCH_PARENT"  # the id of the process that started this one
 BELOW: Final = "SCALEWATCH_BELOW"  # set for a role whose parent reads the configuration
 AWAY_SINCE: Final = "SCALEWATCH_AWAY_SINCE"  # when the outage began that the role before this one ended in
 PARENT_LOOK_S: Final = 1.0
-STATUS_LOOK_S: Final = 1.0
-MakeRole = Callable[[Config, Log, Measures, Clock, int], roles.Role]
-ROLES: Final[dict[str, MakeRole]] = {"learner": roles.LearnerRole, "collector": roles.CollectorRole}
+ROLES: Final = ("learner", "collector")
 
 
 @click.command
 @required_config_option
-@click.option("--role", type=click.Choice(list(ROLES)), default=None, help="Run this role alone, in this process.")
+@click.option("--role", type=click.Choice(ROLES), default=None, help="Run this role alone, in this process.")
 @click.option("--watch", is_flag=True, help="Reload the configuration when its file changes, not only on SIGHUP.")
 def command(config: str, role: str | None, watch: bool) -> None:  # noqa: FBT001 - an option
     """Run the agent on Kafka until it is told to stop (SIGTERM or Ctrl-C).
@@ -130,50 +116,11 @@ def _begin_again(given: _Given, role: str, handover: Handover) -> NoReturn:
     os.execve(sys.executable, given.arguments(role), {**os.environ, **handover.environment})  # noqa: S606 - our own
 
 
-def _alone(config: Config, name: str, stop: threading.Event, handover: Handover) -> int:
-    metrics, clock = compose.metrics(config), SystemClock()
-    handover.measure(metrics)
-    restarts = int(os.environ.get(RESTARTS, "0"))
-    role = ROLES[name](config, KafkaLog(kafka_settings(config)), metrics, clock, restarts)
-    bounds = config.metrics
-    metrics.register(HealthCollector(role.service))
-    metrics.register(SourceCollector(role.own))
-    metrics.register(
-        PredictionCollector(role.own, clock.now_ms, bounds.applications_max, bounds.sizes_max, members=bounds.members)
-    )
-    metrics.register(JobCollector(role.own, clock.now_ms))
-    metrics.register(HostCollector(role.service, bounds.hosts_max))
-    role_events = logs.logger(name)
-    since = os.environ.get(AWAY_SINCE)
-    outage = logs.Outage("broker", role_events, clock, None if since is None else float(since))
-    shown = role.service
-    if name == roles.LearnerRole.name:
-        shown = with_silences(config.alertmanager, shown, metrics, clock, stop)
-    app = create_app(
-        shown, metrics, access=compose.access(config), links=Links(config.pages.grafana_url, config.pages.job_portal)
-    )
+def _alone(config: Config, role: str, stop: threading.Event, handover: Handover) -> int:
+    from agent.app.serving import serve  # noqa: PLC0415 - the parent of the roles needs nothing of what they are made of
 
-    def reached(bound: str) -> None:
-        metrics.add("scalewatch_bounds_hit_total", bound=bound)
-
-    with Server(app, config.http.host, _port(config, name), reached=reached) as server:
-        write = role_events.info if since is None else role_events.debug
-        write("role starts", url=server.url, restarts=restarts)
-        role.watch(stop)
-        Lookout("how the last reload went", lambda: handover.measure(metrics), STATUS_LOOK_S).start(clock, stop)
-        alertmanager.start(config.alertmanager, role.own, metrics, clock, stop)
-        try:
-            roles.run(role, stop, outage)
-        except ConfigError:
-            raise
-        except UnavailableError as error:
-            outage.failed(str(error))
-            return supervisor.UNAVAILABLE
-        except Exception as error:  # noqa: BLE001 - crash only: whatever it is, the process ends and starts anew
-            role_events.error("role ends", reason=f"{type(error).__name__}: {error}")
-            return 1
-    role_events.info("role stopped")
-    return 0
+    restarts, since = int(os.environ.get(RESTARTS, "0")), os.environ.get(AWAY_SINCE)
+    return serve(config, role, stop, handover, restarts=restarts, away_since_s=None if since is None else float(since))
 
 
 def _leave_with_parent(stop: threading.Event) -> None:
@@ -189,7 +136,3 @@ def _leave_with_parent(stop: threading.Event) -> None:
                 stop.set()
 
     threading.Thread(target=look, name="parent", daemon=True).start()
-
-
-def _port(config: Config, role: str) -> int:
-    return config.http.port + 1 if role == "collector" and config.http.port else config.http.port

@@ -19,7 +19,8 @@ class Settings(BaseModel):
     {}
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # the schema of a tree holds those of all its parts: it is built once, when the tree is first made
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 ATTRIBUTES_MAX = 32

@@ -1,13 +1,14 @@
 """Words for people: verdicts explained, durations, sizes and shares. The page and the demo's screen share them."""
 
 from collections.abc import Sequence
-from typing import Final
-
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from typing import TYPE_CHECKING, Final
 
 from processors.contracts import names
 from processors.contracts.names import measured
 from processors.contracts.outputs import CurvePoint, UsefulSizes
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 INSIDE: Final = frozenset({"observed", "interpolated"})  # sources of points among the sizes that were run
 _EXPLAINED: Final = {
@@ -170,8 +171,11 @@ def next_limit(seconds: float) -> float:
     return max(-(-minutes // step) * step, 1.0) * 60.0
 
 
-def environment(package: str) -> Environment:
+def environment(package: str) -> "Environment":
     """Return the templates of a package, and those of the pages: everything is escaped, a missing value is an error."""
+    # commands need the words and no templates
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
+
     made = Environment(
         loader=ChoiceLoader([PackageLoader(package), PackageLoader("sinks.web")]),
         autoescape=True,

@@ -23,6 +23,7 @@ from tests.bench import (
     refit,
     result,
     roles,
+    starting,
     state,
     stops,
     story,
@@ -38,6 +39,7 @@ from tests.bench.result import Row
 Benchmark = Callable[..., Iterator[Row]]
 FOLDER: Final = Path("bench-results")
 BENCHMARKS: Final[dict[str, Benchmark]] = {
+    "start": starting.run,
     "decode": decoding.run,
     "telemetry": telemetry.run,
     "counters": counters.run,

@@ -1,4 +1,4 @@
-"""How the Kafka log reaches a cluster, and its limits: the same for both clients."""
+"""How the Kafka log reaches a cluster, its limits, and what follows from them: the same for both clients."""
 
 from typing import Literal
 
@@ -10,6 +10,7 @@ Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Compression = Literal["none", "gzip", "lz4", "zstd"]
 ClientName = Literal["auto", "kafka-python", "confluent"]
 REQUEST_BYTES_MAX = 1 << 20
+WAIT_MS = 20  # a broker may wait so long for more before it answers a reader; a checkpoint waits for this answer
 LINGER_MS = 5  # a record waits so long for others, unless somebody flushes: a request for each costs more than the rest
 
 
@@ -81,9 +82,44 @@ class KafkaSettings(msgspec.Struct, frozen=True):
     poll_records_max: int = 2000
     fetched_bytes_max: int = 16 << 20  # that a client holds for the next polls
 
+    @property
+    def request_ms(self) -> int:
+        """How long a broker may take for an answer."""
+        return milliseconds(self.request_timeout_s)
+
+    @property
+    def delivery_ms(self) -> int:
+        """How long a record may be under way: at least as long as one request, which has waited for others."""
+        return max(milliseconds(self.delivery_timeout_s), self.request_ms + LINGER_MS)
+
+    @property
+    def session_ms(self) -> int:
+        """How long a group waits for a member's heartbeat."""
+        return milliseconds(self.session_timeout_s)
+
+    @property
+    def heartbeat_ms(self) -> int:
+        """How often a member's heart beats: two beats may be lost."""
+        return self.session_ms // 3
+
+    @property
+    def work_ms(self) -> int:
+        """How long a member may work between two polls; never shorter than its session."""
+        return max(milliseconds(self.work_timeout_s), self.session_ms)
+
     def named(self, purpose: str) -> str:
         """Return the name of a client towards the brokers."""
         return f"{self.client_id}-{purpose}"
+
+
+def isolation(*, committed: bool) -> str:
+    """Return which records a consumer sees: what is committed, or also what open and aborted transactions wrote."""
+    return "read_committed" if committed else "read_uncommitted"
+
+
+def first_read(*, from_beginning: bool) -> str:
+    """Return where a consumer begins that has no position."""
+    return "earliest" if from_beginning else "latest"
 
 
 def milliseconds(seconds: float) -> int:

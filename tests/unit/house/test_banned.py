@@ -60,7 +60,6 @@ IMPURE = frozenset(
         "threading",
         "time",
         "uuid",
-        "structlog",
     ]
 )
 

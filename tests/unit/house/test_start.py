@@ -7,9 +7,21 @@ import pytest
 
 from tests.kit.image import ROOT
 
+LATE = {"scipy", "markdown_it", "httpx", "rich"}  # libraries that one feature needs
+PAGES = {"jinja2", "uvicorn"}
+FOLD = {"processors.pipeline.shard"}
 
-@pytest.mark.parametrize("command", ["demo", "run", "predict"])
-def test_a_command_loads_scipy_and_the_runbooks_reader_when_they_are_needed(command: str) -> None:
-    code = f"import sys, agent.cli.{command}; print(sorted({{'scipy', 'markdown_it'}} & sys.modules.keys()))"
+
+@pytest.mark.parametrize(
+    ("module", "late"),
+    [
+        ("agent.cli.demo", {"scipy", "markdown_it"}),  # its screen is of rich
+        ("agent.cli.run", LATE | PAGES | FOLD),  # the parent of the roles
+        ("agent.app.serving", LATE | FOLD),  # a role; a collector folds nothing
+        ("agent.cli.predict", LATE | PAGES),
+    ],
+)
+def test_a_start_loads_what_it_needs_and_nothing_that_can_wait(module: str, late: set[str]) -> None:
+    code = f"import sys, {module}; print(sorted({late!r} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -4,16 +4,22 @@ import logging
 from pathlib import Path
 from typing import Any, Final
 
-from agent.log.kafka.settings import LINGER_MS, REQUEST_BYTES_MAX, KafkaSecurity, KafkaSettings, milliseconds
+from agent.log.kafka.settings import (
+    LINGER_MS,
+    REQUEST_BYTES_MAX,
+    WAIT_MS,
+    KafkaSecurity,
+    KafkaSettings,
+    first_read,
+    isolation,
+    milliseconds,
+)
 from processors.contracts.errors import ConfigError
 
 LOGGER: Final = logging.getLogger("confluent_kafka")
 LOG_EVERYTHING, LOG_NOTHING = 7, 0  # without a logger the library writes to standard error
 SOCKET_MS_MAX, SETUP_MS_MIN = 300_000, 1000  # what the library takes
 RECONNECT_MS_MAX: Final = 2000  # ten seconds otherwise: so long after an outage nothing would come
-WAIT_MS: Final = (
-    20  # how long a broker may wait for more before it answers a reader; a checkpoint waits for this answer
-)
 FETCH_BACKOFF_MS: Final = 10  # a second otherwise: so long a full queue would stay empty after it was read
 FETCHES_AHEAD: Final = 10  # polls whose records are fetched ahead
 
@@ -23,7 +29,7 @@ def connection(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
     return {
         "bootstrap.servers": settings.bootstrap,
         "client.id": settings.named(purpose),
-        "socket.timeout.ms": min(milliseconds(settings.request_timeout_s), SOCKET_MS_MAX),
+        "socket.timeout.ms": min(settings.request_ms, SOCKET_MS_MAX),
         "socket.connection.setup.timeout.ms": max(milliseconds(settings.bootstrap_timeout_s), SETUP_MS_MIN),
         "reconnect.backoff.max.ms": RECONNECT_MS_MAX,
         "allow.auto.create.topics": False,
@@ -34,7 +40,6 @@ def connection(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
 
 def producing(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
     """Return the configuration of every producer: all replicas acknowledge, and a retry is no repeat."""
-    request_ms = milliseconds(settings.request_timeout_s)
     return {
         **connection(settings, purpose),
         "acks": "all",
@@ -42,8 +47,8 @@ def producing(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
         "compression.type": settings.compression,
         "message.max.bytes": REQUEST_BYTES_MAX,
         "linger.ms": LINGER_MS,
-        "request.timeout.ms": request_ms,
-        "delivery.timeout.ms": max(milliseconds(settings.delivery_timeout_s), request_ms + LINGER_MS),
+        "request.timeout.ms": settings.request_ms,
+        "delivery.timeout.ms": settings.delivery_ms,
         "queue.buffering.max.messages": settings.queue_records_max,
         "queue.buffering.max.kbytes": max(1, settings.queue_bytes_max >> 10),
         # the library's own choice of a partition by key is another than that of kafka-python and of Java
@@ -66,7 +71,7 @@ def consuming(settings: KafkaSettings, purpose: str, group: str) -> dict[str, An
         "group.id": group,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        "isolation.level": "read_committed",
+        "isolation.level": isolation(committed=True),
         "check.crcs": True,
         "fetch.queue.backoff.ms": FETCH_BACKOFF_MS,
         "queued.min.messages": FETCHES_AHEAD * settings.poll_records_max,
@@ -81,23 +86,22 @@ def reading(settings: KafkaSettings, *, committed: bool) -> dict[str, Any]:
     """Return the configuration of a consumer that reads one partition by hand; it joins no group, but has to name one."""
     return {
         **consuming(settings, "reader", settings.named("reader")),
-        "isolation.level": "read_committed" if committed else "read_uncommitted",
-        "auto.offset.reset": "earliest",
+        "isolation.level": isolation(committed=committed),
+        "auto.offset.reset": first_read(from_beginning=True),
         "fetch.wait.max.ms": WAIT_MS,
     }
 
 
 def joining(settings: KafkaSettings, group: str, member: str, *, from_beginning: bool) -> dict[str, Any]:
     """Return the configuration of a member of a group: with the ways to share out of kafka-python, so that both can meet."""
-    session_ms = milliseconds(settings.session_timeout_s)
     return {
         **consuming(settings, member, group),
         **({"group.instance.id": member} if settings.static_membership else {}),
-        "auto.offset.reset": "earliest" if from_beginning else "latest",
+        "auto.offset.reset": first_read(from_beginning=from_beginning),
         "partition.assignment.strategy": "range,roundrobin",
-        "session.timeout.ms": session_ms,
-        "heartbeat.interval.ms": session_ms // 3,
-        "max.poll.interval.ms": max(milliseconds(settings.work_timeout_s), session_ms),
+        "session.timeout.ms": settings.session_ms,
+        "heartbeat.interval.ms": settings.heartbeat_ms,
+        "max.poll.interval.ms": settings.work_ms,
     }
 
 

@@ -9,6 +9,7 @@ from confluent_kafka import OFFSET_STORED, Consumer, KafkaError, KafkaException,
 from confluent_kafka import TopicPartition as ClientPartition
 
 from agent.log.kafka.confluent.arguments import joining
+from agent.log.kafka.confluent.faults import settled
 from agent.log.kafka.faults import within
 from agent.log.kafka.settings import KafkaSettings, milliseconds
 from processors.contracts.log import Batch, Position, TopicPartition, topic_pattern
@@ -113,11 +114,11 @@ class ConfluentMember:
 
     def beginning(self, partition: TopicPartition) -> int:
         """Return the first offset that is still there."""
-        return self._consumer.get_watermark_offsets(ClientPartition(*partition), self._timeout_s)[0]
+        return bounds(self._consumer, partition, self._timeout_s)[0]
 
     def end(self, partition: TopicPartition) -> int:
         """Return the offset after the last record that is committed."""
-        return self._consumer.get_watermark_offsets(ClientPartition(*partition), self._timeout_s)[1]
+        return bounds(self._consumer, partition, self._timeout_s)[1]
 
     def commit(self, positions: Mapping[TopicPartition, Position]) -> None:
         """Commit positions."""
@@ -185,6 +186,16 @@ def columns(consumer: Consumer, messages: Sequence[Message]) -> tuple[list[Batch
         for place, message in zip(places, messages, strict=True):
             found.setdefault(place, []).append(message)
     return [_batch(consumer, partition, ours) for partition, ours in found.items()], failure
+
+
+def bounds(consumer: Consumer, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:
+    """Return the first offset that is still there, and the one after the last record that the consumer may see.
+
+    A broker that has just been told of a partition may not know it yet: it is asked until it does.
+    """
+    place = ClientPartition(*partition)
+    first, end = settled(lambda: consumer.get_watermark_offsets(place, timeout_s))
+    return first, end
 
 
 def known(found: ClientPartition) -> int | None:

@@ -4,8 +4,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from agent.log.kafka.confluent.arguments import reading
-from agent.log.kafka.confluent.consumer import columns, known
-from agent.log.kafka.confluent.faults import settled
+from agent.log.kafka.confluent.consumer import bounds, columns, known
 from agent.log.kafka.faults import within
 from agent.log.kafka.settings import KafkaSettings
 from processors.contracts.log import Batch
@@ -54,8 +53,7 @@ class ConfluentReader:
         within(CLOSE_S, self._consumer.close, "Closing a reader")
 
     def _bounds(self) -> tuple[int, int]:
-        first, end = settled(lambda: self._consumer.get_watermark_offsets(self._place(), self._timeout_s))
-        return first, end
+        return bounds(self._consumer, (self._topic, self._partition), self._timeout_s)
 
     def _place(self, offset: int = -1) -> ClientPartition:
         return ClientPartition(self._topic, self._partition, offset)

@@ -5,13 +5,19 @@ from typing import Any, Final
 
 from kafka.codec import has_lz4, has_zstd
 
-from agent.log.kafka.settings import LINGER_MS, REQUEST_BYTES_MAX, KafkaSecurity, KafkaSettings, milliseconds
+from agent.log.kafka.settings import (
+    LINGER_MS,
+    REQUEST_BYTES_MAX,
+    WAIT_MS,
+    KafkaSecurity,
+    KafkaSettings,
+    first_read,
+    isolation,
+    milliseconds,
+)
 from processors.contracts.errors import ConfigError
 
 FRAME_BYTES_MAX: Final = 128 << 20  # the client's own limit of 1 MB is less than what one partition may answer
-WAIT_MS: Final = (
-    20  # how long a broker may wait for more before it answers a reader; a checkpoint waits for this answer
-)
 
 
 def connection(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
@@ -27,12 +33,11 @@ def connection(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
 
 def asking(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
     """Return the arguments of a client that asks for little and waits for the answer."""
-    return {**connection(settings, purpose), "request_timeout_ms": milliseconds(settings.request_timeout_s)}
+    return {**connection(settings, purpose), "request_timeout_ms": settings.request_ms}
 
 
 def producing(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
     """Return the arguments of every producer: all replicas acknowledge, and a retry is no repeat."""
-    request_ms = milliseconds(settings.request_timeout_s)
     return {
         **connection(settings, purpose),
         "acks": "all",
@@ -42,8 +47,8 @@ def producing(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
         "compression_type": _compression(settings),
         "max_request_size": REQUEST_BYTES_MAX,
         "linger_ms": LINGER_MS,
-        "request_timeout_ms": request_ms,
-        "delivery_timeout_ms": max(milliseconds(settings.delivery_timeout_s), request_ms + LINGER_MS),
+        "request_timeout_ms": settings.request_ms,
+        "delivery_timeout_ms": settings.delivery_ms,
         "max_block_ms": milliseconds(settings.block_timeout_s),
     }
 
@@ -63,7 +68,7 @@ def consuming(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
     return {
         **connection(settings, purpose),
         "enable_auto_commit": False,
-        "isolation_level": "read_committed",
+        "isolation_level": isolation(committed=True),
         "allow_auto_create_topics": False,
         "metrics_enabled": False,
         "max_poll_records": settings.poll_records_max,
@@ -75,27 +80,26 @@ def reading(settings: KafkaSettings, *, committed: bool) -> dict[str, Any]:
     """Return the arguments of a consumer that reads one partition by hand."""
     return {
         **consuming(settings, "reader"),
-        "isolation_level": "read_committed" if committed else "read_uncommitted",
-        "auto_offset_reset": "earliest",
-        "request_timeout_ms": milliseconds(settings.request_timeout_s),
+        "isolation_level": isolation(committed=committed),
+        "auto_offset_reset": first_read(from_beginning=True),
+        "request_timeout_ms": settings.request_ms,
         "fetch_max_wait_ms": WAIT_MS,
     }
 
 
 def joining(settings: KafkaSettings, group: str, member: str, *, from_beginning: bool) -> dict[str, Any]:
     """Return the arguments of a member of a group."""
-    work_ms, session_ms = milliseconds(settings.work_timeout_s), milliseconds(settings.session_timeout_s)
     static = {"group_instance_id": member} if settings.static_membership else {}
     return {
         **consuming(settings, member),
         **static,
         "group_id": group,
-        "auto_offset_reset": "earliest" if from_beginning else "latest",
-        "session_timeout_ms": session_ms,
-        "heartbeat_interval_ms": session_ms // 3,
-        "max_poll_interval_ms": work_ms,
-        "request_timeout_ms": max(work_ms, session_ms) + 5000,  # a join may wait for the slowest member's work
-        "connections_max_idle_ms": max(work_ms, session_ms) + 240_000,
+        "auto_offset_reset": first_read(from_beginning=from_beginning),
+        "session_timeout_ms": settings.session_ms,
+        "heartbeat_interval_ms": settings.heartbeat_ms,
+        "max_poll_interval_ms": settings.work_ms,
+        "request_timeout_ms": settings.work_ms + 5000,  # a join may wait for the slowest member's work
+        "connections_max_idle_ms": settings.work_ms + 240_000,
     }
 
 

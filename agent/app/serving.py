@@ -1,0 +1,93 @@
+"""One role as a process: what it serves over HTTP while it works, and how it ends."""
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from agent.app import compose, logs, roles, supervisor
+from agent.app.handover import Handover
+from agent.app.kafka import kafka_settings
+from agent.app.lookout import Lookout
+from agent.clock import Clock, SystemClock
+from agent.config.tree import Config
+from agent.log.kafka.log import KafkaLog
+from processors.contracts.errors import ConfigError, UnavailableError
+from processors.contracts.log import Log
+from processors.contracts.service import Measures
+from sinks.prometheus.jobs import JobCollector
+from sinks.prometheus.predictions import PredictionCollector
+from sinks.prometheus.registry import HealthCollector, HostCollector, Metrics, SourceCollector
+from sinks.web.links import Links
+from sinks.web.server import Server, create_app
+
+MakeRole = Callable[[Config, Log, Measures, Clock, int], roles.Role]
+MAKERS: Final[dict[str, MakeRole]] = {"learner": roles.LearnerRole, "collector": roles.CollectorRole}
+STATUS_LOOK_S: Final = 1.0
+
+
+def serve(
+    config: Config, name: str, stop: threading.Event, handover: Handover, *, restarts: int, away_since_s: float | None
+) -> int:
+    """Run a role of this process until `stop` is set or it fails; return the exit code. ConfigError where it refuses.
+
+    `away_since_s` is when the outage began that the role before this one ended in.
+    """
+    metrics, clock = compose.metrics(config, folds=name == roles.LearnerRole.name), SystemClock()
+    handover.measure(metrics)
+    role = MAKERS[name](config, KafkaLog(kafka_settings(config)), metrics, clock, restarts)
+    _export(config, role, metrics, clock)
+    role_events = logs.logger(name)
+    outage = logs.Outage("broker", role_events, clock, away_since_s)
+    with _server(config, role, metrics, clock, stop) as server:
+        write = role_events.info if away_since_s is None else role_events.debug
+        write("role starts", url=server.url, restarts=restarts)
+        role.watch(stop)
+        Lookout("how the last reload went", lambda: handover.measure(metrics), STATUS_LOOK_S).start(clock, stop)
+        if config.alertmanager.urls:
+            from agent.app import alertmanager  # noqa: PLC0415 - its client of HTTP is 100 modules
+
+            alertmanager.start(config.alertmanager, role.own, metrics, clock, stop)
+        try:
+            roles.run(role, stop, outage)
+        except ConfigError:
+            raise
+        except UnavailableError as error:
+            outage.failed(str(error))
+            return supervisor.UNAVAILABLE
+        except Exception as error:  # noqa: BLE001 - crash only: whatever it is, the process ends and starts anew
+            role_events.error("role ends", reason=f"{type(error).__name__}: {error}")
+            return 1
+    role_events.info("role stopped")
+    return 0
+
+
+def _export(config: Config, role: roles.Role, metrics: Metrics, clock: Clock) -> None:
+    """Let Prometheus see what the role knows."""
+    bounds = config.metrics
+    metrics.register(HealthCollector(role.service))
+    metrics.register(SourceCollector(role.own))
+    metrics.register(
+        PredictionCollector(role.own, clock.now_ms, bounds.applications_max, bounds.sizes_max, members=bounds.members)
+    )
+    metrics.register(JobCollector(role.own, clock.now_ms))
+    metrics.register(HostCollector(role.service, bounds.hosts_max))
+
+
+def _server(config: Config, role: roles.Role, metrics: Metrics, clock: Clock, stop: threading.Event) -> Server:
+    """Return the server of the role's pages, which show alerts as the Alertmanagers have them silenced."""
+    shown = role.service
+    if config.alertmanager.urls and role.name == roles.LearnerRole.name:
+        from agent.app.silences import with_silences  # noqa: PLC0415 - its client of HTTP is 100 modules
+
+        shown = with_silences(config.alertmanager, shown, metrics, clock, stop)
+    links = Links(config.pages.grafana_url, config.pages.job_portal)
+    app = create_app(shown, metrics, access=compose.access(config), links=links)
+
+    def reached(bound: str) -> None:
+        metrics.add("scalewatch_bounds_hit_total", bound=bound)
+
+    return Server(app, config.http.host, _port(config, role.name), reached=reached)
+
+
+def _port(config: Config, role: str) -> int:
+    return config.http.port + 1 if role == "collector" and config.http.port else config.http.port
