@@ -296,6 +296,11 @@ class Study:
             place = int(self._curve_of(np.array([target]))[0])
         return self._judge.verdict(target, place)
 
+    def compare(self, targets: Sequence[float]) -> None:
+        """Compare the curves that fit at targets all at once, so that `verdict` has the answers; says nothing new."""
+        if len(self.curves) == 1:
+            self._judge.compare(list(map(_within_reason, targets)))
+
     @property
     def pattern_advice(self) -> tuple[str, ...]:
         """Sentences about what is unusual, whatever the verdict."""

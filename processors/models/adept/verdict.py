@@ -3,7 +3,9 @@
 The fits here have no prior, which would decide by itself what the observations do not.
 """
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -227,6 +229,7 @@ class Evidence:
     superlinear: tuple[float, float] | None
     worst_n: float
     misfit: float
+    compared: dict[float, float] = field(default_factory=dict, repr=False)  # what `disagreement` found, by target
 
 
 def gather(n: Floats, run_time_s: Floats, *, noise: float = 0.0) -> Evidence:
@@ -354,7 +357,7 @@ def amdahl_gain(evidence: Evidence, reference: float) -> float:
     """
     parallel_s, serial_s = float(evidence.amdahl.parallel_s[0]), float(evidence.amdahl.serial_s[0])
     at_largest, at_reference = (parallel_s / size + serial_s for size in (evidence.largest_n, reference))
-    return float(np.log(at_largest) - np.log(at_reference))
+    return math.log(at_largest) - math.log(at_reference)
 
 
 def is_open(evidence: Evidence, reference: float) -> bool:
@@ -364,8 +367,13 @@ def is_open(evidence: Evidence, reference: float) -> bool:
     >>> is_open(gather(n, np.array([51.246, 19.594, 9.225, 7.762])), 48.0)
     True
     """
+    return _undecided(evidence) and disagreement(evidence, reference) > DISAGREEMENT
+
+
+def _undecided(evidence: Evidence) -> bool:
+    """Return whether curves of clearly different A fit about equally well."""
     parallelism = evidence.acceptable.parallelism
-    return parallelism[-1] / parallelism[0] >= PARALLELISM_RATIO and disagreement(evidence, reference) > DISAGREEMENT
+    return bool(parallelism[-1] / parallelism[0] >= PARALLELISM_RATIO)
 
 
 def disagreement(evidence: Evidence, reference: float) -> float:
@@ -375,8 +383,16 @@ def disagreement(evidence: Evidence, reference: float) -> float:
     >>> round(disagreement(gather(n, np.array([51.246, 19.594, 9.225, 7.762])), 48.0), 2)
     0.36
     """
-    predicted = np.log(_predict(evidence.acceptable, np.array([reference])))
-    return float(predicted.max() - predicted.min())
+    if reference not in evidence.compared:
+        compare(evidence, [reference])
+    return evidence.compared[reference]
+
+
+def compare(evidence: Evidence, references: Sequence[float]) -> None:
+    """Compare the acceptable curves at references all at once, so that `disagreement` has the answers."""
+    predicted = np.log(_predict(evidence.acceptable, np.array(references)))
+    apart = predicted.max(axis=0) - predicted.min(axis=0)
+    evidence.compared.update(zip(references, apart.tolist(), strict=True))
 
 
 SUGGEST_FOR = frozenset({"insufficient", "linear", "runner_up", "far"})  # reasons that one more run may remove
@@ -428,6 +444,13 @@ class Judge:
         facts = _facts(evidence, reasons, target, next_n)
         messages = tuple(advice_text(reason, facts) for reason in reasons)
         return Verdict(reasons[0] if reasons else "reliable", reasons, messages + self.pattern_advice, next_n)
+
+    def compare(self, targets: Sequence[float]) -> None:
+        """Compare the curves of the only one there is at targets, where verdicts on these will ask for it."""
+        evidence = self._evidence[0]
+        if evidence.count >= SIZES_MIN and _undecided(evidence):
+            open_at = [target for target in targets if not is_linear(evidence, target)]
+            compare(evidence, [*open_at, REACH * evidence.largest_n])
 
     @cached_property
     def _evidence(self) -> tuple[Evidence, ...]:
