@@ -6,7 +6,6 @@ so that a curve need not read the others.
 """
 
 import math
-from collections.abc import Sequence
 from typing import ClassVar, Final
 
 import msgspec

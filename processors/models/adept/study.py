@@ -22,7 +22,7 @@ from processors.models.adept.patterns import (
     tolerance,
 )
 from processors.models.adept.verdict import NOISE_FLOOR, REACH, SIZES_MIN, Judge, Verdict
-from processors.models.aggregates.sizes import observations
+from processors.models.aggregates.observations import observations
 from processors.models.downey.bayes import AnchoredCurve, Posterior, anchored_curve, parallel_curve
 from processors.models.downey.two_step import DEVIATION, Envelope, envelope
 

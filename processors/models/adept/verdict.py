@@ -272,8 +272,9 @@ def _curves(n: Floats, run_time_s: Floats) -> Profile:
     largest = 16.0 * float(n[-1])
     serial = float((n * run_time_s).min())
     kinks = np.concatenate([n, (n + 1.0) / 2.0, serial / run_time_s])
-    grid = np.concatenate([_grid(largest), np.clip(kinks, 1.0, largest)])
-    return profile(n, run_time_s, np.unique(grid))
+    grid = np.concatenate([_grid(largest), np.minimum(np.maximum(kinks, 1.0), largest)])
+    grid.sort()
+    return profile(n, run_time_s, grid[np.diff(grid, prepend=0.0) > 0.0])
 
 
 @lru_cache(maxsize=64)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from processors.models.aggregates.sizes import Observations, observations
+from processors.models.aggregates.observations import Observations, observations
 from processors.models.downey.curve import affine_pieces, inverse_speedup, sigma_of_curvature, speedup
 
 Floats = NDArray[np.float64]
