@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from processors.models.adept.advice import REACH
 from processors.models.adept.patterns import SPECIAL_SIZES_MIN as SPECIAL_MIN
 from processors.models.adept.patterns import (
     AnomalousSize,
@@ -21,7 +22,7 @@ from processors.models.adept.patterns import (
     fluctuation,
     tolerance,
 )
-from processors.models.adept.verdict import NOISE_FLOOR, REACH, SIZES_MIN, Judge, Verdict
+from processors.models.adept.verdict import NOISE_FLOOR, SIZES_MIN, Judge, Verdict
 from processors.models.aggregates.observations import observations
 from processors.models.downey.bayes import AnchoredCurve, Posterior, anchored_curve, parallel_curve
 from processors.models.downey.two_step import DEVIATION, Envelope, envelope
@@ -294,25 +295,26 @@ class Study:
         place = len(self.curves) - 1
         if target is not None and place:
             place = int(self._curve_of(np.array([target]))[0])
-        return self._judge.verdict(target, place)
+        return self.judge.verdict(target, place)
 
     def compare(self, targets: Sequence[float]) -> None:
         """Compare the curves that fit at targets all at once, so that `verdict` has the answers; says nothing new."""
         if len(self.curves) == 1:
-            self._judge.compare(list(map(_within_reason, targets)))
+            self.judge.compare(list(map(_within_reason, targets)))
 
     @property
     def pattern_advice(self) -> tuple[str, ...]:
         """Sentences about what is unusual, whatever the verdict."""
-        return self._judge.pattern_advice
+        return self.judge.pattern_advice
 
     @property
     def slower_beyond(self) -> float | None:
         """The fastest size that was run, where the largest is clearly slower; else None."""
-        return self._judge.slower_beyond
+        return self.judge.slower_beyond
 
     @cached_property
-    def _judge(self) -> Judge:
+    def judge(self) -> Judge:
+        """Who gives the verdicts."""
         suggested = self.preferred_sizes or self.allowed_sizes
         return Judge(self._sizes, self._times, self.noise, suggested, self.patterns, self.curves)
 
