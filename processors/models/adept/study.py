@@ -243,9 +243,10 @@ class Study:
         if not self.allowed_sizes:
             allowed = {*(2.0**power for power in range(math.floor(math.log2(reach)) + 1)), *observed}
         named = np.array(sorted(allowed), dtype=np.float64)
-        ln_times = self._ln_run_time(np.concatenate([[1.0], grid, named]))
-        speedup = _exp(ln_times[0] - ln_times[1:])
-        return meaningful_sizes(grid, speedup[: grid.size], named, speedup[grid.size :])
+        asked = np.array(sorted({1.0, *grid.tolist(), *allowed}))  # most that are named are of the grid
+        ln_times = self._ln_run_time(asked)
+        ln_one, on_grid, of_named = (ln_times[asked.searchsorted(sizes)] for sizes in (1.0, grid, named))
+        return meaningful_sizes(grid, _exp(ln_one - on_grid), named, _exp(ln_one - of_named))
 
     @cached_property
     def preferred_sizes(self) -> tuple[float, ...]:
@@ -402,9 +403,11 @@ class _Given(NamedTuple):
     def of(cls, n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None) -> "_Given":
         seen = observations(n, run_time_s, weight)
         sizes, times = np.asarray(n, dtype=np.float64), np.asarray(run_time_s, dtype=np.float64)
-        order = np.lexsort((times, sizes))
         distinct = _distinct(seen.n, seen.run_time_s, seen.weight, seen.scale_s)
-        return cls(sizes[order], times[order], *distinct, seen.scale_s)
+        if not (sizes[1:] > sizes[:-1]).all():
+            order = np.lexsort((times, sizes))
+            sizes, times = sizes[order], times[order]
+        return cls(sizes, times, *distinct, seen.scale_s)
 
 
 def _studied(given: _Given, noise: float, allowed_sizes: Sequence[float] | None, patterns: Patterns) -> Study:
@@ -429,7 +432,9 @@ def _distinct(n: Floats, run_time_s: Floats, weight: Floats, scale_s: float) -> 
     with np.errstate(over="ignore"):
         sizes, times = np.minimum(n, SIZE_MAX), np.minimum(run_time_s / scale_s, SIZE_MAX)
     used = weight > 0.0
-    sizes, times, weights = sizes[used], times[used], weight[used]
+    weights = weight
+    if not used.all():
+        sizes, times, weights = sizes[used], times[used], weight[used]
     first = np.flatnonzero(np.diff(sizes, prepend=-1.0) > 0.0)
     if first.size == sizes.size:
         return sizes, times, weights
