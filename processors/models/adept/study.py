@@ -243,9 +243,9 @@ class Study:
         if not self.allowed_sizes:
             allowed = {*(2.0**power for power in range(math.floor(math.log2(reach)) + 1)), *observed}
         named = np.array(sorted(allowed), dtype=np.float64)
-        asked = np.array(sorted({1.0, *grid.tolist(), *allowed}))  # most that are named are of the grid
-        ln_times = self._ln_run_time(asked)
-        ln_one, on_grid, of_named = (ln_times[asked.searchsorted(sizes)] for sizes in (1.0, grid, named))
+        wanted = np.array(sorted({1.0, *grid.tolist(), *allowed}))  # most that are named are of the grid
+        ln_times = self._ln_run_time(wanted)
+        ln_one, on_grid, of_named = (ln_times[wanted.searchsorted(sizes)] for sizes in (1.0, grid, named))
         return meaningful_sizes(grid, _exp(ln_one - on_grid), named, _exp(ln_one - of_named))
 
     @cached_property
