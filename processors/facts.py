@@ -312,26 +312,37 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
         return _at(self.points, n, self.n_max)
 
     @cached_property
-    def _read_before(self) -> "dict[float, tuple[PublishedPoint | None, CurveReading | None]]":
-        """What was read before, by size: a curve never changes, and the sizes of its runs are read with each of them."""
+    def _points_before(self) -> "dict[float, PublishedPoint | None]":
+        """The points that were asked for before, by size: a curve never changes, and the sizes of its runs are asked for with each."""
         return {}
 
-    def _at(self, n: float) -> "tuple[PublishedPoint | None, CurveReading | None]":
-        before = self._read_before
-        if n not in before:
-            if len(before) >= READ_MAX:
-                before.clear()
-            point = _at(self.by_size or self.points, n, self.n_max) or (self.one if n == 1.0 else None)
-            before[n] = point, self._reading(n, point) if point is not None else None
-        return before[n]
+    @cached_property
+    def _read_before(self) -> "dict[float, CurveReading | None]":
+        """What was read before, by size."""
+        return {}
 
     def curve_at(self, n: float) -> PublishedPoint | None:
         """Return what the curve itself gives at a size; None outside of it, but for size 1."""
-        return self._at(n)[0]
+        before = self._points_before
+        if n not in before:
+            if len(before) >= READ_MAX:
+                before.clear()
+            before[n] = _at(self.by_size or self.points, n, self.n_max) or (self.one if n == 1.0 else None)
+        return before[n]
 
     def read(self, sizes: Sequence[float]) -> "list[CurveReading]":
         """Return what the curve itself gives at those of the sizes that it reaches, and says anything of."""
-        return [reading for n in sizes if (reading := self._at(n)[1]) is not None]
+        before, found = self._read_before, []
+        for n in sizes:
+            if n not in before:
+                if len(before) >= READ_MAX:
+                    before.clear()
+                point = self.curve_at(n)
+                before[n] = self._reading(n, point) if point is not None else None
+            reading = before[n]
+            if reading is not None:
+                found.append(reading)
+        return found
 
     def _reading(self, n: float, point: PublishedPoint) -> "CurveReading | None":
         observed = point.source == "observed"

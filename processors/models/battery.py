@@ -16,7 +16,7 @@ from processors.models.combination.evidence import ENSEMBLE, LN2, Evidence, anch
 from processors.models.downey import two_step
 from processors.models.downey.curve import curvature_of_sigma
 from processors.models.laws import barnes, family, prefixes
-from processors.models.statistics import rounded, rounded_rows
+from processors.models.statistics import rounded, rounded_rows, six_digits
 
 Floats = NDArray[np.float64]
 
@@ -155,10 +155,9 @@ def explained(name: str, own: Parameters) -> dict[str, float]:
     if name == "usl":
         t1_s, contention_s, coherence_s = sum(own), own[1] + own[2], own[2]
         own = (t1_s, contention_s / t1_s, coherence_s / t1_s) if t1_s > 0 else (0.0, 0.0, 0.0)
-    found = dict(zip(_NAMES[name], own, strict=True))
     best_n = _best_size(name, own)
-    given = found if best_n is None else found | {"best_n": best_n}
-    return dict(zip(given, rounded(*given.values()), strict=True))
+    found = dict(zip(_NAMES[name], rounded(*own) if name == "usl" else own, strict=True))  # others are rounded
+    return found if best_n is None else found | {"best_n": six_digits(best_n)}
 
 
 def _best_size(name: str, own: Parameters) -> float | None:

@@ -71,13 +71,17 @@ def _distribution(cumulative: Floats, points: Floats, low: Floats, span: Floats,
     return result
 
 
+_IN_DIGITS: Final = "%.*g"  # quicker than a format whose number of digits is filled in first
+_SIX: Final = 6
+
+
 def six_digits(value: float) -> float:
     """Return a number rounded to six digits; what is not finite stays as it is.
 
     >>> six_digits(1234.56789), six_digits(float("inf"))
     (1234.57, inf)
     """
-    return float(f"{value:.6g}")  # quicker than with a number of digits that is told
+    return float(_IN_DIGITS % (_SIX, value))
 
 
 def rounded(*values: float) -> tuple[float, ...]:
@@ -86,7 +90,7 @@ def rounded(*values: float) -> tuple[float, ...]:
     >>> rounded(1028.2411, 0.0)
     (1028.24, 0.0)
     """
-    return tuple([float(f"{value:.6g}") for value in values])
+    return all_to_digits(values, _SIX)
 
 
 def rounded_rows(rows: Iterable[Iterable[float]]) -> tuple[tuple[float, ...], ...]:
@@ -104,7 +108,16 @@ def to_digits(value: float, digits: int) -> float:
     >>> to_digits(1234.56789, 3)
     1230.0
     """
-    return float(f"{value:.{digits}g}")
+    return float(_IN_DIGITS % (digits, value))
+
+
+def all_to_digits(values: Iterable[float], digits: int) -> tuple[float, ...]:
+    """Return numbers rounded to so many digits, as `to_digits` does one.
+
+    >>> all_to_digits([1234.56789, 0.0], 3)
+    (1230.0, 0.0)
+    """
+    return tuple([float(_IN_DIGITS % (digits, value)) for value in values])
 
 
 BAND_DIGITS_MIN: Final = 3
@@ -129,7 +142,8 @@ def rounded_band(value: float, low: float, high: float) -> tuple[float, float, f
     (3720.0, 3100.0, 4500.0)
     """
     digits = band_digits(value, low, high)
-    return to_digits(value, digits), to_digits(low, digits), to_digits(high, digits)
+    value, low, high = all_to_digits((value, low, high), digits)
+    return value, low, high
 
 
 _NORMAL: Final = NormalDist()

@@ -15,6 +15,7 @@ from processors.alerts import applications
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import Prediction, UsefulSizes
 from processors.fairness import lane_of_application, lane_of_user
+from processors.models.adept.verdict import gather_evidence
 from processors.models.combination.combine import foretell, learn, summary
 from processors.models.combination.evidence import Curve, evidence_of
 from processors.models.combination.related import Related
@@ -189,7 +190,7 @@ class FitQueue:
         return self._predictor.prepare(key, model)
 
     def _foretell(self, prepared: Mapping[str, Prepared]) -> None:
-        """Let the laws predict the sizes that curves are told at, of all of them at once."""
+        """Let the laws predict the sizes that curves are told at, and gather what verdicts rest on, of all of them at once."""
         foretell(
             [
                 (each.combination, foretold_sizes(each.sizes, self._state.models.open(application_id).sizes()[-1]))
@@ -197,6 +198,7 @@ class FitQueue:
                 if each.combination is not None
             ]
         )
+        gather_evidence([self._state.models.open(application_id).study().judge for application_id in prepared])
 
     def _behind(self, application_id: str) -> bool:
         """Return whether a model that was due waited for longer than ticks without a share would have let it."""

@@ -317,8 +317,9 @@ class Predictor:
         observed, useless = model.sizes(), self._useless(question.curve or model.published, sizes)
         own, found = key.id, {}
         by_record = NOT_BY_SIZE if self._similar_runs.not_by_size(own) else BETTER_AT_SIZE
+        elsewhere = self._similar_runs.better_record(own, None)
         for n in sizes:
-            better = self._similar_runs.better_record(own, n if n in observed else None)
+            better = self._similar_runs.better_record(own, n) if n in observed else elsewhere
             if better or n in useless or (better is None and observed == (n,)):
                 found[n] = by_record if better and len(observed) > 1 else NO_CURVE
         return found

@@ -139,14 +139,16 @@ class Calibration:
         self._centre = centre
         self._weighed = [_by_size([score for score in found if score.n not in left_out]) for found in self._rows]
         weighed = [_scattered(self._weighed[OWN]), *self._weighed[OWN + 1 :]]
+        self._own: dict[float, Weighed] = {}  # scores of runs of each size itself, the newest last
+        for score in self._rows[OWN]:
+            self._own.setdefault(score.n, []).append((score, 1.0))
         self._horizons = [self._sides(row, each, centre_sides(centre, row)) for row, each in enumerate(weighed)]
 
     def sides(self, row: int, n: float) -> Sides:
         """Return the factors of the band at a size; `row` is its place in ROWS."""
         if row != OWN:
             return self._horizons[row]
-        own = [(score, 1.0) for score in self._rows[OWN] if score.n == n][-OWN_SCORES_MAX:]
-        return self._sides(OWN, own, self._horizons[OWN])
+        return self._sides(OWN, self._own.get(n, [])[-OWN_SCORES_MAX:], self._horizons[OWN])
 
     def measured(self, row: int) -> Measured | None:
         """Return the share of runs inside their bands, and how many were scored; None where they are too few to tell.

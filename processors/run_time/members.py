@@ -7,6 +7,7 @@ Each later run is compared with all of them before it is learned, apart by how f
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar, Final
 
 import msgspec
@@ -24,6 +25,7 @@ WINDOW: Final = 64  # runs; older errors fade
 ERROR_MAX: Final = 2.0  # |ln(observed / predicted)| counts no more, so that one wild forecast is not all there is
 RETAINED_SIZES: Final = 32  # at which the laws' answers are remembered while they are published
 AHEAD: Final = (0.5, 1.0, 2.0, 3.0, 4.0)  # doublings beyond the largest size
+_error: Final = partial(min, ERROR_MAX)
 _UNIT: Final = 100_000  # errors are stored as whole parts of this
 
 
@@ -148,10 +150,7 @@ class Members(Untimed):
         fits = self._state.fits
         beyond_the_curve = fits.ln_published(fact.n) if fits is not None and fact.ln_ratio is None else None
         known = beyond_the_curve if fact.ln_ratio is None else observed - fact.ln_ratio
-        return [
-            None if ln is None else ERROR_MAX if (error := abs(observed - ln)) > ERROR_MAX else error
-            for ln in (*members, known)
-        ]
+        return [None if ln is None else _error(abs(observed - ln)) for ln in (*members, known)]
 
     def learn(self, fact: MemberFact) -> None:
         """Take in how right each law was."""
@@ -194,7 +193,7 @@ class Members(Untimed):
         if alone is not None:
             own = [errors[ROWS.index(name)] for name in SEEDS]
             duels = self._state.duels.setdefault(horizon, Duels.none())
-            duels.learn(fact.n, own, min(abs(math.log(fact.run_time_s) - alone), ERROR_MAX))
+            duels.learn(fact.n, own, _error(abs(math.log(fact.run_time_s) - alone)))
 
 
 def _copy(state: MembersState) -> MembersState:

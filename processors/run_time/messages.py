@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -17,6 +17,7 @@ from processors.contracts.outputs import (
     Prediction,
     Range,
     Reliability,
+    Source,
     UsefulSizes,
 )
 from processors.contracts.settings import RunTimeSettings
@@ -170,7 +171,7 @@ def prediction(
         observations=curve.observations,
         sizes=model.sizes(),
         model=source,
-        curve=tuple(_of_curve(point, curve) for point in points),
+        curve=_curve_points(points, curve),
         useful_n=curve.useful or UsefulSizes(),
         reliable_n=reliable_range(points, model.sizes()),
         preferred_n=preferred_n,
@@ -179,11 +180,7 @@ def prediction(
     )
 
 
-_BANDS: Final = (
-    ("run_time_s", "low_s", "high_s"),
-    ("power_w", "power_low_w", "power_high_w"),
-    ("energy_j", "energy_low_j", "energy_high_j"),
-)
+_POWER_BANDS: Final = (("power_w", "power_low_w", "power_high_w"), ("energy_j", "energy_low_j", "energy_high_j"))
 _RATIO_DIGITS: Final = 4
 
 
@@ -192,23 +189,44 @@ def in_known_digits(point: Point) -> Point:
 
     What is worked out from a point takes the whole numbers: only messages are rounded, those of running jobs in the same way.
     """
-    known: dict[str, float] = {}
-    for names in _BANDS:
-        value, low, high = (getattr(point, name) for name in names)
-        if value is not None and low is not None and high is not None:
-            known |= dict(zip(names, rounded_band(value, low, high), strict=True))
-    for name in ("speedup", "efficiency", "extrapolation"):
-        ratio = getattr(point, name)
-        known |= {} if ratio is None else {name: to_digits(ratio, _RATIO_DIGITS)}
-    return msgspec.structs.replace(point, **known)
+    return msgspec.structs.replace(point, **_known_digits(point))
 
 
-def _of_curve(point: AnswerPoint, curve: PublishedCurve) -> CurvePoint:
-    """Return a point without the verdict of its own; a size that was run is observed, whoever predicts it."""
-    point = in_known_digits(point)
-    fields = {name: getattr(point, name) for name in CurvePoint.__struct_fields__}
-    known = curve.curve_at(point.n)
-    return CurvePoint(**fields | ({"source": "observed"} if known is not None and known.source == "observed" else {}))
+def _known_digits(point: CurvePoint) -> dict[str, Any]:
+    """Return the numbers of a point in known digits."""
+    run_time_s, low_s, high_s = rounded_band(point.run_time_s, point.low_s, point.high_s)
+    known: dict[str, Any] = {
+        "run_time_s": run_time_s,
+        "low_s": low_s,
+        "high_s": high_s,
+        "speedup": None if point.speedup is None else to_digits(point.speedup, _RATIO_DIGITS),
+        "efficiency": None if point.efficiency is None else to_digits(point.efficiency, _RATIO_DIGITS),
+        "extrapolation": to_digits(point.extrapolation, _RATIO_DIGITS),
+    }
+    if point.power_w is None and point.energy_j is None:  # most were never measured
+        return known
+    for names in _POWER_BANDS:
+        value, low, high = band = [getattr(point, name) for name in names]
+        whole = value is not None and low is not None and high is not None
+        known |= dict(zip(names, rounded_band(value, low, high) if whole else band, strict=True))
+    return known
+
+
+def _curve_points(points: Iterable[AnswerPoint], curve: PublishedCurve) -> tuple[CurvePoint, ...]:
+    """Return points without verdicts of their own; a size that was run is observed, whoever predicts it."""
+    run = {each.n for each in curve.by_size or curve.points if each.source == "observed"}
+    return tuple([_of_curve(point, "observed" if point.n in run else point.source) for point in points])
+
+
+def _of_curve(point: AnswerPoint, source: Source) -> CurvePoint:
+    return CurvePoint(
+        n=point.n,
+        coverage=point.coverage,
+        coverage_measured=point.coverage_measured,
+        coverage_runs=point.coverage_runs,
+        source=source,
+        **_known_digits(point),
+    )
 
 
 def published_points(points: Iterable[AnswerPoint]) -> tuple[PublishedPoint, ...]:

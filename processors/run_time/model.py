@@ -8,6 +8,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 from statistics import NormalDist, median
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
@@ -176,7 +177,12 @@ def typical_runs(median_s: float, count: float, noise: float) -> tuple[float, ..
     Forecasts are judged by them: judged by medians alone, bands held the median of many runs and missed the single run.
     """
     shown = max(min(int(count), REPEATS_MAX), 1)
-    return tuple(median_s * math.exp(noise * _NORMAL.inv_cdf((2 * i + 1) / (2 * shown))) for i in range(shown))
+    return tuple([median_s * math.exp(noise * deviations) for deviations in _spread_evenly(shown)])
+
+
+@cache
+def _spread_evenly(shown: int) -> tuple[float, ...]:
+    return tuple(_NORMAL.inv_cdf((2 * i + 1) / (2 * shown)) for i in range(shown))
 
 
 def _moved_alone(table: LevelTable, sizes: Sequence[float]) -> dict[float, float]:

@@ -6,7 +6,7 @@ known, its study answers.
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
 from types import MappingProxyType
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from processors import facts
-from processors.contracts.names import HORIZONS, horizon_of
+from processors.contracts.names import horizon_of
 from processors.contracts.outputs import Envelope, Fluctuation, Reliability, ScalabilityStudy, Source, UsefulSizes
 from processors.facts import SIDE_RATIO_MAX, PublishedCurve, PublishedPoint, uninformative
 from processors.inputs import NAME, RUN_DEVIATION, Band, TransferPrediction
@@ -25,10 +25,10 @@ from processors.models.adept.verdict import Verdict
 from processors.models.combination.combine import Combination, Forecast
 from processors.models.input_size import Knot
 from processors.models.statistics import rounded
-from processors.run_time.calibration import Calibration, Counts, Sides
+from processors.run_time.calibration import Calibration, Counts
 from processors.run_time.earned import Seeds, widened
 from processors.run_time.model import RunTime
-from processors.run_time.quality import OWN, ROWS
+from processors.run_time.quality import OWN, ROW_OF, ROWS
 from processors.run_time.verdict import HIGH_ERROR, RELIABLE, Place, Verdicts, steps
 
 Floats = NDArray[np.float64]
@@ -233,6 +233,7 @@ def fitted_curve(
     beyond = steps(known[-1])
     at = foretold_sizes(sizes, known[-1])
     final = _final(at, predicted, model, calibration)
+    predicted.study.compare(sizes)
     verdicts = Verdicts(
         known[0],
         known[-1],
@@ -305,76 +306,81 @@ class _Final:
     source: Sequence[str]
     rows: Sequence[int]
     ends_s: Sequence[tuple[float, float, float]]  # run time, low and high
-    own: Sequence[Sides]  # half-widths as the model had made them
+    own: Sequence[tuple[float, float]]  # half-widths as the model had made them, below and above
     half_width: Sequence[float]
     reasons: Sequence[tuple[str, ...]]
     known_further: Sequence[float]
     record: Callable[[int], bool]
+    bands: dict[int, facts.Band] = field(default_factory=dict)
 
     def point(self, i: int, verdict: int) -> PublishedPoint:
         """Return the point of the size of that place, with the index of its verdict."""
         band, source = self._band(i), cast("Source", self.source[i])
-        below, above = (round(side, 6) for side in self.own[i])
-        return PublishedPoint(self.at[i], band.run_time_s, band.low_s, band.high_s, source, verdict, below, above)
+        below, above = self.own[i]
+        return PublishedPoint(
+            self.at[i], band.run_time_s, band.low_s, band.high_s, source, verdict, round(below, 6), round(above, 6)
+        )
 
     def place(self, i: int) -> Place:
         """Return what the verdict on the size of that place is taken from."""
         row, nothing = self.rows[i], uninformative(self._band(i))
         record = row != OWN and self.record(row)
-        return Place(self.at[i], self.half_width[i], nothing, self.reasons[i], self.known_further[i], record=record)
+        return Place(self.at[i], self.half_width[i], nothing, self.reasons[i], self.known_further[i], record)
 
     def _band(self, i: int) -> facts.Band:
-        run_time_s, low_s, high_s = rounded(*self.ends_s[i])
-        return facts.Band(run_time_s, low_s, high_s)
+        if i not in self.bands:
+            self.bands[i] = facts.Band(*rounded(*self.ends_s[i]))
+        return self.bands[i]
 
 
 def _final(at: list[float], predicted: RunTimePrediction, model: RunTime, calibration: Calibration) -> _Final:
     found, known = predicted.predict(at), model.sizes()
-    ln_t = np.log(found.run_time_s)
-    own = list(map(Sides, *(np.abs(np.log(end_s) - ln_t).tolist() for end_s in (found.low_s, found.high_s))))
+    own = np.abs(np.log(np.array([found.low_s, found.high_s])) - np.log(found.run_time_s))
     rows = [
-        OWN if source == "observed" else HORIZONS.index(horizon_of(n, known[0], known[-1])) + 1
+        OWN if source == "observed" else ROW_OF[horizon_of(n, known[0], known[-1])]
         for n, source in zip(at, found.source, strict=True)
     ]
     times_s = _as_observed(at, found.run_time_s, predicted, model)
-    extremes = model.extremes()
-    widened = [
-        _widened(sides, calibration.sides(row, n), _spread(extremes.get(n) if row == OWN else None, time_s))
-        for row, n, time_s, sides in zip(rows, at, times_s.tolist(), own, strict=True)
-    ]
-    lower, upper = (np.minimum(np.array(side), LN_BAND_MAX) for side in zip(*widened, strict=True))
-    low_s, high_s = (np.clip(times_s * np.exp(side), 1e-300, 1e300).tolist() for side in (-lower, upper))
+    widened = _widened(own, np.array(list(map(calibration.sides, rows, at))).T, _spread(at, rows, times_s, model))
+    sides = np.minimum(widened, LN_BAND_MAX) * _DOWN_AND_UP
+    low_s, high_s = np.clip(times_s * np.exp(sides), 1e-300, 1e300).tolist()
     return _Final(
         at,
         found.source,
         rows,
         list(zip(times_s.tolist(), low_s, high_s, strict=True)),
-        own,
-        list(map(max, widened)),
+        list(zip(*own.tolist(), strict=True)),
+        widened.max(axis=0).tolist(),
         found.reasons,
         found.known_further.tolist(),
         cache(calibration.record),
     )
 
 
-def _spread(extremes: tuple[float, float] | None, run_time_s: float) -> Sides | None:
-    """Return how far in ln T the newest runs of a size lie below and above a prediction of it; None where they are few."""
-    if extremes is None:
+_DOWN_AND_UP: Final = np.array([[-1.0], [1.0]])
+
+
+def _spread(at: Sequence[float], rows: Sequence[int], run_time_s: Floats, model: RunTime) -> Floats | None:
+    """Return how far in ln T the newest runs of sizes lie below and above their predictions, (2, m); infinity where they are few."""
+    extremes = model.extremes()
+    if not extremes:
         return None
-    least_s, greatest_s = extremes
-    return Sides(max(math.log(run_time_s / least_s), 0.0), max(math.log(greatest_s / run_time_s), 0.0))
+    found = np.full((2, len(at)), math.inf)
+    for i, (n, row, time_s) in enumerate(zip(at, rows, run_time_s.tolist(), strict=True)):
+        if row == OWN and n in extremes:
+            least_s, greatest_s = extremes[n]
+            found[:, i] = max(math.log(time_s / least_s), 0.0), max(math.log(greatest_s / time_s), 0.0)
+    return found
 
 
-def _widened(own: Sides, factors: Sides, spread: Sides | None) -> Sides:
-    """Return the half-widths of a band's sides in ln T after calibration.
+def _widened(own: Floats, factors: Floats, spread: Floats | None) -> Floats:
+    """Return the half-widths of the sides of bands in ln T after calibration, (2, m).
 
     That of a size with runs of its own is widened no further than these lie apart: misses from before it has become slow, or
     before its run time was followed, are no scatter.
     """
-    ends = [half_width * factor for half_width, factor in zip(own, factors, strict=True)]
-    if spread is not None:
-        ends = [min(end, max(before, most)) for end, before, most in zip(ends, own, spread, strict=True)]
-    return Sides(*ends)
+    ends = own * factors
+    return ends if spread is None else np.minimum(ends, np.maximum(own, spread))
 
 
 def _as_observed(at: Sequence[float], run_time_s: Floats, predicted: RunTimePrediction, model: RunTime) -> Floats:

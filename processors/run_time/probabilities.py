@@ -12,7 +12,7 @@ import msgspec
 from processors.contracts.names import Horizon
 from processors.contracts.outputs import Quality
 from processors.facts import COVERAGE_RUNS_MIN, Scored
-from processors.models.statistics import pinball, share_below, to_digits
+from processors.models.statistics import all_to_digits, pinball, share_below, to_digits
 
 TENTHS: Final = 10
 LOW, HIGH = 0.05, 0.95  # what the ends of a band stand for
@@ -39,21 +39,10 @@ def with_run(fallen: Mapping[Horizon, Fallen], scored: Scored) -> ByHorizon:
     inside = share_below(observed_s, scored.expected_s, scored.low_s, scored.high_s)
     ends = ((scored.low_s, LOW), (scored.high_s, HIGH))
     ln_observed = math.log(observed_s)
-    low, high = [pinball(ln_observed, math.log(end_s), level) for end_s, level in ends]
-    return {
-        **fallen,
-        scored.horizon: Fallen(
-            before.runs + 1,
-            tuple(
-                [
-                    float(f"{FORGETTING * old + new:.5g}")
-                    for old, new in zip(before.tenths, _tenths(inside), strict=True)
-                ]
-            ),
-            _faded(before.low_loss, low),
-            _faded(before.high_loss, high),
-        ),
-    }
+    losses = [pinball(ln_observed, math.log(end_s), level) for end_s, level in ends]
+    old, new = (*before.tenths, before.low_loss, before.high_loss), (*_tenths(inside), *losses)
+    *tenths, low, high = all_to_digits([FORGETTING * faded + fresh for faded, fresh in zip(old, new, strict=True)], 5)
+    return {**fallen, scored.horizon: Fallen(before.runs + 1, tuple(tenths), low, high)}
 
 
 def with_probabilities(quality: Quality, fallen: Mapping[Horizon, Fallen]) -> Quality:
@@ -79,7 +68,3 @@ def _tenths(inside: float) -> list[float]:
     found[min(int(inside * TENTHS), TENTHS - 1)] += 0.5
     found[min(int(inside * TENTHS) - (inside == _MIDDLE), TENTHS - 1)] += 0.5
     return found
-
-
-def _faded(old: float, new: float) -> float:
-    return float(f"{FORGETTING * old + new:.5g}")

@@ -15,6 +15,7 @@ from processors.facts import COVERAGE_RUNS_MIN, Scored
 COVERAGE: Final = 0.9
 ROWS: Final = ("own", *HORIZONS)  # sizes that were run themselves stand apart from sizes between them
 OWN: Final = 0
+ROW_OF: Final = {horizon: row for row, horizon in enumerate(ROWS) if row != OWN}
 
 
 class Score(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -6,16 +6,16 @@ so that a curve need not read the others.
 """
 
 import math
-from collections.abc import Sequence
 from typing import ClassVar, Final
 
 import msgspec
+import numpy as np
 
 from processors.contracts.names import ApplicationKey
 from processors.models.combination.combine import Learned
 from processors.models.combination.evidence import NO_OFFSETS, Evidence, RelatedCurve
 from processors.models.combination.related import Related
-from processors.models.combination.scores import NO_SCORES, Counts, SystemScores, share
+from processors.models.combination.scores import NO_SCORES, Counts, SystemScores
 from processors.models.combination.shapes import NO_LOSSES, ShapeLosses
 from processors.store import Untimed
 
@@ -98,7 +98,7 @@ class RelatedCurves(Untimed):
     @property
     def share(self) -> Counts:
         """What the application adds to the pool of the centre."""
-        return share(self.learned.scores)
+        return self.learned.share
 
     def due(self, key: str, found: Evidence, *, runs: int) -> bool:
         """Return whether a curve has changed enough to be taken anew: another size, a time that moved, four times the runs."""
@@ -175,14 +175,13 @@ class Pool(Untimed):
 
     def score(self, fact: tuple[Counts, Counts]) -> bool:
         """Return whether an application's new share differs from its old one."""
-        return fact[0] != fact[1]
+        return not np.array_equal(*fact)
 
     def learn(self, fact: tuple[Counts, Counts]) -> None:
         """Put an application's new share in the place of its old one."""
         old, new = fact
-        counts = [count - gone + come for count, gone, come in zip(self.counts, old, new, strict=True)]
-        self._counts = tuple(counts)
-        self._state.counts = _sparse(counts)
+        self._counts = self.counts - old + new
+        self._state.counts = _sparse(self._counts)
 
     def snapshot(self) -> PoolState:
         """Return the stored form."""
@@ -193,12 +192,12 @@ def _unit(record: CurveRecord) -> str:
     return ApplicationKey.parse(record.key).unit
 
 
-def _sparse(counts: Sequence[int]) -> dict[int, int]:
-    return {cell: count for cell, count in enumerate(counts) if count}
+def _sparse(counts: Counts) -> dict[int, int]:
+    cells = np.flatnonzero(counts)
+    return dict(zip(cells.tolist(), counts[cells].tolist(), strict=True))
 
 
 def _dense(counts: dict[int, int]) -> Counts:
-    cells = list(NO_SCORES)
-    for cell, count in counts.items():
-        cells[cell] = count
-    return tuple(cells)
+    cells = NO_SCORES.copy()
+    cells[list(counts)] = list(counts.values())
+    return cells

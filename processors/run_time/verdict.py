@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from processors.models.adept.verdict import REACH, Verdict
+from processors.models.adept.advice import REACH
+from processors.models.adept.verdict import Verdict
 from processors.models.combination.reasons import BELOW, DISTANCE_MAX, TOO_FAR, WIDE
 
 # Half-width in ln T that a reliable band may have, per doubling beyond the largest size, of which one at least and two at most

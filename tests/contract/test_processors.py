@@ -120,7 +120,7 @@ SUBJECTS: dict[str, Subject] = {
     Pool.name: Subject(
         PoolState,
         Pool.build,
-        lambda i: (NO_SCORES, (*NO_SCORES[: i % 200], 1, *NO_SCORES[i % 200 + 1 :])),
+        lambda i: (NO_SCORES, np.eye(1, NO_SCORES.size, i % 200, dtype=np.int64)[0]),
         4_000,
     ),
     BandPool.name: Subject(

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from processors.models.adept.advice import REACH
 from processors.models.adept.patterns import SPECIAL_SIZES_MIN as SPECIAL_MIN
 from processors.models.adept.patterns import (
     AnomalousSize,
@@ -21,8 +22,8 @@ from processors.models.adept.patterns import (
     fluctuation,
     tolerance,
 )
-from processors.models.adept.verdict import NOISE_FLOOR, REACH, SIZES_MIN, Judge, Verdict
-from processors.models.aggregates.sizes import observations
+from processors.models.adept.verdict import NOISE_FLOOR, SIZES_MIN, Judge, Verdict
+from processors.models.aggregates.observations import observations
 from processors.models.downey.bayes import AnchoredCurve, Posterior, anchored_curve, parallel_curve
 from processors.models.downey.two_step import DEVIATION, Envelope, envelope
 
@@ -242,9 +243,10 @@ class Study:
         if not self.allowed_sizes:
             allowed = {*(2.0**power for power in range(math.floor(math.log2(reach)) + 1)), *observed}
         named = np.array(sorted(allowed), dtype=np.float64)
-        ln_times = self._ln_run_time(np.concatenate([[1.0], grid, named]))
-        speedup = _exp(ln_times[0] - ln_times[1:])
-        return meaningful_sizes(grid, speedup[: grid.size], named, speedup[grid.size :])
+        wanted = np.array(sorted({1.0, *grid.tolist(), *allowed}))  # most that are named are of the grid
+        ln_times = self._ln_run_time(wanted)
+        ln_one, on_grid, of_named = (ln_times[wanted.searchsorted(sizes)] for sizes in (1.0, grid, named))
+        return meaningful_sizes(grid, _exp(ln_one - on_grid), named, _exp(ln_one - of_named))
 
     @cached_property
     def preferred_sizes(self) -> tuple[float, ...]:
@@ -294,20 +296,26 @@ class Study:
         place = len(self.curves) - 1
         if target is not None and place:
             place = int(self._curve_of(np.array([target]))[0])
-        return self._judge.verdict(target, place)
+        return self.judge.verdict(target, place)
+
+    def compare(self, targets: Sequence[float]) -> None:
+        """Compare the curves that fit at targets all at once, so that `verdict` has the answers; says nothing new."""
+        if len(self.curves) == 1:
+            self.judge.compare(list(map(_within_reason, targets)))
 
     @property
     def pattern_advice(self) -> tuple[str, ...]:
         """Sentences about what is unusual, whatever the verdict."""
-        return self._judge.pattern_advice
+        return self.judge.pattern_advice
 
     @property
     def slower_beyond(self) -> float | None:
         """The fastest size that was run, where the largest is clearly slower; else None."""
-        return self._judge.slower_beyond
+        return self.judge.slower_beyond
 
     @cached_property
-    def _judge(self) -> Judge:
+    def judge(self) -> Judge:
+        """Who gives the verdicts."""
         suggested = self.preferred_sizes or self.allowed_sizes
         return Judge(self._sizes, self._times, self.noise, suggested, self.patterns, self.curves)
 
@@ -395,9 +403,11 @@ class _Given(NamedTuple):
     def of(cls, n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None) -> "_Given":
         seen = observations(n, run_time_s, weight)
         sizes, times = np.asarray(n, dtype=np.float64), np.asarray(run_time_s, dtype=np.float64)
-        order = np.lexsort((times, sizes))
         distinct = _distinct(seen.n, seen.run_time_s, seen.weight, seen.scale_s)
-        return cls(sizes[order], times[order], *distinct, seen.scale_s)
+        if not (sizes[1:] > sizes[:-1]).all():
+            order = np.lexsort((times, sizes))
+            sizes, times = sizes[order], times[order]
+        return cls(sizes, times, *distinct, seen.scale_s)
 
 
 def _studied(given: _Given, noise: float, allowed_sizes: Sequence[float] | None, patterns: Patterns) -> Study:
@@ -422,7 +432,9 @@ def _distinct(n: Floats, run_time_s: Floats, weight: Floats, scale_s: float) -> 
     with np.errstate(over="ignore"):
         sizes, times = np.minimum(n, SIZE_MAX), np.minimum(run_time_s / scale_s, SIZE_MAX)
     used = weight > 0.0
-    sizes, times, weights = sizes[used], times[used], weight[used]
+    weights = weight
+    if not used.all():
+        sizes, times, weights = sizes[used], times[used], weight[used]
     first = np.flatnonzero(np.diff(sizes, prepend=-1.0) > 0.0)
     if first.size == sizes.size:
         return sizes, times, weights

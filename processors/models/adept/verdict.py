@@ -3,17 +3,30 @@
 The fits here have no prior, which would decide by itself what the observations do not.
 """
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import chain, islice
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from processors.models.adept.advice import (
+    REACH,
+    Facts,
+    advice_text,
+    anomaly_message,
+    jump_message,
+    slowdown_message,
+    special_message,
+)
 from processors.models.adept.patterns import Patterns
 from processors.models.downey.bayes import AnchoredCurve
 from processors.models.downey.curve import inverse_speedup
-from processors.models.downey.fit import Profile, profile
-from processors.models.laws.family import AmdahlFits, least_squares_amdahl
+from processors.models.downey.fit import Profile, profiles
+from processors.models.laws.family import AmdahlFits, least_squares_amdahl_each
 
 Floats = NDArray[np.float64]
 
@@ -25,7 +38,6 @@ DISAGREEMENT = 0.10  # in ln T, from which two curves count as different
 FLATNESS = 1.25  # Amdahl's law may fit this much worse than the best curve and still explain the data
 NOISE_FLOOR = 0.03  # standard deviation of ln t that the constants here allow for
 STEP_FLOOR = 0.05  # share by which work n t may fall, or run time rise, before it counts
-REACH = 2.0  # times the largest size: good on twice the number of nodes, says ADEPT
 GRID = 129
 
 # superlinear data often look linear too; that no curve can follow them is the graver finding
@@ -61,149 +73,6 @@ def most_informative(candidates: Floats, sd_ln: Floats) -> float | None:
     return float(candidates[int(np.argmax(sd_ln))]) if candidates.size else None
 
 
-def number(value: float) -> str:
-    """Return a size as people write it.
-
-    >>> number(32.0), number(0.5), number(1e12)
-    ('32', '0.5', '1e+12')
-    """
-    return f"{value:.6g}"
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What the sentences are filled with; sizes in the unit of n, shares as fractions.
-
-    `superlinear` are two sizes between which the speed-up is better than their ratio, `disagreement` how far the curves that
-    fit differ at `reference_n`.
-
-    >>> Facts(count=3, smallest_n=1.0, largest_n=8.0, rms=0.01, worst_n=4.0).next_n is None
-    True
-    """
-
-    count: int
-    smallest_n: float
-    largest_n: float
-    rms: float
-    worst_n: float
-    superlinear: tuple[float, float] = (0.0, 0.0)
-    disagreement: float = 0.0
-    reference_n: float = 0.0
-    target: float | None = None
-    next_n: float | None = None
-
-
-def advice_text(reason: str, facts: Facts) -> str:
-    """Return what a user should know and do about one reason, in one sentence.
-
-    Raises KeyError for a reason that no verdict gives.
-
-    >>> facts = Facts(count=4, smallest_n=1.0, largest_n=8.0, rms=0.01, worst_n=4.0, next_n=16.0)
-    >>> advice_text("linear", facts)
-    'No limit of the speed-up is visible up to 8; run it at 16 to find it.'
-    """
-    return ADVICE[reason](facts)
-
-
-def _run_next(facts: Facts, purpose: str) -> str:
-    return f"; run it at {number(facts.next_n)} {purpose}." if facts.next_n is not None else "."
-
-
-def _insufficient_advice(facts: Facts) -> str:
-    seen = "one size has" if facts.count == 1 else f"{facts.count} sizes have"
-    return f"Only {seen} been run, but three are needed" + _run_next(facts, "next")
-
-
-def _high_error_advice(facts: Facts) -> str:
-    return (
-        f"No scaling curve fits these run times (typical error {facts.rms * 100:.0f} %, worst at {number(facts.worst_n)}); "
-        "check whether different inputs, builds or machines are mixed under this name."
-    )
-
-
-def _linear_advice(facts: Facts) -> str:
-    return f"No limit of the speed-up is visible up to {number(facts.largest_n)}" + _run_next(facts, "to find it")
-
-
-def _runner_up_advice(facts: Facts) -> str:
-    apart = f"Different curves fit equally well but differ by {np.expm1(facts.disagreement) * 100:.0f} % at {number(facts.reference_n)}"
-    return apart + _run_next(facts, "to decide between them")
-
-
-def _superlinear_advice(facts: Facts) -> str:
-    first, second = map(number, facts.superlinear)
-    return (
-        f"From {first} to {second} the speed-up exceeds the growth in size; memory or caches can explain this, a scaling "
-        "curve cannot. Trust only the sizes that were run."
-    )
-
-
-def _far_advice(facts: Facts) -> str:
-    largest, reach = number(facts.largest_n), REACH * facts.largest_n
-    if facts.target is not None and facts.target < facts.smallest_n:
-        what = (
-            f"{number(facts.target)} is less than half of the smallest size that was run ({number(facts.smallest_n)})"
-        )
-    elif facts.target is None or facts.target <= reach:
-        what = (
-            f"The run times jumped between sizes before and may do so again above the largest that was run ({largest})"
-        )
-    else:
-        what = f"Sizes above {number(reach)} are too far from the largest that was run ({largest})"
-    return what + _run_next(facts, "first")
-
-
-ADVICE = {
-    "insufficient": _insufficient_advice,
-    "high_error": _high_error_advice,
-    "linear": _linear_advice,
-    "runner_up": _runner_up_advice,
-    "superlinear": _superlinear_advice,
-    "far": _far_advice,
-}
-
-
-def anomaly_message(n: float, deviation: float) -> str:
-    """Return what to do about one size that is out of line; `deviation` is relative to the curve of the others.
-
-    >>> anomaly_message(8.0, 0.5)
-    'At 8 it takes 50 % longer than the other sizes suggest; check placement and contention of those runs.'
-    """
-    change = f"{abs(deviation) * 100:.0f} % {'longer' if deviation > 0 else 'less'}"
-    return (
-        f"At {number(n)} it takes {change} than the other sizes suggest; check placement and contention of those runs."
-    )
-
-
-def slowdown_message(largest_n: float, fastest_n: float) -> str:
-    """Return what to do about a curve that turns up: it is advice, and no doubt of its prediction.
-
-    >>> slowdown_message(32.0, 16.0)
-    'It is slower at 32 than at 16; do not allocate more than 16.'
-    """
-    largest, fastest = number(largest_n), number(fastest_n)
-    return f"It is slower at {largest} than at {fastest}; do not allocate more than {fastest}."
-
-
-def special_message(name: str, slowdown: float) -> str:
-    """Return what to do about a class of sizes that the application favours.
-
-    >>> special_message("pow2", 0.3)
-    'It favours powers of two: other sizes take about 30 % longer; allocate powers of two.'
-    """
-    plural = {"pow2": "powers of two", "square": "square numbers"}.get(name, name.replace("multiple", "multiples"))
-    return f"It favours {plural}: other sizes take about {slowdown * 100:.0f} % longer; allocate {plural}."
-
-
-def jump_message(before_n: float, after_n: float, jump: float) -> str:
-    """Return what to know about a step in the curve; `jump` is relative to the law of the sizes before.
-
-    >>> jump_message(8.0, 10.0, 0.4)
-    'Between 8 and 10 the run time jumps by +40 %; each side has its own curve.'
-    """
-    return f"Between {number(before_n)} and {number(after_n)} the run time jumps by {jump * 100:+.0f} %; each side has its own curve."
-
-
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """What the observations say about every target; sizes in units of n, errors relative.
@@ -227,12 +96,23 @@ class Evidence:
     superlinear: tuple[float, float] | None
     worst_n: float
     misfit: float
+    compared: dict[float, float] = field(default_factory=dict, repr=False)  # what `disagreement` found, by target
+
+
+class Points(NamedTuple):
+    """What one curve was seen to take: sizes (k,) from one on, distinct and rising, their times, the standard deviation of ln t.
+
+    A deviation below 0.03 says no more than that it was not measured.
+    """
+
+    n: Floats
+    run_time_s: Floats
+    noise: float
 
 
 def gather(n: Floats, run_time_s: Floats, *, noise: float = 0.0) -> Evidence:
-    """Return what `k` >= 1 observations say; `n` (sorted, distinct) and `run_time_s` have shape (k,).
+    """Return what `k` >= 1 observations say; arguments as in `Points`.
 
-    `noise` is the standard deviation of ln t; below 0.03 it says no more than that it was not measured.
     Anomalous sizes and those that a pattern sets apart should be left out.
     Sources: ADEPT (Deshmeh, Machina, Sodan 2010) for the cases, the constants are this project's.
 
@@ -241,36 +121,73 @@ def gather(n: Floats, run_time_s: Floats, *, noise: float = 0.0) -> Evidence:
     >>> round(evidence.rms_amdahl, 6), evidence.acceptable.parallelism.round().max().item()
     (0.0, 128.0)
     """
-    excess = max(1.0, noise / NOISE_FLOOR)
-    misfit, step = MISFIT * excess, STEP_FLOOR * excess
-    curves = _curves(n, run_time_s)
-    best = int(curves.objective.argmin())
-    limit = curves.objective[best] + n.size * misfit**2
-    acceptable = Profile(*(column[curves.objective <= limit] for column in curves))
-    amdahl = least_squares_amdahl(n, run_time_s, np.ones((1, n.size)))
-    fitted = _predict(Profile(*(column[best : best + 1] for column in curves)), n)[0]
-    errors = np.abs(fitted / run_time_s - 1.0)
-    return Evidence(
-        n.size,
-        float(n[0]),
-        float(n[-1]),
-        _root_mean(curves.objective[best], n.size),
-        _root_mean(amdahl.squares[0], n.size),
-        amdahl,
-        acceptable,
-        _superlinear(n, run_time_s, step),
-        float(n[int(errors.argmax())]),
-        misfit,
-    )
+    return gather_many([Points(n, run_time_s, noise)])[0]
 
 
-def _curves(n: Floats, run_time_s: Floats) -> Profile:
-    """Return the best curve at each of many A, sorted by A, those where a size starts to saturate among them."""
-    largest = 16.0 * float(n[-1])
-    serial = float((n * run_time_s).min())
-    kinks = np.concatenate([n, (n + 1.0) / 2.0, serial / run_time_s])
-    grid = np.concatenate([_grid(largest), np.clip(kinks, 1.0, largest)])
-    return profile(n, run_time_s, np.unique(grid))
+def gather_many(curves: Sequence[Points]) -> list[Evidence]:
+    """Return what the observations of many curves say, of each as if it were alone.
+
+    >>> n = np.array([1.0, 2.0, 4.0, 8.0])
+    >>> [found.largest_n for found in gather_many([Points(n, 100.0 / n, 0.0), Points(2.0 * n, 100.0 / n, 0.0)])]
+    [8.0, 16.0]
+    """
+    by_sizes: dict[int, list[int]] = {}
+    for place, curve in enumerate(curves):
+        by_sizes.setdefault(curve.n.size, []).append(place)
+    found: dict[int, Evidence] = {}
+    for places in by_sizes.values():
+        found.update(zip(places, _gathered([curves[place] for place in places]), strict=True))
+    return [found[place] for place in range(len(curves))]
+
+
+def _gathered(curves: Sequence[Points]) -> Iterator[Evidence]:
+    """Yield the evidence of curves with as many sizes each."""
+    n, run_time_s = (np.array(rows) for rows in list(zip(*curves, strict=True))[:2])
+    fits, places = _curves(n, run_time_s)
+    amdahl = least_squares_amdahl_each(n, run_time_s)
+    work = np.log(n) + np.log(run_time_s)
+    fall = np.maximum.accumulate(work, axis=1) - work
+    alike, best = [], []
+    for i, curve in enumerate(curves):
+        own = Profile(*(column[places[i] : places[i + 1]] for column in fits))
+        misfit, first = MISFIT * _excess(curve.noise), int(own.objective.argmin())
+        acceptable = own.objective <= own.objective[first] + curve.n.size * misfit**2
+        alike.append(Profile(*(column[acceptable] for column in own)))
+        best.append(places[i] + first)
+    errors = np.abs(_predict_each(Profile(*(column[best] for column in fits)), n) / run_time_s - 1.0)
+    worst_n = n[np.arange(len(curves)), errors.argmax(axis=1)].tolist()
+    for i, (curve, squares) in enumerate(zip(curves, fits.objective[best].tolist(), strict=True)):
+        yield Evidence(
+            curve.n.size,
+            float(curve.n[0]),
+            float(curve.n[-1]),
+            _root_mean(squares, curve.n.size),
+            _root_mean(amdahl.squares[i], curve.n.size),
+            AmdahlFits(*(column[i : i + 1] for column in amdahl)),
+            alike[i],
+            _superlinear(curve.n, work[i], fall[i], STEP_FLOOR * _excess(curve.noise)),
+            worst_n[i],
+            MISFIT * _excess(curve.noise),
+        )
+
+
+def _excess(noise: float) -> float:
+    return max(1.0, noise / NOISE_FLOOR)
+
+
+def _curves(n: Floats, run_time_s: Floats) -> tuple[Profile, list[int]]:
+    """Return the best curves (c, k) at each of many A, sorted by A, those where a size starts to saturate among them.
+
+    Those of one curve stand together, in its place (c + 1).
+    """
+    largest = 16.0 * n[:, -1:]
+    serial = (n * run_time_s).min(axis=1, keepdims=True)
+    kinks = np.concatenate([n, (n + 1.0) / 2.0, serial / run_time_s], axis=1)
+    grids = np.array([_grid(largest_n) for (largest_n,) in largest.tolist()])
+    grid = np.concatenate([grids, np.minimum(np.maximum(kinks, 1.0), largest)], axis=1)
+    grid.sort(axis=1)
+    curve, place = np.nonzero(np.diff(grid, prepend=0.0) > 0.0)
+    return profiles(n, run_time_s, grid[curve, place], curve), np.searchsorted(curve, np.arange(len(n) + 1)).tolist()
 
 
 @lru_cache(maxsize=64)
@@ -286,16 +203,20 @@ def _predict(curves: Profile, n: Floats) -> Floats:
     return np.asarray(curves.t1_s[:, None] * inverse)
 
 
+def _predict_each(curves: Profile, n: Floats) -> Floats:
+    """Return the run times of each curve at its own sizes (c, k)."""
+    inverse = inverse_speedup(1.0 / n, curves.parallelism[:, None], curves.curvature[:, None])
+    return np.asarray(curves.t1_s[:, None] * inverse)
+
+
 def _root_mean(squares: float, count: int) -> float:
     return float(np.sqrt(max(squares, 0.0) / count))
 
 
-def _superlinear(n: Floats, run_time_s: Floats, step: float) -> tuple[float, float] | None:
-    """Return the sizes between which the work n t shrinks most, if by more than the step."""
-    work = np.log(n) + np.log(run_time_s)
-    fall = np.maximum.accumulate(work) - work
+def _superlinear(n: Floats, work: Floats, fall: Floats, step: float) -> tuple[float, float] | None:
+    """Return the sizes between which the work n t shrinks most, if by more than the step; all (k,), `work` in ln."""
     to = int(fall.argmax())
-    if fall[to] <= -np.log1p(-min(step, 0.9)):
+    if fall[to] <= -math.log1p(-min(step, 0.9)):
         return None
     return float(n[int(work[: to + 1].argmax())]), float(n[to])
 
@@ -354,7 +275,7 @@ def amdahl_gain(evidence: Evidence, reference: float) -> float:
     """
     parallel_s, serial_s = float(evidence.amdahl.parallel_s[0]), float(evidence.amdahl.serial_s[0])
     at_largest, at_reference = (parallel_s / size + serial_s for size in (evidence.largest_n, reference))
-    return float(np.log(at_largest) - np.log(at_reference))
+    return math.log(at_largest) - math.log(at_reference)
 
 
 def is_open(evidence: Evidence, reference: float) -> bool:
@@ -364,8 +285,13 @@ def is_open(evidence: Evidence, reference: float) -> bool:
     >>> is_open(gather(n, np.array([51.246, 19.594, 9.225, 7.762])), 48.0)
     True
     """
+    return _undecided(evidence) and disagreement(evidence, reference) > DISAGREEMENT
+
+
+def _undecided(evidence: Evidence) -> bool:
+    """Return whether curves of clearly different A fit about equally well."""
     parallelism = evidence.acceptable.parallelism
-    return parallelism[-1] / parallelism[0] >= PARALLELISM_RATIO and disagreement(evidence, reference) > DISAGREEMENT
+    return bool(parallelism[-1] / parallelism[0] >= PARALLELISM_RATIO)
 
 
 def disagreement(evidence: Evidence, reference: float) -> float:
@@ -375,8 +301,23 @@ def disagreement(evidence: Evidence, reference: float) -> float:
     >>> round(disagreement(gather(n, np.array([51.246, 19.594, 9.225, 7.762])), 48.0), 2)
     0.36
     """
-    predicted = np.log(_predict(evidence.acceptable, np.array([reference])))
-    return float(predicted.max() - predicted.min())
+    if reference not in evidence.compared:
+        compare(evidence, [reference])
+    return evidence.compared[reference]
+
+
+def compare(evidence: Evidence, references: Sequence[float]) -> None:
+    """Compare the acceptable curves at references all at once, so that `disagreement` has the answers.
+
+    >>> n = np.array([2.0, 6.0, 16.0, 24.0])
+    >>> found = gather(n, np.array([51.246, 19.594, 9.225, 7.762]))
+    >>> compare(found, [48.0])
+    >>> list(found.compared)
+    [48.0]
+    """
+    predicted = np.log(_predict(evidence.acceptable, np.array(references)))
+    apart = predicted.max(axis=0) - predicted.min(axis=0)
+    evidence.compared.update(zip(references, apart.tolist(), strict=True))
 
 
 SUGGEST_FOR = frozenset({"insufficient", "linear", "runner_up", "far"})  # reasons that one more run may remove
@@ -417,6 +358,7 @@ class Judge:
     allowed_sizes: tuple[float, ...]
     patterns: Patterns
     curves: tuple[AnchoredCurve, ...]
+    known: list[Evidence] = field(default_factory=list)  # that was gathered together with that of others
 
     def verdict(self, target: float | None, curve: int) -> Verdict:
         """Return the verdict on `target`, which the curve of that number answers; None: on twice the largest size."""
@@ -429,13 +371,25 @@ class Judge:
         messages = tuple(advice_text(reason, facts) for reason in reasons)
         return Verdict(reasons[0] if reasons else "reliable", reasons, messages + self.pattern_advice, next_n)
 
+    def compare(self, targets: Sequence[float]) -> None:
+        """Compare the curves of the only one there is at targets, where verdicts on these will ask for it."""
+        evidence = self._evidence[0]
+        if evidence.count >= SIZES_MIN and _undecided(evidence):
+            open_at = [target for target in targets if not is_linear(evidence, target)]
+            compare(evidence, [*open_at, REACH * evidence.largest_n])
+
     @cached_property
     def _evidence(self) -> tuple[Evidence, ...]:
         """What can be said about each curve."""
-        judged = self.curves if self.patterns.special is None else self.curves[:1]
-        return tuple(gather(*self._points(curve), noise=self.noise) for curve in judged)
+        return tuple(self.known) or tuple(gather_many(self.points))
 
-    def _points(self, curve: AnchoredCurve) -> tuple[Floats, Floats]:
+    @property
+    def points(self) -> list[Points]:
+        """What is judged: each curve, of favoured sizes that of these."""
+        judged = self.curves if self.patterns.special is None else self.curves[:1]
+        return [Points(*self._observed(curve), self.noise) for curve in judged]
+
+    def _observed(self, curve: AnchoredCurve) -> tuple[Floats, Floats]:
         if curve.n.size == self.n.size and self.patterns.retained.all():
             return self.n, self.run_time_s
         inside = np.isin(self.n, curve.n) & self.patterns.retained
@@ -483,6 +437,22 @@ class Judge:
             pairs = zip(phases.phases[:-1], phases.phases[1:], strict=True)
             messages += [jump_message(before.last_n, after.first_n, after.jump) for before, after in pairs]
         return tuple(messages)
+
+
+def gather_evidence(judges: Sequence[Judge]) -> None:
+    """Gather what can be said about the curves of many studies at once, so that their verdicts have it.
+
+    >>> from processors.models.adept.study import study
+    >>> found = study([1, 2, 4], [100.0, 52.0, 28.0])
+    >>> gather_evidence([found.judge])
+    >>> len(found.judge.known)
+    1
+    """
+    new = [judge for judge in judges if not judge.known]
+    points = [judge.points for judge in new]
+    found = iter(gather_many(list(chain(*points))))
+    for judge, own in zip(new, points, strict=True):
+        judge.known.extend(islice(found, len(own)))
 
 
 def _facts(evidence: Evidence, reasons: tuple[str, ...], target: float | None, next_n: float | None) -> Facts:

@@ -49,7 +49,19 @@ from processors.models.combination.replay import (
     spread,
     total_losses,
 )
-from processors.models.combination.scores import NO_SCORES, Counts, Ends, Scores, SystemScores, beyond, ends, tally
+from processors.models.combination.scores import (
+    NO_SCORES,
+    Counts,
+    Ends,
+    Known,
+    Scores,
+    SystemScores,
+    beyond,
+    ends,
+    known,
+    share,
+    tally,
+)
 from processors.models.combination.scores import Request as ScoresRequest
 from processors.models.combination.scores import inside as ends_inside
 from processors.models.combination.shapes import (
@@ -130,7 +142,8 @@ class Forecast(NamedTuple):
     known_further: Floats
 
 
-class Learned(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Learned:
     """What an application has learned from all forecasts of its curves: offsets of the laws, and scores by system.
 
     >>> Learned(NO_OFFSETS, ()).scores
@@ -140,6 +153,11 @@ class Learned(NamedTuple):
     offsets: tuple[float, ...]
     scores: tuple[SystemScores, ...]
     shape_losses: ShapeLosses = NO_LOSSES
+
+    @cached_property
+    def share(self) -> Counts:
+        """What the application adds to the pool of the centre."""
+        return share(self.scores)
 
 
 NOTHING_LEARNED: Final = Learned(NO_OFFSETS, ())
@@ -162,7 +180,7 @@ class Combination:
     evidence: Evidence
     related: Related = NO_RELATED
     learned: Learned = NOTHING_LEARNED
-    pool: Counts = NO_SCORES
+    pool: Counts = field(default_factory=lambda: NO_SCORES)
     coefficients: Coefficients = SHIPPED
     predicted: dict[float, "_Point"] = field(
         default_factory=dict, init=False, repr=False
@@ -204,6 +222,11 @@ class Combination:
         """The mean losses of the laws on the other curves of the application."""
         curve = self.evidence.curve
         return related_losses(self.related, curve.key, curve.system, _ALL_SIZES)
+
+    @cached_property
+    def known_scores(self) -> Known:
+        """The scores of the application and those of the centre, for the system of the curve."""
+        return known(self.evidence.curve.system, self.learned.scores, self.pool, self.learned.share)
 
     @cached_property
     def shares(self) -> Floats:
@@ -362,7 +385,7 @@ def _ends(curves: Sequence[Combination], at: _Targets, distance: Floats, share: 
 
 
 def _scores(one: Combination, near: Floats, shipped: Floats) -> ScoresRequest:
-    return ScoresRequest(near, shipped, one.evidence.curve.system, one.learned.scores, one.pool)
+    return ScoresRequest(near, shipped, one.known_scores)
 
 
 def _inside(curves: Sequence[Combination], laws: Laws, at: _Targets) -> _Answers:
@@ -372,15 +395,7 @@ def _inside(curves: Sequence[Combination], laws: Laws, at: _Targets) -> _Answers
     below = BELOW_WIDTH * np.maximum(smallest[at.curve] - x, 0.0)
     scale = inside.scales(coefficients.inside_scale, inside.features_of([each.left_out for each in found], at.curve, x))
     of_curves = [place for place, _ in at.each()]
-    requested = [
-        ends_inside(
-            coefficients.inside_atoms,
-            curves[place].evidence.curve.system,
-            curves[place].learned.scores,
-            curves[place].pool,
-        )
-        for place in of_curves
-    ]
+    requested = [ends_inside(coefficients.inside_atoms, curves[place].known_scores) for place in of_curves]
     low, high = np.zeros((2, len(curves)))
     low[of_curves], high[of_curves] = np.array([(each.lower[0], each.upper[0]) for each in ends(requested)]).T
     ln_t = np.maximum(laws.usl(at.n, at.curve), LN_MIN)

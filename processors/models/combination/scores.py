@@ -12,7 +12,7 @@ so that adding and taking away in any order gives the same bits.
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,8 +56,17 @@ _ROWS = _INSIDE + 1
 _PLACES = np.arange(_ROWS)
 _ONLY_INSIDE = np.eye(_ROWS)[_INSIDE:]
 
-Counts = tuple[int, ...]
-NO_SCORES: Final[Counts] = (0,) * (_ROWS * SIGNED)
+Counts = NDArray[np.int64]
+"""How much weight there is in each cell, (cells,), in whole parts of UNIT; whoever holds one may keep it, for none is written to."""
+
+
+def _retained(found: Any) -> Any:
+    """Return an array that others may keep."""
+    found.flags.writeable = False
+    return found
+
+
+NO_SCORES: Final[Counts] = _retained(np.zeros(_ROWS * SIGNED, dtype=np.int64))
 
 
 class SystemScores(NamedTuple):
@@ -73,18 +82,25 @@ class SystemScores(NamedTuple):
     counts: Counts
 
 
+class Known(NamedTuple):
+    """What scores of a curve rest on beside the shipped ones, as weights by row of the grid and score, (rows, cells).
+
+    `own` are those of its application, `others` those of all others of the centre; None where the centre has none.
+    """
+
+    own: Floats
+    others: Floats | None
+
+
 class Request(NamedTuple):
     """Where scores of one curve are wanted.
 
-    `near` (m, rows) weighs the rows of the grid, `shipped` (m, cells) are the scores that the agent was built with; the others
-    are as in `quantiles`.
+    `near` (m, rows) weighs the rows of the grid, `shipped` (m, cells) are the scores that the agent was built with.
     """
 
     near: Floats
     shipped: Floats
-    system: str
-    own: Sequence[SystemScores]
-    pool: Counts
+    known: Known
 
 
 class Ends(NamedTuple):
@@ -102,17 +118,17 @@ def tally(scores: Iterable[Scores]) -> Counts:
     """Return scores as counts.
 
     >>> one = Scores(np.array([1.0]), np.array([2.0]), np.array([0.5]))
-    >>> sum(tally([one, one])), sum(tally([]))
+    >>> int(tally([one, one]).sum()), int(tally([]).sum())
     (1024, 0)
     """
-    total = np.zeros(len(NO_SCORES), dtype=np.int64)
+    total = np.zeros_like(NO_SCORES)
     for each in scores:
         beyond = place(each.distance) + DISTANCES.size * each.known_further
         row = np.where(each.distance > 0.0, beyond, _INSIDE)
         cell = row * SIGNED + _cells(each.score)
-        counts = np.bincount(cell, np.rint(each.weight * UNIT), minlength=len(NO_SCORES))
+        counts = np.bincount(cell, np.rint(each.weight * UNIT), minlength=total.size)
         total += counts.astype(np.int64)  # sums of whole numbers, exact in any order
-    return tuple(total.tolist())
+    return cast("Counts", _retained(total))
 
 
 def share(application: Sequence[SystemScores]) -> Counts:
@@ -120,27 +136,38 @@ def share(application: Sequence[SystemScores]) -> Counts:
 
     Scores of forecasts by laws, of those that related curves carry, and of those inside the range have as much each.
 
-    >>> sum(share([SystemScores("s", (5 * UNIT,) + NO_SCORES[1:])])) / UNIT
+    >>> float(share([SystemScores("s", tally([Scores(np.ones(5), np.ones(5), np.ones(5))]))]).sum()) / UNIT
     1.5
     """
-    total = np.zeros(len(NO_SCORES))
-    for each in application:
-        total += np.array(each.counts)
+    total = pooled(each.counts for each in application)
     parts = np.split(total, [DISTANCES.size * SIGNED, _INSIDE * SIGNED])
     given = [part * (APPLICATION_WEIGHT / (part.sum() / UNIT + APPLICATION_HALF)) for part in parts]
-    return tuple(np.rint(np.concatenate(given)).astype(np.int64).tolist())
+    return cast("Counts", _retained(np.rint(np.concatenate(given)).astype(np.int64)))
 
 
 def pooled(shares: Iterable[Counts]) -> Counts:
-    """Return the pool of a centre, the sum of what its applications add.
+    """Return the sum of counts, such as the pool of a centre, which is the sum of what its applications add.
 
-    >>> sum(pooled([(1,) + NO_SCORES[1:], (2,) + NO_SCORES[1:]]))
-    3
+    >>> one = tally([Scores(np.ones(1), np.ones(1), np.ones(1))])
+    >>> int(pooled([one, one]).sum()) == 2 * UNIT
+    True
     """
-    total = np.zeros(len(NO_SCORES), dtype=np.int64)
+    total = np.zeros_like(NO_SCORES)
     for each in shares:
-        total += np.array(each, dtype=np.int64)
-    return tuple(total.tolist())
+        total += each
+    return cast("Counts", _retained(total))
+
+
+def known(system: str, own: Sequence[SystemScores], pool: Counts, shared: Counts) -> Known:
+    """Return what is known for a curve of a system; `shared` is what its application added to the pool.
+
+    >>> known("s", [], NO_SCORES, NO_SCORES).others is None
+    True
+    """
+    trusted = np.zeros((_ROWS, SIGNED))
+    for each in own:
+        trusted += _grid(each.counts) * (1.0 if each.system == system else OTHER_SYSTEM)
+    return Known(trusted, _grid(np.maximum(pool - shared, 0)) if pool.any() else None)
 
 
 def quantiles(
@@ -164,7 +191,7 @@ def quantiles(
     ([-1.3], [1.3])
     """
     near, shipped = beyond(distance, atoms, known_further=known_further)
-    return ends([Request(near, shipped, system, own, pool)])[0]
+    return ends([Request(near, shipped, known(system, own, pool, share(own)))])[0]
 
 
 def beyond(distance: Floats, atoms: Sequence[Sequence[float]], *, known_further: bool = False) -> tuple[Floats, Floats]:
@@ -187,49 +214,47 @@ def quantiles_inside(
     >>> [round(end, 1) for end in quantiles_inside([-1.0] * 10 + [1.0] * 10, "s", [])]
     [-1.1, 1.1]
     """
-    found = ends([inside(atoms, system, own, pool)])[0]
+    found = ends([inside(atoms, known(system, own, pool, share(own)))])[0]
     return float(found.lower[0]), float(found.upper[0])
 
 
-def inside(atoms: Sequence[float], system: str, own: Sequence[SystemScores], pool: Counts = NO_SCORES) -> Request:
+def inside(atoms: Sequence[float], known: Known) -> Request:
     """Return where scores inside the range of a curve lie; see `quantiles_inside`.
 
-    >>> inside([-1.0] * 10 + [1.0] * 10, "s", []).near.sum()
+    >>> inside([-1.0] * 10 + [1.0] * 10, known("s", [], NO_SCORES, NO_SCORES)).near.sum()
     np.float64(1.0)
     """
-    return Request(_ONLY_INSIDE, _shipped_inside(tuple(atoms)), system, own, pool)
+    return Request(_ONLY_INSIDE, _shipped_inside(tuple(atoms)), known)
 
 
 def ends(requested: Sequence[Request]) -> list[Ends]:
     """Return the ends of bands by shipped scores, own and pooled ones, for many curves at once; each as if it were alone.
 
-    >>> [round(float(end[0]), 1) for end in ends([inside([-1.0] * 10 + [1.0] * 10, "s", [])] * 2)[1][:2]]
+    >>> nothing = known("s", [], NO_SCORES, NO_SCORES)
+    >>> [round(float(end[0]), 1) for end in ends([inside([-1.0] * 10 + [1.0] * 10, nothing)] * 2)[1][:2]]
     [-1.1, 1.1]
     """
-    known = [_weights(each) for each in requested]
-    weight = np.concatenate([each for each, _ in known])
+    weights = [_weights(each) for each in requested]
+    weight = np.concatenate([each for each, _ in weights])
     lower, upper = np.minimum(_quantile(weight, OUTSIDE), 0.0), np.maximum(_quantile(weight, 1.0 - OUTSIDE), 0.0)
     places = np.cumsum([0, *(each.near.shape[0] for each in requested)]).tolist()
     return [
         Ends(lower[first:last], upper[first:last], learned)
-        for first, last, (_, learned) in zip(places[:-1], places[1:], known, strict=True)
+        for first, last, (_, learned) in zip(places[:-1], places[1:], weights, strict=True)
     ]
 
 
 def _weights(requested: Request) -> tuple[Floats, Floats]:
     """Return what the cells of the grid weigh, (m, cells), and how much of it is learned; see `_as_far`."""
-    trusted = np.zeros((_ROWS, SIGNED))
-    for each in requested.own:
-        trusted += _grid(each.counts) * (1.0 if each.system == requested.system else OTHER_SYSTEM)
-    weight = _product(requested.near, trusted) + requested.shipped
-    known = trusted.sum(axis=1)
-    if requested.pool != NO_SCORES:
-        pooled = _of_others(requested.pool, tuple(requested.own))
-        others = _product(requested.near, pooled)
-        total = others.sum(axis=1, keepdims=True)
-        weight += others * np.minimum(1.0, POOL_WEIGHT_MAX / np.maximum(total, 1e-9))
-        known += pooled.sum(axis=1)
-    return weight, _as_far(requested.near, known)
+    near, own, others = requested.near, *requested.known
+    weight = _product(near, own) + requested.shipped
+    learned = own.sum(axis=1)
+    if others is not None:
+        added = _product(near, others)
+        total = added.sum(axis=1, keepdims=True)
+        weight += added * np.minimum(1.0, POOL_WEIGHT_MAX / np.maximum(total, 1e-9))
+        learned += others.sum(axis=1)
+    return weight, _as_far(near, learned)
 
 
 def _product(near: Floats, grid: Floats) -> Floats:
@@ -244,21 +269,8 @@ def _as_far(near: Floats, known: Floats) -> Floats:
     return np.asarray(weight / (weight + SHIPPED_WEIGHT))
 
 
-@lru_cache(maxsize=64)
-def _of_others(pool: Counts, own: tuple[SystemScores, ...]) -> Floats:
-    """Return the pool without what an application added to it."""
-    return _retained(np.maximum(_grid(pool) - _grid(share(own)), 0.0))
-
-
-@lru_cache(maxsize=64)
 def _grid(counts: Counts) -> Floats:
-    return _retained(np.array(counts, dtype=np.float64).reshape(_ROWS, SIGNED) / UNIT)
-
-
-def _retained(found: Floats) -> Floats:
-    """Return an array that a cache may keep."""
-    found.flags.writeable = False
-    return found
+    return counts.reshape(_ROWS, SIGNED) / UNIT
 
 
 def _cells(score: Floats) -> NDArray[np.intp]:
@@ -277,7 +289,7 @@ def _shipped(atoms: tuple[tuple[float, ...], ...]) -> Floats:
     scores = np.array(atoms) * WIDER[:, None]
     weight = np.zeros((len(atoms), SIGNED))
     np.add.at(weight, (np.arange(len(atoms))[:, None], _cells(scores)), SHIPPED_WEIGHT / scores.shape[1])
-    return _retained(weight)
+    return cast("Floats", _retained(weight))
 
 
 @lru_cache(maxsize=16)
@@ -285,7 +297,7 @@ def _shipped_inside(atoms: tuple[float, ...]) -> Floats:
     """Return the shipped scores inside the range, shape (1, cells)."""
     scores = np.array(atoms) * WIDER_INSIDE
     counts = np.bincount(_cells(scores), minlength=SIGNED).astype(np.float64)
-    return _retained((counts * (SHIPPED_WEIGHT / scores.size))[None])
+    return cast("Floats", _retained((counts * (SHIPPED_WEIGHT / scores.size))[None]))
 
 
 def mixed(alone: Ends, carried: Ends, share: Floats) -> Ends:

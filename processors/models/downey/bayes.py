@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from processors.models.aggregates.sizes import observations
+from processors.models.aggregates.observations import observations
 from processors.models.downey.curve import affine_pieces, checked_sizes, curvature_of_sigma
 from processors.models.statistics import mixture_quantiles
 
@@ -137,8 +137,7 @@ def posterior(n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None = No
     seen = observations(n, run_time_s, weight)
     grid = grid_of(float(seen.n[-1]))
     om = seen.weight * (seen.n.size / seen.weight.sum())
-    rates = grid.inverse_speedups(seen.n)
-    rates *= seen.rate[:, None]
+    rates = _inverse_speedups(tuple(seen.n.tolist())) * seen.rate[:, None]
     a = om @ rates
     b = np.maximum(om @ np.square(rates, out=rates), _TINY)
     t1 = a / b
@@ -160,6 +159,14 @@ def grid_of(n_max: float) -> Grid:
     4224
     """
     return Grid(*_table(n_max))
+
+
+@lru_cache(maxsize=16)
+def _inverse_speedups(n: tuple[float, ...]) -> Floats:
+    """Return 1/S of all cells at the sizes of an application, rising: many were run at the same ones, and at them again."""
+    found = grid_of(n[-1]).inverse_speedups(np.array(n))
+    found.flags.writeable = False
+    return found
 
 
 @lru_cache(maxsize=32)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from processors.models.aggregates.sizes import Observations, observations
+from processors.models.aggregates.observations import Observations, observations
 from processors.models.downey.curve import affine_pieces, inverse_speedup, sigma_of_curvature, speedup
 
 Floats = NDArray[np.float64]
@@ -68,83 +68,106 @@ def profile(
     if values.ndim != 1 or not (np.isfinite(values).all() and (values >= 1).all()):
         raise ValueError("The average parallelisms must be a list of finite numbers of at least 1.")
     seen = observations(n, run_time_s, weight)
-    best = ProfileSolver(seen).solve(values)
+    best = ProfileSolver.of(seen).solve(values)
+    return best._replace(t1_s=_finite_s(best.t1_s * seen.scale_s))
+
+
+def profiles(n: Floats, run_time_s: Floats, parallelism: Floats, curve: NDArray[np.intp]) -> Profile:
+    """Return the best fits of many curves of as many sizes each, at each A of `parallelism` (m,), which is of a `curve` (m,).
+
+    `n` (c, k) are distinct sizes from one on, rising, `run_time_s` (c, k) their times; arguments are not checked.
+
+    >>> n, t = np.array([1.0, 4.0, 8.0, 16.0]), np.array([100.0, 26.5, 14.3, 8.3])
+    >>> both = profiles(np.stack([n, n]), np.stack([t, t]), np.array([8.0, 16.0]), np.array([0, 1]))
+    >>> both.objective.tolist() == profile(n, t, [8.0, 16.0]).objective.tolist()
+    True
+    """
+    scale_s = np.ldexp(1.0, np.frexp(run_time_s.min(axis=1))[1] - 1)[:, None]
+    rate = np.maximum(scale_s / run_time_s, np.finfo(np.float64).tiny)
+    best = ProfileSolver(n, rate, np.ones_like(n)).solve(parallelism, curve)
+    return best._replace(t1_s=_finite_s(best.t1_s * scale_s[curve, 0]))
+
+
+def _finite_s(times_s: Floats) -> Floats:
     with np.errstate(over="ignore"):
-        t1_s = np.clip(best.t1_s * seen.scale_s, np.finfo(np.float64).tiny, np.finfo(np.float64).max)
-    return best._replace(t1_s=t1_s)
+        return np.clip(times_s, np.finfo(np.float64).tiny, np.finfo(np.float64).max)
 
 
 class ProfileSolver:
-    """Profiles of one set of observations; T1 is in units of their scale.
+    """Profiles of c curves of k sizes each; T1 is in units of their scale.
 
-    `sums` are prefix sums over sizes, shape (8, k + 1), of weight * (u r, (1-u) r, r, u^2 r^2, u (1-u) r^2,
-    (1-u)^2 r^2, r^2, u r^2) with u = 1/n and the rate r.
+    `n`, `rate` and `weight` are as in `Observations`, (c, k). `sums` are prefix sums over sizes, shape (8, c, k + 1), of
+    weight * (u r, (1-u) r, r, u^2 r^2, u (1-u) r^2, (1-u)^2 r^2, r^2, u r^2) with u = 1/n and the rate r.
 
     >>> seen = observations([1, 4], [100.0, 25.0])
-    >>> float(ProfileSolver(seen).solve(np.array([4.0])).curvature[0])
+    >>> float(ProfileSolver.of(seen).solve(np.array([4.0])).curvature[0])
     0.0
     """
 
-    def __init__(self, seen: Observations) -> None:
-        u = 1 / seen.n
-        v, first = 1 - u, seen.weight * seen.rate
-        second = first * seen.rate
-        self._n = seen.n
-        self._total = float(seen.weight.sum())
-        self.sums = np.zeros((8, seen.n.size + 1))
+    def __init__(self, n: Floats, rate: Floats, weight: Floats) -> None:
+        u = 1 / n
+        v, first = 1 - u, weight * rate
+        second = first * rate
+        self._n = n
+        self._total = weight.sum(axis=1)
+        self.sums = np.zeros((8, n.shape[0], n.shape[1] + 1))
         terms = [first * u, first * v, first, second * u * u, second * u * v, second * v * v, second, second * u]
-        np.cumsum(terms, axis=1, out=self.sums[:, 1:])
-        self._inverse_gap = 1 / np.maximum(seen.n - 1, _TINY)
+        np.cumsum(terms, axis=2, out=self.sums[..., 1:])
+        self._inverse_gap = 1 / np.maximum(n - 1, _TINY)
         self._middle = self.sums[[0, 2, 3, 6, 7]]
         self._columns = self.sums[[0, 1, 3, 4, 5, 2, 6]]
-        self._columns[5:] = self.sums[[2, 6], -1:] - self._columns[5:]
+        self._columns[5:] = self.sums[[2, 6], :, -1:] - self._columns[5:]
 
-    def solve(self, parallelism: Floats) -> Profile:
-        """Return the best curve at each A, shape (m,)."""
+    @classmethod
+    def of(cls, seen: Observations) -> "ProfileSolver":
+        """Return the solver of one curve."""
+        return cls(seen.n[None], seen.rate[None], seen.weight[None])
+
+    def solve(self, parallelism: Floats, curve: NDArray[np.intp] | None = None) -> Profile:
+        """Return the best curve at each A, shape (m,), which is of the `curve` of that place (m,), by default of the only one."""
+        of = np.zeros(parallelism.size, np.intp) if curve is None else curve
         q = 1 / parallelism[:, None]
-        low, high = self._segments(q)
-        forms = self._forms(parallelism, q)
+        low, high = self._segments(q, of)
+        forms = self._forms(parallelism, q, of)
         share = _best_share(forms, low, high)
         a, b = forms.a0 + share * forms.a1, forms.b00 + share * (2 * forms.b01 + share * forms.b11)
         t1 = a / b
         gain = np.where(low <= high, t1 * (2 * a - t1 * b), -np.inf)
         best = gain.argmax(axis=1) + np.arange(0, gain.size, gain.shape[1])
-        objective = np.maximum(self._total - gain.ravel()[best], 0)
+        objective = np.maximum(self._total[of] - gain.ravel()[best], 0)
         return Profile(parallelism, share.ravel()[best] * parallelism, t1.ravel()[best], objective)
 
-    def _segments(self, q: Floats) -> tuple[Floats, Floats]:
+    def _segments(self, q: Floats, of: NDArray[np.intp]) -> tuple[Floats, Floats]:
         """Return the ends of f, shape (m, k + 2): p = 0..k sizes not saturated with sigma >= 1, then sigma <= 1.
 
         A size saturates when w <= (n - A)/(n - 1), that is f <= q - (1 - q)/(n - 1) with q = 1/A.
         """
-        low, high = np.empty((2, q.size, self._n.size + 2))
-        saturation = q - (1 - q) * self._inverse_gap
+        low, high = np.empty((2, q.size, self._n.shape[1] + 2))
+        saturation = q - (1 - q) * self._inverse_gap[of]
         half = 0.5 * q
         np.maximum(saturation, half, out=low[:, 1:-1])
         np.minimum(saturation, q, out=high[:, :-2])
         low[:, :1], low[:, -1:], high[:, -2:-1], high[:, -1:] = half, 0.0, q, half
         return low, high
 
-    def _forms(self, parallelism: Floats, q: Floats) -> _Forms:
+    def _forms(self, parallelism: Floats, q: Floats, of: NDArray[np.intp]) -> _Forms:
         """Return the sums of each segment, shape (m, k + 2)."""
-        linear = np.searchsorted(self._n, parallelism, side="right")
-        picked = np.empty((7, parallelism.size, self._n.size + 2))
-        picked[:, :, :-1] = self._columns[:, None, :]
-        picked[:, :, -1] = self._columns[:, linear]
+        sizes = self._n[of]
+        linear = (sizes <= parallelism[:, None]).sum(axis=1)
+        picked = np.empty((7, parallelism.size, self._n.shape[1] + 2))
+        np.take(self._columns, of, axis=1, out=picked[:, :, :-1])
+        picked[:, :, -1] = self._columns[:, of, linear]
         picked[0] += q * picked[5]
         picked[2] += q * q * picked[6]
         forms = _Forms(*picked[:5])
-        self._add_between(forms, parallelism, linear)
-        return forms
-
-    def _add_between(self, forms: _Forms, parallelism: Floats, linear: NDArray[np.intp]) -> None:
-        """Add what sizes between A and 2A - 1 contribute with sigma <= 1: T = T1 (1/A + f ((2A - 1) u - 1))."""
+        # what sizes between A and 2A - 1 contribute with sigma <= 1: T = T1 (1/A + f ((2A - 1) u - 1))
         span = 2 * parallelism - 1
-        full = np.searchsorted(self._n, span, side="right")
-        u1, one1, uu2, one2, u2 = self._middle[:, full] - self._middle[:, linear]
+        full = (sizes <= span[:, None]).sum(axis=1)
+        u1, one1, uu2, one2, u2 = self._middle[:, of, full] - self._middle[:, of, linear]
         forms.a1[:, -1] += span * u1 - one1
         forms.b01[:, -1] += (span * u2 - one2) / parallelism
         forms.b11[:, -1] += span * (span * uu2 - 2 * u2) + one2
+        return forms
 
 
 def _best_share(forms: _Forms, low: Floats, high: Floats) -> Floats:
@@ -301,8 +324,8 @@ def fit_downey(n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None = N
     (15.8, 0.54, 996, 0.00125)
     """
     seen = observations(n, run_time_s, weight)
-    solver = ProfileSolver(seen)
-    start = solver.solve(_starts(seen, solver.sums))
+    solver = ProfileSolver.of(seen)
+    start = solver.solve(_starts(seen, solver.sums[:, 0]))
     tolerance = _FLAT * float(seen.weight.sum())
     return _best(seen, _refined(solver, start, tolerance), tolerance)
 

@@ -6,6 +6,7 @@ Source: Deshmeh, Machina and Sodan 2010 (ADEPT); weights, prior and percentages 
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -126,6 +127,7 @@ def _chords(u: Floats, low: Floats, high: Floats, target: Floats) -> tuple[Float
     return np.maximum(beyond_j, beyond_i).max(axis=1), chord.min(axis=1)
 
 
+@lru_cache(maxsize=64)
 def _pairs(count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the indices (i, j) of all pairs i < j."""
     i, j = np.triu_indices(count, 1)

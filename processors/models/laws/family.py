@@ -128,8 +128,30 @@ def least_squares_amdahl(n: Floats, run_time_s: Floats, weights: Floats) -> Amda
     """
     unit, reference = float(n[0]), float(run_time_s[0])
     share, constant = unit / n * (reference / run_time_s), reference / run_time_s
-    aa, ab, bb = weights @ (share * share), weights @ (share * constant), weights @ (constant * constant)
-    a, b = weights @ share, weights @ constant
+    sums = (weights @ each for each in (share * share, share * constant, constant * constant, share, constant))
+    coefficient_a, coefficient_b = _best_pair(*sums)
+    residuals = coefficient_a[:, None] * share + coefficient_b[:, None] * constant - 1.0
+    return AmdahlFits(coefficient_a * unit * reference, coefficient_b * reference, (weights * residuals**2).sum(axis=1))
+
+
+def least_squares_amdahl_each(n: Floats, run_time_s: Floats) -> AmdahlFits:
+    """Return the same for each of c curves (c, k), all of whose sizes count alike.
+
+    >>> n = np.array([[1.0, 2.0, 4.0, 8.0]])
+    >>> least_squares_amdahl_each(n, 100.0 / n + 5.0).serial_s.round(6).tolist()
+    [5.0]
+    """
+    unit, reference = n[:, :1], run_time_s[:, :1]
+    share, constant = unit / n * (reference / run_time_s), reference / run_time_s
+    products = np.array([share * share, share * constant, constant * constant, share, constant])
+    coefficient_a, coefficient_b = (each[:, None] for each in _best_pair(*products.sum(axis=2)))
+    residuals = coefficient_a * share + coefficient_b * constant - 1.0
+    found = (coefficient_a * unit * reference)[:, 0], (coefficient_b * reference)[:, 0]
+    return AmdahlFits(*found, (residuals**2).sum(axis=1))
+
+
+def _best_pair(aa: Floats, ab: Floats, bb: Floats, a: Floats, b: Floats) -> tuple[Floats, Floats]:
+    """Return the best coefficients that are not negative from the sums of products of the two terms and of the terms."""
     determinant = aa * bb - ab * ab
     with np.errstate(all="ignore"):
         free_a, free_b = (a * bb - b * ab) / determinant, (b * aa - a * ab) / determinant
@@ -137,7 +159,7 @@ def least_squares_amdahl(n: Floats, run_time_s: Floats, weights: Floats) -> Amda
         only_a, only_b = a / aa, b / bb
     # what an axis explains is a^2 / aa or b^2 / bb
     on_a = ~usable & (a * only_a >= b * only_b)
-    coefficient_a = np.where(usable, free_a, np.where(on_a, only_a, 0.0))
-    coefficient_b = np.where(usable, free_b, np.where(on_a, 0.0, only_b))
-    residuals = coefficient_a[:, None] * share + coefficient_b[:, None] * constant - 1.0
-    return AmdahlFits(coefficient_a * unit * reference, coefficient_b * reference, (weights * residuals**2).sum(axis=1))
+    return (
+        np.where(usable, free_a, np.where(on_a, only_a, 0.0)),
+        np.where(usable, free_b, np.where(on_a, 0.0, only_b)),
+    )

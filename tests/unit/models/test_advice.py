@@ -1,15 +1,8 @@
 import numpy as np
 import pytest
 
-from processors.models.adept.verdict import (
-    ADVICE,
-    VERDICTS,
-    Facts,
-    advice_text,
-    candidate_sizes,
-    jump_message,
-    most_informative,
-)
+from processors.models.adept.advice import ADVICE, Facts, advice_text, jump_message
+from processors.models.adept.verdict import VERDICTS, candidate_sizes, most_informative
 
 FACTS = Facts(
     count=4,

@@ -1,7 +1,10 @@
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from processors.models.adept.study import study
+from processors.models.adept.verdict import Evidence, Points, compare, disagreement, gather, gather_many, judge
 from processors.models.downey.curve import Floats, speedup
 
 EVEN = np.arange(2.0, 33.0, 2.0)
@@ -76,3 +79,33 @@ def test_reliable_extrapolations_are_good_and_the_others_worse() -> None:
     assert np.mean(errors["reliable"]) < 0.035
     assert np.median(errors["reliable"]) < 0.02
     assert np.median(errors["linear"]) > 1.5 * np.median(errors["reliable"])
+
+
+@st.composite
+def points(draw: st.DrawFn) -> Points:
+    sizes = sorted(draw(st.sets(st.integers(1, 512), min_size=1, max_size=9)))
+    times = draw(st.lists(st.floats(0.5, 1e4), min_size=len(sizes), max_size=len(sizes)))
+    return Points(np.array(sizes, dtype=float), np.array(times), draw(st.floats(0.0, 0.3)))
+
+
+def numbers(found: Evidence) -> list[object]:
+    arrays = (*found.acceptable, *found.amdahl)
+    known = (found.rms, found.rms_amdahl, found.superlinear, found.worst_n, found.misfit)
+    return [*known, *(each.tolist() for each in arrays), judge(found, 3.0 * found.largest_n)]
+
+
+@given(st.lists(points(), min_size=1, max_size=6))
+@settings(max_examples=60)
+def test_the_evidence_of_many_studies_is_that_of_each_alone(several: list[Points]) -> None:
+    alone = [gather(each.n, each.run_time_s, noise=each.noise) for each in several]
+    assert [numbers(each) for each in gather_many(several)] == [numbers(each) for each in alone]
+
+
+def test_curves_that_are_compared_at_many_sizes_differ_as_at_each_alone() -> None:
+    n, run_time_s = np.array([2.0, 6.0, 16.0, 24.0]), np.array([51.246, 19.594, 9.225, 7.762])
+    sizes = [3.0, 48.0, 96.0]
+    among = gather(n, run_time_s)
+    compare(among, sizes)
+    assert [disagreement(among, size) for size in sizes] == [
+        disagreement(gather(n, run_time_s), size) for size in sizes
+    ]
