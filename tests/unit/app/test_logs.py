@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import structlog
 
 from agent.app import logs
 from agent.app.logs import TRACEBACK_LINES, Outage
@@ -23,6 +24,7 @@ def _as_before() -> Iterator[None]:
     root.handlers[:], _ = handlers, root.setLevel(level)
     for name, least in levels.items():
         logging.getLogger(name).setLevel(least)
+    structlog.reset_defaults()
 
 
 def deep(depth: int) -> None:
@@ -55,28 +57,6 @@ def test_a_traceback_is_text_of_bounded_length_without_values(
     assert "lines are left out" in written
     assert "swordfish" not in written.replace('secret_of_a_user = "swordfish"', "")
     assert len(written.splitlines()) <= TRACEBACK_LINES + 1
-
-
-@pytest.mark.parametrize(
-    ("form", "shown"),
-    [
-        (
-            "json",
-            '{"role": "parent", "child": "learner", "reason": "a b\\u2028c", "event": "role ended", "level": "error", "',
-        ),
-        ("text", "[error    ] role ended                     role=parent child=learner reason='a b\\u2028c'\n"),
-    ],
-)
-def test_an_event_is_one_line_whatever_its_fields_hold(
-    form: Any, shown: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    logs.configure(LogSettings(format=form))
-    log = logs.logger("parent")
-    log.debug("below the level that was asked for")
-    log.error("role ended", child="learner", reason="a b\u2028c")
-    written = capsys.readouterr().err
-    assert shown in written
-    assert written.count("\n") == 1
 
 
 def test_requests_and_attempts_to_connect_leave_no_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from agent.app import compose
-from agent.app.logs import TextLines
 from agent.app.roles import LearnerRole
 from agent.config.tree import Config
 from agent.log.memory import MemoryBroker, MemoryLog
@@ -78,7 +77,7 @@ BAD: dict[str, tuple[bytes | None, bytes | None]] = {
 @pytest.mark.parametrize("kind", GOOD)
 @pytest.mark.parametrize("bad", BAD)
 def test_a_record_that_is_no_message_is_left_out_counted_and_named(
-    kind: str, bad: str, caplog: pytest.LogCaptureFixture
+    kind: str, bad: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     role, metrics = started({**GOOD, kind: [*GOOD[kind], BAD[bad]]})
     app = create_app(role.service, metrics)
@@ -88,9 +87,7 @@ def test_a_record_that_is_no_message_is_left_out_counted_and_named(
     assert metrics.value("scalewatch_outputs_unreadable_total", topic=kind) == 1
     role.follow()
     assert metrics.value("scalewatch_outputs_unreadable_total", topic=kind) == 1, "it is counted once"
-    assert f"{getattr(CONFIG.topics, kind)}/0/{len(GOOD[kind])}" in "\n".join(
-        map(TextLines(colors=False).format, caplog.records)
-    )
+    assert f"{getattr(CONFIG.topics, kind)}/0/{len(GOOD[kind])}" in capsys.readouterr().out
     assert "could not be read" in get(app, "/agent").text
 
 

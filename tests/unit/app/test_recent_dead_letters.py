@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 
 import msgspec
-import pytest
+from structlog.testing import capture_logs
 
 from agent.app import compose
 from agent.app.lookout import DETAIL_MAX, LOOK_S, SHOWN_MAX, RecentDeadLetters
@@ -103,16 +103,15 @@ class Weak(MemoryLog):
         return super().read(topic, partition, on_batch, newest=newest)
 
 
-def test_a_broker_that_is_away_changes_nothing_and_is_left_to_the_role_to_report(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_broker_that_is_away_changes_nothing_and_is_left_to_the_role_to_report() -> None:
     log = Weak(log_of(dead_letter(1)).broker)
     dead_letters = looked(log)
-    for away in (True, True, True, False, False):
-        log.away = away
-        dead_letters.look()
-        assert len(dead_letters.latest()) == 1
-    assert caplog.records == []
+    with capture_logs() as lines:
+        for away in (True, True, True, False, False):
+            log.away = away
+            dead_letters.look()
+            assert len(dead_letters.latest()) == 1
+    assert lines == []
 
 
 def test_a_topic_that_is_missing_has_no_dead_letters() -> None:

@@ -1,10 +1,10 @@
 """Reloads: what of a changed file is taken over, what is left, and what a bad one does."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from structlog.testing import CapturingLogger
 
 from agent.app import compose
 from agent.app.handover import Handover, Status
@@ -16,16 +16,6 @@ from tests.kit.clock import FakeClock
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 BASE = "sources: [{topics: [jobs], format: native}]\nreference: {nodes: nodes.csv}\n"
-
-
-class Lines:
-    """A log that remembers."""
-
-    def __init__(self) -> None:
-        self.written: list[tuple[str, str, dict[str, object]]] = []
-
-    def __getattr__(self, level: str) -> Callable[..., None]:
-        return lambda event, **fields: self.written.append((level, event, fields))
 
 
 class Everything(dict[str, str]):
@@ -43,7 +33,7 @@ class Running:
         self.path.write_text(BASE)
         self.nodes.write_text("host\na1\n")
         config = load(self.path)
-        self.clock, self.log = FakeClock(), Lines()
+        self.clock, self.log = FakeClock(), CapturingLogger()
         self.handover = Handover.made(config, Status(self.clock.now_ms()))
         self.reloader = Reloader(str(self.path), config, self.handover, self.clock, self.log, watch=watch)
 
@@ -53,7 +43,7 @@ class Running:
         return self.reloader.look()
 
     def lines(self, level: str) -> list[str]:
-        return [f"{event} {fields}" for at, event, fields in self.log.written if at == level]
+        return [f"{call.args[0]} {call.kwargs}" for call in self.log.calls if call.method_name == level]
 
     def measured(self) -> tuple[float, float]:
         metrics: Metrics = compose.metrics()

@@ -60,6 +60,7 @@ IMPURE = frozenset(
         "threading",
         "time",
         "uuid",
+        "structlog",
     ]
 )
 

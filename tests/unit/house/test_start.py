@@ -7,7 +7,7 @@ import pytest
 
 from tests.kit.image import ROOT
 
-LATE = {"scipy", "markdown_it", "httpx", "rich"}  # libraries that one feature needs
+LATE = {"scipy", "markdown_it", "httpx"}  # libraries that one feature needs
 PAGES = {"jinja2", "uvicorn"}
 FOLD = {"processors.pipeline.shard"}
 
