@@ -37,7 +37,7 @@ from processors.windows.settings import MINUTE_MS
 
 HOSTS_MAX: Final = 1_000  # in one answer
 RESOURCES_MAX: Final = 64  # of one host
-WAITING_MAX: Final = 1024  # minutes of resources that wait for a tick: so many hold a question for some tens of ms
+WAITING_MAX: Final = 1024  # minutes of resources that wait for a tick: so many hold the fold for some tens of ms
 HostEvent = HostMinute | HostState | JobStarted | JobCompleted
 Given = TypeVarTuple("Given")
 
@@ -176,6 +176,7 @@ class HostShard:
             state.give_way()
             attempt(self.state, self.alerts.name, self.alerts.take, batch)
             state.give_way()
+        self._changes += 1  # who asked in the midst may have kept what was half done
 
     def _one(self, event: HostEvent) -> None:
         if isinstance(event, HostMinute):
