@@ -80,7 +80,8 @@ def test_the_forecast_of_a_size_does_not_depend_on_the_other_targets(curve: Curv
     target = share * curve.n[-1]
     among = combine(curve).predict([target, *curve.n, 3.0 * curve.n[-1]])
     alone = combine(curve).predict([target])
-    assert [ends[0] for ends in alone[:3]] == [ends[0] for ends in among[:3]]
+    # a product with one row is summed in another order than one with many: the last of sixteen digits may differ
+    assert [ends[0] for ends in alone[:3]] == pytest.approx([ends[0] for ends in among[:3]], rel=1e-12)
 
 
 def test_a_curve_that_is_not_valid_is_refused() -> None:
