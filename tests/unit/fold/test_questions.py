@@ -12,7 +12,7 @@ NAMES = ("nid1", "nid2", "nid3", "nid4")
 EVIDENCE = Evidence(application="lammps", partition="standard")
 
 
-class Asked:
+class Questions:
     """Asks about the application at each chance, and counts the chances."""
 
     def __init__(self, centre: Scenario) -> None:
@@ -25,11 +25,11 @@ class Asked:
         self._centre.shard.answer(question)
 
 
-def lived(*, asked: bool) -> tuple[Scenario, Asked]:
+def lived(*, questions: bool) -> tuple[Scenario, Questions]:
     """Return a centre after half an hour of jobs on hosts whose load changes each minute, and who asked."""
     centre = Scenario(jobs={"settle_max_s": 60.0})
-    asking = Asked(centre)
-    if asked:
+    asking = Questions(centre)
+    if questions:
         centre.shard.give_way_by(asking)
     centre.at("08:00").scales("lammps", *SIZES)
     centre.at("10:00")
@@ -48,12 +48,12 @@ def lived(*, asked: bool) -> tuple[Scenario, Asked]:
 
 @pytest.mark.parametrize("kind", ["predictions", "job_predictions", "answers", "alerts", "runs"])
 def test_questions_between_slices_change_no_message(kind: str) -> None:
-    (alone, _), (beside, asking) = lived(asked=False), lived(asked=True)
+    (alone, _), (among, asking) = lived(questions=False), lived(questions=True)
     assert asking.count > 100
-    assert beside.messages(kind) == alone.messages(kind)
+    assert among.messages(kind) == alone.messages(kind)
 
 
 def test_questions_between_slices_change_no_state() -> None:
-    (alone, _), (beside, _) = lived(asked=False), lived(asked=True)
-    assert host_states(beside.shard) == host_states(alone.shard)
-    assert beside.shard.unsaved(with_hosts=True).states() == alone.shard.unsaved(with_hosts=True).states()
+    (alone, _), (among, _) = lived(questions=False), lived(questions=True)
+    assert host_states(among.shard) == host_states(alone.shard)
+    assert among.shard.unsaved(with_hosts=True).states() == alone.shard.unsaved(with_hosts=True).states()
