@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from typing import Final
 from urllib.parse import unquote
 
 from processors.contracts.events import SUCCESS, Evidence, JobCompleted
@@ -27,8 +26,6 @@ from processors.similar_runs import (
     loss_s,
     predict,
 )
-
-NAMED: Final = "name"  # the histories of the names that a user runs share a lane, any other has its own
 
 
 class SimilarRunForecasts:
@@ -82,7 +79,7 @@ class SimilarRunForecasts:
         )
         for kind, history in groups.items():
             history.learn(run, RETAINED_MAX[kind])
-            changed(keys[kind], history, now_ms, of_user if kind == NAMED else keys[kind])
+            changed(keys[kind], history, now_ms, _lane(kind, keys[kind], of_user))
 
     def corrected(self, event: JobCompleted, was: ComingJob | None, placement: Placement, evidence: Evidence) -> None:
         """Take a run for something else than before: `was` is what it had been taken for, as far as that is known.
@@ -105,7 +102,7 @@ class SimilarRunForecasts:
                 if not any(left) or key in before.values():
                     continue
                 history.learn(run, RETAINED_MAX[kind])
-            lane = lane_of_user(event.system, now.user) if kind == NAMED else key
+            lane = _lane(kind, key, lane_of_user(event.system, now.user))
             self._state.similar_runs.changed(key, history, self._state.now_ms, lane)
 
     def was(self, job: Job, event: JobCompleted, before: Placement | None, evidence: Evidence) -> ComingJob | None:
@@ -173,6 +170,11 @@ class SimilarRunForecasts:
     @staticmethod
     def _keys(system: str, job: ComingJob | None) -> Mapping[GroupKind, str]:
         return group_keys(home(system, job.name), job) if job is not None else {}
+
+
+def _lane(kind: GroupKind, key: str, of_user: str) -> str:
+    """Return the lane of a history: those of the names that a user runs share one, any other has its own."""
+    return of_user if kind == "name" else key
 
 
 def coming(application_id: str | None, n: float | None, evidence: Evidence) -> ComingJob | None:
