@@ -40,7 +40,7 @@ from processors.contracts.events import (
     Refused,
 )
 from processors.contracts.log import Position, topic_pattern
-from processors.contracts.outputs import SILENT_S, Emission, Message
+from processors.contracts.outputs import SILENT_S, Emission, Message, Tombstone
 from processors.contracts.racks import RackHosts, Racks
 from processors.contracts.service import ROLE_REASONS
 from processors.contracts.telemetry import Part, Samples, SeriesIndex, Telemetry
@@ -51,7 +51,7 @@ from sinks.topics import KINDS, Output, emission, tombstone
 
 if TYPE_CHECKING:  # a collector and a parent of roles fold nothing, and the fold is 130 modules
     from processors.pipeline.shard import Shard
-    from processors.pipeline.state import CoefficientsOf, Tombstone
+    from processors.pipeline.state import CoefficientsOf
     from sinks.web.access import Access, Token
 
 FORGOTTEN_MIN: Final = 1_000  # names that are worth forgetting
@@ -285,11 +285,11 @@ def output_topics(config: Config) -> Mapping[str, str]:
     return {kind: getattr(config.topics, kind) for kind in KINDS}
 
 
-def encode(message: "Message | DeadLetter | Tombstone") -> Emission:
+def encode(message: Message | DeadLetter | Tombstone) -> Emission:
     """Return the record of a message."""
-    if isinstance(message, Message | DeadLetter):
-        return emission(cast("Output", message))
-    return tombstone(message.kind, message.key)
+    if isinstance(message, Tombstone):
+        return tombstone(message.kind, message.key)
+    return emission(cast("Output", message))
 
 
 def decode_options(config: Config, source: SourceSettings | None = None) -> DecodeOptions:

@@ -14,9 +14,8 @@ from agent.backtest.report import AlertCounts, Application, Comparison, Observed
 from agent.backtest.scores import BASELINES, Band, Baseline, LastTwo, Tally
 from processors.contracts.events import STATES, SUCCESS, HostMinute, JobCompleted, JobEvent, JobStarted
 from processors.contracts.names import HORIZONS, ApplicationKey, horizon_of, rfc3339
-from processors.contracts.outputs import Alert, JobPrediction, Prediction, Run
+from processors.contracts.outputs import Alert, JobPrediction, Prediction, Run, Tombstone
 from processors.contracts.settings import ProfileSettings
-from processors.pipeline.state import Tombstone
 
 PERIODS: Final = 40
 RUNS_OF_PERIOD: Final = 20  # a share of fewer is uncertain

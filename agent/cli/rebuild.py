@@ -20,13 +20,12 @@ from processors.contracts.errors import ConfigError, FencedError, InvalidInputEr
 from processors.contracts.events import Identity, JobCompleted, JobEvent, JobProfile, JournalRecord, Tick
 from processors.contracts.hosts import Profile
 from processors.contracts.log import CheckpointStore, Log, Marker, Restoration, Restored, record_digest
-from processors.contracts.outputs import Prediction, Run
+from processors.contracts.outputs import Prediction, Run, Tombstone
 from processors.jobs.deduplication import AnsweredRequests
 from processors.jobs.lifecycle import Job, JobState
 from processors.pipeline.host_state import of_hosts
 from processors.pipeline.jobs import reported_at_start
 from processors.pipeline.shard import Shard
-from processors.pipeline.state import Tombstone
 from processors.store import Envelope
 from sinks.topics import decoded
 

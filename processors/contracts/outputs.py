@@ -575,6 +575,13 @@ class Run(Message, frozen=True, kw_only=True):
     slowed_by: SlowedBy | None = None
 
 
+class Tombstone(msgspec.Struct, frozen=True):
+    """Removes a key from a compacted output topic."""
+
+    kind: str
+    key: str
+
+
 class Emission(msgspec.Struct, frozen=True):
     """One record to send to an output topic: `kind` names the topic in the configuration, a None value is a tombstone."""
 

@@ -12,7 +12,8 @@ from processors.alerts.messages import Links, fingerprint, message
 from processors.alerts.policy import NO_RUN, About, Policy
 from processors.contracts.hosts import ExplainedRun, HostCause
 from processors.contracts.names import ApplicationKey, job_key
-from processors.pipeline.state import OF_APPLICATION, FoldSettings, ShardState, Tombstone
+from processors.contracts.outputs import Tombstone
+from processors.pipeline.state import OF_APPLICATION, FoldSettings, ShardState
 from processors.run_time.messages import Context
 from processors.store import Store
 

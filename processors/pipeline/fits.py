@@ -13,7 +13,7 @@ import msgspec
 
 from processors.alerts import applications
 from processors.contracts.names import ApplicationKey
-from processors.contracts.outputs import Prediction, UsefulSizes
+from processors.contracts.outputs import Prediction, Tombstone, UsefulSizes
 from processors.fairness import lane_of_application, lane_of_user
 from processors.models.adept.verdict import gather_evidence
 from processors.models.combination.combine import foretell, learn, summary
@@ -30,7 +30,7 @@ from processors.pipeline.power import Power, least_energy
 from processors.pipeline.predictor import Predictor, Prepared, Question
 from processors.pipeline.similar_runs import SimilarRunForecasts
 from processors.pipeline.stage import TickWork, guard
-from processors.pipeline.state import CENTRE, ShardState, Tombstone, related_curves_key
+from processors.pipeline.state import CENTRE, ShardState, related_curves_key
 from processors.power.by_size import published_powers
 from processors.run_time.messages import as_reference, model_of, of_similar_runs, prediction, with_similar_runs
 from processors.run_time.model import RunTime

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from processors.alerts.lifecycle import AlertLife, AlertState, HostAlertLife
 from processors.contracts.alerts import AlertSettings, HostAnomaly
 from processors.contracts.errors import ConfigError
-from processors.contracts.outputs import Message
+from processors.contracts.outputs import Message, Tombstone
 from processors.contracts.settings import JobSettings, ProfileSettings, RunTimeSettings
 from processors.hosts.causes import HostCauses, HostLevels
 from processors.hosts.detectors import AnomalyCandidates, MultivariateDetector, Records
@@ -34,7 +34,7 @@ from processors.hosts.rows import HEAL, Block, BlockCopy, RowIndex, decoded
 from processors.hosts.windows import HostForecasts, HostWindows
 from processors.models.detect.daily import WEEK
 from processors.models.detect.multivariate import CombinedSettings
-from processors.pipeline.state import FoldSettings, Tombstone, go_on
+from processors.pipeline.state import FoldSettings, go_on
 from processors.power.profiles.attribution import (
     SUM,
     ProfileRun,

@@ -19,7 +19,7 @@ from processors.contracts.hosts import (
     Variation,
 )
 from processors.contracts.names import rfc3339
-from processors.contracts.outputs import Message
+from processors.contracts.outputs import Message, Tombstone
 from processors.contracts.telemetry import is_profiled
 from processors.hosts.jobs import HostJobs
 from processors.hosts.lines import BANDS
@@ -30,7 +30,7 @@ from processors.pipeline.host_alerts import HostAlerts
 from processors.pipeline.host_profiles import HostProfiles
 from processors.pipeline.host_state import HostShardState
 from processors.pipeline.stage import attempt
-from processors.pipeline.state import FoldSettings, Tombstone
+from processors.pipeline.state import FoldSettings
 from processors.power.profiles.attribution import ProfileRun
 from processors.store import digest64
 from processors.windows.settings import MINUTE_MS

@@ -7,7 +7,7 @@ import msgspec
 
 from processors.contracts.events import Identity, JobCompleted, JobStarted, Network, nodes_of
 from processors.contracts.names import ApplicationKey, rfc3339
-from processors.contracts.outputs import JobPrediction, PredictedAtStart, Run
+from processors.contracts.outputs import JobPrediction, PredictedAtStart, Run, Tombstone
 from processors.facts import Remaining, noteworthy
 from processors.fairness import lane_of_user
 from processors.jobs.lifecycle import EndedRun, Job, NetworkReport, Placement, features_of, joined
@@ -29,7 +29,7 @@ from processors.pipeline.load import UnderLoads
 from processors.pipeline.power import Power, Profiles
 from processors.pipeline.predictor import UNKNOWN, Predicted, Predictor, Question
 from processors.pipeline.stage import STOP, CompletionWork, JobWork, TickWork, guard
-from processors.pipeline.state import ShardState, Tombstone
+from processors.pipeline.state import ShardState
 from processors.power.by_size import PowerBand
 from processors.run_time.quality import COVERAGE
 from processors.store import hexdigest

@@ -18,7 +18,7 @@ from processors.contracts.events import (
 )
 from processors.contracts.hosts import Explained, HostLines, HostUse, HostView
 from processors.contracts.names import job_key
-from processors.contracts.outputs import Answer, Message
+from processors.contracts.outputs import Answer, Message, Tombstone
 from processors.contracts.running import Neighbour
 from processors.fairness import flood
 from processors.features import FeatureTimes
@@ -52,7 +52,6 @@ from processors.pipeline.state import (
     FoldSettings,
     Identify,
     ShardState,
-    Tombstone,
     shipped,
     stateful,
 )

@@ -19,7 +19,7 @@ from processors.contracts.events import Evidence, Identity
 from processors.contracts.hosts import HostCauses, Hosts, HostSettings, NoHosts, Profiles, Windows
 from processors.contracts.load import UnderLoadSettings
 from processors.contracts.names import SAFE, ApplicationKey
-from processors.contracts.outputs import Message
+from processors.contracts.outputs import Message, Tombstone
 from processors.contracts.racks import NO_RACKS, Racks
 from processors.contracts.settings import FeatureSettings, JobSettings, ProfileSettings, RunTimeSettings
 from processors.features import FeatureTimes, FeatureTimesState
@@ -99,13 +99,6 @@ CoefficientsOf = Callable[[ApplicationKey], Coefficients]
 def shipped(_key: ApplicationKey) -> Coefficients:
     """Return the coefficients by which run times of every application are predicted."""
     return SHIPPED
-
-
-class Tombstone(msgspec.Struct, frozen=True):
-    """Removes a key from a compacted output topic."""
-
-    kind: str
-    key: str
 
 
 class FoldSettings(msgspec.Struct, frozen=True):
