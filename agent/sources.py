@@ -19,8 +19,7 @@ from processors.contracts.events import (
     TopicReport,
 )
 from processors.contracts.log import TopicPartition, topic_pattern
-from processors.contracts.outputs import SourceStatus
-from processors.contracts.service import Measures
+from processors.contracts.service import Measures, SourceStatus
 
 TOPICS_MAX: Final = 1000
 COLLECTORS_MAX: Final = 256

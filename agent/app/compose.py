@@ -40,9 +40,9 @@ from processors.contracts.events import (
     Refused,
 )
 from processors.contracts.log import Position, topic_pattern
-from processors.contracts.outputs import SILENT_S, Emission, Message, Tombstone
+from processors.contracts.outputs import Emission, Message, Tombstone
 from processors.contracts.racks import RackHosts, Racks
-from processors.contracts.service import ROLE_REASONS
+from processors.contracts.service import ROLE_REASONS, SILENT_S
 from processors.contracts.telemetry import Part, Samples, SeriesIndex, Telemetry
 from processors.windows.partition import PartitionWindows
 from processors.windows.settings import Resume, WindowSettings

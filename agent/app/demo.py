@@ -20,8 +20,8 @@ from agent.sources import newest_first
 from processors.contracts.alerts import AlertSettings, HostAnomaly, RackAnomaly
 from processors.contracts.hosts import Explained, HostLines, HostUse, HostView
 from processors.contracts.names import rfc3339
-from processors.contracts.outputs import Alert, DeadLetterView, SourceStatus
-from processors.contracts.service import Forwarding, Service
+from processors.contracts.outputs import Alert
+from processors.contracts.service import DeadLetterView, Forwarding, Service, SourceStatus
 from processors.contracts.telemetry import MetricMapping, Telemetry
 
 LOCAL_SYSTEM: Final = "local"

@@ -22,8 +22,8 @@ from agent.topics import source_topics
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import HostMinute, JobEvent, JournalRecord, Origin, Tick, encode_record
 from processors.contracts.log import TopicSettings
-from processors.contracts.outputs import DeadLetterView, Emission
-from processors.contracts.service import Health
+from processors.contracts.outputs import Emission
+from processors.contracts.service import DeadLetterView, Health
 
 TICK_MS: Final = 10_000
 PAUSES_MS: Final = (60_000, 300_000, 600_000)  # in a gap time passes in growing steps

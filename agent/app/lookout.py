@@ -15,8 +15,7 @@ from processors.contracts.errors import InvalidInputError, UnavailableError
 from processors.contracts.events import TopicReport
 from processors.contracts.log import Log, TopicPartition, topic_pattern
 from processors.contracts.names import parse_rfc3339
-from processors.contracts.outputs import DeadLetterView
-from processors.contracts.service import Measures
+from processors.contracts.service import DeadLetterView, Measures
 from sinks.topics import UNREADABLE
 
 LOOK_S: Final = 30.0

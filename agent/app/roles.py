@@ -29,8 +29,8 @@ from agent.topics import check_shards, own_topics
 from processors.contracts.errors import UnavailableError
 from processors.contracts.events import CollectorReport
 from processors.contracts.log import Log
-from processors.contracts.outputs import Alert, Prediction, SourceStatus
-from processors.contracts.service import Forwarding, Health, Measures, Service, late
+from processors.contracts.outputs import Alert, Prediction
+from processors.contracts.service import Forwarding, Health, Measures, Service, SourceStatus, late
 from sinks.topics import Kind
 
 AGAIN_MAX_S = 5.0  # between two looks for a broker, each of which may take ten seconds itself

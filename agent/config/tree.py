@@ -24,7 +24,7 @@ from agent.config.roles import (
 from processors.contracts.alerts import AlertSettings
 from processors.contracts.hosts import HostSettings
 from processors.contracts.load import UnderLoadSettings
-from processors.contracts.outputs import SILENT_S
+from processors.contracts.service import SILENT_S
 from processors.contracts.settings import (
     LONGEST_S,
     FeatureSettings,

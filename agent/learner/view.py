@@ -17,7 +17,6 @@ from processors.contracts.names import job_key
 from processors.contracts.outputs import (
     Alert,
     Answer,
-    DeadLetterView,
     Emission,
     JobPrediction,
     Message,
@@ -25,11 +24,10 @@ from processors.contracts.outputs import (
     Prediction,
     RecentRun,
     SlowedBy,
-    SourceStatus,
 )
 from processors.contracts.racks import NO_RACKS, Racks
 from processors.contracts.running import Neighbour, RunningJob
-from processors.contracts.service import Health, Silence
+from processors.contracts.service import DeadLetterView, Health, Silence, SourceStatus
 
 RETAINED_MAX: Final = 20_000
 DECODED_AT_ONCE: Final = 256

@@ -181,56 +181,6 @@ class RecentRun(msgspec.Struct, frozen=True, kw_only=True):
     shared: float | None = None
 
 
-class DeadLetterView(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that became a dead letter: when, why, and where it lies. Its bytes are not shown.
-
-    `count` parts of it are refused, the first of them at `places` in it.
-
-    >>> DeadLetterView(time_ms=0, reason="not-json", detail="", topic="slurm", partition=0, offset=7).offset
-    7
-    """
-
-    time_ms: int
-    reason: str
-    detail: str
-    topic: str
-    partition: int
-    offset: int
-    count: int = 1
-    places: tuple[str, ...] = ()
-
-
-SILENT_S: Final = 1800.0  # for so long a source may be silent where nothing else is configured
-
-
-class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A source topic: how many events of it the learner has folded since it started, and the newest event's time.
-
-    `messages` counts what the topic ever got and `heard_ms` is when the newest message came, both as a collector last
-    reported them. A configured name or pattern that no topic has is a source without messages. None: not known.
-    Once nothing came for `silent_s`, it is silent.
-
-    >>> SourceStatus(topic="slurm", messages=0).events
-    0
-    """
-
-    topic: str
-    events: int = 0
-    newest_ms: int | None = None
-    messages: int | None = None
-    heard_ms: int | None = None
-    silent_s: float = SILENT_S
-
-    @property
-    def moved_ms(self) -> int | None:
-        """When the source last spoke, by its newest event or else by its newest message."""
-        return self.heard_ms if self.newest_ms is None else self.newest_ms
-
-    def is_silent(self, now_ms: int) -> bool:
-        """Return whether a source that has spoken has been silent for too long."""
-        return self.moved_ms is not None and now_ms - self.moved_ms > self.silent_s * 1000
-
-
 VERDICTS: Final = (
     "reliable", "insufficient", "high_error", "linear", "runner_up", "superlinear", "far", "uncertain", "unknown"
 )  # fmt: skip

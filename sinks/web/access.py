@@ -16,9 +16,9 @@ from starlette.types import Scope
 
 from processors.contracts.hosts import Explained, HostLines, HostUse, HostView, Line
 from processors.contracts.names import job_key
-from processors.contracts.outputs import Alert, DeadLetterView, JobPrediction, RecentRun
+from processors.contracts.outputs import Alert, JobPrediction, RecentRun
 from processors.contracts.running import Neighbour, RunningJob
-from processors.contracts.service import Forwarding, Health, Service, Silence
+from processors.contracts.service import DeadLetterView, Forwarding, Health, Service, Silence
 from processors.contracts.telemetry import JOB
 
 NAME_BYTES_MAX: Final = 256

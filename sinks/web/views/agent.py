@@ -9,8 +9,7 @@ import msgspec
 from processors.contracts.errors import DECODER
 from processors.contracts.events import CollectorReport
 from processors.contracts.names import rfc3339
-from processors.contracts.outputs import DeadLetterView, SourceStatus
-from processors.contracts.service import Health, late
+from processors.contracts.service import DeadLetterView, Health, SourceStatus, late
 from sinks.prometheus.registry import Metrics
 from sinks.web.formatting import behind, counted, duration, moment
 from sinks.web.runbook import anchor

@@ -10,16 +10,9 @@ import msgspec
 from markupsafe import Markup
 
 from processors.contracts.names import HORIZONS, Horizon, rfc3339
-from processors.contracts.outputs import (
-    Alert,
-    CurvePoint,
-    HorizonError,
-    Member,
-    Model,
-    Prediction,
-    SourceStatus,
-)
+from processors.contracts.outputs import Alert, CurvePoint, HorizonError, Member, Model, Prediction
 from processors.contracts.running import RunningJob
+from processors.contracts.service import SourceStatus
 from sinks.web.charts import Spark, drawable, sparkline
 from sinks.web.formatting import attention, counted, duration, explained, moment, share, verdict_text
 from sinks.web.queries import Truth, application_id, link, point_at

@@ -2,7 +2,7 @@
 
 from agent.app.embedded import Embedded
 from agent.config.tree import Config, Source
-from processors.contracts.outputs import DeadLetterView
+from processors.contracts.service import DeadLetterView
 from tests.kit.clock import FakeClock
 
 MINUTE_MS = 60_000

@@ -6,8 +6,7 @@ import pytest
 from starlette.applications import Starlette
 
 from processors.contracts.events import CollectorReport
-from processors.contracts.outputs import DeadLetterView, SourceStatus
-from processors.contracts.service import Health
+from processors.contracts.service import DeadLetterView, Health, SourceStatus
 from sinks.prometheus.registry import Metrics
 from sinks.web.access import Reader
 from sinks.web.server import create_app

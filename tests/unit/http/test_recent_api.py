@@ -6,7 +6,8 @@ import pytest
 from starlette.applications import Starlette
 
 from agent.app import compose
-from processors.contracts.outputs import DeadLetterView, PredictedAtStart, RecentRun, SourceStatus
+from processors.contracts.outputs import PredictedAtStart, RecentRun
+from processors.contracts.service import DeadLetterView, SourceStatus
 from sinks.web.access import Access, Reader, Token
 from sinks.web.server import create_app
 from tests.kit.get import get

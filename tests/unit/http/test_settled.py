@@ -5,7 +5,8 @@ import re
 
 from starlette.applications import Starlette
 
-from processors.contracts.outputs import PredictedAtStart, RecentRun, SourceStatus, UsefulSizes
+from processors.contracts.outputs import PredictedAtStart, RecentRun, UsefulSizes
+from processors.contracts.service import SourceStatus
 from sinks.web.access import Reader
 from sinks.web.views.application import ROLLING_MIN, history, run_rows, scaling_chart, scored, uprights
 from sinks.web.views.overview import source_rows

@@ -20,7 +20,7 @@ from processors.contracts.events import (
     TopicReport,
     encode_record,
 )  # fmt: skip
-from processors.contracts.outputs import SILENT_S, SourceStatus
+from processors.contracts.service import SILENT_S, SourceStatus
 from tests.kit.scenario import completed
 
 NOW_MS = 1_795_168_800_000
