@@ -9,6 +9,7 @@ import click
 
 import agent  # noqa: F401 - before numpy, whose threads it limits
 from tests.bench import (
+    answers,
     collecting,
     counters,
     decoding,
@@ -61,7 +62,7 @@ BENCHMARKS: Final[dict[str, Benchmark]] = {
     "clients": kafka_clients.run,
     "kafka": kafka_path.throughput,
     "telemetry-kafka": telemetry_kafka.run,
-    "answers": kafka_path.answers,
+    "answers": answers.run,
     "kafka-restore": state.restore_kafka,
     "growth": growth.run,
     "fairness": fairness.run,
