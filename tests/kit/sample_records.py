@@ -10,5 +10,7 @@ GOOD = {
     b'{"Sensors":[{"Timestamp":"2026-11-20T10:00:00.951742109Z","Location":"x9c3s0b0n0","PhysicalContext":"Chassis","Value":"473.5"}]}}]}',
     "sonar": b'{"meta":{},"data":{"type":"sample","attributes":{"time":"2026-11-20T10:00:00Z","cluster":"exa","node":"nid1",'
     b'"system":{"load1":1.5,"existing_entities":9,"gpus":[{"power":300}]}}}}',
+    "prometheus": b'{"labels":{"__name__":"node_load1","instance":"nid1:9100","job":"node"},"name":"node_load1",'
+    b'"timestamp":"2026-11-20T10:00:00Z","value":"1.5"}',
     "nws": b"1795168800 0.5 0.5 0.1 0.5 0.1 nid1:8060 nid1:8060 availableCpu",
 }

@@ -205,6 +205,15 @@ def nanojoules(value: float) -> float:
     return value * 1e-9
 
 
+def millijoules(value: float) -> float:
+    """Return mJ in J.
+
+    >>> millijoules(2000.0)
+    2.0
+    """
+    return value / 1000.0
+
+
 def watts(value: float) -> float:
     """Return W; no number for the -1 with which a producer says that it has no sensor.
 
@@ -343,3 +352,29 @@ SONAR: Final = (
     Metric("sonar", "used_memory", "memory_used", kibibytes),
 )
 """Fields of a node in Sonar's samples; `load1` gives cpu_available as well."""
+
+PROCESSOR_SECONDS: Final = {"node_cpu_seconds_total": "mode", "system.cpu.time": "state"}
+"""Metrics of the time of each processor, with the label that says what it was spent on: idle time gives the available share."""
+
+PROMETHEUS: Final = (
+    Metric("node_load1", "value", "load1"),
+    Metric("node_load5", "value", "load5"),
+    Metric("node_load15", "value", "load15"),
+    Metric("node_procs_running", "value", "runnable"),
+    Metric("node_cpu_seconds_total", "value", "cpu_available", only=(("mode", "idle"),)),
+    Metric("node_memory_MemFree_bytes", "value", "memory_free"),
+    Metric("node_memory_MemAvailable_bytes", "value", "memory_available"),
+    Metric("node_filesystem_free_bytes", "value", "disk_free", instance="mountpoint"),
+    Metric("node_network_receive_bytes_total", "value", "network_received_total", instance="device"),
+    Metric("node_network_transmit_bytes_total", "value", "network_sent_total", instance="device"),
+    Metric("node_rapl_package_joules_total", "value", "energy_total", peer="cpu", part="index"),
+    Metric("node_rapl_dram_joules_total", "value", "energy_total", peer="memory", part="index"),
+    Metric("ipmi_dcmi_power_consumption_watts", "value", "power_w", peer="system"),
+    Metric("DCGM_FI_DEV_POWER_USAGE", "value", "power_w", peer="gpu", part="gpu"),
+    Metric("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "value", "energy_total", millijoules, peer="gpu", part="gpu"),
+    Metric("kepler_node_cpu_joules_total", "value", "energy_total", peer="cpu", only=(("zone", "package"),)),
+    Metric("kepler_node_cpu_joules_total", "value", "energy_total", peer="memory", only=(("zone", "dram"),)),
+    Metric("kepler_node_cpu_watts", "value", "power_w", peer="cpu", only=(("zone", "package"),)),
+    Metric("kepler_node_cpu_watts", "value", "power_w", peer="memory", only=(("zone", "dram"),)),
+)
+"""Metrics of node_exporter, ipmi_exporter, dcgm-exporter and Kepler, by their names."""

@@ -15,6 +15,7 @@ from agent.decode.telemetry.ldms import ldms_decoder
 from agent.decode.telemetry.line_protocol import line_protocol_decoder
 from agent.decode.telemetry.native import load_decoder
 from agent.decode.telemetry.nws import nws_decoder
+from agent.decode.telemetry.scraped.prometheus import prometheus_decoder
 from agent.decode.telemetry.sonar import sonar_samples_decoder
 from agent.decode.telemetry.telegraf import telegraf_decoder
 from processors.contracts.telemetry import DecodedBatch, DecodeSamples, SeriesIndex
@@ -28,6 +29,7 @@ FORMATS: Final[dict[str, TelemetryFactory]] = {
     "nws": nws_decoder,
     "cray": cray_decoder,
     "sonar": sonar_samples_decoder,
+    "prometheus": prometheus_decoder,
 }
 _EXTRACT = re.compile(rb"\s*(?:#|[0-9]+(?:\.[0-9]+)?\s+[0-9.eE+-]+\s|time\s+measurement\b)", re.IGNORECASE)
 _LINE = re.compile(rb"[^\s,={}\[\]\"][^\n]*[^\\] [^\s=]+=[^\n]", re.DOTALL)  # a measurement, and a field after a space
@@ -46,6 +48,8 @@ class _Probe(msgspec.Struct):
     component_id: msgspec.Raw = msgspec.Raw()
     producer: msgspec.Raw = msgspec.Raw()
     timestamp: msgspec.Raw = msgspec.Raw()
+    labels: msgspec.Raw = msgspec.Raw()
+    value: msgspec.Raw = msgspec.Raw()
 
 
 _PROBE = msgspec.json.Decoder(_Probe)
@@ -79,6 +83,7 @@ def _sniff_object(value: bytes) -> str:
         ("sonar", bytes(probe.meta) and (bytes(probe.data) or bytes(probe.errors))),
         ("cray", bytes(probe.events) or bytes(probe.location) or bytes(probe.metrics)[:1] == b"{"),
         ("telegraf", bytes(probe.metrics) or bytes(probe.fields)),
+        ("prometheus", bytes(probe.labels)[:1] == b"{" and bytes(probe.value)),
         ("ldms", bytes(probe.timestamp) and (bytes(probe.component_id) or bytes(probe.producer))),
     )
     return next((name for name, found in marks if found), "native")

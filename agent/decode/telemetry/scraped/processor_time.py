@@ -1,0 +1,98 @@
+"""The idle share of a host, from the seconds that each of its processors has been idle since its start."""
+
+from typing import Final, NamedTuple
+
+HOSTS_MAX: Final = 65_536
+CPUS_MAX: Final = 4_096  # of a host
+ENTRIES_MAX: Final = 1_000_000  # processors of all hosts
+GAP_MAX_MS: Final = 600_000  # of a longer gap a mean says little
+
+
+class Share(NamedTuple):
+    """The idle share of a host's processors, 0 to 1, in the time before one scrape.
+
+    >>> Share(1787217284000, 0.25).value
+    0.25
+    """
+
+    time_ms: int
+    value: float
+
+
+class _Host:
+    """The newest reading of each processor, and the shares of the scrape that is coming in."""
+
+    __slots__ = ("count", "newest", "time_ms", "total")
+
+    def __init__(self, time_ms: int) -> None:
+        self.newest: dict[str, tuple[int, float]] = {}
+        self.begin(time_ms)
+
+    def begin(self, time_ms: int) -> None:
+        self.time_ms, self.total, self.count = time_ms, 0.0, 0
+
+    def share(self) -> Share | None:
+        return Share(self.time_ms, self.total / self.count) if self.count else None
+
+    def add(self, cpu: str, time_ms: int, idle_s: float) -> bool:
+        """Take a reading; return whether it is the first of its processor."""
+        known = self.newest.get(cpu)
+        if known is None:
+            if len(self.newest) < CPUS_MAX:
+                self.newest[cpu] = time_ms, idle_s
+            return True
+        before_ms, before_s = known
+        if time_ms <= before_ms:  # told twice, or overtaken
+            return False
+        self.newest[cpu] = time_ms, idle_s
+        since_ms = time_ms - before_ms
+        if time_ms == self.time_ms and since_ms <= GAP_MAX_MS and idle_s >= before_s:  # else it was reset
+            self.total += min(1.0, 1000.0 * (idle_s - before_s) / since_ms)
+            self.count += 1
+        return False
+
+
+class IdleShares:
+    """Mean idle shares of hosts, scrape by scrape.
+
+    All readings of a scrape have one time, and may come in messages of their own. So the share of a scrape is known when
+    the first reading of the next one comes, or when `finish` says that none is left. Two readings of a processor are needed.
+    Bounded: where there are too many processors all begin afresh.
+
+    >>> shares = IdleShares()
+    >>> readings = [("0", 0, 5.0), ("1", 0, 7.0), ("0", 10_000, 10.0), ("1", 10_000, 17.0), ("0", 20_000, 20.0)]
+    >>> [shares.note("nid1", cpu, time_ms, idle_s) for cpu, time_ms, idle_s in readings][-1]
+    Share(time_ms=10000, value=0.75)
+    """
+
+    def __init__(self) -> None:
+        self._hosts: dict[str, _Host] = {}
+        self._entries = 0
+
+    def note(self, host: str, cpu: str, time_ms: int, idle_s: float) -> Share | None:
+        """Take a reading; return the share of the scrape before, where this one begins another."""
+        known = self._hosts.get(host)
+        if known is None or time_ms < known.time_ms - GAP_MAX_MS:  # or its clock was wrong, and was set back
+            known = self._afresh(host, time_ms)
+        done = None
+        if time_ms > known.time_ms:
+            done = known.share()
+            known.begin(time_ms)
+        self._entries += known.add(cpu, time_ms, idle_s)
+        return done
+
+    def finish(self, host: str) -> Share | None:
+        """Return the share of a scrape of which all readings have come; readings of its time that follow do not count."""
+        known = self._hosts.get(host)
+        if known is None:
+            return None
+        done = known.share()
+        known.begin(known.time_ms)
+        return done
+
+    def _afresh(self, host: str, time_ms: int) -> _Host:
+        if len(self._hosts) >= HOSTS_MAX or self._entries >= ENTRIES_MAX:
+            self._hosts.clear()
+            self._entries = 0
+        self._hosts[host] = _Host(time_ms)
+        return self._hosts[host]
