@@ -38,7 +38,18 @@ from processors.contracts.telemetry import Keep, Telemetry
 
 SystemName = Annotated[str, Field(pattern=r"^[!-~]{1,64}$")]
 SourceFormat = Literal[
-    "auto", "native", "slurm", "telegraf", "line-protocol", "ldms", "collectd", "nws", "cray", "sonar", "prometheus"
+    "auto",
+    "native",
+    "slurm",
+    "telegraf",
+    "line-protocol",
+    "ldms",
+    "collectd",
+    "nws",
+    "cray",
+    "sonar",
+    "prometheus",
+    "otlp",
 ]
 KEEP_BY_FIELD: Final = {"script": "script", "comment": "comment", "work_dir": "paths"}
 """The key of `keep` by the field of a job that is dropped without it."""

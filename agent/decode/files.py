@@ -3,6 +3,7 @@
 A file may hold JSON of any kind, text of `sacct`, a workload log, line protocol or an NWS extract.
 """
 
+import io
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -79,6 +80,20 @@ class Readable(Protocol):
         """Return the next bytes, at most `bytes_max`; empty at the end of the file."""
 
 
+class _Begun:
+    """A file of which some bytes were read ahead."""
+
+    def __init__(self, begun: bytes, rest: Readable) -> None:
+        self._begun, self._rest = io.BytesIO(begun), rest
+
+    def readline(self, bytes_max: int) -> bytes:
+        line = self._begun.readline(bytes_max)
+        return line if line.endswith(b"\n") else line + self._rest.readline(bytes_max - len(line))
+
+    def read(self, bytes_max: int) -> bytes:
+        return self._begun.read(bytes_max) or self._rest.read(bytes_max)
+
+
 class RecordFile(msgspec.Struct):
     """A recognised file: the name of its format, the decoder of slices of its records, and the records.
 
@@ -102,7 +117,14 @@ def recognise(source: Readable, options: TelemetryOptions, name: str = "") -> Re
     >>> recognise(io.BytesIO(b"system,host=nid1 load1=0.5 1787217284"), TelemetryOptions()).format
     'line-protocol'
     """
-    lines = _lines(source, options.decode.max_message_bytes)
+    bytes_max = options.decode.max_message_bytes
+    begun = source.readline(1)
+    if begun == b"\n":  # a blank line, or the first byte of a message in protobuf
+        begun += source.read(bytes_max)
+        if sniff_telemetry(begun) == "otlp":
+            return RecordFile("otlp", FORMATS["otlp"](options), iter([(begun, 1)]))
+    source = _Begun(begun, source)
+    lines = _lines(source, bytes_max)
     line, number = next(lines, (b"", 1))
     if not line:
         raise invalid("empty", "The file is empty.")

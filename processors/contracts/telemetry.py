@@ -397,12 +397,12 @@ class MetricMapping(Settings):
         min_length=1,
         max_length=256,
         description="name of the records: a plugin of Telegraf, plugin/type/type_instance of collectd, ldms for rows of LDMS, a metric of "
-        "Prometheus",
+        "Prometheus or OpenTelemetry",
     )
     field: str = Field(
         min_length=1,
         max_length=256,
-        description="name of the value in these records, value for Prometheus; one that ends in * stands for all that begin so",
+        description="name of the value in these records, value for Prometheus and OpenTelemetry; one that ends in * stands for all that begin so",
     )
     resource: ResourceName = Field(
         description="the resource it becomes; one that ends in _total is cumulative and passes as it is, one that ends in _w is "

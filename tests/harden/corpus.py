@@ -7,12 +7,13 @@ from typing import Final
 
 import msgspec
 
+from agent.decode.telemetry.scraped.protobuf import is_row_of
 from tests.kit.sample_records import GOOD
 
 CASES: Final = Path(__file__).parents[1] / "cases" / "decode"
 FORMATS: Final = {  # by the name of a case, or its beginning
     "collectd": "collectd", "cray": "cray", "json": "native", "ldms": "ldms", "native": "native", "nws": "nws",
-    "prometheus": "prometheus",
+    "otlp": "otlp", "prometheus": "prometheus",
     "sacct": "sacct", "slurm": "slurm", "sonar": "sonar", "swf": "swf", "telegraf-json": "telegraf",
     "telegraf-line-protocol": "line-protocol",
 }  # fmt: skip
@@ -38,6 +39,8 @@ def messages(format_name: str, text: bytes) -> list[bytes]:
     >>> messages("native", b'{"a":\\n1}')
     [b'{"a":\\n1}']
     """
+    if is_row_of(1, text):
+        return [text]
     lines = [line for line in text.splitlines() if line.strip()]
     if format_name in TABLES:
         header = [line for line in lines if line.startswith((b";", b"JobID"))]

@@ -12,5 +12,7 @@ GOOD = {
     b'"system":{"load1":1.5,"existing_entities":9,"gpus":[{"power":300}]}}}}',
     "prometheus": b'{"labels":{"__name__":"node_load1","instance":"nid1:9100","job":"node"},"name":"node_load1",'
     b'"timestamp":"2026-11-20T10:00:00Z","value":"1.5"}',
+    "otlp": b'{"resourceMetrics":[{"resource":{"attributes":[{"key":"host.name","value":{"stringValue":"nid1"}}]},"scopeMetrics":[{"metrics":'
+    b'[{"name":"system.cpu.load_average.1m","gauge":{"dataPoints":[{"timeUnixNano":"1795168800000000000","asDouble":1.5}]}}]}]}]}',
     "nws": b"1795168800 0.5 0.5 0.1 0.5 0.1 nid1:8060 nid1:8060 availableCpu",
 }

@@ -378,3 +378,40 @@ PROMETHEUS: Final = (
     Metric("kepler_node_cpu_watts", "value", "power_w", peer="memory", only=(("zone", "dram"),)),
 )
 """Metrics of node_exporter, ipmi_exporter, dcgm-exporter and Kepler, by their names."""
+
+PROCESSOR_SHARES: Final = frozenset({"system.cpu.utilization", "system.cpu.time (delta)"})
+"""Metrics of the share of each processor's time that was spent on something: the mean of a host's counts."""
+
+_IDLE: Final = (("state", "idle"),), (("cpu.mode", "idle"),)  # as the hostmetrics receiver has it, and the conventions
+_HARDWARE: Final = ("cpu", "gpu", "memory")
+
+OTLP: Final = (
+    Metric("system.cpu.load_average.1m", "value", "load1"),
+    Metric("system.cpu.load_average.5m", "value", "load5"),
+    Metric("system.cpu.load_average.15m", "value", "load15"),
+    *(
+        Metric(name, "value", "cpu_available", only=idle)
+        for name in ("system.cpu.time", "system.cpu.time (delta)", "system.cpu.utilization")
+        for idle in _IDLE
+    ),
+    Metric("system.processes.count", "value", "runnable", only=(("status", "running"),)),
+    Metric("system.memory.usage", "value", "memory_free", only=(("state", "free"),)),
+    Metric("system.memory.usage", "value", "memory_free", only=(("system.memory.state", "free"),)),
+    Metric("system.linux.memory.available", "value", "memory_available"),
+    Metric("system.filesystem.usage", "value", "disk_free", only=(("state", "free"),), instance="mountpoint"),
+    Metric("system.network.io", "value", "network_received_total", only=(("direction", "receive"),), instance="device"),
+    Metric("system.network.io", "value", "network_sent_total", only=(("direction", "transmit"),), instance="device"),
+    Metric("hw.host.power", "value", "power_w", peer="system"),
+    Metric("hw.host.energy", "value", "energy_total", peer="system"),
+    Metric("hw.host.energy (delta)", "value", "power_w", peer="system"),
+    *(
+        Metric(name, "value", resource, peer=of, part="hw.id", only=(("hw.type", of),))
+        for name, resource in (
+            ("hw.power", "power_w"),
+            ("hw.energy", "energy_total"),
+            ("hw.energy (delta)", "power_w"),
+        )
+        for of in _HARDWARE
+    ),
+)
+"""Metrics of the hostmetrics receiver, and of OpenTelemetry's conventions for hardware; a supply or a fan is none of the parts whose power adds up."""

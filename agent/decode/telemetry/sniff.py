@@ -15,7 +15,9 @@ from agent.decode.telemetry.ldms import ldms_decoder
 from agent.decode.telemetry.line_protocol import line_protocol_decoder
 from agent.decode.telemetry.native import load_decoder
 from agent.decode.telemetry.nws import nws_decoder
+from agent.decode.telemetry.scraped.otlp import otlp_decoder
 from agent.decode.telemetry.scraped.prometheus import prometheus_decoder
+from agent.decode.telemetry.scraped.protobuf import is_row_of
 from agent.decode.telemetry.sonar import sonar_samples_decoder
 from agent.decode.telemetry.telegraf import telegraf_decoder
 from processors.contracts.telemetry import DecodedBatch, DecodeSamples, SeriesIndex
@@ -30,6 +32,7 @@ FORMATS: Final[dict[str, TelemetryFactory]] = {
     "cray": cray_decoder,
     "sonar": sonar_samples_decoder,
     "prometheus": prometheus_decoder,
+    "otlp": otlp_decoder,
 }
 _EXTRACT = re.compile(rb"\s*(?:#|[0-9]+(?:\.[0-9]+)?\s+[0-9.eE+-]+\s|time\s+measurement\b)", re.IGNORECASE)
 _LINE = re.compile(rb"[^\s,={}\[\]\"][^\n]*[^\\] [^\s=]+=[^\n]", re.DOTALL)  # a measurement, and a field after a space
@@ -50,6 +53,7 @@ class _Probe(msgspec.Struct):
     timestamp: msgspec.Raw = msgspec.Raw()
     labels: msgspec.Raw = msgspec.Raw()
     value: msgspec.Raw = msgspec.Raw()
+    resource_metrics: msgspec.Raw = msgspec.field(name="resourceMetrics", default_factory=msgspec.Raw)
 
 
 _PROBE = msgspec.json.Decoder(_Probe)
@@ -61,6 +65,8 @@ def sniff_telemetry(value: bytes) -> str:
     >>> sniff_telemetry(b"system,host=nid1 load1=3.5"), sniff_telemetry(b'{"timestamp": 1.5, "component_id": 7}')
     ('line-protocol', 'ldms')
     """
+    if is_row_of(1, value):  # protobuf: to begin with, a line feed
+        return "otlp"
     head = value[:_HEAD].lstrip()
     if head[:1] == b"[":
         return "collectd" if b'"dsnames"' in head and b'"plugin"' in head else "native"
@@ -82,6 +88,7 @@ def _sniff_object(value: bytes) -> str:
         ("native", bytes(probe.type)),
         ("sonar", bytes(probe.meta) and (bytes(probe.data) or bytes(probe.errors))),
         ("cray", bytes(probe.events) or bytes(probe.location) or bytes(probe.metrics)[:1] == b"{"),
+        ("otlp", bytes(probe.resource_metrics)),
         ("telegraf", bytes(probe.metrics) or bytes(probe.fields)),
         ("prometheus", bytes(probe.labels)[:1] == b"{" and bytes(probe.value)),
         ("ldms", bytes(probe.timestamp) and (bytes(probe.component_id) or bytes(probe.producer))),

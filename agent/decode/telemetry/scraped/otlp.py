@@ -1,0 +1,175 @@
+"""Metrics of OpenTelemetry (OTLP), as the Kafka exporter of its collector writes them: a batch per message, protobuf or JSON."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from agent.decode.fields import check_bounds
+from agent.decode.message import TelemetryOptions, checked, invalid
+from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, in_slices, stamp_ms
+from agent.decode.telemetry.metric import OTLP, PROCESSOR_SECONDS, PROCESSOR_SHARES, PROMETHEUS
+from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
+from agent.decode.telemetry.scraped.otlp_messages import DELTA, OTHER, Point, Resource, Series, read_json, read_protobuf
+from agent.decode.telemetry.scraped.processor_time import IdleShares
+from agent.decode.telemetry.scraped.protobuf import is_row_of
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.telemetry import DecodeSamples
+
+FIELD: Final = "value"
+CPUS: Final = ("cpu", "cpu.logical_number")
+HOSTS: Final = ("host.name", "k8s.node.name", "server.address", "net.host.name", "host.id")
+"""Attributes of a resource that name the host, the first first; the address is that of a target which was scraped."""
+
+RATE: Final = " (delta)"
+"""Follows the name of a metric that says what it grew by; its value is what it grew by a second."""
+
+
+def host_of(attributes: dict[str, str]) -> str | None:
+    """Return the host that the attributes of a resource name.
+
+    >>> host_of({"service.name": "node-agent", "host.name": "nid001042"})
+    'nid001042'
+    """
+    return next((attributes[name] for name in HOSTS if attributes.get(name)), None)
+
+
+def otlp_decoder(options: TelemetryOptions) -> DecodeSamples:
+    """Return the decoder of metrics of OpenTelemetry, of its hostmetrics receiver and by its conventions for hardware, as protobuf or JSON.
+
+    What each processor has idled in all gives the available share, two scrapes given. What comes as a difference becomes a
+    rate: a power where it is energy. Histograms are counted and left out.
+
+    >>> from processors.contracts.telemetry import SeriesIndex
+    >>> from agent.decode.message import DecodeOptions
+    >>> decode = otlp_decoder(TelemetryOptions(decode=DecodeOptions(default_system="exa"), host="nid1"))
+    >>> metric = b'{"name": "hw.host.power", "gauge": {"dataPoints": [{"timeUnixNano": "1787217284000000000", "asDouble": 412.5}]}}'
+    >>> message = b'{"resourceMetrics": [{"scopeMetrics": [{"metrics": [' + metric + b"]}]}]}"
+    >>> decode([message], [1787217284000], SeriesIndex(9)).samples.value.tolist()
+    [412.5]
+    """
+    return in_slices(_Decoder(options).decode, options)
+
+
+class _Decoder:
+    def __init__(self, options: TelemetryOptions) -> None:
+        self._options = options
+        self._planner = Planner((*OTLP, *PROMETHEUS), options)
+        self._plans = Known[tuple[str, ...], Plan]()
+        self._idle = IdleShares()
+        own = {mapping.measurement for mapping in options.taken.metrics}
+        self._seconds, self._shares = PROCESSOR_SECONDS.keys() - own, PROCESSOR_SHARES - own
+
+    def decode(self, value: bytes, message: int, columns: Columns) -> None:
+        resources = self._read(value)
+        failures: list[InvalidInputError] = []
+        for resource in resources:
+            of_resource = _OfResource(self, resource, message, columns)
+            for series in resource.series:
+                failures += of_resource.take(series)
+            of_resource.finish()
+        for failure in failures:
+            columns.refuse(message, failure)
+
+    def _read(self, value: bytes) -> list[Resource]:
+        is_json = not is_row_of(1, value) and value.lstrip()[:1] == b"{"
+        resources = read_json(checked(value, self._options.decode)) if is_json else read_protobuf(value)
+        elements_max = self._options.decode.elements_max
+        if sum(max(len(series.points), 1) for resource in resources for series in resource.series) > elements_max:
+            raise invalid("array-bomb", f"The message has more data points than {elements_max}.")
+        return resources
+
+    def plan(self, name: str, host: str | None, attributes: dict[str, str], columns: Columns) -> Plan:
+        """Return the plan of points of a metric with these attributes."""
+        plans, key = self._plans.of(columns.index), (name, host or "", *attributes, *attributes.values())
+        plan = plans.get(key)
+        if plan is None:
+            plan = self._planner.plan(name, host, attributes)
+            if plan is not NOTHING and sum(map(len, key)) <= KEY_BYTES_MAX:
+                plans[key] = plan
+        return plan
+
+    def is_of_processors(self, name: str) -> bool:
+        """Return whether the points of a metric are of one processor each, all of which make one value."""
+        return name in self._seconds or name in self._shares
+
+    def shares(self, name: str) -> bool:
+        """Return whether the points of such a metric are shares already, whose mean counts."""
+        return name in self._shares
+
+    def idle(self, host: str | None) -> IdleShares:
+        """Return the idle times; InvalidInputError (``missing-field``) where no host is named."""
+        if not (host or self._options.host):
+            raise invalid("missing-field", "The record names no host.")
+        return self._idle
+
+    def time_ms(self, point: Point, message: int, columns: Columns) -> int:
+        """Return the time of a point, which may be remembered."""
+        time_ms = stamp_ms(point.time_ns, "ns")
+        check_bounds(time_ms, time_ms, columns.received_ms[message], self._options.decode)
+        return time_ms
+
+
+class _OfResource:
+    """The metrics of one resource of a message; what several processors say together is told at its end."""
+
+    def __init__(self, decoder: _Decoder, resource: Resource, message: int, columns: Columns) -> None:
+        self._decoder, self._message, self._columns = decoder, message, columns
+        self._host = host_of(resource.attributes)
+        self._means: dict[tuple[int, int], tuple[Plan, list[float]]] = {}
+        self._idled: Plan | None = None
+
+    def take(self, series: Series) -> Iterator[InvalidInputError]:
+        """Take the points of a metric; yield what is wrong with some."""
+        if series.kind == OTHER:
+            self._columns.ignore("metric")
+            return
+        name = f"{series.name}{RATE}" if series.kind == DELTA else series.name
+        for number, point in enumerate(series.points):
+            try:
+                self._take(name, point, is_rate=series.kind == DELTA)
+            except InvalidInputError as error:
+                yield error.at(f"{series.name[:80]!a}[{number}]")
+
+    def finish(self) -> None:
+        """Tell what all processors say together."""
+        for (_, time_ms), (plan, shares) in self._means.items():
+            take({FIELD: sum(shares) / len(shares)}, plan, time_ms, self._message, self._columns)
+        if self._idled is not None:
+            share = self._decoder.idle(self._host).finish(self._host or "")
+            if share is not None:
+                take({FIELD: share.value}, self._idled, share.time_ms, self._message, self._columns)
+
+    def _take(self, name: str, point: Point, *, is_rate: bool) -> None:
+        together = self._decoder.is_of_processors(name)
+        attributes = point.attributes
+        if together:
+            attributes = {key: text for key, text in attributes.items() if key not in CPUS}
+        plan = self._decoder.plan(name, self._host, attributes, self._columns)
+        if plan is NOTHING:
+            self._columns.ignore("metric")
+            return
+        value = _rate(point) if is_rate else point.value
+        if value is None:
+            self._columns.ignore("null")
+            return
+        time_ms = self._decoder.time_ms(point, self._message, self._columns)
+        if together:
+            self._note(name, plan, point, time_ms, value)
+        else:
+            take({FIELD: value}, plan, time_ms, self._message, self._columns)
+
+    def _note(self, name: str, plan: Plan, point: Point, time_ms: int, value: float) -> None:
+        idle = self._decoder.idle(self._host)
+        if self._decoder.shares(name):
+            self._means.setdefault((id(plan), time_ms), (plan, []))[1].append(value)
+            return
+        cpu = next((point.attributes[key] for key in CPUS if key in point.attributes), "")
+        self._idled = plan
+        share = idle.note(self._host or "", cpu, time_ms, value)
+        if share is not None:
+            take({FIELD: share.value}, plan, share.time_ms, self._message, self._columns)
+
+
+def _rate(point: Point) -> float | None:
+    """Return what a point says that a metric grew by, a second; None where it says no time."""
+    since_ns = point.time_ns - point.start_ns
+    return None if point.value is None or not point.start_ns or since_ns <= 0 else 1e9 * point.value / since_ns

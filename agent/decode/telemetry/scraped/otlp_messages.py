@@ -1,0 +1,288 @@
+"""Messages of metrics of OpenTelemetry (OTLP), in JSON and in protobuf, as one and the same.
+
+Source: metrics/v1/metrics.proto, resource/v1/resource.proto and common/v1/common.proto of OpenTelemetry's protocol 1.x, with the
+rules for JSON of its specification: names in camel case, whole numbers of 64 bits as texts or as numbers.
+"""
+
+import math
+import re
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from agent.decode.message import JSON_ERRORS, invalid, json_error
+from agent.decode.telemetry.scraped.protobuf import FIXED64, VARINT, fields
+
+GAUGE: Final = "gauge"
+TOTAL: Final = "total"
+DELTA: Final = "delta"
+OTHER: Final = "other"
+Kind = Literal["gauge", "total", "delta", "other"]
+"""A level; what has grown since a start; what it grew by since the point before; a histogram, or what nobody can add up."""
+
+_DELTA: Final = (1, "AGGREGATION_TEMPORALITY_DELTA")
+_CUMULATIVE: Final = (2, "AGGREGATION_TEMPORALITY_CUMULATIVE")
+_NO_VALUE: Final = 1  # the flag of a point that says that a series has none
+_WHOLE: Final = re.compile(r"-?[0-9]{1,20}")
+_NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
+
+
+class Point(NamedTuple):
+    """A value at a time (ns); None where there is none. A delta has the time since when it grew, else 0.
+
+    >>> Point({"state": "idle"}, 1787217284000000000, 0, 0.5).value
+    0.5
+    """
+
+    attributes: dict[str, str]
+    time_ns: int
+    start_ns: int
+    value: float | None
+
+
+class Series(NamedTuple):
+    """The points of a metric.
+
+    >>> Series("system.cpu.load_average.1m", GAUGE, []).kind
+    'gauge'
+    """
+
+    name: str
+    kind: Kind
+    points: list[Point]
+
+
+class Resource(NamedTuple):
+    """What was measured: attributes such as ``host.name``, and its metrics.
+
+    >>> Resource({"host.name": "nid1"}, []).attributes["host.name"]
+    'nid1'
+    """
+
+    attributes: dict[str, str]
+    series: list[Series]
+
+
+class _Any(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    string_value: str | None = None
+    int_value: int | str | None = None
+    bool_value: bool | None = None
+
+    def text(self) -> str | None:
+        if self.string_value is not None:
+            return self.string_value
+        if self.bool_value is not None:
+            return str(self.bool_value).lower()
+        return None if self.int_value is None else str(self.int_value)
+
+
+class _Attribute(msgspec.Struct, gc=False):
+    key: str
+    value: _Any = _Any()
+
+
+class _Point(msgspec.Struct, rename="camel", gc=False):
+    attributes: list[_Attribute] = []
+    time_unix_nano: int | str = 0
+    start_time_unix_nano: int | str = 0
+    as_double: float | str | None = None
+    as_int: int | str | None = None
+    flags: int = 0
+
+
+class _Gauge(msgspec.Struct, rename="camel", gc=False):
+    data_points: list[_Point] = []
+
+
+class _Sum(msgspec.Struct, rename="camel", gc=False):
+    data_points: list[_Point] = []
+    aggregation_temporality: int | str = 0
+    is_monotonic: bool = False
+
+
+class _Metric(msgspec.Struct, gc=False):
+    name: str
+    gauge: _Gauge | None = None
+    sum: _Sum | None = None
+
+
+class _Scope(msgspec.Struct, gc=False):
+    metrics: list[_Metric] = []
+
+
+class _Attributes(msgspec.Struct, frozen=True, gc=False):
+    attributes: list[_Attribute] = []
+
+
+class _Resource(msgspec.Struct, rename="camel", gc=False):
+    resource: _Attributes = _Attributes()
+    scope_metrics: list[_Scope] = []
+
+
+class _Message(msgspec.Struct, rename="camel", gc=False):
+    resource_metrics: list[_Resource]
+
+
+_MESSAGE = msgspec.json.Decoder(_Message)
+
+
+def read_json(value: bytes) -> list[Resource]:
+    """Return what a message in JSON holds; InvalidInputError where it is none.
+
+    >>> point = b'{"dataPoints": [{"timeUnixNano": "1787217284000000000", "asInt": "3"}]}'
+    >>> read_json(b'{"resourceMetrics": [{"scopeMetrics": [{"metrics": [{"name": "a", "gauge": ' + point + b"}]}]}]}")
+    [Resource(attributes={}, series=[Series(name='a', kind='gauge', points=[Point(attributes={}, time_ns=1787217284000000000, start_ns=0, value=3.0)])])]
+    """
+    try:
+        message = _MESSAGE.decode(value)
+    except JSON_ERRORS as error:
+        raise json_error(error) from None
+    return [
+        Resource(
+            _attributes(each.resource.attributes),
+            [_series(metric) for scope in each.scope_metrics for metric in scope.metrics],
+        )
+        for each in message.resource_metrics
+    ]
+
+
+def _series(metric: _Metric) -> Series:
+    if metric.gauge is not None:
+        return Series(metric.name, GAUGE, [_point(point) for point in metric.gauge.data_points])
+    if metric.sum is None:
+        return Series(metric.name, OTHER, [])
+    total = metric.sum
+    kind = _kind(total.aggregation_temporality, monotonic=total.is_monotonic)
+    return Series(metric.name, kind, [_point(point) for point in total.data_points])
+
+
+def _kind(temporality: int | str, *, monotonic: bool) -> Kind:
+    """Return what a sum is: one that may fall is a level, as long as it comes whole."""
+    if temporality in _CUMULATIVE:
+        return TOTAL if monotonic else GAUGE
+    return DELTA if monotonic and temporality in _DELTA else OTHER
+
+
+def _point(point: _Point) -> Point:
+    value: float | None = None
+    if point.as_double is not None:
+        value = _double(point.as_double)
+    elif point.as_int is not None:
+        value = float(_whole(point.as_int))
+    if value is not None and (point.flags & _NO_VALUE or not math.isfinite(value)):
+        value = None
+    attributes = _attributes(point.attributes)
+    return Point(attributes, _whole(point.time_unix_nano), _whole(point.start_time_unix_nano), value)
+
+
+def _attributes(attributes: list[_Attribute]) -> dict[str, str]:
+    return {each.key: text for each in attributes if (text := each.value.text()) is not None}
+
+
+def _whole(number: int | str) -> int:
+    if isinstance(number, str):
+        if not _WHOLE.fullmatch(number):
+            raise invalid("wrong-type", "A whole number of the message is none.")
+        number = int(number)
+    if not -(2**63) <= number < 2**64:
+        raise invalid("out-of-range", "A whole number of the message needs more than 64 bits.")
+    return number
+
+
+def _double(number: float | str) -> float | None:
+    if isinstance(number, str):
+        if number not in _NOT_FINITE:
+            raise invalid("wrong-type", "A number of the message is none.")
+        return None
+    return number
+
+
+def read_protobuf(value: bytes) -> list[Resource]:
+    """Return what a message in protobuf holds; InvalidInputError where it is none.
+
+    >>> read_protobuf(bytes([10, 2, 18, 0]))
+    [Resource(attributes={}, series=[])]
+    """
+    return [_read_resource(field.message()) for field in fields(value) if field.number == 1]
+
+
+def _read_resource(data: bytes) -> Resource:
+    attributes: dict[str, str] = {}
+    series = []
+    for field in fields(data):
+        if field.number == 1:
+            attributes |= _read_attributes(field.message(), 1)
+        elif field.number == 2:
+            series += [_read_series(each.message()) for each in fields(field.message()) if each.number == 2]
+    return Resource(attributes, series)
+
+
+def _read_series(data: bytes) -> Series:
+    name, points = "", list[Point]()
+    kind: Kind = OTHER
+    for field in fields(data):
+        if field.number == 1:
+            name = field.text()
+        elif field.number == 5:
+            kind, points = GAUGE, [_read_point(each.message()) for each in fields(field.message()) if each.number == 1]
+        elif field.number == 7:
+            kind, points = _read_sum(field.message())
+    return Series(name, kind, points)
+
+
+def _read_sum(data: bytes) -> tuple[Kind, list[Point]]:
+    points = []
+    temporality, monotonic = 0, False
+    for field in fields(data):
+        if field.number == 1:
+            points.append(_read_point(field.message()))
+        elif field.number == 2:
+            temporality = field.number_of(VARINT)
+        elif field.number == 3:
+            monotonic = bool(field.number_of(VARINT))
+    return _kind(temporality, monotonic=monotonic), points
+
+
+def _read_point(data: bytes) -> Point:
+    times, flags = [0, 0], 0
+    value: float | None = None
+    for field in fields(data):
+        if field.number in (2, 3):
+            times[field.number - 2] = field.number_of(FIXED64)
+        elif field.number == 4:
+            value = field.double()
+        elif field.number == 6:
+            value = float(field.signed(FIXED64))
+        elif field.number == 8:
+            flags = field.number_of(VARINT)
+    if value is not None and (flags & _NO_VALUE or not math.isfinite(value)):
+        value = None
+    return Point(_read_attributes(data, 7), times[1], times[0], value)
+
+
+def _read_attributes(data: bytes, number: int) -> dict[str, str]:
+    """Return the attributes in the fields of a number; those that are lists, bytes or the like are passed over."""
+    found = {}
+    for attribute in fields(data):
+        if attribute.number != number:
+            continue
+        key, text = "", None
+        for field in fields(attribute.message()):
+            if field.number == 1:
+                key = field.text()
+            elif field.number == 2:
+                text = _read_any(field.message())
+        if text is not None:
+            found[key] = text
+    return found
+
+
+def _read_any(data: bytes) -> str | None:
+    for field in fields(data):
+        if field.number == 1:
+            return field.text()
+        if field.number == 2:
+            return "true" if field.number_of(VARINT) else "false"
+        if field.number == 3:
+            return str(field.signed(VARINT))
+    return None
