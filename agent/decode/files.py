@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from agent.decode.archive import Read, read_archive
+from agent.decode.cloudevents import opened
 from agent.decode.clustercockpit import FORMAT
 from agent.decode.guard import guarded_samples
 from agent.decode.message import (
@@ -145,14 +146,21 @@ def _json(source: Readable, first: tuple[bytes, int], lines: Numbered, options: 
         ahead = [] if line.rstrip().endswith(b"}") else list(itertools.islice(lines, 1))
         if not ahead or _is_object(ahead[0][0]):  # a torn first line is no reason to mistrust the others
             prediction_of = ahead[0][0] if ahead else line
-            return _json_of(sniff_telemetry(prediction_of), itertools.chain([first], ahead, lines), options)
+            return _json_of(_format_of(prediction_of), itertools.chain([first], ahead, lines), options)
         line += b"".join(value for value, _ in ahead)
-    elif sniff_telemetry(line) == "collectd" and line.rstrip().endswith(b"]"):  # an array is a message
+    elif _format_of(line) == "collectd" and line.rstrip().endswith(b"]"):  # an array is a message
         return _json_of("collectd", itertools.chain([first], lines), options)
     chunks = itertools.chain([line], iter(lambda: source.read(CHUNK_BYTES), b""))
     values = cut_json(chunks, options.decode.max_message_bytes, number)
     value = next(values, (b"", number))
-    return _json_of(sniff_telemetry(value[0]), itertools.chain([value], values), options)
+    return _json_of(_format_of(value[0]), itertools.chain([value], values), options)
+
+
+def _format_of(value: bytes) -> str:
+    try:
+        return sniff_telemetry(opened(value))
+    except InvalidInputError:  # which its decoder will say
+        return sniff_telemetry(value)
 
 
 def _json_of(format_name: str, records: Numbered, options: TelemetryOptions) -> RecordFile:

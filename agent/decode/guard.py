@@ -1,4 +1,4 @@
-"""The backstop of all decoders: whatever one raises costs the message at fault, never its neighbours or the process.
+"""What stands around all decoders: an envelope is opened, and whatever one raises costs the message at fault alone.
 
 A decoder refuses what it does not take by InvalidInputError. Anything else that it raises is a defect of the decoder:
 the message is refused with the reason ``decoder``, so that it can be looked at and sent again.
@@ -6,8 +6,9 @@ the message is refused with the reason ``decoder``, so that it can be looked at 
 
 from collections.abc import Callable, Sequence
 
+from agent.decode.cloudevents import is_envelope, opened
 from agent.decode.telemetry.columns import joined, nothing
-from processors.contracts.errors import ScalewatchError, defect
+from processors.contracts.errors import InvalidInputError, ScalewatchError, defect
 from processors.contracts.events import Decode, Decoded
 from processors.contracts.telemetry import DecodedBatch, DecodeSamples, SeriesIndex
 
@@ -24,7 +25,7 @@ def guarded(decode: Decode) -> Decode:
 
     def decode_safely(value: bytes, received_ms: int) -> Decoded:
         try:
-            return decode(value, received_ms)
+            return decode(opened(value), received_ms)
         except ScalewatchError:
             raise
         except Exception as error:  # a defect of a decoder costs the message alone
@@ -52,6 +53,8 @@ def guarded_samples(make: Callable[[], DecodeSamples]) -> DecodeSamples:
 
     def decode_safely(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
         nonlocal decode
+        if any(map(is_envelope, values)):
+            return _opened(decode_safely, values, received_ms, index)
         try:
             return decode(values, received_ms, index)
         except Exception:  # noqa: BLE001  see `defect`; which message it was, only the search below tells
@@ -61,6 +64,23 @@ def guarded_samples(make: Callable[[], DecodeSamples]) -> DecodeSamples:
         )
 
     return decode_safely
+
+
+def _opened(
+    decode: DecodeSamples, values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex
+) -> DecodedBatch:
+    """Decode messages of which some are in an envelope; those whose envelope is bad are refused."""
+    whole: list[int] = []
+    messages: list[bytes | None] = []
+    refused = []
+    for at, value in enumerate(values):
+        try:
+            messages.append(value and opened(value))
+            whole.append(at)
+        except InvalidInputError as error:
+            refused.append((at, Decoded(rejects=[error])))
+    batch = decode(messages, [received_ms[at] for at in whole], index)
+    return joined([(whole, batch), ([*range(len(values))], nothing(refused))])
 
 
 def _decoded_alone(decode: DecodeSamples, value: bytes | None, received_ms: int, index: SeriesIndex) -> DecodedBatch:

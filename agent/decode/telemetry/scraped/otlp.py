@@ -139,9 +139,9 @@ class _OfResource:
                 take({FIELD: share.value}, self._idled, share.time_ms, self._message, self._columns)
 
     def _take(self, name: str, point: Point, *, is_rate: bool) -> None:
-        together = self._decoder.is_of_processors(name)
+        of_processors = self._decoder.is_of_processors(name)
         attributes = point.attributes
-        if together:
+        if of_processors:
             attributes = {key: text for key, text in attributes.items() if key not in CPUS}
         plan = self._decoder.plan(name, self._host, attributes, self._columns)
         if plan is NOTHING:
@@ -152,7 +152,7 @@ class _OfResource:
             self._columns.ignore("null")
             return
         time_ms = self._decoder.time_ms(point, self._message, self._columns)
-        if together:
+        if of_processors:
             self._note(name, plan, point, time_ms, value)
         else:
             take({FIELD: value}, plan, time_ms, self._message, self._columns)

@@ -77,12 +77,12 @@ class Decoder:
         return next(other.ignored for _, other in self.batch(*values).others if other.ignored)
 
 
-def test_protobuf_and_json_of_the_same_batch_say_the_same() -> None:
+def test_protobuf_and_json_give_equal_metrics() -> None:
     line = (CASES / "otlp-json" / "input.jsonl").read_bytes().splitlines()[1]
     assert read_protobuf(PROTOBUF) == read_json(line)
 
 
-def test_protobuf_is_told_from_text_that_begins_with_a_blank_line() -> None:
+def test_protobuf_is_recognised_beside_text_that_begins_with_a_blank_line() -> None:
     assert sniff_telemetry(PROTOBUF) == "otlp"
     for text in (b"\nsystem,host=a load1=1", b'\n{"name": "system", "fields": {}}', PROTOBUF[:-1], b"\n", b"\n\n\n"):
         assert sniff_telemetry(text) != "otlp"

@@ -1,0 +1,96 @@
+"""Messages in envelopes of CloudEvents are read as they are without, by every decoder and in both modes of the binding."""
+
+import json
+from base64 import b64encode
+from typing import Any
+
+import pytest
+
+from agent.decode.files import DECODERS, TELEMETRY
+from agent.decode.guard import guarded, guarded_samples
+from agent.decode.message import DecodeOptions, TelemetryOptions
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.nodes import Node, Nodes
+from processors.contracts.telemetry import SeriesIndex
+from tests.kit.job_records import RECEIVED_MS, completed, slurm_record
+from tests.kit.sample_records import GOOD
+
+OPTIONS = TelemetryOptions(
+    decode=DecodeOptions(default_system="exa"), hosts={1: "nid1"}, nodes=Nodes([Node("nid1", xname="x9c3s0b0n0")])
+)
+FINISHED = b'{"jobid":8421337,"state":"COMPLETED"}'
+"""The value of the example of the Kafka binding in binary mode: its headers, ce_specversion and the like, are for others."""
+
+
+def enveloped(value: bytes, version: str = "1.0", **fields: Any) -> bytes:
+    """Return a message in an envelope: JSON as it is, another one as a text."""
+    data = json.loads(value) if value[:1] in b"[{" else value.decode()
+    attributes = {"type": "org.example.hpc", "source": "/clusters/exa", "id": "7", "time": "2026-08-20T10:40:01Z"}
+    return json.dumps({"specversion": version, **attributes, "data": data, **fields}).encode()
+
+
+def outcome(format_name: str, *values: bytes | None) -> tuple[list[Any], list[Any]]:
+    """Return the samples and what is beside them, of messages of telemetry."""
+    index = SeriesIndex(100)
+    decode = guarded_samples(lambda: TELEMETRY[format_name](OPTIONS))
+    batch = decode(values, [RECEIVED_MS] * len(values), index)
+    columns = (getattr(batch.samples, name).tolist() for name in ("series", "time_ms", "value"))
+    rejects = [
+        (at, error.reason, other.events) for at, other in batch.others for error in [*other.rejects, None] if error
+    ]
+    samples = [(index[number], *rest) for number, *rest in zip(*columns, batch.sample_message.tolist(), strict=True)]
+    return samples, rejects
+
+
+@pytest.mark.parametrize("format_name", list(GOOD))
+def test_a_sample_of_any_format_is_read_within_an_envelope_as_without(format_name: str) -> None:
+    message = GOOD[format_name]
+    base64 = json.dumps({"specversion": "1.0", "data_base64": b64encode(message).decode()}).encode()
+    plain = outcome(format_name, message, message, message)
+    assert len(plain[0]) >= 3
+    for name in (format_name, "auto"):
+        assert outcome(name, enveloped(message), message, base64) == plain
+
+
+@pytest.mark.parametrize("message", [completed(), slurm_record(), b"[" + completed() + b"]"])
+def test_a_job_is_read_within_an_envelope_as_without(message: bytes) -> None:
+    decode = guarded(DECODERS["auto"](OPTIONS.decode))
+    assert decode(enveloped(message), RECEIVED_MS).events == decode(message, RECEIVED_MS).events != []
+
+
+def test_a_value_in_binary_mode_is_read_as_the_same_message_in_structured_mode() -> None:
+    decode = guarded(DECODERS["slurm"](OPTIONS.decode))
+    with pytest.raises(InvalidInputError) as binary:
+        decode(FINISHED, RECEIVED_MS)
+    with pytest.raises(InvalidInputError) as structured:
+        decode(enveloped(FINISHED), RECEIVED_MS)
+    assert str(binary.value) == str(structured.value) == "A record of a start has no @start."
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (enveloped(GOOD["native"], version="0.3"), "unsupported-type"),
+        (enveloped(GOOD["native"], version="1"), "unsupported-type"),
+        (b'{"specversion": "1.0"}', "missing-field"),
+        (b'{"specversion": "1.0", "data": null}', "missing-field"),
+        (b'{"specversion": 1.0, "data": {}}', "wrong-type"),
+        (b'{"specversion": "1.0", "data_base64": "%"}', "wrong-type"),
+        (b'{"specversion": "1.0", "data_base64": "\xc3\xa9"}', "wrong-type"),
+        (b'{"specversion": "1.0", "data": 1, "data_base64": ""}', "wrong-type"),
+        (b'{"specversion": "1.0", "data_base64": ""}', "empty"),
+        (enveloped(enveloped(GOOD["native"])), "nesting"),
+    ],
+)
+def test_an_envelope_that_cannot_be_opened_is_refused_and_costs_no_neighbour(bad: bytes, reason: str) -> None:
+    samples, rejects = outcome("native", GOOD["native"], bad, None, enveloped(GOOD["native"]))
+    assert [sample[-1] for sample in samples] == [0, 3]
+    assert [(at, found) for at, found, _ in rejects] == [(1, reason), (2, "empty")]
+    with pytest.raises(InvalidInputError) as refused:
+        guarded(DECODERS["auto"](OPTIONS.decode))(bad, RECEIVED_MS)
+    assert refused.value.reason == reason
+
+
+def test_a_message_that_only_speaks_of_envelopes_is_none() -> None:
+    speaks = GOOD["native"].replace(b'"system":"exa"', b'"system":"exa","note":"\\"specversion\\""')
+    assert outcome("native", speaks)[0] == outcome("native", GOOD["native"])[0]
