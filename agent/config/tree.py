@@ -50,6 +50,7 @@ SourceFormat = Literal[
     "sonar",
     "prometheus",
     "otlp",
+    "xalt",
 ]
 KEEP_BY_FIELD: Final = {"script": "script", "comment": "comment", "work_dir": "paths"}
 """The key of `keep` by the field of a job that is dropped without it."""

@@ -37,6 +37,7 @@ from agent.decode.telemetry.line_protocol import line_protocol_decoder, parse_li
 from agent.decode.telemetry.native import load_decoder
 from agent.decode.telemetry.nws import nws_decoder
 from agent.decode.telemetry.sniff import FORMATS, any_telemetry_decoder, sniff_telemetry
+from agent.decode.xalt import xalt_decoder
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decode, Decoded
 from processors.contracts.telemetry import DecodedBatch, DecodeSamples, Samples, SeriesIndex
@@ -50,6 +51,7 @@ DECODERS: Final[dict[str, DecoderFactory]] = {
     "sonar": sonar_decoder,
     "sacct": sacct_decoder,
     "swf": swf_decoder,
+    "xalt": xalt_decoder,
 }
 
 TELEMETRY: Final[dict[str, TelemetryFactory]] = {"auto": any_telemetry_decoder, **FORMATS}

@@ -16,6 +16,7 @@ from agent.decode.message import JSON_ERRORS, DecodeOne, DecodeOptions, invalid,
 from agent.decode.native import native_object
 from agent.decode.slurm import slurm_object
 from agent.decode.sonar import sonar_object
+from agent.decode.xalt import xalt_object
 from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.events import Decode, Decoded
 
@@ -129,13 +130,16 @@ class _Probe(msgspec.Struct):
     jobid: msgspec.Raw = msgspec.Raw()
     data: msgspec.Raw = msgspec.Raw()
     meta: msgspec.Raw = msgspec.Raw()
+    user: msgspec.Raw = msgspec.field(name="userT", default_factory=msgspec.Raw)
+    result: msgspec.Raw = msgspec.field(name="resultT", default_factory=msgspec.Raw)
+    run_uuid: msgspec.Raw = msgspec.field(name="xalt_run_uuid", default_factory=msgspec.Raw)
 
 
 _PROBE = msgspec.json.Decoder(_Probe)
 
 
 def sniff(value: bytes) -> str:
-    """Return the name of the format of one JSON object: native by its `type`, Slurm by its `jobid`, Sonar by its envelope.
+    """Return the name of the format of one JSON object: native by its `type`, Slurm by its `jobid`, Sonar by its envelope, XALT by its tables.
 
     Raises InvalidInputError (``unknown-format``, or what is wrong with the JSON).
 
@@ -152,8 +156,10 @@ def sniff(value: bytes) -> str:
         return "slurm"
     if bytes(probe.data) and bytes(probe.meta):
         return "sonar"
+    if bytes(probe.user) or bytes(probe.result) or bytes(probe.run_uuid):
+        return "xalt"
     raise invalid(
-        "unknown-format", "The message has neither the type of a native event, nor the keys of Slurm or Sonar."
+        "unknown-format", "The message has neither the type of a native event, nor the keys of Slurm, Sonar or XALT."
     )
 
 
@@ -164,7 +170,7 @@ def any_decoder(options: DecodeOptions) -> Decode:
     >>> decode(b'[{"type": "load"}, {"JobID": 1}]', 0).rejects[1].reason
     'unknown-format'
     """
-    makers = {"native": native_object, "slurm": slurm_object, "sonar": sonar_object}
+    makers = {"native": native_object, "slurm": slurm_object, "sonar": sonar_object, "xalt": xalt_object}
     made: dict[str, DecodeOne] = {}  # as they come: most topics and files hold one
 
     def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:

@@ -1,0 +1,186 @@
+"""Records of XALT: which program a job runs, by the path of its executable, the hash of its bytes and the modules that were loaded.
+
+A run has a record at its start and one at its end. They come as JSON, or as lines of syslog that hold it whole. Source: `run_submission.c`,
+`transmit.c` and the description of its JSON records, of xalt/xalt.
+"""
+
+import re
+from typing import Annotated, Final
+
+import msgspec
+
+from agent.decode.fields import PATH_MAX, SECONDS_MAX, TEXT_MAX, own_text
+from agent.decode.message import JSON_ERRORS, DecodeOne, DecodeOptions, invalid, json_error, whole
+from processors.contracts.events import Attribute, Decode, Decoded, Evidence, Identity
+
+SOURCE: Final = "xalt"
+STARTED_S: Final = 60.0  # a run that has begun counts as one of so long, until its end is told
+JOBS_MAX: Final = 100_000  # whose program is remembered
+MODULES_MAX: Final = 256
+MODULES_CHARACTERS_MAX: Final = 16_384
+BUILD: Final = "build"
+COMPILER: Final = "compiler"
+NO_JOB: Final = frozenset({"", "0", "unknown", "not known"})
+
+_HASH: Final = re.compile(r"[0-9a-f]{32,128}")
+_LINE: Final = re.compile(rb"(?:.{0,512}?\s)?V:[0-9]+ kind:(run|link|pkg) (?:idx|nb|syshost|key):")
+_PARTS: Final = re.compile(rb" nb:([0-9]{1,6}) ")
+_LINE_V1: Final = re.compile(rb"(?:.{0,512}?\s)?(run|link|pkg):(?=\{)")
+_VALUE: Final = b" value:"
+_Number = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class _User(msgspec.Struct, gc=False):
+    exec_path: str
+    syshost: str = ""
+    job_id: str = ""
+
+
+class _Numbers(msgspec.Struct, gc=False):
+    run_time: _Number = 0.0
+    num_tasks: _Number = 0.0
+
+
+class _Environment(msgspec.Struct, gc=False):
+    modules: str = msgspec.field(name="LOADEDMODULES", default="")
+
+
+class _Link(msgspec.Struct, gc=False):
+    compiler: str = msgspec.field(name="Build_compiler", default="")
+
+
+class _Record(msgspec.Struct, gc=False):
+    user: _User | None = msgspec.field(name="userT", default=None)
+    numbers: _Numbers = msgspec.field(name="userDT", default_factory=_Numbers)
+    environment: _Environment = msgspec.field(name="envT", default_factory=_Environment)
+    link: _Link = msgspec.field(name="xaltLinkT", default_factory=_Link)
+    hash_id: str = ""
+    result: msgspec.Raw = msgspec.field(name="resultT", default_factory=msgspec.Raw)
+    package_name: msgspec.Raw = msgspec.Raw()
+
+
+_RECORD = msgspec.json.Decoder(_Record)
+
+
+def xalt_decoder(options: DecodeOptions) -> Decode:
+    """Return the decoder of XALT's records: each run in a job says what the job runs; of links and packages no job is known.
+
+    Of several programs of a job the one with the most time times tasks is told. The system is the `syshost`. A module is told
+    alone where the path of the executable holds its name and version, else all that were loaded.
+
+    >>> decode = xalt_decoder(DecodeOptions())
+    >>> run = b'"userT": {"syshost": "exa", "job_id": "812", "exec_path": "/apps/gromacs/2024.2/bin/gmx_mpi"}'
+    >>> decode(b"{" + run + b', "envT": {"LOADEDMODULES": "gcc/13:gromacs/2024.2"}}', 0).events[0].evidence.module
+    'gromacs/2024.2'
+    """
+    return whole(xalt_object(options), options)
+
+
+def xalt_object(options: DecodeOptions) -> DecodeOne:
+    """Return the decoder of one record, which remembers what it has told of each job.
+
+    >>> decoded = Decoded()
+    >>> xalt_object(DecodeOptions())(b'{"package_name": "numpy", "xalt_run_uuid": "1a8b"}', 0, decoded)
+    >>> decoded.ignored
+    {'package': 1}
+    """
+    largest: dict[tuple[str, str], float] = {}
+
+    def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
+        del received_ms
+        record = _record(value)
+        ignored = _ignored(record)
+        if record.user is None or ignored:
+            decoded.ignored[ignored] = decoded.ignored.get(ignored, 0) + 1
+            return
+        identity = _identity(record, record.user, options)
+        job, amount = (identity.system, identity.job_id), _amount(record.numbers)
+        if amount < largest.get(job, 0.0):  # one that is as large may be read again after a crash
+            decoded.ignored["smaller-run"] = decoded.ignored.get("smaller-run", 0) + 1
+            return
+        if len(largest) >= JOBS_MAX and job not in largest:  # the oldest, which is long over
+            del largest[next(iter(largest))]
+        largest[job] = amount
+        decoded.events.append(identity)
+
+    return decode_one
+
+
+def _record(value: bytes) -> _Record:
+    try:
+        return _RECORD.decode(value if value[:1] == b"{" else _of_line(value))
+    except JSON_ERRORS as error:
+        raise json_error(error) from None
+
+
+def _of_line(value: bytes) -> bytes:
+    """Return the JSON in a line of syslog; what is none of XALT's as it is."""
+    line = _LINE.match(value)
+    if line is None:
+        first = _LINE_V1.match(value)
+        return value if first is None else value[first.end() :]
+    head, found, record = value.partition(_VALUE)
+    parts = _PARTS.search(head + b" ")
+    if not found or parts is None:
+        raise invalid("missing-field", "The line of XALT has no value, or does not say of how many lines it is one.")
+    if int(parts[1]) != 1:
+        raise invalid(
+            "unsupported-type", f"The record of XALT was cut into {int(parts[1])} lines of syslog; send it whole."
+        )
+    return record
+
+
+def _ignored(record: _Record) -> str:
+    """Return what a record is that is about no job; nothing of one that is."""
+    if record.user is not None:
+        return "no-job" if record.user.job_id.strip() in NO_JOB else ""
+    if bytes(record.result):
+        return "link"
+    if bytes(record.package_name):
+        return "package"
+    raise invalid("unknown-format", "The message is none of XALT's records of runs, links and packages.")
+
+
+def _identity(record: _Record, user: _User, options: DecodeOptions) -> Identity:
+    system = own_text(user.syshost, "syshost") or options.default_system
+    if not system:
+        raise invalid("missing-field", "The record names no syshost, and no default system is configured.")
+    if len(user.job_id) > TEXT_MAX:
+        raise invalid("text", f"The job id has {len(user.job_id)} characters; {TEXT_MAX} are allowed.")
+    executable = own_text(user.exec_path, "executable", PATH_MAX)
+    if executable is None:
+        raise invalid("missing-field", "The record of a run names no executable.")
+    return Identity(
+        system=system,
+        job_id=own_text(user.job_id.strip(), "job id") or "",
+        source=SOURCE,
+        evidence=Evidence(  # without sizes: a run may be a part of its job
+            executable=executable,
+            module=_module(record.environment.modules, executable),
+            attributes=_attributes(record),
+        ),
+    )
+
+
+def _module(loaded: str, executable: str) -> str | None:
+    """Return the module that the executable is of, or all that were loaded, which names none."""
+    modules = loaded[:MODULES_CHARACTERS_MAX].split(":", MODULES_MAX)
+    owners = [module for module in modules if "/" in module and f"/{module}/" in executable]
+    return own_text(owners[0] if len(owners) == 1 else loaded, "list of modules")
+
+
+def _attributes(record: _Record) -> dict[str, Attribute]:
+    """Return what tells builds apart: the hash of the executable, and what compiled it."""
+    found: dict[str, Attribute] = {}
+    if _HASH.fullmatch(record.hash_id):
+        found[BUILD] = record.hash_id
+    compiler = own_text(record.link.compiler, "compiler")
+    if compiler:
+        found[COMPILER] = compiler
+    return found
+
+
+def _amount(numbers: _Numbers) -> float:
+    """Return how much a run is of its job: its tasks times seconds."""
+    run_time_s = min(numbers.run_time, SECONDS_MAX) or STARTED_S
+    return max(numbers.num_tasks, 1.0) * run_time_s
