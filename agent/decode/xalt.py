@@ -65,7 +65,8 @@ _RECORD = msgspec.json.Decoder(_Record)
 def xalt_decoder(options: DecodeOptions) -> Decode:
     """Return the decoder of XALT's records: each run in a job says what the job runs; of links and packages no job is known.
 
-    Of several programs of a job the one with the most time times tasks is told. The system is the `syshost`. A module is told
+    Of several programs of a job the one with the most time times tasks is told. The system is that of the source, whatever the `syshost`, for XALT
+    has a name of its own for it; without one it is the `syshost`. A module is told
     alone where the path of the executable holds its name and version, else all that were loaded.
 
     >>> decode = xalt_decoder(DecodeOptions())
@@ -142,7 +143,7 @@ def _ignored(record: _Record) -> str:
 
 
 def _identity(record: _Record, user: _User, options: DecodeOptions) -> Identity:
-    system = own_text(user.syshost, "syshost") or options.default_system
+    system = options.default_system or own_text(user.syshost, "syshost")
     if not system:
         raise invalid("missing-field", "The record names no syshost, and no default system is configured.")
     if len(user.job_id) > TEXT_MAX:

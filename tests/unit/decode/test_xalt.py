@@ -174,9 +174,10 @@ def test_text_that_is_no_record_is_refused() -> None:
             Decoder().decoded(value)
 
 
-def test_the_system_of_a_source_stands_in_where_a_record_names_none() -> None:
-    assert Decoder(default_system="saga").identities(run(syshost=""))[0].system == "saga"
-    assert Decoder(default_system="saga").identities(run())[0].system == "exa"
+def test_the_system_is_that_of_the_source_whatever_xalt_calls_it() -> None:
+    for syshost in ("", "login1"):
+        assert Decoder(default_system="saga").identities(run(syshost=syshost))[0].system == "saga"
+    assert Decoder().identities(run())[0].system == "exa"
 
 
 def test_where_formats_are_mixed_it_is_recognised() -> None:
