@@ -1,0 +1,84 @@
+"""From topics of producers to pages: Prometheus, OpenTelemetry, XALT and envelopes of CloudEvents, through the whole agent in one process."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.applications import Starlette
+
+from agent.app.embedded import Embedded
+from agent.config.tree import Config, Source, SourceFormat
+from processors.contracts.names import parse_rfc3339, rfc3339
+from sinks.prometheus.registry import Metrics
+from sinks.web.server import create_app
+from tests.kit.clock import FakeClock
+from tests.kit.get import get, get_json
+
+CASES = Path(__file__).parents[2] / "cases" / "decode"
+PROTOBUF = (CASES / "otlp-protobuf" / "input.bin").read_bytes()
+START_MS = parse_rfc3339("2026-08-20T09:14:00Z")  # the minute of the batches of the cases
+FORMATS: dict[str, SourceFormat] = {"prometheus": "prometheus", "otlp": "otlp", "xalt": "xalt", "jobs": "slurm"}
+
+
+def load(second: int) -> bytes:
+    labels = {"__name__": "node_load1", "instance": "nid000007:9100", "job": "node"}
+    time = rfc3339(START_MS + second * 1000)
+    return json.dumps({"labels": labels, "name": "node_load1", "timestamp": time, "value": "63.97"}).encode()
+
+
+def scraped(second: int) -> bytes:
+    """Return the batch of the case, which was scraped 44 s after the start, as of another time."""
+    times = (int((START_MS + 1000 * each) * 1e6).to_bytes(8, "little") for each in (44, second))
+    return PROTOBUF.replace(*times)
+
+
+def completion() -> bytes:
+    record = json.loads((CASES / "slurm-26.05" / "input.jsonl").read_bytes().splitlines()[0])
+    data = {**record, "state": "COMPLETED"}
+    return json.dumps({"specversion": "1.0", "type": "job", "source": "/exa", "id": "1", "data": data}).encode()
+
+
+@pytest.fixture(scope="module")
+def agent() -> Iterator[Embedded]:
+    clock = FakeClock(START_MS + 60_000)
+    sources = tuple(Source(topics=(name,), format=name_of, system="exa") for name, name_of in FORMATS.items())
+    agent = Embedded(Config(sources=sources), clock)
+    collector, producer = agent.collector(), agent.log.producer()
+    collector.step(clock.now_ms(), 0.0)
+    run = (CASES / "xalt-runs" / "input.jsonl").read_bytes().splitlines()[2]
+    messages = [("xalt", run), ("jobs", completion())]
+    messages += [("otlp", scraped(second)) for second in range(44, 150, 15)]
+    messages += [("prometheus", load(second)) for second in range(0, 150, 15)]
+    for topic, value in messages:
+        producer.send(topic, value, timestamp_ms=clock.now_ms())
+    producer.flush(1.0)
+    for _ in range(5):
+        collector.step(clock.now_ms() + 120_000, 0.0)
+        agent.step()
+    agent.tick(START_MS + 1_800_000)
+    agent.step()
+    yield agent
+    agent.close()
+
+
+@pytest.fixture(scope="module")
+def app(agent: Embedded) -> Starlette:
+    return create_app(agent.service, Metrics(formats=(), reasons=(), processors=()))
+
+
+def test_nothing_of_the_producers_is_refused(agent: Embedded) -> None:
+    assert [(each.topic, each.detail) for each in agent.service.dead_letters()] == []
+
+
+def test_a_job_of_slurm_in_an_envelope_has_the_name_that_xalt_gives_it(app: Starlette) -> None:
+    (run,) = get_json(app, "/api/v1/runs")["rows"]
+    assert (run["job_id"], run["application_id"], run["run_time_s"]) == ("8421337", "exa/gmx_mpi//nodes", 600.0)
+    assert "gmx_mpi" in get(app, "/jobs").text
+
+
+@pytest.mark.parametrize(("host", "resource"), [("nid000007", "load1"), ("nid001042", "power_w>system")])
+def test_a_host_that_prometheus_or_opentelemetry_measured_has_a_page(app: Starlette, host: str, resource: str) -> None:
+    page = get(app, f"/hosts/exa/{host}")
+    assert page.status_code == 200
+    assert resource.partition(">")[0].removesuffix("_w") in page.text
