@@ -6,6 +6,7 @@ rules for JSON of its specification: names in camel case, whole numbers of 64 bi
 
 import math
 import re
+from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -22,6 +23,7 @@ Kind = Literal["gauge", "total", "delta", "other"]
 
 _DELTA: Final = (1, "AGGREGATION_TEMPORALITY_DELTA")
 _CUMULATIVE: Final = (2, "AGGREGATION_TEMPORALITY_CUMULATIVE")
+_KNOWN_BYTES_MAX: Final = 256  # of an attribute that is worth keeping
 _NO_VALUE: Final = 1  # the flag of a point that says that a series has none
 _WHOLE: Final = re.compile(r"-?[0-9]{1,20}")
 _NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
@@ -211,7 +213,9 @@ def _read_resource(data: bytes) -> Resource:
     series = []
     for field in fields(data):
         if field.number == 1:
-            attributes |= _read_attributes(field.message(), 1)
+            for each in fields(field.message()):
+                if each.number == 1:
+                    _add_attribute(each.message(), attributes)
         elif field.number == 2:
             series += [_read_series(each.message()) for each in fields(field.message()) if each.number == 2]
     return Resource(attributes, series)
@@ -244,37 +248,44 @@ def _read_sum(data: bytes) -> tuple[Kind, list[Point]]:
 
 
 def _read_point(data: bytes) -> Point:
+    attributes: dict[str, str] = {}
     times, flags = [0, 0], 0
     value: float | None = None
     for field in fields(data):
-        if field.number in (2, 3):
-            times[field.number - 2] = field.number_of(FIXED64)
-        elif field.number == 4:
+        number = field.number
+        if number == 7:
+            _add_attribute(field.message(), attributes)
+        elif number in (2, 3):
+            times[number - 2] = field.number_of(FIXED64)
+        elif number == 4:
             value = field.double()
-        elif field.number == 6:
+        elif number == 6:
             value = float(field.signed(FIXED64))
-        elif field.number == 8:
+        elif number == 8:
             flags = field.number_of(VARINT)
     if value is not None and (flags & _NO_VALUE or not math.isfinite(value)):
         value = None
-    return Point(_read_attributes(data, 7), times[1], times[0], value)
+    return Point(attributes, times[1], times[0], value)
 
 
-def _read_attributes(data: bytes, number: int) -> dict[str, str]:
-    """Return the attributes in the fields of a number; those that are lists, bytes or the like are passed over."""
-    found = {}
-    for attribute in fields(data):
-        if attribute.number != number:
-            continue
-        key, text = "", None
-        for field in fields(attribute.message()):
-            if field.number == 1:
-                key = field.text()
-            elif field.number == 2:
-                text = _read_any(field.message())
-        if text is not None:
-            found[key] = text
-    return found
+def _add_attribute(data: bytes, attributes: dict[str, str]) -> None:
+    """Add an attribute; one that is a list, bytes or the like is passed over."""
+    key, text = _known_attribute(data) if len(data) <= _KNOWN_BYTES_MAX else _read_attribute(data)
+    if text is not None:
+        attributes[key] = text
+
+
+def _read_attribute(data: bytes) -> tuple[str, str | None]:
+    key, text = "", None
+    for field in fields(data):
+        if field.number == 1:
+            key = field.text()
+        elif field.number == 2:
+            text = _read_any(field.message())
+    return key, text
+
+
+_known_attribute: Final = lru_cache(maxsize=65_536)(_read_attribute)  # the same few come with each point
 
 
 def _read_any(data: bytes) -> str | None:

@@ -76,12 +76,20 @@ def fields(data: bytes) -> Iterator[Field]:
     """
     at, end = 0, len(data)
     while at < end:
-        key, at = _varint(data, at)
+        key = data[at]
+        if key < 0x80:  # as nearly every key
+            at += 1
+        else:
+            key, at = _varint(data, at)
         number, wire = key >> 3, key & 7
         if not 0 < number <= _NUMBER_MAX:
             raise _damaged()
         if wire == LENGTH:
-            length, at = _varint(data, at)
+            length = data[at] if at < end else end
+            if length < 0x80:
+                at += 1
+            else:
+                length, at = _varint(data, at)
             if length > end - at:
                 raise _damaged()
             yield Field(number, wire, 0, data[at : at + length])
