@@ -71,8 +71,11 @@ class _Decoder:
 
     def _read(self, value: bytes) -> list[Resource]:
         is_json = not is_row_of(1, value) and value.lstrip()[:1] == b"{"
-        resources = read_json(checked(value, self._options.decode)) if is_json else read_protobuf(value)
         elements_max = self._options.decode.elements_max
+        if is_json:
+            resources = read_json(checked(value, self._options.decode), elements_max)
+        else:
+            resources = read_protobuf(value, elements_max)
         if sum(max(len(series.points), 1) for resource in resources for series in resource.series) > elements_max:
             raise invalid("array-bomb", f"The message has more data points than {elements_max}.")
         return resources

@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from agent.decode.message import JSON_ERRORS, invalid, json_error
-from agent.decode.telemetry.scraped.protobuf import FIXED64, VARINT, fields
+from agent.decode.telemetry.scraped.protobuf import FIXED64, VARINT, Field, fields
 
 GAUGE: Final = "gauge"
 TOTAL: Final = "total"
@@ -24,6 +24,7 @@ Kind = Literal["gauge", "total", "delta", "other"]
 _DELTA: Final = (1, "AGGREGATION_TEMPORALITY_DELTA")
 _CUMULATIVE: Final = (2, "AGGREGATION_TEMPORALITY_CUMULATIVE")
 _KNOWN_BYTES_MAX: Final = 256  # of an attribute that is worth keeping
+_OBJECT_BYTES: Final = 12  # of an honest object: half of what the shortest attribute takes for its two
 _NO_VALUE: Final = 1  # the flag of a point that says that a series has none
 _WHOLE: Final = re.compile(r"-?[0-9]{1,20}")
 _NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
@@ -128,13 +129,16 @@ class _Message(msgspec.Struct, rename="camel", gc=False):
 _MESSAGE = msgspec.json.Decoder(_Message)
 
 
-def read_json(value: bytes) -> list[Resource]:
-    """Return what a message in JSON holds; InvalidInputError where it is none.
+def read_json(value: bytes, points_max: int) -> list[Resource]:
+    """Return what a message in JSON holds; InvalidInputError where it is none, or has far more than so many points.
 
     >>> point = b'{"dataPoints": [{"timeUnixNano": "1787217284000000000", "asInt": "3"}]}'
-    >>> read_json(b'{"resourceMetrics": [{"scopeMetrics": [{"metrics": [{"name": "a", "gauge": ' + point + b"}]}]}]}")
+    >>> read_json(b'{"resourceMetrics": [{"scopeMetrics": [{"metrics": [{"name": "a", "gauge": ' + point + b"}]}]}]}", 9)
     [Resource(attributes={}, series=[Series(name='a', kind='gauge', points=[Point(attributes={}, time_ns=1787217284000000000, start_ns=0, value=3.0)])])]
     """
+    braces = value.count(b"{")
+    if braces > points_max and braces * _OBJECT_BYTES > len(value):  # before a bomb becomes a million objects
+        raise invalid("array-bomb", "The message has more data points than are allowed.")
     try:
         message = _MESSAGE.decode(value)
     except JSON_ERRORS as error:
@@ -199,52 +203,68 @@ def _double(number: float | str) -> float | None:
     return number
 
 
-def read_protobuf(value: bytes) -> list[Resource]:
-    """Return what a message in protobuf holds; InvalidInputError where it is none.
+def read_protobuf(value: bytes, points_max: int) -> list[Resource]:
+    """Return what a message in protobuf holds; InvalidInputError where it is none, or has far more than so many points.
 
-    >>> read_protobuf(bytes([10, 2, 18, 0]))
+    >>> read_protobuf(bytes([10, 2, 18, 0]), 9)
     [Resource(attributes={}, series=[])]
     """
-    return [_read_resource(field.message()) for field in fields(value) if field.number == 1]
+    reader = _Reader(2 * points_max)
+    return [reader.resource(field.message()) for field in fields(value) if field.number == 1]
 
 
-def _read_resource(data: bytes) -> Resource:
-    attributes: dict[str, str] = {}
-    series = []
-    for field in fields(data):
-        if field.number == 1:
-            for each in fields(field.message()):
-                if each.number == 1:
-                    _add_attribute(each.message(), attributes)
-        elif field.number == 2:
-            series += [_read_series(each.message()) for each in fields(field.message()) if each.number == 2]
-    return Resource(attributes, series)
+class _Reader:
+    """Reads resources, metrics and points, so many in all: two bytes may stand for one, and are no reason to make an object."""
 
+    def __init__(self, left: int) -> None:
+        self._left = left
 
-def _read_series(data: bytes) -> Series:
-    name, points = "", list[Point]()
-    kind: Kind = OTHER
-    for field in fields(data):
-        if field.number == 1:
-            name = field.text()
-        elif field.number == 5:
-            kind, points = GAUGE, [_read_point(each.message()) for each in fields(field.message()) if each.number == 1]
-        elif field.number == 7:
-            kind, points = _read_sum(field.message())
-    return Series(name, kind, points)
+    def resource(self, data: bytes) -> Resource:
+        self._count()
+        attributes: dict[str, str] = {}
+        series = []
+        for field in fields(data):
+            if field.number == 1:
+                for each in fields(field.message()):
+                    if each.number == 1:
+                        _add_attribute(each.message(), attributes)
+            elif field.number == 2:
+                series += [self._series(each.message()) for each in fields(field.message()) if each.number == 2]
+        return Resource(attributes, series)
 
+    def _series(self, data: bytes) -> Series:
+        self._count()
+        name, points = "", list[Point]()
+        kind: Kind = OTHER
+        for field in fields(data):
+            if field.number == 1:
+                name = field.text()
+            elif field.number == 5:
+                kind, points = GAUGE, [self._point(each) for each in fields(field.message()) if each.number == 1]
+            elif field.number == 7:
+                kind, points = self._sum(field.message())
+        return Series(name, kind, points)
 
-def _read_sum(data: bytes) -> tuple[Kind, list[Point]]:
-    points = []
-    temporality, monotonic = 0, False
-    for field in fields(data):
-        if field.number == 1:
-            points.append(_read_point(field.message()))
-        elif field.number == 2:
-            temporality = field.number_of(VARINT)
-        elif field.number == 3:
-            monotonic = bool(field.number_of(VARINT))
-    return _kind(temporality, monotonic=monotonic), points
+    def _sum(self, data: bytes) -> tuple[Kind, list[Point]]:
+        points = []
+        temporality, monotonic = 0, False
+        for field in fields(data):
+            if field.number == 1:
+                points.append(self._point(field))
+            elif field.number == 2:
+                temporality = field.number_of(VARINT)
+            elif field.number == 3:
+                monotonic = bool(field.number_of(VARINT))
+        return _kind(temporality, monotonic=monotonic), points
+
+    def _point(self, field: Field) -> Point:
+        self._count()
+        return _read_point(field.message())
+
+    def _count(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise invalid("array-bomb", "The message has more data points than are allowed.")
 
 
 def _read_point(data: bytes) -> Point:
