@@ -95,7 +95,7 @@ class Routes(msgspec.Struct, frozen=True):
     deadletter_topic: str
     group: str
     deadletter_bytes_per_s_max: float
-    tick_ms: int = 1000
+    tick_ms: int = 200
     flush_timeout_s: float = 30.0
     commit_s: float = 1.0
     partition_idle_s: float = 900.0

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from processors.contracts.names import escaped
@@ -16,6 +17,13 @@ from processors.contracts.names import escaped
 REMEMBERED = 8192  # the same few are asked for with every run
 Head = tuple[int, int, str, str]  # turns taken, due time, key, lane
 Waits = Callable[[str, int, str], bool]
+
+
+class Overdue(NamedTuple):
+    """What is due: how many keys in each lane, and for how long the first of all has waited."""
+
+    lanes: Counter[str]
+    longest_ms: int
 
 
 class FairQueue:
@@ -81,10 +89,18 @@ class FairQueue:
                 self._queue(lane)
         return list(found)
 
-    def overdue(self, now_ms: int) -> Counter[str]:
-        """Return how many keys are due in each lane; those that wait no more are among them."""
-        lanes = ((lane, keys) for lane, keys in self._lanes.items() if keys[0][0] <= now_ms)
-        return Counter({lane: sum([due_ms <= now_ms for due_ms, _ in keys]) for lane, keys in lanes})
+    def overdue(self, now_ms: int, waits: Waits) -> "Overdue":
+        """Return what is due and still waits, as `waits` tells."""
+        lanes: Counter[str] = Counter()
+        earliest_ms = now_ms
+        for lane, keys in self._lanes.items():
+            if keys[0][0] > now_ms:
+                continue
+            due = {key: due_ms for due_ms, key in keys if due_ms <= now_ms and waits(lane, due_ms, key)}
+            if due:
+                lanes[lane] = len(due)
+                earliest_ms = min(earliest_ms, *due.values())
+        return Overdue(lanes, now_ms - earliest_ms)
 
     def _head(self, group: str, turns: "Turns", now_ms: int, waits: Waits) -> Head | None:
         """Return whose turn it is in a group: a lane that had none yet goes first; None where nothing is due."""

@@ -2,7 +2,6 @@
 
 import heapq
 import itertools
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from hashlib import blake2b
@@ -11,7 +10,7 @@ from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 import msgspec
 
 from processors.contracts.errors import ConfigError
-from processors.fairness import FairQueue, given_up
+from processors.fairness import FairQueue, Overdue, given_up
 
 REMEMBERED = 8192  # the digests of one run and of its application are asked for a dozen times in a row
 
@@ -37,6 +36,7 @@ def _digest(parts: Iterable[str]) -> int:
 
 FULL_TICK_MS: Final = 10_000
 FIT_COST_MAX: Final = 60  # of the steps of fits in ten seconds, of all applications: about as many milliseconds
+FIT_COST_GRAIN_MS: Final = 1_000  # one step may cost what is allowed in a second
 
 RateLimit = tuple[int, int]  # the time of the last tick in ms, and how many runs were scored since
 
@@ -51,12 +51,20 @@ def counted(rate: RateLimit, now_ms: int) -> RateLimit:
     return now_ms, (rate[1] if rate[0] == now_ms else 0) + 1
 
 
-def share(most: int, since_ms: int) -> int:
+def share(most: int, now_ms: int, since_ms: int, grain_ms: int = 1) -> int:
     """Return how much may be done at a tick, where in ten seconds it is at most so much; `since_ms` is since the last tick.
 
-    Frequent ticks have their share each, so that none holds the fold for long.
+    Frequent ticks have their share each, so that none holds the fold for long. It is counted by the time of day, so that ticks
+    of any length have as much in ten seconds: shares that were rounded up gave five short ticks five times that of a long one.
+    What comes in parts that may cost more than the share of a short tick is shared out at each `grain_ms`.
     """
-    return -(-most * min(since_ms, FULL_TICK_MS) // FULL_TICK_MS)
+    before_ms = now_ms - min(since_ms, FULL_TICK_MS)
+    return _allowed(most, now_ms, grain_ms) - _allowed(most, before_ms, grain_ms)
+
+
+def _allowed(most: int, time_ms: int, grain_ms: int) -> int:
+    """Return how much may have been done from the beginning of time on."""
+    return most * (time_ms - time_ms % grain_ms) // FULL_TICK_MS
 
 
 Fact = TypeVar("Fact", contravariant=True)
@@ -220,9 +228,9 @@ class Store(Generic[P]):
             self._entries[key].due_ms = None
         return found
 
-    def overdue(self, now_ms: int) -> Counter[str]:
-        """Return about how many keys are due in each lane."""
-        return self._due.overdue(now_ms)
+    def overdue(self, now_ms: int) -> Overdue:
+        """Return how many keys are due in each lane, and for how long; it follows from the stored states."""
+        return self._due.overdue(now_ms, self._waits)
 
     def longest_unused(self, excess: int, stale_ms: int = 0) -> list[str]:
         """Return the `excess` keys that are to go; none where it is not above 0.

@@ -112,7 +112,7 @@ class CollectorSettings(Settings):
         default=None, description="consumer group of all collectors; default: topics.prefix, a dash and collector"
     )
     poll_records_max: int = Field(default=2000, ge=1, le=100_000, description="records of one batch")
-    tick_s: float = Field(default=1.0, gt=0, le=60, description="how often the time is written into the journal")
+    tick_s: float = Field(default=0.2, gt=0, le=60, description="how often the time is written into the journal")
     max_message_bytes: int = Field(
         default=4 * 1024 * 1024, ge=1024, le=64 * 1024 * 1024, description="longer messages are dead letters"
     )

@@ -206,7 +206,10 @@ class RunTimeSettings(Settings):
     unmerged_runs_max: int = Field(default=64, ge=1, le=256, description="runs a corrected report can still replace")
     scores_max: int = Field(default=64, ge=1, le=1000, description="scores of published predictions that are kept")
     fits_per_tick_max: int = Field(
-        default=64, ge=1, description="in ten seconds; more wait for the next tick, the oldest first"
+        default=1_700,
+        ge=1,
+        description="in ten seconds, by each shard; above 64 it fits so many only where models would else wait for longer than "
+        "a minute. The rest waits, the oldest first",
     )
     curve_factor_max: float = Field(
         default=4.0, ge=1, le=1024, description="the curve ends at this multiple of the largest size"

@@ -16,7 +16,7 @@ from processors.features import FeatureFact, FeatureTimes, shares_text
 from processors.jobs.lifecycle import EndedRun, Job, Placement, merged_evidence, parted
 from processors.pipeline.stage import TickWork, guard
 from processors.pipeline.state import ShardState
-from processors.store import FIT_COST_MAX, share
+from processors.store import FIT_COST_GRAIN_MS, FIT_COST_MAX, share
 
 FIELDS: Final = ("module", "container", "executable", "partition", "account", "qos", "user", "time_limit_s")
 
@@ -91,7 +91,7 @@ class Features:
 
     def fit_features(self, work: TickWork) -> None:
         """Go on with fits, that which waits for longest first; a short tick has its share of what a full one may cost."""
-        left = share(FIT_COST_MAX, work.since_ms)
+        left = share(FIT_COST_MAX, self._state.now_ms, work.since_ms, FIT_COST_GRAIN_MS)
         while left > 0 and (due := self._state.feature_times.due(self._state.now_ms, 1)):
             done: list[int] = []
             self._guarded(due[0], partial(_steps, left, done))

@@ -92,6 +92,16 @@ SLICE: Final = (
 )
 
 
+CALM_FITS: Final = 64  # in ten seconds: a fortieth of a core, where no more are wanted
+WAIT_MS: Final = 60_000  # after which a model is fitted that is due
+
+
+def _evenly(waiting: int, longest_ms: int, since_ms: int) -> int:
+    """Return how many of those that wait are fitted at a tick, if ticks go on like this and the last is not to be late."""
+    ticks = max((WAIT_MS - longest_ms) // max(since_ms, 1), 1)
+    return -(-waiting // ticks)
+
+
 def _batches(due: Sequence[str]) -> Iterator[list[str]]:
     """Yield applications in their order, those that are fitted together: curves of one application learn from each other."""
     batch: list[str] = []
@@ -132,20 +142,34 @@ class FitQueue:
         self._power = power
 
     def fit_curves(self, work: TickWork) -> None:
-        """Fit and publish what is due, at most `fits_per_tick_max`; then evict what is too much.
+        """Fit and publish what is due, at most `fits_per_tick_max` in ten seconds; then evict what is too much.
 
-        Below ten seconds since the last tick only that share of the refits is allowed, so that frequent ticks spread them,
-        and other records are folded meanwhile. Between any two of them the fold gives way to questions.
+        Each tick has its share of them, so that frequent ticks spread them and other records are folded meanwhile. Between
+        any two fits the fold gives way to questions.
         """
-        most = self._state.settings.run_time.fits_per_tick_max
-        limit = share(most, work.since_ms)
-        due = self._state.models.due(self._state.now_ms, limit)
-        if len(due) == limit and (limit == most or self._behind(due[-1])):
-            self._state.tally["bound", "fits_per_tick_max"] += 1
-        self._state.waiting_fits = self._state.models.overdue(self._state.now_ms) if len(due) == limit else Counter()
-        for batch in _batches(due):
+        for batch in _batches(self._due(work.since_ms)):
             self._fit(batch)
         self._evict()
+
+    def _due(self, since_ms: int) -> list[str]:
+        """Return what is fitted at this tick: few where few wait, and so many more that none waits for longer than WAIT_MS."""
+        models, now_ms = self._state.models, self._state.now_ms
+        hard = self._state.settings.run_time.fits_per_tick_max
+        most = share(hard, now_ms, since_ms)
+        limit = min(share(CALM_FITS, now_ms, since_ms), most)
+        due = models.due(now_ms, limit)
+        self._state.waiting_fits = Counter()
+        if len(due) < limit:
+            return due
+        waiting = models.overdue(now_ms)
+        wanted = _evenly(waiting.lanes.total() + limit, waiting.longest_ms, since_ms)
+        if more := models.due(now_ms, max(min(wanted, most) - limit, 0)):
+            waiting = models.overdue(now_ms)
+        due += more
+        self._state.waiting_fits = waiting.lanes
+        if len(due) == most and (since_ms >= FULL_TICK_MS or (due and self._behind(due[-1]))):
+            self._state.tally["bound", "fits_per_tick_max"] += 1
+        return due
 
     def _fit(self, batch: Sequence[str]) -> None:
         """Fit and publish the curves of several applications: arrays of many cost little more than those of one.

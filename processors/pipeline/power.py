@@ -25,7 +25,7 @@ from processors.power.blame import HOSTS_MAX
 from processors.power.by_size import PowerBand, changed, powered, relied_on, with_least_energy
 from processors.power.model import ProfileFact, ProfileFinding, ProfileModels
 from processors.run_time.verdict import RELIABLE
-from processors.store import FIT_COST_MAX, share
+from processors.store import FIT_COST_GRAIN_MS, FIT_COST_MAX, share
 
 
 class Power:
@@ -179,7 +179,7 @@ class Profiles:
 
         How many follows from what they are said to cost and never from a clock: a replay makes the same ones.
         """
-        left = share(FIT_COST_MAX, work.since_ms)
+        left = share(FIT_COST_MAX, self._state.now_ms, work.since_ms, FIT_COST_GRAIN_MS)
         while left > 0:
             due = self._state.profile_models.due(self._state.now_ms, 1)
             if not due:

@@ -22,7 +22,7 @@ from tests.kit.kafka_server import ChildProcess
 TOPIC: Final = "jobs"
 QUESTIONS: Final = "questions"
 SETTLE_S: Final = 10.0  # not 180 as by default: so the settling of runs is inside the measured time
-RHYTHM_S: Final = 10.0  # of checkpoints, as by default; ticks come every second
+RHYTHM_S: Final = 10.0  # of checkpoints, as by default; ticks come as by default
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """How long the fold of a large centre holds whoever has a question: the longest of each kind of work, with all of it going on.
 
 The centre is there at once: its applications are restored from states that were learned under other names, its hosts have
-measured for two minutes. Then come starts and completions, minutes of all hosts, a tick each second, settlement, fits,
+measured for two minutes. Then come starts and completions, minutes of all hosts, ticks, settlement, fits,
 young garbage, and checkpoints of jobs and of hosts. Times are of the processor, of the thread that folds.
 """
 

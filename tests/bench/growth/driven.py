@@ -128,16 +128,20 @@ class Driven:
         self._step()
 
     def second(self, records: Iterable[tuple[int, bytes]]) -> None:
-        """Write a second's records, each with its shard, and a tick to every shard; then fold all of it."""
+        """Write a second's records, each with its shard, with the ticks of a second between them; then fold all of it."""
         topic, shards = self.settings.topics.journal, self.settings.topics.journal_partitions
-        for shard, value in records:
-            self._producer.send(topic, value, None, shard % shards)
-        self.now_ms += SECOND_MS
-        tick = encode_record(JournalRecord(Tick("", time_ms=self.now_ms)))
-        for shard in range(shards):
-            self._producer.send(topic, tick, None, shard)
-        while self._step():
-            pass
+        tick_ms = round(self.settings.collector.tick_s * SECOND_MS)
+        waiting = list(records)
+        for left in range(SECOND_MS // tick_ms, 0, -1):
+            part, waiting = waiting[: -(-len(waiting) // left)], waiting[-(-len(waiting) // left) :]
+            for shard, value in part:
+                self._producer.send(topic, value, None, shard % shards)
+            self.now_ms += tick_ms
+            tick = encode_record(JournalRecord(Tick("", time_ms=self.now_ms)))
+            for shard in range(shards):
+                self._producer.send(topic, tick, None, shard)
+            while self._step():
+                pass
 
     def fold(self, shard: int) -> Shard:
         """Return the fold of a shard."""

@@ -90,7 +90,7 @@ def test_a_large_centre_needs_more_collectors_higher_bounds_and_is_shown_what_is
 def test_a_centre_without_telemetry_has_jobs_alone_in_its_journal() -> None:
     journal = planned(hosts=0).topics[0]
     assert journal.written_bytes_per_day == pytest.approx(
-        10_000 * COSTS.journalled_job_bytes + 86_400 * COSTS.tick_bytes
+        10_000 * COSTS.journalled_job_bytes + 5 * 86_400 * COSTS.tick_bytes
     )
 
 

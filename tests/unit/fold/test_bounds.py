@@ -192,7 +192,7 @@ def test_questions_are_let_in_between_slices_of_a_tick_that_fits_many() -> None:
 
 
 def test_short_ticks_that_cannot_follow_have_hit_the_bound() -> None:
-    centre = Scenario(run_time={"fits_per_tick_max": 1})
+    centre = Scenario(run_time={"fits_per_tick_max": 10})
     centre.at("08:00")
     for number in range(20):
         centre.ran(f"{number}", f"app{number}", 4, 60.0)
@@ -201,6 +201,37 @@ def test_short_ticks_that_cannot_follow_have_hit_the_bound() -> None:
         centre.fold(Tick(system="", time_ms=moment_ms("08:00") + i * 1000))
     assert len(centre.messages("predictions")) == 18
     assert centre.tally["bound:fits_per_tick_max"] >= 8
+
+
+def test_where_many_models_wait_none_waits_for_more_than_a_minute_and_no_tick_does_much_more_than_others() -> None:
+    centre = Scenario()
+    centre.at("08:00")
+    for number in range(600):
+        name = "".join("abcdefghij"[int(digit)] for digit in str(number))
+        centre.ran(f"{number}", name, 4, 60.0)
+        centre.ran(f"{number}b", name, 4, 61.0)
+    reported: list[int] = []
+    for i in range(1, 61):
+        before = len(centre.messages("predictions"))
+        centre.fold(Tick(system="", time_ms=moment_ms("08:00") + i * 1000))
+        reported.append(len(centre.messages("predictions")) - before)
+    assert sum(reported) == 600
+    assert min(reported[:50]) >= 9
+    assert max(reported) <= 13
+    assert centre.tally["bound:fits_per_tick_max"] == 0
+
+
+def test_ticks_of_any_length_fit_as_many_in_ten_seconds() -> None:
+    for every_ms in (200, 1_000, 5_000):
+        centre = Scenario(run_time={"fits_per_tick_max": 12})
+        centre.at("08:00")
+        for number in range(40):
+            name = "".join("abcdefghij"[int(digit)] for digit in str(number))
+            centre.ran(f"{number}", name, 4, 60.0)
+            centre.ran(f"{number}b", name, 4, 61.0)
+        for time_ms in range(every_ms, 20_001, every_ms):
+            centre.fold(Tick(system="", time_ms=moment_ms("08:00") + time_ms))
+        assert len(centre.messages("predictions")) == 24, every_ms
 
 
 def test_a_states_record_stays_far_below_a_brokers_limit_after_many_runs() -> None:

@@ -58,6 +58,19 @@ def forecast(shard: Shard, host: str, resource: str = "cpu") -> Any:
     return {each.resource: each.forecast for each in view.resources}[resource]
 
 
+def test_ticks_within_a_second_change_nothing_of_hosts() -> None:
+    seldom, often = make_shard(Config()), make_shard(Config())
+    for event in day():
+        if isinstance(event, Tick):
+            for part_ms in range(0, 1_000, 200):
+                folded(Tick("", event.time_ms + part_ms), shard=often)
+        else:
+            folded(event, shard=often)
+        folded(event, shard=seldom)
+    assert host_states(often) == host_states(seldom)
+    assert often.hosts_now_ms == seldom.hosts_now_ms
+
+
 def day(hosts: int = 5, count: int = 12) -> list[JournalEvent]:
     """Return some minutes of hosts that come and go, told by two sources, with ticks between."""
     events: list[JournalEvent] = []

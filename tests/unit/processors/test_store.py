@@ -10,7 +10,7 @@ from processors.contracts.errors import ConfigError
 from processors.contracts.settings import RunTimeSettings
 from processors.jobs.deduplication import AnsweredRequests, AnsweredRequestsState
 from processors.run_time.model import RunTime, RunTimeState
-from processors.store import STALE_MAX, Envelope, Kind, Store, Unsaved
+from processors.store import STALE_MAX, Envelope, Kind, Store, Unsaved, share
 
 REQUESTED = Kind(AnsweredRequests.name, AnsweredRequests.version, AnsweredRequestsState, AnsweredRequests.build)
 RUN_TIME = Kind(RunTime.name, RunTime.version, RunTimeState, partial(RunTime.build, RunTimeSettings()))
@@ -149,6 +149,26 @@ def test_due_keys_come_the_longest_overdue_first_and_ties_by_key() -> None:
     assert store.due(late_ms, limit=2) == ["a"]
     assert store.due(late_ms, limit=2) == []
     assert store.due(99 * MINUTE_MS, limit=2) == ["d"]
+
+
+@pytest.mark.parametrize("every_ms", [200, 333, 1_000, 10_000, 60_000])
+def test_ticks_of_any_length_share_out_as_much_in_ten_seconds(every_ms: int) -> None:
+    hour = range(every_ms, 3_600_000 + 1, every_ms)
+    whole = 3_600_000 // max(every_ms, 10_000) * 7
+    assert sum(share(7, now_ms, every_ms) for now_ms in hour) == pytest.approx(whole, abs=1)
+    assert sum(share(7, now_ms, every_ms, 1_000) for now_ms in hour) == pytest.approx(whole, abs=1)
+    assert all(now_ms // 1_000 > (now_ms - every_ms) // 1_000 for now_ms in hour if share(7, now_ms, every_ms, 1_000))
+
+
+def test_what_is_overdue_is_the_same_after_a_restore() -> None:
+    store = store_of(MINUTE_MS, 2 * MINUTE_MS, 3 * MINUTE_MS)
+    first = store.open("a").due_ms()
+    assert first is not None
+    requested(store, "a", 9 * MINUTE_MS)
+    requested(store, "a", 10 * MINUTE_MS)
+    found = store.overdue(first + 2 * MINUTE_MS)
+    assert found == restored(store).overdue(first + 2 * MINUTE_MS)
+    assert (found.lanes, found.longest_ms) == ({"": 2}, MINUTE_MS)
 
 
 def test_a_time_that_was_put_off_is_not_due_at_the_old_one() -> None:
