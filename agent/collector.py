@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from agent.deadletters import Allowance, DeadLetterWriter, Refusal
-from agent.reading import Reading, Source
+from agent.reading import Reading, Source, Waits
 from agent.sources import Taken
 from processors.contracts.errors import InvalidInputError, RebalancingError, UnavailableError, defect
 from processors.contracts.events import (
@@ -308,6 +308,7 @@ class Collector:
         self._writing = Writing(log.producer(), routes, self._meter, report, monotonic_s)
         self._readings: dict[TopicPartition, Reading] = {}
         self._reporting: deque[TopicPartition] = deque()  # partitions with minutes on their way
+        self._waits = Waits(self._consumer)
         self._committed_s = -math.inf
         self._refused_s: float | None = None  # since when commits are refused
         self._gaps_s: dict[TopicPartition, float] = {}  # when a gap was looked into last
@@ -317,8 +318,11 @@ class Collector:
 
         Steps: (1) poll; (2) write events, dead letters and one part of the minutes that are due; (3) write the tick;
         (4) flush, every write is acknowledged; (5) commit. The last two come at most every `commit_s`. A crash between
-        any two repeats writes and loses none. While the minutes of a partition are on their way it is not read.
+        any two repeats writes and loses none. While the minutes of a partition are on their way it is not read, nor while its
+        next message cannot be decoded yet.
         """
+        for partition in self._waits.over():
+            self._read_on(partition)
         poll = self._consumer.poll(0.0 if self._reporting else timeout_s)
         self._follow(poll.assignment)
         with self._meter.batch() if poll.batches or self._reporting else nullcontext():
@@ -357,6 +361,10 @@ class Collector:
         """Return whether minutes are on their way, so that their partitions are not read."""
         return bool(self._reporting)
 
+    def waiting(self) -> tuple[TopicPartition, ...]:
+        """Return the partitions that are not read because their next message cannot be decoded yet."""
+        return tuple(self._waits.partitions)
+
     def taken(self) -> dict[TopicPartition, Taken]:
         """Return how far each of the own partitions is taken."""
         return {one: Taken(reading.next_offset or 0, reading.newest_ms) for one, reading in self._readings.items()}
@@ -383,6 +391,7 @@ class Collector:
         self._measures.set(
             "scalewatch_collector_series", sum(reading.series_count() for reading in self._readings.values())
         )
+        self._measures.set("scalewatch_collector_partitions_waiting", len(self._waits.partitions))
 
     def _folded(self, partition: TopicPartition) -> int:
         reading = self._readings.get(partition)
@@ -393,6 +402,7 @@ class Collector:
         """Drop the windows of lost partitions, and begin gained ones where their windows can fill again."""
         for partition in change.lost:
             self._readings.pop(partition, None)
+        self._waits.forget((*change.lost, *change.gained))
         for partition in change.gained:
             self._begin(partition)
         if change.lost or change.gained:
@@ -468,9 +478,16 @@ class Collector:
         reading.next_offset = ended.next_offset
         self._readings[partition] = reading
 
+    def _read_on(self, partition: TopicPartition) -> None:
+        if partition not in self._waits.partitions and partition not in self._reporting:
+            self._consumer.resume([partition])
+
     def _take(self, batch: Batch) -> None:
         reading = self._readings[batch.topic, batch.partition]
         reading.spoke_s = self._monotonic_s()
+        batch = self._waits.ready(batch, reading.source)
+        if not batch.values:
+            return
         self._count_gap((batch.topic, batch.partition), reading.next_offset, batch.offsets[0])
         decode, first = reading.source.decode, 0
         if decode is not None:
@@ -538,7 +555,7 @@ class Collector:
         if reading.part is not None:
             self._reporting.append(partition)
             return
-        self._consumer.resume([partition])
+        self._read_on(partition)
         if reading.ended:
             self._begin_anew(partition, reading)
 

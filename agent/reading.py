@@ -1,16 +1,18 @@
 """One source partition as a collector reads it: how it is decoded, its windows, and from where to read again."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from processors.contracts.events import Decode
-from processors.contracts.log import Batch, Position
+from processors.contracts.log import Batch, Consumer, Position, TopicPartition
 from processors.contracts.names import LATEST_MS
 from processors.contracts.telemetry import DecodedBatch, DecodeSamples, Part, Samples, SampleWindows, SeriesIndex
 
+HEAD_BYTES: Final = 16
 Accepts = Callable[[str], bool]
 
 
@@ -18,12 +20,14 @@ class Source(msgspec.Struct, frozen=True):
     """The decoders of a topic and the name of its format.
 
     `decode` takes messages of jobs, one by one; `telemetry` makes the decoder of slices of one partition, which takes
-    messages of jobs, too, where there are both. One of them may be missing.
+    messages of jobs, too, where there are both. One of them may be missing. `ready` says how many messages, from the first on, can
+    be decoded now; the first HEAD_BYTES of a message tell whether it can. None: all can.
     """
 
     format: str
     decode: Decode | None
     telemetry: Callable[[], DecodeSamples] | None = None
+    ready: Callable[[Sequence[bytes | None]], int] | None = None
 
 
 class Reading:
@@ -117,3 +121,48 @@ class Reading:
     def series_count(self) -> int:
         """Return how many series have samples."""
         return self._windows.series_count()
+
+
+class Waits:
+    """The partitions that are not read because their next message cannot be decoded yet; nothing of them is held in memory.
+
+    `partitions` has how their next messages begin, and their sources.
+    """
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self.partitions: dict[TopicPartition, tuple[bytes, Source]] = {}
+
+    def ready(self, batch: Batch, source: Source) -> Batch:
+        """Return the messages of a batch that can be decoded now; from the first other one on the partition waits, and is read again."""
+        partition, count = (batch.topic, batch.partition), len(batch.values)
+        if partition in self.partitions:
+            count = 0
+        elif source.ready is not None:
+            count = source.ready(batch.values)
+            if count < len(batch.values):
+                self.partitions[partition] = ((batch.values[count] or b"")[:HEAD_BYTES], source)
+                self._consumer.seek(partition, batch.offsets[count])
+                self._consumer.pause([partition])
+        if count == len(batch.values):
+            return batch
+        return Batch(
+            topic=batch.topic,
+            partition=batch.partition,
+            next_offset=batch.offsets[count],
+            offsets=batch.offsets[:count],
+            values=batch.values[:count],
+            keys=batch.keys[:count],
+            timestamps_ms=batch.timestamps_ms[:count],
+        )
+
+    def over(self) -> list[TopicPartition]:
+        """Return the partitions whose next message can be decoded by now; they wait no more."""
+        found = [one for one, (head, source) in self.partitions.items() if source.ready is None or source.ready([head])]
+        self.forget(found)
+        return found
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Let partitions wait no more: they are another member's, or begin anew."""
+        for partition in partitions:
+            self.partitions.pop(partition, None)

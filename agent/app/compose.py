@@ -12,6 +12,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from agent.app.logs import Outage, logger
+from agent.clock import Clock
 from agent.collector import Fact, Privacy, Routes
 from agent.config.calendar import with_windows
 from agent.config.references import references, with_machines
@@ -19,6 +21,8 @@ from agent.config.roles import PrivacySettings, TokenSettings
 from agent.config.tree import Config, config_hash
 from agent.config.tree import Source as SourceSettings
 from agent.deadletters import Refusal
+from agent.decode.avro.names import ldms_names
+from agent.decode.avro.wire import AvroMessages, ConfiguredSchemas, Schemas, opening, opening_slices
 from agent.decode.files import DECODERS, TELEMETRY
 from agent.decode.guard import guarded, guarded_samples
 from agent.decode.message import REASONS, DecodeOptions, TelemetryOptions, dead_letter
@@ -42,7 +46,7 @@ from processors.contracts.events import (
 from processors.contracts.log import Position, topic_pattern
 from processors.contracts.outputs import Emission, Message, Tombstone
 from processors.contracts.racks import RackHosts, Racks
-from processors.contracts.service import ROLE_REASONS, SILENT_S
+from processors.contracts.service import ROLE_REASONS, SILENT_S, Measures
 from processors.contracts.telemetry import Part, Samples, SeriesIndex, Telemetry
 from processors.windows.partition import PartitionWindows
 from processors.windows.settings import Resume, WindowSettings
@@ -58,6 +62,7 @@ FORGOTTEN_MIN: Final = 1_000  # names that are worth forgetting
 FULL: Final = 7 / 8  # share of an index that counts as full
 FREED: Final = 1 / 16  # share that a full index must get free
 FORMATS: Final = (*dict.fromkeys((*DECODERS, *TELEMETRY)), "journal")
+LDMS_FORMATS: Final = ("ldms", "auto")
 USERS_REMEMBERED: Final = 16_384
 RACKS_REMEMBERED: Final = 2  # lists, the second while a configuration is loaded anew; one may name 200,000 hosts
 PART_HOSTS: Final = 250  # whose minutes are written at one go; nothing is read meanwhile, so it must be quick
@@ -233,11 +238,22 @@ def _racks(listed: tuple[RackHosts, ...], pattern: str | None) -> Racks:
     return Racks(listed, pattern)
 
 
-def routes(config: Config) -> Routes:
-    """Return what collectors are handed."""
+def schemas(config: Config, measures: Measures, clock: Clock) -> Schemas:
+    """Return the schemas of messages in Avro; those that have to be looked up come from a thread, until they are closed."""
+    settings = config.schema_registry
+    if settings.url is None:
+        return ConfiguredSchemas(settings.texts)
+    from agent.registry import SchemaRegistry  # noqa: PLC0415 - with the HTTP client
+
+    outage = Outage("schema registry", logger("collector"), clock)
+    return SchemaRegistry(settings, outage, measures, clock)
+
+
+def routes(config: Config, schemas: Schemas | None = None) -> Routes:
+    """Return what collectors are handed; without `schemas` those of the configuration are known alone."""
     return Routes(
         topics=wanted_topics(config),
-        source=_source_of(config),
+        source=_source_of(config, schemas or ConfiguredSchemas(config.schema_registry.texts)),
         source_name=partial(_source_name, config),
         partition=config.journal_partition,
         privacy=privacy(config.privacy),
@@ -324,18 +340,30 @@ def telemetry_options(config: Config, source: SourceSettings | None = None) -> T
     )
 
 
-def source_decoders(config: Config, source: SourceSettings) -> Source:
+def source_decoders(config: Config, source: SourceSettings, schemas: Schemas) -> Source:
     """Return the decoders of a source, with the backstop: a record may end no collector."""
-    decode, telemetry = DECODERS.get(source.format), TELEMETRY.get(source.format)
+    make, telemetry = DECODERS.get(source.format), TELEMETRY.get(source.format)
+    decode = None if make is None else guarded(make(decode_options(config, source)))
+    options = telemetry_options(config, source)
+    slices = None if telemetry is None else partial(guarded_samples, partial(telemetry, options))
+    if source.encoding != "avro":
+        return Source(source.format, decode, slices)
+    messages = avro_messages(source, options, schemas)
     return Source(
         source.format,
-        None if decode is None else guarded(decode(decode_options(config, source))),
-        None if telemetry is None else partial(guarded_samples, partial(telemetry, telemetry_options(config, source))),
+        None if decode is None else opening(decode, messages),
+        None if slices is None else lambda: opening_slices(slices(), messages),
+        messages.ready,
     )
 
 
-def _source_of(config: Config) -> Callable[[str], Source]:
-    made = [(source, source_decoders(config, source)) for source in config.sources]
+def avro_messages(source: SourceSettings, options: TelemetryOptions, schemas: Schemas) -> AvroMessages:
+    """Return what opens the messages of a source; where they may be rows of LDMS, with the names of LDMS."""
+    return AvroMessages(schemas, ldms_names(options)) if source.format in LDMS_FORMATS else AvroMessages(schemas)
+
+
+def _source_of(config: Config, schemas: Schemas) -> Callable[[str], Source]:
+    made = [(source, source_decoders(config, source, schemas)) for source in config.sources]
 
     @cache
     def find(topic: str) -> Source:

@@ -128,11 +128,12 @@ class Embedded:
         )
         self.service.learner = self.learner
         self._producer = self.log.producer()
+        self._schemas = compose.schemas(config, self.metrics, clock)
         self.step()
 
     def collector(self) -> Collector:
         """Return a collector on this log's topics."""
-        routes = compose.routes(self.config)
+        routes = compose.routes(self.config, self._schemas)
         return Collector(self.log, routes, self.metrics, "embedded", monotonic_s=self._clock.monotonic_s)
 
     def write(self, event: JobEvent | HostMinute, origin: Origin) -> None:
@@ -158,6 +159,7 @@ class Embedded:
 
     def close(self) -> None:
         """Free everything."""
+        self._schemas.close()
         self.log.close()
 
     def _behind(self) -> bool:

@@ -298,6 +298,7 @@ class CollectorRole(Role):
         self._collector: Collector | None = None
         self._wanted, self._silent_s = compose.wanted_topics(config), compose.silent_after(config)
         self.topics = SourceTopics(log, self._wanted, clock, measures)
+        self._schemas = compose.schemas(config, measures, clock)
         self._backlog = Backlog()
         self._behind_s: float | None = None
         self._looked_s = self._reported_s = -math.inf
@@ -329,12 +330,13 @@ class CollectorRole(Role):
         """Free the connections."""
         if self._collector is not None:
             self._collector.close()
+        self._schemas.close()
         super().close()
 
     def _join(self) -> None:
         self._collector = Collector(
             self._log,
-            compose.routes(self._config),
+            compose.routes(self._config, self._schemas),
             self._measures,
             self.name,
             monotonic_s=self._clock.monotonic_s,
@@ -345,7 +347,7 @@ class CollectorRole(Role):
     def _look(self, collector: Collector, taken: int) -> None:
         """Measure how far it is behind, at most once a second."""
         now_s = self._clock.monotonic_s()
-        if taken == 0 and not collector.reporting():
+        if taken == 0 and not collector.reporting() and not collector.waiting():
             self._backlog.idle(now_s)
         if now_s - self._looked_s >= POLL_S:
             self._looked_s = now_s

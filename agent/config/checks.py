@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from agent.config.roles import access_faults
+from agent.config.schemas import SchemaRegistrySettings, schema_faults
 from agent.config.tree import Config
 from agent.config.yaml import Path
 from agent.identify import rule_faults
@@ -17,6 +18,7 @@ from processors.contracts.outputs import VERDICTS
 from processors.contracts.telemetry import Telemetry
 from processors.models.structure.parse import RESERVED, EquationError, parse
 
+AVRO: Final = "avro"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -159,6 +161,18 @@ def _telemetry(config: Config) -> Iterator[Fault]:
             yield ("sources", index, "telemetry"), "has no use with the format slurm, which measures nothing."
 
 
+def _schemas(config: Config) -> Iterator[Fault]:
+    settings = config.schema_registry
+    for path, fault in schema_faults(settings):
+        yield ("schema_registry", *path), fault
+    wanting = [index for index, source in enumerate(config.sources) if source.encoding == AVRO]
+    if not wanting and settings != SchemaRegistrySettings():
+        yield ("schema_registry",), "has no use: no source has the encoding avro."
+    if settings.url is None and not settings.schemas:
+        for index in wanting:
+            yield ("sources", index, "encoding"), "is avro, which needs schema_registry.url or schema_registry.schemas."
+
+
 def _source_topics(config: Config) -> Iterator[Fault]:
     owner: dict[str, int] = {}
     own = {getattr(config.topics, key): key for key in OWN_TOPICS}
@@ -274,6 +288,7 @@ CHECKS: Final = (
     Check(frozenset({"systems", "other_systems"}), _other_systems),
     Check(frozenset({"systems", "other_systems", "identify", "sources"}), _source_systems),
     Check(frozenset({"sources"}), _telemetry),
+    Check(frozenset({"sources", "schema_registry"}), _schemas),
     Check(frozenset({"sources", "topics"}), _source_topics),
     Check(frozenset({"topics"}), _own_topics),
     Check(frozenset({"collector", "learner"}), _groups),

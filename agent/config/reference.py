@@ -176,6 +176,7 @@ PRICES: Final[dict[tuple[str, ...], Price]] = {
     ("systems",): Price("reload", "events of the system are taken or refused from then on"),
     ("other_systems",): Price("reload", "events of other systems are taken or refused from then on"),
     ("sources",): Price("reload", "messages that were already read are not read again"),
+    ("schema_registry",): Price("reload", "messages that were already read are not read again"),
     ("reference",): Price(
         "reload", "samples have their new hosts and units from then on; what was told keeps its names"
     ),

@@ -21,6 +21,7 @@ from agent.config.roles import (
     MetricsSettings,
     PrivacySettings,
 )
+from agent.config.schemas import SchemaRegistrySettings
 from processors.contracts.alerts import AlertSettings
 from processors.contracts.hosts import HostSettings
 from processors.contracts.load import UnderLoadSettings
@@ -71,6 +72,11 @@ class Source(Settings):
         min_length=1, description="names of topics; a text that starts with ^ is a regular expression over all names"
     )
     format: SourceFormat = Field(default="auto", description="format of the messages; auto looks at each message")
+    encoding: Literal["plain", "avro"] = Field(
+        default="plain",
+        description="avro: messages are records of Avro in Confluent's wire format, whose schemas schema_registry has; the format is that of "
+        "the record as JSON",
+    )
     system: SystemName | None = Field(
         default=None, description="the system of messages that name none; such messages are dead letters without it"
     )
@@ -249,6 +255,7 @@ class Config(Settings):
     )
     kafka: KafkaSettings = KafkaSettings()
     sources: tuple[Source, ...] = Field(default=(), description="what to read")
+    schema_registry: SchemaRegistrySettings = SchemaRegistrySettings()
     reference: ReferenceSettings = ReferenceSettings()
     topics: TopicNames = TopicNames()
     identify: IdentifySettings = IdentifySettings()

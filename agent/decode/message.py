@@ -131,6 +131,8 @@ Reason = Literal[
     "hosts",  # no host list
     "host",  # a number of a host that nobody has named
     "columns",  # a table without the columns it takes, or a row that does not fit them
+    "schema",  # one of Avro that is not there, or that is not read
+    "avro",  # bytes that do not fit their schema
     "file",  # a damaged file
 ]
 REASONS: Final[tuple[Reason, ...]] = get_args(Reason)

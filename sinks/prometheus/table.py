@@ -165,6 +165,14 @@ AGENT: Final = (
     Declaration("scalewatch_collector_host_records_total", "counter", "Records written into the journal: one of each host and minute."),
     Declaration("scalewatch_collector_series", "gauge", "Resources of hosts that have a window in this collector."),
     Declaration(
+        "scalewatch_collector_partitions_waiting", "gauge",
+        "Partitions of sources that are not read because the schema of their next message has to be looked up first.",
+    ),
+    Declaration(
+        "scalewatch_schema_lookups_total", "counter", "Questions to the schema registry, by outcome.",
+        (Label("outcome", values=("found", "absent", "failed")),),
+    ),
+    Declaration(
         "scalewatch_processor_faults_total", "counter", "Events that a processor failed on, by processor.",
         (Label("processor", given_as="processors"),),
     ),

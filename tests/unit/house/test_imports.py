@@ -25,8 +25,14 @@ OURS: dict[str, tuple[str, ...]] = {
     "agent.backtest": ("processors", "sinks.web"),
     "agent.collector": (CONTRACTS, "agent.deadletters", "agent.reading", "agent.sources", "processors.windows"),
     "agent.deadletters": (CONTRACTS,),
-    # an equation in a configuration is read by the parser that will evaluate it
-    "agent.config": (CONTRACTS, "agent.identify", "agent.reference", "processors.models.structure"),
+    # an equation in a configuration is read by the parser that will evaluate it, and a schema by what will read messages by it
+    "agent.config": (
+        CONTRACTS,
+        "agent.decode.avro.schema",
+        "agent.identify",
+        "agent.reference",
+        "processors.models.structure",
+    ),
     "agent.decode": (CONTRACTS,),
     "agent.describe": (
         CONTRACTS,
@@ -44,6 +50,7 @@ OURS: dict[str, tuple[str, ...]] = {
     "agent.learner": (CONTRACTS, "agent.deadletters", "agent.sources"),
     "agent.log": (CONTRACTS,),
     "agent.reading": (CONTRACTS,),
+    "agent.registry": (CONTRACTS, "agent.clock", "agent.config", "agent.decode.avro"),
     "agent.reference": (CONTRACTS,),
     "agent.simulation": (CONTRACTS,),
     "agent.sources": (CONTRACTS,),

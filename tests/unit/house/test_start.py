@@ -7,7 +7,7 @@ import pytest
 
 from tests.kit.image import ROOT
 
-LATE = {"scipy", "markdown_it", "httpx"}  # libraries that one feature needs
+LATE = {"scipy", "markdown_it", "httpx", "fastavro"}  # libraries that one feature needs
 PAGES = {"jinja2", "uvicorn"}
 FOLD = {"processors.pipeline.shard"}
 
@@ -15,7 +15,7 @@ FOLD = {"processors.pipeline.shard"}
 @pytest.mark.parametrize(
     ("module", "late"),
     [
-        ("agent.cli.demo", {"scipy", "markdown_it"}),  # its screen is of rich
+        ("agent.cli.demo", {"scipy", "markdown_it", "fastavro"}),  # its screen is of rich
         ("agent.cli.run", LATE | PAGES | FOLD),  # the parent of the roles
         ("agent.app.serving", LATE | FOLD),  # a role; a collector folds nothing
         ("agent.cli.predict", LATE | PAGES),

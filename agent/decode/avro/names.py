@@ -1,0 +1,69 @@
+"""The names that LDMS gives its columns, of which Avro leaves letters, digits and dashes: every other character is an underscore there."""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from agent.decode.message import TelemetryOptions
+from agent.decode.telemetry.ldms import MEASUREMENT
+from agent.decode.telemetry.metric import LDMS, Metric
+
+_NOT_IN_AVRO: Final = re.compile(r"[^A-Za-z0-9-]")
+
+
+def avro_name(name: str) -> str:
+    """Return how LDMS writes the name of a column in Avro.
+
+    >>> avro_name("power.node_watts")
+    'power_node_watts'
+    """
+    return _NOT_IN_AVRO.sub("_", name)
+
+
+def ldms_names(options: TelemetryOptions) -> Callable[[str], str]:
+    """Return the function from a name in Avro to the one that its column has in LDMS, where a metric or a part of a host has that name.
+
+    >>> name_of = ldms_names(TelemetryOptions())
+    >>> name_of("power_node_watts"), name_of("nics_tx_bytes"), name_of("MemFree")
+    ('power.node_watts', 'nics.tx_bytes', 'MemFree')
+    """
+    whole: dict[str, str] = {}
+    begun: dict[str, str] = {}
+    for metric in LDMS:
+        _note(metric, whole, begun)
+    for mapping in options.taken.metrics:
+        if mapping.measurement == MEASUREMENT:
+            _note(
+                Metric(
+                    MEASUREMENT,
+                    mapping.field,
+                    "",
+                    only=tuple(mapping.only.items()),
+                    instance=mapping.instance,
+                    part=mapping.part,
+                ),
+                whole,
+                begun,
+            )
+    for counter in options.taken.counters:
+        _note(Metric(MEASUREMENT, counter, ""), whole, begun)
+
+    def name_of(name: str) -> str:
+        known = whole.get(name)
+        if known is not None:
+            return known
+        start = max((one for one in begun if name.startswith(one)), key=len, default="")
+        return begun[start] + name[len(start) :] if start else name
+
+    return name_of
+
+
+def _note(metric: Metric, whole: dict[str, str], begun: dict[str, str]) -> None:
+    texts = [metric.instance, metric.part, *(tag for tag, _ in metric.only)]
+    if metric.beginning is None:
+        texts.append(metric.field)
+    elif metric.beginning:
+        begun.setdefault(avro_name(metric.beginning), metric.beginning)
+    for text in texts:
+        if text:
+            whole.setdefault(avro_name(text), text)

@@ -1,0 +1,291 @@
+"""Avro schemas, checked before anything is read by them: no message of any length may cost more than its bytes.
+
+A schema comes out plain: named types stand where they are used, so that none can hold itself, and what its logical types
+mean for JSON is a function beside it.
+
+Source: the specification of Apache Avro 1.11.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from agent.decode.message import JSON_ERRORS, invalid, shown
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.names import EARLIEST_MS, LATEST_MS, rfc3339
+
+SCHEMA_BYTES_MAX: Final = 1024 * 1024
+DEPTH_MAX: Final = 32
+TYPES_MAX: Final = 10_000  # with every named type where it is used
+NAME_MAX: Final = 256
+FIXED_MAX: Final = 65_536
+
+Turn = Callable[[Any], Any]
+"""Turns a value as Avro has it into the one that JSON shall have; it changes lists and dicts in place."""
+
+_PRIMITIVES: Final = frozenset(("boolean", "int", "long", "float", "double", "bytes", "string"))
+_PER_MS: Final = {"timestamp-millis": 1, "timestamp-micros": 1_000, "timestamp-nanos": 1_000_000}
+_TIMESTAMP: Final = "timestamp"
+
+
+class Plain(NamedTuple):
+    """A schema without names that refer to others; `turn` is None where JSON has all values as they are.
+
+    `bytes_min` is how many bytes a value has at least, and `repeats` whether it can hold more values than the schema has types.
+    """
+
+    schema: Any
+    turn: Turn | None = None
+    bytes_min: int = 1
+    repeats: bool = False
+
+
+def plain_schema(text: bytes, names: Callable[[str], str] = str) -> Plain:
+    """Return the schema in a JSON text, whose outermost type is a record; `names` gives the names of that record's fields in JSON.
+
+    A time becomes a text of RFC 3339; the one of the outermost field `timestamp` becomes seconds since the epoch, as LDMS writes them in
+    JSON. Raises InvalidInputError (``schema``).
+
+    >>> found = plain_schema(b'{"type": "record", "name": "row", "fields": [{"name": "load", "type": "double"}]}')
+    >>> found.schema["fields"], found.turn, found.bytes_min
+    ([{'name': 'load', 'type': 'double'}], None, 8)
+    """
+    if len(text) > SCHEMA_BYTES_MAX:
+        raise _wrong(f"has {len(text)} bytes; {SCHEMA_BYTES_MAX} are allowed")
+    try:
+        node = msgspec.json.decode(text)
+    except JSON_ERRORS:
+        raise _wrong("is no JSON") from None
+    if not isinstance(node, dict) or node.get("type") != "record":
+        raise _wrong("is of no record")
+    return _Walk(names).record(node, "", 0)
+
+
+def _wrong(what: str) -> InvalidInputError:
+    return invalid("schema", f"The Avro schema {what}.")
+
+
+class _Walk:
+    """One walk through a schema, which finds the types that it names and counts all of them."""
+
+    def __init__(self, names: Callable[[str], str]) -> None:
+        self._names = names
+        self._known: dict[str, tuple[dict[str, Any], str]] = {}
+        self._open: set[str] = set()
+        self._types = 0
+
+    def type(self, node: object, space: str, depth: int) -> Plain:
+        """Return one type; `space` is the namespace around it."""
+        self._count(depth)
+        if isinstance(node, list):
+            return self._union(node, space, depth)
+        if isinstance(node, str):
+            return self._called(node, space, depth)
+        if not isinstance(node, dict):
+            raise _wrong("has a type that is neither a name, nor an object, nor a list")
+        kind = node.get("type")
+        composed = {
+            "array": self._array,
+            "map": self._map,
+            "record": self.record,
+            "error": self.record,
+            "enum": self._enum,
+            "fixed": self._fixed,
+        }
+        if isinstance(kind, str) and kind in composed:
+            return composed[kind](node, space, depth)
+        if isinstance(kind, str) and kind in _PRIMITIVES:
+            return Plain(kind, _logical(kind, node.get("logicalType")), _bytes_min(kind))
+        return self.type(kind, space, depth + 1)
+
+    def record(self, node: dict[str, Any], space: str, depth: int) -> Plain:
+        """Return a record; the outermost one has the depth 0."""
+        name, inner = self._define(node, space)
+        fields: dict[str, Plain] = {}
+        self._open.add(name)
+        for field in _items(node, "fields"):
+            own = _text(field, "name")
+            known = own if depth else self._names(own)
+            if known in fields:
+                raise _wrong(f"has the field {shown(own)} twice")
+            found = self.type(field.get("type") if isinstance(field, dict) else None, inner, depth + 1)
+            fields[known] = _seconds(found) if not depth and known == _TIMESTAMP else found
+        self._open.discard(name)
+        turns = {known: field.turn for known, field in fields.items() if field.turn is not None}
+        plain = [{"name": known, "type": field.schema} for known, field in fields.items()]
+        return Plain(
+            {"type": "record", "name": self._fresh(), "fields": plain},
+            _of_fields(turns) if turns else None,
+            sum(field.bytes_min for field in fields.values()),
+            any(field.repeats for field in fields.values()),
+        )
+
+    def _called(self, name: str, space: str, depth: int) -> Plain:
+        if name == "null":
+            return Plain("null", None, 0)
+        if name in _PRIMITIVES:
+            return Plain(name, None, _bytes_min(name))
+        whole = name if "." in name or not space else f"{space}.{name}"
+        whole = whole if whole in self._known else name
+        if whole not in self._known:
+            raise _wrong(f"names the type {shown(name)}, which is not in it")
+        if whole in self._open:
+            raise _wrong(f"has the type {shown(name)} within itself, which is not read")
+        node, outer = self._known[whole]
+        return self.type(node, outer, depth + 1)
+
+    def _union(self, branches: list[Any], space: str, depth: int) -> Plain:
+        found = [self.type(branch, space, depth + 1) for branch in branches]
+        if not found:
+            raise _wrong("has a union of nothing")
+        others = [branch for branch in found if branch.schema != "null"]
+        turn = others[0].turn if len(others) == 1 else None  # of several it cannot be told which one a value is of
+        return Plain(
+            [branch.schema for branch in found],
+            None if turn is None else _unless_null(turn),
+            1 + min(branch.bytes_min for branch in found),
+            any(branch.repeats for branch in found),
+        )
+
+    def _array(self, node: dict[str, Any], space: str, depth: int) -> Plain:
+        item = self.type(node.get("items"), space, depth + 1)
+        if not item.bytes_min:
+            raise _wrong("has an array of what takes no bytes, of which a message could hold any number")
+        turn = (
+            None if item.turn in (None, _unless_zero) else item.turn
+        )  # within arrays LDMS writes each number as it is
+        schema = {"type": "array", "items": item.schema}
+        return Plain(schema, None if turn is None else _of_items(turn), repeats=True)
+
+    def _map(self, node: dict[str, Any], space: str, depth: int) -> Plain:
+        value = self.type(node.get("values"), space, depth + 1)
+        schema = {"type": "map", "values": value.schema}
+        return Plain(schema, None if value.turn is None else _of_values(value.turn), repeats=True)
+
+    def _enum(self, node: dict[str, Any], space: str, _depth: int) -> Plain:
+        self._define(node, space)
+        symbols = [_name(symbol) for symbol in _items(node, "symbols")]
+        if not symbols:
+            raise _wrong("has an enum without symbols")
+        return Plain({"type": "enum", "name": self._fresh(), "symbols": symbols})
+
+    def _fixed(self, node: dict[str, Any], space: str, _depth: int) -> Plain:
+        self._define(node, space)
+        size = node.get("size")
+        if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= FIXED_MAX:
+            raise _wrong(f"has a fixed type whose size is not of 0 to {FIXED_MAX}")
+        return Plain({"type": "fixed", "name": self._fresh(), "size": size}, None, size)
+
+    def _define(self, node: dict[str, Any], space: str) -> tuple[str, str]:
+        """Take a named type in; return its whole name and the namespace within it."""
+        name, given = _text(node, "name"), node.get("namespace")
+        outer = given if isinstance(given, str) else space
+        whole = name if "." in name or not outer else f"{outer}.{name}"
+        self._known[whole] = (node, space)
+        return whole, whole.rpartition(".")[0]
+
+    def _fresh(self) -> str:
+        return f"type{self._types}"
+
+    def _count(self, depth: int) -> None:
+        self._types += 1
+        if self._types > TYPES_MAX:
+            raise _wrong(f"has more than {TYPES_MAX} types")
+        if depth > DEPTH_MAX:
+            raise _wrong(f"is nested deeper than {DEPTH_MAX} types")
+
+
+def _items(node: dict[str, Any], key: str) -> list[Any]:
+    items = node.get(key)
+    if not isinstance(items, list):
+        raise _wrong(f"has a type without {key}")
+    return items
+
+
+def _text(node: object, key: str) -> str:
+    return _name(node.get(key) if isinstance(node, dict) else None)
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str) or not 0 < len(name) <= NAME_MAX:
+        raise _wrong(f"has a name that is no text of 1 to {NAME_MAX} characters")
+    return name
+
+
+def _bytes_min(kind: str) -> int:
+    return {"float": 4, "double": 8}.get(kind, 1)
+
+
+def _logical(kind: str, logical: object) -> Turn | None:
+    """Return what a logical type makes of a value; most make nothing of it."""
+    if kind != "long":
+        return None
+    if logical == "unsigned-long":  # of LDMS, whose numbers of 64 bits have no sign
+        return _unsigned
+    if logical == "unsigned-int":
+        return _unless_zero
+    per_ms = _PER_MS.get(str(logical).removeprefix("local-"))
+    return None if per_ms is None else _Time(per_ms).text
+
+
+def _unsigned(value: int) -> int:
+    return value if value >= 0 else value + (1 << 64)
+
+
+def _unless_zero(value: int) -> int | None:
+    """Return a number of 32 bits without sign, None for 0: LDMS writes 0 for each of them, whatever it is."""
+    return value or None
+
+
+class _Time:
+    """A time in JSON, of a number of so many units to a millisecond; one that no calendar has stays a number."""
+
+    def __init__(self, per_ms: int) -> None:
+        self._per_ms = per_ms
+
+    def text(self, value: int) -> str | int:
+        """Return the time as a text of RFC 3339."""
+        time_ms = value // self._per_ms
+        return rfc3339(time_ms) if EARLIEST_MS <= time_ms <= LATEST_MS else value
+
+    def seconds(self, value: int) -> float:
+        """Return the time in seconds since the epoch."""
+        return value / (1000.0 * self._per_ms)
+
+
+def _seconds(found: Plain) -> Plain:
+    """Return a time stamp in seconds, whatever form it has."""
+    own = getattr(found.turn, "__self__", None)
+    if isinstance(own, _Time):
+        return found._replace(turn=own.seconds)
+    return found._replace(turn=_of_parts) if isinstance(found.schema, dict) and _has_parts(found.schema) else found
+
+
+def _has_parts(schema: Mapping[str, Any]) -> bool:
+    return [(field["name"], field["type"]) for field in schema.get("fields", ())] == [("sec", "int"), ("usec", "int")]
+
+
+def _of_parts(value: dict[str, int]) -> float:
+    return value["sec"] + value["usec"] / 1e6
+
+
+def _unless_null(turn: Turn) -> Turn:
+    return lambda value: None if value is None else turn(value)
+
+
+def _of_items(turn: Turn) -> Turn:
+    return lambda values: [turn(value) for value in values]
+
+
+def _of_values(turn: Turn) -> Turn:
+    return lambda values: {name: turn(value) for name, value in values.items()}
+
+
+def _of_fields(turns: Mapping[str, Turn]) -> Turn:
+    def turned(record: dict[str, Any]) -> dict[str, Any]:
+        for name, turn in turns.items():
+            record[name] = turn(record[name])
+        return record
+
+    return turned

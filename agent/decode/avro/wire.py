@@ -1,0 +1,204 @@
+"""Confluent's wire format: a zero byte, the number of a schema in four bytes, and a record in Avro.
+
+A message becomes the JSON of its record, which the decoder of its source's format reads as any other.
+
+Source: "Wire format" in the documentation of Confluent's Schema Registry, 7.9.
+"""
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from agent.decode.avro.schema import Plain, plain_schema
+from agent.decode.message import invalid
+from agent.decode.telemetry.columns import joined, nothing
+from processors.contracts.errors import InvalidInputError, defect
+from processors.contracts.events import Decode, Decoded
+from processors.contracts.telemetry import DecodedBatch, DecodeSamples, SeriesIndex
+
+MAGIC: Final = 0
+HEAD_BYTES: Final = 5
+READERS_MAX: Final = 1_024
+READERS_PER_BATCH: Final = 256
+REPEATED_BYTES_MAX: Final = 262_144  # of a message whose arrays and maps may have a value in each byte
+
+ReadRecord = Callable[[bytes], bytes]
+"""Returns the JSON of a message; raises InvalidInputError."""
+
+
+class Schemas(Protocol):
+    """The schemas by their numbers, as a registry or a configuration has them."""
+
+    def text(self, number: int) -> bytes | None:
+        """Return a schema as JSON; None where it has to be looked up first: ask again. InvalidInputError where there is none."""
+
+    def close(self) -> None:
+        """Look nothing up any more."""
+
+
+class ConfiguredSchemas:
+    """Implements `Schemas` on those of a configuration alone.
+
+    >>> ConfiguredSchemas({37: b"{}"}).text(37)
+    b'{}'
+    >>> ConfiguredSchemas({}).text(38)
+    Traceback (most recent call last):
+    processors.contracts.errors.InvalidInputError: The Avro schema 38 is not in the configuration.
+    """
+
+    def __init__(self, texts: Mapping[int, bytes]) -> None:
+        self._texts = texts
+
+    def text(self, number: int) -> bytes:
+        """Return a schema of the configuration."""
+        found = self._texts.get(number)
+        if found is None:
+            raise invalid("schema", f"The Avro schema {number} is not in the configuration.")
+        return found
+
+    def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+
+def schema_number(value: bytes | None) -> int | None:
+    r"""Return the number of the schema of a message; None of one in another format.
+
+    >>> schema_number(b"\0\0\0\0\x25\x02"), schema_number(b'{"jobid": 812}')
+    (37, None)
+    """
+    if not value or value[0] != MAGIC or len(value) < HEAD_BYTES:
+        return None
+    return int.from_bytes(value[1:HEAD_BYTES], "big")
+
+
+class AvroMessages:
+    r"""Opens the messages of one source; `names` gives the names of a record's fields in JSON.
+
+    Messages that do not begin with a zero byte are as they are: the decoder of the format says what they are.
+
+    >>> schema = b'{"type": "record", "name": "row", "fields": [{"name": "producer", "type": "string"}]}'
+    >>> AvroMessages(ConfiguredSchemas({37: schema})).opened(b"\0\0\0\0\x25\x08nid1")
+    b'{"producer":"nid1"}'
+    """
+
+    def __init__(self, schemas: Schemas, names: Callable[[str], str] = str) -> None:
+        self._schemas, self._names = schemas, names
+        self._readers: dict[int, ReadRecord | InvalidInputError] = {}
+
+    def ready(self, values: Sequence[bytes | None]) -> int:
+        """Return how many messages from the first on can be opened now; HEAD_BYTES of each tell it."""
+        if len(self._readers) > READERS_MAX - READERS_PER_BATCH:
+            self._readers.clear()
+        met: set[int] = set()
+        for at, value in enumerate(values):
+            number = schema_number(value)
+            if number is None or number in met:
+                continue
+            if len(met) == READERS_PER_BATCH or self._reader(number) is None:
+                return at
+            met.add(number)
+        return len(values)
+
+    def opened(self, value: bytes) -> bytes:
+        """Return the JSON of a message. Raises InvalidInputError (``schema``, ``avro``, ``too-large``, ``encoding``)."""
+        number = schema_number(value)
+        if number is None:
+            return value
+        reader = self._reader(number)
+        if reader is None:
+            raise invalid("schema", f"The Avro schema {number} has not been looked up.")
+        if isinstance(reader, InvalidInputError):
+            raise InvalidInputError(reader.reason, str(reader))
+        return reader(value)
+
+    def _reader(self, number: int) -> ReadRecord | InvalidInputError | None:
+        """Return the reader of a schema, or why there is none; None where that is not known yet."""
+        known = self._readers.get(number)
+        if known is not None:
+            return known
+        try:
+            text = self._schemas.text(number)
+        except InvalidInputError as error:  # there may be one later
+            return error
+        if text is None:
+            return None
+        try:
+            made: ReadRecord | InvalidInputError = _reader(plain_schema(text, self._names))
+        except InvalidInputError as error:  # a schema does not change
+            made = error
+        self._readers[number] = made
+        return made
+
+
+def _reader(plain: Plain) -> ReadRecord:
+    from fastavro import parse_schema, schemaless_reader  # noqa: PLC0415 - only where messages are in Avro
+
+    schema, turn, encode = parse_schema(plain.schema), plain.turn, msgspec.json.Encoder().encode
+
+    def read(value: bytes) -> bytes:
+        if plain.repeats and len(value) > REPEATED_BYTES_MAX:
+            raise invalid(
+                "too-large",
+                f"The message has {len(value)} bytes; {REPEATED_BYTES_MAX} are allowed in Avro with arrays or maps.",
+            )
+        stream = io.BytesIO(value)
+        stream.seek(HEAD_BYTES)
+        try:
+            record = schemaless_reader(stream, schema, None)
+            turned = record if turn is None else turn(record)
+        except UnicodeDecodeError:
+            raise invalid("encoding", "The message holds text that is not UTF-8.") from None
+        except (EOFError, LookupError, ValueError, OverflowError):
+            raise invalid("avro", "The message does not fit its Avro schema: it ends early, or is damaged.") from None
+        except Exception as error:  # a defect costs the message alone
+            raise defect(error) from error
+        if stream.tell() != len(value):
+            raise invalid("avro", "The message does not fit its Avro schema: it is longer than its record.")
+        return encode(turned)
+
+    return read
+
+
+def opening(decode: Decode, messages: AvroMessages) -> Decode:
+    r"""Return a decoder of messages in Avro, from the one of their JSON.
+
+    >>> decode = opening(lambda value, received_ms: Decoded(unknown_fields=len(value)), AvroMessages(ConfiguredSchemas({})))
+    >>> decode(b"{}", 0).unknown_fields
+    2
+    >>> decode(b"\0\0\0\0\x25", 0)
+    Traceback (most recent call last):
+    processors.contracts.errors.InvalidInputError: The Avro schema 37 is not in the configuration.
+    """
+
+    def decode_opened(value: bytes, received_ms: int) -> Decoded:
+        return decode(messages.opened(value), received_ms)
+
+    return decode_opened
+
+
+def opening_slices(decode: DecodeSamples, messages: AvroMessages) -> DecodeSamples:
+    r"""Return a decoder of slices in Avro, from the one of their JSON; a message that cannot be opened costs itself alone.
+
+    >>> decode = opening_slices(lambda values, received_ms, index: nothing([]), AvroMessages(ConfiguredSchemas({})))
+    >>> [(at, other.rejects[0].reason) for at, other in decode([None, b"\0\0\0\0\x25"], [0, 0], SeriesIndex(9)).others]
+    [(1, 'schema')]
+    """
+
+    def decode_opened(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
+        whole: list[int] = []
+        opened: list[bytes | None] = []
+        refused = []
+        for at, value in enumerate(values):
+            try:
+                opened.append(value and messages.opened(value))
+                whole.append(at)
+            except InvalidInputError as error:
+                refused.append((at, Decoded(rejects=[error])))
+        if not refused:
+            return decode(opened, received_ms, index)
+        batch = decode(opened, [received_ms[at] for at in whole], index)
+        return joined([(whole, batch), ([*range(len(values))], nothing(refused))])
+
+    return decode_opened
