@@ -253,7 +253,7 @@ def routes(config: Config, schemas: Schemas | None = None) -> Routes:
     """Return what collectors are handed; without `schemas` those of the configuration are known alone."""
     return Routes(
         topics=wanted_topics(config),
-        source=_source_of(config, schemas or ConfiguredSchemas(config.schema_registry.texts)),
+        source=_source_of(config, schemas),
         source_name=partial(_source_name, config),
         partition=config.journal_partition,
         privacy=privacy(config.privacy),
@@ -337,18 +337,19 @@ def telemetry_options(config: Config, source: SourceSettings | None = None) -> T
         hosts=nodes.components((source.system if source else None) or ""),
         sensors=known.sensors,
         taken=source.telemetry if source else Telemetry(),
+        schemas=config.schema_registry.texts,
     )
 
 
-def source_decoders(config: Config, source: SourceSettings, schemas: Schemas) -> Source:
-    """Return the decoders of a source, with the backstop: a record may end no collector."""
+def source_decoders(config: Config, source: SourceSettings, schemas: Schemas | None = None) -> Source:
+    """Return the decoders of a source, with the backstop: a record may end no collector; without `schemas` those of the configuration are known."""
     make, telemetry = DECODERS.get(source.format), TELEMETRY.get(source.format)
     decode = None if make is None else guarded(make(decode_options(config, source)))
     options = telemetry_options(config, source)
     slices = None if telemetry is None else partial(guarded_samples, partial(telemetry, options))
     if source.encoding != "avro":
         return Source(source.format, decode, slices)
-    messages = avro_messages(source, options, schemas)
+    messages = avro_messages(source, options, schemas or ConfiguredSchemas(options.schemas))
     return Source(
         source.format,
         None if decode is None else opening(decode, messages),
@@ -362,7 +363,7 @@ def avro_messages(source: SourceSettings, options: TelemetryOptions, schemas: Sc
     return AvroMessages(schemas, ldms_names(options)) if source.format in LDMS_FORMATS else AvroMessages(schemas)
 
 
-def _source_of(config: Config, schemas: Schemas) -> Callable[[str], Source]:
+def _source_of(config: Config, schemas: Schemas | None) -> Callable[[str], Source]:
     made = [(source, source_decoders(config, source, schemas)) for source in config.sources]
 
     @cache

@@ -19,6 +19,7 @@ from agent.config.checks import notes
 from agent.config.load import load
 from agent.config.tree import Config
 from agent.config.yaml import path_text
+from agent.decode.avro.wire import ConfiguredSchemas, opening, opening_slices
 from agent.decode.files import DECODERS, TELEMETRY, recognise
 from agent.decode.guard import guarded, guarded_samples
 from agent.decode.message import Missed
@@ -127,6 +128,9 @@ def _tried(config: Config, number: int, path: str, records: _Records, received_m
     telemetry, index = TELEMETRY.get(source.format), SeriesIndex(config.collector.series_max)
     decode = None if telemetry is None else guarded_samples(partial(telemetry, options))
     jobs = guarded(DECODERS[source.format](options.decode)) if decode is None else None
+    if source.encoding == "avro":
+        messages = compose.avro_messages(source, options, ConfiguredSchemas(options.schemas))
+        decode, jobs = decode and opening_slices(decode, messages), jobs and opening(jobs, messages)
     report = SampleReport(path, number, source.format, len(records.values))
     samples: Counter[int] = Counter()
     for first in range(0, len(records.values), SLICE_RECORDS):
@@ -206,7 +210,7 @@ def _some(names: Sequence[str]) -> str:
     "--samples",
     multiple=True,
     metavar="[TOPIC=]FILE",
-    help="Messages of producers, one per line: show how the sources read them. May be given several times.",
+    help="Messages of producers, one per line, or in Avro as kcat -f '%R%s' writes them: show how the sources read them. May be given several times.",
 )
 @json_option
 def command(
@@ -223,7 +227,7 @@ def command(
 
     With --samples, messages are decoded as the source of their topic would, or else as the one that can use most of them:
     how many samples came, which hosts the file of nodes does not list, which sensors have no known unit, and which metrics
-    are not taken. No broker is asked. Where nothing of a file is of use, the exit code is 2.
+    are not taken. No broker and no schema registry is asked. Where nothing of a file is of use, the exit code is 2.
     """
     settings = load(config, reveal_secrets=not no_secrets, sources_required=True)
     found = () if old_path is None else changes(_comparable(old_path), _comparable(config))

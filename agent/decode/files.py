@@ -1,6 +1,6 @@
 """Files of events and telemetry: opened, recognised by their first lines, and read in slices of lines in constant memory.
 
-A file may hold JSON of any kind, text of `sacct`, a workload log, line protocol or an NWS extract.
+A file may hold JSON of any kind, text of `sacct`, a workload log, line protocol, an NWS extract, or messages in Avro.
 """
 
 import io
@@ -14,6 +14,8 @@ import msgspec
 import numpy as np
 
 from agent.decode.archive import Read, read_archive
+from agent.decode.avro.names import ldms_names
+from agent.decode.avro.wire import AvroMessages, ConfiguredSchemas, opening_slices, wire_messages
 from agent.decode.cloudevents import opened
 from agent.decode.clustercockpit import FORMAT
 from agent.decode.guard import guarded_samples
@@ -61,6 +63,7 @@ ARCHIVES: Final[dict[str, Read]] = {FORMAT: read_archive}
 """Readers of folders, which stand where files may stand."""
 
 HEADER_LINES_MAX: Final = 10_000
+BINARY_BYTES_MAX: Final = 64 * 1024 * 1024
 NO_HOST: Final = frozenset({".csv", ".dat", ".gz", ".log", ".nws", ".out", ".txt"})  # ends of file names
 
 Numbered = Iterator[tuple[bytes, int]]
@@ -126,6 +129,8 @@ def recognise(source: Readable, options: TelemetryOptions, name: str = "") -> Re
         begun += source.read(bytes_max)
         if sniff_telemetry(begun) == "otlp":
             return RecordFile("otlp", FORMATS["otlp"](options), iter([(begun, 1)]))
+    if begun == b"\0":
+        return _avro(begun, source, options)
     source = _Begun(begun, source)
     lines = _lines(source, bytes_max)
     line, number = next(lines, (b"", 1))
@@ -156,6 +161,21 @@ def _json(source: Readable, first: tuple[bytes, int], lines: Numbered, options: 
     values = cut_json(chunks, options.decode.max_message_bytes, number)
     value = next(values, (b"", number))
     return _json_of(_format_of(value[0]), itertools.chain([value], values), options)
+
+
+def _avro(begun: bytes, source: Readable, options: TelemetryOptions) -> RecordFile:
+    values = wire_messages(begun + _whole(source))
+    messages = AvroMessages(ConfiguredSchemas(options.schemas), ldms_names(options))
+    return RecordFile("avro", opening_slices(any_telemetry_decoder(options), messages), zip(values, itertools.count(1)))
+
+
+def _whole(source: Readable) -> bytes:
+    parts = list[bytes]()
+    while part := source.read(CHUNK_BYTES):
+        parts.append(part)
+        if len(parts) * CHUNK_BYTES > BINARY_BYTES_MAX:
+            raise invalid("too-large", f"A file of messages in Avro may have {BINARY_BYTES_MAX} bytes.")
+    return b"".join(parts)
 
 
 def _format_of(value: bytes) -> str:

@@ -82,7 +82,7 @@ class TelemetryOptions(msgspec.Struct, frozen=True):
 
     `taken` is what the source's settings say. `nodes` tells which host a producer's name stands for, `hosts` the same of
     a component id (LDMS), `sensors` what readings of sensors are, before what is built in. `missed` notes what could not be placed. `host` is that of records that name
-    none, such as those of a file.
+    none, such as those of a file. `schemas` are the Avro schemas of files by their numbers.
 
     >>> TelemetryOptions(hosts={1042: "nid001042"}).hosts[1042]
     'nid001042'
@@ -95,6 +95,7 @@ class TelemetryOptions(msgspec.Struct, frozen=True):
     nodes: Nodes = NO_NODES
     sensors: Sensors = NO_SENSORS
     missed: Missed = NOT_NOTED
+    schemas: dict[int, bytes] = {}
 
     def host_of(self, name: str, system: str | None = None) -> str:
         """Return the host that a producer's name stands for, in a system or in that of records that name none."""

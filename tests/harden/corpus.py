@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from agent.decode.avro.wire import wire_messages
 from agent.decode.telemetry.scraped.protobuf import is_row_of
 from tests.kit.sample_records import GOOD
 
@@ -41,6 +42,8 @@ def messages(format_name: str, text: bytes) -> list[bytes]:
     """
     if is_row_of(1, text):
         return [text]
+    if text[:1] == b"\0":
+        return wire_messages(text)
     lines = [line for line in text.splitlines() if line.strip()]
     if format_name in TABLES:
         header = [line for line in lines if line.startswith((b";", b"JobID"))]

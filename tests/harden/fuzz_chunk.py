@@ -6,7 +6,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -18,6 +18,7 @@ import msgspec
 from agent.app import compose
 from agent.collector import Collector, Routes
 from agent.config.references import ReferenceSettings
+from agent.config.schemas import SchemaRegistrySettings, SchemaText
 from agent.config.tree import Config, Source, TopicNames
 from agent.deadletters import Refusal
 from agent.decode.files import DECODERS
@@ -85,6 +86,12 @@ class Outcome:
             self.defects[what] = example
 
 
+def avro_schemas() -> Iterator[SchemaText]:
+    """Yield the schemas of the messages in Avro."""
+    for file in sorted((CASES / "ldms-avro").glob("schema-*.avsc")):
+        yield SchemaText(id=int(file.stem.rpartition("-")[2]), text=file.read_text())
+
+
 @cache
 def configured() -> Config:
     """Return the configuration: a source for each format, that keeps everything."""
@@ -96,12 +103,14 @@ def configured() -> Config:
         Source(
             topics=(f"fuzz-{name}",), format=name, system="exa",  # type: ignore[arg-type] # one of its names
             keep=Keep(script=True, comment=True, paths=True), telemetry=Telemetry(short_hosts=name == "telegraf"),
+            encoding="avro" if name == "ldms" else "plain",  # what is JSON is read as it is
         )
         for name in corpus()
         if name not in TABLES
     )  # fmt: skip
     config = Config(
         sources=sources,
+        schema_registry=SchemaRegistrySettings(schemas=tuple(avro_schemas())),
         topics=TopicNames(prefix="fuzz"),
         reference=ReferenceSettings(nodes=str(nodes), units=str(units)),
     )

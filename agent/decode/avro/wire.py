@@ -20,6 +20,7 @@ from processors.contracts.telemetry import DecodedBatch, DecodeSamples, SeriesIn
 
 MAGIC: Final = 0
 HEAD_BYTES: Final = 5
+LENGTH_BYTES: Final = 4
 READERS_MAX: Final = 1_024
 READERS_PER_BATCH: Final = 256
 REPEATED_BYTES_MAX: Final = 262_144  # of a message whose arrays and maps may have a value in each byte
@@ -71,6 +72,24 @@ def schema_number(value: bytes | None) -> int | None:
     if not value or value[0] != MAGIC or len(value) < HEAD_BYTES:
         return None
     return int.from_bytes(value[1:HEAD_BYTES], "big")
+
+
+def wire_messages(content: bytes) -> list[bytes]:
+    r"""Return the messages in a file: each after its length in four bytes, as ``kcat -f '%R%s'`` writes them, else one.
+
+    >>> wire_messages(b"\0\0\0\x06\0\0\0\0\x25\x02"), wire_messages(b"\0\0\0\0\x25\x02")
+    ([b'\x00\x00\x00\x00%\x02'], [b'\x00\x00\x00\x00%\x02'])
+    """
+    found, at = list[bytes](), 0
+    while at < len(content):
+        begin = at + LENGTH_BYTES
+        size = int.from_bytes(content[at:begin], "big", signed=True)
+        at = begin + max(size, 0)  # no value has the length -1
+        if size < -1 or at > len(content):
+            return [content]
+        if size > 0:
+            found.append(content[begin:at])
+    return found if all(value[0] == MAGIC for value in found) else [content]
 
 
 class AvroMessages:

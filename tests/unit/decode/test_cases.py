@@ -50,6 +50,11 @@ def reference(case: str) -> tuple[Nodes, Sensors]:
     return nodes[0], sensors[0]
 
 
+def schemas(case: str) -> dict[int, bytes]:
+    """Return the Avro schemas beside a case by their numbers; none are beside most."""
+    return {int(file.stem.rpartition("-")[2]): file.read_bytes() for file in (CASES / case).glob("schema-*.avsc")}
+
+
 def text(options: dict[str, Any], records: list[dict[str, Any]]) -> str:
     """Return what a case expects, a line each record."""
     lines = ",\n".join(f"  {json.dumps(record, ensure_ascii=False)}" for record in records)
@@ -62,7 +67,9 @@ def test_a_case_yields_what_its_folder_states(case: str) -> None:
     (source,) = (CASES / case).glob("input.*")
     options = msgspec.convert(expected["options"], DecodeOptions)
     nodes, sensors = reference(case)
-    known = TelemetryOptions(decode=options, nodes=nodes, hosts=nodes.components(), sensors=sensors)
+    known = TelemetryOptions(
+        decode=options, nodes=nodes, hosts=nodes.components(), sensors=sensors, schemas=schemas(case)
+    )
     telemetry = FileTelemetry(known, SeriesIndex(100))
     found = read_files([str(source)], RECEIVED_MS, options, telemetry)
     records = [plain(record, telemetry.index) for record in found]
