@@ -73,7 +73,7 @@ class _Walk:
         self._names = names
         self._known: dict[str, tuple[dict[str, Any], str]] = {}
         self._open: set[str] = set()
-        self._types = 0
+        self._types = self._given = 0
 
     def type(self, node: object, space: str, depth: int) -> Plain:
         """Return one type; `space` is the namespace around it."""
@@ -186,7 +186,8 @@ class _Walk:
         return whole, whole.rpartition(".")[0]
 
     def _fresh(self) -> str:
-        return f"type{self._types}"
+        self._given += 1
+        return f"type{self._given}"
 
     def _count(self, depth: int) -> None:
         self._types += 1

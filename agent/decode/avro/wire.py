@@ -14,7 +14,7 @@ import msgspec
 from agent.decode.avro.schema import Plain, plain_schema
 from agent.decode.message import invalid
 from agent.decode.telemetry.columns import joined, nothing
-from processors.contracts.errors import InvalidInputError, defect
+from processors.contracts.errors import InvalidInputError, defect, described
 from processors.contracts.events import Decode, Decoded
 from processors.contracts.telemetry import DecodedBatch, DecodeSamples, SeriesIndex
 
@@ -154,7 +154,10 @@ class AvroMessages:
 def _reader(plain: Plain) -> ReadRecord:
     from fastavro import parse_schema, schemaless_reader  # noqa: PLC0415 - only where messages are in Avro
 
-    schema, turn, encode = parse_schema(plain.schema), plain.turn, msgspec.json.Encoder().encode
+    try:
+        schema, turn, encode = parse_schema(plain.schema), plain.turn, msgspec.json.Encoder().encode
+    except Exception as error:  # the schema is another's, and what may be wrong with it no list holds
+        raise invalid("schema", f"The Avro schema is not read: {described(error)}.") from error
 
     def read(value: bytes) -> bytes:
         if plain.repeats and len(value) > REPEATED_BYTES_MAX:
