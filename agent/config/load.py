@@ -94,6 +94,7 @@ PATTERNS: Final[dict[str, str]] = {
     "topics": "must be the name of a topic (letters, digits, full stop, dash, underscore) or start with ^",
     "client_id": "must be letters, digits, full stops, dashes and underscores only",
     "host": "must be a host name or an address",
+    "url": "must be an address such as https://registry:8081",
     "resource": "must be a word of printable ASCII characters without >, which stands before a peer",
     "resources": "must be a word of printable ASCII characters without >, which stands before a peer",
 }

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Annotated, Final
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from agent.config.yaml import Path
 from agent.decode.avro.schema import plain_schema
@@ -15,7 +15,7 @@ NUMBER_MAX: Final = 2**32 - 1
 CONFIGURED_MAX: Final = 1_000
 REFERENCES: Final = ("${env:", "{file:")
 
-RegistryUrl = Annotated[str, Field(pattern=r"^https?://[^\s/@]{1,255}(/\S{0,255})?$")]
+RegistryUrl = Annotated[str, Field(pattern=r"^https?://[^\s/]{1,255}(/\S{0,255})?$")]
 
 
 class SchemaText(Settings):
@@ -45,6 +45,13 @@ class SchemaRegistrySettings(Settings):
     schemas: tuple[SchemaText, ...] = Field(
         default=(), max_length=CONFIGURED_MAX, description="schemas that are known without a registry"
     )
+
+    @field_validator("url")
+    @classmethod
+    def _without_a_log_in(cls, url: str | None) -> str | None:
+        if "@" in (url or ""):
+            raise ValueError("has a log-in in it, which could be read by everybody: give username and password")
+        return url
 
     @model_validator(mode="after")
     def _one_way_to_log_in(self) -> "SchemaRegistrySettings":

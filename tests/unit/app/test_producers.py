@@ -1,19 +1,24 @@
-"""From topics of producers to pages: Prometheus, OpenTelemetry, XALT and envelopes of CloudEvents, through the whole agent in one process."""
+"""From topics of producers to pages: Prometheus, OpenTelemetry, XALT, envelopes of CloudEvents and records in Avro, through the whole agent in one process."""
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from starlette.applications import Starlette
 
 from agent.app.embedded import Embedded
+from agent.config.schemas import SchemaRegistrySettings
 from agent.config.tree import Config, Source, SourceFormat
+from agent.decode.avro.wire import schema_number, wire_messages
 from processors.contracts.names import parse_rfc3339, rfc3339
 from sinks.prometheus.registry import Metrics
 from sinks.web.server import create_app
+from tests.kit.agent_process import until
 from tests.kit.clock import FakeClock
 from tests.kit.get import get, get_json
+from tests.kit.schema_registry import LOADAVG, FakeRegistry, row, schema_registry
 
 CASES = Path(__file__).parents[2] / "cases" / "decode"
 PROTOBUF = (CASES / "otlp-protobuf" / "input.bin").read_bytes()
@@ -82,3 +87,49 @@ def test_a_host_that_prometheus_or_opentelemetry_measured_has_a_page(app: Starle
     page = get(app, f"/hosts/exa/{host}")
     assert page.status_code == 200
     assert resource.partition(">")[0].removesuffix("_w") in page.text
+
+
+def rows_in_avro(registry: FakeRegistry) -> Iterator[bytes]:
+    """Yield rows of LDMS and the completion of a job, whose schemas the registry has."""
+    case = CASES / "ldms-avro"
+    registry.hold(37, LOADAVG)
+    registry.hold(41, (case / "schema-41.avsc").read_text())
+    yield from (row(START_MS + second * 1000, "nid001042", 3.0) for second in range(0, 150, 15))
+    yield next(value for value in wire_messages((case / "input.bin").read_bytes()) if schema_number(value) == 41)
+
+
+@pytest.fixture(scope="module")
+def avro() -> Iterator[Embedded]:
+    """An agent that read one topic in Avro, by the schemas of a registry on this machine."""
+    clock = FakeClock(START_MS + 60_000)
+    with schema_registry() as registry:
+        config = Config(
+            sources=(Source(topics=("avro",), encoding="avro", system="exa"),),
+            schema_registry=SchemaRegistrySettings(url=registry.url),
+        )
+        with closing(Embedded(config, clock)) as agent:
+            collector, producer = agent.collector(), agent.log.producer()
+            collector.step(clock.now_ms(), 0.0)
+            for value in rows_in_avro(registry):
+                producer.send("avro", value, timestamp_ms=clock.now_ms())
+            producer.flush(1.0)
+
+            def is_read() -> bool | None:
+                collector.step(clock.now_ms() + 120_000, 0.0)
+                return (collector.lag() == 0 and not collector.reporting()) or None
+
+            until(is_read, 20.0, "the topic is read")
+            collector.step(clock.now_ms() + 120_000, 0.0)
+            agent.tick(START_MS + 1_800_000)
+            agent.step()
+            yield agent
+
+
+def test_rows_and_jobs_in_avro_are_on_pages(avro: Embedded) -> None:
+    shown = create_app(avro.service, Metrics(formats=(), reasons=(), processors=()))
+    assert [(each.topic, each.detail) for each in avro.service.dead_letters()] == []
+    page = get(shown, "/hosts/exa/nid001042")
+    assert page.status_code == 200
+    assert "load1" in page.text
+    (run,) = get_json(shown, "/api/v1/runs")["rows"]
+    assert (run["job_id"], run["application_id"], run["run_time_s"]) == ("812", "exa/lammps//nodes", 7284.0)

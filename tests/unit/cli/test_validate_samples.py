@@ -107,3 +107,26 @@ def test_jobs_are_of_use_as_well_and_an_empty_file_is_not(folder: Path) -> None:
     (folder / "empty.jsonl").write_text("")
     assert validate(folder, folder / "empty.jsonl").exit_code == 2
     assert validate(folder, folder / "nowhere.jsonl").exit_code == 2
+
+
+def test_messages_in_avro_are_read_by_the_schemas_of_the_configuration(folder: Path) -> None:
+    case = CASES / "ldms-avro"
+    for number in (37, 38):
+        (folder / f"{number}.avsc").write_bytes((case / f"schema-{number}.avsc").read_bytes())
+    text = """
+sources: [{topics: [ldms], format: ldms, encoding: avro, system: exa}]
+schema_registry: {schemas: [{id: 37, text: {file: 37.avsc}}, {id: 38, text: {file: 38.avsc}}]}
+privacy: {users: drop}
+"""
+    (folder / "agent.yaml").write_text(text)
+    result = validate(folder, case / "input.bin")
+    assert result.exit_code == 0
+    assert result.output.splitlines()[2:6] == [
+        f"{case / 'input.bin'}: 9 messages as of the topic ldms (ldms): 3 samples of 1 host.",
+        "  counter_delta: 2, memory_free: 1",
+        "  left out: metric 2",
+        "  refused: 7",
+    ]
+    assert f"{case / 'input.bin'}:3: The Avro schema 39 is not in the configuration." in result.output
+    (folder / "agent.yaml").write_text(text.replace("format: ldms", "format: native"))
+    assert "nothing of use" in validate(folder, case / "input.bin").output

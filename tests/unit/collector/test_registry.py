@@ -22,7 +22,7 @@ TEXT = json.dumps(LOADAVG).encode()
 
 
 class Outages:
-    """Notes of what is said of the registry."""
+    """Notes of what is reported of the registry."""
 
     def __init__(self) -> None:
         self.reasons: list[str] = []
@@ -116,16 +116,16 @@ def test_it_logs_in_as_configured_and_repeats_no_secret(
 
 
 @pytest.mark.parametrize(
-    ("answer", "sentence"),
+    ("answer", "message"),
     [
         ({"schema": "x", "schemaType": "PROTOBUF"}, "The schema 7 of the registry is of the type 'PROTOBUF', which is not read."),
         ({"schema": "{}", "references": [{"name": "a"}]}, "The schema 7 of the registry refers to others, which is not read."),
         ({"schema": "x" * ANSWER_BYTES_MAX}, "The schema 7 of the registry is longer than 1048576 bytes."),
     ],
 )  # fmt: skip
-def test_a_schema_that_cannot_be_read_is_none(asking: Asking, answer: dict[str, Any], sentence: str) -> None:
+def test_a_schema_that_cannot_be_read_is_none(asking: Asking, answer: dict[str, Any], message: str) -> None:
     asking.fake.answers["/schemas/ids/7"] = json.dumps(answer).encode()
-    assert refusal(asking.client(), 7) == sentence
+    assert refusal(asking.client(), 7) == message
     assert asking.outages.reasons == []
 
 
@@ -136,7 +136,7 @@ def test_what_the_registry_does_not_have_is_none_and_looked_up_again_later(askin
     assert (len(asking.fake.requests), lookups(asking.metrics, "absent")) == (1, 1)
     asking.fake.hold(7, LOADAVG)
     clock.advance(ABSENT_S + 1)
-    assert refusal(registry, 7), "until the registry has said otherwise"
+    assert refusal(registry, 7), "until the registry has answered otherwise"
     asking.fake.wait(2)
 
     def now() -> bytes | None:
@@ -156,8 +156,8 @@ def test_an_answer_that_is_none_of_a_registry_is_waited_out(asking: Asking, body
     asking.fake.answers["/schemas/ids/37"], asking.fake.status = body, status
     registry = asking.client()
     assert registry.text(37) is None
-    said = f"It answered {status}" if status else "What it answered when asked for the schema 37 is no schema."
-    assert asking.outages.first().startswith(said)
+    expected = f"It answered {status}" if status else "What it answered when asked for the schema 37 is no schema."
+    assert asking.outages.first().startswith(expected)
     assert registry.text(37) is None
     asking.fake.status = None
     asking.fake.hold(37, LOADAVG)

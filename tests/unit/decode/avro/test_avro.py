@@ -117,7 +117,7 @@ def deep(count: int) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("schema", "sentence"),
+    ("schema", "message"),
     [
         (record(["null", "row"]), "The Avro schema has the type 'row' within itself, which is not read."),
         (record("other"), "The Avro schema names the type 'other', which is not in it."),
@@ -147,8 +147,8 @@ def deep(count: int) -> Any:
         ({"type": "array", "items": "int"}, "The Avro schema is of no record."),
     ],
 )  # fmt: skip
-def test_a_schema_that_is_not_read_is_refused_with_a_sentence(schema: dict[str, Any], sentence: str) -> None:
-    assert refusal(schema) == ("schema", sentence)
+def test_a_schema_that_is_not_read_is_refused_with_a_sentence(schema: dict[str, Any], message: str) -> None:
+    assert refusal(schema) == ("schema", message)
 
 
 def test_a_text_that_is_no_schema_is_refused() -> None:
