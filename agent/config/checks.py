@@ -33,6 +33,9 @@ def notes(config: Config) -> Iterator[tuple[Path, str]]:
     yield from _readers(config)
     if config.kafka.security.protocol == "sasl_plaintext":
         yield ("kafka", "security", "protocol"), "is sasl_plaintext: user name and data travel unencrypted."
+    registry = config.schema_registry
+    if (registry.url or "").startswith("http:") and (registry.username or registry.token):
+        yield ("schema_registry", "url"), "is http: the log-in travels unencrypted."
 
 
 def _readers(config: Config) -> Iterator[tuple[Path, str]]:

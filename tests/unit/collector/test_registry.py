@@ -212,6 +212,6 @@ def test_a_schema_of_the_configuration_goes_before_the_registry(asking: Asking) 
     assert asking.fake.requests == []
 
 
-def test_certificates_that_cannot_be_used_are_told_at_the_start(asking: Asking) -> None:
+def test_certificates_that_cannot_be_used_end_the_start(asking: Asking) -> None:
     with pytest.raises(ConfigError, match="certificates of schema_registry cannot be used: No such file or directory"):
         asking.client(url="https://127.0.0.1:9", ca_file="/no/such/file")

@@ -14,7 +14,7 @@ from agent.identify import Identifier
 from processors.contracts.events import Evidence
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
-ENVIRONMENT = {"SCALEWATCH_KAFKA_PASSWORD": "x", "SCALEWATCH_SALT": "y"}
+ENVIRONMENT = {"SCALEWATCH_KAFKA_PASSWORD": "x", "SCALEWATCH_REGISTRY_PASSWORD": "z", "SCALEWATCH_SALT": "y"}
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.config.checks import notes
 from agent.config.load import loads
 from agent.config.yaml import InvalidConfigError
 
@@ -59,3 +60,11 @@ def test_a_file_of_a_schema_need_not_be_there_to_check_a_configuration_elsewhere
 )  # fmt: skip
 def test_what_contradicts_itself_is_named(text: str, problem: str) -> None:
     assert problems(text) == [problem]
+
+
+def test_a_log_in_without_encryption_is_worth_a_note() -> None:
+    registry = "schema_registry: {url: 'URL', token: '${env:PASSWORD}'}"
+    for url, noted in (("http://registry:8081", True), ("https://registry:8081", False)):
+        config = loads(SOURCE + registry.replace("URL", url), environment={"PASSWORD": "s3cret"})
+        text = "is http: the log-in travels unencrypted."
+        assert ((("schema_registry", "url"), text) in [*notes(config)]) is noted

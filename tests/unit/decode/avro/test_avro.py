@@ -147,7 +147,7 @@ def deep(count: int) -> Any:
         ({"type": "array", "items": "int"}, "The Avro schema is of no record."),
     ],
 )  # fmt: skip
-def test_a_schema_that_is_not_read_is_refused_with_a_sentence(schema: dict[str, Any], message: str) -> None:
+def test_a_schema_that_is_not_read_is_refused_and_stated_why(schema: dict[str, Any], message: str) -> None:
     assert refusal(schema) == ("schema", message)
 
 
