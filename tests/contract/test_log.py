@@ -71,6 +71,23 @@ def check_a_paused_partition_is_silent_until_it_is_resumed(bench: Bench) -> None
     assert values(collect(consumer, 1)) == [b"quiet"]
 
 
+def check_a_partition_that_goes_back_and_is_paused_is_read_from_there_once_it_is_resumed(bench: Bench) -> None:
+    topic = bench.topic(2)
+    consumer = bench.log.consumer(bench.fresh("group"), [topic], member="a")
+    own([consumer], 2)
+    write(bench.log, topic, [b"0", b"1", b"2"], 0)
+    assert values(collect(consumer, 3)) == [b"0", b"1", b"2"]
+    consumer.seek((topic, 0), 1)
+    consumer.pause([(topic, 0)])
+    write(bench.log, topic, [b"heard"], 1)
+    assert values(collect(consumer, 1)) == [b"heard"]
+    write(bench.log, topic, [b"3"], 0)
+    write(bench.log, topic, [b"heard too"], 1)
+    assert values(collect(consumer, 1)) == [b"heard too"]
+    consumer.resume([(topic, 0)])
+    assert values(collect(consumer, 3)) == [b"1", b"2", b"3"]
+
+
 def check_batches_follow_each_other_without_gap_or_overlap(bench: Bench) -> None:
     topic = bench.topic()
     write(bench.log, topic, [b"%d" % number for number in range(7_000)])

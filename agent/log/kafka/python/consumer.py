@@ -80,7 +80,9 @@ class PythonMember:
         for partition, offset in offsets.items():
             if offset is not None:
                 self._consumer.seek(ClientPartition(*partition), offset)
-        self.resume(offsets.keys() - set(paused))
+        held = set(paused)
+        self.pause(held)  # one that goes back may be running
+        self.resume(offsets.keys() - held)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop returning records."""
