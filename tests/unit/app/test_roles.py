@@ -1,12 +1,15 @@
 """A learner that waits for its shard, and what readers see when it gets it."""
 
+import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 
 import msgspec
 
 from agent.app import compose
 from agent.app.roles import STANDBY_S, CollectorRole, LearnerRole
+from agent.config.schemas import SchemaRegistrySettings
 from agent.config.tree import Config, Source
 from agent.log.memory import MemoryBroker, MemoryLog, MemoryProducer
 from agent.topics import own_topics
@@ -22,6 +25,7 @@ from processors.contracts.log import Batch, TopicSettings
 from processors.contracts.outputs import Run
 from tests.kit.clock import FakeClock
 from tests.kit.messages import alert, prediction
+from tests.kit.schema_registry import row
 
 MINUTE_MS = 60_000
 
@@ -219,3 +223,33 @@ def test_a_collector_that_cannot_keep_up_is_not_ready() -> None:
         role.step()
         clock.advance(1.0)
     assert role.service.health()[0].ready
+
+
+class OneTry(FakeClock):
+    """A clock in whose time a schema is asked for once."""
+
+    def sleep(self, seconds: float, stop: threading.Event) -> bool:
+        of_schemas = threading.current_thread().name == "schemas"
+        return stop.wait(60.0) if of_schemas else super().sleep(seconds, stop)
+
+
+def test_a_collector_whose_topic_waits_for_a_schema_is_behind_and_goes_on_elsewhere() -> None:
+    avro = Source(topics=("avro",), format="ldms", encoding="avro", system="exa")
+    unreachable = SchemaRegistrySettings(url="http://127.0.0.1:9")
+    sources = (avro, Source(topics=("slurm",), format="native"))
+    config = Config(sources=sources, schema_registry=unreachable)
+    clock, log = OneTry(), MemoryLog()
+    log.create([*own_topics(config), *(TopicSettings(name, 1, compacted=False) for name in ("avro", "slurm"))])
+    writer = log.producer()
+    writer.send("avro", row(clock.now_ms(), "nid1", 3.0), None, 0, clock.now_ms())
+    with closing(collecting(config, log, clock)) as role:
+        for _ in range(4):
+            role.step()
+            clock.advance(70.0)
+        assert role.service.health()[0].reasons == ("It is 4 minutes behind.",)
+        writer.send("slurm", b"no JSON", None, 0, clock.now_ms())
+        role.step()
+        role.step()
+        assert role._collector is not None
+        assert role._collector.dead_letters() == {"not-json": 1}
+    assert not [thread for thread in threading.enumerate() if thread.name == "schemas"]
