@@ -89,7 +89,7 @@ def wire_messages(content: bytes) -> list[bytes]:
             return [content]
         if size > 0:
             found.append(content[begin:at])
-    return found if all(value[0] == MAGIC for value in found) else [content]
+    return found if found and all(value[0] == MAGIC for value in found) else [content]
 
 
 class AvroMessages:

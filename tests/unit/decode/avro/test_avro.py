@@ -306,6 +306,7 @@ def test_a_file_is_one_message_or_each_after_its_length() -> None:
     assert wire_messages(one) == [one]
     assert wire_messages(several) == wire_messages(null + several) == [one, one]
     assert wire_messages(several + b"\0") == [several + b"\0"], "what does not end with a message is one"
+    assert wire_messages(bytes(40)) == [bytes(40)], "and so is what holds none"
 
 
 def test_a_file_that_is_too_large_to_be_one_of_messages_is_refused() -> None:
