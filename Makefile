@@ -101,21 +101,22 @@ clean:  ## remove what was made, the environment too
 .venv/bin/python:
 	@PYTHON="$(PYTHON)" .ci/provide venv
 
+# A lock is whole, so pip resolves nothing: asked to, it once took a package's newest release for its extra, which has no hash here.
 # the stamps are as old as the last install: an unchanged lock is not installed again
 .venv/runtime.stamp: requirements.lock requirements-build.lock pyproject.toml | .venv/bin/python
 	@echo "Installing what the agent needs into .venv"
-	@.ci/provide packages --require-hashes -r requirements.lock -r requirements-build.lock
+	@.ci/provide packages --no-deps --require-hashes -r requirements.lock -r requirements-build.lock
 	@$(BIN)/pip install --quiet --no-build-isolation --no-deps --editable .
 	@touch $@
 
 .venv/dev.stamp: requirements-dev.lock pyproject.toml | .venv/bin/python
 	@echo "Installing what tests and checkers need into .venv"
-	@.ci/provide packages --require-hashes -r requirements-dev.lock
+	@.ci/provide packages --no-deps --require-hashes -r requirements-dev.lock
 	@$(BIN)/pip install --quiet --no-build-isolation --no-deps --editable .
 	@touch $@ .venv/runtime.stamp
 
 .venv-docs/docs.stamp: requirements-docs.lock
 	@echo "Installing what makes the site into .venv-docs"
 	@VENV=.venv-docs PYTHON="$(PYTHON)" .ci/provide venv
-	@$(DOCS)/pip install --quiet --require-hashes -r requirements-docs.lock
+	@$(DOCS)/pip install --quiet --no-deps --require-hashes -r requirements-docs.lock
 	@touch $@

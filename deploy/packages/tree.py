@@ -42,7 +42,7 @@ def build(folder: Path, wheel: Path) -> None:
     home = folder / HOME
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
     pip = [sys.executable, "-m", "pip", "--python", str(home / "bin/python"), "install", "--quiet", "--no-compile"]
-    locked = ["--require-hashes", "--only-binary", ":all:", "-r", str(ROOT / "requirements.lock")]
+    locked = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "-r", str(ROOT / "requirements.lock")]
     subprocess.run([*pip, *locked], check=True)
     subprocess.run([*pip, "--no-deps", str(wheel)], check=True)
     _settle(home)
