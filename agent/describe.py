@@ -11,6 +11,7 @@ from agent.backtest.report import Report
 from agent.config.tree import Config
 from agent.decode.native import ARRAYS, Completed, Identified, NetworkReport, Requested, Started
 from agent.decode.telemetry.native import COMPONENT, Counters, Load, Power
+from agent.energy.report import EnergyReport
 from agent.fields import EVENTS, MESSAGES, REPORTS, Field, field
 from agent.topics import own_topics
 from agent.waste.report import WeekReport
@@ -29,7 +30,11 @@ INPUTS: Final[dict[str, type[msgspec.Struct]]] = {
     "scalewatch.event.power/1": Power,
     "scalewatch.event.counters/1": Counters,
 }
-FILES: Final[dict[str, type[msgspec.Struct]]] = {"scalewatch.backtest/1": Report, "scalewatch.week/1": WeekReport}
+FILES: Final[dict[str, type[msgspec.Struct]]] = {
+    "scalewatch.backtest/1": Report,
+    "scalewatch.energy/1": EnergyReport,
+    "scalewatch.week/1": WeekReport,
+}
 NAMES: Final = (*SCHEMAS, *INPUTS, *FILES)
 
 

@@ -1,15 +1,19 @@
-"""Reference files: what producers call the nodes of a centre, and what their sensors measure, and which racks they are in."""
+"""Reference files: what producers call the nodes of a centre, and what their sensors measure, which racks they are in, and the carbon of electricity."""
 
 import csv
 import difflib
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
 from typing import Final
 
 import msgspec
 
+from processors.contracts.carbon import Intensity
 from processors.contracts.errors import InvalidInputError
+from processors.contracts.names import parse_rfc3339
 from processors.contracts.nodes import NO_HOSTS, Node, Nodes, expand
 from processors.contracts.racks import RACK_HOSTS_MAX, RackHosts
 from processors.contracts.telemetry import COMPONENTS, FACTORS, IGNORED, PEER, SensorRule, Sensors, quantity_of
@@ -347,3 +351,38 @@ class _RackNames:
             if rack != found.rack:
                 yield TableFault(line, "host", f"{host!r} is in rack {rack} already (line {first}).")
                 return
+
+
+INTENSITY_COLUMNS: Final = ("time", "g_per_kwh")
+G_PER_KWH_MAX: Final = 10_000.0  # ten times that of the worst coal
+
+
+def read_intensities(text: str) -> tuple[tuple[Intensity, ...], list[TableFault]]:
+    """Return the carbon intensities of a file, and everything that is wrong with it; times have to rise."""
+    faults: list[TableFault] = []
+    found: list[Intensity] = []
+    for row in read_table(text, INTENSITY_COLUMNS, INTENSITY_COLUMNS, faults):
+        intensity = _intensity(row, faults)
+        if intensity is None:
+            continue
+        if found and intensity.time_ms <= found[-1].time_ms:
+            faults.append(TableFault(row.line, "time", "is not later than the one before it."))
+            continue
+        found.append(intensity)
+    return tuple(found), faults
+
+
+def _intensity(row: Row, faults: list[TableFault]) -> Intensity | None:
+    """Return what a row tells; None where something is wrong with it, which is added to the faults."""
+    time_ms, g_per_kwh = None, math.nan
+    with suppress(ValueError, InvalidInputError):
+        if datetime.fromisoformat(row.cells["time"]).tzinfo is not None:  # local times say an hour twice
+            time_ms = parse_rfc3339(row.cells["time"])
+    with suppress(ValueError):
+        g_per_kwh = float(row.cells["g_per_kwh"])
+    if time_ms is None:
+        faults.append(TableFault(row.line, "time", "is no time with a zone, such as 2026-11-16T00:00:00Z."))
+    if not 0 <= g_per_kwh <= G_PER_KWH_MAX:
+        faults.append(TableFault(row.line, "g_per_kwh", f"is no number from 0 to {G_PER_KWH_MAX:g}."))
+        return None
+    return Intensity(time_ms, g_per_kwh) if time_ms is not None else None

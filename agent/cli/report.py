@@ -15,9 +15,14 @@ from agent.app.kafka import connected
 from agent.app.replay import Replay
 from agent.cli.options import config_option, finish, json_option, load_or_default, progress, table, timezone_option
 from agent.clock import SystemClock
+from agent.config.references import references
 from agent.config.roles import PrivacySettings
 from agent.config.tree import Config
 from agent.decode.fields import zone_of
+from agent.energy import page as energy_page
+from agent.energy import report as energy_report
+from agent.energy.carbon import Factor, Series
+from agent.energy.runs import EnergyRuns
 from agent.waste.judgement import Bounds
 from agent.waste.page import page, text
 from agent.waste.report import encoded, report
@@ -32,11 +37,13 @@ READ: Final = ("predictions", "runs")
 UNREADABLE_SHOWN: Final = 20
 PSEUDONYM: Final = re.compile("u-[0-9a-f]{16}")
 DEFAULTS: Final = Bounds()
+Collected = WeekRuns | EnergyRuns
 
 
 @click.command
 @click.argument("files", nargs=-1)
 @click.option("--replay", is_flag=True, help="Play FILES through the agent, as `scalewatch replay` does.")
+@click.option("--energy", is_flag=True, help="Report energy and carbon in place of waste, and how much was measured.")
 @click.option(
     "--user", default=None, metavar="NAME", help="One user: a name, or its pseudonym in the agent's messages."
 )
@@ -65,9 +72,13 @@ def command(**given: Any) -> None:
     \b
     scalewatch report -c agent.yaml --user mary --out mary.html
     scalewatch report --replay jobs.txt --week 2026-W47
+    scalewatch report -c agent.yaml --energy --out energy.html
 
     Without FILES it reads the topics of predictions and runs of the agent that runs with this configuration. Runs belong to
-    the week in which they end, Monday to Sunday in the zone of --timezone. Names of people are written as the
+    the week in which they end, Monday to Sunday in the zone of --timezone. With --energy each run counts for the part of it
+    that lies in the week and in a day; energy is summed up by job, application, user, account and day, each with the share
+    of node-seconds that was measured, estimated or is unknown, and carbon where the configuration has a factor
+    (energy.carbon_g_per_kwh) or a series (reference.carbon). Names of people are written as the
     configuration's `privacy` has it. The exit code is 1 where no run ended in the week.
     """  # noqa: D301 - click wants the character itself
     files: tuple[str, ...] = given["files"]
@@ -78,9 +89,14 @@ def command(**given: Any) -> None:
     config, zone = load_or_default(given["config"]), zone_of(given["timezone"])
     week = week_named(given["week"], zone) if given["week"] else last_whole_week(SystemClock().now_ms(), zone)
     user = written_user(given["user"], config.privacy) if given["user"] is not None else None
-    collected = WeekRuns(week, user, config.identification.unit)
-    remarks = _collect(config, files, collected, given["timezone"], quiet=given["quiet"])
-    runs = _show(given, week, collected, zone)
+    if given["energy"]:
+        used = EnergyRuns(week, user)
+        remarks = _collect(config, files, used, given["timezone"], quiet=given["quiet"])
+        runs = _show_energy(given, week, used, zone, config)
+    else:
+        collected = WeekRuns(week, user, config.identification.unit)
+        remarks = _collect(config, files, collected, given["timezone"], quiet=given["quiet"])
+        runs = _show(given, week, collected, zone)
     finish(remarks, empty=not runs)
 
 
@@ -94,7 +110,7 @@ def written_user(name: str, settings: PrivacySettings) -> str:
     return written
 
 
-def _collect(config: Config, files: tuple[str, ...], into: WeekRuns, timezone: str, *, quiet: bool) -> Remarks:
+def _collect(config: Config, files: tuple[str, ...], into: Collected, timezone: str, *, quiet: bool) -> Remarks:
     if not files:
         with connected(config) as log:
             collect_topics(config, log, into)
@@ -106,7 +122,7 @@ def _collect(config: Config, files: tuple[str, ...], into: WeekRuns, timezone: s
     return played.remarks
 
 
-def collect_topics(config: Config, log: Log, into: WeekRuns) -> None:
+def collect_topics(config: Config, log: Log, into: Collected) -> None:
     """Read what the topics hold now; a record that nobody can read is named on standard error and left out."""
     unreadable: list[str] = []
     for kind in cast("tuple[Kind, ...]", READ):
@@ -122,7 +138,7 @@ def collect_topics(config: Config, log: Log, into: WeekRuns) -> None:
         click.echo(f"scalewatch: {len(unreadable)} records in all cannot be read.", err=True)
 
 
-def _take(kind: Kind, into: WeekRuns, unreadable: list[str], batch: Batch) -> None:
+def _take(kind: Kind, into: Collected, unreadable: list[str], batch: Batch) -> None:
     for offset, key, value in zip(batch.offsets, batch.keys, batch.values, strict=True):
         try:
             into.write([record(kind, key, value)])
@@ -145,7 +161,29 @@ def _show(given: dict[str, Any], week: Week, collected: WeekRuns, zone: tzinfo) 
     return found.runs
 
 
-def _nothing(week: Week, collected: WeekRuns, zone: tzinfo, *, of_user: bool) -> str:
+def _show_energy(given: dict[str, Any], week: Week, collected: EnergyRuns, zone: tzinfo, config: Config) -> int:
+    """Print and write the report of energy; return how many runs it is about."""
+    found = energy_report.report(week, zone, collected, _carbon(config), __version__)
+    out: Path | None = given["out"]
+    if out is not None:
+        out.write_text(energy_page.page(found, given["top"]), encoding="utf-8")
+    if given["as_json"]:
+        click.echo(energy_report.encoded(found).decode(), nl=False)
+    elif found.total.runs:
+        click.echo(energy_page.text(found, given["top"], table))
+    if not found.total.runs:
+        click.echo(_nothing(week, collected, zone, of_user=given["user"] is not None), err=True)
+    return found.total.runs
+
+
+def _carbon(config: Config) -> Factor | Series | None:
+    if config.reference.carbon is not None:
+        return Series(references(config.reference).carbon, config.energy.carbon_hold_s)
+    factor = config.energy.carbon_g_per_kwh
+    return None if factor is None else Factor(factor)
+
+
+def _nothing(week: Week, collected: Collected, zone: tzinfo, *, of_user: bool) -> str:
     whose = " of this user" if of_user else ""
     newest = collected.newest_ms
     last = f" The newest run is of {week_of(newest, zone).name}; --week chooses." if newest is not None else ""

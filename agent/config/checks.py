@@ -280,6 +280,14 @@ def _models(config: Config) -> Iterator[Fault]:
             yield ("under_load", "models", index, *path), fault
 
 
+def _carbon(config: Config) -> Iterator[Fault]:
+    if config.energy.carbon_g_per_kwh is not None and config.reference.carbon is not None:
+        yield (
+            ("energy", "carbon_g_per_kwh"),
+            "has no use with reference.carbon: where the series has a gap, carbon is unknown. Remove one of them.",
+        )
+
+
 def _access(config: Config) -> Iterator[Fault]:
     for path, fault in access_faults(config.http.access):
         yield ("http", "access", *path), fault
@@ -303,5 +311,6 @@ CHECKS: Final = (
     Check(frozenset({"alerts"}), _verdicts),
     Check(frozenset({"run_time"}), _allowed_sizes),
     Check(frozenset({"under_load"}), _models),
+    Check(frozenset({"energy", "reference"}), _carbon),
     Check(frozenset({"http"}), _access),
 )

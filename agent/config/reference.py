@@ -195,6 +195,7 @@ PRICES: Final[dict[tuple[str, ...], Price]] = {
     ("features",): Price("reload", "runs already learned keep the attributes that they were learned with"),
     ("collector", "group"): Price("reload", "the new group starts at the beginning of every source"),
     ("http", "access"): Price("reload", "who was let in or kept out is so until a reload"),
+    ("energy",): Price("reload", "the next report reckons with it; the agent itself does not read it"),
     ("privacy",): Price("reload", "what is already written stays as it is"),
 }
 

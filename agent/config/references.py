@@ -10,8 +10,9 @@ from pydantic import Field
 
 from agent.config.calendar import Windows, read_calendar
 from agent.config.yaml import InvalidConfigError, Problem
-from agent.reference import FAULTS_MAX, TableFault, read_nodes, read_racks, read_units
+from agent.reference import FAULTS_MAX, TableFault, read_intensities, read_nodes, read_racks, read_units
 from processors.contracts.alerts import Maintenance
+from processors.contracts.carbon import Intensity
 from processors.contracts.nodes import NO_NODES, Nodes
 from processors.contracts.racks import RackHosts
 from processors.contracts.settings import MachineSettings, RunTimeSettings, Settings
@@ -19,7 +20,7 @@ from processors.contracts.telemetry import NO_SENSORS, Sensors
 
 FILE_BYTES_MAX: Final = 32 * 1024 * 1024
 RETAINED_MAX: Final = 2
-TABLES: Final = ("nodes", "units", "racks")
+TABLES: Final = ("nodes", "units", "racks", "carbon")
 
 CalendarFile = Annotated[str, Field(min_length=1, max_length=4096)]
 Content = TypeVar("Content")
@@ -27,7 +28,7 @@ Reader = Callable[[str], tuple[Content, list[TableFault]]]
 
 
 class ReferenceSettings(Settings):
-    """Files that say what producers of telemetry call hosts, what their sensors measure, which racks they are in, and when there is maintenance."""
+    """Files about hosts, sensors, racks, maintenance and the carbon of electricity."""
 
     nodes: str | None = Field(
         default=None,
@@ -47,6 +48,12 @@ class ReferenceSettings(Settings):
         description="file of racks, before what the names of hosts let guess: CSV with the columns host (or a host list in quotes), "
         "rack and, where there are several, system; or Slurm's topology.conf, or what `scontrol show topology` prints, of which "
         "each lowest switch or block is a rack",
+    )
+    carbon: str | None = Field(
+        default=None,
+        max_length=4096,
+        description="CSV file of the carbon intensity of electricity over time, for `scalewatch report --energy`; columns: time "
+        "(RFC 3339 with a zone, rising) and g_per_kwh; an intensity holds until the next one, but for `energy.carbon_hold_s` at most",
     )
 
     calendar: tuple[CalendarFile, ...] = Field(
@@ -69,6 +76,7 @@ class References(msgspec.Struct, frozen=True):
     sensors: Sensors = NO_SENSORS
     maintenance: Windows = ()
     racks: tuple[RackHosts, ...] = ()
+    carbon: tuple[Intensity, ...] = ()
 
 
 _RETAINED: Final[dict[ReferenceSettings, References]] = {}
@@ -90,13 +98,16 @@ def read_references(
     sensors = NO_SENSORS if settings.units is None else _read(settings.units, read_units, NO_SENSORS, problems)
     of_systems = partial(read_racks, systems=systems)
     racks: tuple[RackHosts, ...] = () if settings.racks is None else _read(settings.racks, of_systems, (), problems)
+    carbon: tuple[Intensity, ...] = ()
+    if settings.carbon is not None:
+        carbon = _read(settings.carbon, read_intensities, (), problems)
     maintenance: list[Maintenance] = []
     for path in settings.calendar:
         if (text := _text(path, problems)) is not None:
             windows, wrong = read_calendar(text, path, clusters)
             maintenance += windows
             problems += wrong[:FAULTS_MAX]
-    return References(nodes, sensors, tuple(maintenance), racks), problems
+    return References(nodes, sensors, tuple(maintenance), racks, carbon), problems
 
 
 def references(settings: ReferenceSettings) -> References:

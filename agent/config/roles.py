@@ -207,6 +207,20 @@ class MetricsSettings(Settings):
     )
 
 
+class EnergySettings(Settings):
+    """What `scalewatch report --energy` reckons carbon with; `reference.carbon` has intensities that change over time."""
+
+    carbon_g_per_kwh: float | None = Field(
+        default=None, ge=0, le=10_000, description="carbon of electricity in g CO2e per kWh, the same at all times"
+    )
+    carbon_hold_s: float = Field(
+        default=3600.0,
+        gt=0,
+        le=31 * 86_400,
+        description="how long an intensity of `reference.carbon` holds at most where no later one follows; after it carbon is unknown",
+    )
+
+
 class PrivacySettings(Settings):
     """What is written of people."""
 

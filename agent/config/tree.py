@@ -15,6 +15,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from agent.config.references import ReferenceSettings
 from agent.config.roles import (
     CollectorSettings,
+    EnergySettings,
     HttpSettings,
     LearnerSettings,
     LogSettings,
@@ -272,6 +273,7 @@ class Config(Settings):
     pages: PagesSettings = PagesSettings()
     metrics: MetricsSettings = MetricsSettings()
     alertmanager: AlertmanagerSettings = AlertmanagerSettings()
+    energy: EnergySettings = EnergySettings()
     privacy: PrivacySettings = PrivacySettings()
     log: LogSettings = LogSettings()
 

@@ -98,7 +98,7 @@ class WeekRuns:
 
 
 def _week_run(run: Run, event: JobCompleted, unit: str) -> WeekRun:
-    evidence = list(_evidence(run, event))
+    evidence = list(reported_evidence(run, event))
     if run.application_id is not None:
         unit, n = ApplicationKey.parse(run.application_id).unit, run.n
     else:
@@ -123,10 +123,11 @@ def _week_run(run: Run, event: JobCompleted, unit: str) -> WeekRun:
     )
 
 
-def _evidence(run: Run, event: JobCompleted) -> Iterator[Evidence]:
+def reported_evidence(run: Run, event: JobCompleted) -> Iterator[Evidence]:
     """Yield the evidence of a run: that of its end first, then what only its start or other sources had."""
     yield event.evidence
-    if event.evidence.user and event.evidence.time_limit_s:
+    known = event.evidence
+    if known.user and known.time_limit_s and known.account and known.exclusive is not None:
         return
     for raw in run.identities:
         yield _IDENTITY.decode(raw).evidence

@@ -51,12 +51,13 @@ def settled(job_id: str, n: float | None = 64.0, time_s: float | None = None, **
     end_ms = parse_rfc3339(fields["end"]) + round(time_s * 1000)
     start_ms = end_ms - round(time_s * 1000)
     evidence = Evidence(
-        sizes={"nodes": n} if n else {}, user=fields["user"], time_limit_s=fields["time_limit_s"], hosts=("nid1",)
-    )
+        sizes={"nodes": n} if n else {}, user=fields["user"], time_limit_s=fields["time_limit_s"], hosts=("nid1",),
+        account=fields.get("account"), exclusive=fields.get("exclusive"),
+    )  # fmt: skip
     identity = run_id("archer2", job_id, start_ms)
     event = JobCompleted("archer2", job_id=job_id, run_id=identity, start_ms=start_ms, end_ms=end_ms, run_time_s=time_s,
                          state=fields["state"], evidence=evidence)  # fmt: skip
     whole = COMMON | {"schema": "scalewatch.run/1", "id": identity}
     return encode(Run(**whole, run_id=identity, application_id=fields["application_id"], identified_by="application",
                       confidence=1.0, n=n, run_time_s=time_s, state=fields["state"], event=msgspec.Raw(msgspec.json.encode(event)),
-                      identities=(), predicted=fields.get("predicted"), slowed_by=fields.get("slowed_by")))  # fmt: skip
+                      identities=(), predicted=fields.get("predicted"), profile=fields.get("profile"), slowed_by=fields.get("slowed_by")))  # fmt: skip

@@ -107,3 +107,46 @@ def test_wrong_usage_is_named(arguments: list[str], message: str) -> None:
     shown = run(*arguments)
     assert shown.exit_code == 2
     assert message in shown.output
+
+
+def test_energy_is_reported_in_place_of_waste_and_names_nobody(jobs: str, tmp_path: Path) -> None:
+    out = tmp_path / "energy.html"
+    shown = run("--replay", jobs, "--week", "2026-W47", "--energy", "--out", str(out))
+    assert shown.exit_code == 0, shown.output
+    assert "Nothing is known of the energy of 97 runs." in shown.output
+    assert "wilma" not in shown.output + out.read_text()
+    assert WILMA in shown.output
+    assert "By account" in out.read_text()
+
+
+def test_energy_as_json_has_carbon_by_the_factor_of_the_configuration(jobs: str, tmp_path: Path) -> None:
+    config = tmp_path / "agent.yaml"
+    config.write_text("energy: {carbon_g_per_kwh: 300}\n")
+    found = json.loads(run("--replay", jobs, "--week", "2026-W47", "--energy", "--json", "-c", str(config)).stdout)
+    assert (found["schema"], found["total"]["runs"], found["total"]["carbon_g"]) == ("scalewatch.energy/1", 97, 0.0)
+
+
+def test_a_week_without_runs_has_no_energy_and_fails(jobs: str) -> None:
+    shown = run("--replay", jobs, "--week", "2026-W40", "--energy")
+    assert shown.exit_code == 1
+    assert "No run ended in 2026-W40." in shown.output
+
+
+def test_a_series_with_a_wrong_line_is_refused_with_its_place(jobs: str, tmp_path: Path) -> None:
+    config = tmp_path / "agent.yaml"
+    config.write_text("reference: {carbon: carbon.csv}\n")
+    (tmp_path / "carbon.csv").write_text("time,g_per_kwh\n2026-11-16T00:00:00Z,310\n2026-11-16T01:00:00,much\n")
+    refused = run("--replay", jobs, "--week", "2026-W47", "--energy", "-c", str(config))
+    assert refused.exit_code == 2
+    assert "carbon.csv:3" in refused.output
+    assert "is no time with a zone" in refused.output
+    assert "is no number from 0 to 10000" in refused.output
+
+
+def test_a_factor_beside_a_series_is_refused(jobs: str, tmp_path: Path) -> None:
+    config = tmp_path / "agent.yaml"
+    config.write_text("reference: {carbon: carbon.csv}\nenergy: {carbon_g_per_kwh: 300}\n")
+    (tmp_path / "carbon.csv").write_text("time,g_per_kwh\n2026-11-16T00:00:00Z,310\n")
+    refused = run("--replay", jobs, "--week", "2026-W47", "--energy", "-c", str(config))
+    assert refused.exit_code == 2
+    assert "has no use with reference.carbon" in refused.output

@@ -39,6 +39,7 @@ OURS: dict[str, tuple[str, ...]] = {
         "agent.backtest",
         "agent.config",
         "agent.decode",
+        "agent.energy",
         "agent.fields",
         "agent.topics",
         "agent.waste",
@@ -55,6 +56,7 @@ OURS: dict[str, tuple[str, ...]] = {
     "agent.simulation": (CONTRACTS,),
     "agent.sources": (CONTRACTS,),
     "agent.topics": (CONTRACTS, "agent.config"),
+    "agent.energy": ("agent.waste", "processors", "sinks.web"),
     "agent.waste": ("processors", "sinks.web"),
     # the only ones that put the parts together
     "agent.app": PRODUCT,

@@ -1,0 +1,61 @@
+"""What one run used in energy, and how much of that was measured: decided here once, for pages, messages and reports."""
+
+from typing import Final, NamedTuple
+
+from processors.contracts.hosts import Profile
+from processors.contracts.outputs import CurvePoint
+
+SYSTEM: Final = "system"  # the component that is a whole host; parts of one are not its energy
+
+
+class RunEnergy(NamedTuple):
+    """The energy of a run on all its hosts in J, its band, and which shares of its node-seconds were measured and estimated.
+
+    The rest of the shares is unknown. The band is the energy itself where a meter told it. `split` is the part of `measured`
+    in which several runs were on a host and the host's energy was split between them.
+    """
+
+    energy_j: float | None = None
+    low_j: float | None = None
+    high_j: float | None = None
+    measured: float = 0.0
+    estimated: float = 0.0
+    split: float = 0.0
+
+    @property
+    def unknown(self) -> float:
+        """The share of node-seconds of which neither a meter nor a model tells anything."""
+        return max(1.0 - self.measured - self.estimated, 0.0)
+
+
+UNKNOWN: Final = RunEnergy()
+
+
+def energy_of_run(
+    profile: Profile | None,
+    scheduler_j: float | None,
+    *,
+    exclusive: bool | None = None,
+    run_time_s: float = 0.0,
+    predicted: CurvePoint | None = None,
+) -> RunEnergy:
+    """Return the energy of a run from the first source that knows it.
+
+    The meters of its hosts go first: they know which minutes the run shared. Then the meter of the scheduler, which counts
+    the whole node for each job on it: so not of a run that is known to share. Last `predicted`, the power that the model of its
+    application gives to its size, for as long as it ran (`run_time_s`).
+    """
+    energy_j = profile.energy_j.get(SYSTEM) if profile is not None else None
+    if profile is not None and energy_j is not None:
+        measured, estimated = (
+            each.get(SYSTEM, 0.0) * profile.coverage for each in (profile.measured, profile.estimated)
+        )
+        return RunEnergy(energy_j, energy_j, energy_j, measured, min(estimated, 1.0 - measured))
+    shares_hosts = exclusive is False or (profile is not None and profile.shared > 0)
+    if scheduler_j is not None and not shares_hosts:
+        return RunEnergy(scheduler_j, scheduler_j, scheduler_j, measured=1.0)
+    if predicted is None or predicted.power_w is None:
+        return UNKNOWN
+    ends = (predicted.power_w, predicted.power_low_w, predicted.power_high_w)
+    middle_j, low_j, high_j = (None if watts is None else watts * run_time_s for watts in ends)
+    return RunEnergy(middle_j, low_j, high_j, estimated=1.0)
