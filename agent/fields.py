@@ -447,7 +447,6 @@ REPORTS: Final[dict[str, Field]] = {
     "measured_s": Field("How much of it hosts or the scheduler measured.", "node-seconds", 3.2e6),
     "estimated_s": Field("How much of it models estimated.", "node-seconds", 3.0e5),
     "unknown_s": Field("How much of it is unknown.", "node-seconds", 1.0e5),
-    "split_s": Field("How much of what was measured was split between runs on one node.", "node-seconds", 2.0e5),
     "EnergyTotal.energy_j": Field("Energy of whole nodes.", "J", 1.3e9),
     "EnergyTotal.energy_low_j": Field("Lower end of it, where models have a part in it.", "J", 1.2e9),
     "EnergyTotal.energy_high_j": Field("Upper end of it.", "J", 1.4e9),

@@ -102,6 +102,7 @@ def finished_job(row: Row, zone: tzinfo, received_ms: int, options: DecodeOption
         evidence=_evidence(row, zone, options),
         exit_code=exit_code(row.get("exitcode")),
         failed_host=own_text(row.get("failednode"), "failed node"),
+        energy_j=_energy_j(row),
     )
 
 
@@ -170,6 +171,13 @@ def _evidence(row: Row, zone: tzinfo, options: DecodeOptions) -> Evidence:
         array_job_id=own_text(array_job_id, "job id") if task else None,
         attributes={name: value for name, value in attributes.items() if value is not None},
     )
+
+
+def _energy_j(row: Row) -> float | None:
+    """Return what Slurm's meter counted; it writes 0 where it has none, and 2^64 - 2 and its like where it does not know."""
+    raw = row.get("consumedenergyraw", "")
+    found = parse_tres(f"energy={raw}" if raw else row.get("alloctres"), "energy")
+    return found.get("energy") or None
 
 
 def _sizes(row: Row, hosts: str) -> dict[str, float]:

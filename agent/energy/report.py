@@ -20,7 +20,7 @@ CarbonSource = Factor | Series
 class EnergyTotal(msgspec.Struct, frozen=True, kw_only=True):
     """What several runs used, and of how many of their node-seconds it was measured, estimated, or neither; in all they are `node_s`.
 
-    `split_s` are those of the measured ones in which runs shared a node and its energy was split. `energy_j` is between
+    `energy_j` is between
     `energy_low_j` and `energy_high_j` where models estimated it. Runs of which nothing is known add nothing to it. `carbon_g` is
     that of the energy, None without a factor and without a series; `carbon_unknown_j` is the energy for whose time the
     series says nothing.
@@ -31,7 +31,6 @@ class EnergyTotal(msgspec.Struct, frozen=True, kw_only=True):
     measured_s: float
     estimated_s: float
     unknown_s: float
-    split_s: float
     energy_j: float
     energy_low_j: float
     energy_high_j: float
@@ -189,7 +188,6 @@ def _total(parts: list[_Part], *, with_carbon: bool = False) -> EnergyTotal:
         measured_s=sum(_node_s(part) * part.energy.measured for part in parts),
         estimated_s=sum(_node_s(part) * part.energy.estimated for part in parts),
         unknown_s=sum(_node_s(part) * part.energy.unknown for part in parts),
-        split_s=sum(_node_s(part) * part.energy.split for part in parts),
         energy_j=sum(part.share * (part.energy.energy_j or 0.0) for part in parts),
         energy_low_j=sum(part.share * (part.energy.low_j or 0.0) for part in parts),
         energy_high_j=sum(part.share * (part.energy.high_j or 0.0) for part in parts),

@@ -35,6 +35,7 @@ class EnergyRun(msgspec.Struct, frozen=True, kw_only=True):
     run_time_s: float
     profile: Profile | None = None
     exclusive: bool | None = None
+    scheduler_j: float | None = None
 
     @property
     def application(self) -> str | None:
@@ -67,7 +68,11 @@ class EnergyRuns:
     def energy(self, run: EnergyRun) -> RunEnergy:
         """Return what a run used, by the first source that knows it."""
         return energy_of_run(
-            run.profile, None, exclusive=run.exclusive, run_time_s=run.run_time_s, predicted=self._predicted(run)
+            run.profile,
+            run.scheduler_j,
+            exclusive=run.exclusive,
+            run_time_s=run.run_time_s,
+            predicted=self._predicted(run),
         )
 
     def _predicted(self, run: EnergyRun) -> CurvePoint | None:
@@ -123,6 +128,7 @@ def _energy_run(run: Run, event: JobCompleted) -> EnergyRun:
         run_time_s=event.run_time_s,
         profile=run.profile,
         exclusive=next((each.exclusive for each in evidence if each.exclusive is not None), None),
+        scheduler_j=event.energy_j,
     )
 
 

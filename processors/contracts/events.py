@@ -110,7 +110,8 @@ class JobStarted(Event, frozen=True, tag="job.started"):
 class JobCompleted(Event, frozen=True, tag="job.completed"):
     """A run ended; `state` is one of STATES and says how.
 
-    A job cancelled while it was pending has `run_time_s` 0 and never ran.
+    A job cancelled while it was pending has `run_time_s` 0 and never ran. `energy_j` is what the scheduler's own meter counted on
+    all its nodes, which is that of other jobs, too, where they share a node; None where it has none.
     """
 
     job_id: str
@@ -122,6 +123,7 @@ class JobCompleted(Event, frozen=True, tag="job.completed"):
     evidence: Evidence
     exit_code: int | None = None
     failed_host: str | None = None
+    energy_j: float | None = None
 
     @property
     def identity(self) -> str:

@@ -11,8 +11,7 @@ SYSTEM: Final = "system"  # the component that is a whole host; parts of one are
 class RunEnergy(NamedTuple):
     """The energy of a run on all its hosts in J, its band, and which shares of its node-seconds were measured and estimated.
 
-    The rest of the shares is unknown. The band is the energy itself where a meter told it. `split` is the part of `measured`
-    in which several runs were on a host and the host's energy was split between them.
+    The rest of the shares is unknown. The band is the energy itself where a meter reported it.
     """
 
     energy_j: float | None = None
@@ -20,7 +19,6 @@ class RunEnergy(NamedTuple):
     high_j: float | None = None
     measured: float = 0.0
     estimated: float = 0.0
-    split: float = 0.0
 
     @property
     def unknown(self) -> float:
@@ -41,7 +39,7 @@ def energy_of_run(
 ) -> RunEnergy:
     """Return the energy of a run from the first source that knows it.
 
-    The meters of its hosts go first: they know which minutes the run shared. Then the meter of the scheduler, which counts
+    The meters of its hosts go first: they know which minutes the run shared, whose energy counts for nobody. Then the meter of the scheduler, which counts
     the whole node for each job on it: so not of a run that is known to share. Last `predicted`, the power that the model of its
     application gives to its size, for as long as it ran (`run_time_s`).
     """
@@ -50,6 +48,7 @@ def energy_of_run(
         measured, estimated = (
             each.get(SYSTEM, 0.0) * profile.coverage for each in (profile.measured, profile.estimated)
         )
+        energy_j *= 1.0 - profile.shared / profile.expected if profile.expected else 1.0
         return RunEnergy(energy_j, energy_j, energy_j, measured, min(estimated, 1.0 - measured))
     shares_hosts = exclusive is False or (profile is not None and profile.shared > 0)
     if scheduler_j is not None and not shares_hosts:

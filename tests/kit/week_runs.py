@@ -56,7 +56,7 @@ def settled(job_id: str, n: float | None = 64.0, time_s: float | None = None, **
     )  # fmt: skip
     identity = run_id("archer2", job_id, start_ms)
     event = JobCompleted("archer2", job_id=job_id, run_id=identity, start_ms=start_ms, end_ms=end_ms, run_time_s=time_s,
-                         state=fields["state"], evidence=evidence)  # fmt: skip
+                         state=fields["state"], evidence=evidence, energy_j=fields.get("energy_j"))  # fmt: skip
     whole = COMMON | {"schema": "scalewatch.run/1", "id": identity}
     return encode(Run(**whole, run_id=identity, application_id=fields["application_id"], identified_by="application",
                       confidence=1.0, n=n, run_time_s=time_s, state=fields["state"], event=msgspec.Raw(msgspec.json.encode(event)),

@@ -10,6 +10,8 @@ import msgspec
 import pytest
 
 from agent.app.compose import encode
+from agent.decode.message import DecodeOptions
+from agent.decode.sacct import finished_job
 from agent.describe import schema
 from agent.energy.carbon import Factor, Series
 from agent.energy.report import EnergyReport, EnergyTotal, encoded, report
@@ -187,3 +189,48 @@ def test_one_user_has_a_report_of_their_own() -> None:
 def test_the_json_follows_its_schema() -> None:
     found = week(settled("1", 4.0, 3600.0, profile=metered()), settled("2", None, 60.0), carbon=Factor(300.0))
     jsonschema.validate(json.loads(encoded(found)), schema("scalewatch.energy/1"))
+
+
+def test_the_meter_of_the_scheduler_counts_where_hosts_have_none() -> None:
+    found = week(
+        settled("1", 4.0, 3600.0, energy_j=3 * KWH_J), settled("2", 4.0, 3600.0, energy_j=9 * KWH_J, profile=metered())
+    )
+    assert [job.total.energy_j / KWH_J for job in found.jobs] == pytest.approx([3.0, 2.0])
+    assert shares(found.total) == (1.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "shares_a_node",
+    [{"exclusive": False}, {"profile": metered(shared=10, minutes=0, energy_j={})}],
+    ids=["asked", "seen"],
+)
+def test_the_meter_of_the_scheduler_does_not_count_on_a_shared_node(shares_a_node: dict[str, Any]) -> None:
+    """It counts the whole node for each of the jobs on it."""
+    found = week(settled("1", 4.0, 3600.0, energy_j=3 * KWH_J, **shares_a_node)).total
+    assert (found.energy_j, shares(found)) == (0.0, (0.0, 0.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("cells", "kwh"),
+    [
+        ({"consumedenergyraw": "7200000"}, 2.0),
+        ({"alloctres": "cpu=4,energy=3600000,node=1"}, 1.0),
+        ({"consumedenergyraw": "0"}, None),
+        ({"alloctres": "cpu=4,energy=18446744073709551614,node=1"}, None),
+        ({}, None),
+    ],
+)
+def test_what_sacct_writes_of_energy_is_read_unless_it_stands_for_nothing(
+    cells: dict[str, str], kwh: float | None
+) -> None:
+    row = {"jobid": "812", "state": "COMPLETED", "start": "2026-11-20T10:00:00", "elapsedraw": "60", "nnodes": "1"}
+    job = finished_job(row | cells, UTC, parse_rfc3339("2026-11-21T00:00:00Z"), DecodeOptions(default_system="exa"))
+    assert job.energy_j == (None if kwh is None else kwh * KWH_J)
+
+
+def test_minutes_on_a_shared_node_give_their_energy_to_nobody() -> None:
+    """Of an hour on one node of 1 kW, half was shared."""
+    run = settled("1", 1.0, 3600.0, profile=metered(1000.0, 1, minutes=30, expected=60, shared=30))
+    found = week(run).total
+    assert found.energy_j == pytest.approx(0.5 * KWH_J)
+    assert shares(found) == pytest.approx((0.5, 0.0, 0.5))
