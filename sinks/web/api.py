@@ -236,10 +236,16 @@ class Api:
         return [self._service.answer(queries.identification(system, reported)), full]
 
     def runs(self, request: Request) -> Response:
-        """List the newest settled runs, each with what was predicted of it, filtered as the page of jobs filters them."""
-        wanted = JobFilter.of(request.query_params)
-        found = self._service.runs(wanted.application) or self._service.recent_runs()
-        return self._rows(request, wanted.runs(jobs.visible(found, reader(request))))
+        """List the newest settled runs, each with what was predicted of it, filtered as the page of jobs filters them.
+
+        `application` is a name or a whole id; one that no prediction, run or running job has is unknown.
+        """
+        wanted, who = JobFilter.of(request.query_params), reader(request)
+        found = jobs.visible(self._service.runs(wanted.application) or self._service.recent_runs(), who)
+        running = jobs.visible(self._service.running(), who) if wanted.application else ()
+        if not wanted.is_known(self._service.predictions(), running, found):
+            return self._unknown(wanted.application)
+        return self._rows(request, wanted.runs(found))
 
     def job(self, request: Request) -> Response:
         """Return one job, by system and id: as it is predicted while it runs, and its runs that settled."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Final, Self, TypeVar
 from urllib.parse import urlencode
 
@@ -10,7 +11,7 @@ from starlette.datastructures import QueryParams
 
 from processors.contracts.events import STATES, SUCCESS
 from processors.contracts.names import ApplicationKey
-from processors.contracts.outputs import JobPrediction, RecentRun
+from processors.contracts.outputs import JobPrediction, Prediction, RecentRun
 from processors.contracts.running import RunningJob, hits
 from sinks.web import queries
 
@@ -75,6 +76,13 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
             tests.append(lambda run: run.state == "TIMEOUT")
         return _passing(tests, found)
 
+    def is_known(
+        self, predictions: Sequence[Prediction], running: Sequence[RunningJob], ended: Sequence[RecentRun]
+    ) -> bool:
+        """Return whether a prediction, a running job or a run has the application that is asked for, if one is."""
+        names = chain(map(_names_of_prediction, predictions), map(_names_of_job, running), map(_names_of_run, ended))
+        return not self.application or any(self.application in each for each in names)
+
     def _tests(self, of: Mapping[str, Callable[[Any], Any]]) -> list[Callable[[Any], bool]]:
         """Return a test for each text that is given; `of` returns the names of a job or run, and what is searched in it."""
         tests: list[Callable[[Any], bool]] = [
@@ -128,6 +136,10 @@ def id_of(job: RunningJob | JobPrediction) -> str:
     if job.application is None:
         return ""
     return ApplicationKey(job.application, job.system, job.input or "", job.unit or "nodes").id
+
+
+def _names_of_prediction(entry: Prediction) -> tuple[str, str]:
+    return entry.application, queries.application_id(entry)
 
 
 def _names_of_job(job: RunningJob) -> tuple[str, str]:

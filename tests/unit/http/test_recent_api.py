@@ -9,9 +9,10 @@ from agent.app import compose
 from processors.contracts.outputs import PredictedAtStart, RecentRun
 from processors.contracts.service import DeadLetterView, SourceStatus
 from sinks.web.access import Access, Reader, Token
+from sinks.web.queries import application_id
 from sinks.web.server import create_app
 from tests.kit.get import get
-from tests.kit.messages import job
+from tests.kit.messages import job, prediction
 from tests.kit.service import FixedService
 
 REPORTED = PredictedAtStart(
@@ -41,7 +42,12 @@ def run(job_id: str, end_ms: int, user: str | None = "u-anna", **changes: Any) -
 
 SERVICE = FixedService(
     jobs=[job("7", system="exa", user="u-anna"), job("8", system="exa", user="u-ben")],
-    runs=[run("3/1", 95_000), run("2", 80_000, "u-ben"), run("1", 60_000)],
+    runs=[
+        run("3/1", 95_000),
+        run("2", 80_000, "u-ben"),
+        run("1", 60_000),
+        run("4", 50_000, "u-ben", application_id="exa/amber//nodes"),
+    ],
     dead_letters=[
         DeadLetterView(time_ms=5, reason="not-json", detail="No JSON.", topic="slurm", partition=0, offset=7)
     ],
@@ -75,11 +81,31 @@ def test_runs_of_an_application_come_with_what_was_predicted(app: Starlette) -> 
     }  # fmt: skip
 
 
-def test_runs_of_all_applications_are_filtered_and_an_unknown_one_has_none(app: Starlette) -> None:
+def test_runs_of_an_application_are_found_by_its_name_and_an_unknown_one_is_not_found(app: Starlette) -> None:
+    assert read(app, "/api/v1/runs?application=lammps")[1]["total"] == 3
+    for name in ("lamps", "exa/other//nodes"):
+        status, problem = read(app, f"/api/v1/runs?application={name}")
+        assert (status, problem["error"]) == (404, f"There is no model of '{name}'.")
+
+
+def test_an_application_without_such_runs_is_known_by_its_prediction_or_its_running_job() -> None:
+    known = FixedService(predictions=[prediction("namd")], jobs=[job("7", application="vasp", user="u-anna")])
+    app = create_app(known, compose.metrics())
+    for name in ("namd", "vasp"):
+        status, page = read(app, f"/api/v1/runs?application={name}")
+        assert (status, page["rows"]) == (200, [])
+    assert read(app, "/api/v1/runs?application=namdd")[1]["known"] == [application_id(prediction("namd"))]
+    assert read(app, "/api/v1/runs?application=namd&state=FAILED")[0] == 200
+
+
+def test_an_application_that_only_others_run_is_unknown_to_a_user(limited: Starlette) -> None:
+    assert read(limited, "/api/v1/runs?application=amber", "operator")[0] == 200
+    assert read(limited, "/api/v1/runs?application=amber", "anna")[0] == 404
+
+
+def test_runs_of_all_applications_are_filtered(app: Starlette) -> None:
     status, page = read(app, "/api/v1/runs?limit=1")
     assert (status, len(page["rows"])) == (200, 1)
-    assert read(app, "/api/v1/runs?application=lammps")[1]["total"] == 3
-    assert read(app, "/api/v1/runs?application=exa/other//nodes")[1]["rows"] == []
     status, problem = read(app, "/api/v1/runs?state=BROKEN")
     assert (status, problem["error"][:32]) == (400, "state='BROKEN' has to be one of ")
 
