@@ -3,7 +3,11 @@
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka import KafkaException
 
+from agent.log.kafka.client import Meaning
+from agent.log.kafka.confluent.client import ConfluentClient
+from agent.log.kafka.confluent.producer import ConfluentTransactions
 from agent.log.kafka.log import KafkaLog
 from processors.contracts.errors import FencedError
 from processors.contracts.log import Position, TopicSettings
@@ -92,3 +96,28 @@ def test_metadata_of_one_client_is_read_whole_by_the_other(
         assert [reader.committed((topic, 0)) for _ in range(3)] == [Position(3, metadata)] * 3
     writer.close()
     reader.close()
+
+
+def test_a_fenced_owner_is_told_so_even_where_a_callback_loses_the_error(
+    kafka: KafkaBroker, fresh: Callable[[str], str]
+) -> None:
+    def loses(self: ConfluentTransactions, *_: object) -> None:
+        hasattr(self, "what it does not have")  # Python forgets what was raised before
+
+    settings = kafka_settings(kafka, fresh, "confluent")
+    log = KafkaLog(settings)
+    log.create([TopicSettings(fresh("lost"), 1, compacted=True)])
+    log.close()
+    client = ConfluentClient(settings)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ConfluentTransactions, "_report", loses)
+        for number in range(3):  # the library raises one of two things
+            former, owner = (client.transaction_writer("checkpoint-0", fresh(f"owner-{number}")) for _ in range(2))
+            former.fence()
+            former.begin()
+            owner.fence()
+            with pytest.raises(KafkaException) as caught:
+                former.send(fresh("lost"), 0, [(b"key", b"value")] * 5, WAIT_S)
+            assert client.fault(caught.value).meaning is Meaning.FENCED
+            former.give_up()
+            owner.give_up()

@@ -23,6 +23,7 @@ R: librdkafka), with the way round:
 - Nobody can ask whether a transactional id may be used without fencing its owner: it cannot be told beforehand.
 - A time of 0 means now: a record cannot be of the first millisecond of 1970.
 - A fatal error, as that of a fenced producer, becomes a SystemError where a callback runs after it: its cause is read.
+  A callback may also lose it, then the next call tells it again: see `producer`.
 - It writes to standard error where it has no logger. Ctrl-C is seen every 0.2 s since 2.13 (P209).
 """
 

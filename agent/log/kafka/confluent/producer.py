@@ -119,13 +119,13 @@ class ConfluentTransactions:
 
     def send(self, topic: str, partition: int, records: Sequence[tuple[bytes, bytes | None]], timeout_s: float) -> int:
         """Write keys and values, wait for each acknowledgement, and return the offset of the last."""
-        for key, value in records:
-            while not self._queued(topic, partition, key, value):
-                if not self._producer.poll(STEP_S) and self._failure is None:
-                    timeout_s -= STEP_S
-                self._check(timeout_s)
-        left = self._producer.flush(max(0.0, timeout_s))
-        self._check(0.0 if left else timeout_s)
+        try:
+            self._send(topic, partition, records, timeout_s)
+        except (KafkaException, RecordsFailedError):
+            raise
+        except:  # what is raised after a fatal error need not be an exception
+            self._raise_fatal()
+            raise
         return self._offset
 
     def commit(self) -> None:
@@ -139,6 +139,29 @@ class ConfluentTransactions:
     def give_up(self) -> None:
         """Free everything within about a second, and write nothing more of what is queued."""
         give_up(self)
+
+    def _send(
+        self, topic: str, partition: int, records: Sequence[tuple[bytes, bytes | None]], timeout_s: float
+    ) -> None:
+        for key, value in records:
+            while not self._queued(topic, partition, key, value):
+                if not self._producer.poll(STEP_S) and self._failure is None:
+                    timeout_s -= STEP_S
+                self._check(timeout_s)
+        left = self._producer.flush(max(0.0, timeout_s))
+        self._check(0.0 if left else timeout_s)
+
+    def _raise_fatal(self) -> None:
+        """Raise the fatal error of this producer, if it had one: every call repeats it, this one asks no broker.
+
+        A callback that runs after it, ours or that of a logger, may lose it. The call that runs them then raises a
+        SystemError without a cause, and a fenced learner was taken for one whose broker is away.
+        """
+        try:
+            self._producer.begin_transaction()
+        except KafkaException as error:
+            if error.args[0].fatal():
+                raise
 
     def _queued(self, topic: str, partition: int, key: bytes, value: bytes | None) -> bool:
         try:
