@@ -6,6 +6,7 @@ from typing import Final
 
 from agent.decode.message import TelemetryOptions
 from agent.decode.telemetry.ldms import MEASUREMENT
+from agent.decode.telemetry.ldms_jobs import JOB_COLUMNS, JOB_LIST
 from agent.decode.telemetry.metric import LDMS, Metric
 
 _NOT_IN_AVRO: Final = re.compile(r"[^A-Za-z0-9-]")
@@ -21,7 +22,7 @@ def avro_name(name: str) -> str:
 
 
 def ldms_names(options: TelemetryOptions) -> Callable[[str], str]:
-    """Return the function from a name in Avro to the one that its column has in LDMS, where a metric or a part of a host has that name.
+    """Return the function from a name in Avro to the one that its column has in LDMS, where a metric, a part of a host or a job has that name.
 
     >>> name_of = ldms_names(TelemetryOptions())
     >>> name_of("power_node_watts"), name_of("nics_tx_bytes"), name_of("MemFree")
@@ -45,6 +46,8 @@ def ldms_names(options: TelemetryOptions) -> Callable[[str], str]:
                 whole,
                 begun,
             )
+    for column in JOB_COLUMNS:
+        whole[avro_name(JOB_LIST + column)] = JOB_LIST + column
     for counter in options.taken.counters:
         _note(Metric(MEASUREMENT, counter, ""), whole, begun)
 

@@ -4,10 +4,27 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from agent.decode.fields import check_bounds
 from agent.decode.message import JSON_ERRORS, TelemetryOptions, checked, invalid, json_error, refuse_duplicate_keys
 from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, epoch_ms, in_slices, without_nan
-from agent.decode.telemetry.metric import CRAY_POWER, LDMS, PAPI, SAMPLER, SOCKET, Metric, counters_of, share_by_load
+from agent.decode.telemetry.ldms_jobs import Jobs, Kind, is_notice, kind_of
+from agent.decode.telemetry.metric import (
+    CPU_NAME,
+    CPU_TICKS,
+    CRAY_POWER,
+    IDLE_SHARE,
+    LDMS,
+    PAPI,
+    PROCSTAT,
+    SAMPLER,
+    SOCKET,
+    Metric,
+    counters_of,
+    share_by_load,
+)
 from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take, take_row
+from agent.decode.telemetry.processor_time import IdleShares, Share
+from processors.contracts.errors import InvalidInputError
 from processors.contracts.telemetry import DecodeSamples
 
 MEASUREMENT: Final = "ldms"
@@ -15,7 +32,9 @@ HOST_COLUMNS: Final = ("producer", "hostname", "host")
 PARTS: Final = (SOCKET, "gpu_id")  # columns with the number of the part of the host that a row is about
 NO_METRIC: Final = frozenset((*HOST_COLUMNS, *PARTS, "timestamp", "component_id", "job_id", "app_id", "instance"))
 INSTANCES: Final = (".name", "_name")  # endings of columns that say which of several a row is about
-IDLE: Final = "idle"
+NO_JOB: Final = "idle"
+IDLE: Final = "cpu_list.idle"
+ALL: Final = "cpu"  # in the name of the row that adds up all processors
 TASKS: Final = "task_pids"  # which rows of papi_sampler alone have
 CRAY_COLUMNS: Final = frozenset({"energy", "power"})
 FORMS_MAX: Final = 256
@@ -29,7 +48,8 @@ def ldms_decoder(options: TelemetryOptions) -> DecodeSamples:
     """Return the decoder of rows; the host is their producer, or that of their component id in the options.
 
     Values of processors, or of tasks, in an array add up. A row of `papi_sampler` is about a job, and says nothing without.
-    A load average gives the available share of a processor too: cpus / (load + 1), see `share_by_load`.
+    A load average gives the available share of a processor too: cpus / (load + 1), see `share_by_load`; so do the ticks of
+    `procstat2`, which say what share of all time was idle. Rows about jobs and their processes say what a job runs.
 
     >>> from processors.contracts.telemetry import SeriesIndex
     >>> from agent.decode.message import DecodeOptions
@@ -39,38 +59,86 @@ def ldms_decoder(options: TelemetryOptions) -> DecodeSamples:
     >>> ldms_decoder(options)([row], [1787217284000], index).samples.value.tolist(), index[1].resource
     ([3.0, 0.25], 'cpu_available')
     """
-    by_load = Metric(MEASUREMENT, "load1min", "cpu_available", share_by_load(options.taken.host_cpus))
-    counters = counters_of(options.taken.counters, cumulative=options.taken.counters_cumulative)
-    planner, known = Planner((*LDMS, *counters, by_load), options), Known[tuple[str, ...], Plan]()
+    return in_slices(_Decoder(options).decode, options)
 
-    forms: dict[tuple[str, ...], _Form] = {}
 
-    def decode_message(value: bytes, message: int, columns: Columns) -> None:
-        row = _row(checked(value, options.decode))
+class _Decoder:
+    def __init__(self, options: TelemetryOptions) -> None:
+        by_load = Metric(MEASUREMENT, "load1min", "cpu_available", share_by_load(options.taken.host_cpus))
+        counters = counters_of(options.taken.counters, cumulative=options.taken.counters_cumulative)
+        self._options = options
+        self._planner = Planner((*LDMS, *counters, by_load), options)
+        self._known = Known[tuple[str, ...], Plan]()
+        self._forms: dict[tuple[str, ...], _Form] = {}
+        self._jobs = Jobs(options.decode)
+        self._shares = _Shares()
+
+    def decode(self, value: bytes, message: int, columns: Columns) -> None:
+        value = checked(value, self._options.decode)
+        try:
+            row = _row(value)
+        except InvalidInputError:
+            if not is_notice(value):
+                raise
+            self._jobs.take_notice(value, message, columns)
+            return
+        form = self._form(tuple(row))
+        if form.job is not None:
+            self._jobs.take(form.job, row, message, columns)
+            return
         time_ms = _time_ms(row)
-        host = _host(row, options)
-        names = tuple(row)
-        form = forms.get(names)
-        if form is None:
-            form = _form(names)
-            if sum(map(len, names)) <= FORM_BYTES_MAX:
-                if len(forms) >= FORMS_MAX:
-                    forms.clear()
-                forms[names] = form
-        tags, job_id = _tags(row, form), _job(row) if form.tasks else None
-        plans, key = known.of(columns.index), (host, job_id or "", *tags, *tags.values())
-        plan = plans.get(key)
-        if plan is None:
-            plan = planner.plan(MEASUREMENT, host, tags, job_id=job_id)
-            if plan is not NOTHING and sum(map(len, key)) <= KEY_BYTES_MAX:
-                plans[key] = plan
+        host = _host(row, self._options)
+        if form.ticks:
+            self._take_share(row, host, time_ms, message, columns)
+        job_id = _job(row) if form.tasks else None
+        plan = self._plan(host, _tags(row, form), job_id, columns)
         values = form.values(list(row.values()))
         if take_row(form.metrics, values, plan, time_ms, message, columns):
             return
         summed = [column if type(column) is not list else _sum(column) for column in values]
         take(dict(zip(form.metrics, summed, strict=True)), plan, time_ms, message, columns)
 
-    return in_slices(decode_message, options)
+    def _form(self, names: tuple[str, ...]) -> "_Form":
+        form = self._forms.get(names)
+        if form is None:
+            form = _form(names)
+            if sum(map(len, names)) <= FORM_BYTES_MAX:
+                if len(self._forms) >= FORMS_MAX:
+                    self._forms.clear()
+                self._forms[names] = form
+        return form
+
+    def _plan(self, host: str, tags: dict[str, str], job_id: str | None, columns: Columns) -> Plan:
+        plans, key = self._known.of(columns.index), (host, job_id or "", *tags, *tags.values())
+        plan = plans.get(key)
+        if plan is None:
+            plan = self._planner.plan(MEASUREMENT, host, tags, job_id=job_id)
+            if plan is not NOTHING and sum(map(len, key)) <= KEY_BYTES_MAX:
+                plans[key] = plan
+        return plan
+
+    def _take_share(self, row: "dict[str, _Column]", host: str, time_ms: int, message: int, columns: Columns) -> None:
+        name, ticks = row[CPU_NAME], [row[column] for column in CPU_TICKS]
+        if not isinstance(name, str) or {*map(type, ticks)} != {float}:
+            return
+        check_bounds(time_ms, time_ms, columns.received_ms[message], self._options.decode)  # before it is remembered
+        share = self._shares.note(host, name, time_ms, row[IDLE], sum(ticks))  # type: ignore[arg-type]  # floats all
+        if share is not None:
+            plan = self._plan(host, {SAMPLER: PROCSTAT}, None, columns)
+            take({IDLE_SHARE: share.value}, plan, share.time_ms, message, columns)
+
+
+class _Shares:
+    """The idle shares of hosts: by the row that adds up all processors, and where none comes by the mean over those of each."""
+
+    def __init__(self) -> None:
+        self._whole, self._each = IdleShares(), IdleShares()
+
+    def note(self, host: str, name: str, time_ms: int, idle: float, ticks: float) -> Share | None:
+        if name == ALL:
+            self._whole.note(host, name, time_ms, idle, ticks)
+            return self._whole.finish(host)
+        return None if self._whole.knows(host) else self._each.note(host, name, time_ms, idle, ticks)
 
 
 class _Form(NamedTuple):
@@ -81,6 +149,8 @@ class _Form(NamedTuple):
     instances: tuple[str, ...]
     tasks: bool
     cray: bool
+    ticks: bool  # of a processor
+    job: Kind | None
 
     def values(self, every: list[Any]) -> list[Any]:
         """Return the values of the metrics, in their order."""
@@ -95,6 +165,8 @@ def _form(names: tuple[str, ...]) -> _Form:
         instances=tuple(name for name in names if name.endswith(INSTANCES)),
         tasks=TASKS in names,
         cray=CRAY_COLUMNS.issubset(names),
+        ticks=CPU_NAME in names and all(column in names for column in CPU_TICKS),
+        job=kind_of(names),
     )
 
 
@@ -105,7 +177,7 @@ def _tags(row: dict[str, _Column], form: _Form) -> dict[str, str]:
         if isinstance(number := row.get(name), float) and number.is_integer():
             tags[name] = str(int(number))
     if form.tasks:
-        tags[SAMPLER] = IDLE if _job(row) is None else PAPI
+        tags[SAMPLER] = NO_JOB if _job(row) is None else PAPI
     else:
         tags[SAMPLER] = CRAY_POWER if form.cray else ""
     return tags

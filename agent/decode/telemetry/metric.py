@@ -285,7 +285,15 @@ COLLECTD: Final = (
 SAMPLER: Final = "\0sampler"  # no column has such a name
 CRAY_POWER: Final = "cray_power_sampler"
 PAPI: Final = "papi_sampler"
+PROCSTAT: Final = "procstat2"
 SOCKET: Final = "power.socket_ID"
+CPU_NAME: Final = "cpu_list.name"
+CPU_TICKS: Final = tuple(
+    f"cpu_list.{column}" for column in ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+)
+"""What a processor's time adds up of; what guests have is in `user` and `nice`."""
+
+IDLE_SHARE: Final = "cpu_list.idle (share)"  # no column has such a name
 
 LDMS: Final = (
     Metric("ldms", "load1min", "load1"),
@@ -295,9 +303,11 @@ LDMS: Final = (
     Metric("ldms", "MemFree", "memory_free", kibibytes),
     Metric("ldms", "MemAvailable", "memory_available", kibibytes),
     *(
-        Metric("ldms", f"cpu_list.{column}", f"cpu_{column}_ticks_total", only=(("cpu_list.name", "cpu"),))
-        for column in ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+        Metric("ldms", column, f"cpu_{column.removeprefix('cpu_list.')}_ticks_total", only=((CPU_NAME, "cpu"),))
+        for column in CPU_TICKS
     ),
+    Metric("ldms", IDLE_SHARE, "cpu_available", only=((SAMPLER, PROCSTAT),)),
+    Metric("ldms", "procs_running", "runnable", only=((CPU_NAME, "cpu"),)),
     Metric("ldms", "power.node_watts", "power_w", watts, peer="system", only=((SOCKET, "0"),)),
     Metric("ldms", "power.cpu_watts", "power_w", watts, peer="cpu", part=SOCKET),
     Metric("ldms", "power.mem_watts", "power_w", watts, peer="memory", part=SOCKET),
@@ -311,7 +321,8 @@ LDMS: Final = (
     Metric("ldms", "rapl:::DRAM_ENERGY:PACKAGE*", "energy_total", nanojoules, peer="memory", part="*"),
     Metric("ldms", "nics.*", "nic_total", instance="nics.name", part="*"),
 )
-"""Columns of rows, by their names alone, for a row does not say its schema; `load1min` gives cpu_available as well.
+"""Columns of rows, by their names alone, for a row does not say its schema; `load1min` gives cpu_available as well, and so does
+what share of the ticks of `procstat2` was idle.
 
 Of variorum's rows, one for each socket, the first reports the whole host; of procstat2's the one that adds up all processors.
 """

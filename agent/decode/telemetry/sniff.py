@@ -12,6 +12,7 @@ from agent.decode.telemetry.collectd import collectd_decoder
 from agent.decode.telemetry.columns import joined
 from agent.decode.telemetry.cray import cray_decoder
 from agent.decode.telemetry.ldms import ldms_decoder
+from agent.decode.telemetry.ldms_jobs import is_notice
 from agent.decode.telemetry.line_protocol import line_protocol_decoder
 from agent.decode.telemetry.native import load_decoder
 from agent.decode.telemetry.nws import nws_decoder
@@ -91,7 +92,7 @@ def _sniff_object(value: bytes) -> str:
         ("otlp", bytes(probe.resource_metrics)),
         ("telegraf", bytes(probe.metrics) or bytes(probe.fields)),
         ("prometheus", bytes(probe.labels)[:1] == b"{" and bytes(probe.value)),
-        ("ldms", bytes(probe.timestamp) and (bytes(probe.component_id) or bytes(probe.producer))),
+        ("ldms", bytes(probe.timestamp) and (bytes(probe.component_id) or bytes(probe.producer) or is_notice(value))),
     )
     return next((name for name, found in marks if found), "native")
 

@@ -59,11 +59,16 @@ def is_read(message: Block, nodes: str) -> str:
         ]
         if found:
             return "\n".join(found) + "\n"
+        events = [event for _, other in batch.others for event in other.events]
+        if events:
+            return as_json(events)
     decoded = DECODERS[message.title](OPTIONS)(value, RECEIVED_MS)
     assert decoded.rejects == []
-    return "".join(
-        f"{json.dumps(filled(json.loads(msgspec.json.encode(each))), indent=1)}\n" for each in decoded.events
-    )
+    return as_json(decoded.events)
+
+
+def as_json(events: list[Any]) -> str:
+    return "".join(f"{json.dumps(filled(json.loads(msgspec.json.encode(each))), indent=1)}\n" for each in events)
 
 
 def filled(event: dict[str, Any]) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from agent.decode.message import TelemetryOptions, checked, invalid
 from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, in_slices, stamp_ms
 from agent.decode.telemetry.metric import OTLP, PROCESSOR_SECONDS, PROCESSOR_SHARES, PROMETHEUS
 from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
+from agent.decode.telemetry.processor_time import IdleShares
 from agent.decode.telemetry.scraped.otlp_messages import DELTA, OTHER, Point, Resource, Series, read_json, read_protobuf
-from agent.decode.telemetry.scraped.processor_time import IdleShares
 from agent.decode.telemetry.scraped.protobuf import is_row_of
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.telemetry import DecodeSamples

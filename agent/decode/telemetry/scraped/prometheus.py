@@ -10,7 +10,7 @@ from agent.decode.message import JSON_ERRORS, TelemetryOptions, checked, invalid
 from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, in_slices
 from agent.decode.telemetry.metric import PROCESSOR_SECONDS, PROMETHEUS
 from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
-from agent.decode.telemetry.scraped.processor_time import IdleShares
+from agent.decode.telemetry.processor_time import IdleShares
 from processors.contracts.telemetry import DecodeSamples
 
 FIELD: Final = "value"

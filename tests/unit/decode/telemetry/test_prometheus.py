@@ -6,7 +6,7 @@ import pytest
 
 from agent.decode.files import TELEMETRY
 from agent.decode.message import DecodeOptions, TelemetryOptions
-from agent.decode.telemetry.scraped import processor_time
+from agent.decode.telemetry import processor_time
 from processors.contracts.names import rfc3339
 from processors.contracts.telemetry import DecodedBatch, MetricMapping, SeriesIndex, Telemetry
 

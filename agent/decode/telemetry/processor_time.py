@@ -1,4 +1,4 @@
-"""The idle share of a host, from the seconds that each of its processors has been idle since its start."""
+"""The idle share of a host, from the time that each of its processors has been idle since its start."""
 
 from typing import Final, NamedTuple
 
@@ -25,7 +25,7 @@ class _Host:
     __slots__ = ("count", "newest", "time_ms", "total")
 
     def __init__(self, time_ms: int) -> None:
-        self.newest: dict[str, tuple[int, float]] = {}
+        self.newest: dict[str, tuple[int, float, float]] = {}
         self.begin(time_ms)
 
     def begin(self, time_ms: int) -> None:
@@ -34,20 +34,20 @@ class _Host:
     def share(self) -> Share | None:
         return Share(self.time_ms, self.total / self.count) if self.count else None
 
-    def add(self, cpu: str, time_ms: int, idle_s: float) -> bool:
+    def add(self, cpu: str, time_ms: int, idle: float, whole: float) -> bool:
         """Take a reading; return whether it is the first of its processor."""
         known = self.newest.get(cpu)
         if known is None:
             if len(self.newest) < CPUS_MAX:
-                self.newest[cpu] = time_ms, idle_s
+                self.newest[cpu] = time_ms, idle, whole
             return True
-        before_ms, before_s = known
+        before_ms, idle_before, whole_before = known
         if time_ms <= before_ms:  # told twice, or overtaken
             return False
-        self.newest[cpu] = time_ms, idle_s
-        since_ms = time_ms - before_ms
-        if time_ms == self.time_ms and since_ms <= GAP_MAX_MS and idle_s >= before_s:  # else it was reset
-            self.total += min(1.0, 1000.0 * (idle_s - before_s) / since_ms)
+        self.newest[cpu] = time_ms, idle, whole
+        grown = whole - whole_before
+        if time_ms == self.time_ms and time_ms - before_ms <= GAP_MAX_MS and idle >= idle_before and grown > 0.0:
+            self.total += min(1.0, (idle - idle_before) / grown)  # where it is less than before it was reset
             self.count += 1
         return False
 
@@ -69,8 +69,11 @@ class IdleShares:
         self._hosts: dict[str, _Host] = {}
         self._entries = 0
 
-    def note(self, host: str, cpu: str, time_ms: int, idle_s: float) -> Share | None:
-        """Take a reading; return the share of the scrape before, where this one begins another."""
+    def note(self, host: str, cpu: str, time_ms: int, idle: float, whole: float | None = None) -> Share | None:
+        """Take a reading; return the share of the scrape before, where this one begins another.
+
+        `whole` is all time of the processor in the unit of `idle`; without it `idle` is in seconds, and all time is that of the clock.
+        """
         known = self._hosts.get(host)
         if known is None or time_ms < known.time_ms - GAP_MAX_MS:  # or its clock was wrong, and was set back
             known = self._afresh(host, time_ms)
@@ -78,7 +81,7 @@ class IdleShares:
         if time_ms > known.time_ms:
             done = known.share()
             known.begin(time_ms)
-        self._entries += known.add(cpu, time_ms, idle_s)
+        self._entries += known.add(cpu, time_ms, idle, time_ms / 1000.0 if whole is None else whole)
         return done
 
     def finish(self, host: str) -> Share | None:
@@ -89,6 +92,10 @@ class IdleShares:
         done = known.share()
         known.begin(known.time_ms)
         return done
+
+    def knows(self, host: str) -> bool:
+        """Return whether readings of a host have come."""
+        return host in self._hosts
 
     def _afresh(self, host: str, time_ms: int) -> _Host:
         if len(self._hosts) >= HOSTS_MAX or self._entries >= ENTRIES_MAX:
