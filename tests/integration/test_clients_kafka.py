@@ -98,7 +98,7 @@ def test_metadata_of_one_client_is_read_whole_by_the_other(
     reader.close()
 
 
-def test_a_fenced_owner_is_told_so_even_where_a_callback_loses_the_error(
+def test_a_fenced_owner_notices_even_where_a_callback_loses_the_error(
     kafka: KafkaBroker, fresh: Callable[[str], str]
 ) -> None:
     def loses(self: ConfluentTransactions, *_: object) -> None:
