@@ -17,11 +17,12 @@ from processors.contracts.events import Attribute
 from processors.contracts.hosts import Profile
 from processors.contracts.outputs import Explained, PowerQuality, ProfileModel
 from processors.contracts.settings import ProfileSettings
+from processors.models.counters.given_size import GivenSize, GivenSizeKind
 from processors.models.counters.model import KINDS, RUNS_MIN, Unusual, explanation, unusual, weight
 from processors.models.statistics import six_digits
 from processors.models.training.runs import Run
 from processors.models.training.table import Band, Floats, Table
-from processors.models.training.trainer import Learner, Trainer
+from processors.models.training.trainer import Kind, Learner, Trainer
 from processors.power.by_size import (
     COLUMNS,
     COUNTER,
@@ -42,10 +43,15 @@ from processors.power.by_size import (
 )
 
 EXPLAINED_COUNTERS_MAX: Final = 8  # that are told: the ones that move the target most
+GIVEN_SIZE: Final = "given_size"
+RUN_TIME_KINDS: Final[Mapping[str, Kind]] = {**KINDS, GIVEN_SIZE: GivenSizeKind(LN_N)}
 
 
 def explained(learner: Learner) -> tuple[Explained, ...]:
-    """Return the counters of a learner's linear model, the one that moves the target most first."""
+    """Return the counters that move a target, the one that does most first: of run time beside its size, where that answers."""
+    model = learner.models.get(GIVEN_SIZE) if learner.trusted == GIVEN_SIZE else None
+    table = learner.table
+    found = model.explanation(table) if isinstance(model, GivenSize) and table is not None else explanation(learner)
     return tuple(
         Explained(
             each.counter.removeprefix(COUNTER),
@@ -53,7 +59,7 @@ def explained(learner: Learner) -> tuple[Explained, ...]:
             round(each.standardised, 4),
             round(each.rho, 4),
         )
-        for each in explanation(learner)[:EXPLAINED_COUNTERS_MAX]
+        for each in found[:EXPLAINED_COUNTERS_MAX]
     )
 
 
@@ -181,7 +187,8 @@ class ProfileModels:
     version: ClassVar[int] = 1
 
     def __init__(self, settings: ProfileSettings, state: ProfileModelsState) -> None:
-        self._trainer = Trainer(dict.fromkeys(TARGETS, KINDS), settings.runs_max, state.trainer or None, COLUMNS)
+        kinds = {target: RUN_TIME_KINDS if target == RUN_TIME else KINDS for target in TARGETS}
+        self._trainer = Trainer(kinds, settings.runs_max, state.trainer or None, COLUMNS)
         self._by_size = PowerBySize(state.power)
         self._scores = {target: list(state.scores.get(target, ())) for target in TARGETS}
         self._waiting_ms = state.waiting_ms
