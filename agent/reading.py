@@ -21,13 +21,15 @@ class Source(msgspec.Struct, frozen=True):
 
     `decode` takes messages of jobs, one by one; `telemetry` makes the decoder of slices of one partition, which takes
     messages of jobs, too, where there are both. One of them may be missing. `ready` says how many messages, from the first on, can
-    be decoded now; the first HEAD_BYTES of a message tell whether it can. None: all can.
+    be decoded now; the first HEAD_BYTES of a message tell whether it can. None: all can. `keyed` makes one of a message and its key, for
+    the few formats in which a key says what the message is about.
     """
 
     format: str
     decode: Decode | None
     telemetry: Callable[[], DecodeSamples] | None = None
     ready: Callable[[Sequence[bytes | None]], int] | None = None
+    keyed: Callable[[bytes | None, bytes | None], bytes | None] | None = None
 
 
 class Reading:
@@ -135,6 +137,8 @@ class Waits:
 
     def ready(self, batch: Batch, source: Source) -> Batch:
         """Return the messages of a batch that can be decoded now; from the first other one on the partition waits, and is read again."""
+        if source.keyed is not None:
+            batch = msgspec.structs.replace(batch, values=list(map(source.keyed, batch.values, batch.keys)))
         partition, count = (batch.topic, batch.partition), len(batch.values)
         if partition in self.partitions:
             count = 0

@@ -26,6 +26,7 @@ from agent.decode.avro.wire import AvroMessages, ConfiguredSchemas, Schemas, ope
 from agent.decode.files import DECODERS, TELEMETRY
 from agent.decode.guard import guarded, guarded_samples
 from agent.decode.message import REASONS, DecodeOptions, TelemetryOptions, dead_letter
+from agent.decode.telemetry.examon import with_key
 from agent.evidence import LeftOut, bounded, uncounted
 from agent.identify import Identifier
 from agent.learner.shard import Plan
@@ -62,6 +63,8 @@ FORGOTTEN_MIN: Final = 1_000  # names that are worth forgetting
 FULL: Final = 7 / 8  # share of an index that counts as full
 FREED: Final = 1 / 16  # share that a full index must get free
 FORMATS: Final = (*dict.fromkeys((*DECODERS, *TELEMETRY)), "journal")
+KEYED: Final = {"examon": with_key}
+"""What makes one of a message and its key, by format; messages of all others say everything themselves."""
 LDMS_FORMATS: Final = ("ldms", "auto")
 USERS_REMEMBERED: Final = 16_384
 RACKS_REMEMBERED: Final = 2  # lists, the second while a configuration is loaded anew; one may name 200,000 hosts
@@ -348,7 +351,7 @@ def source_decoders(config: Config, source: SourceSettings, schemas: Schemas | N
     options = telemetry_options(config, source)
     slices = None if telemetry is None else partial(guarded_samples, partial(telemetry, options))
     if source.encoding != "avro":
-        return Source(source.format, decode, slices)
+        return Source(source.format, decode, slices, keyed=KEYED.get(source.format))
     messages = avro_messages(source, options, schemas or ConfiguredSchemas(options.schemas))
     return Source(
         source.format,

@@ -36,7 +36,7 @@ def command(  # noqa: PLR0917 - options
     """Run FILES of events and telemetry through the agent and keep what comes out.
 
     Takes native JSON lines, Slurm completions, `sacct --parsable2` text, records of Sonar and the Standard Workload
-    Format; telemetry as native JSON lines, JSON of Telegraf, LDMS, collectd, Sonar and Cray EX, influx line protocol and
+    Format; telemetry as native JSON lines, JSON of Telegraf, LDMS, ExaMon, collectd, Sonar and Cray EX, influx line protocol and
     nws_extract text. What a file holds is told by its first lines; it may be gzip, and - is standard input. A folder is an archive
     of jobs of ClusterCockpit, whole or in part.
 

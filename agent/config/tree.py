@@ -52,6 +52,7 @@ SourceFormat = Literal[
     "sonar",
     "prometheus",
     "otlp",
+    "examon",
     "xalt",
 ]
 KEEP_BY_FIELD: Final = {"script": "script", "comment": "comment", "work_dir": "paths"}

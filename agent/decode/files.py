@@ -199,6 +199,8 @@ def _is_object(line: bytes) -> bool:
 
 def _text(first: tuple[bytes, int], lines: Numbered, options: TelemetryOptions, name: str) -> RecordFile:
     line, rest = first[0], itertools.chain([first], lines)
+    if sniff_telemetry(line) == "examon":
+        return RecordFile("examon", FORMATS["examon"](options), rest)
     if _EXTRACT.match(line):
         named = msgspec.structs.replace(options, host=options.host or _host_of(name))
         return RecordFile("nws", nws_decoder(named), rest)

@@ -390,6 +390,29 @@ PROMETHEUS: Final = (
 )
 """Metrics of node_exporter, ipmi_exporter, dcgm-exporter and Kepler, by their names."""
 
+_EXAMON_OF_PROMETHEUS: Final = tuple(
+    msgspec.structs.replace(metric, measurement="prometheus_pub", field=metric.measurement)
+    for metric in PROMETHEUS
+    if metric.measurement not in PROCESSOR_SECONDS
+)
+EXAMON: Final = (
+    Metric("ganglia_pub", "load_one", "load1"),
+    Metric("ganglia_pub", "load_five", "load5"),
+    Metric("ganglia_pub", "load_fifteen", "load15"),
+    Metric("ganglia_pub", "cpu_idle", "cpu_available", percent),
+    Metric("ganglia_pub", "proc_run", "runnable"),
+    Metric("ganglia_pub", "mem_free", "memory_free", kibibytes),
+    Metric("ipmi_pub", "total_power", "power_w", peer="system"),
+    *(
+        Metric("ipmi_pub", f"p{socket}{of}_power", "power_w", peer=f"{part}:{socket}")
+        for of, part in (("", "cpu"), ("_mem", "memory"))
+        for socket in range(4)
+    ),
+    *(Metric("nvml_pub", field, "power_w", peer="gpu", part="gpu") for field in ("power.draw", "power_draw")),
+    *_EXAMON_OF_PROMETHEUS,
+)
+"""Metrics of ExaMon's plugins by plugin and name, as the reference of Marconi 100 has them; in topics of MQTT a dot is an underscore."""
+
 PROCESSOR_SHARES: Final = frozenset({"system.cpu.utilization", "system.cpu.time (delta)"})
 """Metrics of the share of each processor's time that was spent on something: the mean of a host's counts."""
 

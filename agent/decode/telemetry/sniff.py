@@ -11,6 +11,7 @@ from agent.decode.opening import any_decoder
 from agent.decode.telemetry.collectd import collectd_decoder
 from agent.decode.telemetry.columns import joined
 from agent.decode.telemetry.cray import cray_decoder
+from agent.decode.telemetry.examon import examon_decoder
 from agent.decode.telemetry.ldms import ldms_decoder
 from agent.decode.telemetry.ldms_jobs import is_notice
 from agent.decode.telemetry.line_protocol import line_protocol_decoder
@@ -34,9 +35,12 @@ FORMATS: Final[dict[str, TelemetryFactory]] = {
     "sonar": sonar_samples_decoder,
     "prometheus": prometheus_decoder,
     "otlp": otlp_decoder,
+    "examon": examon_decoder,
 }
 _EXTRACT = re.compile(rb"\s*(?:#|[0-9]+(?:\.[0-9]+)?\s+[0-9.eE+-]+\s|time\s+measurement\b)", re.IGNORECASE)
 _LINE = re.compile(rb"[^\s,={}\[\]\"][^\n]*[^\\] [^\s=]+=[^\n]", re.DOTALL)  # a measurement, and a field after a space
+_TOPIC = re.compile(rb"[^\s\"{}\[\]]{0,256}\borg/[^\s/]+/cluster/\S+ +\S")  # of MQTT, as ExaMon names it, and a payload
+_TEXTS: Final = (("examon", _TOPIC), ("nws", _EXTRACT), ("line-protocol", _LINE))
 _HEAD: Final = 4096  # bytes of a message that tell its format
 
 
@@ -54,6 +58,9 @@ class _Probe(msgspec.Struct):
     timestamp: msgspec.Raw = msgspec.Raw()
     labels: msgspec.Raw = msgspec.Raw()
     value: msgspec.Raw = msgspec.Raw()
+    tags: msgspec.Raw = msgspec.Raw()
+    topic: msgspec.Raw = msgspec.Raw()
+    payload: msgspec.Raw = msgspec.Raw()
     resource_metrics: msgspec.Raw = msgspec.field(name="resourceMetrics", default_factory=msgspec.Raw)
 
 
@@ -75,9 +82,7 @@ def sniff_telemetry(value: bytes) -> str:
         return _sniff_object(value)
     if head[:1] in (b"", b"\0"):
         return "native"
-    if _EXTRACT.match(head):
-        return "nws"
-    return "line-protocol" if _LINE.match(head) else "native"
+    return next((name for name, pattern in _TEXTS if pattern.match(head)), "native")
 
 
 def _sniff_object(value: bytes) -> str:
@@ -92,6 +97,8 @@ def _sniff_object(value: bytes) -> str:
         ("otlp", bytes(probe.resource_metrics)),
         ("telegraf", bytes(probe.metrics) or bytes(probe.fields)),
         ("prometheus", bytes(probe.labels)[:1] == b"{" and bytes(probe.value)),
+        ("examon", bytes(probe.tags)[:1] == b"{" and bytes(probe.value) and bytes(probe.timestamp)),
+        ("examon", bytes(probe.topic)[:1] == b'"' and bytes(probe.payload)),
         ("ldms", bytes(probe.timestamp) and (bytes(probe.component_id) or bytes(probe.producer) or is_notice(value))),
     )
     return next((name for name, found in marks if found), "native")

@@ -9,6 +9,7 @@ import numpy as np
 
 from processors.models.histogram.arithmetic import (
     add,
+    divide,
     maximum,
     maximum_of,
     maximum_over,
@@ -254,16 +255,23 @@ class Calculus:
         if not factor or not self._table.within(factor) or inner & self._table.within(factor):
             return self._shared(component)
         self._explain("factored", self._table.within(factor))
-        return multiply(self._product(factor), self.form(rest), self._intervals)
+        return self._product(factor, self.form(rest))
 
-    def _product(self, monomial: Monomial) -> Histogram:
-        """Return the histogram of a product that has stochastic values."""
+    def _product(self, monomial: Monomial, other: Histogram | None = None) -> Histogram:
+        """Return the histogram of a product that has stochastic values, and of `other`, which shares none with it.
+
+        What is divided by is so in one step: its inverse, in equal intervals of its own, is another value.
+        """
         stochastic = [(atom, power_) for atom, power_ in monomial if self._table.atoms[atom].variables]
         certain = tuple(pair for pair in monomial if pair not in stochastic)
         if self._repeats(self._table.atoms[atom].variables for atom, _ in stochastic):
-            return self._shared({monomial: 1.0})
-        parts = [self._power(atom, exponent) for atom, exponent in stochastic]
-        result = reduce(lambda x, y: multiply(x, y, self._intervals), parts)
+            drawn = self._shared({monomial: 1.0})
+            return drawn if other is None else multiply(drawn, other, self._intervals)
+        stochastic.sort(key=lambda pair: pair[1] < 0)
+        result = other or self._power(*stochastic.pop(0))
+        for atom, exponent in stochastic:
+            joined = multiply if exponent > 0 else divide
+            result = joined(result, self._power(atom, abs(exponent)), self._intervals)
         return scaled(result, self._certain({certain: 1.0})) if certain else result
 
     def _power(self, atom: int, exponent: int) -> Histogram:

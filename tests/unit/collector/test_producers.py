@@ -75,3 +75,17 @@ def test_programs_of_jobs_that_sonar_sees_are_evidence_in_the_journal() -> None:
     assert [(event.system, event.job_id, event.source, event.evidence.executable) for event in found] == [
         ("saga", "812", "sonar", "gmx_mpi")
     ]
+
+
+def test_the_topic_of_mqtt_may_be_the_key_of_the_record() -> None:
+    centre = Centre(config=loads("sources: [{topics: [raw], format: examon}]"))
+    collector = centre.collector()
+    topic = b"org/e4/cluster/exa/node/cn01/plugin/ganglia_pub/chnl/data/load_one"
+    for second in range(0, 60, 10):
+        centre.send(second, f"2.5;{START_MS // 1000 + second}.000".encode(), key=topic)
+    centre.send(240, f"2.5;{START_MS // 1000 + 240}.000".encode(), key=topic)
+    centre.send(241, b"2.5;1795168815.000")
+    centre.work(collector)
+    minutes = [event for event in centre.journal() if isinstance(event, HostMinute)]
+    assert [(event.host, event.resources["load1"].mean) for event in minutes[:1]] == [("cn01", 2.5)]
+    assert centre.dead_letters() == [("missing-field", 7)]

@@ -52,9 +52,9 @@ class Centre:
         routes = msgspec.structs.replace(compose.routes(self.config), **self.routes)
         return Collector(MemoryLog(self.broker), routes, self.metrics, "one", monotonic_s=self.clock.monotonic_s)
 
-    def send(self, second: float, *values: bytes) -> None:
+    def send(self, second: float, *values: bytes, key: bytes | None = None) -> None:
         for value in values:
-            self.broker.append(TOPIC, value, None, 0, START_MS + round(second * 1000))
+            self.broker.append(TOPIC, value, key, 0, START_MS + round(second * 1000))
 
     def work(self, collector: Collector) -> None:
         while collector.step(START_MS, 0.0) or not collector.assigned() or collector.lag():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from processors.models.histogram.arithmetic import cumulative, mean
+from processors.models.histogram.arithmetic import add, cumulative, divide, mean
 from processors.models.histogram.values import Histogram, given
 from processors.models.structure.evaluate import Draws, Evaluated, evaluate
 from processors.models.structure.form import Builder
@@ -35,6 +35,21 @@ def test_each_hosts_part_is_the_worked_one() -> None:
     second = run_time("8 / c2", c2=C2).histogram
     assert second.edges == pytest.approx(np.linspace(10, 20, 6))
     assert second.shares == pytest.approx([0.3, 0.25, 0.15, 0.15, 0.15])
+
+
+@pytest.mark.parametrize("text", ["d / e", "1 / e * d", "2 * d / e / two", "d / e / f * f2"])
+def test_a_quotient_is_that_of_each_pair_of_intervals_and_not_the_product_with_an_inverse(text: str) -> None:
+    d, e = given([1, 3, 5], [0.3, 0.7]), given([2, 4, 7], [0.4, 0.6])
+    found = run_time(text, check=False, d=d, e=e, two=2.0, f=4.0, f2=4.0).histogram
+    assert found.edges == pytest.approx(np.linspace(1 / 7, 2.5, 6))
+    assert found.shares == pytest.approx([0.269693, 0.38025, 0.1992, 0.075429, 0.075429], abs=1e-6)
+
+
+def test_a_common_divisor_is_divided_by_once() -> None:
+    d, e, f = (given(edges, [0.3, 0.7]) for edges in ([1, 3, 5], [2, 4, 7], [1, 2, 3]))
+    found = run_time("d / e + f / e", check=False, d=d, e=e, f=f)
+    assert [way.kind for way in found.ways] == ["factored"]
+    assert found.histogram.shares == pytest.approx(divide(add(d, f), e).shares)
 
 
 def test_windows_of_hosts_give_the_same_as_hosts_one_by_one() -> None:
