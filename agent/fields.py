@@ -239,6 +239,8 @@ MESSAGES: Final[dict[str, Field]] = {
     "minutes": Field("Host-minutes that are known.", "min", 960),
     "Profile.expected": Field("Host-minutes that the run had.", "min", 992),
     "shared": Field("Host-minutes in which another job ran on the same host.", "min", 0),
+    "split": Field("Of these, how many of which the power was split between the jobs.", "min", 0.0),
+    "split_j": Field("What the run got of that power in all.", "J", 0.0),
     "short": Field("Whether it is too short for a profile.", example=False),
     "retrospective": Field("Whether it was made from records of the past.", example=False),
     "counters": Field("Rates by counter, per second and host.", "1/s", {"instructions": 2.1e9}),

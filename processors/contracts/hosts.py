@@ -13,7 +13,8 @@ class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
     """Means over the host-minutes that were a run's own: whole minutes of hosts on which nothing else ran.
 
     `hosts` is how many the run had, `minutes` the host-minutes that count, of `expected` ones; `shared` of them had another
-    job and say nothing of this one. `short` tells that no whole minute lay within the run, so that parts of minutes were
+    job and say nothing of this one, but for what of the host's power is split by a rule: `split_j`, in all, of `split` of these
+    host-minutes. `short` tells that no whole minute lay within the run, so that parts of minutes were
     taken. `retrospective` tells that the run's start was not known: that it was alone is then only not disproved.
 
     `counters` are rates per second and host, `nic` those of network interfaces. `power_w` is mean power per host by
@@ -40,6 +41,8 @@ class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
     estimated: dict[str, float] = {}
     left_out: dict[str, int] = {}
     network: dict[str, float] = {}
+    split: float = 0.0
+    split_j: float = 0.0
 
     @property
     def coverage(self) -> float:

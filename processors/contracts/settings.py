@@ -188,6 +188,12 @@ class MachineSettings(Settings):
     memory_domains_per_node: int | None = Field(
         default=None, ge=1, le=1_024, description="NUMA domains of a node, as lscpu counts them"
     )
+    idle_power_w: float | None = Field(
+        default=None,
+        gt=0,
+        le=1e7,
+        description="what a node draws without jobs, by which the energy of shared nodes is split; without it all power is split as idle power is",
+    )
 
 
 class RunTimeSettings(Settings):

@@ -16,9 +16,19 @@ from processors.contracts.hosts import Profile
 from processors.hosts.jobs import HostJobs
 from processors.hosts.rows import IdAllocator
 from processors.pipeline.host_state import HostShardState
-from processors.power.profiles.attribution import Occupancy, ProfileRun, Stayed, Sum, Total, given, profile
+from processors.power.accounting import SYSTEM
+from processors.power.profiles.attribution import (
+    Occupancy,
+    ProfileRun,
+    Stayed,
+    Sum,
+    Total,
+    given,
+    profile,
+)
 from processors.power.profiles.finalisation import REACH_MAX, Amounts, Close, HostPowers
-from processors.power.profiles.meters import ALWAYS, SHARED, Ingest
+from processors.power.profiles.meters import ALWAYS, ENERGY, POWER, SHARED, SPLIT, Ingest
+from processors.power.profiles.splitting import SharedNumbers, allocation
 from processors.windows.settings import MINUTE_MS
 
 CLOSE_BEFORE_MS: Final = 30_000  # a minute is closed so long before a run settles that ended with it
@@ -41,7 +51,6 @@ class HostProfiles:
         self._rows: IdAllocator[str] = IdAllocator()
         self._close_ms = max(round(settings.jobs.settle_max_s * 1000) - CLOSE_BEFORE_MS, 0)
         self._horizon_ms = max(round(settings.profiles.attribution_horizon_s * 1000), GRACE_MS)
-        self._shared = self._store.names.add(SHARED) or 0
         self._closed_ms = 0
 
     @cached_property
@@ -76,6 +85,7 @@ class HostProfiles:
         if not run.score(event):
             return
         run.learn(event)
+        run.allocate(allocation(event.evidence, event.system, self._state.settings.run_time))
         self._replace(event, run)
         self._keep(event.run_id, run)
 
@@ -88,6 +98,7 @@ class HostProfiles:
         late = state.started and event.end_ms < self._given_ms(event.system) and event.end_ms != state.end_ms
         state.spoiled = late and state.row >= 0 and bool(self._store.sums.of(state.row))
         run.learn(event)
+        run.allocate(allocation(event.evidence, event.system, self._state.settings.run_time))
         self._end(run, event.end_ms)
         self._keep(event.run_id, run)
 
@@ -120,7 +131,7 @@ class HostProfiles:
         total = Total(self._store.sums, state.row)
         stays, end_ms = self._occupancy.stays_with(run_id), state.end_ms
         for minute_ms, amounts in self._store.retained.within(state.start_ms, end_ms, rows):
-            total.add(given(minute_ms, amounts, stays, len(rows), self._shared))
+            total.add(given(minute_ms, amounts, stays, len(rows), self._numbers()))
         sums = total.of()
         stayed = Stayed(hosts, state.start_ms, end_ms, state.run_time_s, started=state.started)
         return profile(
@@ -227,8 +238,14 @@ class HostProfiles:
             return
         stays = self._occupancy.stays(minute_ms - (REACH_MAX - 1) * MINUTE_MS, minute_ms + MINUTE_MS)
         rows = self._store.index.hosts.ids.end
-        refused = self._store.sums.add(given(minute_ms, amounts, stays, rows, self._shared))
+        refused = self._store.sums.add(given(minute_ms, amounts, stays, rows, self._numbers()))
         self._state.tally["bound", "profile_sums_max"] += refused
+
+    def _numbers(self) -> SharedNumbers:
+        """Return the numbers of what shared hosts give; of power only where one is known to have told it."""
+        names = self._store.names
+        drawn = names.numbers.get(POWER + SYSTEM), names.numbers.get(ENERGY + SYSTEM)
+        return SharedNumbers(names.add(SHARED) or 0, names.add(SPLIT) if drawn != (None, None) else None, drawn)
 
     def _silent(self) -> npt.NDArray[np.bool_]:
         """Return which hosts (rows,) are of systems that tell no starts."""

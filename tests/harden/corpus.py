@@ -13,7 +13,7 @@ from tests.kit.sample_records import GOOD
 
 CASES: Final = Path(__file__).parents[1] / "cases" / "decode"
 FORMATS: Final = {  # by the name of a case, or its beginning
-    "cloudevents": "native", "collectd": "collectd", "cray": "cray", "json": "native", "ldms": "ldms", "native": "native", "nws": "nws",
+    "cloudevents": "native", "collectd": "collectd", "cray": "cray", "examon": "examon", "json": "native", "ldms": "ldms", "native": "native", "nws": "nws",
     "otlp": "otlp", "prometheus": "prometheus", "xalt": "xalt",
     "sacct": "sacct", "slurm": "slurm", "sonar": "sonar", "swf": "swf", "telegraf-json": "telegraf",
     "telegraf-line-protocol": "line-protocol",

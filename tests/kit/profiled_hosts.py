@@ -70,9 +70,12 @@ def tick(minutes: float) -> Tick:
     return Tick("", time_ms=at(minutes))
 
 
-def folded(*events: JournalEvent, hosts: HostShard | None = None, **profiles: float) -> HostShard:
-    """Return the fold of hosts after some events."""
-    hosts = hosts or make_shard(Config.model_validate({"profiles": profiles})).hosts
+def folded(
+    *events: JournalEvent, hosts: HostShard | None = None, machine: dict[str, float] | None = None, **profiles: float
+) -> HostShard:
+    """Return the fold of hosts after some events; `machine` is what the nodes of the system are."""
+    run_time = {"machines": {SYSTEM: machine}} if machine else {}
+    hosts = hosts or make_shard(Config.model_validate({"profiles": profiles, "run_time": run_time})).hosts
     for event in events:
         hosts.take(event)
     return hosts

@@ -14,5 +14,6 @@ GOOD = {
     b'"timestamp":"2026-11-20T10:00:00Z","value":"1.5"}',
     "otlp": b'{"resourceMetrics":[{"resource":{"attributes":[{"key":"host.name","value":{"stringValue":"nid1"}}]},"scopeMetrics":[{"metrics":'
     b'[{"name":"system.cpu.load_average.1m","gauge":{"dataPoints":[{"timeUnixNano":"1795168800000000000","asDouble":1.5}]}}]}]}]}',
+    "examon": b"org/e4/cluster/exa/node/nid1/plugin/ganglia_pub/chnl/data/load_one 1.5;1795168800.000",
     "nws": b"1795168800 0.5 0.5 0.1 0.5 0.1 nid1:8060 nid1:8060 availableCpu",
 }

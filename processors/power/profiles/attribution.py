@@ -27,8 +27,10 @@ from processors.power.profiles.meters import (
     POWER,
     REASONS,
     SHARED,
+    SPLIT,
     MeterIndex,
 )  # fmt: skip
+from processors.power.profiles.splitting import Allocation, SharedNumbers, Split, Stays, split_minute
 from processors.windows.settings import MINUTE_MS
 
 Floats = npt.NDArray[np.float64]
@@ -95,7 +97,8 @@ class ReportedStarts:
 class ProfileRunState(msgspec.Struct, omit_defaults=True):
     """Stored form: the job, host lists as they were sent, times, and the row of its sums.
 
-    `spoiled` tells that its end was told so late that minutes after it were taken to be the run's.
+    `spoiled` tells that its end was told so late that minutes after it were taken to be the run's. `share` and `idle_w` are its
+    `Allocation`.
     """
 
     system: str = ""
@@ -109,6 +112,8 @@ class ProfileRunState(msgspec.Struct, omit_defaults=True):
     spoiled: bool = False
     keep_until_ms: int | None = None
     row: int = -1
+    share: float = 0.0
+    idle_w: float = 0.0
 
 
 class ProfileRun:
@@ -145,6 +150,11 @@ class ProfileRun:
             return
         state.end_ms, state.run_time_s, state.replaced = fact.end_ms, fact.run_time_s, False
         state.hosts = fact.evidence.hosts or state.hosts
+
+    def allocate(self, found: Allocation) -> None:
+        """Take what it was allocated of its nodes, where that is known."""
+        if found.share > 0.0:
+            self.state.share, self.state.idle_w = found
 
     def replace_at(self, end_ms: int) -> None:
         """Let it end when a later run of its job began: its own end was not told."""
@@ -213,15 +223,6 @@ class RetainedMinutes:
             yield minute_ms, found
 
 
-class Stays(NamedTuple):
-    """Runs on hosts (k,): row of the host, row of the run, from when, and until when."""
-
-    host: Ints
-    run: Ints
-    start_ms: Ints
-    end_ms: Ints
-
-
 class Given(NamedTuple):
     """What runs get (m,): row of the run, number of the quantity, whether the minute is only in part the run's, and sums."""
 
@@ -232,11 +233,12 @@ class Given(NamedTuple):
     seconds: Floats
 
 
-def given(minute_ms: int, amounts: Amounts, stays: Stays, hosts: int, shared: int) -> Given:
-    """Return what runs get of what some of `hosts` rows did in a minute; `shared` is the number of that quantity.
+def given(minute_ms: int, amounts: Amounts, stays: Stays, hosts: int, numbers: SharedNumbers) -> Given:
+    """Return what runs get of what some of `hosts` rows did in a minute.
 
     An amount that took several minutes is a run's that was there in all of them. Of a minute in which a run began or ended
-    it gets the share of the time, as a short one. Where several runs were, each is told that it was not alone.
+    it gets the share of the time, as a short one. Where several runs were, each is told that it was not alone, and what is split
+    of the power of the host.
     """
     end_ms = minute_ms + MINUTE_MS
     here = (stays.start_ms < end_ms) & (stays.end_ms > minute_ms)
@@ -258,14 +260,29 @@ def given(minute_ms: int, amounts: Amounts, stays: Stays, hosts: int, shared: in
     share = np.where(part, inside_ms / MINUTE_MS, 1.0)
     at = np.flatnonzero(whole | part)
     counts = amounts["quantity"][at] < len(ALWAYS)  # a count is what it is
-    single = _shared(stays, here & (count[stays.host] > 1), host)
-    return Given(
-        np.concatenate([run[host[at]], single]),
-        np.concatenate([amounts["quantity"][at].astype(np.int64), np.full(len(single), shared)]),
-        np.concatenate([part[at], np.zeros(len(single), np.bool_)]),
-        np.concatenate([amounts["amount"][at] * np.where(counts, 1.0, share[at]), np.ones(len(single))]),
-        np.concatenate([amounts["reach"][at] * share[at] * (MINUTE_MS / 1000), np.full(len(single), MINUTE_MS / 1000)]),
+    own = Given(
+        run[host[at]],
+        amounts["quantity"][at].astype(np.int64),
+        part[at],
+        amounts["amount"][at] * np.where(counts, 1.0, share[at]),
+        amounts["reach"][at] * share[at] * (MINUTE_MS / 1000),
     )
+    joint = here & (count[stays.host] > 1)
+    if not joint.any():
+        return own
+    return Given(*map(np.concatenate, zip(own, *_of_shared(minute_ms, amounts, stays, joint, numbers), strict=True)))
+
+
+def _of_shared(
+    minute_ms: int, amounts: Amounts, stays: Stays, joint: npt.NDArray[np.bool_], numbers: SharedNumbers
+) -> Iterator[Given]:
+    """Yield what runs get of a minute in which others were on the host: that they were not alone, and what is split."""
+    single = _shared(stays, joint, amounts["host"])
+    found = split_minute(minute_ms, amounts, stays.at(joint), numbers)
+    alone = Split(single, np.ones(len(single)), np.full(len(single), MINUTE_MS / 1000))
+    for quantity, each in ((numbers.shared, alone), (numbers.split or 0, found)):
+        count = len(each.run)
+        yield Given(each.run, np.full(count, quantity), np.zeros(count, np.bool_), each.energy_j, each.seconds)
 
 
 def _shared(stays: Stays, joint: npt.NDArray[np.bool_], reported: npt.NDArray[np.int32]) -> Ints:
@@ -378,7 +395,10 @@ def _stays(found: Iterable[tuple[ProfileRunState, Rows]]) -> Stays:
     columns: Iterator[Iterable[int]] = iter(
         ((state.row for state, _ in runs), (state.start_ms for state, _ in runs), ends)
     )
-    return Stays(host, *(np.repeat(np.array(list(column), dtype=np.int64), count) for column in columns))
+    allocated = np.array([(state.share, state.idle_w) for state, _ in runs], dtype=np.float64).reshape(-1, 2)
+    run, start_ms, end_ms = (np.repeat(np.array(list(column), dtype=np.int64), count) for column in columns)
+    share, idle_w = (np.repeat(column, count) for column in allocated.T)
+    return Stays(host, run, start_ms, end_ms, share, idle_w)
 
 
 def _places(rows: Rows, of: Rows) -> Rows:
@@ -488,11 +508,15 @@ def profile(run: Stayed, whole: Totals, short: Totals, names_max: int) -> Profil
     expected = run.hosts * (_minutes_touched(run) if is_short else _whole_minutes(run))
     power = {each: found for each in COMPONENTS if (found := _power(sums, each)).seconds > 0}
     power_w = {each: _significant(found.energy_j / found.seconds) for each, found in power.items()}
+    shared = min(round(whole.get(SHARED, NOTHING)[0]), max(expected - minutes, 0))
+    split_j, split_s = whole.get(SPLIT, NOTHING)
     return Profile(
         hosts=run.hosts,
         minutes=minutes,
         expected=expected,
-        shared=min(round(whole.get(SHARED, NOTHING)[0]), max(expected - minutes, 0)),
+        shared=shared,
+        split=_significant(min(split_s / (MINUTE_MS / 1000), shared)),
+        split_j=_significant(split_j),
         short=is_short and minutes > 0,
         retrospective=not run.started,
         counters=_rates(sums, COUNTER, names_max),

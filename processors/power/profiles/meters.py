@@ -87,10 +87,11 @@ ESTIMATED: Final = "estimated/"
 LEFT_OUT: Final = "left_out/"
 COVERED: Final = "covered"
 SHARED: Final = "shared"
+SPLIT: Final = "split"
 REASONS: Final = ("missing", "negative", "zero", "excessive", "reset", "doubtful", "part")
 ALWAYS: Final = (COVERED, JOB + COVERED, SHARED, *(LEFT_OUT + reason for reason in REASONS))
 """How names of quantities begin, or whole ones: minutes that are told, and minutes with another job. Why readings
-are left out. ALWAYS are the quantities that every run may have."""
+are left out. ALWAYS are the quantities that every run may have. SPLIT is what a run gets of the power of hosts that it shares."""
 
 NAME_CHARACTERS_MAX: Final = 96
 

@@ -228,9 +228,18 @@ def test_what_sacct_writes_of_energy_is_read_unless_it_stands_for_nothing(
     assert job.energy_j == (None if kwh is None else kwh * KWH_J)
 
 
-def test_minutes_on_a_shared_node_give_their_energy_to_nobody() -> None:
+def test_minutes_on_a_shared_node_of_which_nothing_was_split_give_their_energy_to_nobody() -> None:
     """Of an hour on one node of 1 kW, half was shared."""
     run = settled("1", 1.0, 3600.0, profile=metered(1000.0, 1, minutes=30, expected=60, shared=30))
     found = week(run).total
     assert found.energy_j == pytest.approx(0.5 * KWH_J)
     assert shares(found) == pytest.approx((0.5, 0.0, 0.5))
+
+
+def test_what_was_split_of_a_shared_node_is_estimated() -> None:
+    """Of an hour on one node of 1 kW, half was shared; 0.1 kWh of that is the run's."""
+    profile = metered(1000.0, 1, minutes=30, expected=60, shared=30)
+    run = settled("1", 1.0, 3600.0, profile=msgspec.structs.replace(profile, split=30.0, split_j=0.1 * KWH_J))
+    found = week(run).total
+    assert found.energy_j == pytest.approx(0.6 * KWH_J)
+    assert shares(found) == pytest.approx((0.5, 0.5, 0.0))

@@ -1,0 +1,130 @@
+"""What a shared node draws, split between the jobs on it by a stated rule.
+
+Each job has its share of the node's processors, as it was allocated, for the part of the minute that it was there. The power of the idle
+node is split by these shares, and what of it belongs to processors that nobody was allocated is nobody's. What the node draws beyond it, because
+something computes, is split between the jobs alone, in proportion to their shares. Where the idle power of a node is not known, all of its
+power is split as idle power is. So the jobs together never get more than the node drew.
+
+Source: the discussion of the division of idle and dynamic power in Kepler (sustainable-computing.io), by allocation where use is not measured.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from processors.contracts.events import Evidence, nodes_of
+from processors.contracts.settings import RunTimeSettings
+from processors.power.profiles.finalisation import Amounts
+from processors.windows.settings import MINUTE_MS
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+MINUTE_S: Final = MINUTE_MS / 1000
+
+
+class Allocation(NamedTuple):
+    """The share of the processors of each of its nodes that a run was allocated, 0 where it is not known, and what a node draws without jobs."""
+
+    share: float = 0.0
+    idle_w: float = 0.0
+
+
+def allocation(evidence: Evidence, system: str, settings: RunTimeSettings) -> Allocation:
+    """Return what a run was allocated of its nodes: all of them where it is said to have them alone, else its cores of theirs.
+
+    >>> from processors.contracts.settings import MachineSettings
+    >>> settings = RunTimeSettings(machines={"exa": MachineSettings(cores_per_node=128, idle_power_w=150.0)})
+    >>> allocation(Evidence(sizes={"nodes": 2.0, "cores": 64.0}), "exa", settings)
+    Allocation(share=0.25, idle_w=150.0)
+    """
+    known = [
+        settings.machines[name] for name in (f"{system}/{evidence.partition}", system) if name in settings.machines
+    ]
+    cores_per_node = next((each.cores_per_node for each in known if each.cores_per_node), settings.cores_per_node)
+    idle_w = next((each.idle_power_w for each in known if each.idle_power_w is not None), 0.0)
+    if evidence.exclusive:
+        return Allocation(1.0, idle_w)
+    cores, nodes = evidence.sizes.get("cores"), nodes_of(evidence)
+    if not cores or not nodes or not cores_per_node:
+        return Allocation(0.0, idle_w)
+    return Allocation(min(cores / (nodes * cores_per_node), 1.0), idle_w)
+
+
+class Stays(NamedTuple):
+    """Runs on hosts (k,): row of the host, row of the run, from when, until when, and what each was allocated."""
+
+    host: Ints
+    run: Ints
+    start_ms: Ints
+    end_ms: Ints
+    share: Floats
+    idle_w: Floats
+
+    def at(self, places: "npt.NDArray[np.bool_] | Ints") -> "Stays":
+        """Return some of them."""
+        return Stays(
+            self.host[places],
+            self.run[places],
+            self.start_ms[places],
+            self.end_ms[places],
+            self.share[places],
+            self.idle_w[places],
+        )
+
+
+class SharedNumbers(NamedTuple):
+    """The numbers of quantities: minutes with other runs, what is split of them, and what hosts draw, the first that is told."""
+
+    shared: int
+    split: int | None = None
+    drawn: tuple[int | None, ...] = ()
+
+
+class Split(NamedTuple):
+    """What runs on shared hosts get (m,): row of the run, joules, and the seconds of the host in which it was there."""
+
+    run: Ints
+    energy_j: Floats
+    seconds: Floats
+
+
+NO_ROWS: Final = np.zeros(0, np.int64)
+NOTHING: Final = Split(NO_ROWS, np.zeros(0), np.zeros(0))
+
+
+def split_minute(minute_ms: int, amounts: Amounts, stays: Stays, numbers: SharedNumbers) -> Split:
+    """Return what runs on shared hosts get of what their hosts drew in a minute; nothing where none told it."""
+    if numbers.split is None:
+        return NOTHING
+    energy_j = np.full(int(stays.host.max(initial=-1)) + 1, np.nan)
+    for quantity in reversed([each for each in numbers.drawn if each is not None]):
+        of = amounts[(amounts["quantity"] == quantity) & (amounts["reach"] == 1) & (amounts["host"] < len(energy_j))]
+        energy_j[of["host"]] = of["amount"]
+    return split(minute_ms, energy_j, stays)
+
+
+def split(minute_ms: int, energy_j: Floats, stays: Stays) -> Split:
+    """Split the energy (hosts,) of a minute between the runs that were on hosts together.
+
+    A host on which the share of a run is not known gives to none.
+
+    >>> two = np.zeros(2, np.int64), np.array([7, 8]), np.zeros(2, np.int64), np.full(2, 90_000)
+    >>> split(0, np.array([200.0 * 60]), Stays(*two, np.array([0.25, 0.25]), np.full(2, 100.0))).energy_j.tolist()
+    [4500.0, 4500.0]
+    """
+    stays = stays.at(np.lexsort((stays.run, stays.host)))  # so that sums do not depend on which run came first
+    hosts, host = len(energy_j), stays.host
+    inside_ms = np.minimum(stays.end_ms, minute_ms + MINUTE_MS) - np.maximum(stays.start_ms, minute_ms)
+    weight = stays.share * inside_ms / MINUTE_MS
+    total = np.bincount(host, weight, hosts).astype(np.float64)
+    known = np.isfinite(energy_j) & (energy_j > 0.0) & (total > 0.0)
+    known[host[stays.share <= 0.0]] = False
+    idle_j = np.zeros(hosts)
+    np.maximum.at(idle_j, host, stays.idle_w * MINUTE_S)
+    idle_j = np.where(idle_j > 0.0, np.minimum(idle_j, energy_j), energy_j)
+    at = np.flatnonzero(known[host])
+    of = host[at]
+    got = idle_j[of] / np.maximum(total[of], 1.0) + (energy_j[of] - idle_j[of]) / total[of]
+    return Split(stays.run[at], got * weight[at], inside_ms[at] / 1000)
