@@ -11,17 +11,31 @@ from prometheus_client.registry import Collector
 
 from processors.contracts.load import LoadQuality
 from processors.contracts.names import rfc3339
-from processors.contracts.outputs import Alert, CurvePoint, Prediction, ProfileModel
+from processors.contracts.outputs import Alert, CurvePoint, FeatureModel, Prediction, ProfileModel
 from processors.contracts.service import Service
 from sinks.prometheus.registry import gauge
-from sinks.prometheus.table import ALERTS, POWER, PREDICTIONS, SEVERITIES, SUBJECT, TARGETS, UNDER_LOAD, USEFUL
+from sinks.prometheus.table import (
+    ALERTS,
+    FEATURE_KINDS,
+    FEATURES,
+    POWER,
+    PREDICTIONS,
+    SEVERITIES,
+    SUBJECT,
+    TARGETS,
+    UNDER_LOAD,
+    USEFUL,
+)
 
 APPLICATIONS_MAX: Final = 500
 SIZES_MAX: Final = 16
 DETAILED_MAX: Final = 100  # applications whose members, load, power and counters are shown
 MEMBERS_MAX: Final = 16  # of one application
 COUNTERS_MAX: Final = 8  # of one target
-NAME_MAX: Final = 128  # characters of a counter: what is longer is left out, a part of it would be another's name
+FEATURES_MAX: Final = 8  # of one kind of features
+NAME_MAX: Final = (
+    128  # characters of a counter or feature: what is longer is left out, a part of it would be another's name
+)
 FIRING_MAX: Final = 200  # series of firing alerts: the worst ones
 PUBLISHED: Final = "published"  # in the place of a member: what was predicted
 _QUANTILES: Final = ("0.05", "0.5", "0.95")
@@ -32,9 +46,9 @@ class PredictionCollector(Collector):
 
     `now_ms` gives the present in the time that the predictions live in: a prediction past its `valid_until` leaves.
     Where runs fell, run times under load, power, what counters explain and, with `members`, the laws of run time are shown of the
-    applications with the most runs. Series: at most `applications_max` times (3 `sizes_max` + 14), and `detailed_max` times (6 `sizes_max` + 254):
-    16 weights, errors at four horizons of 16 members and of what was published, 48 of where runs fell, 28 under load, and 94
-    of profiles. With the defaults these are 31 000 and 35 000; 200 firing alerts come on top.
+    applications with the most runs. Series: at most `applications_max` times (3 `sizes_max` + 14), and `detailed_max` times (6 `sizes_max` + 288):
+    16 weights, errors at four horizons of 16 members and of what was published, 48 of where runs fell, 28 under load, 94 of
+    profiles, and 34 of features. With the defaults these are 31 000 and 38 000; 200 firing alerts come on top.
     """
 
     def __init__(
@@ -71,6 +85,7 @@ class PredictionCollector(Collector):
             series.add_probabilities(entry)
             series.add_load(entry)
             series.add_power(entry, spread(entry.curve, self._sizes_max))
+            series.add_features(entry)
         counts = {"shown": len(shown), "left_out": len(valid) - len(shown), "stale": len(known) - len(valid)}
         for label, count in counts.items():
             series.add("applications", [label], count)
@@ -82,7 +97,7 @@ class Series:
     """The families of predictions and alerts, which are filled with samples; a figure that is not known has none."""
 
     def __init__(self) -> None:
-        declared = (*PREDICTIONS, *UNDER_LOAD, *POWER)
+        declared = (*PREDICTIONS, *UNDER_LOAD, *POWER, *FEATURES)
         self.families: dict[str, GaugeMetricFamily] = {declaration.name: gauge(declaration) for declaration in declared}
 
     def add(self, name: str, labels: Sequence[str], value: float | None) -> None:
@@ -167,6 +182,13 @@ class Series:
         for target, model in {model.target: model for model in entry.profiles if model.target in TARGETS}.items():
             self._add_profile([*key, target], model)
 
+    def add_features(self, entry: Prediction) -> None:
+        """Add how good features of runs were, how well they order runs, and which of them matter."""
+        for kind, model in {
+            model.features: model for model in entry.features if model.features in FEATURE_KINDS
+        }.items():
+            self._add_feature_model([*_key(entry), kind], model)
+
     def add_alerts(self, alerts: Sequence[Alert]) -> None:
         """Add how many alerts there are of each kind, and the firing ones by subject, the worst first."""
         counts: Counter[tuple[str, ...]] = Counter((alert.kind, alert.severity, alert.status) for alert in alerts)
@@ -203,6 +225,18 @@ class Series:
         for counter, each in named.items():
             self.add("profile_correlation", [*labels, counter], each.rho)
             self.add("profile_coefficient", [*labels, counter], each.standardised)
+
+    def _add_feature_model(self, labels: Sequence[str], model: FeatureModel) -> None:
+        for of, error in (("features", model.error), ("curve", model.curve_error), ("both", model.combined_error)):
+            self.add("feature_error_ratio", [*labels, of], error)
+        self.add("feature_weight_ratio", labels, model.weight)
+        self.add("feature_coverage_ratio", labels, model.coverage_90)
+        for ties, order in (("first", model.rcc), ("half", model.rcc_symmetric)):
+            self.add("feature_rank_correlation", [*labels, ties], order)
+        self.add("feature_r_squared", labels, model.r_squared)
+        named = [name for name in model.importances if len(name) <= NAME_MAX]
+        for name in heapq.nsmallest(FEATURES_MAX, named, key=lambda name: (-model.importances[name], name)):
+            self.add("feature_importance_ratio", [*labels, name], model.importances[name])
 
 
 def spread(curve: Sequence[CurvePoint], sizes_max: int) -> Sequence[CurvePoint]:

@@ -47,6 +47,8 @@ SUBJECT: Final = (*APPLICATION, Label("n"), Label("host"), Label("partition"), L
 TARGETS: Final = ("run_time_s", "system_power_w", "cpu_power_w", "memory_power_w", "gpu_power_w")
 _LEVEL: Final = Label("level", values=("0.05", "0.5", "0.95"))
 _TARGET: Final = Label("target", values=TARGETS)
+FEATURE_KINDS: Final = ("attributes", "communication")
+_FEATURES: Final = Label("features", values=FEATURE_KINDS)
 ROLES: Final = ("collector", "learner")
 EVENT_OUTCOMES: Final = ("received", "processed", "rejected", "dropped", "repeated")
 REFUSALS: Final = ("too_old", "correction_too_late", "not_one_size", "implausible", "network_of_no_run")
@@ -136,6 +138,34 @@ POWER: Final = (
         "scalewatch_profile_coefficient", "gauge",
         "Coefficient of such a counter: deviations of the target for one deviation of the counter.",
         (*APPLICATION, _TARGET, Label("counter")),
+    ),
+)  # fmt: skip
+FEATURES: Final = (
+    Declaration(
+        "scalewatch_feature_error_ratio", "gauge",
+        "Mean error of run times of runs that were not learned yet: from features, from the curve alone, and from both.",
+        (*APPLICATION, _FEATURES, Label("of", values=("features", "curve", "both"))),
+    ),
+    Declaration(
+        "scalewatch_feature_weight_ratio", "gauge", "Share that features have in a prediction of a run that reports them.",
+        (*APPLICATION, _FEATURES),
+    ),
+    Declaration(
+        "scalewatch_feature_coverage_ratio", "gauge", "Share of these runs inside the 90 % band of both together.",
+        (*APPLICATION, _FEATURES),
+    ),
+    Declaration(
+        "scalewatch_feature_rank_correlation", "gauge",
+        "Share of pairs of the newest runs that are ordered as predicted (RCC): of a tie the first counts as above, or ties as half.",
+        (*APPLICATION, _FEATURES, Label("ties", values=("first", "half"))),
+    ),
+    Declaration(
+        "scalewatch_feature_r_squared", "gauge", "Share of the variance of the newest runs that features explain.",
+        (*APPLICATION, _FEATURES),
+    ),
+    Declaration(
+        "scalewatch_feature_importance_ratio", "gauge", "Share of a feature in what the model explains, of the largest few.",
+        (*APPLICATION, _FEATURES, Label("feature")),
     ),
 )  # fmt: skip
 AGENT: Final = (
@@ -475,7 +505,7 @@ HOSTS: Final = (
         "One while hosts or resources of a host have no series because of a bound.",
     ),
 )  # fmt: skip
-METRICS: Final = (*AGENT, *HEALTH, *SOURCES, *JOBS, *PREDICTIONS, *UNDER_LOAD, *POWER, *HOSTS)
+METRICS: Final = (*AGENT, *HEALTH, *SOURCES, *JOBS, *PREDICTIONS, *UNDER_LOAD, *POWER, *FEATURES, *HOSTS)
 
 
 def rows() -> tuple[tuple[str, str, tuple[str, ...], str], ...]:
