@@ -171,7 +171,7 @@ MESSAGES: Final[dict[str, Field]] = {
     "rcc": Field("Share of pairs that are ordered as predicted; of a tie the first counts as above.", SHARE, 0.9),
     "rcc_symmetric": Field("Share of pairs that are ordered as predicted, ties as half.", SHARE, 0.88),
     "r_squared": Field("Share of the variance that is explained.", SHARE, 0.81),
-    "importances": Field("Share of each feature in what trees explain.", SHARE, {"solver": 0.7}),
+    "importances": Field("Share of each feature in what the model explains.", SHARE, {"solver": 0.7}),
     # under load
     "UnderLoad.hosts": Field("The hosts, in words.", None, "nid[001042-001045]"),
     "hosts_count": Field("How many hosts a job of that size has.", "hosts", 4.0),

@@ -18,8 +18,9 @@ from processors.contracts.events import Attribute
 from processors.contracts.names import HORIZONS
 from processors.contracts.outputs import FeatureModel, HorizonError, Member, Model, Reliability
 from processors.facts import Band, CurvePrediction, Measured, measured
-from processors.models.communication import NAMES, r_squared, rcc, rcc_symmetric
-from processors.models.features import ATTRIBUTE_KINDS, NETWORK, NETWORK_KINDS, Blend, Chosen, Forecast, encoded
+from processors.models.communication import NAMES, comparable, r_squared, rcc, rcc_symmetric
+from processors.models.communication_costs import NETWORK_KINDS
+from processors.models.features import ATTRIBUTE_KINDS, NETWORK, Blend, Chosen, Forecast, encoded
 from processors.models.statistics import six_digits
 from processors.models.training.runs import Run
 from processors.models.training.table import CHOICE
@@ -100,10 +101,11 @@ class FeatureFact(msgspec.Struct, frozen=True):
 
 
 class FeatureQuestion(NamedTuple):
-    """A run to come: what is known of it, the curve's band at its size, and that at the nearest size that was run, `near_n`."""
+    """A run to come of size `n`: what is known of it, the curve's band there, and that at the nearest size that was run, `near_n`."""
 
     attributes: Mapping[str, Attribute]
     network: Mapping[str, float]
+    n: float
     at: Band
     near: Band
     near_n: float
@@ -141,7 +143,7 @@ class FeatureTimes:
     """What features say of the run times of one application."""
 
     name: ClassVar[str] = "feature_times"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def __init__(self, runs_max: int, state: FeatureTimesState) -> None:
         self._trainer = Trainer(KINDS, runs_max, state.trainer)
@@ -179,14 +181,14 @@ class FeatureTimes:
 
     def missing(self, attributes: Mapping[str, Attribute], network: Mapping[str, float]) -> tuple[str, ...]:
         """Return what a run has to report its attributes, or of its communication, and does not."""
-        values = _values(attributes, network, 1.0)
+        values = _values(attributes, network, 1.0, 1.0)
         stages = [stage for stage, known in ((ATTRIBUTES, attributes), (COMMUNICATION, network)) if known]
         names = {name: None for stage in stages for name in self._missing(self._trainer.learners[stage], values)}
         return tuple(name.removeprefix(NETWORK) for name in names)
 
     def learn(self, fact: FeatureFact) -> None:
         """Take a run in, after all were compared with it; one with a known id replaces that."""
-        values = _values(fact.attributes, fact.network, fact.n)
+        values = _values(fact.attributes, fact.network, fact.n, fact.n)
         mapped = any(name.startswith(NETWORK) for name in values)
         stages = (*([ATTRIBUTES] if fact.attributes else []), *([COMMUNICATION] if mapped else []))
         targets = dict.fromkeys(stages, fact.run_time_s)
@@ -249,7 +251,7 @@ class FeatureTimes:
 
     def _predicted(self, requested: FeatureQuestion) -> list[_Predicted]:
         """Return what each stage says, and what it makes of that and of what was said before."""
-        values = _values(requested.attributes, requested.network, requested.near_n)
+        values = _values(requested.attributes, requested.network, requested.n, requested.near_n)
         curve, near = (
             Forecast.of_band(point.run_time_s, point.low_s, point.high_s) for point in (requested.at, requested.near)
         )
@@ -288,7 +290,7 @@ class FeatureTimes:
     def _compare(self, fact: FeatureFact, curve: CurvePrediction) -> None:
         ln_t, horizon = math.log(fact.run_time_s), HORIZONS.index(curve.horizon)
         prediction = self._predicted(
-            FeatureQuestion(fact.attributes, fact.network, curve.at.band, curve.near.band, curve.near.n)
+            FeatureQuestion(fact.attributes, fact.network, fact.n, curve.at.band, curve.near.band, curve.near.n)
         )
         for each in prediction:
             blend = self._blend(each.stage)
@@ -315,11 +317,17 @@ class FeatureTimes:
             self._waiting_ms = now_ms
 
 
-def _values(attributes: Mapping[str, Attribute], network: Mapping[str, float], n: float) -> dict[str, float]:
-    """Return what is known of a run as values: attributes, communication under `network.`, and the size."""
+def _values(
+    attributes: Mapping[str, Attribute], network: Mapping[str, float], n: float, size: float
+) -> dict[str, float]:
+    """Return what is known of a run of size n as values: attributes, communication under `network.`, and the size to answer at."""
     known = sorted(encoded(attributes).items())[:ATTRIBUTES_MAX]
-    given = {NETWORK + name: network[name] for name in NAMES if name in network}
-    return {**{name: value for name, value in known if not name.startswith(NETWORK)}, **given, SIZE: n}
+    given = comparable({name: network[name] for name in NAMES if name in network}, n)
+    return {
+        **{name: value for name, value in known if not name.startswith(NETWORK)},
+        **{NETWORK + name: value for name, value in given.items()},
+        SIZE: size,
+    }
 
 
 NAME: Final = "features"

@@ -97,7 +97,7 @@ class FeatureModel(msgspec.Struct, frozen=True, kw_only=True):
     both together on the same runs; `coverage_90` the share of them in the band of both. Of the newest `ranked` of them,
     `rcc` is the share of pairs that are ordered as predicted (of a tie the first counts as above), `rcc_symmetric` the same
     with ties as half, `r_squared` the share of the variance that is explained. `importances` are the shares of features in
-    what trees explain.
+    what the model explains: trees beyond a law, or a sum of costs.
     """
 
     features: str

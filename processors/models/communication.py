@@ -216,6 +216,20 @@ MESSAGE_FEATURES: Final = ("max_dilation", "avg_dilation", "sum_dilation_ao", "h
 NAMES: Final = (*LINK_FEATURES, "max_bytes", *MESSAGE_FEATURES, "max_fifo")
 
 
+SUMS: Final = ("sum_dilation_ao", "hop_bytes")  # over all messages, so that they grow with the size alone
+
+
+def comparable(found: Mapping[str, float], n: float) -> dict[str, float]:
+    """Return features of a run of size n (> 0) as those of runs of other sizes: sums over messages for each of the n.
+
+    Averages, maxima and what is told of single links or queues are comparable as they are.
+
+    >>> comparable({"max_bytes": 320.0, "sum_dilation_ao": 128.0}, 64)
+    {'max_bytes': 320.0, 'sum_dilation_ao': 2.0}
+    """
+    return {name: value / n if name in SUMS else value for name, value in found.items()}
+
+
 def features(traffic: Traffic) -> dict[str, float]:
     """Return the features that this traffic has, by name; those of links, messages or queues it does not tell are left out.
 

@@ -8,12 +8,11 @@ import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.communication import FEATURE_SETS
 from processors.models.conformal import AggregatedRadius
 from processors.models.counters.selection import Floats, Linear, ridge
 from processors.models.statistics import Z95, six_digits
@@ -123,6 +122,10 @@ class Grown:
 
     law: Law
     forest: Forest
+
+    def importances(self) -> Floats:
+        """Return the share of each column (p,) in what trees explain beyond the law."""
+        return self.forest.importances()
 
     def predict(self, values: Floats) -> Predicted:
         """Return the target of rows (m, p), and the deviation of what lies in the leaves."""
@@ -274,6 +277,14 @@ class Blend:
         ]
 
 
+@runtime_checkable
+class Explaining(Protocol):
+    """A model that says how much of what it explains each column has."""
+
+    def importances(self) -> Floats:
+        """Return the shares of the columns, (p,), sum 1; all 0 or none where nothing is explained."""
+
+
 LAW: Final = "law"
 FOREST: Final = "forest"
 MODEL_DEVIATION_MIN: Final = 0.005
@@ -299,6 +310,10 @@ class Measured:
         found = self.model.predict(values)
         own = np.where(found.deviation > 0, found.deviation, self.deviation)
         return Predicted(found.value, np.sqrt((self.deviation**2 + own**2) / 2))
+
+    def importances(self) -> Floats:
+        """Return the share of each column (p,) in what the model explains; empty where it does not say."""
+        return self.model.importances() if isinstance(self.model, Explaining) else np.zeros(0)
 
 
 def _law(table: Table) -> Generator[None, None, Answering]:
@@ -358,7 +373,7 @@ def _number(text: str) -> float | None:
 
 # Models of run time on columns of their own: those of attributes, and those of sets of communication features.
 # Columns of communication begin with `network.`; a model of attributes does not look at them, one of a set of features
-# (`processors.models.communication`) looks at those of its set and at the attributes.
+# (`processors.models.communication_costs`) looks at those of its set and at the attributes.
 
 NETWORK: Final = "network."
 TREES: Final = Growth(trees=10, leaf_rows=1)  # as in Jain et al.
@@ -391,10 +406,9 @@ class Chosen:
         return self.model.predict(values[:, list(self.at)])
 
     def importances(self) -> dict[str, float]:
-        """Return the share of each column in what the trees explain beyond the law; {} where there are no trees."""
-        grown = self.model.model if isinstance(self.model, Measured) else None
-        found = grown.forest.importances().tolist() if isinstance(grown, Grown) else [0.0] * len(self.names)
-        return dict(zip(self.names, found, strict=True)) if any(found) else {}
+        """Return the share of each column in what the model explains; {} where it does not say."""
+        found = self.model.importances() if isinstance(self.model, Explaining) else np.zeros(0)
+        return dict(zip(self.names, found.tolist(), strict=True)) if found.any() else {}
 
 
 def of_attributes(names: Sequence[str]) -> tuple[str, ...]:
@@ -419,21 +433,30 @@ def of_set(features: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
     return (*of_attributes(names), *wanted)
 
 
-def _fitted(choose: Choose, kind: Kind, table: Table) -> Generator[None, None, Model]:
+def chosen(choose: Choose, kind: Kind, table: Table) -> Generator[None, None, Model]:
+    """Yield as the fit goes on, and return the model of the columns that are chosen.
+
+    >>> from processors.models.training.table import finished
+    >>> x = np.arange(1.0, 17.0)[:, None]
+    >>> finished(chosen(of_attributes, KINDS[LAW], Table(("n",), x, 10 * x[:, 0], np.ones(16), np.arange(16)))).names
+    ('n',)
+    """
     names = choose(table.names)
     model = yield from kind(table.only(names))
     return Chosen(names, tuple(table.names.index(name) for name in names), model)
 
 
-def _trees(table: Table) -> Generator[None, None, Answering]:
+def small_forest(table: Table) -> Generator[None, None, Answering]:
+    """Yield as trees grow, and return the law of a table with a forest as small as that of Jain et al.
+
+    >>> next(small_forest(Table(("n",), np.ones((3, 1)), np.ones(3), np.ones(3), np.arange(3))))
+    Traceback (most recent call last):
+    ValueError: A forest of residuals needs 12 runs.
+    """
     found = yield from fitting(table, TREES)
     return found
 
 
 ATTRIBUTE_KINDS: Final[Mapping[str, Kind]] = {
-    name: partial(_fitted, of_attributes, kind) for name, kind in KINDS.items()
-}
-NETWORK_KINDS: Final[Mapping[str, Kind]] = {
-    name: partial(_fitted, partial(of_set, features), partial(measured, _trees))
-    for name, features in FEATURE_SETS.items()
+    name: partial(chosen, of_attributes, kind) for name, kind in KINDS.items()
 }

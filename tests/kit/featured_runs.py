@@ -28,7 +28,7 @@ def featured_run(i: int) -> FeatureFact:
 def question_of(fact: FeatureFact) -> FeatureQuestion:
     """Return what would have been asked before a run."""
     curve = PublishedPoint(fact.n, 1000.0 / fact.n, 400.0 / fact.n, 2500.0 / fact.n)
-    return FeatureQuestion(fact.attributes, fact.network, curve.band, curve.band, fact.n)
+    return FeatureQuestion(fact.attributes, fact.network, fact.n, curve.band, curve.band, fact.n)
 
 
 def features_learn(times: FeatureTimes, fact: FeatureFact) -> None:

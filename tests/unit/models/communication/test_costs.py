@@ -1,0 +1,87 @@
+"""Run time as a sum of costs of communication: beyond what was seen, with attributes, and where no sum fits."""
+
+import numpy as np
+import pytest
+
+from processors.models.communication import r_squared, rcc_symmetric
+from processors.models.communication_costs import costs, ranged
+from processors.models.features import measured, small_forest
+from processors.models.training.table import Floats, Model, Table, finished
+
+NAMES = ("n", "network.avg_buffer_to", "network.max_bytes", "network.max_fifo")
+
+
+def rows(count: int, low: float, high: float, seed: int) -> Floats:
+    return np.random.default_rng(seed).uniform(low, high, (count, 3))
+
+
+def truth(features: Floats) -> Floats:
+    return np.asarray(features @ np.array([5.0, 2.0, 0.0]) + 1.0)
+
+
+def table(features: Floats, target: Floats, n: Floats | None = None) -> Table:
+    size = np.full(len(target), 64.0) if n is None else n
+    values = np.concatenate([size[:, None], features], axis=1)
+    return Table(NAMES, values, target, np.ones(len(target)), np.arange(len(target)))
+
+
+def test_a_sum_of_costs_is_found_and_goes_on_where_trees_and_powers_bend() -> None:
+    seen, requested = rows(56, 1.0, 3.0, seed=1), rows(28, 4.0, 12.0, seed=2)
+    noise = np.exp(0.01 * np.random.default_rng(3).normal(size=56))
+    known, asked = table(seen, truth(seen) * noise), table(requested, truth(requested))
+    found = {
+        name: model.predict(asked.values).value
+        for name, model in (("sum", finished(ranged(known))), ("trees", finished(measured(small_forest, known))))
+    }
+    assert rcc_symmetric(found["sum"], asked.target) > 0.98
+    assert r_squared(found["sum"], asked.target) > 0.99
+    assert r_squared(found["trees"], asked.target) < 0.9
+
+
+def test_costs_are_those_of_the_truth_and_what_costs_nothing_does_not_matter() -> None:
+    seen = rows(56, 1.0, 3.0, seed=1)
+    found = costs(table(seen, truth(seen)))
+    assert found.cost == pytest.approx([5.0, 2.0, 0.0], abs=1e-6)
+    assert found.start == pytest.approx(1.0, abs=1e-6)
+    assert found.importances()[0] == 0.0
+    assert found.importances()[3] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_an_attribute_that_multiplies_the_costs_is_told_from_them() -> None:
+    seen, requested = rows(80, 1.0, 3.0, seed=1), rows(40, 1.0, 6.0, seed=2)
+    steps = np.random.default_rng(4).choice([50.0, 100.0, 400.0], 80)
+    known = table(seen, truth(seen) * steps, steps)
+    asked = table(requested, truth(requested) * 200.0, np.full(40, 200.0))
+    off = np.log(finished(ranged(known)).predict(asked.values).value / asked.target)
+    assert float(np.abs(off).max()) < 0.05
+
+
+def test_inside_what_was_seen_trees_answer_where_no_sum_fits() -> None:
+    seen, requested = rows(200, 1.0, 3.0, seed=1), rows(50, 1.1, 2.9, seed=2)
+
+    def jump(features: Floats) -> Floats:
+        return np.where(features[:, 1] > 2.0, 2.0, 10.0)  # more bytes, and faster
+
+    known, asked = table(seen, jump(seen)), table(requested, jump(requested))
+    model = finished(ranged(known))
+    off = np.log(model.predict(asked.values).value / asked.target)
+    assert float(np.median(np.abs(off))) < 0.05
+
+
+def test_the_band_widens_where_both_differ_beyond_what_was_seen() -> None:
+    seen = rows(56, 1.0, 3.0, seed=1)
+    model = finished(ranged(table(seen, truth(seen) ** 2)))
+    inside, beyond = (deviation_at(model, value) for value in (2.0, 20.0))
+    assert beyond > 3 * inside
+
+
+def deviation_at(model: Model, value: float) -> float:
+    return float(model.predict(np.array([[64.0, value, value, value]])).deviation[0])
+
+
+def test_too_few_runs_have_no_costs_and_eight_have() -> None:
+    seen = rows(8, 1.0, 3.0, seed=1)
+    with pytest.raises(ValueError, match="A model of mappings needs 8 runs"):
+        finished(ranged(table(seen[:7], truth(seen[:7]))))
+    found = finished(ranged(table(seen, truth(seen))))
+    assert found.predict(table(seen, truth(seen)).values).value == pytest.approx(truth(seen), rel=1e-3)
