@@ -37,8 +37,8 @@ def centre() -> Scenario:
 
 def requested(centre: Scenario, network: dict[str, float]) -> float:
     evidence = Evidence(application="halo")
-    asked = PredictionRequested(SYSTEM, "r", (float(SIDES[1] ** 3),), evidence, "nodes", features=network)
-    return centre.shard.answer(asked).points[0].run_time_s
+    question = PredictionRequested(SYSTEM, "r", (float(SIDES[1] ** 3),), evidence, "nodes", features=network)
+    return centre.shard.answer(question).points[0].run_time_s
 
 
 def test_mappings_of_eight_times_as_many_processes_are_put_in_their_order(centre: Scenario, beyond: Runs) -> None:

@@ -28,14 +28,14 @@ def table(features: Floats, target: Floats, n: Floats | None = None) -> Table:
 def test_a_sum_of_costs_is_found_and_goes_on_where_trees_and_powers_bend() -> None:
     seen, requested = rows(56, 1.0, 3.0, seed=1), rows(28, 4.0, 12.0, seed=2)
     noise = np.exp(0.01 * np.random.default_rng(3).normal(size=56))
-    known, asked = table(seen, truth(seen) * noise), table(requested, truth(requested))
+    known, beyond = table(seen, truth(seen) * noise), table(requested, truth(requested))
     found = {
-        name: model.predict(asked.values).value
+        name: model.predict(beyond.values).value
         for name, model in (("sum", finished(ranged(known))), ("trees", finished(measured(small_forest, known))))
     }
-    assert rcc_symmetric(found["sum"], asked.target) > 0.98
-    assert r_squared(found["sum"], asked.target) > 0.99
-    assert r_squared(found["trees"], asked.target) < 0.9
+    assert rcc_symmetric(found["sum"], beyond.target) > 0.98
+    assert r_squared(found["sum"], beyond.target) > 0.99
+    assert r_squared(found["trees"], beyond.target) < 0.9
 
 
 def test_costs_are_those_of_the_truth_and_what_costs_nothing_does_not_matter() -> None:
@@ -47,12 +47,12 @@ def test_costs_are_those_of_the_truth_and_what_costs_nothing_does_not_matter() -
     assert found.importances()[3] == pytest.approx(0.0, abs=1e-6)
 
 
-def test_an_attribute_that_multiplies_the_costs_is_told_from_them() -> None:
+def test_an_attribute_that_multiplies_the_costs_is_separated_from_them() -> None:
     seen, requested = rows(80, 1.0, 3.0, seed=1), rows(40, 1.0, 6.0, seed=2)
     steps = np.random.default_rng(4).choice([50.0, 100.0, 400.0], 80)
     known = table(seen, truth(seen) * steps, steps)
-    asked = table(requested, truth(requested) * 200.0, np.full(40, 200.0))
-    off = np.log(finished(ranged(known)).predict(asked.values).value / asked.target)
+    beyond = table(requested, truth(requested) * 200.0, np.full(40, 200.0))
+    off = np.log(finished(ranged(known)).predict(beyond.values).value / beyond.target)
     assert float(np.abs(off).max()) < 0.05
 
 
@@ -62,17 +62,17 @@ def test_inside_what_was_seen_trees_answer_where_no_sum_fits() -> None:
     def jump(features: Floats) -> Floats:
         return np.where(features[:, 1] > 2.0, 2.0, 10.0)  # more bytes, and faster
 
-    known, asked = table(seen, jump(seen)), table(requested, jump(requested))
+    known, beyond = table(seen, jump(seen)), table(requested, jump(requested))
     model = finished(ranged(known))
-    off = np.log(model.predict(asked.values).value / asked.target)
+    off = np.log(model.predict(beyond.values).value / beyond.target)
     assert float(np.median(np.abs(off))) < 0.05
 
 
 def test_the_band_widens_where_both_differ_beyond_what_was_seen() -> None:
     seen = rows(56, 1.0, 3.0, seed=1)
     model = finished(ranged(table(seen, truth(seen) ** 2)))
-    inside, beyond = (deviation_at(model, value) for value in (2.0, 20.0))
-    assert beyond > 3 * inside
+    inside, outside = (deviation_at(model, value) for value in (2.0, 20.0))
+    assert outside > 3 * inside
 
 
 def deviation_at(model: Model, value: float) -> float:
