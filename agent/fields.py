@@ -162,7 +162,9 @@ MESSAGES: Final[dict[str, Field]] = {
     "standardised": Field("The coefficient in standard deviations.", SHARE, 0.7),
     "rho": Field("Rank correlation with the target.", SHARE, 0.83),
     "FeatureModel.features": Field(
-        "Which features: attributes of jobs, or the communication of runs.", None, "attributes"
+        "Which features: attributes of jobs, the communication of runs, or what applications share of it.",
+        None,
+        "attributes",
     ),
     "FeatureModel.model": Field("The model that answers.", None, "trees"),
     "curve_error": Field("Mean error of the curve on the same runs.", SHARE, 0.06),

@@ -2,18 +2,19 @@
 
 Models are learned from runs that settled (`processors.models.features`). What they say is put together with what the
 curve says, in ln t, by how both did on the same runs before these were learned (`processors.models.features`): first
-the curve and the attributes, then both and the communication. Beyond the sizes that were run the curve says how times go on
+the curve and the attributes, then both and the communication, then all that and what the applications of the system share
+(`processors.communication_pool`). Beyond the sizes that were run the curve says how times go on
 from the nearest one.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
 import numpy as np
 
+from processors.communication_pool import CONDITIONS, CommunicationPool, Condition, SharedForecast, SharedScore
 from processors.contracts.events import Attribute
 from processors.contracts.names import HORIZONS
 from processors.contracts.outputs import FeatureModel, HorizonError, Member, Model, Reliability
@@ -36,12 +37,22 @@ def feature_model(features: str, learner: Learner, blend: Blend, pairs: Sequence
     """Return what is reported one kind of features; `pairs` are what the believed model said, and what came, in seconds."""
     name = learner.trusted or "none"
     model = learner.models.get(name)
+    importances = model.importances() if isinstance(model, Chosen) else {}
+    runs = len(learner.table) if learner.table is not None else 0
+    return reported_model(features, (name, runs, importances), blend, pairs)
+
+
+def reported_model(
+    features: str, what: tuple[str, int, dict[str, float]], blend: Blend, pairs: Sequence[tuple[float, float]]
+) -> FeatureModel:
+    """Return the same of `what` answers: its name, the runs that it is of, and importances."""
+    name, runs, importances = what
     first, second, both = (six_digits(each) if blend.scored else None for each in blend.errors)
     order = _order(pairs)
     return FeatureModel(
         features=features,
         model=name,
-        runs=len(learner.table) if learner.table is not None else 0,
+        runs=runs,
         weight=six_digits(blend.share),
         scored=blend.scored,
         error=second,
@@ -52,7 +63,7 @@ def feature_model(features: str, learner: Learner, blend: Blend, pairs: Sequence
         rcc=order[0],
         rcc_symmetric=order[1],
         r_squared=order[2],
-        importances=_rounded(model.importances()) if isinstance(model, Chosen) else {},
+        importances=_rounded(importances),
     )
 
 
@@ -74,7 +85,13 @@ def _rounded(shares: dict[str, float]) -> dict[str, float]:
 
 ATTRIBUTES: Final = "attributes"
 COMMUNICATION: Final = "communication"
-STAGES: Final = (ATTRIBUTES, COMMUNICATION)
+SHARED: Final = "shared_communication"  # costs that the applications of a system share
+OWN_STAGES: Final = (ATTRIBUTES, COMMUNICATION)
+STAGES: Final = (*OWN_STAGES, SHARED)
+SHARED_RECORD: Final[Mapping[Condition, str]] = {each: f"{SHARED}.{each}" for each in CONDITIONS}
+SHARED_RECORDS: Final = tuple(SHARED_RECORD.values())
+CONDITION: Final[Mapping[str, Condition]] = {name: each for each, name in SHARED_RECORD.items()}
+SHARED_SCORED_MIN: Final = 8  # runs, from which an application's own record says how far to believe the others
 COMBINED: Final = "combination"
 KINDS: Final = {ATTRIBUTES: ATTRIBUTE_KINDS, COMMUNICATION: NETWORK_KINDS}
 SIZE: Final = "n"
@@ -87,7 +104,8 @@ USUAL: Final = 0.5  # a choice that this share of runs made has to be told
 class FeatureFact(msgspec.Struct, frozen=True):
     """A run that settled: its attributes and the features of its communication.
 
-    `curve` is what was published about it when it ended; None where it was reported before, or nothing was published.
+    `curve` is what was published about it when it ended; None where it was reported before, or nothing was published. `shared`
+    is what other applications said of it before.
     """
 
     run_id: str
@@ -98,10 +116,14 @@ class FeatureFact(msgspec.Struct, frozen=True):
     attributes: Mapping[str, Attribute] = {}
     network: Mapping[str, float] = {}
     curve: CurvePrediction | None = None
+    shared: SharedForecast | None = None
 
 
 class FeatureQuestion(NamedTuple):
-    """A run to come of size `n`: what is known of it, the curve's band there, and that at the nearest size that was run, `near_n`."""
+    """A run to come of size `n`: what is known of it, the curve's band there, and that at the nearest size that was run, `near_n`.
+
+    `shared` is what other applications say of it.
+    """
 
     attributes: Mapping[str, Attribute]
     network: Mapping[str, float]
@@ -109,6 +131,7 @@ class FeatureQuestion(NamedTuple):
     at: Band
     near: Band
     near_n: float
+    shared: SharedForecast | None = None
 
 
 class Pooled(NamedTuple):
@@ -122,7 +145,11 @@ class Pooled(NamedTuple):
 
 
 class _Predicted(NamedTuple):
+    """What a stage says of a run, what was said before it, and both; `blend` puts them together, kept by the name of its `record`."""
+
     stage: str
+    record: str
+    blend: Blend
     forecast: Forecast
     before: Forecast
     pooled: Forecast
@@ -169,15 +196,15 @@ class FeatureTimes:
     def score(self, fact: FeatureQuestion) -> Pooled | None:
         """Return what curve and features say together of a run to come; None where the curve alone has a say."""
         prediction = self._predicted(fact)
-        shares = {each.stage: self._blend(each.stage).share for each in prediction}
-        if not any(shares.values()):
+        if not any(each.blend.share for each in prediction):
             return None
+        rest, shares = 1.0, dict[str, float]()
+        for each in reversed(prediction):  # the last one has its share of all, those before of what is left
+            shares[each.stage] = rest * each.blend.share
+            rest -= shares[each.stage]
         last = prediction[-1]
-        for earlier, later in pairwise(STAGES):
-            if earlier in shares and later in shares:
-                shares[earlier] *= 1.0 - shares[later]
-        blend = self._blend(last.stage)
-        return Pooled(*blend.band(last.pooled), shares, measured(blend.inside, blend.scored))
+        ordered: dict[str, float] = {stage: shares[stage] for stage in STAGES if stage in shares}
+        return Pooled(*last.blend.band(last.pooled), ordered, measured(last.blend.inside, last.blend.scored))
 
     def missing(self, attributes: Mapping[str, Attribute], network: Mapping[str, float]) -> tuple[str, ...]:
         """Return what a run has to report its attributes, or of its communication, and does not."""
@@ -188,20 +215,26 @@ class FeatureTimes:
 
     def learn(self, fact: FeatureFact) -> None:
         """Take a run in, after all were compared with it; one with a known id replaces that."""
+        self.compared(fact)
+
+    def compared(self, fact: FeatureFact) -> SharedScore | None:
+        """Take a run in as `learn`, and return how what other applications said of it did; None where that was not compared."""
         values = _values(fact.attributes, fact.network, fact.n, fact.n)
         mapped = any(name.startswith(NETWORK) for name in values)
         stages = (*([ATTRIBUTES] if fact.attributes else []), *([COMMUNICATION] if mapped else []))
         targets = dict.fromkeys(stages, fact.run_time_s)
         run = Run(fact.run_id, fact.end_ms, values, targets)
         if self._trainer.reservoir.find(run.id) == run:
-            return
+            return None
+        score = None
         if fact.curve is not None and due(self._rate_limit, fact.now_ms, SCORED_PER_TICK):
             self._rate_limit = counted(self._rate_limit, fact.now_ms)
-            self._compare(fact, fact.curve)
+            score = self._compare(fact, fact.curve)
             self._trainer.learn(run)
         else:
             self._trainer.reservoir.add(run)
         self._wait(fact.now_ms)
+        return score
 
     def forget(self, run_id: str, now_ms: int) -> None:
         """Let a run tell nothing any more: it belongs to another application."""
@@ -227,12 +260,23 @@ class FeatureTimes:
         return tuple(HorizonError(HORIZONS[at], scored, error) for at, (scored, error) in rows)
 
     def models(self) -> tuple[FeatureModel, ...]:
-        """Return how each of STAGES did, and what it is."""
+        """Return how each of OWN_STAGES did, and what it is."""
         return tuple(
             feature_model(stage, self._trainer.learners[stage], self._blend(stage), self._pairs.get(stage, ()))
-            for stage in STAGES
+            for stage in OWN_STAGES
             if self._trainer.learners[stage].trusted is not None
         )
+
+    def shared_model(self, pool: CommunicationPool) -> FeatureModel | None:
+        """Return how costs did that applications share, and what they are; None before they said anything of this one."""
+        pairs, records = (
+            self._pairs.get(SHARED, ()),
+            [blend for name, blend in self._blends.items() if name in SHARED_RECORDS],
+        )
+        if pool.trusted is None or not records:
+            return None
+        blend = max(records, key=lambda each: each.scored)
+        return reported_model(SHARED, (pool.trusted, len(pool), pool.importances()), blend, pairs)
 
     def due_ms(self) -> int | None:
         """Return since when a fit waits to go on; None where none does."""
@@ -256,12 +300,25 @@ class FeatureTimes:
             Forecast.of_band(point.run_time_s, point.low_s, point.high_s) for point in (requested.at, requested.near)
         )
         pooled, found = curve, list[_Predicted]()
-        for stage in STAGES:
+        for stage in OWN_STAGES:
             own = self._forecast(stage, values, curve, near)
             if own is not None:
-                before, pooled = pooled, self._blend(stage).combined(pooled, own)
-                found.append(_Predicted(stage, own, before, pooled))
+                blend = self._blend(stage)
+                before, pooled = pooled, blend.combined(pooled, own)
+                found.append(_Predicted(stage, stage, blend, own, before, pooled))
+        if requested.shared is not None:
+            has_own = any(each.stage == COMMUNICATION for each in found)
+            beyond = requested.n != requested.near_n
+            condition: Condition = ("beyond" if beyond else "inside") if has_own else "alone"
+            blend, forecast = self._shared_blend(condition, requested.shared), requested.shared.forecast
+            combined = blend.combined(pooled, forecast)
+            found.append(_Predicted(SHARED, SHARED_RECORD[condition], blend, forecast, pooled, combined))
         return found
+
+    def _shared_blend(self, condition: Condition, shared: SharedForecast) -> Blend:
+        """Return how far to believe others: by what they said of this application, and before enough was compared, of all."""
+        own = self._blend(SHARED_RECORD[condition])
+        return own if own.scored >= SHARED_SCORED_MIN else shared.records.get(condition) or own
 
     def _forecast(self, stage: str, values: Mapping[str, float], curve: Forecast, near: Forecast) -> Forecast | None:
         learner = self._trainer.learners[stage]
@@ -287,21 +344,23 @@ class FeatureTimes:
             wanted[base] = wanted.get(base, 0.0) + known
         return tuple(name for name, share in wanted.items() if share >= USUAL and name not in given)
 
-    def _compare(self, fact: FeatureFact, curve: CurvePrediction) -> None:
+    def _compare(self, fact: FeatureFact, curve: CurvePrediction) -> SharedScore | None:
         ln_t, horizon = math.log(fact.run_time_s), HORIZONS.index(curve.horizon)
-        prediction = self._predicted(
-            FeatureQuestion(fact.attributes, fact.network, fact.n, curve.at.band, curve.near.band, curve.near.n)
-        )
+        bands = curve.at.band, curve.near.band, curve.near.n
+        prediction = self._predicted(FeatureQuestion(fact.attributes, fact.network, fact.n, *bands, fact.shared))
+        score = None
         for each in prediction:
-            blend = self._blend(each.stage)
+            blend = self._blends.setdefault(each.record, Blend())
             blend.learn(each.before, each.forecast, ln_t)
-            self._blends[each.stage] = blend
+            if each.stage == SHARED:
+                score = SharedScore(CONDITION[each.record], each.before, each.forecast, ln_t)
             self._note(each.stage, horizon, ln_t - each.forecast.ln_t)
             pairs = self._pairs.setdefault(each.stage, [])
             pairs.append((six_digits(math.exp(each.forecast.ln_t)), six_digits(fact.run_time_s)))
             del pairs[:-PAIRS_MAX]
         if prediction:
             self._note(COMBINED, horizon, ln_t - prediction[-1].pooled.ln_t)
+        return score
 
     def _note(self, name: str, horizon: int, off: float) -> None:
         rows = self._errors.setdefault(name, {})
@@ -359,5 +418,5 @@ def judged(prediction: Pooled, curve: Reliability, *, inside: bool) -> Reliabili
 
 def shares_text(shares: Mapping[str, float]) -> str:
     """Return a sentence about what had how much of a say."""
-    known = " and ".join(f"{stage} {share:.0%}" for stage, share in shares.items() if share)
+    known = " and ".join(f"{stage.replace('_', ' ')} {share:.0%}" for stage, share in shares.items() if share)
     return f"Features of the run contribute: {known}."

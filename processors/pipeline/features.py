@@ -6,14 +6,16 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from processors.communication_pool import CommunicationPool, SharedForecast, SharedRun, SharedScore
 from processors.contracts.events import Attribute, Evidence, JobStarted, PredictionRequested
 from processors.contracts.hosts import Profile
-from processors.contracts.names import LATEST_MS
+from processors.contracts.names import LATEST_MS, ApplicationKey, escaped
 from processors.contracts.outputs import FeatureModel
 from processors.contracts.settings import FeatureSettings
 from processors.facts import CurvePrediction, plausible, trains
 from processors.features import FeatureFact, FeatureTimes, shares_text
 from processors.jobs.lifecycle import EndedRun, Job, Placement, merged_evidence, parted
+from processors.models.communication import comparable
 from processors.pipeline.stage import TickWork, guard
 from processors.pipeline.state import ShardState
 from processors.store import FIT_COST_GRAIN_MS, FIT_COST_MAX, share
@@ -29,6 +31,7 @@ class KnownFeatures(NamedTuple):
 
 
 NOTHING: Final = KnownFeatures({}, {})
+POOLS_MAX: Final = 64  # of a shard: systems, times units of sizes
 
 
 class Features:
@@ -79,15 +82,50 @@ class Features:
             return
         if not trains(n, event, resized=job.resized):
             return
-        fact = FeatureFact(
-            event.run_id, n, event.run_time_s, event.end_ms, self._state.now_ms, *known, curve=run.published
-        )
-        self._guarded(key, lambda times: times.learn(fact))
+        own, now_ms = ApplicationKey.parse(key), self._state.now_ms
+        shared = self.shared(own, known, n) if run.published is not None else None
+        fact = FeatureFact(event.run_id, n, event.run_time_s, event.end_ms, now_ms, *known, run.published, shared)
+        scores: list[SharedScore | None] = []
+        self._guarded(key, lambda times: scores.append(times.compared(fact)))
+        if known.network:
+            told = SharedRun(key, event.run_id, event.end_ms, event.run_time_s, comparable(known.network, n), now_ms)
+            self._share(own, told, scores[0] if scores else None)
+
+    def shared(self, key: ApplicationKey, known: KnownFeatures, n: float) -> SharedForecast | None:
+        """Return what the applications of a system say of the communication of a run of one of them; None where nothing."""
+        pool = self._pool(key) if known.network and n > 0 else None
+        run = SharedRun(key.id, "", 0, 0.0, comparable(known.network, n), 0)
+        return pool.score(run) if pool is not None else None
+
+    def _share(self, key: ApplicationKey, run: SharedRun, score: SharedScore | None) -> None:
+        """Let the applications of a system know of a run, and of how good what they had said of it was."""
+        pools, of = self._state.communication_pools, pool_key(key)
+        if of not in pools and len(pools) >= POOLS_MAX:
+            self._state.tally["bound", "communication_pools_max"] += 1
+            return
+        with self._pool_guard(of):
+            pool = pools.open(of)
+            if score is not None:
+                pool.compare(score)
+            pool.learn(run)
+            pools.changed(of, pool, self._state.now_ms)
+
+    def _pool(self, key: ApplicationKey) -> CommunicationPool | None:
+        with self._pool_guard(pool_key(key)):  # what cannot be read back begins anew
+            return self._state.communication_pools.get(pool_key(key))
+        return None
+
+    def _pool_guard(self, of: str) -> guard:
+        return guard(self._state, CommunicationPool.name, recover=partial(self._state.communication_pools.remove, of))
 
     def forget(self, application_id: str, run_id: str) -> None:
         """Let a run that belongs to another application tell nothing of this one any more."""
         if application_id in self._state.feature_times:
             self._guarded(application_id, lambda times: times.forget(run_id, self._state.now_ms))
+        key, now_ms = ApplicationKey.parse(application_id), self._state.now_ms
+        pool = self._pool(key)
+        if pool is not None and pool.forget(application_id, run_id, now_ms):
+            self._state.communication_pools.changed(pool_key(key), pool, now_ms)
 
     def fit_features(self, work: TickWork) -> None:
         """Go on with fits, that which waits for longest first; a short tick has its share of what a full one may cost."""
@@ -96,6 +134,18 @@ class Features:
             done: list[int] = []
             self._guarded(due[0], partial(_steps, left, done))
             left -= max(sum(done), 1)
+        while left > 0 and (due := self._state.communication_pools.due(self._state.now_ms, 1)):
+            left -= self._fit_pool(due[0])
+
+    def _fit_pool(self, of: str) -> int:
+        """Do a step of the fit of shared costs, and return what it cost."""
+        pools = self._state.communication_pools
+        with self._pool_guard(of):
+            pool = pools.open(of)
+            pool.step()
+            pools.changed(of, pool, self._state.now_ms)
+            return pool.step_cost
+        return 1
 
     def explanation(self, application_id: str, known: KnownFeatures, shares: Mapping[str, float]) -> str:
         """Return what an answer says of the features that were asked for: what is missing, and what counts how much."""
@@ -109,7 +159,11 @@ class Features:
     def models(self, application_id: str) -> tuple[FeatureModel, ...]:
         """Return what features report an application, for those who read predictions."""
         times = self.model(application_id)
-        return times.models() if times is not None else ()
+        if times is None:
+            return ()
+        pool = self._pool(ApplicationKey.parse(application_id))
+        shared = times.shared_model(pool) if pool is not None else None
+        return (*times.models(), *([shared] if shared is not None else []))
 
     def _attributes(self, job: Job, own: Evidence) -> dict[str, Attribute]:
         known: dict[str, Attribute] = {}
@@ -135,6 +189,11 @@ class Features:
 
     def _guard(self, application_id: str) -> guard:
         return guard(self._state, FeatureTimes.name, recover=partial(self._state.feature_times.remove, application_id))
+
+
+def pool_key(key: ApplicationKey) -> str:
+    """Return the key of what applications share: one for each system, and unit of sizes."""
+    return f"{escaped(key.system)}/{escaped(key.unit)}"
 
 
 def _chosen(settings: FeatureSettings, evidence: Evidence) -> dict[str, Attribute]:

@@ -277,7 +277,8 @@ class Predictor:
             if n not in by_size or near[n] not in by_size:
                 continue
             at, of_near = by_size[n], by_size[near[n]]
-            pooled = times.score(FeatureQuestion(*question.known, n, at.band, of_near.band, near[n]))
+            shared = self._features.shared(question.key, question.known, n)
+            pooled = times.score(FeatureQuestion(*question.known, n, at.band, of_near.band, near[n], shared))
             decides = pooled is not None and sum(pooled.shares.values()) >= DECIDES
             if pooled is None or (at.similar is not None and not decides):
                 continue

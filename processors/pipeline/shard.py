@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, Final
 
 from processors.alerts.lifecycle import AlertLife
+from processors.communication_pool import CommunicationPool
 from processors.contracts.events import (
     HostState,
     Identity,
@@ -74,13 +75,14 @@ SETTLED: Final = (
     Job,
     ProfileModels,
     FeatureTimes,
+    CommunicationPool,
     RunTime,
     AlertLife,
     PowerBlame,
 )  # what a run that settles is learned by
 FORGOTTEN: Final = (  # what goes when an application is forgotten
-    RunTime, Members, Drift, Allocations, ModelComparison, LoadScores, ProfileModels, FeatureTimes, SimilarRuns, RelatedCurves,
-    BandPool,
+    RunTime, Members, Drift, Allocations, ModelComparison, LoadScores, ProfileModels, FeatureTimes, CommunicationPool, SimilarRuns,
+    RelatedCurves, BandPool,
     Inputs, AlertLife,
 )  # fmt: skip
 
@@ -146,7 +148,7 @@ class Shard:
                 stage(jobs.settle_due, ForecastAllowance, *SETTLED, optional=True),
                 stage(profiles.fit_profiles, ProfileModels, optional=True),
                 stage(fits.fit_curves, Pool, *FORGOTTEN, optional=True),
-                stage(self._features.fit_features, FeatureTimes, optional=True),
+                stage(self._features.fit_features, FeatureTimes, CommunicationPool, optional=True),
                 stage(failures.forget_excess, FailureRate, HostFailureRate, AlertLife, optional=True),
                 stage(self._warnings.fire_and_resolve, AlertLife, ExplainedRuns, optional=True),
                 stage(answers.forget_old, AnsweredRequests, optional=True),

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from processors.alerts.lifecycle import AlertLife, AlertState
+from processors.communication_pool import CommunicationPool, CommunicationPoolState
 from processors.contracts.alerts import AlertSettings
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import Evidence, Identity
@@ -176,6 +177,7 @@ class ShardState:
         self.feature_times = self._store(
             FeatureTimes, FeatureTimesState, runs_max, per_application=True, live_max=FITTED_LIVE_MAX
         )
+        self.communication_pools = self._store(CommunicationPool, CommunicationPoolState)
 
     @property
     def context(self) -> Context:

@@ -47,7 +47,7 @@ SUBJECT: Final = (*APPLICATION, Label("n"), Label("host"), Label("partition"), L
 TARGETS: Final = ("run_time_s", "system_power_w", "cpu_power_w", "memory_power_w", "gpu_power_w")
 _LEVEL: Final = Label("level", values=("0.05", "0.5", "0.95"))
 _TARGET: Final = Label("target", values=TARGETS)
-FEATURE_KINDS: Final = ("attributes", "communication")
+FEATURE_KINDS: Final = ("attributes", "communication", "shared_communication")
 _FEATURES: Final = Label("features", values=FEATURE_KINDS)
 ROLES: Final = ("collector", "learner")
 EVENT_OUTCOMES: Final = ("received", "processed", "rejected", "dropped", "repeated")
@@ -63,7 +63,7 @@ BOUNDS: Final = (
     "job_hosts_max", "host_jobs_max", "host_partitions_max", "host_states_max",
     "collector_series_max", "host_minute_bytes_max",
     "profile_resources_max", "profile_readings_max", "profile_minutes_max", "profile_sums_max", "profile_runs_max",
-    "profile_power_models_max", "source_topics_max", "deadletter_bytes_per_s_max",
+    "profile_power_models_max", "communication_pools_max", "source_topics_max", "deadletter_bytes_per_s_max",
     "evidence_script_bytes_max", "evidence_comment_bytes_max", "evidence_hosts_bytes_max", "evidence_attributes_bytes_max",
     "http_connections_max", "http_address_connections_max",
 )  # fmt: skip

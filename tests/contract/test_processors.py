@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from processors.alerts.lifecycle import AlertLife, AlertState, HostAlertLife
+from processors.communication_pool import CommunicationPool, CommunicationPoolState
 from processors.contracts.alerts import AlertSettings
 from processors.contracts.hosts import ExplainedRun
 from processors.contracts.settings import JobSettings, ProfileSettings, RunTimeSettings
@@ -50,7 +51,7 @@ from processors.run_time.related_curves import CurveRecord, Pool, PoolState, Rel
 from processors.similar_runs import ModelComparison, ModelComparisonState, SimilarRuns, SimilarRunsState
 from tests.kit.contract_facts import START_MS, condition, input_fact, job_fact, job_learns, run_fact
 from tests.kit.drifting import scored_run
-from tests.kit.featured_runs import featured_run, features_learn, question_of
+from tests.kit.featured_runs import featured_run, features_learn, question_of, shared_learn, shared_run
 from tests.kit.hosts_used import allocated, drained, one_run_on_hosts, power_sample, run_on_hosts
 from tests.kit.law_members import member_fact, members_learn
 from tests.kit.loaded_runs import loaded_run
@@ -189,6 +190,13 @@ SUBJECTS: dict[str, Subject] = {
         130_000,
         learn=features_learn,
         question=question_of,
+    ),
+    CommunicationPool.name: Subject(
+        CommunicationPoolState,
+        CommunicationPool.build,
+        shared_run,
+        70_000,
+        learn=shared_learn,
     ),
 }
 SPARED: dict[str, str] = {

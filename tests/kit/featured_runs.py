@@ -1,5 +1,6 @@
 """Runs of an application whose times follow from attributes of the job, and from its communication."""
 
+from processors.communication_pool import CommunicationPool, SharedRun
 from processors.facts import CurvePrediction, PublishedPoint
 from processors.features import FeatureFact, FeatureQuestion, FeatureTimes
 from processors.models.communication import NAMES
@@ -36,4 +37,19 @@ def features_learn(times: FeatureTimes, fact: FeatureFact) -> None:
     times.learn(fact)
     if fact.end_ms in FITTED_MS:
         while times.step():
+            pass
+
+
+def shared_run(i: int) -> SharedRun:
+    """Return the i-th run of six applications at scales of their own, whose times are sums of the same costs."""
+    network = {name: 1.0 + (i * (at + 3)) % 19 for at, name in enumerate(NAMES)}
+    time_s = 3.0 ** (i % 6) * (2.0 * network["max_bytes"] + network["avg_buffer_to"] + 0.01 * (i % 7))
+    return SharedRun(f"exa/app{i % 6}//nodes", f"exa/{i}@0", i * 1000, time_s, network, i * 1000)
+
+
+def shared_learn(pool: CommunicationPool, run: SharedRun) -> None:
+    """Take a run in; costs are fitted at a few of them, and wholly: a repeat finds nothing to do."""
+    pool.learn(run)
+    if run.end_ms in FITTED_MS:
+        while pool.step():
             pass
