@@ -162,7 +162,7 @@ MESSAGES: Final[dict[str, Field]] = {
     "standardised": Field("The coefficient in standard deviations.", SHARE, 0.7),
     "rho": Field("Rank correlation with the target.", SHARE, 0.83),
     "FeatureModel.features": Field(
-        "Which features: attributes of jobs, the communication of runs, or what applications share of it.",
+        "Which features: attributes of jobs, communication, what adapters counted of it, what applications share of it.",
         None,
         "attributes",
     ),

@@ -20,7 +20,8 @@ from processors.contracts.names import HORIZONS
 from processors.contracts.outputs import FeatureModel, HorizonError, Member, Model, Reliability
 from processors.facts import Band, CurvePrediction, Measured, measured
 from processors.models.communication import NAMES, comparable, r_squared, rcc, rcc_symmetric
-from processors.models.communication_costs import NETWORK_KINDS
+from processors.models.communication_costs import COUNTED_KINDS, NETWORK_KINDS
+from processors.models.communication_counters import COUNTED
 from processors.models.features import ATTRIBUTE_KINDS, NETWORK, Blend, Chosen, Forecast, encoded
 from processors.models.statistics import six_digits
 from processors.models.training.runs import Run
@@ -80,20 +81,21 @@ def _known(value: float) -> float | None:
 
 
 def _rounded(shares: dict[str, float]) -> dict[str, float]:
-    return {name: six_digits(share) for name, share in shares.items() if share > 0}
+    return {name.removeprefix(NETWORK): six_digits(share) for name, share in shares.items() if share > 0}
 
 
 ATTRIBUTES: Final = "attributes"
 COMMUNICATION: Final = "communication"
+ADAPTERS: Final = "adapters"  # what those of a run's hosts counted
 SHARED: Final = "shared_communication"  # costs that the applications of a system share
-OWN_STAGES: Final = (ATTRIBUTES, COMMUNICATION)
+OWN_STAGES: Final = (ATTRIBUTES, COMMUNICATION, ADAPTERS)
 STAGES: Final = (*OWN_STAGES, SHARED)
 SHARED_RECORD: Final[Mapping[Condition, str]] = {each: f"{SHARED}.{each}" for each in CONDITIONS}
 SHARED_RECORDS: Final = tuple(SHARED_RECORD.values())
 CONDITION: Final[Mapping[str, Condition]] = {name: each for each, name in SHARED_RECORD.items()}
 SHARED_SCORED_MIN: Final = 8  # runs, from which an application's own record says how far to believe the others
 COMBINED: Final = "combination"
-KINDS: Final = {ATTRIBUTES: ATTRIBUTE_KINDS, COMMUNICATION: NETWORK_KINDS}
+KINDS: Final = {ATTRIBUTES: ATTRIBUTE_KINDS, COMMUNICATION: NETWORK_KINDS, ADAPTERS: COUNTED_KINDS}
 SIZE: Final = "n"
 ATTRIBUTES_MAX: Final = 40  # of a run
 PAIRS_MAX: Final = 64  # newest runs by which an order is judged
@@ -209,7 +211,7 @@ class FeatureTimes:
     def missing(self, attributes: Mapping[str, Attribute], network: Mapping[str, float]) -> tuple[str, ...]:
         """Return what a run has to report its attributes, or of its communication, and does not."""
         values = _values(attributes, network, 1.0, 1.0)
-        stages = [stage for stage, known in ((ATTRIBUTES, attributes), (COMMUNICATION, network)) if known]
+        stages = _stages(attributes, network)
         names = {name: None for stage in stages for name in self._missing(self._trainer.learners[stage], values)}
         return tuple(name.removeprefix(NETWORK) for name in names)
 
@@ -220,9 +222,7 @@ class FeatureTimes:
     def compared(self, fact: FeatureFact) -> SharedScore | None:
         """Take a run in as `learn`, and return how what other applications said of it did; None where that was not compared."""
         values = _values(fact.attributes, fact.network, fact.n, fact.n)
-        mapped = any(name.startswith(NETWORK) for name in values)
-        stages = (*([ATTRIBUTES] if fact.attributes else []), *([COMMUNICATION] if mapped else []))
-        targets = dict.fromkeys(stages, fact.run_time_s)
+        targets = dict.fromkeys(_stages(fact.attributes, fact.network), fact.run_time_s)
         run = Run(fact.run_id, fact.end_ms, values, targets)
         if self._trainer.reservoir.find(run.id) == run:
             return None
@@ -376,12 +376,22 @@ class FeatureTimes:
             self._waiting_ms = now_ms
 
 
+def _stages(attributes: Mapping[str, Attribute], network: Mapping[str, float]) -> tuple[str, ...]:
+    """Return which of OWN_STAGES a run tells something for."""
+    told = {
+        ATTRIBUTES: bool(attributes),
+        COMMUNICATION: not network.keys().isdisjoint(NAMES),
+        ADAPTERS: not network.keys().isdisjoint(COUNTED),
+    }
+    return tuple(stage for stage in OWN_STAGES if told[stage])
+
+
 def _values(
     attributes: Mapping[str, Attribute], network: Mapping[str, float], n: float, size: float
 ) -> dict[str, float]:
     """Return what is known of a run of size n as values: attributes, communication under `network.`, and the size to answer at."""
     known = sorted(encoded(attributes).items())[:ATTRIBUTES_MAX]
-    given = comparable({name: network[name] for name in NAMES if name in network}, n)
+    given = comparable({name: network[name] for name in (*NAMES, *COUNTED) if name in network}, n)
     return {
         **{name: value for name, value in known if not name.startswith(NETWORK)},
         **{NETWORK + name: value for name, value in given.items()},

@@ -89,7 +89,9 @@ class ProfileModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FeatureModel(msgspec.Struct, frozen=True, kw_only=True):
-    """What features report the run times of an application: `attributes` of its jobs, the `communication` of its runs, or
+    """What features report the run times of an application.
+
+    They are `attributes` of its jobs, the `communication` of its runs, what `adapters` of their hosts counted of that, or
     `shared_communication`, costs that are learned from the runs of all applications of its system.
 
     `model` is the one that answers of those that are tried (of communication: the set of features that is believed),

@@ -18,6 +18,7 @@ import numpy as np
 
 from processors.models.communication import FEATURE_SETS
 from processors.models.communication import RUNS_MIN as COSTS_RUNS_MIN
+from processors.models.communication_counters import NIC_BYTES, NIC_DELAY
 from processors.models.counters.selection import Floats
 from processors.models.features import (
     NETWORK,
@@ -192,4 +193,8 @@ def ranged(table: Table) -> Generator[None, None, Model]:
 
 NETWORK_KINDS: Final[Mapping[str, Kind]] = {
     name: partial(chosen, partial(of_set, features), ranged) for name, features in FEATURE_SETS.items()
+}
+COUNTED_KINDS: Final[Mapping[str, Kind]] = {
+    "bytes_and_delay": partial(chosen, partial(of_set, (NIC_BYTES, NIC_DELAY)), ranged),
+    "bytes": partial(chosen, partial(of_set, (NIC_BYTES,)), ranged),
 }

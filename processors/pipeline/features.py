@@ -15,7 +15,8 @@ from processors.contracts.settings import FeatureSettings
 from processors.facts import CurvePrediction, plausible, trains
 from processors.features import FeatureFact, FeatureTimes, shares_text
 from processors.jobs.lifecycle import EndedRun, Job, Placement, merged_evidence, parted
-from processors.models.communication import comparable
+from processors.models.communication import NAMES, comparable
+from processors.models.communication_counters import counted_features
 from processors.pipeline.stage import TickWork, guard
 from processors.pipeline.state import ShardState
 from processors.store import FIT_COST_GRAIN_MS, FIT_COST_MAX, share
@@ -69,11 +70,18 @@ class Features:
         network = (profile.network if profile else {}) | own
         counts = self._state.settings.features.attributes
         attributes = self._attributes(job, merged_evidence(job, run.event)) if counts else {}
-        if attributes or network:
-            self._learn(job, run, KnownFeatures(attributes, network))
+        counted = self._counted(profile, run.event.run_time_s)
+        if attributes or network or counted:
+            self._learn(job, run, KnownFeatures(attributes, counted | network))
         if not network:
             return profile
         return msgspec.structs.replace(profile or Profile(hosts=0), network=network)
+
+    def _counted(self, profile: Profile | None, run_time_s: float) -> dict[str, float]:
+        """Return what adapters counted of a run, where enough of its minutes are known to be its own."""
+        if profile is None or profile.short or profile.coverage < self._state.settings.profiles.coverage_min:
+            return {}
+        return counted_features(profile.nic, run_time_s)
 
     def _learn(self, job: Job, run: EndedRun, known: KnownFeatures) -> None:
         event, placement = run.event, run.placement
@@ -87,7 +95,7 @@ class Features:
         fact = FeatureFact(event.run_id, n, event.run_time_s, event.end_ms, now_ms, *known, run.published, shared)
         scores: list[SharedScore | None] = []
         self._guarded(key, lambda times: scores.append(times.compared(fact)))
-        if known.network:
+        if not known.network.keys().isdisjoint(NAMES):
             told = SharedRun(key, event.run_id, event.end_ms, event.run_time_s, comparable(known.network, n), now_ms)
             self._share(own, told, scores[0] if scores else None)
 

@@ -46,9 +46,9 @@ class PredictionCollector(Collector):
 
     `now_ms` gives the present in the time that the predictions live in: a prediction past its `valid_until` leaves.
     Where runs fell, run times under load, power, what counters explain and, with `members`, the laws of run time are shown of the
-    applications with the most runs. Series: at most `applications_max` times (3 `sizes_max` + 14), and `detailed_max` times (6 `sizes_max` + 305):
+    applications with the most runs. Series: at most `applications_max` times (3 `sizes_max` + 14), and `detailed_max` times (6 `sizes_max` + 322):
     16 weights, errors at four horizons of 16 members and of what was published, 48 of where runs fell, 28 under load, 94 of
-    profiles, and 51 of features. With the defaults these are 31 000 and 40 000; 200 firing alerts come on top.
+    profiles, and 68 of features. With the defaults these are 31 000 and 42 000; 200 firing alerts come on top.
     """
 
     def __init__(

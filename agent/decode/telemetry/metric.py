@@ -257,6 +257,7 @@ TELEGRAF: Final = (
     Metric("powerstat_package", "current_power_consumption_watts", "power_w", peer="cpu", part="package_id"),
     Metric("powerstat_package", "current_dram_power_consumption_watts", "power_w", peer="memory", part="package_id"),
     Metric("pmu_metric", "scaled", "counter_total", instance="event", part="cpu"),
+    Metric("infiniband", "port_*", "nic_total", instance="device", part="*"),
     Metric("turbostat", "package_power", "power_w", peer="cpu", only=_ALL_OF_A_HOST),
     Metric("turbostat", "ram_power", "power_w", peer="memory", only=_ALL_OF_A_HOST),
     Metric("nvidia_smi", "power_draw", "power_w", peer="gpu", part="index"),
@@ -265,7 +266,7 @@ TELEGRAF: Final = (
 )
 """Plugins of Telegraf, by their default names; memory and disks in bytes, as they are there.
 
-What a counter of `intel_pmu` reads was counted since it was opened, on one processor of the host.
+What `infiniband` counts of an adapter is taken as LDMS has it of Slingshot's. What a counter of `intel_pmu` reads was counted since it was opened, on one processor of the host.
 """
 
 COLLECTD: Final = (

@@ -33,6 +33,10 @@ TURBOSTAT = (
     "turbostat,core=-,cpu=-,die=-,package=-,host=nid001042 ipc=1.01,package_power=87 1787217284000000000\n"
     "turbostat,core=0,cpu=0,die=0,package=0,host=nid001042 ipc=1.01,package_power=87 1787217284000000000"
 )
+INFINIBAND = (
+    "infiniband,device=mlx5_0,host=nid001042,port=1 VL15_dropped=0i,port_xmit_data=85450192i,port_xmit_packets=423015i,"
+    "port_xmit_wait=1871i,symbol_error=0i 1787217284000000000"
+)
 COLLECTD = {
     "values": [84.5], "dstypes": ["gauge"], "dsnames": ["value"], "time": 1787217284.001, "interval": 10.0,
     "host": "nid001042", "plugin": "turbostat", "plugin_instance": "pkg00", "type": "power", "type_instance": "",
@@ -95,6 +99,15 @@ def test_a_row_of_ldms_is_counters_and_powers_of_its_host_or_its_job(value: byte
     [
         ("telegraf", json.dumps(PMU), {"counter_total>CPU_CLK_THREAD_UNHALTED.REF_XCLK:0": 1171712.0}),
         ("line-protocol", POWERSTAT, {"power_w>cpu:0": 35.0}),
+        (
+            "line-protocol",
+            INFINIBAND,
+            {
+                "nic_total>mlx5_0:xmit_data": 85450192.0,
+                "nic_total>mlx5_0:xmit_packets": 423015.0,
+                "nic_total>mlx5_0:xmit_wait": 1871.0,
+            },
+        ),
         ("line-protocol", TURBOSTAT, {"power_w>cpu": 87.0}),
         ("line-protocol", "nvidia_smi,host=nid001042,index=3 power_draw=55.5 1787217284", {"power_w>gpu:3": 55.5}),
         ("collectd", json.dumps([COLLECTD]), {"power_w>cpu:pkg00": 84.5}),

@@ -1,0 +1,65 @@
+"""What adapters of a run's hosts counted, as features of its communication: from their names to the record of a model."""
+
+import numpy as np
+import pytest
+
+from processors.contracts.events import JobProfile
+from processors.contracts.hosts import Profile
+from processors.models.communication_counters import counted_features
+from processors.pipeline.features import Features
+from tests.kit.scenario import Scenario
+
+KEY = "exa/halo//nodes"
+RUNS = 60
+
+
+def test_slingshot_and_infiniband_tell_the_same_of_the_same_traffic() -> None:
+    slingshot = {
+        "hni_sts_tx_ok_octets": 4e9, "hni_pkts_sent_by_tc_0": 9e5, "hni_pkts_sent_by_tc_1": 1e5,
+        "hni_tx_paused_0": 4e5, "hni_tx_paused_1": 1e5, "hni_rx_paused_0": 7e5, "ixe_rx_tcp_pkt": 3.0,
+    }  # fmt: skip
+    infiniband = {"xmit_data": 1e9, "xmit_packets": 1e6, "xmit_wait": 5e5, "rcv_data": 2e9}
+    expected = {"nic_bytes": 4e11, "nic_packets": 1e8, "nic_delay": 0.5}
+    assert counted_features(slingshot, 100.0) == pytest.approx(expected)
+    assert counted_features(infiniband, 100.0) == pytest.approx(expected)
+
+
+def test_what_is_not_counted_is_no_feature() -> None:
+    assert counted_features({"ixe_rx_ptl_msgs": 5.0}, 100.0) == {}
+    assert counted_features({"xmit_data": 1.0, "xmit_wait": 3.0}, 10.0) == {"nic_bytes": 40.0}
+    assert counted_features({"xmit_packets": 0.0, "xmit_wait": 3.0}, 10.0)["nic_delay"] == 0.0
+
+
+def run_of(centre: Scenario, number: int, *, coverage: float = 1.0) -> None:
+    """A run whose time is 60 s, and half a second for each GB a host sent, times how long its packets waited."""
+    rng = np.random.default_rng(number)
+    sent_gb, delay = rng.uniform(50, 200), rng.uniform(0.0, 2.0)
+    time_s = 60.0 + 0.5 * sent_gb + 40.0 * delay
+    nic = {"xmit_data": sent_gb * 1e9 / 4 / time_s, "xmit_packets": 1e6, "xmit_wait": 1e6 * delay}
+    centre.at_ms(centre.now_ms + 900_000)
+    event = centre.ran(f"j{number}", "halo", 16, time_s)
+    profile = Profile(hosts=16, minutes=round(100 * coverage), expected=100, nic=nic)
+    centre.fold(JobProfile("exa", f"j{number}", event.run_id, profile))
+
+
+def test_a_run_time_that_follows_what_adapters_counted_is_explained_by_it() -> None:
+    centre = Scenario().at("00:00")
+    for number in range(RUNS):
+        run_of(centre, number)
+    centre.at_ms(centre.now_ms + 3_600_000)
+    reported = {each["features"]: each for each in centre.topic("predictions")[KEY]["features"]}
+    adapters = reported["adapters"]
+    assert adapters["model"] == "bytes_and_delay"
+    assert adapters["rcc_symmetric"] > 0.95
+    assert adapters["r_squared"] > 0.9
+    assert adapters["error"] < 0.3 * adapters["curve_error"]
+    assert set(adapters["importances"]) == {"nic_bytes", "nic_delay"}
+    assert "communication" not in reported
+
+
+def test_runs_of_which_too_little_was_seen_are_not_learned_from() -> None:
+    centre = Scenario().at("00:00")
+    for number in range(20):
+        run_of(centre, number, coverage=0.5)
+    centre.at_ms(centre.now_ms + 3_600_000)
+    assert Features(centre.shard.state).model(KEY) is None
