@@ -3,7 +3,7 @@
 Models are learned from runs that settled (`processors.models.features`). What they say is put together with what the
 curve says, in ln t, by how both did on the same runs before these were learned (`processors.models.features`): first
 the curve and the attributes, then both and the communication, then all that and what the applications of the system share
-(`processors.communication_pool`). Beyond the sizes that were run the curve says how times go on
+(`processors.run_time.communication_pool`). Beyond the sizes that were run the curve says how times go on
 from the nearest one.
 """
 
@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from processors.communication_pool import CONDITIONS, CommunicationPool, Condition, SharedForecast, SharedScore
 from processors.contracts.events import Attribute
 from processors.contracts.names import HORIZONS
 from processors.contracts.outputs import FeatureModel, HorizonError, Member, Model, Reliability
@@ -27,6 +26,7 @@ from processors.models.statistics import six_digits
 from processors.models.training.runs import Run
 from processors.models.training.table import CHOICE
 from processors.models.training.trainer import Learner, Trainer
+from processors.run_time.communication_pool import CONDITIONS, CommunicationPool, Condition, SharedForecast, SharedScore
 from processors.run_time.members import ERROR_MAX, WINDOW
 from processors.run_time.verdict import REASON_TEXT, RELIABLE, UNCERTAIN, WIDTH_MAX
 from processors.store import RateLimit, counted, due
@@ -378,12 +378,12 @@ class FeatureTimes:
 
 def _stages(attributes: Mapping[str, Attribute], network: Mapping[str, float]) -> tuple[str, ...]:
     """Return which of OWN_STAGES a run tells something for."""
-    told = {
+    known = {
         ATTRIBUTES: bool(attributes),
         COMMUNICATION: not network.keys().isdisjoint(NAMES),
         ADAPTERS: not network.keys().isdisjoint(COUNTED),
     }
-    return tuple(stage for stage in OWN_STAGES if told[stage])
+    return tuple(stage for stage in OWN_STAGES if known[stage])
 
 
 def _values(

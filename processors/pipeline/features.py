@@ -6,7 +6,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from processors.communication_pool import CommunicationPool, SharedForecast, SharedRun, SharedScore
 from processors.contracts.events import Attribute, Evidence, JobStarted, PredictionRequested
 from processors.contracts.hosts import Profile
 from processors.contracts.names import LATEST_MS, ApplicationKey, escaped
@@ -19,6 +18,7 @@ from processors.models.communication import NAMES, comparable
 from processors.models.communication_counters import counted_features
 from processors.pipeline.stage import TickWork, guard
 from processors.pipeline.state import ShardState
+from processors.run_time.communication_pool import CommunicationPool, SharedForecast, SharedRun, SharedScore
 from processors.store import FIT_COST_GRAIN_MS, FIT_COST_MAX, share
 
 FIELDS: Final = ("module", "container", "executable", "partition", "account", "qos", "user", "time_limit_s")
@@ -96,8 +96,8 @@ class Features:
         scores: list[SharedScore | None] = []
         self._guarded(key, lambda times: scores.append(times.compared(fact)))
         if not known.network.keys().isdisjoint(NAMES):
-            told = SharedRun(key, event.run_id, event.end_ms, event.run_time_s, comparable(known.network, n), now_ms)
-            self._share(own, told, scores[0] if scores else None)
+            ended = SharedRun(key, event.run_id, event.end_ms, event.run_time_s, comparable(known.network, n), now_ms)
+            self._share(own, ended, scores[0] if scores else None)
 
     def shared(self, key: ApplicationKey, known: KnownFeatures, n: float) -> SharedForecast | None:
         """Return what the applications of a system say of the communication of a run of one of them; None where nothing."""

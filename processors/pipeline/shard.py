@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any, Final
 
 from processors.alerts.lifecycle import AlertLife
-from processors.communication_pool import CommunicationPool
 from processors.contracts.events import (
     HostState,
     Identity,
@@ -59,6 +58,7 @@ from processors.pipeline.state import (
 from processors.power.blame import PowerBlame
 from processors.power.model import ProfileModels
 from processors.run_time.calibration import BandPool
+from processors.run_time.communication_pool import CommunicationPool
 from processors.run_time.drift import Drift
 from processors.run_time.machine import Allocations, NodeShapes
 from processors.run_time.members import Members

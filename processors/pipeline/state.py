@@ -13,7 +13,6 @@ from urllib.parse import quote
 import msgspec
 
 from processors.alerts.lifecycle import AlertLife, AlertState
-from processors.communication_pool import CommunicationPool, CommunicationPoolState
 from processors.contracts.alerts import AlertSettings
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import Evidence, Identity
@@ -44,6 +43,7 @@ from processors.models.combination.combine import SHIPPED, Coefficients
 from processors.power.blame import PowerBlame, PowerBlameState
 from processors.power.model import ProfileModels, ProfileModelsState
 from processors.run_time.calibration import BandPool, BandPoolState, Counts
+from processors.run_time.communication_pool import CommunicationPool, CommunicationPoolState
 from processors.run_time.drift import Drift, DriftState
 from processors.run_time.machine import Allocations, AllocationsState, NodeShapes, NodeShapesState
 from processors.run_time.members import Members, MembersState

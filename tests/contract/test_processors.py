@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from processors.alerts.lifecycle import AlertLife, AlertState, HostAlertLife
-from processors.communication_pool import CommunicationPool, CommunicationPoolState
 from processors.contracts.alerts import AlertSettings
 from processors.contracts.hosts import ExplainedRun
 from processors.contracts.settings import JobSettings, ProfileSettings, RunTimeSettings
@@ -43,6 +42,7 @@ from processors.power.model import ProfileModels, ProfileModelsState
 from processors.power.profiles.attribution import ProfileRun, ProfileRunState, ReportedStarts, ReportedStartsState
 from processors.power.profiles.finalisation import HostPower, HostPowerState
 from processors.run_time.calibration import BandPool, BandPoolState
+from processors.run_time.communication_pool import CommunicationPool, CommunicationPoolState
 from processors.run_time.drift import Drift, DriftState
 from processors.run_time.machine import Allocation, Allocations, AllocationsState, NodeShapes, NodeShapesState
 from processors.run_time.members import Members, MembersState

@@ -1,9 +1,9 @@
 """Runs of an application whose times follow from attributes of the job, and from its communication."""
 
-from processors.communication_pool import CommunicationPool, SharedRun
 from processors.facts import CurvePrediction, PublishedPoint
 from processors.features import FeatureFact, FeatureQuestion, FeatureTimes
 from processors.models.communication import NAMES
+from processors.run_time.communication_pool import CommunicationPool, SharedRun
 
 SOLVERS = ("sweep", "cg", "amg")
 FITTED_MS = (8_000, 25_000, 99_000)

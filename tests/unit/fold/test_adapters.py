@@ -13,7 +13,7 @@ KEY = "exa/halo//nodes"
 RUNS = 60
 
 
-def test_slingshot_and_infiniband_tell_the_same_of_the_same_traffic() -> None:
+def test_slingshot_and_infiniband_report_the_same_of_the_same_traffic() -> None:
     slingshot = {
         "hni_sts_tx_ok_octets": 4e9, "hni_pkts_sent_by_tc_0": 9e5, "hni_pkts_sent_by_tc_1": 1e5,
         "hni_tx_paused_0": 4e5, "hni_tx_paused_1": 1e5, "hni_rx_paused_0": 7e5, "ixe_rx_tcp_pkt": 3.0,

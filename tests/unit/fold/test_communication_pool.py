@@ -27,7 +27,7 @@ def ran(centre: Scenario, application: str, number: int, run: tuple[dict[str, fl
     centre.fold(Network(SYSTEM, f"{application}{number}", centre.now_ms, network))
 
 
-def taught(*teachers: str) -> Scenario:
+def with_teachers(*teachers: str) -> Scenario:
     """A centre whose other applications ran, by turns, before a new one did for the first time."""
     centre = Scenario().at("00:00")
     known = {name: runs(TEACHERS[name][0](), TEACHERS[name][1], KNOWN, seed=i) for i, name in enumerate(TEACHERS, 31)}
@@ -45,7 +45,7 @@ def newcomer(centre: Scenario) -> Scenario:
 
 @pytest.fixture(scope="module")
 def centre() -> Scenario:
-    return newcomer(taught(*TEACHERS))
+    return newcomer(with_teachers(*TEACHERS))
 
 
 @pytest.fixture(scope="module")
@@ -73,15 +73,15 @@ def test_five_runs_of_an_application_are_enough_where_others_know_the_network(
     assert "shared communication" in first.detail
 
 
-def test_alone_it_cannot_tell_placements_apart(requested: Runs) -> None:
+def test_alone_it_cannot_order_placements(requested: Runs) -> None:
     assert order(newcomer(Scenario().at("00:00")), requested) < 0.55
 
 
 def test_one_other_application_is_no_pool(requested: Runs) -> None:
-    assert order(newcomer(taught("flow")), requested) < 0.55
+    assert order(newcomer(with_teachers("flow")), requested) < 0.55
 
 
-def test_what_others_said_is_reported_with_its_record(centre: Scenario) -> None:
+def test_what_others_know_is_reported_with_its_record(centre: Scenario) -> None:
     key = f"{SYSTEM}/flow//nodes"
     reported = {each["features"]: each for each in centre.topic("predictions")[key]["features"]}
     shared = reported["shared_communication"]

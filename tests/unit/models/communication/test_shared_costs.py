@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from processors.communication_pool import APPLICATIONS_MAX, RUNS_MAX, CommunicationPool, SharedRun
 from processors.models.communication import NAMES
 from processors.models.communication_pool import shared
 from processors.models.training.table import Floats
+from processors.run_time.communication_pool import APPLICATIONS_MAX, RUNS_MAX, CommunicationPool, SharedRun
 
 SET = ("max_bytes", "avg_buffer_to", "max_fifo")
 Rows = list[dict[str, float]]
@@ -46,7 +46,7 @@ def test_a_single_application_shares_nothing() -> None:
         shared(SET, known, times_s(known), np.repeat([0, 1], [37, 3]))
 
 
-def test_where_applications_have_nothing_in_common_the_error_says_so() -> None:
+def test_where_applications_have_nothing_in_common_the_error_is_large() -> None:
     known = rows(40, 1.0, 3.0, seed=1)
     other = np.array([run["max_fifo"] for run in known])
     mixed = np.where(np.arange(40) < 20, times_s(known), other)

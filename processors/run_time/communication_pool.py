@@ -111,7 +111,7 @@ class CommunicationPool:
     def importances(self) -> dict[str, float]:
         """Return the share of each feature in what the costs explain: cost times deviation over the runs that are kept."""
         known = self.costs()
-        rows = [run.features for run in self._all() if known is not None and _tells(run, known.names)]
+        rows = [run.features for run in self._all() if known is not None and _reports(run, known.names)]
         if known is None or not rows:
             return {}
         spread = [float(np.std([row[name] for row in rows])) for name in known.names]
@@ -126,9 +126,9 @@ class CommunicationPool:
         """
         known = self.costs()
         own = self._runs.get(fact.application_id, {})
-        if known is None or not _tells(fact, known.names):
+        if known is None or not _reports(fact, known.names):
             return None
-        runs = [own[run_id] for run_id in sorted(own) if _tells(own[run_id], known.names)]
+        runs = [own[run_id] for run_id in sorted(own) if _reports(own[run_id], known.names)]
         if not runs:
             return None
         found = known.scaled([run.features for run in runs], np.array([run.run_time_s for run in runs]))
@@ -209,7 +209,7 @@ class CommunicationPool:
         return [self._runs[name][run_id] for name in sorted(self._runs) for run_id in sorted(self._runs[name])]
 
     def _fit(self, names: tuple[str, ...]) -> tuple[tuple[float, ...], float] | None:
-        runs = [run for run in self._all() if _tells(run, names)]
+        runs = [run for run in self._all() if _reports(run, names)]
         number = {name: i for i, name in enumerate(sorted(self._runs))}
         group = np.array([number[run.application_id] for run in runs], np.int64)
         try:
@@ -227,5 +227,5 @@ class CommunicationPool:
             self._waiting_ms = now_ms
 
 
-def _tells(run: SharedRun, names: tuple[str, ...]) -> bool:
+def _reports(run: SharedRun, names: tuple[str, ...]) -> bool:
     return all(name in run.features for name in names)
