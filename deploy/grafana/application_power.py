@@ -167,7 +167,7 @@ def _counters() -> Panel:
     labels = "max by (target, counter)"
     panel = table(
         "Counters that explain it",
-        "The few counters of the linear model of each target: rank correlation, and by how many of its deviations the "
+        "The counters that move what is expected of each target most: rank correlation, and by how many of its deviations the "
         "target moves for one deviation of the counter. Where to look first when power or run time is out of line.",
         {
             "correlation": rows(f"{labels} (scalewatch_profile_correlation{{{OF_APPLICATION}}})"),

@@ -7,8 +7,9 @@ from typing import Final, NamedTuple
 from processors.alerts.applications import DISTURBED_RUN, UNEXPLAINED_POWER, application_labels, over
 from processors.alerts.lifecycle import Condition
 from processors.contracts.alerts import DisturbedRun, UnexplainedPower
-from processors.contracts.names import ApplicationKey, measured
+from processors.contracts.names import ApplicationKey, measured, signed
 from processors.contracts.outputs import AlertEvidence, ProfileModel
+from processors.models.counters.effects import Added
 from processors.models.counters.model import Unusual
 from processors.models.training.table import Band
 from processors.power.blame import NINE_OF_TEN, Blamed, JudgedPower
@@ -26,7 +27,7 @@ class JudgedRun(NamedTuple):
     """A settled run of an application, what was found of it before it was learned, and the models that found it.
 
     `expected_s` is the run time that is published for its size, None where none is, and `ln_load` what the load of its hosts
-    explains of its run time.
+    explains of its run time. `added` is what its counters add to the power of the mean run.
     """
 
     key: ApplicationKey
@@ -35,6 +36,7 @@ class JudgedRun(NamedTuple):
     models: Sequence[ProfileModel]
     expected_s: float | None = None
     ln_load: float = 0.0
+    added: Sequence[Added] = ()
 
     @property
     def slower(self) -> float | None:
@@ -78,7 +80,7 @@ def unexplained_power(
     fact, scored = run.fact, run.finding.scored.get(TARGET, 0)
     model = next((each for each in run.models if each.target == TARGET), None)
     counters = ", ".join(each.counter for each in model.explained[:NAMED_MAX]) if model else ""
-    by_what = f"The counters that explain it best are {counters}." if counters else "No single counter explains it."
+    by_what = _by_what(run.added, counters)
     return Condition(
         name=UNEXPLAINED_POWER,
         labels=labels,
@@ -103,7 +105,7 @@ def unexplained_power(
             n=fact.n,
             runs=(fact.run_id,),
             model=model.model if model else None,
-            detail={"target": TARGET, "counters": counters, "scored": scored},
+            detail={"target": TARGET, "counters": counters, "added": _named(run.added), "scored": scored},
         ),
     )
 
@@ -129,6 +131,18 @@ def power_of_host(system: str, blamed: Blamed, run: JudgedRun, settings: Unexpla
             detail={"target": TARGET, "runs": blamed.runs},
         ),
     )
+
+
+def _by_what(added: Sequence[Added], counters: str) -> str:
+    """Return what the expected power follows from: what counters add at this run, else which ones explain power best."""
+    if added:
+        return f"To the power of the mean run its counters add: {_named(added)}."
+    return f"The counters that explain it best are {counters}." if counters else "No counter explains it."
+
+
+def _named(added: Sequence[Added]) -> str:
+    """Return the counters that add most, and how much."""
+    return ", ".join(f"{each.counter} {signed('power_w', each.amount)}" for each in added[:NAMED_MAX])
 
 
 def _outside(observed: float, band: Band, settings: UnexplainedPower) -> bool:

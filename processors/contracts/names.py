@@ -67,6 +67,15 @@ def measured(resource: str, value: float | None, digits: int = 3) -> str:
     return prefixed(value, unit, digits) if unit in _PREFIXES else f"{value:.{digits}g} {unit}".rstrip()
 
 
+def signed(resource: str, value: float, digits: int = 3) -> str:
+    """Return what is added to a resource, as `measured` writes it, with its sign.
+
+    >>> signed("power_w", -16.04), signed("power_w", 1234.0)
+    ('-16 W', '+1.23 kW')
+    """
+    return f"{'-' if value < 0 else '+'}{measured(resource, abs(value), digits)}"
+
+
 def measured_apart(resource: str, values: Sequence[float]) -> Callable[[float], str]:
     """Return how to write what was measured such that values that differ look different.
 

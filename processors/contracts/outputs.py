@@ -63,20 +63,23 @@ class PowerQuality(msgspec.Struct, frozen=True, kw_only=True):
 class Explained(msgspec.Struct, frozen=True):
     """A counter that explains a target: its coefficient in the target's unit per rate, the same in deviations, and rho.
 
-    rho is its rank correlation with the target.
+    rho is its rank correlation with the target. `effect` is what one deviation of the counter adds to the target, in its unit,
+    `share` the part of this counter in what all of them move.
     """
 
     counter: str
     coefficient: float
     standardised: float
     rho: float
+    effect: float = 0.0
+    share: float = 0.0
 
 
 class ProfileModel(msgspec.Struct, frozen=True, kw_only=True):
     """What profiles of runs say of one target (`run_time_s`, or `system_power_w`, `cpu_power_w`, ... per host).
 
     `model` is the one that answers from counters, `scored` the runs that were predicted before they were learned, with the
-    median of their relative errors and the share inside the 90 % band. `explained` are the counters of the linear model.
+    median of their relative errors and the share inside the 90 % band. `explained` are the counters that move what it answers most.
     """
 
     target: str

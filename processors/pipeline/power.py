@@ -117,6 +117,8 @@ class ProfileWarnings:
             self._alerts.take([over(UNEXPLAINED_POWER, {"system": system, "host": host}, now_ms)])
         if not judged.off or (blamed is None and cause is None):
             in_a_row = blame.in_a_row(run.key.id)
+            models = self._state.profile_models.get(run.key.id) if judged.off else None
+            run = run._replace(added=models.added(profiles.TARGET, run.fact)) if models is not None else run
             found = profiles.unexplained_power(run, judged, settings, now_ms, in_a_row=in_a_row)
             self._alerts.take([found], about)
         else:

@@ -17,8 +17,9 @@ from processors.contracts.events import Attribute
 from processors.contracts.hosts import Profile
 from processors.contracts.outputs import Explained, PowerQuality, ProfileModel
 from processors.contracts.settings import ProfileSettings
+from processors.models.counters.effects import Added
 from processors.models.counters.given_size import GivenSize, GivenSizeKind
-from processors.models.counters.model import KINDS, RUNS_MIN, Unusual, explanation, unusual, weight
+from processors.models.counters.model import KINDS, RUNS_MIN, Unusual, adds, explanation, unusual, weight
 from processors.models.statistics import six_digits
 from processors.models.training.runs import Run
 from processors.models.training.table import Band, Floats, Table
@@ -58,6 +59,8 @@ def explained(learner: Learner) -> tuple[Explained, ...]:
             six_digits(each.coefficient),
             round(each.standardised, 4),
             round(each.rho, 4),
+            six_digits(each.effect),
+            round(each.share, 4),
         )
         for each in found[:EXPLAINED_COUNTERS_MAX]
     )
@@ -280,6 +283,11 @@ class ProfileModels:
             None if band is None else PowerAt(n, band.value, band.low, band.high)
             for n, band in zip(sizes, found, strict=True)
         )
+
+    def added(self, target: str, fact: ProfileFact) -> list[Added]:
+        """Return what a run's counters add to a target beyond that of the mean run, those that add most first."""
+        found = adds(self._trainer.learners[target], values_of(fact.n, fact.profile))[:EXPLAINED_COUNTERS_MAX]
+        return [replace(each, counter=each.counter.removeprefix(COUNTER)) for each in found]
 
     def power_quality(self) -> PowerQuality | None:
         """Return how good what was reported power by size has been; None where power was never measured."""

@@ -131,12 +131,12 @@ POWER: Final = (
     ),
     Declaration(
         "scalewatch_profile_correlation", "gauge",
-        "Rank correlation of a counter with a target, of the few counters of its linear model.",
+        "Rank correlation of a counter with a target, of the counters that move what is expected of it most.",
         (*APPLICATION, _TARGET, Label("counter")),
     ),
     Declaration(
         "scalewatch_profile_coefficient", "gauge",
-        "Coefficient of such a counter: deviations of the target for one deviation of the counter.",
+        "Effect of such a counter: deviations of the target for one deviation of the counter.",
         (*APPLICATION, _TARGET, Label("counter")),
     ),
 )  # fmt: skip

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from processors.contracts import names
-from processors.contracts.names import measured
+from processors.contracts.names import measured, signed
 from processors.contracts.outputs import CurvePoint, UsefulSizes
 
 if TYPE_CHECKING:
@@ -82,6 +82,17 @@ def chance(probability: float | None) -> str:
 def power(power_w: float | None) -> str:
     """Return a power, a dash where it is not known."""
     return measured("power_w", power_w)
+
+
+def effect(amount: float, target: str) -> str:
+    """Return what is added to a target of profiles, with its sign and unit.
+
+    >>> effect(-16.04, "system_power_w"), effect(90.0, "run_time_s")
+    ('-16 W', '+1 min 30 s')
+    """
+    if target == "run_time_s":
+        return f"{'-' if amount < 0 else '+'}{duration(abs(amount))}"
+    return signed("power_w", amount)
 
 
 def energy(energy_j: float | None) -> str:
@@ -184,7 +195,7 @@ def environment(package: str) -> "Environment":
         lstrip_blocks=True,
     )
     made.filters.update(
-        behind=behind, chance=chance, clock=clock, counted=counted, duration=duration, energy=energy, moment=moment, power=power, share=share, size=size, sized=sized,
+        behind=behind, chance=chance, clock=clock, counted=counted, duration=duration, effect=effect, energy=energy, moment=moment, power=power, share=share, size=size, sized=sized,
         verdict_text=verdict_text,
     )  # fmt: skip
     made.globals.update(band=band)

@@ -69,7 +69,10 @@ def powered_curve(watts: float = 400.0) -> tuple[CurvePoint, ...]:
 
 def power_fields() -> dict[str, Any]:
     """What a prediction tells where profiles of runs with power are known: arguments for `prediction`."""
-    counters = (Explained("PAPI_TOT_INS", 2.5e-8, 0.81, 0.93), Explained("PAPI_L3_TCM", -1.1e-7, -0.22, -0.35))
+    counters = (
+        Explained("PAPI_TOT_INS", 2.5e-8, 0.81, 0.93, 16.2, 0.79),
+        Explained("PAPI_L3_TCM", -1.1e-7, -0.22, -0.35, -4.4, 0.21),
+    )
     return {
         "curve": powered_curve(),
         "useful_n": UsefulSizes(
@@ -79,14 +82,14 @@ def power_fields() -> dict[str, Any]:
         "profiles": (
             ProfileModel(
                 target="system_power_w",
-                model="linear",
+                model="blend",
                 runs=40,
                 scored=30,
                 median_error=0.012,
                 coverage_90=0.9,
                 explained=counters,
             ),
-            ProfileModel(target="run_time_s", model="smooth", runs=40, scored=0),
+            ProfileModel(target="run_time_s", model="blend", runs=40, scored=0),
         ),
     }
 

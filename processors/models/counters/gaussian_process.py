@@ -6,18 +6,19 @@ are is chosen by the error of each group of runs when it is left out, which has 
 the same runs.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from processors.models.counters.selection import Floats, scaled, scales
+from processors.models.counters.distance import Errors, Mask, Off, errors, thinned
+from processors.models.counters.selection import Floats, Range, scaled, scales
 from processors.models.scipy_functions import lower_inverse
 from processors.models.training.table import Predicted, Table, finished
 from processors.models.training.trainer import Found
 
-ROWS_MAX: Final = 256  # a matrix of so many rows is inverted in a few milliseconds
+BEYOND: Final = 0.25  # times the range of a counter, up to which a bend is followed
 REACH: Final = (0.5, 1.0, 2.0)  # of the smooth part, in deviations of all counters together
 NOISE: Final = (0.03, 0.1, 0.3, 1.0)  # variance of a run, of the variance of the target
 SCALES: Final = ("deviations", "ranks")
@@ -64,16 +65,17 @@ class Scale:
 class Smooth:
     """The process, fitted: rows on its scale, their weights in an answer, and the inverse that tells what it knows not.
 
-    `error` is the mean |ratio - 1| of each group when it was left out.
+    `errors` are those of each group when it was left out (its mean |ratio - 1|), and of clusters of them.
 
     >>> x = np.linspace(0, 3, 40)[:, None]
     >>> table = Table(("a",), x, 200 + 50 * np.sin(x[:, 0]), np.ones(40), np.arange(40))
     >>> found = fit(table)
-    >>> round(found.predict(np.array([[1.5]])).value.item()), found.error < 0.01
+    >>> round(found.predict(np.array([[1.5]])).value.item()), found.errors.near < 0.01
     (250, True)
     """
 
     scale: Scale
+    range: Range
     rows: Floats
     answer: Floats
     inverse: Floats
@@ -83,19 +85,18 @@ class Smooth:
     spread: float
     low: float
     high: float
-    error: float
-    deviation: float
+    errors: Errors
 
     def predict(self, values: Floats) -> Predicted:
         """Return the target of rows (m, p) of the table's columns, none missing."""
-        requested = self.scale.apply(values)
+        requested = self.scale.apply(self.range.apply(values))
         near = kernel(requested, self.rows, self.reach)
         mean = np.clip(self.centre + self.spread * (near @ self.answer), self.low, self.high)
         own = 1.0 + (requested**2).mean(axis=1)
         unknown = np.maximum(own - (near @ self.inverse * near).sum(axis=1), 0.0)
         # what errors were when runs were left out, and more where no run is near
         further = self.spread * np.sqrt(unknown) / mean
-        return Predicted(mean, np.hypot(self.deviation, further))
+        return Predicted(mean, np.hypot(self.errors.near_deviation, further))
 
 
 def kernel(a: Floats, b: Floats, reach: float) -> Floats:
@@ -120,26 +121,33 @@ def fit(table: Table) -> Smooth:
     return finished(fitting(table))
 
 
-def fitting(table: Table, found: Found | None = None) -> Generator[Found, None, Smooth]:
+def fitting(table: Table, found: Found | None = None, far: Sequence[Mask] = ()) -> Generator[Found, None, Smooth]:
     """Yield what was found after each part of the work, which takes milliseconds, and return the process.
+
+    `far` are clusters of runs (k,) that the best process is made without, to see how far off it is about them.
 
     >>> x = np.arange(9.0)[:, None]
     >>> table = Table(("a",), x, 1 + x[:, 0], np.ones(9), np.arange(9))
     >>> [found["tried"] for found in fitting(table)]
     [1, 2, 3, 4, 5, 6]
-    >>> [found["tried"] for found in fitting(table, {"tried": 5, "error": 9.0, "deviation": 9.0, "choice": 0, "noise": 0.1})]
-    [6]
+    >>> so_far = {"tried": 5, "error": 9.0, "deviation": 9.0, "choice": 0, "noise": 0.1, "parts": 0, "far": [0.0, 0.0, 0.0]}
+    >>> [found["parts"] for found in fitting(table, so_far, [x[:, 0] > 7])]
+    [0, 1]
     """
     if len(table) < RUNS_MIN or not table.names:
         raise ValueError(f"A process needs {RUNS_MIN} runs and a column.")
     runs = _Runs(table)
-    best: Found = found or {"tried": 0}
+    best: Found = found or {"tried": 0, "parts": 0, "far": list(Off())}
     for choice in range(best["tried"], len(SCALES) * len(REACH)):
         left = runs.left_out(choice)
         at = int(np.argmin([each.error for each in left]))
         if choice == 0 or left[at].error < best["error"]:
-            best = {**left[at]._asdict(), "choice": choice, "noise": NOISE[at]}
+            best = {**best, **left[at]._asdict(), "choice": choice, "noise": NOISE[at]}
         best = {**best, "tried": choice + 1}
+        yield best
+    for out in far[best["parts"] :]:
+        off = Off(*best["far"]).plus(*_without(table, out, best))
+        best = {**best, "parts": best["parts"] + 1, "far": list(off)}
         yield best
     return runs.smooth(best)
 
@@ -150,10 +158,17 @@ def model(table: Table, found: Found) -> Smooth:
     >>> x = np.arange(9.0)[:, None]
     >>> table = Table(("a",), x, 1 + x[:, 0], np.ones(9), np.arange(9))
     >>> *_, found = fitting(table)
-    >>> model(table, found).error == fit(table).error
+    >>> model(table, found).errors == fit(table).errors
     True
     """
     return _Runs(table).smooth(found)
+
+
+def _without(table: Table, out: Mask, found: Found) -> tuple[Floats, Floats]:
+    """Return the ln of ratios of runs that are left out of the process that a fit found, and their weights."""
+    rest = table.rows(~out)
+    left_out = _Runs(rest).smooth(found).predict(rest.filled(table.values[out])).value
+    return np.log(table.target[out] / left_out), table.weight[out]
 
 
 class _LeftOut(NamedTuple):
@@ -167,7 +182,7 @@ class _Runs:
     """The runs of a table, and the processes that can be made of them."""
 
     def __init__(self, whole: Table) -> None:
-        table = _bounded(whole)
+        table = whole.rows(thinned(len(whole)))
         self.target, self.weight, self.shared = table.target, table.weight, whole.shared
         self.share = table.weight / table.weight.sum()
         self.values = table.filled()
@@ -186,6 +201,7 @@ class _Runs:
         scale, rows, inverse = self._shared("inverse", self._inverted, found["choice"], found["noise"])
         return Smooth(
             scale=scale,
+            range=Range.of(self.values, BEYOND),
             rows=rows,
             answer=inverse @ self.wanted,
             inverse=inverse,
@@ -195,8 +211,7 @@ class _Runs:
             spread=self.spread,
             low=self.low,
             high=self.high,
-            error=found["error"],
-            deviation=found["deviation"],
+            errors=errors(found["error"], found["deviation"], Off(*found["far"])),
         )
 
     def _error(self, off: Floats) -> _LeftOut:
@@ -238,14 +253,6 @@ def _inverse(alike: Floats, noise: Floats) -> Floats:
     inverse = lower_inverse(alike + np.diag(noise))
     below = np.tril(inverse, -1)
     return np.asarray(below + below.T + np.diag(np.diagonal(inverse)), np.float64)
-
-
-def _bounded(table: Table) -> Table:
-    """Return at most ROWS_MAX runs, spread evenly over the table."""
-    if len(table) <= ROWS_MAX:
-        return table
-    at = np.arange(ROWS_MAX) * len(table) // ROWS_MAX
-    return table.rows(at)
 
 
 def _step(column: Floats) -> tuple[Floats, Floats]:

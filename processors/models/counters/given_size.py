@@ -16,7 +16,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from processors.models.counters.selection import Explanation, Floats, scaled, scales, spearman
+from processors.models.counters.effects import Explanation
+from processors.models.counters.selection import Floats, scaled, scales, spearman
 from processors.models.training.table import Predicted, Table, finished, left_out
 from processors.models.training.trainer import Found, Replayed
 
@@ -149,11 +150,15 @@ class GivenSize:
         values = table.filled()
         level = float(np.exp((self.sizes.terms(values[:, self.size]) @ self.level).mean()))
         steps = self.fit.coefficients[len(self.fit.coefficients) - len(self.terms) :]
+        moved = float(np.abs(steps).sum())
         found = []
         for term, step, deviation in zip(self.terms, steps.tolist(), self.deviation.tolist(), strict=True):
             rate = float(values[:, term.at].mean())
             per = {LINEAR: level, BY_LN: level / max(rate, 1e-300), OVER_LEVEL: 1.0}[term.form]
-            found.append(Explanation(self.names[term.at], step / deviation * per, step, term.rho))
+            share = abs(step) / moved if moved > 0 else 0.0
+            found.append(
+                Explanation(self.names[term.at], step / deviation * per, step, term.rho, step * level, share)
+            )
         return sorted(found, key=lambda each: (-abs(each.standardised), each.counter))
 
     def _columns(self, values: Floats, ln_level: Floats) -> Floats:

@@ -1,18 +1,22 @@
-"""What is expected of a run from its counters: the linear model of a few, and the one of all that bends.
+"""What is expected of a run from its counters: a linear model and one that bends, each believed as far as it was right.
 
-Both are fitted to the same runs; how each did with the runs since says which one answers
-(`processors.models.training.trainer`). The linear one explains, whoever answers.
+Both are fitted to the same runs. How wrong each was about groups of runs that were left out, and about whole clusters of them,
+says how much each counts, near what was learned and far from it (`processors.models.counters.distance`). So the one that bends
+answers among the runs that it saw, where it is the better one, and beyond them the line.
 """
 
-import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from processors.models.counters import gaussian_process
-from processors.models.counters.selection import SELECTION_RUNS_MIN, Explanation, Selection, select
+from processors.models.counters import gaussian_process, linear
+from processors.models.counters.distance import Distance, parts
+from processors.models.counters.effects import Added, Explanation, added, explained
+from processors.models.counters.gaussian_process import Smooth
+from processors.models.counters.linear import Line
+from processors.models.counters.selection import SELECTION_RUNS_MIN
 from processors.models.training.table import Floats, Model, Predicted, Table, finished
 from processors.models.training.trainer import Found, Kind, Learner
 
@@ -102,98 +106,146 @@ def weight(found: Sequence[Unusual], far: float = FAR) -> float:
     return max((far / max(abs(each.deviations) for each in found)) ** 2, WEIGHT_MIN)
 
 
-LINEAR: Final = "linear"
-SMOOTH: Final = "smooth"
-FOLDS: Final = 5
+BLEND: Final = "blend"
+POWER: Final = 2.0  # of one over its error, by which a model counts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Few:
-    """The linear model of a few counters, and its error when runs were left out.
+class Blend:
+    """Both models of a table, and what each was wrong by, near and far; without `smooth` where there are no columns.
 
-    >>> x = np.arange(1.0, 9.0)[:, None]
-    >>> found = few(Table(("a",), x, 10 * x[:, 0], np.ones(8), np.arange(8)))
-    >>> found.predict(np.array([[3.5]])).value.round(2).tolist()
-    [35.0]
+    >>> x = np.arange(1.0, 31.0)[:, None]
+    >>> found = blend(Table(("a",), 10 * np.sqrt(x), x[:, 0], np.ones(30), np.arange(30)))
+    >>> found.predict(np.array([[30.0]])).value.round(1).tolist(), found.weights(np.array([[30.0]]))[0].round(2).tolist()
+    ([9.0], [0.01, 0.99])
     """
 
-    selection: Selection
-    error: float
-    deviation: float
+    linear: Line
+    smooth: Smooth | None
+    distance: Distance | None
+
+    @property
+    def error(self) -> float:
+        """The mean error about groups that were left out, at most: those of the models, as they count near."""
+        weight = self._weights(np.zeros(1))[0]
+        return float(weight @ [each.errors.near for each in self._models])
+
+    def weights(self, values: Floats) -> Floats:
+        """Return how much each model counts in the answer to rows (m, p): (m, models), shares of 1."""
+        return self._weights(self._far(values))
 
     def predict(self, values: Floats) -> Predicted:
-        """Return the target of rows (m, p), with the deviation that left-out runs had."""
-        found = self.selection.predict(values).value
-        return Predicted(found, np.full(len(found), self.deviation))
+        """Return the target of rows (m, p) of the table's columns, none missing."""
+        far = self._far(values)
+        weight = self._weights(far)
+        answers = [each.predict(values) for each in self._models]
+        value = np.stack([each.value for each in answers], axis=1)
+        # what errors were when runs were left out, and more where a model knows it
+        left_out = [each.errors.deviation(far) for each in self._models]
+        deviation = np.stack(
+            [np.maximum(off, each.deviation) for off, each in zip(left_out, answers, strict=True)], axis=1
+        )
+        return Predicted((weight * value).sum(axis=1), (weight * deviation).sum(axis=1))
+
+    @property
+    def _models(self) -> tuple[Line | Smooth, ...]:
+        return (self.linear,) if self.smooth is None else (self.linear, self.smooth)
+
+    def _far(self, values: Floats) -> Floats:
+        return np.zeros(len(values)) if self.distance is None else self.distance.far(values)
+
+    def _weights(self, far: Floats) -> Floats:
+        weight = np.stack([each.errors.at(far) ** -POWER for each in self._models], axis=1)
+        return np.asarray(weight / weight.sum(axis=1, keepdims=True))
 
 
-def few(table: Table) -> Few:
-    """Return the linear model of a table, all at once.
+def blend(table: Table) -> Blend:
+    """Return both models of a table, all at once.
 
-    Raises ValueError for less than RUNS_MIN runs.
+    Raises ValueError for less than SELECTION_RUNS_MIN runs.
 
-    >>> few(Table((), np.zeros((1, 0)), np.ones(1), np.ones(1), np.arange(1)))
+    >>> blend(Table((), np.zeros((1, 0)), np.ones(1), np.ones(1), np.arange(1)))
     Traceback (most recent call last):
-    ValueError: A linear model of counters needs 6 runs.
+    ValueError: A model of counters needs 6 runs.
     """
     return finished(fitting(table))
 
 
-def fitting(table: Table, found: Found | None = None) -> Generator[Found, None, Few]:
-    """Yield what was found after each part of the work, and return the linear model of a table.
-
-    Its error is that of each fifth of the groups, left out of all of the steps of the selection.
+def fitting(table: Table, found: Found | None = None) -> Generator[Found, None, Blend]:
+    """Yield what was found after each part of the work, which takes milliseconds, and return both models of a table.
 
     >>> x = np.arange(1.0, 9.0)[:, None]
-    >>> [found["folds"] for found in fitting(Table(("a",), x, 10 * x[:, 0], np.ones(8), np.arange(8)))]
-    [1, 2, 3, 4, 5]
+    >>> table = Table(("a",), x, 10 * x[:, 0], np.ones(8), np.arange(8))
+    >>> [sorted(found) for found in fitting(table)][4:6], len(list(fitting(table)))
+    ([['linear'], ['linear', 'smooth']], 12)
     """
     if len(table) < SELECTION_RUNS_MIN:
-        raise ValueError(f"A linear model of counters needs {SELECTION_RUNS_MIN} runs.")
-    so_far: Found = found or {"folds": 0, "error": 0.0, "square": 0.0}
-    share = table.weight / table.weight.sum()
-    for fold in range(so_far["folds"], FOLDS):
-        out = table.group % FOLDS == fold
-        # where all runs are one group, none can be left out
-        rest = table if out.all() else table.rows(~out)
-        left = select(rest).predict(rest.filled(table.values[out])).value if out.any() else np.zeros(0)
-        off = np.log(table.target[out] / left)
-        so_far = {
-            "folds": fold + 1,
-            "error": so_far["error"] + float(share[out] @ np.abs(np.expm1(-off))),
-            "square": so_far["square"] + float(share[out] @ off**2),
-        }
-        yield so_far
-    return model(table, so_far)
+        raise ValueError(f"A model of counters needs {SELECTION_RUNS_MIN} runs.")
+    left_out = parts(table)
+    so_far: Found = found or {}
+    if "smooth" not in so_far:
+        for line in linear.fitting(table, left_out, so_far.get("linear")):
+            so_far = {"linear": line}
+            yield so_far
+    if table.names:
+        for smooth in gaussian_process.fitting(table, so_far.get("smooth"), left_out.far):
+            so_far = {**so_far, "smooth": smooth}
+            yield so_far
+    whole = model(table, so_far)
+    if "error" not in so_far:
+        yield {**so_far, "error": whole.error}
+    return whole
 
 
-def model(table: Table, found: Found) -> Few:
-    """Return the linear model of a table again, from what its fit found in the end.
+def model(table: Table, found: Found) -> Blend:
+    """Return both models of a table again, from what their fit found in the end.
 
     >>> x = np.arange(1.0, 9.0)[:, None]
-    >>> model(Table(("a",), x, 10 * x[:, 0], np.ones(8), np.arange(8)), {"error": 0.1, "square": 0.04}).deviation
-    0.2
+    >>> table = Table(("a",), x, 10 * x[:, 0], np.ones(8), np.arange(8))
+    >>> *_, found = fitting(table)
+    >>> model(table, found).error == blend(table).error
+    True
     """
-    selection = select(table)
-    return Few(selection, found["error"], max(math.sqrt(found["square"]), selection.deviation))
+    line = linear.model(table, found["linear"])
+    if not table.names:
+        return Blend(line, None, None)
+    return Blend(line, gaussian_process.model(table, found["smooth"]), Distance.of(table, parts(table)))
 
 
 def explanation(learner: Learner) -> list[Explanation]:
-    """Return the counters of a learner's linear model, the one that moves the target most first; [] before its first fit.
+    """Return what each counter adds to what a learner expects, the one that moves it most first; [] before its first fit.
 
     >>> explanation(Learner("power_w", KINDS))
     []
     """
-    model = learner.models.get(LINEAR)
-    return model.selection.explanation() if isinstance(model, Few) else []
+    found = learner.models.get(BLEND)
+    return [] if found is None or learner.table is None else explained(found, learner.table)
 
 
-class _Linear:
-    """The linear model as a kind that can be taken up again."""
+def adds(learner: Learner, values: Mapping[str, float]) -> list[Added]:
+    """Return what counters add to what a learner expects of these values, that which adds most first; [] before its first fit.
+
+    >>> adds(Learner("power_w", KINDS), {"ipc": 1.0})
+    []
+    """
+    found = learner.models.get(BLEND)
+    return (
+        [] if found is None or learner.table is None else added(found, learner.table, learner.table.row(dict(values)))
+    )
+
+
+class _Both:
+    """Both models as a kind that can be taken up again."""
 
     def __call__(self, table: Table) -> Generator[None, None, Model]:
-        found = yield from _silent(fitting(table))
-        return found
+        steps = fitting(table)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                found: Model = end.value
+                return found
+            yield
 
     def fitting(self, table: Table, found: Found | None) -> Generator[Found, None, Model]:
         return fitting(table, found)
@@ -202,28 +254,4 @@ class _Linear:
         return model(table, found)
 
 
-class _Smooth:
-    """The smooth model as a kind that can be taken up again."""
-
-    def __call__(self, table: Table) -> Generator[None, None, Model]:
-        found = yield from _silent(gaussian_process.fitting(table))
-        return found
-
-    def fitting(self, table: Table, found: Found | None) -> Generator[Found, None, Model]:
-        return gaussian_process.fitting(table, found)
-
-    def model(self, table: Table, found: Found) -> Model:
-        return gaussian_process.model(table, found)
-
-
-def _silent(steps: Generator[Found, None, Model]) -> Generator[None, None, Model]:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: Model = end.value
-            return found
-        yield
-
-
-KINDS: Final[Mapping[str, Kind]] = {LINEAR: _Linear(), SMOOTH: _Smooth()}
+KINDS: Final[Mapping[str, Kind]] = {BLEND: _Both()}

@@ -5,10 +5,11 @@ negligible. 4. Principal components of the rest; 5. the counters that take part 
 (C. Lively et al., "E-AMOM: an energy-aware modeling and optimization methodology", 2014, describe the same steps.)
 
 Where there are fewer runs than counters plain regression has no one answer: step 2 takes a little ridge on scaled
-columns, and the final model has at most as many counters as runs allow.
+columns, and the final model has at most as many counters as runs allow. Where no counter survives these steps `on_all` has a
+regression on all of them; `processors.models.counters.linear` says when it answers.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -115,6 +116,28 @@ def ridge(columns: Floats, target: Floats, weight: Floats, share: float) -> Line
     return Linear(centre - float(mean @ coefficients), coefficients, standard)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Range:
+    """How far a model follows each column: the range that was seen, and so many times its width beyond either end.
+
+    >>> Range.of(np.array([[1.0], [3.0]]), 0.5).apply(np.array([[9.0], [2.0]])).tolist()
+    [[4.0], [2.0]]
+    """
+
+    low: Floats
+    high: Floats
+
+    @classmethod
+    def of(cls, values: Floats, beyond: float) -> "Range":
+        """Return the range of rows (k, p), k at least 1."""
+        low, high = values.min(axis=0), values.max(axis=0)
+        return cls(low - beyond * (high - low), high + beyond * (high - low))
+
+    def apply(self, values: Floats) -> Floats:
+        """Return rows (m, p), each value as near to its own as the range allows."""
+        return np.clip(values, self.low, self.high)
+
+
 # Principal components (K. Pearson, 1901): how much each column takes part in what the columns do together.
 
 
@@ -145,6 +168,8 @@ SELECTION_RUNS_MIN: Final = 6
 LOWEST: Final = 0.5  # of the least target that was seen: no prediction lies further down,
 HIGHEST: Final = 1.5  # nor further up than this of the largest
 DEVIATION_MIN: Final = 0.005
+SELECTED_BEYOND: Final = 1.0  # times the range of a counter that was chosen: a line goes on so far,
+ALL_BEYOND: Final = 0.5  # and one of many counters, most of which say the same, half as far
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,20 +188,6 @@ class Thresholds:
     final_ridge: float = 1e-6
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """Why: a counter of the final model, its coefficient in the target's unit per rate, the same in deviations, and rho.
-
-    >>> Explanation("PAPI_L2_TCM", 120.0, 0.8, 0.91).counter
-    'PAPI_L2_TCM'
-    """
-
-    counter: str
-    coefficient: float
-    standardised: float
-    rho: float
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Selection:
     """The final linear model of a table: which columns (`chosen`), how, and how far it may go.
@@ -187,14 +198,15 @@ class Selection:
     >>> x = rng.random((30, 3))
     >>> table = Table(("a", "b", "c"), x, 100 + 50 * x[:, 1], np.ones(30), np.arange(30))
     >>> found = select(table)
-    >>> found.names, [round(each.coefficient) for each in found.explanation()]
-    (('b',), [50])
+    >>> found.names, found.linear.coefficients.round().tolist()
+    (('b',), [50.0])
     """
 
     table_names: tuple[str, ...]
     chosen: tuple[int, ...]
     rho: Floats
     linear: Linear
+    range: Range
     low: float
     high: float
     deviation: float
@@ -208,17 +220,8 @@ class Selection:
 
     def predict(self, values: Floats) -> Predicted:
         """Return the target of rows (m, p) of the table's columns, none missing."""
-        found = np.clip(self.linear.predict(values[:, list(self.chosen)]), self.low, self.high)
+        found = np.clip(self.linear.predict(self.range.apply(values)[:, list(self.chosen)]), self.low, self.high)
         return Predicted(found, np.full(len(found), self.deviation))
-
-    def explanation(self) -> list[Explanation]:
-        """Return the counters of the final model, the one that moves the target most first."""
-        given = zip(self.chosen, self.linear.coefficients, self.linear.standard, strict=True)
-        found = [
-            Explanation(self.table_names[i], float(coefficient), float(standard), float(self.rho[i]))
-            for i, coefficient, standard in given
-        ]
-        return sorted(found, key=lambda each: (-abs(each.standardised), each.counter))
 
 
 def select(table: Table, thresholds: Thresholds | None = None) -> Selection:
@@ -241,6 +244,29 @@ def select(table: Table, thresholds: Thresholds | None = None) -> Selection:
     chosen = chosen[part >= given.part * part.max(initial=0.0)]
     chosen = _most(chosen, rho, max(len(table) - 2, 0))
     linear = ridge(values[:, chosen], target, weight, given.final_ridge)
+    return replace(_selection(table, rho, chosen, linear, SELECTED_BEYOND), components=components)
+
+
+def on_all(table: Table, share: float) -> Selection:
+    """Return the regression on all columns that move, with this share of ridge; ValueError for a table without runs.
+
+    >>> x = np.arange(8.0)[:, None]
+    >>> table = Table(("a", "b"), np.hstack([x, x % 2]), 100 + 50 * (x[:, 0] % 2), np.ones(8), np.arange(8))
+    >>> on_all(table, 1e-6).linear.coefficients.round(1).tolist()
+    [0.0, 50.0]
+    """
+    if not len(table):
+        raise ValueError("A regression needs at least one run.")
+    values = table.filled()
+    chosen = np.flatnonzero(scales(values, table.weight)[1] > 0)
+    rho = spearman(values, table.target, table.weight)
+    linear = ridge(values[:, chosen], table.target, table.weight, share)
+    return _selection(table, rho, chosen, linear, ALL_BEYOND)
+
+
+def _selection(table: Table, rho: Floats, chosen: np.ndarray, linear: Linear, beyond: float) -> Selection:
+    """Return the linear model of the chosen columns."""
+    values, target = table.filled(), table.target
     low, high = LOWEST * float(target.min()), HIGHEST * float(target.max())
     fitted = np.clip(linear.predict(values[:, chosen]), low, high)
     return Selection(
@@ -248,10 +274,11 @@ def select(table: Table, thresholds: Thresholds | None = None) -> Selection:
         chosen=tuple(int(i) for i in chosen),
         rho=rho,
         linear=linear,
+        range=Range.of(values, beyond),
         low=low,
         high=high,
         deviation=_deviation(table, fitted, len(chosen) + 1),
-        components=components,
+        components=0,
         condition=_condition(values[:, chosen]),
     )
 

@@ -78,7 +78,7 @@ def resumable(kind: Kind) -> Resumable:
     """Return a kind as one that can be taken up again.
 
     >>> from processors.models.counters.model import KINDS
-    >>> resumable(KINDS["linear"]) is KINDS["linear"], type(resumable(lambda table: iter(()))).__name__
+    >>> resumable(KINDS["blend"]) is KINDS["blend"], type(resumable(lambda table: iter(()))).__name__
     (True, 'Replayed')
     """
     return kind if isinstance(kind, Resumable) else Replayed(kind)
@@ -122,6 +122,7 @@ class Learner:
             name: Tracked.build(given["tracked"][name]) if name in given["tracked"] else Tracked() for name in kinds
         }
         self.table: Table | None = None
+        self.replaced = not given["found"].keys() <= kinds.keys()  # models that answered are tried no more
         self._found: dict[str, Found] = {name: found for name, found in given["found"].items() if name in kinds}
         self._models: dict[str, Model] = {}
         self._ready: dict[str, Found | None] = {name: found for name, found in given["ready"].items() if name in kinds}
@@ -167,7 +168,7 @@ class Learner:
     def put(self) -> None:
         """Let the models that were fitted last answer from now on."""
         if self._next is not None:
-            self.table, self._next = self._next, None
+            self.table, self._next, self.replaced = self._next, None, False
             self._found = {name: found for name, found in self._ready.items() if found is not None}
             self._models, self._made, self._ready = self._made, {}, {}
             for tracked in self.tracked.values():
@@ -258,8 +259,12 @@ class Trainer:
 
     @property
     def wants(self) -> bool:
-        """Whether a fit goes on, or enough is new for the next one."""
-        return self.reservoir.coming is not None or self.reservoir.due
+        """Whether a fit goes on, or enough is new for the next one, or a state had models of kinds that are no more."""
+        return self.reservoir.coming is not None or self.reservoir.due or self._replaced
+
+    @property
+    def _replaced(self) -> bool:
+        return any(learner.replaced for learner in self.learners.values())
 
     @property
     def step_cost(self) -> int:
@@ -270,7 +275,7 @@ class Trainer:
     def tick(self) -> bool:
         """Do a step of the next fit, which begins where enough is new; return whether there was anything to do."""
         if self.reservoir.coming is None:
-            if not self.reservoir.due:
+            if not self.wants:
                 return False
             self.reservoir.begin()
             self._begin(list(self.learners))

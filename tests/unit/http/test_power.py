@@ -44,6 +44,7 @@ def test_the_page_states_what_was_measured_and_which_counters_explain_it(powered
     assert "75 % of the host-minutes had a sensor, 25 % were estimated from counters." in text
     assert "30 runs predicted before they were learned: median error 2.1 %, 93 % inside the 90 % band." in text
     assert "<td>PAPI_TOT_INS</td>" in text
+    assert [part in text for part in ("79 %", "+16.2 W", "-4.4 W")] == [True] * 3
     assert "not scored yet" in text
 
 

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import rankdata, spearmanr
 
+from processors.models.counters.effects import explained
 from processors.models.counters.model import per_cycle
 from processors.models.counters.selection import Thresholds, loadings, ranks, ridge, select, spearman
 from processors.models.training.table import Table
@@ -20,13 +21,17 @@ def table(values: np.ndarray, target: np.ndarray, weight: np.ndarray | None = No
 
 
 def test_the_worked_example_comes_out_to_the_digit() -> None:
-    found = select(table(EXAMPLE, 2 + 3 * EXAMPLE[:, 0] + 0.5 * EXAMPLE[:, 1]))
+    given = table(EXAMPLE, 2 + 3 * EXAMPLE[:, 0] + 0.5 * EXAMPLE[:, 1])
+    found = select(given)
     assert found.rho == pytest.approx([1.0, 0.828571, 0.0], abs=1e-6)
     assert found.names == ("c00", "c01")
     assert found.linear.intercept == pytest.approx(2.0, abs=1e-4)
     assert found.linear.coefficients == pytest.approx([3.0, 0.5], abs=1e-4)
-    assert [each.counter for each in found.explanation()] == ["c00", "c01"]
-    assert [each.rho for each in found.explanation()] == pytest.approx([1.0, 0.828571], abs=1e-6)
+    named = explained(found, given)
+    assert [each.counter for each in named] == ["c00", "c01"]
+    assert [each.rho for each in named] == pytest.approx([1.0, 0.828571], abs=1e-6)
+    assert [each.coefficient for each in named] == pytest.approx([3.0, 0.5], abs=1e-4)
+    assert sum(each.share for each in named) == pytest.approx(1.0)
 
 
 def test_rank_correlation_shares_the_ranks_of_those_alike() -> None:
@@ -73,8 +78,9 @@ def test_a_counter_that_does_not_move_a_copy_and_few_runs_do_no_harm() -> None:
 
 def test_where_nothing_explains_the_target_its_mean_is_the_answer() -> None:
     values = np.array([[1.0], [2.0], [1.0], [2.0]])
-    found = select(table(values, np.array([10.0, 10.0, 20.0, 20.0])))
-    assert (found.names, found.explanation()) == ((), [])
+    given = table(values, np.array([10.0, 10.0, 20.0, 20.0]))
+    found = select(given)
+    assert (found.names, explained(found, given)) == ((), [])
     assert found.predict(values).value.tolist() == [15.0] * 4
     assert select(table(values[:1], np.array([10.0]))).predict(values).value.tolist() == [10.0] * 4
     with pytest.raises(ValueError, match="at least one run"):

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.counters.gaussian_process import ROWS_MAX, Scale, fit, kernel
-from processors.models.counters.model import few
+from processors.models.counters.distance import ROWS_MAX
+from processors.models.counters.gaussian_process import Scale, fit, kernel
+from processors.models.counters.linear import fit as line
 from processors.models.training.table import Table
 
 
@@ -27,7 +28,7 @@ def test_a_bend_is_followed_where_a_line_is_far_off() -> None:
     requested, truth = bent(200, 2)
     found = fit(table(x, y))
     assert np.mean(np.abs(found.predict(requested).value / truth - 1)) < 0.01
-    assert few(table(x, y)).error > 0.05
+    assert line(table(x, y)).errors.near > 0.05
 
 
 def test_the_error_it_reports_is_that_of_groups_fitted_without_and_not_of_repeats() -> None:
@@ -35,7 +36,7 @@ def test_the_error_it_reports_is_that_of_groups_fitted_without_and_not_of_repeat
     group = np.arange(40) // 2
     x[1::2], y[1::2] = x[::2], y[::2]  # each run twice: a repeat would tell its twin
     found = fit(table(x, y, group))
-    assert found.error > 0.03
+    assert found.errors.near > 0.03
     off = []
     for number in range(20):
         rest = group != number
@@ -44,7 +45,7 @@ def test_the_error_it_reports_is_that_of_groups_fitted_without_and_not_of_repeat
         answer = np.linalg.solve(alike, (y[rest] - found.centre) / found.spread)
         left = found.centre + found.spread * kernel(rows[~rest], rows[rest], found.reach) @ answer
         off.append(np.mean(np.abs(left / y[~rest] - 1)))
-    assert found.error == pytest.approx(np.mean(off), rel=1e-6)
+    assert found.errors.near == pytest.approx(np.mean(off), rel=1e-6)
 
 
 def test_deviations_grow_where_no_run_is_near() -> None:
@@ -64,7 +65,7 @@ def test_many_runs_are_thinned_and_alike_runs_or_still_counters_do_no_harm() -> 
     assert len(fit(table(x, y)).rows) == ROWS_MAX
     same = fit(table(np.ones((8, 2)), np.full(8, 5.0)))
     assert same.predict(np.ones((1, 2))).value.tolist() == [5.0]
-    assert few(table(np.ones((8, 2)), np.full(8, 5.0), np.zeros(8, int))).error == 0.0
+    assert line(table(np.ones((8, 2)), np.full(8, 5.0), np.zeros(8, int))).errors.near == 0.0
 
 
 @settings(max_examples=25, deadline=None)

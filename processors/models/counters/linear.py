@@ -1,0 +1,112 @@
+"""The linear model of counters: of the few that were selected, or of all of them where that is the better one.
+
+A selection that keeps nothing explains nothing: then a regression on all counters answers, with as much ridge as had the least
+error about runs that were left out, near ones and far ones alike. It answers as well where its error is much the smaller:
+few counters are believed as long as they can be, for they are right beyond the runs that were seen more often than many.
+"""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from processors.models.counters.distance import Errors, Mask, Off, Parts, errors, parts
+from processors.models.counters.selection import SELECTION_RUNS_MIN, Floats, Selection, on_all, select
+from processors.models.training.table import Predicted, Table, finished
+from processors.models.training.trainer import Found
+
+RIDGES: Final = (0.01, 0.03, 0.1, 0.3, 1.0)
+MARGIN: Final = 2 / 3  # of the error of few counters, below which all answer
+ALIKE: Final = 1.1  # times the least error, up to which more ridge is taken
+_WAYS: Final = (select, *(partial(on_all, share=share) for share in RIDGES))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Line:
+    """A linear model, and what it was wrong by about runs that were left out.
+
+    >>> x = np.arange(1.0, 9.0)[:, None]
+    >>> found = fit(Table(("a",), x, 10 * x[:, 0], np.ones(8), np.arange(8)))
+    >>> found.predict(np.array([[3.5]])).value.round(2).tolist()
+    [35.0]
+    """
+
+    selection: Selection
+    errors: Errors
+
+    def predict(self, values: Floats) -> Predicted:
+        """Return the target of rows (m, p), with the deviation that left-out runs had."""
+        found = self.selection.predict(values).value
+        return Predicted(found, np.full(len(found), max(self.errors.near_deviation, self.selection.deviation)))
+
+
+def fit(table: Table) -> Line:
+    """Return the linear model of a table, all at once; ValueError for less than SELECTION_RUNS_MIN runs.
+
+    >>> fit(Table((), np.zeros((1, 0)), np.ones(1), np.ones(1), np.arange(1)))
+    Traceback (most recent call last):
+    ValueError: A linear model of counters needs 6 runs.
+    """
+    return finished(fitting(table, parts(table)))
+
+
+def fitting(table: Table, left_out: Parts, found: Found | None = None) -> Generator[Found, None, Line]:
+    """Yield what was found after each part that was left out of all of the steps, and return the linear model of a table.
+
+    >>> x = np.arange(1.0, 9.0)[:, None]
+    >>> table = Table(("a",), x, 10 * x[:, 0], np.ones(8), np.arange(8))
+    >>> [found["parts"] for found in fitting(table, parts(table))]
+    [1, 2, 3, 4, 5]
+    """
+    if len(table) < SELECTION_RUNS_MIN:
+        raise ValueError(f"A linear model of counters needs {SELECTION_RUNS_MIN} runs.")
+    nothing = [list(Off()) for _ in _WAYS]
+    so_far: Found = found or {"parts": 0, "near": nothing, "far": nothing}
+    every = [("near", out) for out in left_out.near] + [("far", out) for out in left_out.far]
+    for kind, out in every[so_far["parts"] :]:
+        off = [list(Off(*known).plus(*each)) for known, each in zip(so_far[kind], _off(table, out), strict=True)]
+        so_far = {**so_far, kind: off, "parts": so_far["parts"] + 1}
+        yield so_far
+    return model(table, so_far)
+
+
+def model(table: Table, found: Found) -> Line:
+    """Return the linear model of a table again, from what its fit found in the end.
+
+    >>> x = np.arange(1.0, 9.0)[:, None]
+    >>> table = Table(("a",), x, 10 * x[:, 0], np.ones(8), np.arange(8))
+    >>> *_, found = fitting(table, parts(table))
+    >>> model(table, found).errors == fit(table).errors
+    True
+    """
+    every = [
+        errors(Off(*near).mean, Off(*near).deviation, Off(*far))
+        for near, far in zip(found["near"], found["far"], strict=True)
+    ]
+    at = _ridge(every[1:]) + 1
+    selected = select(table)
+    if selected.chosen and _both(every[at]) >= MARGIN * _both(every[0]):
+        return Line(selected, every[0])
+    return Line(_WAYS[at](table), every[at])
+
+
+def _off(table: Table, out: Mask) -> list[tuple[Floats, Floats]]:
+    """Return the ln of ratios of the runs that are left out (k,), of each way, and their weights.
+
+    Where all runs are one group, none can be left out.
+    """
+    rest = table if out.all() else table.rows(~out)
+    asked, target, weight = rest.filled(table.values[out]), table.target[out], table.weight[out]
+    return [(np.log(target / way(rest).predict(asked).value), weight) for way in _WAYS]
+
+
+def _ridge(every: Sequence[Errors]) -> int:
+    """Return the most ridge whose error is about the least: what more freedom gains by so little it loses elsewhere."""
+    least = min(_both(each) for each in every)
+    return max(i for i, each in enumerate(every) if _both(each) <= ALIKE * least)
+
+
+def _both(each: Errors) -> float:
+    return each.near + each.far
