@@ -85,11 +85,7 @@ def power(power_w: float | None) -> str:
 
 
 def effect(amount: float, target: str) -> str:
-    """Return what is added to a target of profiles, with its sign and unit.
-
-    >>> effect(-16.04, "system_power_w"), effect(90.0, "run_time_s")
-    ('-16 W', '+1 min 30 s')
-    """
+    """Return what is added to a target of profiles, with its sign and unit."""
     if target == "run_time_s":
         return f"{'-' if amount < 0 else '+'}{duration(abs(amount))}"
     return signed("power_w", amount)

@@ -156,9 +156,7 @@ class GivenSize:
             rate = float(values[:, term.at].mean())
             per = {LINEAR: level, BY_LN: level / max(rate, 1e-300), OVER_LEVEL: 1.0}[term.form]
             share = abs(step) / moved if moved > 0 else 0.0
-            found.append(
-                Explanation(self.names[term.at], step / deviation * per, step, term.rho, step * level, share)
-            )
+            found.append(Explanation(self.names[term.at], step / deviation * per, step, term.rho, step * level, share))
         return sorted(found, key=lambda each: (-abs(each.standardised), each.counter))
 
     def _columns(self, values: Floats, ln_level: Floats) -> Floats:

@@ -5,7 +5,7 @@ error about runs that were left out, near ones and far ones alike. It answers as
 few counters are believed as long as they can be, for they are right beyond the runs that were seen more often than many.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -20,7 +20,7 @@ from processors.models.training.trainer import Found
 RIDGES: Final = (0.01, 0.03, 0.1, 0.3, 1.0)
 MARGIN: Final = 2 / 3  # of the error of few counters, below which all answer
 ALIKE: Final = 1.1  # times the least error, up to which more ridge is taken
-_WAYS: Final = (select, *(partial(on_all, share=share) for share in RIDGES))
+_WAYS: Final[Sequence[Callable[[Table], Selection]]] = (select, *(partial(on_all, share=share) for share in RIDGES))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,8 +98,8 @@ def _off(table: Table, out: Mask) -> list[tuple[Floats, Floats]]:
     Where all runs are one group, none can be left out.
     """
     rest = table if out.all() else table.rows(~out)
-    asked, target, weight = rest.filled(table.values[out]), table.target[out], table.weight[out]
-    return [(np.log(target / way(rest).predict(asked).value), weight) for way in _WAYS]
+    requested, target, weight = rest.filled(table.values[out]), table.target[out], table.weight[out]
+    return [(np.log(target / way(rest).predict(requested).value), weight) for way in _WAYS]
 
 
 def _ridge(every: Sequence[Errors]) -> int:
