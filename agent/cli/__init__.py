@@ -1,6 +1,5 @@
 """The command line. Each command is loaded only when it is used: `scalewatch --help` imports next to nothing."""
 
-import gc
 import signal
 import traceback
 from importlib import import_module
@@ -8,6 +7,7 @@ from typing import Final
 
 import click
 
+from agent.cli.loading import lasting
 from processors import __version__
 from processors.contracts.errors import ConfigError, ScalewatchError
 
@@ -99,12 +99,9 @@ class Commands(click.Group):
 
 
 def _loaded(name: str) -> click.Command:
-    """Import a command. What its modules make lasts as long as the process, so nothing looks for garbage in it meanwhile."""
-    gc.disable()
-    try:
+    """Import a command."""
+    with lasting():
         command: click.Command = import_module(f"agent.cli.{name}").command
-    finally:
-        gc.enable()
     return command
 
 

@@ -13,6 +13,7 @@ import click
 from agent.app import logs, supervisor
 from agent.app.handover import Handover, Status
 from agent.app.reload import Reloader
+from agent.cli.loading import lasting
 from agent.cli.options import required_config_option, stopped_by_signals
 from agent.clock import SystemClock
 from agent.config.load import load
@@ -117,7 +118,8 @@ def _begin_again(given: _Given, role: str, handover: Handover) -> NoReturn:
 
 
 def _alone(config: Config, role: str, stop: threading.Event, handover: Handover) -> int:
-    from agent.app.serving import serve  # noqa: PLC0415 - the parent of the roles needs nothing of what they are made of
+    with lasting():
+        from agent.app.serving import serve  # noqa: PLC0415 - the parent of the roles needs nothing of what they are made of
 
     restarts, since = int(os.environ.get(RESTARTS, "0")), os.environ.get(AWAY_SINCE)
     return serve(config, role, stop, handover, restarts=restarts, away_since_s=None if since is None else float(since))

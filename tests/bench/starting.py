@@ -13,11 +13,12 @@ from tests.bench.result import Row
 from tests.bench.workload import Load, messages
 
 REPEATS: Final = 7
-ROLE: Final = "import agent.cli; agent.cli._loaded('run'); import agent.app.serving"
+COMMAND: Final = "import agent.cli; agent.cli._loaded('run')"
+ROLE: Final = f"{COMMAND}\nfrom agent.cli.loading import lasting\nwith lasting(): import agent.app.serving"
 STARTS: Final = {
-    "parent of the roles": ("-c", "import agent.cli; agent.cli._loaded('run')"),
+    "parent of the roles": ("-c", COMMAND),
     "collector": ("-c", ROLE),
-    "learner": ("-c", f"{ROLE}, processors.pipeline.shard"),
+    "learner": ("-c", f"{ROLE}\nimport processors.pipeline.shard"),
 }
 
 

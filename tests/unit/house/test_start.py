@@ -25,3 +25,18 @@ def test_a_start_loads_what_it_needs_and_nothing_that_can_wait(module: str, late
     code = f"import sys, {module}; print(sorted({late!r} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_nothing_looks_for_garbage_while_a_role_is_loaded() -> None:
+    code = """
+import gc
+looks = []
+gc.callbacks.append(lambda phase, info: looks.append(info) if phase == "start" else None)
+import agent.cli.loading
+looks.clear()
+with agent.cli.loading.lasting():
+    import agent.app.serving
+print(len(looks), gc.isenabled(), gc.get_freeze_count() > 100_000)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", "True", "True"]
