@@ -31,13 +31,16 @@ def batch(records: list[tuple[int, Any, Any, list[tuple[str, bytes]]]], compress
     return bytes(builder.build())
 
 
-def taken(kind: type, data: bytes, fetch_offset: int = 0) -> tuple[list[tuple[Any, ...]], int]:
+def taken(kind: type, data: bytes, fetch_offset: int = 0) -> list[list[Any]]:
     found = kind(fetch_offset, PARTITION, MemoryRecords(data), isolation_level=READ_COMMITTED)
     rows = []
     while found:
-        some = found.take(3)
-        rows += [(record.offset, record.timestamp, record.key, record.value) for record in some]
-    return rows, found.next_fetch_offset
+        rows.append([*map(plain, found.take(3)), found.next_fetch_offset])
+    return rows
+
+
+def plain(record: Any) -> tuple[Any, ...]:
+    return record if type(record) is tuple else (record.offset, record.timestamp, record.key, record.value)
 
 
 @given(RECORDS, st.sampled_from([0, 1]), st.integers(0, 5))
