@@ -14,7 +14,7 @@ import msgspec
 from agent.decode.message import JSON_ERRORS, invalid, shown
 
 VERSION: Final = "1.0"
-_MARK: Final = b'"specversion"'
+MARK: Final = b'"specversion"'  # stands in every envelope
 
 
 class _Envelope(msgspec.Struct, gc=False):
@@ -38,7 +38,7 @@ def is_envelope(value: bytes | None) -> bool:
     >>> is_envelope(b'{"specversion": "1.0", "data": 7}'), is_envelope(b'{"jobid": 812, "comment": "a \\"specversion\\""}')
     (True, False)
     """
-    if not value or _MARK not in value:  # as nearly every message
+    if not value or MARK not in value:  # as nearly every message
         return False
     try:
         return bool(bytes(_PROBE.decode(value.rstrip(b"\0")).specversion))

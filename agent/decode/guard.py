@@ -6,7 +6,7 @@ the message is refused with the reason ``decoder``, so that it can be looked at 
 
 from collections.abc import Callable, Sequence
 
-from agent.decode.cloudevents import is_envelope, opened
+from agent.decode.cloudevents import MARK, is_envelope, opened
 from agent.decode.telemetry.columns import joined, nothing
 from processors.contracts.errors import InvalidInputError, ScalewatchError, defect
 from processors.contracts.events import Decode, Decoded
@@ -53,7 +53,7 @@ def guarded_samples(make: Callable[[], DecodeSamples]) -> DecodeSamples:
 
     def decode_safely(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
         nonlocal decode
-        if any(map(is_envelope, values)):
+        if MARK in b"\n".join(filter(None, values)) and any(map(is_envelope, values)):  # one look for all is enough
             return _opened(decode_safely, values, received_ms, index)
         try:
             return decode(values, received_ms, index)

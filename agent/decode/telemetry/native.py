@@ -181,6 +181,7 @@ class Counters(msgspec.Struct, tag_field="type", tag="counters"):
 SAMPLE_TYPES: Final = ("load", "power", "counters")
 SAMPLE: Final = msgspec.json.Decoder(Load | Power | Counters)
 SAMPLES: Final = msgspec.json.Decoder(list[Load | Power | Counters])
+SLICE: Final = msgspec.json.Decoder(list[tuple[Load]])  # of messages each within brackets of its own
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _KNOWN: Final = {kind: frozenset(("type", *kind.__struct_fields__)) for kind in (Load, Power, Counters)}
 
@@ -287,11 +288,44 @@ class _LoadDecoder:
         self._hosts: dict[tuple[str, str, str | None], dict[str, int]] = {}  # what of `_known` came in arrays, by host
         self._hosts_known = self._known.of(SeriesIndex(0))
         self._rows = Known[Key, _Row]()
+        self._plain = False  # whether each message of the slice before this one was a sample
         self._times: dict[str, int] = {}
 
     def decode(self, values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
         columns = Columns(received_ms, index)
-        known, times, bytes_max = self._known.of(index), self._times, self._options.decode.max_message_bytes
+        if not (self._plain and self._take_slice(values, columns)):
+            self._take_one_by_one(values, columns)
+            self._plain = len(columns.messages) == len(values) and not columns.counts and not columns.others
+        return columns.batch(self._bounds, self._options)
+
+    def _take_slice(self, values: Sequence[bytes | None], columns: Columns) -> bool:
+        """Take messages that are all plain loads of known series at one go; False, having taken nothing, for others.
+
+        They are read as one array with brackets around each. What one message leaves open no other can close: a text holds no
+        line feed, and where there are the quotes of loads alone no field holds an array.
+        """
+        bytes_max, known, times = self._options.decode.max_message_bytes, self._known.of(columns.index), self._times
+        try:
+            if max(map(len, values)) > bytes_max:  # type: ignore[arg-type]  # None is caught below
+                return False
+            joined = b"],\n[".join(values).join((b"[[", b"]]"))  # type: ignore[arg-type]  # see above
+            loads = [load for (load,) in SLICE.decode(joined)]
+            series = [known[load.system, load.host, load.resource, load.peer] for load in loads]
+            moments = [times.get(load.time) or self._moment_ms(load.time) for load in loads]
+        except (*_OTHERS, TypeError):
+            return False
+        peers = len(loads) - [load.peer for load in loads].count(None)
+        if len(loads) != len(values) or _quotes(joined) != QUOTES_OF_LOAD * len(loads) + QUOTES_OF_PEER * peers:
+            return False
+        columns.series.fromlist(series)
+        columns.time_ms.fromlist(moments)
+        columns.values += [load.value for load in loads]
+        columns.messages.extend(range(len(loads)))
+        return True
+
+    def _take_one_by_one(self, values: Sequence[bytes | None], columns: Columns) -> None:
+        index, bytes_max = columns.index, self._options.decode.max_message_bytes
+        known, times = self._known.of(index), self._times
         series, time_ms, samples, messages = columns.series, columns.time_ms, columns.values, columns.messages
         for message, value in enumerate(values):
             if value is None or len(value) > bytes_max:
@@ -314,7 +348,6 @@ class _LoadDecoder:
             time_ms.append(moment)
             samples.append(load.value)
             messages.append(message)
-        return columns.batch(self._bounds, self._options)
 
     def _take(self, sample: Power | Counters, value: bytes, message: int, columns: Columns) -> None:
         """Take a record whose series are known; KeyError where they are not, or where more is in the message."""
@@ -362,7 +395,7 @@ class _LoadDecoder:
             return False
         if len(samples) > self._options.decode.elements_max:
             return False
-        quotes = int(np.count_nonzero(np.frombuffer(value, np.uint8) == _QUOTE))
+        quotes = _quotes(value)
         try:
             if {*map(type, samples)} == {Load}:
                 return self._take_loads(samples, quotes, message, columns)  # type: ignore[arg-type]  # see above
@@ -475,6 +508,10 @@ def _repaired(value: bytes) -> bytes:
     if b'"power"' in value or b'"counters"' in value:
         return without_nan(value) or value
     return value
+
+
+def _quotes(value: bytes) -> int:
+    return int(np.count_nonzero(np.frombuffer(value, np.uint8) == _QUOTE))
 
 
 def _kind(value: bytes) -> object:

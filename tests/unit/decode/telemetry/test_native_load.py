@@ -133,3 +133,32 @@ def test_a_decoder_serves_a_second_index_from_its_start() -> None:
         index = SeriesIndex(9)
         assert decoder([load()], [RECEIVED_MS], index).samples.series.tolist() == [0]
         assert len(index) == 1
+
+
+CUTS = {
+    "whole": [load(), load(value=0.5, peer="g3", resource="bandwidth"), load()],
+    "two in one, and one in two": [load() + b"," + load(), load()[:40], load()[40:]],
+    "brackets of their own": [load() + b"],[" + load(), load()[:40], load()[40:]],
+    "cut within a text": [load() + b"],\n[" + load(), load(host="a]"), load()[:50], load()[50:]],
+    "a list over two": [load()[:-1] + b', "x": [[1', b"2]]" + load()[-1:], load() + b"],\n[" + load()],
+    "an array": [b"[" + load() + b"]", load()],
+    "nothing": [load(), None, b"", load()],
+    "a field more": [load(), load(note="x"), load()],
+    "too long": [load(), load() + b" " * 5_000_000, load()],
+    "an event": [load(), completed(), load()],
+}
+
+
+@pytest.mark.parametrize("values", CUTS.values(), ids=CUTS)
+def test_a_slice_yields_what_its_messages_yield_one_by_one(values: list[bytes | None]) -> None:
+    known = load(), load(peer="g3", resource="bandwidth"), load(host="a]")
+    whole, alone = (load_decoder(TelemetryOptions()) for _ in range(2))
+    indexes = SeriesIndex(100), SeriesIndex(100)
+    for decoder, index in zip((whole, alone), indexes, strict=True):
+        decoder(known, [RECEIVED_MS] * len(known), index)
+    found = whole(values, [RECEIVED_MS] * len(values), indexes[0])
+    one_by_one = [alone([value], [RECEIVED_MS], indexes[1]) for value in values]
+    assert found.samples.value.tolist() == [x for batch in one_by_one for x in batch.samples.value.tolist()]
+    assert found.samples.series.tolist() == [x for batch in one_by_one for x in batch.samples.series.tolist()]
+    assert found.sample_message.tolist() == [at for at, batch in enumerate(one_by_one) for _ in batch.sample_message]
+    assert reasons(found) == [(at, reason) for at, batch in enumerate(one_by_one) for _, reason in reasons(batch)]
