@@ -9,7 +9,7 @@ from kafka.structs import TopicPartition as ClientPartition
 
 from agent.log.kafka.metadata import NUL
 from agent.log.kafka.python.arguments import joining
-from agent.log.kafka.python.records import QuickRecords, batch_of
+from agent.log.kafka.python.records import batch_of, take_quickly
 from agent.log.kafka.settings import KafkaSettings, milliseconds
 from processors.contracts.log import Batch, Position, TopicPartition, topic_pattern
 
@@ -46,7 +46,7 @@ class PythonMember:
     ) -> None:
         self._timeout_ms = milliseconds(settings.request_timeout_s)
         self._consumer = KafkaConsumer(**joining(settings, group, member, from_beginning=from_beginning))
-        self._consumer._fetcher.PartitionRecords = QuickRecords  # noqa: SLF001 - no public way
+        take_quickly(self._consumer)
         # look-ups of offsets take this one; the coordinator has its own copy, which must outlast a join
         self._consumer.config["request_timeout_ms"] = self._timeout_ms
         self._rebalances = _Rebalances(self._consumer)

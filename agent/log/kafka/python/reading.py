@@ -7,7 +7,7 @@ from kafka.errors import KafkaTimeoutError
 from kafka.structs import TopicPartition
 
 from agent.log.kafka.python.arguments import reading
-from agent.log.kafka.python.records import batch_of
+from agent.log.kafka.python.records import batch_of, take_quickly
 from agent.log.kafka.settings import KafkaSettings, milliseconds
 from processors.contracts.log import Batch
 
@@ -21,6 +21,7 @@ class PythonReader:
         self._timeout_ms = milliseconds(settings.read_timeout_s)
         self._partition = TopicPartition(topic, partition)
         self._consumer = KafkaConsumer(**reading(settings, committed=committed))
+        take_quickly(self._consumer)
         self._consumer.assign([self._partition])
 
     def beginning(self) -> int:
