@@ -339,8 +339,8 @@ class Identification(msgspec.Struct, frozen=True, dict=True):
 Named = tuple[str | None, str, float, str | None]
 """The application, the source that named it, how sure that is, and why there is none."""
 
-Known = tuple[Named, str, tuple[tuple[str, float], ...], str | None]
-"""What decides for a job without rules, other sources and attributes: how it is named, its system, its sizes and its input."""
+Known = tuple[Named, str, tuple[tuple[str, float], ...], str | None, str | None]
+"""What decides without rules, other sources and attributes: how a job is named, its system, sizes and input, and the unit asked for."""
 
 
 class Identifier:
@@ -359,21 +359,21 @@ class Identifier:
         self, evidence: Evidence, system: str, also: Sequence[Identity] = (), unit: str | None = None
     ) -> Identification:
         """Return what the job is; `also` is evidence of other sources, `unit` the one a request asks for."""
-        if not (also or self._rules or evidence.attributes) and unit is None:
-            return self._by_fields(evidence, system)
+        if not (also or self._rules or evidence.attributes):
+            return self._by_fields(evidence, system, unit)
         others = sorted(also, key=lambda identity: identity.source)
         sources = [evidence, *(identity.evidence for identity in others)]
         match = next((match for rule in self._rules if (match := rule.match(sources)) is not None), None)
         return self._identified(self._named(match, evidence, others), sources, system, match, unit)
 
-    def _by_fields(self, evidence: Evidence, system: str) -> Identification:
+    def _by_fields(self, evidence: Evidence, system: str, unit: str | None) -> Identification:
         """Return what a job is by its own fields alone: nearly all jobs were run before, under the same name and in the same size."""
         named = self._named(None, evidence, ())
-        key = (named, system, tuple(evidence.sizes.items()), evidence.input)
+        key = (named, system, tuple(evidence.sizes.items()), evidence.input, unit)
         found = self._known.get(key)
         if found is None:
-            found = self._identified(named, [evidence], system, None, None)
-            if len(evidence.input or "") <= TEXT_MAX:
+            found = self._identified(named, [evidence], system, None, unit)
+            if len(evidence.input or "") + len(unit or "") <= TEXT_MAX:
                 if len(self._known) >= REMEMBERED:
                     self._known.clear()
                 self._known[key] = found

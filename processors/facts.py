@@ -330,6 +330,21 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
             before[n] = _at(self.by_size or self.points, n, self.n_max) or (self.one if n == 1.0 else None)
         return before[n]
 
+    @cached_property
+    def _uninformative_before(self) -> dict[float, bool]:
+        """Of which sizes it says nothing, of those that were asked for before."""
+        return {}
+
+    def is_uninformative(self, n: float) -> bool:
+        """Return whether what the curve itself gives at a size is a band so wide that it says nothing; False outside of it."""
+        before = self._uninformative_before
+        if n not in before:
+            if len(before) >= READ_MAX:
+                before.clear()
+            point = self.curve_at(n)
+            before[n] = point is not None and uninformative(point)
+        return before[n]
+
     def read(self, sizes: Sequence[float]) -> "list[CurveReading]":
         """Return what the curve itself gives at those of the sizes that it reaches, and says anything of."""
         before, found = self._read_before, []

@@ -122,8 +122,7 @@ class ModelComparison(Untimed):
         The runs of the size decide, where there are SIZE_RUNS_MIN of them: that other sizes are predicted badly by their
         curve says nothing of this one.
         """
-        step = _step(fact) if fact is not None else None
-        own = next((record for record in self._records if record.step == step), None)
+        own = self._record(_step(fact)) if fact is not None else None
         if own is not None and own.runs >= SIZE_RUNS_MIN:
             return _better(own.ln_ratio, own.chosen or self._chosen)
         return self._chosen if self._known and len(self._records) > 1 else None
@@ -136,7 +135,7 @@ class ModelComparison(Untimed):
         """Take in how both did on a run; each run once."""
         self._rate_limit = counted(self._rate_limit, fact.now_ms)
         step = _step(fact.n)
-        old = next((record for record in self._records if record.step == step), LossRecord(step, 0.0, 0.0, 0.0))
+        old = self._record(step) or LossRecord(step, 0.0, 0.0, 0.0)
         others = [record for record in self._records if record.step != step]
         self._records = (*others[-(SIZES_MAX - 1) :], _added(old, fact))
         self._known = _known(self._records)
@@ -146,6 +145,12 @@ class ModelComparison(Untimed):
     def snapshot(self) -> ModelComparisonState:
         """Return the stored form."""
         return ModelComparisonState(self._records, self._chosen, self._rate_limit)
+
+    def _record(self, step: int) -> LossRecord | None:
+        for record in self._records:
+            if record.step == step:
+                return record
+        return None
 
     def _ln_ratio(self) -> float:
         report = [min(record.runs, WEIGHT_MAX) for record in self._records]

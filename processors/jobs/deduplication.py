@@ -61,9 +61,10 @@ class AnsweredRequests:
         return AnsweredRequestsState(list(self._requests), self._keep_until_ms)
 
 
-def minute(now_ms: int) -> str:
-    """Return the key of a minute."""
-    return str(now_ms // MINUTE_MS)
+@lru_cache(maxsize=1)  # all requests of a minute look at the same
+def minutes_back(minute: int) -> tuple[str, ...]:
+    """Return the keys of a minute, counted from the epoch, and of those before it whose requests are remembered, backwards."""
+    return tuple(str(minute - back) for back in range(KEEP_MS // MINUTE_MS + 1))
 
 
 BUCKET_MS = 15 * 60_000

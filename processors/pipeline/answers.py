@@ -7,7 +7,7 @@ from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import Answer
 from processors.facts import N_MAX, N_MIN
 from processors.features import STAGES
-from processors.jobs.deduplication import KEEP_MS, MINUTE_MS, minute
+from processors.jobs.deduplication import MINUTE_MS, minutes_back
 from processors.pipeline.features import Features
 from processors.pipeline.inputs import UnseenInputs
 from processors.pipeline.load import UnderLoads
@@ -37,12 +37,14 @@ class Answering:
     def deduplicate(self, event: PredictionRequested) -> bool | None:
         """Remember a request of the journal; stop one that was answered before."""
         now_ms = self._state.now_ms
-        minutes = [minute(now_ms - back) for back in range(0, KEEP_MS + 1, MINUTE_MS)]
-        if any(self._state.answered_requests.open(key).score(event.identity) for key in minutes):
+        minutes = minutes_back(now_ms // MINUTE_MS)
+        known = [found for key in minutes if (found := self._state.answered_requests.get(key)) is not None]
+        identity = event.identity
+        if any(requests.score(identity) for requests in known):
             self._state.tally["event", "repeated"] += 1
             return STOP
         requested = self._state.answered_requests.open(minutes[0])
-        requested.learn((event.identity, now_ms))
+        requested.learn((identity, now_ms))
         self._state.answered_requests.changed(minutes[0], requested, now_ms)
         return None
 

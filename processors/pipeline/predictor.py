@@ -21,7 +21,6 @@ from processors.facts import (
     PublishedCurve,
     Remaining,
     remaining,
-    uninformative,
 )
 from processors.features import DECIDES, FeatureQuestion, judged, model_with
 from processors.features import NAME as FEATURES
@@ -106,7 +105,7 @@ class Predicted(NamedTuple):
         """
         speedup = efficiency = None
         if one_s is not None and self.follows_size:
-            speedup, efficiency = rounded(one_s / self.band.run_time_s, one_s / self.band.run_time_s / self.n)
+            speedup, efficiency = _ratios(one_s, self.band.run_time_s, self.n)
         return AnswerPoint(
             n=self.n,
             run_time_s=self.band.run_time_s,
@@ -121,6 +120,12 @@ class Predicted(NamedTuple):
             source=self.source,
             reliability=self.reliability,
         )
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _ratios(one_s: float, run_time_s: float, n: float) -> tuple[float, ...]:
+    """Return speed-up and efficiency at a size; a curve is asked about the same ones again and again."""
+    return rounded(one_s / run_time_s, one_s / run_time_s / n)
 
 
 BySize = dict[float, Predicted]
@@ -173,8 +178,9 @@ class Predictor:
         found: dict[float, Predicted] = {}
         for source in self.sources:
             missing = [n for n in sizes if n not in found and N_MIN <= n <= N_MAX]
-            if missing:
-                found |= source(question, missing)
+            if not missing:
+                break
+            found |= source(question, missing)
         return found
 
     def points(self, question: Question, sizes: Sequence[float]) -> tuple[tuple[AnswerPoint, ...], BySize]:
@@ -318,17 +324,15 @@ class Predictor:
         observed, useless = model.sizes(), self._useless(question.curve or model.published, sizes)
         own, found = key.id, {}
         by_record = NOT_BY_SIZE if self._similar_runs.not_by_size(own) else BETTER_AT_SIZE
-        elsewhere = self._similar_runs.better_record(own, None)
-        for n in sizes:
-            better = self._similar_runs.better_record(own, n) if n in observed else elsewhere
+        records = self._similar_runs.better_records(own, [n if n in observed else None for n in sizes])
+        for n, better in zip(sizes, records, strict=True):
             if better or n in useless or (better is None and observed == (n,)):
                 found[n] = by_record if better and len(observed) > 1 else NO_CURVE
         return found
 
     @staticmethod
     def _useless(curve: PublishedCurve | None, sizes: Sequence[float]) -> list[float]:
-        points = [(n, curve.curve_at(n)) for n in sizes] if curve is not None else []
-        return [n for n, point in points if point is not None and uninformative(point)]
+        return [n for n in sizes if curve.is_uninformative(n)] if curve is not None else []
 
     def _by_curve(self, question: Question, sizes: Sequence[float]) -> BySize:
         """Predict from the published curve; where it ends, from a fit to what is known now."""

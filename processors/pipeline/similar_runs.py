@@ -1,7 +1,7 @@
 """Past runs of users, names, classes of jobs and centres: run times of those that completed, bounds from the others."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import unquote
 
 from processors.contracts.events import SUCCESS, Evidence, JobCompleted
@@ -15,7 +15,6 @@ from processors.similar_runs import (
     RETAINED_MAX,
     ComingJob,
     EndedJob,
-    ExpectedBand,
     GroupKind,
     ScorePair,
     SimilarRuns,
@@ -116,13 +115,13 @@ class SimilarRunForecasts:
         model = self._state.models.get(before.application_id)
         return coming(before.application_id, before.n or (model.n_of(event.run_id) if model else None), evidence)
 
-    def better_record(self, application_id: str, n: float | None) -> bool | None:
-        """Return whether similar runs predicted runs of a size better than the curve; None before enough were scored.
+    def better_records(self, application_id: str, sizes: Sequence[float | None]) -> list[bool | None]:
+        """Return whether similar runs predicted runs of each size better than the curve; None before enough were scored.
 
-        None for the size asks for one that was never run, of which the runs of all sizes say what there is to say.
+        None for a size asks for one that was never run, of which the runs of all sizes say what there is to say.
         """
         comparison = self._state.model_comparisons.get(application_id)
-        return comparison.score(n) if comparison is not None else None
+        return [None] * len(sizes) if comparison is None else list(map(comparison.score, sizes))
 
     def not_by_size(self, application_id: str) -> bool:
         """Return whether the run times of an application do not follow its size."""
@@ -146,19 +145,13 @@ class SimilarRunForecasts:
         if not compares and not is_scored:
             return
         found = expected_band(job, groups)
-        if compares and point and job.name:
-            self._compare(job.name, job.n, run_time_s, point, found)
+        if compares and comparison and point and job.name:
+            by_curve = loss_s(run_time_s, point.band)
+            by_past = loss_s(run_time_s, Band(found.run_time_s, found.low_s, found.high_s))
+            comparison.learn(ScorePair(job.n, by_curve, by_past, now_ms))
+            self._state.model_comparisons.changed(job.name, comparison, now_ms)
         if is_scored:
             centre.note(run_time_s, found, now_ms)
-
-    def _compare(
-        self, application_id: str, n: float, run_time_s: float, point: PublishedPoint, found: ExpectedBand
-    ) -> None:
-        comparison = self._state.model_comparisons.open(application_id)
-        by_curve = loss_s(run_time_s, point.band)
-        by_past = loss_s(run_time_s, Band(found.run_time_s, found.low_s, found.high_s))
-        comparison.learn(ScorePair(n, by_curve, by_past, self._state.now_ms))
-        self._state.model_comparisons.changed(application_id, comparison, self._state.now_ms)
 
     def _forget(self, key: str, run_id: str) -> bool:
         history = self._state.similar_runs.get(key)

@@ -7,7 +7,6 @@ Each later run is compared with all of them before it is learned, apart by how f
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from functools import partial
 from typing import ClassVar, Final
 
 import msgspec
@@ -25,7 +24,6 @@ WINDOW: Final = 64  # runs; older errors fade
 ERROR_MAX: Final = 2.0  # |ln(observed / predicted)| counts no more, so that one wild forecast is not all there is
 RETAINED_SIZES: Final = 32  # at which the laws' answers are remembered while they are published
 AHEAD: Final = (0.5, 1.0, 2.0, 3.0, 4.0)  # doublings beyond the largest size
-_error: Final = partial(min, ERROR_MAX)
 _UNIT: Final = 100_000  # errors are stored as whole parts of this
 
 
@@ -113,6 +111,7 @@ class Members(Untimed):
     def __init__(self, state: MembersState) -> None:
         self._state = state
         self._reported: dict[float, list[float | None]] = {}
+        self._errors: dict[str, tuple[HorizonError, ...]] | None = None  # since the last run
 
     @classmethod
     def build(cls, state: MembersState | None = None) -> "Members":
@@ -135,14 +134,19 @@ class Members(Untimed):
 
     def errors(self) -> dict[str, tuple[HorizonError, ...]]:
         """Return the errors of each row of ROWS by horizon, only those with runs."""
-        found: dict[str, tuple[HorizonError, ...]] = dict.fromkeys(ROWS, ())
+        if self._errors is None:
+            self._errors = self._by_row()
+        return self._errors
+
+    def _by_row(self) -> dict[str, tuple[HorizonError, ...]]:
+        found: list[list[HorizonError]] = [[] for _ in ROWS]
         for index, record in sorted(self._state.records.items()):
-            horizon, missed = HORIZONS[index], record.missed
-            for row, name in enumerate(ROWS):
-                scored = record.scored - missed.get(row, 0)
-                if scored:
-                    found[name] += (HorizonError(horizon, scored, record.means[row] / _UNIT),)
-        return found
+            horizon, scored, missed = HORIZONS[index], record.scored, record.missed
+            for row, (errors, mean) in enumerate(zip(found, record.means, strict=True)):
+                runs = scored - missed[row] if row in missed else scored
+                if runs:
+                    errors.append(HorizonError(horizon, runs, mean / _UNIT))
+        return dict(zip(ROWS, map(tuple, found), strict=True))
 
     def score(self, fact: MemberFact) -> list[float | None]:
         """Return |ln(observed / predicted)| of each row, None where it says nothing."""
@@ -150,10 +154,11 @@ class Members(Untimed):
         fits = self._state.fits
         beyond_the_curve = fits.ln_published(fact.n) if fits is not None and fact.ln_ratio is None else None
         known = beyond_the_curve if fact.ln_ratio is None else observed - fact.ln_ratio
-        return [None if ln is None else _error(abs(observed - ln)) for ln in (*members, known)]
+        return [None if ln is None else _error(observed - ln) for ln in (*members, known)]
 
     def learn(self, fact: MemberFact) -> None:
         """Take in how right each law was."""
+        self._errors = None
         horizon = HORIZONS.index(fact.horizon)
         record = self._state.records.get(horizon)
         if record is None:
@@ -164,12 +169,12 @@ class Members(Untimed):
         errors = self.score(fact)
         if horizon in BEYOND:
             self._duel(fact, horizon, errors)
-        for row, error in enumerate(errors):
+        for row, (error, mean) in enumerate(zip(errors, means, strict=True)):
             if error is None:
                 missed[row] = missed.get(row, 0) + 1
             else:
                 runs = min(WINDOW, scored - missed[row]) if row in missed else usual
-                means[row] += round((error * _UNIT - means[row]) / runs)
+                means[row] = mean + round((error * _UNIT - mean) / runs)
 
     def snapshot(self) -> MembersState:
         """Return the stored form."""
@@ -193,7 +198,11 @@ class Members(Untimed):
         if alone is not None:
             own = [errors[ROWS.index(name)] for name in SEEDS]
             duels = self._state.duels.setdefault(horizon, Duels.none())
-            duels.learn(fact.n, own, _error(abs(math.log(fact.run_time_s) - alone)))
+            duels.learn(fact.n, own, _error(math.log(fact.run_time_s) - alone))
+
+
+def _error(ln_ratio: float) -> float:
+    return min(ERROR_MAX, abs(ln_ratio))
 
 
 def _copy(state: MembersState) -> MembersState:

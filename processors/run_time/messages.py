@@ -1,6 +1,7 @@
 """Predictions as messages: the curve of an application, ready to publish."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import groupby
 from typing import Any, Final, Literal, TypeVar
 
@@ -37,6 +38,8 @@ Floats = NDArray[np.float64]
 Point = TypeVar("Point", bound=CurvePoint)
 
 DOWNEY: Final = "downey"
+REMEMBERED: Final = 1024  # curves whose laws were told; each takes 5 kB
+POINTS_REMEMBERED: Final = 8192
 NO_MEMBERS: Final[tuple[tuple[float, ...], ...]] = ((),) * (len(ENSEMBLE) + len(REFERENCE))
 
 
@@ -47,25 +50,41 @@ def model_of(curve: PublishedCurve, members: Members | None, fits: Fits | None =
     """
     history = members or Members.build()
     known = fits or history.fits
-    own = dict(zip((*ENSEMBLE, *REFERENCE), known.parameters if known else NO_MEMBERS, strict=True))
-    weights = _rounded(curve.weights)
+    parameters = known.parameters if known else NO_MEMBERS
+    laws = _laws(tuple(curve.weights.items()), tuple(curve.downey.items()), parameters)
+    errors = history.errors()
+    given = [
+        Member(law.name, law.weight, law.parameters, law.role, law.sizes_min, law.answers, errors.get(law.name, ()))
+        for law in laws
+    ]
+    return Model(curve.model, tuple(given), errors[PUBLISHED], curve.study)
+
+
+Numbers = tuple[tuple[str, float], ...]
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _laws(given: Numbers, downey: Numbers, parameters: tuple[tuple[float, ...], ...]) -> tuple[Member, ...]:
+    """Return the laws of a curve with their weights, those of its parts first, and no errors yet.
+
+    They are the same for all answers until the curve is fitted anew, and how right each was changes with every run.
+    """
+    own = dict(zip((*ENSEMBLE, *REFERENCE), parameters, strict=True))
+    weights = _rounded(dict(given))
     parts = [name for name in weights if name not in (*REFERENCE, NAME)]
     others = [name for name in REFERENCE if name != DOWNEY]
-    errors = history.errors()
-    given = tuple(
+    laws = tuple(
         Member(
             name=name,
             weight=weights.get(name, 0.0),
-            parameters=_rounded(curve.downey) if name == DOWNEY else explained(name, own[name]),
+            parameters=_rounded(dict(downey)) if name == DOWNEY else explained(name, own[name]),
             role="part" if name in weights else "reference",
             sizes_min=SIZES_MIN[name],
             answers=_answers(name, own[name]),
-            errors=errors[name],
         )
         for name in (*parts, DOWNEY, *others)
     )
-    leaned = (Member(NAME, weights[NAME], {}),) if NAME in weights else ()
-    return Model(curve.model, given + leaned, errors[PUBLISHED], curve.study)
+    return laws + ((Member(NAME, weights[NAME], {}),) if NAME in weights else ())
 
 
 def _rounded(parameters: dict[str, float]) -> dict[str, float]:
@@ -194,15 +213,10 @@ def in_known_digits(point: Point) -> Point:
 
 def _known_digits(point: CurvePoint) -> dict[str, Any]:
     """Return the numbers of a point in known digits."""
-    run_time_s, low_s, high_s = rounded_band(point.run_time_s, point.low_s, point.high_s)
-    known: dict[str, Any] = {
-        "run_time_s": run_time_s,
-        "low_s": low_s,
-        "high_s": high_s,
-        "speedup": None if point.speedup is None else to_digits(point.speedup, _RATIO_DIGITS),
-        "efficiency": None if point.efficiency is None else to_digits(point.efficiency, _RATIO_DIGITS),
-        "extrapolation": to_digits(point.extrapolation, _RATIO_DIGITS),
-    }
+    ratios = point.speedup, point.efficiency, point.extrapolation
+    known: dict[str, Any] = dict(
+        zip(_NUMBERS, _numbers(point.run_time_s, point.low_s, point.high_s, ratios), strict=True)
+    )
     if point.power_w is None and point.energy_j is None:  # most were never measured
         return known
     for names in _POWER_BANDS:
@@ -210,6 +224,18 @@ def _known_digits(point: CurvePoint) -> dict[str, Any]:
         whole = value is not None and low is not None and high is not None
         known |= dict(zip(names, rounded_band(value, low, high) if whole else band, strict=True))
     return known
+
+
+_NUMBERS: Final = ("run_time_s", "low_s", "high_s", "speedup", "efficiency", "extrapolation")
+
+
+@lru_cache(maxsize=POINTS_REMEMBERED)  # a curve is asked about again and again at the same sizes
+def _numbers(
+    run_time_s: float, low_s: float, high_s: float, ratios: tuple[float | None, ...]
+) -> tuple[float | None, ...]:
+    """Return run time, band and ratios of a point in known digits."""
+    known = [None if ratio is None else to_digits(ratio, _RATIO_DIGITS) for ratio in ratios]
+    return (*rounded_band(run_time_s, low_s, high_s), *known)
 
 
 def _curve_points(points: Iterable[AnswerPoint], curve: PublishedCurve) -> tuple[CurvePoint, ...]:

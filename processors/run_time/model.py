@@ -8,7 +8,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from statistics import NormalDist, median
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
@@ -299,7 +299,7 @@ class RunTime:
         newest = {n: found[-SPREAD_RUNS_MAX:] for n, found in times_s.items() if len(found) >= SPREAD_RUNS_MIN}
         return {n: (min(found), max(found)) for n, found in newest.items()}
 
-    @property
+    @cached_property
     def quality(self) -> Quality:
         """Measured quality of the published predictions."""
         return with_probabilities(quality(self._state.scores), self._state.fallen)
@@ -332,6 +332,7 @@ class RunTime:
 
     def note(self, scored: Scored) -> None:
         """Remember a score."""
+        vars(self).pop("quality", None)  # it is measured anew
         self._state.scores = with_score(self._state.scores, score_of(scored), self._settings.scores_max, self._places)
         self._state.fallen = with_run(self._state.fallen, scored)
 

@@ -14,6 +14,7 @@ import msgspec
 
 from agent.app import compose
 from agent.learner.learner import Learner
+from agent.learner.shard import Fold
 from agent.learner.view import View
 from agent.log.memory import MemoryLog
 from agent.topics import own_topics
@@ -75,6 +76,11 @@ class Story:
         )
         self._learner.step(CLOCK.monotonic_s(), 0.0)
         self._producer = self._log.producer()
+
+    @property
+    def shard(self) -> Fold:
+        """The shard as it is now."""
+        return self._learner.shards()[0].fold
 
     def fold(self, journal: Sequence[bytes]) -> float:
         """Fold a part of the journal as if a long time had gone by, and return how much of the processor it took."""

@@ -77,6 +77,21 @@ def test_two_requests_are_two_answers(centre: Scenario) -> None:
     assert (first["points"], first["id"] != second["id"]) == (second["points"], True)
 
 
+def test_an_answer_counts_the_runs_that_ended_since_the_last_one(centre: Scenario) -> None:
+    centre.at("10:20")
+    first = centre.asks("r1", 1, 4, 64, application="lammps")
+    centre.scales("lammps", 4, 4)
+    second = centre.asks("r2", 1, 4, 64, application="lammps")
+    centre.restart()
+    third = centre.asks("r3", 1, 4, 64, application="lammps")
+    assert second["quality"]["scored"] == first["quality"]["scored"] + 2
+    assert second["model"]["errors"] != first["model"]["errors"]
+    own = ("id", "request_id")
+    assert {name: second[name] for name in second if name not in own} == {
+        name: third[name] for name in third if name not in own
+    }
+
+
 def test_requests_of_long_ago_are_forgotten(centre: Scenario) -> None:
     centre.asks("r1", 4, application="lammps")
     centre.at("10:12")
