@@ -106,14 +106,20 @@ P = TypeVar("P", bound=Processor[Any, Any])
 STALE_MAX = 1000  # entries of the queue of times that nothing waits for any more, besides one for each key
 
 
-class Envelope(msgspec.Struct, frozen=True, omit_defaults=True):
+Data = TypeVar("Data", bound=msgspec.Raw | msgspec.Struct)
+
+
+class Envelope(msgspec.Struct, Generic[Data], frozen=True, omit_defaults=True):
     """How a state is stored. What the store needs stands outside of `data`, so that a restore need not decode it."""
 
     version: int
     used_ms: int
     due_ms: int | None
-    data: msgspec.Raw
+    data: Data
     lane: str = ""
+
+
+Encoded = Envelope[msgspec.Raw]
 
 
 class Kind(msgspec.Struct, Generic[P], frozen=True):
@@ -255,10 +261,8 @@ class Store(Generic[P]):
         entry = self._entries.get(key)
         if entry is None or entry.processor is None:
             return entry.raw if entry else None
-        data = msgspec.Raw(msgspec.json.encode(entry.processor.snapshot()))
-        return msgspec.json.encode(
-            Envelope(self.kind.version, entry.used_ms, entry.processor.due_ms(), data, entry.lane)
-        )
+        data, due_ms = entry.processor.snapshot(), entry.processor.due_ms()
+        return msgspec.json.encode(Envelope(self.kind.version, entry.used_ms, due_ms, data, entry.lane))
 
     def begin_saving(self) -> None:
         """Make what is dirty now that which the next checkpoint has to write; it stays so until `confirm`."""
@@ -303,10 +307,10 @@ class Store(Generic[P]):
         del self._unencoded[key]
         self._encoded[key] = self.encode(key)
 
-    def _readable(self, key: str, value: bytes) -> Envelope:
+    def _readable(self, key: str, value: bytes) -> Encoded:
         what = f"The stored state {self.kind.name}/{key}"
         try:
-            envelope = msgspec.json.decode(value, type=Envelope)
+            envelope = msgspec.json.decode(value, type=Encoded)
         except msgspec.MsgspecError as error:
             raise ConfigError(f"{what} is damaged ({error}): run `scalewatch rebuild`.") from error
         if envelope.version > self.kind.version:
@@ -327,7 +331,7 @@ class Store(Generic[P]):
         return entry.processor
 
     def _decode(self, value: bytes) -> msgspec.Struct:
-        envelope = msgspec.json.decode(value, type=Envelope)
+        envelope = msgspec.json.decode(value, type=Encoded)
         return msgspec.json.decode(envelope.data, type=self.kind.state)
 
     def _waits(self, lane: str, due_ms: int, key: str) -> bool:

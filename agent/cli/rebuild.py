@@ -26,7 +26,7 @@ from processors.jobs.lifecycle import Job, JobState
 from processors.pipeline.host_state import of_hosts
 from processors.pipeline.jobs import reported_at_start
 from processors.pipeline.shard import Shard
-from processors.store import Envelope
+from processors.store import Encoded
 from sinks.topics import decoded
 
 JOBS: Final = f"{Job.name}/"
@@ -157,7 +157,7 @@ def _pending(restored: Restored) -> tuple[list[JobState], int]:
     stored = [value for key, value in restored.states.items() if key.startswith(JOBS)]
     for value in stored:
         with suppress(msgspec.MsgspecError):
-            found.append(msgspec.json.decode(msgspec.json.decode(value, type=Envelope).data, type=JobState))
+            found.append(msgspec.json.decode(msgspec.json.decode(value, type=Encoded).data, type=JobState))
     return found, len(stored) - len(found)
 
 

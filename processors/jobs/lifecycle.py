@@ -5,6 +5,8 @@ that evidence which is late still counts.
 """
 
 from collections.abc import Sequence
+from itertools import compress
+from operator import ne
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -25,17 +27,18 @@ _NOTHING: tuple[None, dict[str, Any], tuple[()]] = (None, {}, ())
 
 def lacking(own: Evidence, start: Evidence) -> dict[str, Any]:
     """Return what a start tells where evidence is silent, by field."""
-    fields = zip(own.__struct_fields__, msgspec.structs.astuple(own), msgspec.structs.astuple(start), strict=True)
+    both = msgspec.structs.astuple(own), msgspec.structs.astuple(start)
+    fields = zip(own.__struct_fields__, *both, strict=True)
     return {
         name: value
-        for name, known, value in fields
+        for name, known, value in compress(fields, map(ne, *both))  # in nearly all of them they agree
         if value is not None and not known and known in _NOTHING and (value or value not in _NOTHING)
     }
 
 
 def beyond(own: Evidence, start: Evidence | None) -> Evidence | None:
     """Return what a start tells beyond a completion, of what can name or size a job; None where that is nothing."""
-    if start is None:
+    if start is None or own == start:
         return None
     rest = {name: value for name, value in lacking(own, start).items() if name in NAMING}
     return Evidence(**rest) if rest else None

@@ -1,5 +1,6 @@
 """The prediction of a running job as its state keeps it, and what a settled run carries of it."""
 
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
@@ -7,10 +8,10 @@ import msgspec
 from processors.contracts.events import JobStarted
 from processors.contracts.names import LATEST_MS, rfc3339
 from processors.contracts.outputs import Model, PredictedAtStart, Reliability, RunTimeQuantile
-from processors.facts import QUANTILES, Band, PublishedCurve, Remaining
+from processors.facts import QUANTILES, REMEMBERED, Band, PublishedCurve, Remaining
 from processors.features import NAME as FEATURES
 from processors.inputs import NAME as INPUTS
-from processors.models.statistics import band_digits, rounded_band, six_digits, to_digits
+from processors.models.statistics import all_to_digits, band_digits, rounded_band, six_digits
 from processors.run_time.quality import COVERAGE
 from processors.similar_runs import MODEL_NAME as SIMILAR_RUNS
 
@@ -68,6 +69,7 @@ def predicted_by_curve(curve: PublishedCurve | None, n: float | None, end_ms: in
     return _retained(point.band, curve.judged(point).verdict, SIMILAR_RUNS if point.source == SIMILAR_RUNS else CURVE)
 
 
+@lru_cache(maxsize=REMEMBERED)
 def _retained(band: Band, verdict: str, source: str) -> PredictedAtStart:
     run_time_s, low_s, high_s = rounded_band(band.run_time_s, band.low_s, band.high_s)
     return PredictedAtStart(
@@ -96,14 +98,20 @@ class ReportedEnd(NamedTuple):
 
 def reported_end(started: JobStarted, end: Remaining, now_ms: int) -> ReportedEnd:
     """Return when a job ends as it is reported. What would run for longer than its limit is stopped there."""
-    digits = band_digits(end.band.run_time_s, end.band.low_s, end.band.high_s)
-    times_s = tuple(to_digits(time_s, digits) for time_s in end.quantiles_s)
+    times_s = _in_known_digits(end)
     limit_s = started.evidence.time_limit_s
     stopped_ms = None if limit_s is None else started.start_ms + limit_s * 1000
     step_ms = 1000 if times_s[-1] - times_s[0] >= 1.0 else 1  # nobody knows the thousandth of a second
     ends = tuple(_end(started.start_ms, time_s, now_ms, stopped_ms, step_ms) for time_s in times_s)
     quantiles = tuple(map(RunTimeQuantile, QUANTILES, times_s, ends))
     return ReportedEnd(times_s[2], times_s[0], times_s[-1], ends, quantiles, end.exceeds_limit)
+
+
+@lru_cache(maxsize=REMEMBERED)  # jobs of one application and size that have just started are told the same
+def _in_known_digits(end: Remaining) -> tuple[float, ...]:
+    """Return the run times at QUANTILES in as many digits as the band supports."""
+    digits = band_digits(end.band.run_time_s, end.band.low_s, end.band.high_s)
+    return all_to_digits(end.quantiles_s, digits)
 
 
 def _end(start_ms: int, run_time_s: float, now_ms: int, stopped_ms: float | None, step_ms: int) -> str | None:

@@ -138,10 +138,10 @@ class PastRuns:
         self._first -= 1
         self._rows[:, self._first] = row
         self.count += 1
-        self._completed += bool(row[NAME_ROW] >= 0)
+        self._completed += row.item(NAME_ROW) >= 0
         while self.count > runs_max:
             self.count -= 1
-            self._completed -= bool(self._rows[NAME_ROW, self._first + self.count] >= 0)
+            self._completed -= self._rows.item(NAME_ROW, self._first + self.count) >= 0
 
     def replace(self, index: int, row: Row) -> None:
         """Correct the run that has `index` newer ones before it; IndexError where there is none."""

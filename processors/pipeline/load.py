@@ -130,9 +130,10 @@ class UnderLoads:
         if forecast.application_id is None or n is None or not (evidence.hosts or evidence.partition):
             return None
         key = ApplicationKey.parse(forecast.application_id)
-        windows, system, band = self._state.windows, started.system, _point(n, forecast)
+        windows, system = self._state.windows, started.system
         if not windows.any_measured() and not self._load_predictor.has_equation(key.application):
             return None  # the default equation says nothing without a window
+        band = _point(n, forecast)
         if band is None and self._load_predictor.needs_curve(key.application):
             return None
         place = pool = None
