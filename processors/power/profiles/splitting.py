@@ -33,11 +33,6 @@ class Allocation(NamedTuple):
 
 def allocation(evidence: Evidence, system: str, settings: RunTimeSettings) -> Allocation:
     """Return what a run was allocated of its nodes: all of them where it is said to have them alone, else its cores of theirs.
-
-    >>> from processors.contracts.settings import MachineSettings
-    >>> settings = RunTimeSettings(machines={"exa": MachineSettings(cores_per_node=128, idle_power_w=150.0)})
-    >>> allocation(Evidence(sizes={"nodes": 2.0, "cores": 64.0}), "exa", settings)
-    Allocation(share=0.25, idle_w=150.0)
     """
     known = [
         settings.machines[name] for name in (f"{system}/{evidence.partition}", system) if name in settings.machines
@@ -109,10 +104,6 @@ def split(minute_ms: int, energy_j: Floats, stays: Stays) -> Split:
     """Split the energy (hosts,) of a minute between the runs that were on hosts together.
 
     A host on which the share of a run is not known gives to none.
-
-    >>> two = np.zeros(2, np.int64), np.array([7, 8]), np.zeros(2, np.int64), np.full(2, 90_000)
-    >>> split(0, np.array([200.0 * 60]), Stays(*two, np.array([0.25, 0.25]), np.full(2, 100.0))).energy_j.tolist()
-    [4500.0, 4500.0]
     """
     stays = stays.at(np.lexsort((stays.run, stays.host)))  # so that sums do not depend on which run came first
     hosts, host = len(energy_j), stays.host
