@@ -32,8 +32,7 @@ class Allocation(NamedTuple):
 
 
 def allocation(evidence: Evidence, system: str, settings: RunTimeSettings) -> Allocation:
-    """Return what a run was allocated of its nodes: all of them where it is said to have them alone, else its cores of theirs.
-    """
+    """Return what a run was allocated of its nodes: all of them where it is said to have them alone, else its cores of theirs."""
     known = [
         settings.machines[name] for name in (f"{system}/{evidence.partition}", system) if name in settings.machines
     ]
