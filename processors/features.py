@@ -25,13 +25,18 @@ from processors.models.features import ATTRIBUTE_KINDS, NETWORK, Blend, Chosen, 
 from processors.models.statistics import six_digits
 from processors.models.training.runs import Run
 from processors.models.training.table import CHOICE
-from processors.models.training.trainer import Learner, Trainer
+from processors.models.training.trainer import Kind, Learner, Trainer
 from processors.run_time.communication_pool import CONDITIONS, CommunicationPool, Condition, SharedForecast, SharedScore
 from processors.run_time.members import ERROR_MAX, WINDOW
 from processors.run_time.verdict import REASON_TEXT, RELIABLE, UNCERTAIN, WIDTH_MAX
 from processors.store import RateLimit, counted, due
 
 RANKED_MIN = 8
+
+
+def step_cost(runs: int) -> int:
+    """Return what a step of a fit to so many runs costs, in units of about a millisecond."""
+    return min(1 + int(runs / ROWS_PER_UNIT), COST_MAX)
 
 
 def feature_model(features: str, learner: Learner, blend: Blend, pairs: Sequence[tuple[float, float]]) -> FeatureModel:
@@ -95,11 +100,17 @@ SHARED_RECORDS: Final = tuple(SHARED_RECORD.values())
 CONDITION: Final[Mapping[str, Condition]] = {name: each for each, name in SHARED_RECORD.items()}
 SHARED_SCORED_MIN: Final = 8  # runs, from which an application's own record says how far to believe the others
 COMBINED: Final = "combination"
-KINDS: Final = {ATTRIBUTES: ATTRIBUTE_KINDS, COMMUNICATION: NETWORK_KINDS, ADAPTERS: COUNTED_KINDS}
+KINDS: Final[Mapping[str, Mapping[str, Kind]]] = {
+    ATTRIBUTES: ATTRIBUTE_KINDS,
+    COMMUNICATION: NETWORK_KINDS,
+    ADAPTERS: COUNTED_KINDS,
+}
 SIZE: Final = "n"
 ATTRIBUTES_MAX: Final = 40  # of a run
 PAIRS_MAX: Final = 64  # newest runs by which an order is judged
 SCORED_PER_TICK: Final = 4  # runs of an application
+ROWS_PER_UNIT: Final = 200.0  # a level of a tree, or a matrix of a sample, of so many rows takes a millisecond or less
+COST_MAX: Final = 12  # of a step: what is more is done in several
 USUAL: Final = 0.5  # a choice that this share of runs made has to be told
 
 
@@ -172,10 +183,10 @@ class FeatureTimes:
     """What features say of the run times of one application."""
 
     name: ClassVar[str] = "feature_times"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def __init__(self, runs_max: int, state: FeatureTimesState) -> None:
-        self._trainer = Trainer(KINDS, runs_max, state.trainer)
+        self._trainer = Trainer(KINDS, runs_max, state.trainer, cost=step_cost)
         self._blends = {stage: Blend.build(retained) for stage, retained in state.blends.items()}
         self._errors = {name: dict(rows) for name, rows in state.errors.items()}
         self._pairs = {stage: list(pairs) for stage, pairs in state.pairs.items()}

@@ -41,6 +41,13 @@ class FeatureSettings(Settings):
         "numbers and words; module, container, executable, partition, account, qos, user and time_limit_s can be named, too",
     )
 
+    runs_max: int = Field(
+        default=2048,
+        ge=16,
+        le=8192,
+        description="runs of an application that models of its attributes and its communication are fitted to",
+    )
+
     def names(self, attribute: str) -> bool:
         """Return whether an attribute is one of them."""
         return any(fnmatchcase(attribute, pattern) for pattern in self.attributes)

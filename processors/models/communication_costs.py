@@ -16,17 +16,15 @@ from typing import Final
 
 import numpy as np
 
+from processors.models.attribute_law import RATIO_MAX, Law, law
 from processors.models.communication import FEATURE_SETS
 from processors.models.communication import RUNS_MIN as COSTS_RUNS_MIN
 from processors.models.communication_counters import NIC_BYTES, NIC_DELAY
 from processors.models.counters.selection import Floats
 from processors.models.features import (
     NETWORK,
-    RATIO_MAX,
-    Law,
     Measured,
     chosen,
-    law,
     measured,
     of_set,
     small_forest,

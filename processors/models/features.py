@@ -1,7 +1,7 @@
 """Run time from whatever is configured of a job: sizes, counts, choices.
 
-`attributes` (attributes of a job as numbers) -> `law` (powers and products of them) -> `forest` (the law, and what trees
-make of its residuals) -> `model` (both, and which one to believe).
+`attributes` (attributes of a job as numbers) -> `law` (powers and products of them) -> `forest` and `smooth` (the law, and
+what trees or what is near make of its residuals) -> `model` (all, and which one to believe).
 """
 
 import math
@@ -11,97 +11,15 @@ from functools import partial
 from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 
+from processors.models.attribute_law import Law, law
 from processors.models.conformal import AggregatedRadius
-from processors.models.counters.selection import Floats, Linear, ridge
+from processors.models.counters.selection import Floats
+from processors.models.smooth import SmoothKind
 from processors.models.statistics import Z95, six_digits
-from processors.models.training.table import CHOICE, Answering, Model, Predicted, Table, left_out
-from processors.models.training.trainer import Kind
+from processors.models.training.table import CHOICE, Answering, Model, Predicted, Table, finished, left_out
+from processors.models.training.trainer import Continued, Found, Kind, Replayed, Resumable, resumable
 from processors.models.trees import Forest, Growth, growing
-
-# A law of attributes: ln of the target is linear in ln of each, and bends a little where runs are many.
-# Products and powers of attributes (the extra-linear terms of H. Zhu's and B. Barnes's regressions of run times: B. Barnes
-# et al., "A regression-based approach to scalability prediction", ICS 2008). Beyond what was seen powers go on for a while,
-# bends do not.
-
-LAW_RUNS_MIN: Final = 6
-RUNS_PER_TERM: Final = 4  # so many, and the law may bend
-BENDING_MAX: Final = 16  # attributes: the products of more are too many
-FURTHER: Final = 4.0  # times the range that was seen, up to which a power goes on
-RATIO_MAX: Final = 30.0  # of the target to its extremes: nothing further is answered
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Law:
-    """The law of a table: which columns are taken by their ln, what was seen of each, and the coefficients.
-
-    >>> x = np.arange(1.0, 31.0)[:, None]
-    >>> found = law(Table(("n",), x, 100.0 / x[:, 0], np.ones(30), np.arange(30)))
-    >>> round(found.predict(np.array([[60.0]])).value.item(), 1)
-    1.7
-    """
-
-    by_ln: npt.NDArray[np.bool_]
-    low: Floats
-    high: Floats
-    bends: bool
-    linear: Linear
-    low_ln: float
-    high_ln: float
-
-    def ln(self, values: Floats) -> Floats:
-        """Return ln of the target of rows (m, p)."""
-        found = self.linear.predict(self._terms(_taken(values, self.by_ln)))
-        return np.clip(found, self.low_ln, self.high_ln)
-
-    def predict(self, values: Floats) -> Predicted:
-        """Return the target of rows (m, p); the deviation is not known here and told as 0."""
-        found = np.exp(self.ln(values))
-        return Predicted(found, np.zeros(len(found)))
-
-    def _terms(self, taken: Floats) -> Floats:
-        reach = np.where(self.by_ln, np.log(FURTHER), 0.0)
-        straight = np.clip(taken, self.low - reach, self.high + reach)
-        if not self.bends:
-            return straight
-        inside = np.clip(taken, self.low, self.high) - (self.low + self.high) / 2
-        first, second = np.triu_indices(taken.shape[1])
-        return np.concatenate([straight, inside[:, first] * inside[:, second]], axis=1)
-
-
-def law(table: Table) -> Law:
-    """Return the law of a table; ValueError for less than RUNS_MIN runs or without columns.
-
-    >>> law(Table((), np.zeros((9, 0)), np.ones(9), np.ones(9), np.arange(9)))
-    Traceback (most recent call last):
-    ValueError: A law needs 6 runs and an attribute.
-    """
-    if len(table) < LAW_RUNS_MIN or not table.names:
-        raise ValueError(f"A law needs {LAW_RUNS_MIN} runs and an attribute.")
-    values = table.filled()
-    by_ln = np.asarray((values > 0).all(axis=0))
-    taken = _taken(values, by_ln)
-    columns = taken.shape[1]
-    terms = columns * (columns + 3) // 2
-    bends = columns <= BENDING_MAX and len(table) >= RUNS_PER_TERM * terms
-    target = np.log(table.target)
-    far = np.log(RATIO_MAX)
-    shape = Law(by_ln, taken.min(axis=0), taken.max(axis=0), bends, _NOTHING, target.min() - far, target.max() + far)
-    linear = ridge(shape._terms(taken), target, table.weight, 1.0 / len(table))  # noqa: SLF001  its own terms
-    return Law(by_ln, shape.low, shape.high, bends, linear, shape.low_ln, shape.high_ln)
-
-
-_NOTHING: Final = Linear(0.0, np.zeros(0), np.zeros(0))
-
-
-def _taken(values: Floats, by_ln: npt.NDArray[np.bool_]) -> Floats:
-    """Return the columns as the law takes them: by their ln, or, where some are not positive, by what is like it.
-
-    What is not positive where all were is the least there is.
-    """
-    return np.where(by_ln, np.log(np.maximum(values, 1e-300)), np.arcsinh(values))
-
 
 FOREST_TREES: Final = 20
 LEAF_ROWS: Final = 2  # run times have outliers: medians of several leaves of two are calm
@@ -287,7 +205,9 @@ class Explaining(Protocol):
 
 LAW: Final = "law"
 FOREST: Final = "forest"
+SMOOTH: Final = "smooth"
 MODEL_DEVIATION_MIN: Final = 0.005
+LEFT_OUT: Final = 256  # runs that tell an error: those of one fold where runs are many
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -330,17 +250,39 @@ def _forest(table: Table) -> Generator[None, None, Answering]:
 def measured(fit: Callable[[Table], Generator[None, None, Answering]], table: Table) -> Generator[None, None, Model]:
     """Yield as the fits go on, and return what `fit` makes of a table, with its error on runs that were left out.
 
-    >>> from processors.models.training.table import finished
     >>> x = np.arange(1.0, 17.0)[:, None]
     >>> finished(measured(_law, Table(("n",), x, 10 * x[:, 0], np.ones(16), np.arange(16)))).error < 0.05
     True
     """
     model = yield from fit(table)
-    off = yield from left_out(table, fit)
+    off = yield from left_out(table, fit, enough=LEFT_OUT)
     return Measured(model, off.error, max(off.deviation, MODEL_DEVIATION_MIN))
 
 
-KINDS: Final[Mapping[str, Kind]] = {LAW: partial(measured, _law), FOREST: partial(measured, _forest)}
+class LeftOutKind(Replayed):
+    """A kind whose error is that of runs that were left out; what is made again of what was found is not judged again.
+
+    >>> x = np.arange(1.0, 17.0)[:, None]
+    >>> finished(LeftOutKind(_law)(Table(("n",), x, 10 * x[:, 0], np.ones(16), np.arange(16)))).error < 0.05
+    True
+    """
+
+    def __init__(self, fit: Callable[[Table], Generator[None, None, Answering]]) -> None:
+        super().__init__(partial(measured, fit))
+        self._fit = fit
+
+    def found(self, model: Model) -> Found:
+        """Return how a model did."""
+        return {"error": model.error, "deviation": model.deviation} if isinstance(model, Measured) else {}
+
+    def model(self, table: Table, found: Found) -> Model:
+        """Fit all at once."""
+        error = float(found["error"])
+        deviation = float(found.get("deviation", error))  # older states have the error alone
+        return Measured(finished(self._fit(table)), error, max(deviation, MODEL_DEVIATION_MIN))
+
+
+KINDS: Final[Mapping[str, Resumable]] = {LAW: LeftOutKind(_law), FOREST: LeftOutKind(_forest), SMOOTH: SmoothKind()}
 
 
 def encoded(attributes: Mapping[str, object]) -> dict[str, float]:
@@ -446,6 +388,44 @@ def chosen(choose: Choose, kind: Kind, table: Table) -> Generator[None, None, Mo
     return Chosen(names, tuple(table.names.index(name) for name in names), model)
 
 
+class OfColumns:
+    """A kind of model on columns that `choose` takes of the names of a table; ValueError from it where they are not there.
+
+    >>> x = np.arange(1.0, 17.0)[:, None]
+    >>> table = Table(("n", "network.hops"), np.hstack([x, x]), 10 * x[:, 0], np.ones(16), np.arange(16))
+    >>> finished(OfColumns(of_attributes, KINDS[LAW])(table)).names
+    ('n',)
+    """
+
+    def __init__(self, choose: Choose, kind: Kind) -> None:
+        self._choose, self._kind = choose, resumable(kind)
+
+    def __call__(self, table: Table) -> Generator[None, None, Model]:
+        """Fit from the beginning."""
+        names, at = self._columns(table)
+        model = yield from self._kind(table.only(names))
+        return Chosen(names, at, model)
+
+    def fitting(self, table: Table, found: Found | None) -> Generator[Found, None, Model]:
+        """Yield what was found after each step, from `found` on."""
+        names, at = self._columns(table)
+        model = yield from self._kind.fitting(table.only(names), found)
+        return Chosen(names, at, model)
+
+    def model(self, table: Table, found: Found) -> Model:
+        """Return the model of what was found."""
+        names, at = self._columns(table)
+        return Chosen(names, at, self._kind.model(table.only(names), found))
+
+    def again(self, found: Found) -> Found | None:
+        """Return what the next fit begins with; None where the kind begins anew."""
+        return self._kind.again(found) if isinstance(self._kind, Continued) else None
+
+    def _columns(self, table: Table) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        names = self._choose(table.names)
+        return names, tuple(table.names.index(name) for name in names)
+
+
 def small_forest(table: Table) -> Generator[None, None, Answering]:
     """Yield as trees grow, and return the law of a table with a forest as small as that of Jain et al.
 
@@ -457,6 +437,4 @@ def small_forest(table: Table) -> Generator[None, None, Answering]:
     return found
 
 
-ATTRIBUTE_KINDS: Final[Mapping[str, Kind]] = {
-    name: partial(chosen, of_attributes, kind) for name, kind in KINDS.items()
-}
+ATTRIBUTE_KINDS: Final[Mapping[str, Resumable]] = {name: OfColumns(of_attributes, kind) for name, kind in KINDS.items()}

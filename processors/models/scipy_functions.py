@@ -45,6 +45,23 @@ def least_squares_not_negative(a: Floats, b: Floats) -> Floats:
     return found
 
 
+def inverse_and_ln_determinant(matrix: Floats) -> tuple[Floats, float]:
+    """Return the inverse of a positive definite matrix, and ln of its determinant; the matrix is written over.
+
+    >>> inverse, ln_determinant = inverse_and_ln_determinant(np.array([[4.0, 2.0], [2.0, 2.0]]))
+    >>> inverse.round(6).tolist(), round(ln_determinant, 6)
+    ([[0.5, -0.5], [-0.5, 1.0]], 1.386294)
+    """
+    from scipy.linalg.lapack import dpotrf, dpotri  # noqa: PLC0415  loaded late, as the module says
+
+    factor, _ = dpotrf(matrix, lower=1, overwrite_a=1)
+    ln_determinant = 2.0 * float(np.log(np.diag(factor)).sum())
+    lower: Floats = dpotri(factor, lower=1)[0]
+    inverse = np.tril(lower)
+    inverse += np.tril(lower, -1).T
+    return inverse, ln_determinant
+
+
 def lower_inverse(matrix: Floats) -> Floats:
     """Return the inverse of a positive definite matrix on and below its diagonal; the matrix is written over.
 

@@ -179,6 +179,8 @@ def growing(
 ) -> Generator[None, None, Forest]:
     """Yield after a few trees, so many that they have `rows_at_once` rows together, and return the forest; else as `grow`.
 
+    A tree that has more rows yields after each of its levels.
+
     >>> x = np.arange(40.0)[:, None]
     >>> len(list(growing(x, x[:, 0], np.ones(40), Growth(10), rows_at_once=120)))
     4
@@ -189,7 +191,11 @@ def growing(
     numbers = range(growth.trees)
     forests = []
     for first in numbers[::at_once]:
-        forests.append(grow_trees(values, target, weight, growth, numbers[first : first + at_once]))
+        tree = _Growing(values, target, weight, growth, numbers[first : first + at_once])
+        while tree.grow():
+            if len(target) > rows_at_once * narrow:
+                yield
+        forests.append(tree.grown())
         yield
     return joined(forests)
 
@@ -202,7 +208,10 @@ def grow_trees(values: Floats, target: Floats, weight: Floats, growth: Growth, n
     >>> joined(parts).mean(values).tolist() == grow(values, target, growth=Growth(2)).mean(values).tolist()
     True
     """
-    return _Growing(values, target, weight, growth, numbers).grown()
+    growing_ = _Growing(values, target, weight, growth, numbers)
+    while growing_.grow():
+        pass
+    return growing_.grown()
 
 
 @dataclass(slots=True)
@@ -227,24 +236,29 @@ class _Growing:
         self.gain = np.zeros(values.shape[1])
         self.nodes: list[tuple[Integers, Floats, Integers, Integers, Integers]] = []
         self.retained: list[Integers] = []
+        trees, count = len(self.generators), len(target)
+        self.level = _Level(np.tile(np.arange(count), trees), np.arange(trees) * count, np.arange(trees))
+        self.known = self.leaves = 0
+
+    def grow(self) -> bool:
+        """Split the nodes of the lowest level; return whether there is one below."""
+        level = self.level
+        feature, threshold, right = self._splits(level)
+        inner = feature != LEAF
+        self.known += len(inner)
+        left = self.known + 2 * (inner.cumsum() - inner)
+        size = level.size()
+        leaf_rows = np.where(inner, 0, size)
+        stop = self.leaves + leaf_rows.cumsum()
+        self.leaves += int(leaf_rows.sum())
+        self.nodes.append((feature, threshold, left, stop - leaf_rows, stop))
+        of_inner = np.repeat(inner, size)
+        self.retained.append(level.rows[~of_inner])
+        self.level = _below(level, inner, right[of_inner], level.rows[of_inner])
+        return len(self.level.start) > 0
 
     def grown(self) -> Forest:
-        trees, count = len(self.generators), len(self.target)
-        level = _Level(np.tile(np.arange(count), trees), np.arange(trees) * count, np.arange(trees))
-        known = leaves = 0
-        while len(level.start):
-            feature, threshold, right = self._splits(level)
-            inner = feature != LEAF
-            known += len(inner)
-            left = known + 2 * (inner.cumsum() - inner)
-            size = level.size()
-            leaf_rows = np.where(inner, 0, size)
-            stop = leaves + leaf_rows.cumsum()
-            leaves += int(leaf_rows.sum())
-            self.nodes.append((feature, threshold, left, stop - leaf_rows, stop))
-            of_inner = np.repeat(inner, size)
-            self.retained.append(level.rows[~of_inner])
-            level = _below(level, inner, right[of_inner], level.rows[of_inner])
+        """Return the forest, all levels of which are split."""
         feature, threshold, left, start, stop = (np.concatenate(each) for each in zip(*self.nodes, strict=True))
         rows = np.concatenate(self.retained)
         weight = self.weight[rows]
@@ -252,7 +266,8 @@ class _Growing:
         share = weight / np.repeat(np.add.reduceat(weight, start[leaf]), (stop - start)[leaf])
         value = np.zeros(len(feature))
         value[leaf] = np.add.reduceat(self.target[rows] * share, start[leaf])
-        return Forest(trees, feature, threshold, left, start, stop, value, self.target[rows], share, self.gain)
+        trees, target = len(self.generators), self.target[rows]
+        return Forest(trees, feature, threshold, left, start, stop, value, target, share, self.gain)
 
     def _splits(self, level: _Level) -> tuple[Integers, Floats, npt.NDArray[np.bool_]]:
         """Return feature and threshold of each node, LEAF where it stays one, and which rows go to the right."""

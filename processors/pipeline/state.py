@@ -148,7 +148,7 @@ class ShardState:
         self._per_application: list[Store[Any]] = []
         self._application_ids: dict[int, str] = {}
 
-        rates, runs_max = settings.alerts.failure_rate, settings.profiles.runs_max
+        rates = settings.alerts.failure_rate
         self.jobs = self._store(Job, JobState, settings.jobs)
         self.models = self._store(RunTime, RunTimeState, settings.run_time, per_application=True)
         self.known_runs = self._store(RunDeduplication, RunDeduplicationState, live_max=SEEN_LIVE_MAX)
@@ -175,7 +175,7 @@ class ShardState:
             ProfileModels, ProfileModelsState, settings.profiles, per_application=True, live_max=FITTED_LIVE_MAX
         )
         self.feature_times = self._store(
-            FeatureTimes, FeatureTimesState, runs_max, per_application=True, live_max=FITTED_LIVE_MAX
+            FeatureTimes, FeatureTimesState, settings.features.runs_max, per_application=True, live_max=FITTED_LIVE_MAX
         )
         self.communication_pools = self._store(CommunicationPool, CommunicationPoolState)
 

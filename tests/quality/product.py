@@ -29,8 +29,8 @@ EVERY: Final = timedelta(minutes=1)
 class Centre:
     """A shard and the passing of its time; a journal to what feeds it."""
 
-    def __init__(self, coefficients_of: CoefficientsOf = shipped) -> None:
-        config = Config()
+    def __init__(self, coefficients_of: CoefficientsOf = shipped, config: Config | None = None) -> None:
+        config = config or Config()
         self._shard = compose.make_shard(config, coefficients_of)
         self._privacy = compose.privacy(config.privacy)
         self._decode = native_decoder(compose.file_options(config, "UTC"))
@@ -57,7 +57,11 @@ class Centre:
     def answer(self, application: str, system: str, given: str, unit: str, n: float) -> AnswerPoint | None:
         """Return what is answered of one size; None where nothing is known."""
         evidence = Evidence(application=application, input=given or None)
-        answer = self._shard.answer(PredictionRequested(system, f"{n}", (float(n),), evidence, unit))
+        return self.requested(PredictionRequested(system, f"{n}", (float(n),), evidence, unit))
+
+    def requested(self, request: PredictionRequested) -> AnswerPoint | None:
+        """Return what is answered of the first size of a request; None where nothing is known."""
+        answer = self._shard.answer(request)
         return answer.points[0] if answer.points else None
 
 

@@ -18,6 +18,7 @@ from processors.contracts.names import ApplicationKey
 from processors.models.combination.combine import Coefficients
 from processors.pipeline.state import CoefficientsOf, shipped
 from tests.quality import (
+    attributes,
     drift,
     growth,
     host_alerts,
@@ -218,6 +219,7 @@ TABLES = {
     "inputs": Table("inputs that were never run, or hardly, from the others of their application", inputs.lines, 300.0),
     "streams": Table("anomalies on labelled streams, strictly online", streams.lines, 120.0),
     "profiles": Table("power and run time from counters, other metrics and attributes", profiles.lines, 300.0),
+    "attributes": Table("run times that attributes decide, by how many runs are retained", attributes.lines, 1800.0),
     "synthetic": Table("curves whose truth is known", synthetic, 120.0),
     "job_logs": Table(
         "run time of jobs by name and user", program("tests.quality.job_logs", lambda sources: sources.logs), 300.0

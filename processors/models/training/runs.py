@@ -266,8 +266,8 @@ class Reservoir:
         }
 
     @classmethod
-    def build(cls, state: Mapping[str, Any]) -> "Reservoir":
-        """Return the reservoir of a snapshot; ValueError where that is of another version."""
+    def build(cls, state: Mapping[str, Any], runs_max: int | None = None) -> "Reservoir":
+        """Return the reservoir of a snapshot, which from now on holds `runs_max`; ValueError where it is of another version."""
         if state["version"] != VERSION:
             raise ValueError("The snapshot of a reservoir is of another version.")
         columns = zip(state["runs"], *(unpacked(state[name]) for name in ("values", "targets", "weights")), strict=True)
@@ -275,7 +275,7 @@ class Reservoir:
         retained, waiting = ({runs[i].id: runs[i] for i in state[place]} for place in ("kept", "waiting"))
         coming = None if state["coming"] is None else {runs[i].id: runs[i] for i in state["coming"]}
         given = (state["epoch"], state["seen"], set(state["gone"]), set(state["names"]))
-        return cls(state["runs_max"], retained, waiting, coming, *given)
+        return cls(runs_max or state["runs_max"], retained, waiting, coming, *given)
 
     def _room(self, run: Run) -> bool:
         """Return whether a run that is not known may stay."""

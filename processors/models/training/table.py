@@ -234,12 +234,12 @@ class LeftOut:
 
 
 def left_out(
-    table: Table, fit: Callable[[Table], Generator[None, None, Answering]], folds: int = FOLDS
+    table: Table, fit: Callable[[Table], Generator[None, None, Answering]], folds: int = FOLDS, enough: float = math.inf
 ) -> Generator[None, None, LeftOut]:
     """Yield as the fits go on, and return the errors of each fold of the groups, which its fit did not see.
 
-    Where all runs are one group, none can be left out: the error is that of the fit itself. What `fit` raises for too few
-    runs goes on to the caller.
+    Once `enough` runs were left out no further fold is. Where all runs are one group, none can be: the error is that of the
+    fit itself. What `fit` raises for too few runs goes on to the caller.
 
     >>> import numpy as np
     >>> from processors.models.counters.model import fitting
@@ -248,7 +248,7 @@ def left_out(
     >>> finished(left_out(Table(("a",), x, 10 * x[:, 0], np.ones(16), np.arange(16)), fitting)).error < 1e-3
     True
     """
-    off = np.zeros(len(table))
+    off = np.full(len(table), np.nan)
     fold = np.unique(table.group, return_inverse=True)[1] % folds
     for number in range(int(fold.max(initial=0)) + 1):
         out = fold == number
@@ -256,5 +256,8 @@ def left_out(
         model = yield from fit(rest)
         off[out] = np.log(table.target[out] / model.predict(rest.filled(table.values[out])).value)
         yield
-    share = table.weight / table.weight.sum()
+        if np.isfinite(off).sum() >= enough:
+            break
+    known = np.isfinite(off)
+    off, share = off[known], table.weight[known] / table.weight[known].sum()
     return LeftOut(float(share @ np.abs(np.expm1(-off))), float(np.sqrt(share @ off**2)))

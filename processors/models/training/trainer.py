@@ -32,6 +32,14 @@ class Resumable(Protocol):
         """Return the model of a table: always the same, to the bit."""
 
 
+@runtime_checkable
+class Continued(Resumable, Protocol):
+    """A kind whose fits go on from what was found of other runs before."""
+
+    def again(self, found: Found) -> Found | None:
+        """Return what the next fit begins with, where this was found last; None: with nothing."""
+
+
 class Replayed:
     """Makes any kind resumable: its steps are done again, its model is fitted again.
 
@@ -62,11 +70,15 @@ class Replayed:
                 next(steps)
             except StopIteration as end:
                 model: Model = end.value
-                yield {"steps": done + 1, "error": float(model.error)}
+                yield {"steps": done + 1, **self.found(model)}
                 return model
             done += 1
             if found is None or done > found["steps"]:
                 yield {"steps": done}
+
+    def found(self, model: Model) -> Found:
+        """Return what is retained of a model that was fitted: its error."""
+        return {"error": float(model.error)}
 
     def model(self, table: Table, found: Found) -> Model:
         """Fit all at once."""
@@ -151,6 +163,8 @@ class Learner:
         for name, kind in self.kinds.items() if len(table) else ():
             if name in self._ready:
                 continue
+            if self._part is None and name in self._found and isinstance(kind, Continued):
+                self._part = kind.again(self._found[name])
             try:
                 steps = kind.fitting(table, self._part)
                 while True:
@@ -213,6 +227,15 @@ EVERYTHING: Final = ("",)  # each name begins with that
 RUNS_PER_UNIT: Final = 100.0  # a matrix of so many rows is inverted in about a millisecond
 
 
+def inverting(runs: int) -> int:
+    """Return what a step costs that inverts a matrix of so many runs, in units of about a millisecond.
+
+    >>> inverting(10), inverting(300)
+    (1, 28)
+    """
+    return 1 + round((runs / RUNS_PER_UNIT) ** 3)
+
+
 class Trainer:
     """The learners of an application: for each target the kinds of model that are tried.
 
@@ -232,8 +255,11 @@ class Trainer:
         runs_max: int = RUNS_MAX,
         state: Mapping[str, Any] | None = None,
         columns: Mapping[str, tuple[str, ...]] | None = None,
+        cost: Callable[[int], int] = inverting,
     ) -> None:
         """Start empty, or from a snapshot. A learner takes the values whose names begin with one of its `columns`.
+
+        `cost` is what a step of a fit to so many runs costs, in units of about a millisecond.
 
         Raises ValueError where the snapshot is of another version.
         """
@@ -244,7 +270,8 @@ class Trainer:
             name: Learner(name, kinds, given.get(name), (columns or {}).get(name, EVERYTHING))
             for name, kinds in targets.items()
         }
-        self.reservoir = Reservoir(runs_max) if state is None else Reservoir.build(state["reservoir"])
+        self.reservoir = Reservoir(runs_max) if state is None else Reservoir.build(state["reservoir"], runs_max)
+        self._cost = cost
         self._work: dict[str, Generator[None, None, None]] = {}
         self._turn = 0
         if state is not None:
@@ -269,8 +296,7 @@ class Trainer:
     @property
     def step_cost(self) -> int:
         """What a step of the fit that goes on costs, in units of about a millisecond: it follows from how many runs are fitted to."""
-        runs = len(self.reservoir.coming or {})
-        return 1 + round((runs / RUNS_PER_UNIT) ** 3)
+        return self._cost(len(self.reservoir.coming or {}))
 
     def tick(self) -> bool:
         """Do a step of the next fit, which begins where enough is new; return whether there was anything to do."""
