@@ -164,7 +164,7 @@ MESSAGES: Final[dict[str, Field]] = {
     "effect": Field("What one standard deviation of the counter adds.", "target", 16.0),
     "Explained.share": Field("Part of the counter in what all of them move.", SHARE, 0.6),
     "FeatureModel.features": Field(
-        "Which features: attributes of jobs, communication, what adapters counted of it, what applications share of it.",
+        "Which features: attributes of jobs, communication, what adapters counted or applications share of it, counters.",
         None,
         "attributes",
     ),
@@ -273,7 +273,11 @@ EVENTS: Final[dict[str, Field]] = {
     "type": Field("Kind of the event.", None, "job.completed"),
     "n": Field("Size of the run, counted in `unit`.", SIZE, 16),
     "event.prediction.requested.n": Field("Size or sizes that are asked for.", SIZE, [8, 16, 32]),
-    "features": Field("Features of the communication of a placement, by name.", "by name", {"max_fifo": 12.0}),
+    "features": Field(
+        "Features of the communication of a placement, and counters per cycle (with cycles among them: per second), by name.",
+        "by name",
+        {"max_fifo": 12.0},
+    ),
     "state": Field("How the run ended, in Slurm's words.", None, "COMPLETED"),
     "source": Field("Who says so; one source has one say in a job.", None, "xalt"),
     "time": Field("When it was measured.", None, TIME),

@@ -1,10 +1,10 @@
-"""Run times of one application from what is known of a run besides its size: attributes of the job, its communication.
+"""Run times of one application from what is known of a run besides its size: attributes of the job, its communication, counters.
 
 Models are learned from runs that settled (`processors.models.features`). What they say is put together with what the
 curve says, in ln t, by how both did on the same runs before these were learned (`processors.models.features`): first
 the curve and the attributes, then both and the communication, then all that and what the applications of the system share
-(`processors.run_time.communication_pool`). Beyond the sizes that were run the curve says how times go on
-from the nearest one.
+(`processors.run_time.communication_pool`), and all of that and the counters, whose forecast comes from the profiles of runs
+(`processors.power.model`). Beyond the sizes that were run the curve says how times go on from the nearest one.
 """
 
 import math
@@ -94,7 +94,8 @@ COMMUNICATION: Final = "communication"
 ADAPTERS: Final = "adapters"  # what those of a run's hosts counted
 SHARED: Final = "shared_communication"  # costs that the applications of a system share
 OWN_STAGES: Final = (ATTRIBUTES, COMMUNICATION, ADAPTERS)
-STAGES: Final = (*OWN_STAGES, SHARED)
+COUNTERS: Final = "counters"
+STAGES: Final = (*OWN_STAGES, SHARED, COUNTERS)
 SHARED_RECORD: Final[Mapping[Condition, str]] = {each: f"{SHARED}.{each}" for each in CONDITIONS}
 SHARED_RECORDS: Final = tuple(SHARED_RECORD.values())
 CONDITION: Final[Mapping[str, Condition]] = {name: each for each, name in SHARED_RECORD.items()}
@@ -118,7 +119,7 @@ class FeatureFact(msgspec.Struct, frozen=True):
     """A run that settled: its attributes and the features of its communication.
 
     `curve` is what was published about it when it ended; None where it was reported before, or nothing was published. `shared`
-    is what other applications said of it before.
+    is what other applications said of it before, `counters` what its counters let expect of it before they were learned.
     """
 
     run_id: str
@@ -130,12 +131,20 @@ class FeatureFact(msgspec.Struct, frozen=True):
     network: Mapping[str, float] = {}
     curve: CurvePrediction | None = None
     shared: SharedForecast | None = None
+    counters: Band | None = None
+
+
+class ByCounters(NamedTuple):
+    """What counters let expect of a run's time at the nearest size that was run, and the curve's band there."""
+
+    own: Band
+    near: Band
 
 
 class FeatureQuestion(NamedTuple):
     """A run to come of size `n`: what is known of it, the curve's band there, and that at the nearest size that was run, `near_n`.
 
-    `shared` is what other applications say of it.
+    `shared` is what other applications say of it, `counters` what its counters do.
     """
 
     attributes: Mapping[str, Attribute]
@@ -145,6 +154,7 @@ class FeatureQuestion(NamedTuple):
     near: Band
     near_n: float
     shared: SharedForecast | None = None
+    counters: ByCounters | None = None
 
 
 class Pooled(NamedTuple):
@@ -235,14 +245,15 @@ class FeatureTimes:
         values = _values(fact.attributes, fact.network, fact.n, fact.n)
         targets = dict.fromkeys(_stages(fact.attributes, fact.network), fact.run_time_s)
         run = Run(fact.run_id, fact.end_ms, values, targets)
-        if self._trainer.reservoir.find(run.id) == run:
+        if targets and self._trainer.reservoir.find(run.id) == run:
             return None
         score = None
         if fact.curve is not None and due(self._rate_limit, fact.now_ms, SCORED_PER_TICK):
             self._rate_limit = counted(self._rate_limit, fact.now_ms)
             score = self._compare(fact, fact.curve)
-            self._trainer.learn(run)
-        else:
+            if targets:
+                self._trainer.learn(run)
+        elif targets:
             self._trainer.reservoir.add(run)
         self._wait(fact.now_ms)
         return score
@@ -289,6 +300,17 @@ class FeatureTimes:
         blend = max(records, key=lambda each: each.scored)
         return reported_model(SHARED, (pool.trusted, len(pool), pool.importances()), blend, pairs)
 
+    def counters_model(self, model: str, runs: int, importances: dict[str, float]) -> FeatureModel:
+        """Return how counters did, of which is known what they are fitted to elsewhere."""
+        return reported_model(
+            COUNTERS, (model, runs, importances), self._blend(COUNTERS), self._pairs.get(COUNTERS, ())
+        )
+
+    @property
+    def trusts_counters(self) -> bool:
+        """Whether counters have a share, by their record."""
+        return self._blend(COUNTERS).share > 0.0
+
     def due_ms(self) -> int | None:
         """Return since when a fit waits to go on; None where none does."""
         return self._waiting_ms
@@ -324,6 +346,11 @@ class FeatureTimes:
             blend, forecast = self._shared_blend(condition, requested.shared), requested.shared.forecast
             combined = blend.combined(pooled, forecast)
             found.append(_Predicted(SHARED, SHARED_RECORD[condition], blend, forecast, pooled, combined))
+            pooled = combined
+        if requested.counters is not None:
+            own, near = (Forecast.of_band(each.run_time_s, each.low_s, each.high_s) for each in requested.counters)
+            blend, forecast = self._blend(COUNTERS), _moved(own, near, curve)
+            found.append(_Predicted(COUNTERS, COUNTERS, blend, forecast, pooled, blend.combined(pooled, forecast)))
         return found
 
     def _shared_blend(self, condition: Condition, shared: SharedForecast) -> Blend:
@@ -338,9 +365,7 @@ class FeatureTimes:
         band = learner.predict(values)
         if band is None:
             return None
-        own = Forecast.of_band(band.value, band.low, band.high)
-        further = max(curve.deviation**2 - near.deviation**2, 0.0)
-        return Forecast(own.ln_t + curve.ln_t - near.ln_t, math.sqrt(own.deviation**2 + further))
+        return _moved(Forecast.of_band(band.value, band.low, band.high), near, curve)
 
     def _missing(self, learner: Learner, values: Mapping[str, float]) -> tuple[str, ...]:
         """Return the columns of the model that answers which these values do not tell; a word that is new is told."""
@@ -358,7 +383,9 @@ class FeatureTimes:
     def _compare(self, fact: FeatureFact, curve: CurvePrediction) -> SharedScore | None:
         ln_t, horizon = math.log(fact.run_time_s), HORIZONS.index(curve.horizon)
         bands = curve.at.band, curve.near.band, curve.near.n
-        prediction = self._predicted(FeatureQuestion(fact.attributes, fact.network, fact.n, *bands, fact.shared))
+        counters = ByCounters(fact.counters, curve.at.band) if fact.counters is not None else None
+        question = FeatureQuestion(fact.attributes, fact.network, fact.n, *bands, fact.shared, counters)
+        prediction = self._predicted(question)
         score = None
         for each in prediction:
             blend = self._blends.setdefault(each.record, Blend())
@@ -385,6 +412,12 @@ class FeatureTimes:
     def _wait(self, now_ms: int) -> None:
         if self._waiting_ms is None and self._trainer.wants:
             self._waiting_ms = now_ms
+
+
+def _moved(own: Forecast, near: Forecast, curve: Forecast) -> Forecast:
+    """Return what is known at a size that was run, moved to another one as the curve goes on from there."""
+    further = max(curve.deviation**2 - near.deviation**2, 0.0)
+    return Forecast(own.ln_t + curve.ln_t - near.ln_t, math.sqrt(own.deviation**2 + further))
 
 
 def _stages(attributes: Mapping[str, Attribute], network: Mapping[str, float]) -> tuple[str, ...]:

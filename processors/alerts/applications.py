@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from processors.alerts.lifecycle import Condition
+from processors.alerts.messages import TEXT_MAX
 from processors.contracts.alerts import AlertSettings
 from processors.contracts.events import Attribute
 from processors.contracts.names import ApplicationKey, duration, rfc3339
@@ -14,6 +15,7 @@ from processors.facts import Scored
 from processors.jobs.failures import FailureJudgement
 from processors.jobs.host_failures import HostFailureJudgement
 from processors.models.drift import Direction
+from processors.power.moved import Moved
 from processors.run_time.drift import RunJudgement, Shift
 
 SLOW_SIZE: Final = "SlowSize"
@@ -292,10 +294,12 @@ def strange_run_labels(key: ApplicationKey, outlier: int) -> dict[str, str]:
     return {**application_labels(key), "direction": "slow" if outlier > 0 else "fast"}
 
 
-def shifted(key: ApplicationKey, shift: Shift, settings: AlertSettings.Shift, now_ms: int) -> Condition | None:
+def shifted(
+    key: ApplicationKey, shift: Shift, settings: AlertSettings.Shift, now_ms: int, moved: Moved | None = None
+) -> Condition | None:
     """Return the condition of an application that became slower or faster; None where that is too little to tell.
 
-    An application whose runs scatter very much is several things under one name: a batch of one of them is no shift.
+    `moved` is the counter that moved with it, where one was measured to. An application whose runs scatter very much is several things under one name: a batch of one of them is no shift.
     """
     small = max(shift.factor, 1 / shift.factor) < settings.factor_min
     if not settings.enabled or small or shift.noise > settings.scatter_max:
@@ -315,15 +319,31 @@ def shifted(key: ApplicationKey, shift: Shift, settings: AlertSettings.Shift, no
             f"{key.application} on {key.system} takes {shift.factor:.2f} times as long since "
             f"{moment:%H:%M} on {moment.day} {moment:%b} (UTC), as {shift.runs} runs show{then}."
         ),
-        description=LEARNED,
+        description=f"{_moved_text(moved, shift)} {LEARNED}" if moved is not None else LEARNED,
         evidence=AlertEvidence(
             observed=shift.observed_s,
             expected=shift.expected_s,
             n=shift.n,
             runs=shift.run_ids or (shift.since_run,),
-            detail=_detail(shift),
+            detail=_detail(shift) | (_moved_detail(moved) if moved is not None else {}),
         ),
     )
+
+
+def _moved_text(moved: Moved, shift: Shift) -> str:
+    """Return a sentence about a counter, with the build where that changed then and there is room for it."""
+    change = shift.change
+    named = f"{moved.text} with {change.name} {change.after}." if change else f"{moved.text}."
+    return named if len(named) + len(LEARNED) < TEXT_MAX else f"{moved.text}."
+
+
+def _moved_detail(moved: Moved) -> dict[str, Attribute]:
+    return {
+        "counter": f"{moved.counter} {moved.per}",
+        "counter_before": moved.before,
+        "counter_since": moved.since,
+        "counter_runs": moved.runs,
+    }
 
 
 def ended(name: str, labels: dict[str, str], why: str, now_ms: int, *, by: AlertEnd = "itself") -> Condition:

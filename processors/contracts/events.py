@@ -148,7 +148,7 @@ class PredictionRequested(Event, frozen=True, tag="prediction.requested"):
     """A question: how long would it run at each of these sizes.
 
     Names an application, or carries raw job fields (in `evidence`) that are identified as the job would be. `features` are
-    those of the communication of a placement, as far as that is known before the run.
+    those of the communication of a placement, as far as that is known before the run; what is none of these is a counter.
     """
 
     request_id: str

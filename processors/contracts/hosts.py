@@ -56,6 +56,9 @@ class Profiles(Protocol):
     def profile(self, job: str, run_id: str) -> Profile | None:
         """Return what is known of a run that ended, by the key of its job; None where nothing was reported its hosts."""
 
+    def profile_so_far(self, job: str, run_id: str) -> Profile | None:
+        """Return what is known so far of a run that goes on; None where nothing was reported its hosts."""
+
 
 class NoProfiles:
     """Knows no run.
@@ -64,6 +67,11 @@ class NoProfiles:
     """
 
     def profile(self, job: str, run_id: str) -> Profile | None:
+        """Return nothing."""
+        del job, run_id
+        return None
+
+    def profile_so_far(self, job: str, run_id: str) -> Profile | None:
         """Return nothing."""
         del job, run_id
         return None

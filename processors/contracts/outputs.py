@@ -94,8 +94,8 @@ class ProfileModel(msgspec.Struct, frozen=True, kw_only=True):
 class FeatureModel(msgspec.Struct, frozen=True, kw_only=True):
     """What features report the run times of an application.
 
-    They are `attributes` of its jobs, the `communication` of its runs, what `adapters` of their hosts counted of that, or
-    `shared_communication`, costs that are learned from the runs of all applications of its system.
+    They are `attributes` of its jobs, the `communication` of its runs, what `adapters` of their hosts counted of that,
+    `shared_communication`, costs that are learned from the runs of all applications of its system, or `counters`.
 
     `model` is the one that answers of those that are tried (of communication: the set of features that is believed),
     `weight` its share where a request or a job tells the features. `scored` runs were compared with it before they were
@@ -103,7 +103,7 @@ class FeatureModel(msgspec.Struct, frozen=True, kw_only=True):
     both together on the same runs; `coverage_90` the share of them in the band of both. Of the newest `ranked` of them,
     `rcc` is the share of pairs that are ordered as predicted (of a tie the first counts as above), `rcc_symmetric` the same
     with ties as half, `r_squared` the share of the variance that is explained. `importances` are the shares of features in
-    what the model explains: trees beyond a law, or a sum of costs.
+    what the model explains: trees beyond a law, a sum of costs, or counters at a given size.
     """
 
     features: str

@@ -24,8 +24,10 @@ from processors.pipeline.load import UnderLoads
 from processors.pipeline.machines import Machines
 from processors.pipeline.outcomes import Outcomes
 from processors.pipeline.similar_runs import SimilarRunForecasts
-from processors.pipeline.stage import STOP, CompletionWork, JobWork
+from processors.pipeline.stage import STOP, CompletionWork, JobWork, guard
 from processors.pipeline.state import ShardState
+from processors.power.model import ProfileModels
+from processors.power.moved import Moved
 from processors.run_time.drift import ScoredRun, Shift, SizeTurn, Taken, without_load
 from processors.run_time.members import MemberFact
 from processors.run_time.model import MARGIN_MIN, RunTime
@@ -133,9 +135,18 @@ class DriftDetection:
                 applications.STRANGE_RUN, outlier, applications.EXPLAINED, self._state.now_ms, by="superseded"
             )
         )
-        prediction = applications.shifted(key, shift, self._state.settings.alerts.shift, self._state.now_ms)
+        moved, settings = self._moved(key, shift), self._state.settings.alerts.shift
+        prediction = applications.shifted(key, shift, settings, self._state.now_ms, moved)
         if prediction is not None and recent and not (back and undone):
             self._warnings.take([prediction], about)
+
+    def _moved(self, key: ApplicationKey, shift: Shift) -> Moved | None:
+        profiles = self._state.profile_models.get(key.id)
+        if profiles is None:
+            return None
+        with guard(self._state, ProfileModels.name):  # what counters tell must not cost the alert
+            return profiles.moved(shift.since_ms)
+        return None
 
     def _end(self, name: str, key: ApplicationKey, why: str, *, by: AlertEnd = "itself") -> bool:
         labels = applications.application_labels(key)

@@ -8,27 +8,31 @@ import msgspec
 
 from processors.contracts.events import Attribute, Evidence, JobStarted, PredictionRequested
 from processors.contracts.hosts import Profile
-from processors.contracts.names import LATEST_MS, ApplicationKey, escaped
+from processors.contracts.names import LATEST_MS, ApplicationKey, escaped, job_key
 from processors.contracts.outputs import FeatureModel
 from processors.contracts.settings import FeatureSettings
-from processors.facts import CurvePrediction, plausible, trains
+from processors.facts import Band, CurvePrediction, plausible, trains
 from processors.features import FeatureFact, FeatureTimes, shares_text
 from processors.jobs.lifecycle import EndedRun, Job, Placement, merged_evidence, parted
 from processors.models.communication import NAMES, comparable
-from processors.models.communication_counters import counted_features
+from processors.models.communication_counters import COUNTED, counted_features
 from processors.pipeline.stage import TickWork, guard
 from processors.pipeline.state import ShardState
+from processors.power.by_size import reported_counters, values_of
+from processors.power.model import GIVEN_SIZE, ProfileModels, RunTimeByCounters
 from processors.run_time.communication_pool import CommunicationPool, SharedForecast, SharedRun, SharedScore
 from processors.store import FIT_COST_GRAIN_MS, FIT_COST_MAX, share
 
+SO_FAR_MIN: Final = 3  # whole minutes of each host, before counters of a running job count
 FIELDS: Final = ("module", "container", "executable", "partition", "account", "qos", "user", "time_limit_s")
 
 
 class KnownFeatures(NamedTuple):
-    """What is known of a run besides its size: attributes that count, and features of its communication."""
+    """What is known of a run besides its size: attributes that count, features of its communication, and counters."""
 
     attributes: Mapping[str, Attribute]
     network: Mapping[str, float]
+    counters: Mapping[str, float] = {}
 
 
 NOTHING: Final = KnownFeatures({}, {})
@@ -42,27 +46,54 @@ class Features:
         self._state = state
 
     def of_request(self, event: PredictionRequested) -> KnownFeatures:
-        """Return what a request reports the run to come."""
-        return KnownFeatures(_chosen(self._state.settings.features, event.evidence), event.features)
+        """Return what a request reports the run to come: features that are none of communication are counters."""
+        network = {name: value for name, value in event.features.items() if name in NAMES or name in COUNTED}
+        counters = {name: value for name, value in event.features.items() if name not in network}
+        attributes = _chosen(self._state.settings.features, event.evidence)
+        return KnownFeatures(attributes, network, reported_counters(counters) if counters else {})
 
-    def of_job(self, job: Job, event: JobStarted) -> KnownFeatures:
-        """Return what is known of a run that goes on."""
-        if not job.networks and not self._state.settings.features.attributes:
+    def of_job(self, job: Job, event: JobStarted, application_id: str | None) -> KnownFeatures:
+        """Return what is known of a run that goes on, with what its hosts have counted so far."""
+        counters = self._so_far(event, application_id)
+        if not job.networks and not self._state.settings.features.attributes and not counters:
             return NOTHING
-        return KnownFeatures(self._attributes(job, event.evidence), parted(job.networks, event.start_ms, LATEST_MS)[0])
+        network = parted(job.networks, event.start_ms, LATEST_MS)[0]
+        return KnownFeatures(self._attributes(job, event.evidence), network, counters)
+
+    def by_counters(self, application_id: str, n: float, counters: Mapping[str, float]) -> RunTimeByCounters | None:
+        """Return what counters let expect of a run, at the nearest size that was run; None where they do not tell."""
+        models = self._state.profile_models.get(application_id) if counters else None
+        return models.run_time(n, counters) if models is not None else None
+
+    def _so_far(self, event: JobStarted, application_id: str | None) -> Mapping[str, float]:
+        """Return what the hosts of a running job have counted so far, where that can count; nothing where they saw too little."""
+        models = self._state.profile_models.get(application_id) if application_id else None
+        times = self.model(application_id) if models is not None and models.followed() else None
+        if times is None or not times.trusts_counters:
+            return {}
+        with guard(self._state, ProfileModels.name):  # what hosts tell must not cost the forecast
+            profile = self._state.profiles.profile_so_far(job_key(event.system, event.job_id), event.run_id)
+            enough = profile is not None and profile.minutes >= SO_FAR_MIN * max(profile.hosts, 1)
+            if profile is not None and enough and profile.coverage >= self._state.settings.profiles.coverage_min:
+                return values_of(1.0, profile)
+        return {}
 
     def published(self, placement: Placement) -> CurvePrediction | None:
         """Return what is published about a run that just ended, where features will be compared with it."""
         key, n = placement.application_id, placement.n
         times = self.model(key)
         model = self._state.models.get(key) if key else None
-        if times is None or model is None or model.published is None or n is None or not plausible(n, 1.0):
+        known = times is not None or (key is not None and key in self._state.profile_models)
+        if not known or model is None or model.published is None or n is None or not plausible(n, 1.0):
             return None
-        at, near = model.published.at(n), model.published.at(times.nearest(n))
+        at, near = model.published.at(n), model.published.at(times.nearest(n) if times is not None else n)
         return CurvePrediction(at, near, model.published.horizon(n)) if at and near else None
 
-    def settled(self, job: Job, run: EndedRun, profile: Profile | None) -> Profile | None:
-        """Learn a run that settled, where anything but its size is known of it; return its profile with its communication."""
+    def settled(self, job: Job, run: EndedRun, profile: Profile | None, by_counters: Band | None) -> Profile | None:
+        """Learn a run that settled, where anything but its size is known of it; return its profile with its communication.
+
+        `by_counters` is what its counters let expect of its time before they were learned.
+        """
         began, goes_on = run.event.start_ms, job.running
         until_ms = min(run.settle_ms, goes_on.start_ms - 1) if goes_on else run.settle_ms
         own, rest = parted(job.networks, began, until_ms)
@@ -71,8 +102,8 @@ class Features:
         counts = self._state.settings.features.attributes
         attributes = self._attributes(job, merged_evidence(job, run.event)) if counts else {}
         counted = self._counted(profile, run.event.run_time_s)
-        if attributes or network or counted:
-            self._learn(job, run, KnownFeatures(attributes, counted | network))
+        if attributes or network or counted or by_counters is not None:
+            self._learn(job, run, KnownFeatures(attributes, counted | network), by_counters)
         if not network:
             return profile
         return msgspec.structs.replace(profile or Profile(hosts=0), network=network)
@@ -83,7 +114,7 @@ class Features:
             return {}
         return counted_features(profile.nic, run_time_s)
 
-    def _learn(self, job: Job, run: EndedRun, known: KnownFeatures) -> None:
+    def _learn(self, job: Job, run: EndedRun, known: KnownFeatures, by_counters: Band | None) -> None:
         event, placement = run.event, run.placement
         key, n = placement.application_id, placement.n
         if key is None or n is None or key not in self._state.models:
@@ -92,7 +123,8 @@ class Features:
             return
         own, now_ms = ApplicationKey.parse(key), self._state.now_ms
         shared = self.shared(own, known, n) if run.published is not None else None
-        fact = FeatureFact(event.run_id, n, event.run_time_s, event.end_ms, now_ms, *known, run.published, shared)
+        of_run, features = (event.run_id, n, event.run_time_s, event.end_ms, now_ms), (known.attributes, known.network)
+        fact = FeatureFact(*of_run, *features, run.published, shared, by_counters)
         scores: list[SharedScore | None] = []
         self._guarded(key, lambda times: scores.append(times.compared(fact)))
         if not known.network.keys().isdisjoint(NAMES):
@@ -160,7 +192,9 @@ class Features:
         times = self.model(application_id) if known != NOTHING else None
         if times is None:
             return ""
-        missing = times.missing(*known)
+        models = self._state.profile_models.get(application_id) if known.counters else None
+        of_counters = models.missing(known.counters) if models is not None else ()
+        missing = (*times.missing(known.attributes, known.network), *of_counters)
         why = f" It does not tell {', '.join(missing)}: such features do not count." if missing else ""
         return f"{why} {shares_text(shares)}" if shares else why
 
@@ -171,7 +205,10 @@ class Features:
             return ()
         pool = self._pool(ApplicationKey.parse(application_id))
         shared = times.shared_model(pool) if pool is not None else None
-        return (*times.models(), *([shared] if shared is not None else []))
+        profiles = self._state.profile_models.get(application_id)
+        followed = profiles.followed() if profiles is not None else {}
+        counters = times.counters_model(GIVEN_SIZE, profiles.runs, followed) if profiles and followed else None
+        return (*times.models(), *(each for each in (shared, counters) if each is not None))
 
     def _attributes(self, job: Job, own: Evidence) -> dict[str, Attribute]:
         known: dict[str, Attribute] = {}

@@ -117,23 +117,35 @@ class HostProfiles:
 
     def profile(self, job: str, run_id: str) -> Profile | None:
         """Return the profile of a run that ended; None where nothing was reported its hosts, or it was not followed."""
-        run = self._state.runs.get(run_id) if run_id in self._occupancy.runs else None
-        if run is None or not run_id.startswith(f"{job}@"):
+        run = self._followed(job, run_id)
+        if run is None or run.state.end_ms is None:
             return None
-        state, (hosts, rows) = run.state, self._occupancy.of(run_id)
-        if state.end_ms is None:
-            return None
-        if state.spoiled:
+        if run.state.spoiled:
             self._state.tally["profile", "end_late"] += 1
             return None
+        return self._profile(run_id, run, run.state.end_ms, run.state.run_time_s)
+
+    def profile_so_far(self, job: str, run_id: str) -> Profile | None:
+        """Return the profile of a run that goes on, of the minutes that are closed; None where it has none, or was not followed."""
+        run = self._followed(job, run_id)
+        if run is None or run.state.end_ms is not None or run.state.start_ms >= self._closed_ms:
+            return None
+        return self._profile(run_id, run, self._closed_ms, (self._closed_ms - run.state.start_ms) / 1000)
+
+    def _followed(self, job: str, run_id: str) -> ProfileRun | None:
+        return self._state.runs.get(run_id) if run_id in self._occupancy.runs and run_id.startswith(f"{job}@") else None
+
+    def _profile(self, run_id: str, run: ProfileRun, end_ms: int, run_time_s: float) -> Profile | None:
+        """Return the profile of a run until a time; None where its hosts reported nothing."""
+        state, (hosts, rows) = run.state, self._occupancy.of(run_id)
         if not len(rows):
             return None
         total = Total(self._store.sums, state.row)
-        stays, end_ms = self._occupancy.stays_with(run_id), state.end_ms
+        stays = self._occupancy.stays_with(run_id)
         for minute_ms, amounts in self._store.retained.within(state.start_ms, end_ms, rows):
             total.add(given(minute_ms, amounts, stays, len(rows), self._numbers()))
         sums = total.of()
-        stayed = Stayed(hosts, state.start_ms, end_ms, state.run_time_s, started=state.started)
+        stayed = Stayed(hosts, state.start_ms, end_ms, run_time_s, started=state.started)
         return profile(
             stayed,
             self._named(sums, short=False),

@@ -117,6 +117,10 @@ class HostShard:
         """Return what is known of a run that ended, by the key of its job; None where nothing was reported its hosts."""
         return self.profiles.profile(job, run_id)
 
+    def profile_so_far(self, job: str, run_id: str) -> Profile | None:
+        """Return the profile so far of a run that goes on, None where nothing is known."""
+        return self.profiles.profile_so_far(job, run_id)
+
     def cause(self, system: str, hosts: tuple[str, ...], start_ms: int, end_ms: int) -> HostCause | None:
         """Return what was wrong with one of the hosts, given by their lists, while a run was on them."""
         if not hosts or not self.alerts.any_cause():

@@ -54,7 +54,7 @@ class Forecasts:
             return
         found = self._state.identify(started.evidence, started.system, job.identities, None)
         key = found.key.id if found.key else None
-        known = self._features.of_job(job, started)
+        known = self._features.of_job(job, started, key)
         question = Question(started.system, found.key, started.evidence, found.input_sizes, known, runs=True)
         predicted, plain = self._predicted(question, found.n, started)
         first = Forecast(key, found.n, plain.band if plain else None, _of_inputs(predicted))
@@ -77,7 +77,7 @@ class Forecasts:
         if job.start_load is not None:
             job.loaded(self._under_loads.meanwhile(job.start_load, started, self._state.now_ms))
         key = ApplicationKey.parse(last.application_id) if last.application_id else None
-        known = self._features.of_job(job, started)
+        known = self._features.of_job(job, started, last.application_id)
         question = Question(started.system, key, started.evidence, (), known, last.from_inputs, runs=True)
         predicted, plain = self._predicted(question, last.n, started)
         end, source = self._by_record(job, started, predicted, plain)
@@ -358,6 +358,7 @@ class Jobs:
         others = [*job.identities, *reported_at_start(run)]
         identities = [msgspec.json.encode(identity) for identity in others]
         placement = run.placement
+        profile, by_counters = self._profiles.settled(job, run)
         known = [msgspec.json.encode(each) for each in (run.predicted, run.slowed_by) if each is not None]
         texts = [value.decode() for value in (event, *identities, *known)]
         return Run(
@@ -375,7 +376,7 @@ class Jobs:
             state=run.event.state,
             event=msgspec.Raw(event),
             identities=tuple(msgspec.Raw(value) for value in identities),
-            profile=self._features.settled(job, run, self._profiles.settled(job, run)),
+            profile=self._features.settled(job, run, profile, by_counters),
             predicted=run.predicted,
             slowed_by=run.slowed_by,
         )

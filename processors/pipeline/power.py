@@ -16,7 +16,7 @@ from processors.contracts.hosts import HostCause, Profile
 from processors.contracts.names import ApplicationKey, job_key
 from processors.contracts.nodes import expand
 from processors.contracts.outputs import AnswerPoint, Prediction, UsefulSizes
-from processors.facts import plausible, trains
+from processors.facts import Band, plausible, trains
 from processors.jobs.lifecycle import EndedRun, Job, merged_evidence, reported_attributes
 from processors.pipeline.alerts import OpenAlerts
 from processors.pipeline.stage import JobWork, TickWork, guard
@@ -166,15 +166,18 @@ class Profiles:
         job.replace(run, msgspec.structs.replace(run, profile=event.profile))
         self._state.jobs.changed(key, job, self._state.now_ms)
 
-    def settled(self, job: Job, run: EndedRun) -> Profile | None:
-        """Return the profile of a run that settles, and learn it where it says enough of the run."""
+    def settled(self, job: Job, run: EndedRun) -> tuple[Profile | None, Band | None]:
+        """Return the profile of a run that settles, and learn it where it says enough of the run.
+
+        With it comes what its counters let expect of its time before they were learned, in s; None where nothing.
+        """
         profile = run.profile or self._requested(run)
         why = self._left_out(job, run, profile)
         self._state.tally["profile", why or "learned"] += 1
         if why is None or profile is None:
             with guard(self._state, ProfileModels.name):  # a profile must not cost the run itself
-                self._take(job, run, profile)
-        return profile
+                return profile, self._take(job, run, profile)
+        return profile, None
 
     def fit_profiles(self, work: TickWork) -> None:
         """Do some steps of the fits that are due, the longest wait first.
@@ -216,19 +219,19 @@ class Profiles:
             return "not_completed"
         return None if profile.coverage >= self._state.settings.profiles.coverage_min else "coverage"
 
-    def _take(self, job: Job, run: EndedRun, profile: Profile | None) -> None:
+    def _take(self, job: Job, run: EndedRun, profile: Profile | None) -> Band | None:
         """Learn a run; where the report of one that was learned is corrected after its profile was forgotten, its time."""
         if profile is not None:
-            self._learn(job, run, profile)
-            return
+            return self._learn(job, run, profile)
         application_id, n, run_time_s = run.placement.application_id, run.placement.n, run.event.run_time_s
         models = self._state.profile_models.get(application_id) if application_id else None
         if application_id is None or models is None or n is None or not plausible(n, run_time_s):
-            return
+            return None
         if models.corrected(run.event.run_id, n, run_time_s):
             self._state.profile_models.changed(application_id, models, self._state.now_ms)
+        return None
 
-    def _learn(self, job: Job, run: EndedRun, profile: Profile) -> None:
+    def _learn(self, job: Job, run: EndedRun, profile: Profile) -> Band | None:
         event, application_id = run.event, run.placement.application_id or ""
         evidence = merged_evidence(job, event)
         fact = ProfileFact(
@@ -249,3 +252,5 @@ class Profiles:
             if model is not None and model.disturbed(event.run_id, self._state.now_ms):
                 self._state.model_changed(application_id, model)  # it was slow: it counts as a strange run does
         self._warnings.learned(application_id)
+        expected = finding.run_time
+        return Band(expected.value, expected.low, expected.high) if expected is not None else None

@@ -22,19 +22,21 @@ from processors.facts import (
     Remaining,
     remaining,
 )
-from processors.features import DECIDES, FeatureQuestion, judged, model_with
+from processors.features import DECIDES, ByCounters, FeatureQuestion, judged, model_with
 from processors.features import NAME as FEATURES
 from processors.inputs import NAME as OTHER_INPUTS
 from processors.inputs import Inputs, Sizes, TransferPrediction
 from processors.jobs.remaining_time import FromInputs
 from processors.models.combination.combine import Combination
 from processors.models.statistics import rounded, six_digits
+from processors.models.training.table import Band as ValueBand
 from processors.pipeline.features import NOTHING, Features, KnownFeatures
 from processors.pipeline.inputs import UnseenInputs
 from processors.pipeline.machines import Machines
 from processors.pipeline.similar_runs import SimilarRunForecasts, coming, home
 from processors.pipeline.stage import guard
 from processors.pipeline.state import CENTRE, ShardState, related_curves_key
+from processors.power.model import ProfileModels, RunTimeByCounters
 from processors.run_time.earned import Seeds, Shares, shares
 from processors.run_time.members import Fits, Members
 from processors.run_time.messages import fits, model_of
@@ -277,14 +279,21 @@ class Predictor:
         if times is None or question.key is None:
             return {}
         near = {n: times.nearest(n) for n in sizes}
-        by_size = self._by_size(question, sorted({*sizes, *near.values()}))
+        counted = self._by_counters(question.key, question.known, sizes)
+        by_size = self._by_size(question, sorted({*sizes, *near.values(), *(each.n for each in counted.values())}))
         found = {}
         for n in sizes:
             if n not in by_size or near[n] not in by_size:
                 continue
             at, of_near = by_size[n], by_size[near[n]]
             shared = self._features.shared(question.key, question.known, n)
-            pooled = times.score(FeatureQuestion(*question.known, n, at.band, of_near.band, near[n], shared))
+            features, counters = (question.known.attributes, question.known.network), counted.get(n)
+            own = (
+                ByCounters(_seconds(counters.band), by_size[counters.n].band)
+                if counters and counters.n in by_size
+                else None
+            )
+            pooled = times.score(FeatureQuestion(*features, n, at.band, of_near.band, near[n], shared, own))
             decides = pooled is not None and sum(pooled.shares.values()) >= DECIDES
             if pooled is None or (at.similar is not None and not decides):
                 continue
@@ -292,12 +301,20 @@ class Predictor:
                 band=_rounded(Band(pooled.run_time_s, pooled.low_s, pooled.high_s)),
                 measured=pooled.measured,
                 source=FEATURES if decides else at.source,
-                reliability=judged(pooled, at.reliability, inside=near[n] == n),
+                reliability=judged(pooled, at.reliability, inside=near[n] == n and (not counters or counters.n == n)),
                 model=model_with(at.model if at.model.members else ALONE, times, pooled.shares),
                 similar=None,
                 follows_size=True,
             )
         return found
+
+    def _by_counters(
+        self, key: ApplicationKey, known: KnownFeatures, sizes: Sequence[float]
+    ) -> dict[float, RunTimeByCounters]:
+        with guard(self._state, ProfileModels.name):  # counters must not cost the run time
+            found = {n: self._features.by_counters(key.id, n, known.counters) for n in sizes}
+            return {n: each for n, each in found.items() if each is not None}
+        return {}
 
     def _by_size(self, question: Question, sizes: Sequence[float]) -> BySize:
         """Predict from the size alone: similar runs where these have the better record, else the curve."""
@@ -417,6 +434,10 @@ def _in_digits(found: Remaining) -> Remaining:
     lower_s, upper_s = rounded(*found.quartiles_s)
     exceeds = None if chance is None else round(chance, PROBABILITY_DIGITS)
     return Remaining(_rounded(found.band), exceeds, (lower_s, upper_s))
+
+
+def _seconds(band: ValueBand) -> Band:
+    return Band(band.value, band.low, band.high)
 
 
 def _rounded(band: Band) -> Band:

@@ -7,7 +7,7 @@ that waits draws less and takes longer: they partly cancel, and the band is rath
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -77,6 +77,19 @@ def values_of(n: float, profile: Profile) -> dict[str, float]:
     found |= {RATE + name: rate for name, rate in seconds.items()}
     found |= {NIC + name: profile.nic[name] for name in sorted(profile.nic)[:NICS_MAX]}
     return found | {LN_N: math.log(n)}
+
+
+def reported_counters(reported: Mapping[str, float]) -> dict[str, float]:
+    """Return the values of counters that a request reports of a run to come.
+
+    With cycles among them they are rates per second and host, as those of a profile; without, what a model takes each by: per
+    cycle, or per second where no cycles are counted.
+    """
+    rates, kinds = per_cycle(reported), (COUNTER, RATE, NIC)
+    if not rates:
+        return {kind + name: value for name, value in reported.items() for kind in kinds}
+    found = {COUNTER + name: rate for name, rate in rates.items()}
+    return found | {kind + name: value for name, value in reported.items() for kind in (RATE, NIC)}
 
 
 def targets_of(run_time_s: float, profile: Profile) -> dict[str, float]:

@@ -42,6 +42,7 @@ from processors.power.by_size import (
     targets_of,
     values_of,
 )
+from processors.power.moved import Moved, moved
 
 EXPLAINED_COUNTERS_MAX: Final = 8  # that are told: the ones that move the target most
 GIVEN_SIZE: Final = "given_size"
@@ -156,13 +157,21 @@ class ProfileFinding(NamedTuple):
 
     `expected` has for each target that was known (TARGETS) what the run had and the band, `scored` how many runs had been
     scored for it before; `unusual` are counters that are not as in runs like it, the farthest first; `weight` is how much
-    the run counts (0 to 1).
+    the run counts (0 to 1). `run_time` is what its counters, beside its size, let expect of a run that is new.
     """
 
     expected: Mapping[str, tuple[float, Band]] = {}
     unusual: tuple[Unusual, ...] = ()
     weight: float = 1.0
     scored: Mapping[str, int] = {}
+    run_time: Band | None = None
+
+
+class RunTimeByCounters(NamedTuple):
+    """What counters let expect of a run's time, in s, at size `n`."""
+
+    n: float
+    band: Band
 
 
 class PowerAt(msgspec.Struct, frozen=True):
@@ -216,7 +225,44 @@ class ProfileModels:
         others = [run for run in self._trainer.reservoir.runs() if run.id != fact.run_id]
         disturbed = disturbance(others, values)
         scored = {target: len(self._scores[target]) for target in expected}
-        return ProfileFinding(expected, disturbed.unusual, disturbed.weight, scored)
+        by_counters = self.run_time(fact.n, values) if self.run(fact.run_id) is None else None
+        run_time = by_counters.band if by_counters is not None and by_counters.n == fact.n else None
+        return ProfileFinding(expected, disturbed.unusual, disturbed.weight, scored, run_time)
+
+    def run_time(self, n: float, values: Mapping[str, float]) -> RunTimeByCounters | None:
+        """Return what counters let expect of a run's time at the size nearest to `n` that was run.
+
+        None where none is known that run time follows, or these values do not have all of them.
+        """
+        model, table = self._by_size_and_counters, self._trainer.learners[RUN_TIME].table
+        if model is None or table is None or self.missing(values):
+            return None
+        ln_n = table.values[:, table.names.index(LN_N)]
+        near = min(max(math.log(n), float(ln_n.min())), float(ln_n.max()))
+        near = math.log(n) if abs(near - math.log(n)) <= SAME else near
+        found = model.predict(table.row({**values, LN_N: near}))
+        tracked = self._trainer.learners[RUN_TIME].tracked[GIVEN_SIZE]
+        band = tracked.band(float(found.value[0]), float(found.deviation[0]))
+        return RunTimeByCounters(n if near == math.log(n) else math.exp(near), band)
+
+    def missing(self, values: Mapping[str, float]) -> tuple[str, ...]:
+        """Return the counters that run time follows and these values do not have."""
+        model = self._by_size_and_counters
+        names = [model.names[term.at] for term in model.terms] if model is not None else []
+        return tuple(name.partition(":")[2] for name in names if name not in values)
+
+    def followed(self) -> dict[str, float]:
+        """Return the counters that run time follows at a given size, each with its share of what they explain together."""
+        model, table = self._by_size_and_counters, self._trainer.learners[RUN_TIME].table
+        if model is None or table is None:
+            return {}
+        return {each.counter.partition(":")[2]: six_digits(each.share) for each in model.explanation(table)}
+
+    @property
+    def _by_size_and_counters(self) -> GivenSize | None:
+        """The model of run time by its size and counters; None where no counter is known that it follows."""
+        model = self._trainer.learners[RUN_TIME].models.get(GIVEN_SIZE)
+        return model if isinstance(model, GivenSize) and model.terms else None
 
     def learn(self, fact: ProfileFact) -> None:
         """Take a run in; one that is known by its id is replaced."""
@@ -235,6 +281,15 @@ class ProfileModels:
         self._changed()
         if self._waiting_ms is None and self._trainer.wants:
             self._waiting_ms = fact.end_ms
+
+    @property
+    def runs(self) -> int:
+        """How many runs the models are fitted to."""
+        return len(self._trainer.learners[RUN_TIME].table or ())
+
+    def moved(self, since_ms: int) -> Moved | None:
+        """Return the counter that moved most clearly in runs since a moment; None where none did."""
+        return moved(self._trainer.reservoir.runs(), since_ms)
 
     def run(self, run_id: str) -> Run | None:
         """Return a run that is held; None where it is not."""

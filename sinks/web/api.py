@@ -176,8 +176,8 @@ class Api:
         """Predict run times of one application at the sizes asked for, by default those of its curve.
 
         With `hosts` or a `partition` also under their load; hosts alone ask for the size that they are. `attribute.NAME`
-        are attributes of the job, `feature.NAME` features of the communication of a placement. `members=false` leaves out the
-        members of the model.
+        are attributes of the job, `feature.NAME` features of the communication of a placement, or counters per cycle. `members=false`
+        leaves out the members of the model.
         """
         query = request.query_params
         members = queries.members(query)

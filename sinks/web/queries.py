@@ -89,7 +89,7 @@ def attributes(query: QueryParams) -> dict[str, Attribute]:
 
 
 def features(query: QueryParams) -> dict[str, float]:
-    """Return the features of the communication of a placement: `feature.NAME`, numbers."""
+    """Return the features of the communication of a placement, and counters: `feature.NAME`, numbers."""
     return {name: _number(name, value) for name, value in _named(query, "feature.", FEATURES_MAX).items()}
 
 
