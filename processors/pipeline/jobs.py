@@ -1,6 +1,6 @@
 """Lives of jobs: starts, other evidence, ends; forecasts of running jobs; settled runs for the training set."""
 
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
 
 import msgspec
@@ -8,7 +8,7 @@ import msgspec
 from processors.contracts.events import Identity, JobCompleted, JobStarted, Network, nodes_of
 from processors.contracts.names import ApplicationKey, rfc3339
 from processors.contracts.outputs import JobPrediction, PredictedAtStart, Run, Tombstone
-from processors.facts import Remaining, noteworthy
+from processors.facts import REMEMBERED, Band, Remaining, noteworthy
 from processors.fairness import lane_of_user
 from processors.jobs.lifecycle import EndedRun, Job, NetworkReport, Placement, features_of, joined
 from processors.jobs.remaining_time import (
@@ -30,7 +30,6 @@ from processors.pipeline.power import Power, Profiles
 from processors.pipeline.predictor import UNKNOWN, Predicted, Predictor, Question
 from processors.pipeline.stage import STOP, CompletionWork, JobWork, TickWork, guard
 from processors.pipeline.state import ShardState
-from processors.power.by_size import PowerBand
 from processors.run_time.quality import COVERAGE
 from processors.store import hexdigest
 
@@ -137,12 +136,13 @@ class Forecasts:
         reported = reported_end(started, end, context.now_ms) if end else None
         measured = predicted.measured if predicted and of.source != UNDER_LOAD else None
         power = self._power.at(of.application_id, [of.n])[0] if of.n is not None else None
+        known = (repr(power.power_w), repr(power.low_w), repr(power.high_w)) if power else ()
         power_digits = band_digits(power.power_w, power.low_w, power.high_w) if power else 0
         key = ApplicationKey.parse(of.application_id) if of.application_id else None
         self._state.outbox.append(
             JobPrediction(
                 schema="scalewatch.job-prediction/1",
-                id=f"{started.run_id}@{context.now_ms}:{_digest(of, power)}",
+                id=f"{started.run_id}@{context.now_ms}:{_digest(of.application_id, of.n, of.band, of.source, known)}",
                 time=context.time,
                 as_of=context.time,
                 agent_version=context.agent_version,
@@ -190,10 +190,12 @@ def _of_inputs(predicted: Predicted | None) -> FromInputs | None:
     return FromInputs(predicted.band, predicted.extrapolation, predicted.reliability)
 
 
-def _digest(of: Forecast, power: PowerBand | None) -> str:
-    """Return what separates two predictions of one moment: other evidence may follow a start at once."""
-    known = (repr(power.power_w), repr(power.low_w), repr(power.high_w)) if power else ()
-    return hexdigest(of.application_id or "", repr(of.n), repr(of.band), of.source or "", *known)
+@lru_cache(maxsize=REMEMBERED)  # jobs of one application and size that have just started are told the same
+def _digest(
+    application_id: str | None, n: float | None, band: Band | None, source: str | None, known: tuple[str, ...]
+) -> str:
+    """Return what separates two predictions of one moment, `known` of its power: other evidence may follow a start at once."""
+    return hexdigest(application_id or "", repr(n), repr(band), source or "", *known)
 
 
 DUE_PER_TICK_MAX = 20_000
