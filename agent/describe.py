@@ -121,6 +121,10 @@ _KEYS: Final[dict[str, tuple[str, str]]] = {
     "answers": ("scalewatch.answer/1", "the id of the request"),
     "alerts": ("scalewatch.alert/1", "the fingerprint"),
     "runs": ("scalewatch.run/1", "the id of the run"),
+    "hosts": (
+        "scalewatch.host/1",
+        "system/host; removed when the host is forgotten, written where hosts.publish_s asks for it",
+    ),
     "deadletters": ("scalewatch.dead-letter/1", "where the message stood, and why: topic/partition/offset/reason"),
 }
 """By the name of the topic in the configuration: the schema, and what the key of a record is."""
@@ -140,7 +144,7 @@ def document(config: Config) -> dict[str, Any]:
         "defaultContentType": "application/json",
         "servers": {"kafka": {"host": config.kafka.bootstrap.split(",")[0], "protocol": _protocol(config)}},
         "channels": _channels(config),
-        "operations": _operations(),
+        "operations": _operations(config),
         "components": {"messages": _messages(), "schemas": _schemas()},
     }
 
@@ -152,7 +156,8 @@ def _protocol(config: Config) -> str:
 def _channels(config: Config) -> dict[str, Any]:
     settings = {topic.name: topic for topic in own_topics(config)}
     found: dict[str, Any] = {}
-    for name, (schema_name, key) in _KEYS.items():
+    for name in _written(config):
+        schema_name, key = _KEYS[name]
         topic = settings[getattr(config.topics, name)]
         policy: dict[str, Any] = {"cleanup.policy": ["compact"] if topic.compacted else ["delete"]}
         if topic.retention_ms is not None:
@@ -181,8 +186,15 @@ def _channels(config: Config) -> dict[str, Any]:
     return found
 
 
-def _operations() -> dict[str, Any]:
-    found = {f"send_{name}": {"action": "send", "channel": {"$ref": f"#/channels/{name}"}} for name in _KEYS}
+def _written(config: Config) -> list[str]:
+    """Return the topics that an agent writes: that of hosts only where it is asked for."""
+    names = {topic.name for topic in own_topics(config)}
+    return [name for name in _KEYS if getattr(config.topics, name) in names]
+
+
+def _operations(config: Config) -> dict[str, Any]:
+    written = _written(config)
+    found = {f"send_{name}": {"action": "send", "channel": {"$ref": f"#/channels/{name}"}} for name in written}
     return found | {
         f"receive_{EVENTS_CHANNEL}": {"action": "receive", "channel": {"$ref": f"#/channels/{EVENTS_CHANNEL}"}}
     }

@@ -63,6 +63,7 @@ def own_topics(config: Config) -> tuple[TopicSettings, ...]:
         TopicSettings(names.answers, 1, compacted=False, retention_ms=_ms(names.answers_retention_s)),
         TopicSettings(names.alerts, 1, compacted=True),
         TopicSettings(names.runs, 1, compacted=True),
+        *([TopicSettings(names.hosts, 1, compacted=True)] if config.hosts.publish_s else ()),
         TopicSettings(names.deadletters, 1, compacted=False, retention_ms=_ms(names.deadletters_retention_s)),
     )
 
@@ -114,6 +115,11 @@ def rights(config: Config) -> tuple[Right, ...]:
             names.runs,
             ("Read", *write, examined),
             purpose="settled runs, read for readers and by a rebuild",
+        ),
+        *(
+            [Right("topic", names.hosts, (*write, examined), purpose="hosts for subscribers")]
+            if config.hosts.publish_s
+            else ()
         ),
         Right("topic", names.deadletters, ("Read", *write, examined), purpose="what could not be used"),
         Right("group", config.collector_group, read, purpose="the collectors' group"),

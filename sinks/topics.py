@@ -12,12 +12,22 @@ import msgspec
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import DeadLetter, Identity, JobCompleted
 from processors.contracts.names import ApplicationKey, job_key, parse_rfc3339
-from processors.contracts.outputs import SCHEMAS, TIMES, Alert, Answer, Emission, JobPrediction, Prediction, Run
+from processors.contracts.outputs import (
+    SCHEMAS,
+    TIMES,
+    Alert,
+    Answer,
+    Emission,
+    HostReport,
+    JobPrediction,
+    Prediction,
+    Run,
+)
 
-Kind = Literal["predictions", "job_predictions", "answers", "alerts", "runs", "deadletters"]
-Output = Prediction | JobPrediction | Answer | Alert | Run | DeadLetter
+Kind = Literal["predictions", "job_predictions", "answers", "alerts", "runs", "hosts", "deadletters"]
+Output = Prediction | JobPrediction | Answer | Alert | Run | HostReport | DeadLetter
 
-KINDS: Final[tuple[Kind, ...]] = ("predictions", "job_predictions", "answers", "alerts", "runs", "deadletters")
+KINDS: Final[tuple[Kind, ...]] = ("predictions", "job_predictions", "answers", "alerts", "runs", "hosts", "deadletters")
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")  # a dict's order of insertion must not show
 
 
@@ -34,6 +44,7 @@ _ROUTES: Final[dict[type, tuple[Kind, Callable[..., str]]]] = {
     JobPrediction: ("job_predictions", _job),
     Answer: ("answers", lambda message: str(message.request_id)),
     Alert: ("alerts", lambda message: str(message.fingerprint)),
+    HostReport: ("hosts", lambda message: job_key(message.system, message.host)),
     Run: ("runs", lambda message: str(message.run_id)),
     DeadLetter: ("deadletters", lambda message: str(message.id)),
 }

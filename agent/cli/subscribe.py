@@ -23,7 +23,7 @@ from sinks.table import Row, TableWriter, rows, write_lines
 from sinks.topics import Kind, decoded, record
 
 POLL_S: Final = 1.0
-TOPICS: Final = ("predictions", "job-predictions", "answers", "alerts", "runs")
+TOPICS: Final = ("predictions", "job-predictions", "answers", "alerts", "runs", "hosts")
 AGAIN_MAX_S: Final = 30.0
 
 

@@ -107,7 +107,7 @@ def _name_faults(model: StructuralModel) -> Iterator[tuple[Path, str]]:
 
 Fault = tuple[Path, str]
 OWN_TOPICS: Final = (
-    "journal", "predictions", "job_predictions", "answers", "alerts", "runs", "state", "deadletters",
+    "journal", "predictions", "job_predictions", "answers", "alerts", "runs", "hosts", "state", "deadletters",
 )  # fmt: skip
 
 

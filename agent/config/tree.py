@@ -159,6 +159,7 @@ class TopicNames(Settings):
     answers: TopicName = _named("answers")
     alerts: TopicName = _named("alerts")
     runs: TopicName = _named("runs")
+    hosts: TopicName = _named("hosts")
     state: TopicName = _named("state")
     deadletters: TopicName = _named("deadletters")
     journal_partitions: int = Field(

@@ -142,6 +142,12 @@ class HostSettings(Settings):
     quiet_s: float = Field(
         default=3600.0, ge=300, le=LONGEST_S, description="a host that says nothing for so long is forgotten"
     )
+    publish_s: float = Field(
+        default=0.0,
+        ge=0,
+        le=86_400,
+        description="how often each host is published, with its windows and forecasts, in the topic of hosts, at some 1.2 ms and 4 kB for eight resources; 0: never, and the topic is not needed",
+    )
     lines_h: float = Field(
         default=24.0,
         ge=0,

@@ -10,7 +10,7 @@ from typing import Final, Literal
 import msgspec
 
 from processors.contracts.events import Attribute, DeadLetter
-from processors.contracts.hosts import Profile
+from processors.contracts.hosts import Profile, ResourceView
 from processors.contracts.load import UnderLoad
 from processors.contracts.names import Horizon
 
@@ -531,6 +531,19 @@ class Run(Message, frozen=True, kw_only=True):
     slowed_by: SlowedBy | None = None
 
 
+class HostReport(Message, frozen=True, kw_only=True):
+    """Topic hosts, keyed by system/host: what a host measured in its last five minutes, and what is expected next.
+
+    `state` is as it was told last ("" for none), `job` the key of the job that began last on it. Removed when the host is forgotten.
+    """
+
+    system: str
+    host: str
+    state: str
+    job: str | None
+    resources: tuple[ResourceView, ...]
+
+
 class Tombstone(msgspec.Struct, frozen=True):
     """Removes a key from a compacted output topic."""
 
@@ -541,7 +554,7 @@ class Tombstone(msgspec.Struct, frozen=True):
 class Emission(msgspec.Struct, frozen=True):
     """One record to send to an output topic: `kind` names the topic in the configuration, a None value is a tombstone."""
 
-    kind: Literal["predictions", "job_predictions", "answers", "alerts", "runs", "deadletters"]
+    kind: Literal["predictions", "job_predictions", "answers", "alerts", "runs", "hosts", "deadletters"]
     key: str
     value: bytes | None
 
@@ -552,6 +565,7 @@ SCHEMAS: Final[dict[str, type[msgspec.Struct]]] = {
     "scalewatch.answer/1": Answer,
     "scalewatch.alert/1": Alert,
     "scalewatch.run/1": Run,
+    "scalewatch.host/1": HostReport,
     "scalewatch.dead-letter/1": DeadLetter,
 }
 """What this version writes and reads, by the name in the field `schema`."""

@@ -28,6 +28,7 @@ from processors.hosts.windows import WaitingMinutes
 from processors.models.histogram.arithmetic import variation_class
 from processors.pipeline.host_alerts import HostAlerts
 from processors.pipeline.host_profiles import HostProfiles
+from processors.pipeline.host_reports import HostReports
 from processors.pipeline.host_state import HostShardState
 from processors.pipeline.stage import attempt
 from processors.pipeline.state import FoldSettings
@@ -52,6 +53,7 @@ class HostShard:
         self.alerts = HostAlerts(self.state, self.jobs)
         self.profiles = HostProfiles(self.state, self.jobs)
         self.views = HostViews(self.state, self.jobs, self.alerts)
+        self.reports = HostReports(self.state, self.views.host)
         self._quiet_ms = round(settings.hosts.quiet_s * 1000)
         self._waiting: list[HostEvent] = []
         self._waiting_resources = 0
@@ -155,8 +157,9 @@ class HostShard:
         if time_ms // MINUTE_MS != before_ms // MINUTE_MS:
             if state.index.hosts.ids.rows:
                 self._changes += 1
-                state.index.forget_before(time_ms - self._quiet_ms)
+                self.reports.forget_before(time_ms - self._quiet_ms)
             state.lines.tick(time_ms)
+        attempt(self.state, state.forecasts.name, self.reports.tick, before_ms)
 
     def _take_in(self) -> None:
         """Take in what waits: what jobs and hosts did, then the minutes, each series once in a batch."""

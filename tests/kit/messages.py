@@ -12,6 +12,7 @@ from processors.contracts.outputs import (
     AlertEvidence,
     CurvePoint,
     Explained,
+    HostReport,
     JobPrediction,
     Member,
     Model,
@@ -159,6 +160,20 @@ def alert(fingerprint: str = "f1", **changes: Any) -> Alert:
         "evidence": AlertEvidence(observed=108.0, expected=71.9, low=65.0, high=79.0, n=16.0, runs=("archer2/7@1",)),
     }
     return Alert(**(COMMON | {"schema": "scalewatch.alert/1"} | values | changes))
+
+
+def host_report(host: str = "nid1", **changes: Any) -> HostReport:
+    window = HostWindow(1_795_168_800_000, (0.8, 0.85, 0.9), (0.5, 0.5), count=30, mean=0.85, low=0.81, high=0.88)
+    forecast = ResourceForecast(0.85, 0.02, "last", 0.8, 0.84, 0.85, 0.86, 0.9)
+    values: dict[str, Any] = {
+        "id": f"archer2/{host}@1795168800000",
+        "system": "archer2",
+        "host": host,
+        "state": "up",
+        "job": "archer2/812",
+        "resources": (ResourceView("cpu_available", window, "low", forecast, 0.1),),
+    }
+    return HostReport(**(COMMON | {"schema": "scalewatch.host/1"} | values | changes))
 
 
 def under_load(**changes: Any) -> UnderLoad:

@@ -31,6 +31,7 @@ from processors.contracts.outputs import (
     UsefulSizes,
 )
 from processors.contracts.telemetry import SeriesIndex
+from tests.kit.messages import host_report
 
 HEAD: dict[str, Any] = {
     "id": "1",
@@ -59,6 +60,7 @@ LOADED = UnderLoad(
     histogram=LoadHistogram((10, 11, 12, 13, 14, 15), (0.1, 0.2, 0.4, 0.2, 0.1)), variation="low", load=1.2, quality=QUALITY,
 )  # fmt: skip
 MESSAGES = (
+    host_report(),
     Prediction(
         schema="scalewatch.prediction/1", **HEAD, **WHERE, observations=3, sizes=(4.0,), model=MODEL, curve=(POINT,),
         useful_n=UsefulSizes(max=8), reliable_n=Range(1, 8), preferred_n=None, reliability=TRUST, quality=Quality(),

@@ -20,7 +20,7 @@ def test_each_topic_gets_a_file_and_a_silent_topic_an_empty_one(tmp_path: Path) 
     with JsonLines(tmp_path / "out") as files:
         files.write([emission(prediction()), emission(alert())])
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        "alerts.jsonl", "answers.jsonl", "deadletters.jsonl", "job-predictions.jsonl", "predictions.jsonl", "runs.jsonl",
+        "alerts.jsonl", "answers.jsonl", "deadletters.jsonl", "hosts.jsonl", "job-predictions.jsonl", "predictions.jsonl", "runs.jsonl",
     ]  # fmt: skip
     assert (tmp_path / "out" / "runs.jsonl").read_bytes() == b""
     assert lines(tmp_path / "out" / "alerts.jsonl")[0]["value"]["fingerprint"] == "f1"
