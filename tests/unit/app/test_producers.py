@@ -1,4 +1,4 @@
-"""From topics of producers to pages: Prometheus, OpenTelemetry, XALT, envelopes of CloudEvents and records in Avro, through the whole agent in one process."""
+"""From topics of producers to pages: Prometheus, OpenTelemetry, XALT, LDMS, ExaMon, CloudEvents and Avro, through the whole agent in one process."""
 
 import json
 from collections.abc import Iterator
@@ -12,6 +12,7 @@ from agent.app.embedded import Embedded
 from agent.config.schemas import SchemaRegistrySettings
 from agent.config.tree import Config, Source, SourceFormat
 from agent.decode.avro.wire import schema_number, wire_messages
+from agent.decode.telemetry.metric import CPU_TICKS
 from processors.contracts.names import parse_rfc3339, rfc3339
 from sinks.prometheus.registry import Metrics
 from sinks.web.server import create_app
@@ -87,6 +88,52 @@ def test_a_host_that_prometheus_or_opentelemetry_measured_has_a_page(app: Starle
     page = get(app, f"/hosts/exa/{host}")
     assert page.status_code == 200
     assert resource.partition(">")[0].removesuffix("_w") in page.text
+
+
+def ticks(second: int) -> bytes:
+    """Return the row of procstat2 that adds up all processors, a quarter of whose time is idle."""
+    spent = dict.fromkeys(CPU_TICKS, 0) | {"cpu_list.idle": 25 * second, "cpu_list.user": 75 * second}
+    row = {"timestamp": START_MS / 1000 + second, "producer": "nid000007", "cpu_list.name": "cpu", **spent}
+    return json.dumps(row).encode()
+
+
+@pytest.fixture(scope="module")
+def ldms() -> Iterator[Embedded]:
+    """An agent that reads rows of LDMS about hosts and jobs, ExaMon with the topic of MQTT as the key, and jobs that Slurm names."""
+    clock = FakeClock(START_MS + 60_000)
+    formats: dict[str, SourceFormat] = {"ldms": "ldms", "examon": "examon", "jobs": "slurm"}
+    sources = tuple(Source(topics=(name,), format=name_of, system="exa") for name, name_of in formats.items())
+    with closing(Embedded(Config(sources=sources), clock)) as agent:
+        collector, producer = agent.collector(), agent.log.producer()
+        collector.step(clock.now_ms(), 0.0)
+        started = {"component_id": 7, "job_id": 8421337, "task_rank": 0, "is_thread": 0, "exe": "/apps/bin/pw.x"}
+        process = json.dumps({"timestamp": START_MS / 1000, **started, "stat_utime": 900, "stat_stime": 1}).encode()
+        mqtt = b"org/e4/cluster/exa/node/cn01/plugin/ipmi_pub/chnl/data/total_power"
+        messages: list[tuple[str, bytes, bytes | None]] = [("ldms", process, None), ("jobs", completion(), None)]
+        for second in range(0, 150, 15):
+            messages.append(("ldms", ticks(second), None))
+            messages.append(("examon", f"580.0;{START_MS // 1000 + second}.000".encode(), mqtt))
+        for topic, value, key in messages:
+            producer.send(topic, value, key=key, timestamp_ms=clock.now_ms())
+        producer.flush(1.0)
+        for _ in range(5):
+            collector.step(clock.now_ms() + 120_000, 0.0)
+            agent.step()
+        agent.tick(START_MS + 1_800_000)
+        agent.step()
+        yield agent
+
+
+def test_rows_of_ldms_name_a_job_and_measure_a_host_and_examon_measures_another(ldms: Embedded) -> None:
+    shown = create_app(ldms.service, Metrics(formats=(), reasons=(), processors=()))
+    assert [(each.topic, each.detail) for each in ldms.service.dead_letters()] == []
+    (run,) = get_json(shown, "/api/v1/runs")["rows"]
+    assert (run["job_id"], run["application_id"]) == ("8421337", "exa/pw.x//nodes")
+    assert "pw.x" in get(shown, "/jobs").text
+    hosts = {host["host"]: host["resources"] for host in get_json(shown, "/api/v1/hosts")["rows"]}
+    assert {each["resource"]: each["window"]["mean"] for each in hosts["nid000007"]} == {"cpu_available": 0.25}
+    assert {each["resource"] for each in hosts["cn01"]} == {"power_w>system"}
+    assert "power" in get(shown, "/hosts/exa/cn01").text
 
 
 def rows_in_avro(registry: FakeRegistry) -> Iterator[bytes]:
