@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
-from urllib.parse import quote
 
 import msgspec
 
@@ -18,7 +17,7 @@ from processors.contracts.errors import ConfigError
 from processors.contracts.events import Evidence, Identity
 from processors.contracts.hosts import HostCauses, Hosts, HostSettings, NoHosts, Profiles, Windows
 from processors.contracts.load import UnderLoadSettings
-from processors.contracts.names import SAFE, ApplicationKey
+from processors.contracts.names import ApplicationKey, escaped
 from processors.contracts.outputs import Message, Tombstone
 from processors.contracts.racks import NO_RACKS, Racks
 from processors.contracts.settings import FeatureSettings, JobSettings, ProfileSettings, RunTimeSettings
@@ -299,12 +298,12 @@ class ShardState:
 
 def related_curves_key(key: ApplicationKey) -> str:
     """Return the key under which all curves of an application learn from each other."""
-    return quote(key.application, safe=SAFE)
+    return escaped(key.application)
 
 
 def inputs_key(key: ApplicationKey) -> str:
     """Return the key under which the inputs of an application in one unit are kept."""
-    return f"{related_curves_key(key)}/{quote(key.unit, safe=SAFE)}"
+    return f"{related_curves_key(key)}/{escaped(key.unit)}"
 
 
 def stateful() -> tuple[type[Processor[Any, Any]], ...]:

@@ -141,14 +141,16 @@ class ObservedSizes(NamedTuple):
 
 
 def observed_sizes(
-    study: Study, weights: Mapping[float, float], table: LevelTable, unmerged: Sequence[RecentRun]
+    study: Study, weights: Mapping[float, float], table: LevelTable, unmerged: Mapping[float, int]
 ) -> ObservedSizes:
     """Return what is to be believed of the sizes of a study; `weights` is how many runs each counts for.
+
+    `unmerged` are those that are in no table yet, without strange ones that no other agrees with.
 
     Of a level that was left, runs weigh little; that the size was run often stays true.
     """
     runs = table.counts()
-    runs.update(rounded_sizes(run.n for run in unmerged if not (run.outlier and _excluded(run, unmerged))))
+    runs.update(unmerged)
     often = {n for n in study.n.tolist() if max(weights.get(n, 0.0), runs[n]) >= CONFIRMED_RUNS}
     repeats = sum(max(weight - 1.0, 0.0) for weight in weights.values())
     measured = often if repeats >= REPEATS_MIN and study.noise <= SCATTER_MAX else set()
@@ -245,6 +247,8 @@ class RunTime:
         self._study: Study | None = None
         self._counts: dict[float, float] = {}
         self._derived: dict[float, Derived] = {}  # of the sizes that have not changed since
+        self._plain = True  # how these were derived: without any level or strange run
+        self._run_sizes: tuple[float, ...] | None = None
         self._sizes: Sizes | None = None
         self._evidence: LawEvidence | None = None
         self._observed: ObservedSizes | None = None
@@ -292,11 +296,14 @@ class RunTime:
 
     def extremes(self) -> dict[float, tuple[float, float]]:
         """Return the least and the greatest of the newest run times of each size, in seconds, where these are enough to tell."""
-        runs = self._state.runs
-        times_s: dict[float, list[float]] = {}
-        for run, size in zip(runs, rounded_sizes(run.n for run in runs), strict=True):
-            times_s.setdefault(size, []).append(run.run_time_s)
-        newest = {n: found[-SPREAD_RUNS_MAX:] for n, found in times_s.items() if len(found) >= SPREAD_RUNS_MIN}
+        often = {n for n, runs in self._unmerged.items() if runs >= SPREAD_RUNS_MIN}
+        if not often:
+            return {}
+        times_s: dict[float, list[float]] = {n: [] for n in often}
+        for run in self._state.runs:
+            if (size := rounded_size(run.n)) in often:
+                times_s[size].append(run.run_time_s)
+        newest = {n: found[-SPREAD_RUNS_MAX:] for n, found in times_s.items()}
         return {n: (min(found), max(found)) for n, found in newest.items()}
 
     @cached_property
@@ -375,6 +382,7 @@ class RunTime:
         """
         began_ms = next((run.start_ms for run in self._state.runs if run.run_id == since_run), since_ms)
         back = self._table.move(began_ms, ln_factor, margin)
+        self._derived.clear()
         self._state.runs = [
             msgspec.structs.replace(run, outlier=0) if run.start_ms >= began_ms else run for run in self._state.runs
         ]  # that was no accident
@@ -403,6 +411,7 @@ class RunTime:
             return None
         margin = max(MARGIN_MIN, 2 * noise / math.sqrt(len(since)))
         self._table.move_size(size, min(run.start_ms for run in since), ln_factor, margin)
+        self._derived.clear()
         confirmed = {run.run_id for run in since}
         self._state.runs = [
             msgspec.structs.replace(run, outlier=0) if run.run_id in confirmed else run for run in self._state.runs
@@ -505,7 +514,7 @@ class RunTime:
     def observed(self) -> ObservedSizes:
         """Return what is to be believed of the sizes that were run."""
         if self._observed is None:
-            self._observed = observed_sizes(self.study(), self._counts, self._table, self._state.runs)
+            self._observed = observed_sizes(self.study(), self._counts, self._table, self._unmerged_in_line())
         return self._observed
 
     def least_s(self) -> dict[float, float]:
@@ -539,9 +548,9 @@ class RunTime:
 
     def sizes(self) -> tuple[float, ...]:
         """Return the observed sizes, rising."""
-        if self._study is not None and self._derived:
-            return tuple(sorted(self._derived))  # all are known there
-        return tuple(sorted({*self._table.sizes(), *self._unmerged}))
+        if self._run_sizes is None:
+            self._run_sizes = tuple(sorted({*self._table.sizes(), *self._unmerged}))
+        return self._run_sizes
 
     def medians_s(self) -> dict[float, float]:
         """Return the median run time of each observed size, in seconds."""
@@ -551,8 +560,23 @@ class RunTime:
     def _aggregated(self, known: dict[float, Derived] | None = None) -> Sizes:
         runs = self._state.runs
         if self._table.single and not any(run.outlier for run in runs):  # when each started matters to levels alone
+            self._derive_anew(known, plain=True)
             return aggregate(self._table.own, [(run.n, run.run_time_s) for run in runs], known)
-        return aggregate_levels(self._table, placed(runs), known)
+        of_levels = placed(runs)
+        self._derive_anew(known, plain=self._table.single and not any(run.outlier for run in of_levels))
+        return aggregate_levels(self._table, of_levels, known)
+
+    def _derive_anew(self, known: dict[float, Derived] | None, *, plain: bool) -> None:
+        """Forget what was derived of sizes in the other way: the last bits of both differ, and no fit may depend on the past."""
+        if known is not None and plain != self._plain:
+            known.clear()
+            self._plain = plain
+
+    def _unmerged_in_line(self) -> Counter[float]:
+        """Return how many unmerged runs there are of each size, without strange ones that no other agrees with."""
+        runs, found = self._state.runs, self._unmerged.copy()
+        found.subtract([rounded_size(run.n) for run in runs if run.outlier and _excluded(run, runs)])
+        return found
 
     def due_ms(self) -> int | None:
         """Return when the curve is to be fitted anew; None where nothing is new, or on probation."""
@@ -575,7 +599,9 @@ class RunTime:
         if wanted:
             self._table.add(placed_run(oldest), oldest.end_ms)
         if not wanted or self._table.own.evicted != evicted:
-            self._derived.clear()  # otherwise a size consists of the same runs, merged or not
+            self._derived.clear()
+        elif not self._plain:
+            self._stale(oldest.n)  # otherwise a size consists of the same runs, merged or not
 
     def _count(self, n: float | None, former: float | None = None) -> None:
         """Count an unmerged run of a size, and one less of a former size."""
@@ -593,7 +619,7 @@ class RunTime:
 
     def _changed(self, detected_ms: int, n: float | None = None) -> None:
         self._stale(n)
-        self._study = self._evidence = self._observed = None
+        self._study = self._evidence = self._observed = self._run_sizes = None
         self._state.new_runs += 1
         self._state.faults = 0
         if self._state.waiting_ms is None:

@@ -6,7 +6,7 @@ sizes, so any order of events, merged or not, gives the same bits.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -25,16 +25,19 @@ _DIGITS = 9
 
 
 class Derived(NamedTuple):
-    """What models need of one size: runs, median, minimum, and the sum of squares of ln t about its mean.
+    """What models need of one size: what its runs count for, median, minimum, and the sum of squares of ln t about its means.
+
+    `repeats` is how many values beyond these means the sum is of.
 
     >>> Derived(1, 2.0, 2.0, 0.0).runs
     1
     """
 
-    runs: int
+    runs: float
     median_s: float
     min_s: float
     squares: float
+    repeats: float = 0.0
 
 
 class SizeStat:
@@ -73,7 +76,7 @@ class SizeStat:
         """Return what models need, computed once per change."""
         if self._derived is None:
             of = self.sketch
-            self._derived = Derived(of.count, of.quantile(0.5), of.min, of.squares())
+            self._derived = Derived(of.count, of.quantile(0.5), of.min, of.squares(), of.count - 1)
         return self._derived
 
 
@@ -182,10 +185,15 @@ def aggregate(
         fresh[size].add(run_time_s, 0)
     found.update((n, stat.derived()) for n, stat in fresh.items())
     found.update((n, stat.derived()) for n, stat in table.stats.items() if n not in found)
+    return _sizes_by(found)
+
+
+def _sizes_by(found: dict[float, Derived]) -> Sizes:
+    """Return observations from what was derived of each size."""
     sizes = sorted(found)
-    rows = [found[n] for n in sizes]
-    count, median_s, min_s, squares = np.array(rows, dtype=np.float64).reshape(-1, 4).T
-    return sizes_of(np.array(sizes), median_s, min_s, count, repeats=count - 1.0, squares=squares)
+    rows = np.array([found[n] for n in sizes], dtype=np.float64).reshape(-1, len(Derived._fields))
+    count, median_s, min_s, squares, repeats = rows.T
+    return sizes_of(np.array(sizes), median_s, min_s, count, repeats=repeats, squares=squares)
 
 
 def bounded_squares(repeats: Floats, squares: Floats) -> Floats:
@@ -475,7 +483,8 @@ def aggregate_levels(table: LevelTable, runs: Iterable[PlacedRun], known: dict[f
     """Return the observations of a table and of further runs at the present level; both stay as they are.
 
     A strange run counts a quarter. Runs of earlier levels are moved by what the level moved and count a tenth, at sizes
-    with less than OWN_ENOUGH runs of the present level. `known` is as in `aggregate`, and is emptied where it is of no use.
+    with less than OWN_ENOUGH runs of the present level. `known` is as in `aggregate`: a size that was derived without any
+    level or strange run is not known here, for its runs were counted otherwise.
 
     >>> table = LevelTable()
     >>> aggregate_levels(table, [PlacedRun(2, 10.0, 0), PlacedRun(2, 10.2, 1), PlacedRun(2, 99.0, 2, outlier=True)]).count
@@ -484,38 +493,42 @@ def aggregate_levels(table: LevelTable, runs: Iterable[PlacedRun], known: dict[f
     runs = list(runs)
     if table.single and not any(run.outlier for run in runs):
         return aggregate(table.own, [(run.n, run.run_time_s) for run in runs], known)
-    if known is not None:
-        known.clear()
-    sizes = _gathered(table, runs)
-    rows, repeats, squares = [], np.zeros(len(sizes)), np.zeros(len(sizes))
-    for i, n in enumerate(sorted(sizes)):
-        size = sizes[n]
-        here = _weighted([(size.own, 0, FULL), (size.outlier, 0, OUTLIER)])
-        enough = size.own.count >= OWN_ENOUGH
-        earlier = sorted(size.earlier.items())  # by level, for sums of floats depend on their order
-        moved = [(sketch, table.position(n) - position, EARLIER) for position, sketch in earlier]
-        whole = here if enough else _weighted([(here, 0, 1), *moved])
-        rows.append((n, whole.count / FULL, whole.quantile(0.5), (size.own if size.own.count else whole).min))
-        groups = [(here, FULL), *((sketch, 1) for _, sketch in earlier)]
-        for sketch, unit in groups:
-            repeats[i] += max(sketch.count / unit - 1, 0.0)
-            squares[i] += sketch.squares() / unit
-    sizes_n, count, median_s, min_s = np.array(rows, dtype=np.float64).reshape(-1, 4).T
-    return sizes_of(sizes_n, median_s, min_s, count, repeats=repeats, squares=squares)
+    found = {} if known is None else known
+    found.update({n: _derived(table, n, size) for n, size in _gathered(table, runs, found).items()})
+    return _sizes_by(found)
 
 
-def _gathered(table: LevelTable, runs: Iterable[PlacedRun]) -> dict[float, _Size]:
+def _derived(table: LevelTable, n: float, size: _Size) -> Derived:
+    """Return what models need of a size that has strange runs or levels."""
+    here = _weighted([(size.own, 0, FULL), (size.outlier, 0, OUTLIER)])
+    enough = size.own.count >= OWN_ENOUGH
+    earlier = sorted(size.earlier.items())  # by level, for sums of floats depend on their order
+    moved = [(sketch, table.position(n) - position, EARLIER) for position, sketch in earlier]
+    whole = here if enough else _weighted([(here, 0, 1), *moved])
+    repeats = squares = 0.0
+    for sketch, unit in ((here, FULL), *((sketch, 1) for _, sketch in earlier)):
+        repeats += max(sketch.count / unit - 1, 0.0)
+        squares += sketch.squares() / unit
+    least_s = (size.own if size.own.count else whole).min
+    return Derived(whole.count / FULL, whole.quantile(0.5), least_s, squares, repeats)
+
+
+def _gathered(table: LevelTable, runs: Iterable[PlacedRun], known: Container[float]) -> dict[float, _Size]:
+    """Return what is to be derived of the sizes that are not known."""
     sizes: dict[float, _Size] = {}
 
     def size(n: float) -> _Size:
         return sizes.setdefault(n, _Size(LogSketch(), LogSketch(), {}))
 
     for n, stat in table.own.stats.items():
-        size(n).own.merge(stat.sketch)
+        if n not in known:
+            size(n).own.merge(stat.sketch)
     for n, (position, stat) in table.earlier.items():
-        size(n).earlier.setdefault(position, LogSketch()).merge(stat.sketch)
+        if n not in known:
+            size(n).earlier.setdefault(position, LogSketch()).merge(stat.sketch)
     for run in runs:
-        n = rounded_size(run.n)
+        if run.n in known or (n := rounded_size(run.n)) in known:
+            continue
         entry, position = size(n), table.position(n, run.start_ms)
         if position != table.position(n):
             entry.earlier.setdefault(position, LogSketch()).add(run.run_time_s)
