@@ -364,7 +364,14 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
         if uninformative(point) and not observed:
             return None
         measured = self.measured.get("own" if observed else self.horizon(n))
-        return CurveReading(n, _rounded(point), measured, n / self.n_max, point.source, self._judged_at(n, point))
+        known = observed or n in self._known_sizes  # as it was fitted, in six digits already
+        band = point.band if known else Band(*rounded(point.run_time_s, point.low_s, point.high_s))
+        return CurveReading(n, band, measured, n / self.n_max, point.source, self._judged_at(n, point))
+
+    @cached_property
+    def _known_sizes(self) -> frozenset[float]:
+        """The sizes of the points."""
+        return frozenset([point.n for point in self.by_size or self.points])
 
     def judged(self, point: PublishedPoint) -> Reliability:
         """Return the verdict on a point of this curve."""
@@ -407,12 +414,6 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
             ground=self.ground(run.n),
             model_half_width=max((point.above if slower else point.below) or side, 1e-6),
         )
-
-
-def _rounded(point: PublishedPoint) -> Band:
-    if point.source == "observed":  # as it was fitted, in six digits already
-        return Band(point.run_time_s, point.low_s, point.high_s)
-    return Band(*rounded(point.run_time_s, point.low_s, point.high_s))
 
 
 _SIZE: Final = attrgetter("n")

@@ -82,12 +82,14 @@ def unreliable(
     key: ApplicationKey, text: Reliability, observations: int, settings: AlertSettings.Unreliable, now_ms: int
 ) -> list[Condition]:
     """Return one condition for each verdict that matters to users: holding for the present one, else not."""
-    active = settings.enabled and observations >= settings.observations_min
+    active, labels = settings.enabled and observations >= settings.observations_min, application_labels(key)
     return [
-        Condition(
+        over(PREDICTION_UNRELIABLE, {**labels, "verdict": verdict}, now_ms)
+        if not active or text.verdict != verdict
+        else Condition(
             name=PREDICTION_UNRELIABLE,
-            labels={**application_labels(key), "verdict": verdict},
-            holds=active and text.verdict == verdict,
+            labels={**labels, "verdict": verdict},
+            holds=True,
             time_ms=now_ms,
             kind="reliability",
             severity="info",

@@ -87,9 +87,7 @@ class CurveTransfer:
 
 
 T = TypeVar("T")
-SLICE: Final = (
-    8  # curves that are fitted together: more gain little, and what is done of all at once is not interrupted
-)
+SLICE: Final = 32  # curves that are fitted together: what is done of all at once, about 10 ms, is not interrupted
 
 
 CALM_FITS: Final = 64  # in ten seconds: a fortieth of a core, where no more are wanted
@@ -299,6 +297,8 @@ class FitQueue:
 
     def _unusual_sizes(self, key: ApplicationKey, model: RunTime) -> list[tuple[str, float]]:
         settings = self._state.settings.alerts.slow_size
+        if not model.study().anomalies and not model.flagged:
+            return []
         known = settings.enabled and model.scatter() <= settings.scatter_max
         wanted = known and self._state.recent(model.newest_ms)  # history wakes nobody
         confirmed = model.observed().confirmed.keys() & set(model.sizes())  # neighbours that were merged are no size

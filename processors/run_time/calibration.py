@@ -7,13 +7,14 @@ each its own band, and what it is drawn to where it was run too little to tell.
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import groupby
 from typing import ClassVar, Final, NamedTuple
 
 import msgspec
 
 from processors.facts import COVERAGE_RUNS_MIN, Measured, measured
-from processors.run_time.quality import COVERAGE, OWN, Score, by_row
+from processors.run_time.quality import COVERAGE, OWN, ROWS, Score, by_row
 from processors.store import Untimed
 
 SIDE: Final = (1.0 + COVERAGE) / 2.0  # of the runs lie below the upper end, and as many above the lower one
@@ -51,6 +52,7 @@ class Sides(NamedTuple):
 
 
 Counts = dict[int, int]  # by cell; what is not there is 0
+NO_COUNTS: Final[Counts] = {}
 Weighed = list[tuple[Score, float]]
 AS_THEY_ARE: Final = Sides(1.0, 1.0)
 NO_SPREAD: Final[Mapping[float, Sides]] = {}
@@ -77,6 +79,7 @@ def _by_size(scores: Sequence[Score]) -> Weighed:
     return [(score, 1.0 / runs[score.n]) for score in scores]
 
 
+@lru_cache(maxsize=4096)  # scores have four decimals, and are asked for with each refit
 def _cell(signed: float) -> int:
     ln_magnitude = math.log(max(abs(signed), MAGNITUDE_MIN) / MAGNITUDE_MIN)
     magnitude = min(int(ln_magnitude / _LN_STEP), MAGNITUDES - 1)
@@ -130,25 +133,34 @@ def combined(counts: Counts, others: Counts, *, sign: int = 1) -> Counts:
 class Calibration:
     """What scores say of the bands of one application.
 
-    `left_out` are sizes out of line with the others: of other sizes they say nothing. `centre` are the scores of all other
-    applications.
+    `left_out` are sizes out of line with the others: of other sizes they say nothing. `centre` are the scores of all
+    applications, `own` those of it that this one has added.
     """
 
-    def __init__(self, scores: Sequence[Score], left_out: frozenset[float], centre: Counts) -> None:
+    def __init__(
+        self, scores: Sequence[Score], left_out: frozenset[float], centre: Counts, own: Counts = NO_COUNTS
+    ) -> None:
         self._rows = by_row(scores)
-        self._centre = centre
+        self._centre = _cells_of(centre, own)
         self._weighed = [_by_size([score for score in found if score.n not in left_out]) for found in self._rows]
         weighed = [_scattered(self._weighed[OWN]), *self._weighed[OWN + 1 :]]
-        self._own: dict[float, Weighed] = {}  # scores of runs of each size itself, the newest last
+        self._own: dict[float, list[float]] = {}  # signed scores of runs of each size itself, the newest last
         for score in self._rows[OWN]:
-            self._own.setdefault(score.n, []).append((score, 1.0))
-        self._horizons = [self._sides(row, each, centre_sides(centre, row)) for row, each in enumerate(weighed)]
+            self._own.setdefault(score.n, []).append(score.signed)
+        self._horizons = [
+            self._sides(row, each, _centre_sides(self._centre[row], row)) for row, each in enumerate(weighed)
+        ]
 
     def sides(self, row: int, n: float) -> Sides:
         """Return the factors of the band at a size; `row` is its place in ROWS."""
         if row != OWN:
             return self._horizons[row]
-        return self._sides(OWN, self._own.get(n, [])[-OWN_SCORES_MAX:], self._horizons[OWN])
+        signed = sorted(self._own.get(n, ())[-OWN_SCORES_MAX:])
+        if not signed:
+            return self._horizons[OWN]
+        at = min(math.ceil(SIDE * (len(signed) + 1) - NEAR), len(signed)) - 1  # `quantile` of runs that weigh 1 each
+        ends = -signed[-1 - at], signed[at]
+        return _drawn_to(self._horizons[OWN], OWN, ends, len(signed))
 
     def measured(self, row: int) -> Measured | None:
         """Return the share of runs inside their bands, and how many were scored; None where they are too few to tell.
@@ -161,9 +173,7 @@ class Calibration:
         weighed = _by_size(self._rows[row])
         if row == OWN:
             weighed = [(score, 1.0) for score, _ in weighed]
-        cells = range(row * STRIDE, row * STRIDE + CELLS)
-        pooled = sum(self._centre.get(cell, 0) for cell in cells) / UNIT
-        inside = self._centre.get(row * STRIDE + INSIDE, 0) / UNIT
+        pooled, inside = sum(self._centre[row][:CELLS]) / UNIT, self._centre[row][INSIDE] / UNIT
         usual = (inside + PRIOR_COVERAGE * COVERAGE) / (pooled + PRIOR_COVERAGE)
         total = sum(weight for _, weight in weighed)
         held = sum(weight for score, weight in weighed if score.inside)
@@ -181,13 +191,20 @@ class Calibration:
         return len(runs) >= RECORD_RUNS_MIN and total >= RECORD_SIZES_MIN and held >= COVERAGE * total
 
     def _sides(self, row: int, weighed: Weighed, usual: Sides) -> Sides:
-        prior = PRIOR_OWN if row == OWN else PRIOR_HORIZON
         if not weighed:
             return usual
-        total = sum(weight for _, weight in weighed)
-        return Sides(*(_drawn(own, total, to, prior) for own, to in zip(_factors(row, weighed), usual, strict=True)))
+        return _drawn_to(usual, row, _ends(weighed), sum(weight for _, weight in weighed))
 
 
+def _drawn_to(usual: Sides, row: int, ends: tuple[float, float], weight: float) -> Sides:
+    """Return the factors that scores of a total weight ask for by their `ends`, drawn to what is usual."""
+    prior, (below, above) = PRIOR_OWN if row == OWN else PRIOR_HORIZON, ends
+    return Sides(
+        _drawn(_within(row, below), weight, usual.lower, prior), _drawn(_within(row, above), weight, usual.upper, prior)
+    )
+
+
+NEAR: Final = 1e-9  # of a weight, which is a sum of shares
 MOVED_RUNS: Final = 3  # misses in a row by which a size is taken to have moved
 RECORD_RUNS_MIN: Final = 10
 RECORD_SIZES_MIN: Final = 2 - 1e-9
@@ -215,11 +232,10 @@ def _missed(score: Score) -> int:
     return 0 if score.distance <= 1.0 else 1 if score.signed > 0.0 else -1
 
 
-def _factors(row: int, weighed: Weighed) -> Sides:
-    """Return the factors that some scores alone ask for."""
-    above = [(score.signed, weight) for score, weight in weighed]
-    ends = [(-signed, weight) for signed, weight in above], above
-    return Sides(*(_within(row, quantile(side)) for side in ends))
+def _ends(weighed: Weighed) -> tuple[float, float]:
+    """Return the quantiles of scores towards the lower and the upper side."""
+    above = sorted([(score.signed, weight) for score, weight in weighed])
+    return quantile([(-signed, weight) for signed, weight in reversed(above)]), quantile(above)
 
 
 def _within(row: int, factor: float) -> float:
@@ -236,7 +252,7 @@ def quantile(scores: Sequence[tuple[float, float]]) -> float:
     reached, found = 0.0, 0.0
     for score, weight in sorted(scores):
         found, reached = score, reached + weight
-        if reached >= wanted - 1e-9:
+        if reached >= wanted - NEAR:
             break
     return found
 
@@ -247,11 +263,24 @@ def _drawn(factor: float, weight: float, to: float, prior: float) -> float:
 
 def centre_sides(counts: Counts, row: int) -> Sides:
     """Return the factors of one horizon by the scores of the centre, drawn to 1."""
-    cells = [counts.get(row * STRIDE + cell, 0) for cell in range(CELLS)]
-    total = sum(cells)
+    return _centre_sides(_cells_of(counts, NO_COUNTS)[row], row)
+
+
+def _cells_of(counts: Counts, others: Counts) -> list[list[int]]:
+    """Return counts without others as a list of all cells for each row."""
+    cells = [0] * (STRIDE * len(ROWS))
+    for cell, count in counts.items():
+        cells[cell] = count
+    for cell, count in others.items():
+        cells[cell] = max(cells[cell] - count, 0)
+    return [cells[first : first + STRIDE] for first in range(0, len(cells), STRIDE)]
+
+
+def _centre_sides(cells: Sequence[int], row: int) -> Sides:
+    total = sum(cells[:CELLS])
     if not total:
         return AS_THEY_ARE
-    below, above = cells[:MAGNITUDES][::-1], cells[MAGNITUDES:]
+    below, above = cells[:MAGNITUDES][::-1], cells[MAGNITUDES:CELLS]
     return Sides(
         *(_drawn(_within(row, _grid_quantile(side, total)), total / UNIT, 1.0, PRIOR_CENTRE) for side in (below, above))
     )

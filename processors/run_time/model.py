@@ -37,7 +37,7 @@ from processors.models.combination.evidence import REPEATS_MAX, Curve, evidence
 from processors.models.combination.evidence import Evidence as LawEvidence
 from processors.models.drift import agreeing, began, matters, risen
 from processors.models.statistics import Z95
-from processors.run_time.calibration import Calibration, Counts, combined, share
+from processors.run_time.calibration import Calibration, Counts, share
 from processors.run_time.drift import SizeTurn
 from processors.run_time.probabilities import ByHorizon, with_probabilities, with_run
 from processors.run_time.quality import Score, places, quality, score_of, with_score
@@ -280,9 +280,7 @@ class RunTime:
 
     def calibration(self, centre: Counts) -> Calibration:
         """Return what scores say of its bands: its own, and of the pool of the `centre` those of all other applications."""
-        return Calibration(
-            self._state.scores, self.observed().out_of_line, combined(centre, self._state.transferred, sign=-1)
-        )
+        return Calibration(self._state.scores, self.observed().out_of_line, centre, self._state.transferred)
 
     def teach(self) -> tuple[Counts, Counts]:
         """Return what the application added to the pool of the centre, and what it adds now in its place."""

@@ -6,7 +6,7 @@ known, its study answers.
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 from types import MappingProxyType
@@ -400,7 +400,7 @@ def _as_far_as_known(points: Sequence[PublishedPoint], n_max: float) -> tuple[Pu
 
 
 def _with_advice(verdict: Verdict, advice: tuple[str, ...]) -> Verdict:
-    return replace(verdict, advice=(*verdict.advice, *advice)) if advice else verdict
+    return verdict._replace(advice=(*verdict.advice, *advice)) if advice else verdict
 
 
 def reliability(verdict: Verdict) -> Reliability:

@@ -94,25 +94,23 @@ def quality(scores: Sequence[Score]) -> Quality:
     """Return median relative error, coverage and bias (mean ln ratio) of the scores, the first two also by horizon."""
     if not scores:
         return Quality()
-    by_horizon: dict[int, list[Score]] = {}
-    for score in scores:
-        by_horizon.setdefault(score.horizon, []).append(score)
+    errors = [abs(math.expm1(-score.ln_ratio)) for score in scores]
+    by_horizon: dict[int, list[tuple[float, bool]]] = {}
+    for score, error in zip(scores, errors, strict=True):
+        by_horizon.setdefault(score.horizon, []).append((error, score.inside))
     return Quality(
         scored=len(scores),
-        median_error=_median_error(scores),
-        coverage_90=_coverage(scores),
+        median_error=median(errors),
+        coverage_90=_coverage([score.inside for score in scores]),
         bias=fmean([score.ln_ratio for score in scores]),
         horizons=tuple(
-            HorizonQuality(HORIZONS[i], len(part), _median_error(part), _coverage(part))
+            HorizonQuality(
+                HORIZONS[i], len(part), median([error for error, _ in part]), _coverage([inside for _, inside in part])
+            )
             for i, part in sorted(by_horizon.items())
         ),
     )
 
 
-def _median_error(scores: Sequence[Score]) -> float:
-    return median([abs(math.expm1(-score.ln_ratio)) for score in scores])
-
-
-def _coverage(scores: Sequence[Score]) -> float | None:
-    enough = len(scores) >= COVERAGE_RUNS_MIN
-    return sum(score.inside for score in scores) / len(scores) if enough else None
+def _coverage(inside: Sequence[bool]) -> float | None:
+    return sum(inside) / len(inside) if len(inside) >= COVERAGE_RUNS_MIN else None

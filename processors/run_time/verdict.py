@@ -7,7 +7,7 @@ others were asked about.
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from processors.models.adept.advice import REACH
@@ -45,6 +45,7 @@ REASON_TEXT: Final = {
     "wide_band": "its run times vary",
     PART_FULL: "a memory domain, a socket or a node is full before it, and no run went further",
 }
+CAN_RELY: Final = Verdict(RELIABLE, (), (), None)
 NOTHING_KNOWN: Final = Verdict(
     UNKNOWN, (WIDE,), ("Nothing is known of this size: its run times differ by a factor of a thousand.",), None
 )
@@ -109,7 +110,7 @@ class Verdicts:
             return self._of_beyond(place)
         below = place.n < self._n_min
         if self._trusted and not below and place.half_width <= WIDTH_INSIDE_MAX:
-            return Verdict(RELIABLE, (), (), None)
+            return CAN_RELY
         return _reported(self._judged(place.n), place.reasons or ((BELOW,) if below else (WIDE,)))
 
     def whole(self) -> Verdict:
@@ -121,11 +122,11 @@ class Verdicts:
         if judged.verdict != RELIABLE:
             return judged
         reported = _reported(judged, self._failed.reasons if self._failed else (WIDE,))
-        return replace(reported, advice=(*reported.advice, *self._pattern_advice))
+        return reported._replace(advice=(*reported.advice, *self._pattern_advice))
 
     def _of_beyond(self, place: Place) -> Verdict:
         if place.n <= self.reach * (1.0 + NEAR):
-            return Verdict(RELIABLE, (), (), None)
+            return CAN_RELY
         nearer = self._failed.reasons if self._failed is not None else ()
         passed = (PART_FULL,) if place.n > self._full_n and not self._answered(place) else ()
         return _reported(self._judged(place.n), (*passed, *(place.reasons or nearer)))
@@ -160,5 +161,10 @@ def _reported(judged: Verdict, reasons: tuple[str, ...]) -> Verdict:
     if judged.verdict != RELIABLE:
         return judged
     reasons = reasons or (WIDE,)
+    return Verdict(UNCERTAIN, reasons, (_uncertain(reasons),), judged.next_n)
+
+
+@lru_cache(maxsize=1024)
+def _uncertain(reasons: tuple[str, ...]) -> str:
     text = "; ".join(REASON_TEXT[reason] for reason in reasons)
-    return Verdict(UNCERTAIN, reasons, (f"The prediction is uncertain: {text}.",), judged.next_n)
+    return f"The prediction is uncertain: {text}."

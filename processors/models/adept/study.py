@@ -1,6 +1,7 @@
 """What the sizes of one application say: patterns, prediction with its band, useful sizes."""
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -38,6 +39,7 @@ USEFUL_STEPS = 49
 OBSERVED, INTERPOLATED, EXTRAPOLATED = "observed", "interpolated", "extrapolated"
 
 EFFICIENCY_MIN = 0.5
+_LIMITS = sys.float_info
 NO_GAIN = 0.01  # a run time this close to the shortest one is no reason to allocate more
 
 
@@ -325,12 +327,11 @@ class Study:
 
     def _seconds(self, scaled: Floats) -> Floats:
         """Return times in the models' unit as seconds, kept finite."""
-        limits = np.finfo(np.float64)
         with np.errstate(over="ignore", under="ignore"):
-            return np.asarray(np.clip(scaled * self.scale_s, limits.tiny, limits.max))
+            return np.minimum(np.maximum(scaled * self.scale_s, _LIMITS.min), _LIMITS.max)
 
     def _second(self, scaled: float) -> float:
-        return float(self._seconds(np.asarray(scaled)))
+        return min(max(float(scaled) * self.scale_s, _LIMITS.min), _LIMITS.max)
 
 
 @lru_cache(maxsize=64)

@@ -26,7 +26,7 @@ from processors.models.adept.patterns import Patterns
 from processors.models.downey.bayes import AnchoredCurve
 from processors.models.downey.curve import inverse_speedup
 from processors.models.downey.fit import Profile, profiles
-from processors.models.laws.family import AmdahlFits, least_squares_amdahl_each
+from processors.models.laws.family import least_squares_amdahl_each
 
 Floats = NDArray[np.float64]
 
@@ -39,9 +39,7 @@ FLATNESS = 1.25  # Amdahl's law may fit this much worse than the best curve and 
 NOISE_FLOOR = 0.03  # standard deviation of ln t that the constants here allow for
 STEP_FLOOR = 0.05  # share by which work n t may fall, or run time rise, before it counts
 GRID = 129
-
-# superlinear data often look linear too; that no curve can follow them is the graver finding
-VERDICTS = ("insufficient", "high_error", "superlinear", "linear", "runner_up", "far")
+AT_ONCE = 8  # curves whose grids are searched together: the arrays of more are larger than caches
 
 
 def candidate_sizes(n: Floats, allowed_sizes: tuple[float, ...] | None = None) -> Floats:
@@ -54,12 +52,12 @@ def candidate_sizes(n: Floats, allowed_sizes: tuple[float, ...] | None = None) -
     >>> candidate_sizes(np.array([4.0, 8.0, 16.0]), (8.0, 24.0, 64.0)).tolist()
     [24.0]
     """
-    reach = REACH * float(n[-1])
+    reach, run = REACH * float(n[-1]), set(n.tolist())
     if allowed_sizes:
-        allowed = np.array(sorted(set(allowed_sizes)), float)
+        allowed = sorted(set(map(float, allowed_sizes)))
     else:
-        allowed = 2.0 ** np.arange(0.0, max(np.floor(np.log2(reach)), 0.0) + 1.0)
-    return np.asarray(allowed[(allowed <= reach) & (allowed > 0) & ~np.isin(allowed, n)])
+        allowed = [2.0**power for power in range(max(math.floor(math.log2(reach)), 0) + 1)]
+    return np.array([size for size in allowed if 0.0 < size <= reach and size not in run], dtype=np.float64)
 
 
 def most_informative(candidates: Floats, sd_ln: Floats) -> float | None:
@@ -78,7 +76,8 @@ class Evidence:
     """What the observations say about every target; sizes in units of n, errors relative.
 
     `acceptable` are the curves that fit about as well as the best one, at one A each; `rms` and `rms_amdahl` the errors of
-    the best curve and of Amdahl's law, `amdahl` that law; `superlinear` the sizes between which the work shrinks.
+    the best curve and of Amdahl's law, `parallel_s` and `serial_s` that law; `superlinear` the sizes between which the work
+    shrinks.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0])
     >>> evidence = gather(n, 100.0 / n)
@@ -91,7 +90,8 @@ class Evidence:
     largest_n: float
     rms: float
     rms_amdahl: float
-    amdahl: AmdahlFits
+    parallel_s: float
+    serial_s: float
     acceptable: Profile
     superlinear: tuple[float, float] | None
     worst_n: float
@@ -135,8 +135,10 @@ def gather_many(curves: Sequence[Points]) -> list[Evidence]:
     for place, curve in enumerate(curves):
         by_sizes.setdefault(curve.n.size, []).append(place)
     found: dict[int, Evidence] = {}
-    for places in by_sizes.values():
-        found.update(zip(places, _gathered([curves[place] for place in places]), strict=True))
+    for alike in by_sizes.values():
+        for first in range(0, len(alike), AT_ONCE):
+            places = alike[first : first + AT_ONCE]
+            found.update(zip(places, _gathered([curves[place] for place in places]), strict=True))
     return [found[place] for place in range(len(curves))]
 
 
@@ -154,6 +156,7 @@ def _gathered(curves: Sequence[Points]) -> Iterator[Evidence]:
         acceptable = own.objective <= own.objective[first] + curve.n.size * misfit**2
         alike.append(Profile(*(column[acceptable] for column in own)))
         best.append(places[i] + first)
+    parallel_s, serial_s = amdahl.parallel_s.tolist(), amdahl.serial_s.tolist()
     errors = np.abs(_predict_each(Profile(*(column[best] for column in fits)), n) / run_time_s - 1.0)
     worst_n = n[np.arange(len(curves)), errors.argmax(axis=1)].tolist()
     for i, (curve, squares) in enumerate(zip(curves, fits.objective[best].tolist(), strict=True)):
@@ -163,7 +166,8 @@ def _gathered(curves: Sequence[Points]) -> Iterator[Evidence]:
             float(curve.n[-1]),
             _root_mean(squares, curve.n.size),
             _root_mean(amdahl.squares[i], curve.n.size),
-            AmdahlFits(*(column[i : i + 1] for column in amdahl)),
+            parallel_s[i],
+            serial_s[i],
             alike[i],
             _superlinear(curve.n, work[i], fall[i], STEP_FLOOR * _excess(curve.noise)),
             worst_n[i],
@@ -234,7 +238,7 @@ def fastest_before_slowdown(n: Floats, run_time_s: Floats, noise: float = 0.0) -
 def judge(evidence: Evidence, target: float | None = None) -> tuple[str, ...]:
     """Return what speaks against the prediction at `target` (default: twice the largest size), by severity.
 
-    Empty: it is reliable. The names are those of VERDICTS.
+    Empty: it is reliable. Superlinear data often look linear too; that no curve can follow them is the graver finding.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0])
     >>> judge(gather(n, 100.0 / n + 1.0))
@@ -243,15 +247,16 @@ def judge(evidence: Evidence, target: float | None = None) -> tuple[str, ...]:
     if evidence.count < SIZES_MIN:
         return ("insufficient",)
     reference = REACH * evidence.largest_n if target is None else target
-    linear = is_linear(evidence, reference)
-    found = {
-        "high_error": evidence.rms > HIGH_ERROR,
-        "linear": linear,
-        "runner_up": not linear and is_open(evidence, reference),
-        "superlinear": evidence.superlinear is not None,
-        "far": not evidence.smallest_n / REACH <= reference <= REACH * evidence.largest_n,
-    }
-    return tuple(name for name in VERDICTS if found.get(name))
+    found = ["high_error"] if evidence.rms > HIGH_ERROR else []
+    if evidence.superlinear is not None:
+        found.append("superlinear")
+    if is_linear(evidence, reference):
+        found.append("linear")
+    elif is_open(evidence, reference):
+        found.append("runner_up")
+    if not evidence.smallest_n / REACH <= reference <= REACH * evidence.largest_n:
+        found.append("far")
+    return tuple(found)
 
 
 def is_linear(evidence: Evidence, reference: float) -> bool:
@@ -273,9 +278,8 @@ def amdahl_gain(evidence: Evidence, reference: float) -> float:
     >>> round(amdahl_gain(gather(n, 100.0 / n), 16.0), 3)
     0.693
     """
-    parallel_s, serial_s = float(evidence.amdahl.parallel_s[0]), float(evidence.amdahl.serial_s[0])
-    at_largest, at_reference = (parallel_s / size + serial_s for size in (evidence.largest_n, reference))
-    return math.log(at_largest) - math.log(at_reference)
+    at_largest = evidence.parallel_s / evidence.largest_n + evidence.serial_s
+    return math.log(at_largest) - math.log(evidence.parallel_s / reference + evidence.serial_s)
 
 
 def is_open(evidence: Evidence, reference: float) -> bool:
@@ -323,8 +327,7 @@ def compare(evidence: Evidence, references: Sequence[float]) -> None:
 SUGGEST_FOR = frozenset({"insufficient", "linear", "runner_up", "far"})  # reasons that one more run may remove
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """Whether a prediction can be trusted: `verdict` is the gravest of `reasons`, or reliable where there is none.
 
     `advice` are sentences for people, `next_n` the size whose run would tell most (None: no size would help).
@@ -359,6 +362,7 @@ class Judge:
     patterns: Patterns
     curves: tuple[AnchoredCurve, ...]
     known: list[Evidence] = field(default_factory=list)  # that was gathered together with that of others
+    given: dict[tuple[object, ...], Verdict] = field(default_factory=dict)  # by what they follow from
 
     def verdict(self, target: float | None, curve: int) -> Verdict:
         """Return the verdict on `target`, which the curve of that number answers; None: on twice the largest size."""
@@ -366,6 +370,22 @@ class Judge:
         reasons = judge(evidence, target)
         if not reasons and self.patterns.phases is not None and (target is None or target > self.n[-1]):
             reasons = ("far",)  # after a step in the past the next one may come with any size
+        basis = (curve, reasons, self._told(evidence, reasons, target))
+        if basis not in self.given:
+            self.given[basis] = self._verdict(evidence, reasons, target)
+        return self.given[basis]
+
+    def _told(self, evidence: Evidence, reasons: tuple[str, ...], target: float | None) -> float | str:
+        """Return what of a target, and of no other, its sentences tell; else on which side of the reach it lies."""
+        reach = REACH * evidence.largest_n
+        if "runner_up" in reasons:
+            return reach if target is None else target
+        if target is not None and target < max(evidence.smallest_n, float(self.n[0])):
+            return target
+        return "within" if target is None or target <= reach else "beyond"
+
+    def _verdict(self, evidence: Evidence, reasons: tuple[str, ...], target: float | None) -> Verdict:
+        """Return what follows from reasons: what is said of them, and which size would tell most."""
         next_n = self._next_n(reasons, target) if SUGGEST_FOR.intersection(reasons) else None
         facts = _facts(evidence, reasons, target, next_n)
         messages = tuple(advice_text(reason, facts) for reason in reasons)

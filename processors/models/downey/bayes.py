@@ -33,7 +33,7 @@ _LN_MIN = math.log(np.finfo(np.float64).tiny)
 
 
 class Grid(NamedTuple):
-    """The cells of (ln A, sigma), each field of shape (4224,).
+    """The cells of (ln A, sigma), by rising sigma, each field of shape (4224,).
 
     `share` = w/A, `inverse` = 1/A, `between` and `slope` make up 1/S: max(u + share (1 - u), inverse, between + slope u).
 
@@ -53,11 +53,13 @@ class Grid(NamedTuple):
     def inverse_speedups(self, n: Floats) -> Floats:
         """Return 1/S of each cell at sizes of shape (m,), at least 1; shape (m, cells)."""
         # both lines of all cells in one product of matrices: broadcasting takes two to three times as long
-        lines = np.concatenate([self.share, self.between, 1 - self.share, self.slope]).reshape(2, -1)
+        bent = int(self.sigma.searchsorted(1.0))  # cells where the third piece ever exceeds the others
+        lines = np.concatenate([self.share, self.between[:bent], 1 - self.share, self.slope[:bent]]).reshape(2, -1)
         both = np.stack([np.ones_like(n), 1 / n], axis=1) @ lines
         result, between = both[:, : self.share.size], both[:, self.share.size :]
         np.maximum(result, self.inverse, out=result)
-        return np.asarray(np.maximum(result, between, out=result))
+        np.maximum(result[:, :bent], between, out=result[:, :bent])
+        return result
 
 
 class Prediction(NamedTuple):
@@ -173,10 +175,10 @@ def _inverse_speedups(n: tuple[float, ...]) -> Floats:
 def _table(n_max: float) -> Floats:
     """Return the fields of a grid as one array, so that cells can be picked at once."""
     lines = np.linspace(0, min(math.log(n_max) + math.log(64), _LN_PARALLELISM_MAX), _PARALLELISM_STEPS)
-    ln_parallelism, sigma = (axis.ravel() for axis in np.meshgrid(lines, _SIGMAS, indexing="ij"))
+    sigma, ln_parallelism = (axis.ravel() for axis in np.meshgrid(_SIGMAS, lines, indexing="ij"))
     from_mean = (sigma - _SIGMA_MEAN) / _SIGMA_DEVIATION
     from_centre = (ln_parallelism - math.log(4) - math.log(n_max)) / _LN_PARALLELISM_DEVIATION
-    width = np.tile(np.log(np.gradient(_SIGMAS)), _PARALLELISM_STEPS)
+    width = np.repeat(np.log(np.gradient(_SIGMAS)), _PARALLELISM_STEPS)
     pieces = affine_pieces(np.exp(ln_parallelism), curvature_of_sigma(sigma))
     ln_prior = width - (from_mean**2 + from_centre**2) / 2
     table = np.stack([ln_parallelism, sigma, ln_prior, *pieces.intercept, pieces.slope[2]])

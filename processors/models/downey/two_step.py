@@ -7,6 +7,7 @@ Source: Deshmeh, Machina and Sodan 2010 (ADEPT); weights, prior and percentages 
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import combinations
 from typing import Final
 
 import numpy as np
@@ -83,9 +84,12 @@ def _serial_time(n: Floats, run_time_s: Floats, low: Floats, high: Floats, devia
 def _limit_of_large_n(u: Floats, low: Floats, high: Floats) -> float:
     if u.size == 1:
         return 0.0
-    i, j = _pairs(u.size)
-    slope = np.maximum(high[i] - low[j], 0.0) / (u[i] - u[j])
-    return float((low[j] - slope * u[j]).max())
+    # of a dozen sizes numbers tell it sooner than arrays
+    pairs = combinations(zip(u.tolist(), low.tolist(), high.tolist(), strict=True), 2)
+    bounds = [
+        low_j - max(high_i - low_j, 0.0) / (u_i - u_j) * u_j for (u_i, _, high_i), (u_j, low_j, _) in pairs if u_i > u_j
+    ]
+    return max(bounds, default=0.0)
 
 
 def _serial_share(n: Floats, t1_low: float, high: Floats) -> float:

@@ -89,9 +89,16 @@ def points(draw: st.DrawFn) -> Points:
 
 
 def numbers(found: Evidence) -> list[object]:
-    arrays = (*found.acceptable, *found.amdahl)
-    known = (found.rms, found.rms_amdahl, found.superlinear, found.worst_n, found.misfit)
-    return [*known, *(each.tolist() for each in arrays), judge(found, 3.0 * found.largest_n)]
+    known = (
+        found.rms,
+        found.rms_amdahl,
+        found.parallel_s,
+        found.serial_s,
+        found.superlinear,
+        found.worst_n,
+        found.misfit,
+    )
+    return [*known, *(each.tolist() for each in found.acceptable), judge(found, 3.0 * found.largest_n)]
 
 
 @given(st.lists(points(), min_size=1, max_size=6))
