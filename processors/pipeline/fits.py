@@ -32,6 +32,7 @@ from processors.pipeline.similar_runs import SimilarRunForecasts
 from processors.pipeline.stage import TickWork, guard
 from processors.pipeline.state import CENTRE, ShardState, related_curves_key
 from processors.power.by_size import published_powers
+from processors.run_time.members import ahead
 from processors.run_time.messages import as_reference, model_of, of_similar_runs, prediction, with_similar_runs
 from processors.run_time.model import RunTime
 from processors.run_time.prediction import foretold_sizes
@@ -215,9 +216,9 @@ class FitQueue:
         """Let the laws predict the sizes that curves are told at, and gather what verdicts rest on, of all of them at once."""
         foretell(
             [
-                (each.combination, foretold_sizes(each.sizes, self._state.models.open(application_id).sizes()[-1]))
+                (each.combination, [*foretold_sizes(each.sizes, n_max), *ahead(n_max)])
                 for application_id, each in prepared.items()
-                if each.combination is not None
+                if each.combination is not None and (n_max := self._state.models.open(application_id).sizes()[-1])
             ]
         )
         gather_evidence([self._state.models.open(application_id).study().judge for application_id in prepared])

@@ -27,6 +27,11 @@ AHEAD: Final = (0.5, 1.0, 2.0, 3.0, 4.0)  # doublings beyond the largest size
 _UNIT: Final = 100_000  # errors are stored as whole parts of this
 
 
+def ahead(n_max: float) -> list[float]:
+    """Return the sizes beyond the largest one at which what the combination gives is kept."""
+    return [n_max * 2.0**doublings for doublings in AHEAD]
+
+
 class Fits(msgspec.Struct, frozen=True, array_like=True):
     """The laws of one publication; see `Battery`. `sizes` and `runs` are those that the laws beside were fitted to.
 

@@ -29,7 +29,7 @@ from processors.models.battery import LARGER_ONLY, REFERENCE, SIZES_MIN, explain
 from processors.models.combination.evidence import ENSEMBLE
 from processors.models.statistics import rounded, rounded_band, to_digits
 from processors.run_time.earned import Shares
-from processors.run_time.members import AHEAD, PUBLISHED, Fits, Members
+from processors.run_time.members import PUBLISHED, Fits, Members, ahead
 from processors.run_time.model import RunTime
 from processors.run_time.prediction import RunTimePrediction
 from processors.run_time.verdict import RELIABLE
@@ -130,8 +130,7 @@ def fits(
 def _alone(predicted: RunTimePrediction, n_max: float) -> tuple[float, ...]:
     if predicted.combination is None:
         return ()
-    ahead = predicted.combination.predict([n_max * 2.0**doublings for doublings in AHEAD])
-    return tuple(np.log(ahead.run_time_s).round(5).tolist())
+    return tuple(np.log(predicted.combination.predict(ahead(n_max)).run_time_s).round(5).tolist())
 
 
 def _no_news(before: Fits, n: tuple[float, ...], runs: int) -> bool:

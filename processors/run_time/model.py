@@ -103,9 +103,9 @@ def merges(runs: Sequence[RecentRun]) -> bool:
 def _excluded(run: RecentRun, runs: Sequence[RecentRun]) -> bool:
     if not run.outlier:
         return False
-    own, sizes = rounded_size(run.n), rounded_sizes(each.n for each in runs)
+    own = rounded_size(run.n)
     at_size = sorted(
-        (each.end_ms, each.run_id, each.outlier) for each, size in zip(runs, sizes, strict=True) if size == own
+        (each.end_ms, each.run_id, each.outlier) for each in runs if each.n == own or rounded_size(each.n) == own
     )
     return not agreeing(run.outlier, [outlier for _, _, outlier in at_size])
 
@@ -557,12 +557,12 @@ class RunTime:
 
     def _aggregated(self, known: dict[float, Derived] | None = None) -> Sizes:
         runs = self._state.runs
-        if self._table.single and not any(run.outlier for run in runs):  # when each started matters to levels alone
-            self._derive_anew(known, plain=True)
-            return aggregate(self._table.own, [(run.n, run.run_time_s) for run in runs], known)
-        of_levels = placed(runs)
-        self._derive_anew(known, plain=self._table.single and not any(run.outlier for run in of_levels))
-        return aggregate_levels(self._table, of_levels, known)
+        plain = self._table.single and not any(run.outlier and _excluded(run, runs) for run in runs)
+        self._derive_anew(known, plain=plain)
+        fresh = runs if known is None else [run for run in runs if run.n not in known]
+        if plain:  # when each started matters to levels alone
+            return aggregate(self._table.own, [(run.n, run.run_time_s) for run in fresh], known)
+        return aggregate_levels(self._table, placed(fresh), known)
 
     def _derive_anew(self, known: dict[float, Derived] | None, *, plain: bool) -> None:
         """Forget what was derived of sizes in the other way: the last bits of both differ, and no fit may depend on the past."""

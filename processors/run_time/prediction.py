@@ -5,8 +5,8 @@ known, its study answers.
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from types import MappingProxyType
@@ -29,7 +29,7 @@ from processors.run_time.calibration import Calibration, Counts
 from processors.run_time.earned import Seeds, widened
 from processors.run_time.model import RunTime
 from processors.run_time.quality import OWN, ROW_OF, ROWS
-from processors.run_time.verdict import HIGH_ERROR, RELIABLE, Place, Verdicts, steps
+from processors.run_time.verdict import HIGH_ERROR, RELIABLE, STEPS_NEAR, Place, Verdicts, steps
 
 Floats = NDArray[np.float64]
 
@@ -217,8 +217,8 @@ def curve_sizes(sizes: Sequence[float], factor_max: float, alone: Collection[flo
 
 
 def foretold_sizes(sizes: Sequence[float], n_max: float) -> list[float]:
-    """Return the sizes that a curve at `sizes` is fitted at: those, one, and the steps at which verdicts beyond are taken."""
-    return [*sizes, 1.0, *steps(n_max)]
+    """Return the sizes that a curve at `sizes` is fitted at: those, one, and the nearest steps at which verdicts beyond are taken."""
+    return [*sizes, 1.0, *steps(n_max)[:STEPS_NEAR]]
 
 
 def fitted_curve(
@@ -230,19 +230,17 @@ def fitted_curve(
     all beyond it: a scheduler that finds no number falls back to what it did without, one that finds any number uses it.
     """
     known, calibration = model.sizes(), model.calibration(centre or {})
-    beyond = steps(known[-1])
-    at = foretold_sizes(sizes, known[-1])
-    final = _final(at, predicted, model, calibration)
+    final = _final(foretold_sizes(sizes, known[-1]), predicted, model, calibration)
     predicted.study.compare(sizes)
     verdicts = Verdicts(
         known[0],
         known[-1],
         cache(predicted.judged),  # some steps are points as well
-        map(final.place, range(len(at) - len(beyond), len(at))),
+        _beyond(final, known[-1], lambda at: _final(at, predicted, model, calibration)),
         predicted.study.pattern_advice,
         full=predicted.combination.evidence.curve.bends if predicted.combination is not None else (),
     )
-    shown, advice = range(len(at) - len(beyond)), predicted.others_advice
+    shown, advice = range(len(sizes) + 1), predicted.others_advice
     judged = [_with_advice(verdicts.of(final.place(i)), advice) for i in shown]
     distinct = {verdict: i for i, verdict in enumerate(dict.fromkeys(judged))}
     points = [final.point(i, distinct[verdict]) for i, verdict in zip(shown, judged, strict=True)]
@@ -295,27 +293,33 @@ def scalability_study(study: Study) -> ScalabilityStudy:
     )
 
 
+def _beyond(near: "_Final", n_max: float, final: "Callable[[list[float]], _Final]") -> Iterator[Place]:
+    """Yield the places of the steps beyond the largest size: the last of those that are `near`, and then the others."""
+    yield from map(near.place, range(len(near.at) - STEPS_NEAR, len(near.at)))
+    far = steps(n_max)[STEPS_NEAR:]
+    yield from map(final(far).place, range(len(far)))
+
+
 @dataclass(frozen=True, eq=False)
 class _Final:
     """Points with their final bands, and what their verdicts are taken from, as lists over the sizes `at`.
 
-    Of the steps beyond the largest size few are ever looked at: points and places are made when they are asked for.
+    Points and places are made when they are asked for.
     """
 
     at: Sequence[float]
     source: Sequence[str]
     rows: Sequence[int]
-    ends_s: Sequence[tuple[float, float, float]]  # run time, low and high
+    bands: Sequence[facts.Band]
     own: Sequence[tuple[float, float]]  # half-widths as the model had made them, below and above
     half_width: Sequence[float]
     reasons: Sequence[tuple[str, ...]]
     known_further: Sequence[float]
     record: Callable[[int], bool]
-    bands: dict[int, facts.Band] = field(default_factory=dict)
 
     def point(self, i: int, verdict: int) -> PublishedPoint:
         """Return the point of the size of that place, with the index of its verdict."""
-        band, source = self._band(i), cast("Source", self.source[i])
+        band, source = self.bands[i], cast("Source", self.source[i])
         below, above = self.own[i]
         return PublishedPoint(
             self.at[i], band.run_time_s, band.low_s, band.high_s, source, verdict, round(below, 6), round(above, 6)
@@ -323,14 +327,9 @@ class _Final:
 
     def place(self, i: int) -> Place:
         """Return what the verdict on the size of that place is taken from."""
-        row, nothing = self.rows[i], uninformative(self._band(i))
+        row, nothing = self.rows[i], uninformative(self.bands[i])
         record = row != OWN and self.record(row)
         return Place(self.at[i], self.half_width[i], nothing, self.reasons[i], self.known_further[i], record)
-
-    def _band(self, i: int) -> facts.Band:
-        if i not in self.bands:
-            self.bands[i] = facts.Band(*rounded(*self.ends_s[i]))
-        return self.bands[i]
 
 
 def _final(at: list[float], predicted: RunTimePrediction, model: RunTime, calibration: Calibration) -> _Final:
@@ -348,7 +347,7 @@ def _final(at: list[float], predicted: RunTimePrediction, model: RunTime, calibr
         at,
         found.source,
         rows,
-        list(zip(times_s.tolist(), low_s, high_s, strict=True)),
+        [facts.Band(*rounded(*ends_s)) for ends_s in zip(times_s.tolist(), low_s, high_s, strict=True)],
         list(zip(*own.tolist(), strict=True)),
         widened.max(axis=0).tolist(),
         found.reasons,

@@ -23,6 +23,7 @@ REACH_DOUBLINGS: Final = math.log2(REACH)  # up to here ADEPT's judgement and th
 NEAR: Final = 1e-9
 WIDTH_INSIDE_MAX: Final = 0.1
 STEPS: Final = 4  # a doubling
+STEPS_NEAR: Final = round(STEPS * REACH_DOUBLINGS)  # those farther out are looked at where these hold, which is seldom
 KNOWN_MIN: Final = 0.5  # the share of related curves in a forecast from which it rests on sizes that were run
 
 RELIABLE: Final = "reliable"

@@ -436,9 +436,9 @@ def _distinct(n: Floats, run_time_s: Floats, weight: Floats, scale_s: float) -> 
     weights = weight
     if not used.all():
         sizes, times, weights = sizes[used], times[used], weight[used]
-    first = np.flatnonzero(np.diff(sizes, prepend=-1.0) > 0.0)
-    if first.size == sizes.size:
+    if (sizes[1:] > sizes[:-1]).all():
         return sizes, times, weights
+    first = np.flatnonzero(np.diff(sizes, prepend=-1.0) > 0.0)
     total = np.add.reduceat(weights, first)
     return sizes[first], np.exp(np.add.reduceat(weights * np.log(times), first) / total), total
 

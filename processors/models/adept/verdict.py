@@ -41,6 +41,9 @@ STEP_FLOOR = 0.05  # share by which work n t may fall, or run time rise, before 
 GRID = 129
 AT_ONCE = 8  # curves whose grids are searched together: the arrays of more are larger than caches
 
+# superlinear data often look linear too; that no curve can follow them is the graver finding
+VERDICTS = ("insufficient", "high_error", "superlinear", "linear", "runner_up", "far")
+
 
 def candidate_sizes(n: Floats, allowed_sizes: tuple[float, ...] | None = None) -> Floats:
     """Return the sizes that could be run next: not yet run, at most twice the largest one, sorted.
@@ -238,7 +241,7 @@ def fastest_before_slowdown(n: Floats, run_time_s: Floats, noise: float = 0.0) -
 def judge(evidence: Evidence, target: float | None = None) -> tuple[str, ...]:
     """Return what speaks against the prediction at `target` (default: twice the largest size), by severity.
 
-    Empty: it is reliable. Superlinear data often look linear too; that no curve can follow them is the graver finding.
+    Empty: it is reliable. The names are those of VERDICTS.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0])
     >>> judge(gather(n, 100.0 / n + 1.0))

@@ -483,16 +483,16 @@ def aggregate_levels(table: LevelTable, runs: Iterable[PlacedRun], known: dict[f
     """Return the observations of a table and of further runs at the present level; both stay as they are.
 
     A strange run counts a quarter. Runs of earlier levels are moved by what the level moved and count a tenth, at sizes
-    with less than OWN_ENOUGH runs of the present level. `known` is as in `aggregate`: a size that was derived without any
-    level or strange run is not known here, for its runs were counted otherwise.
+    with less than OWN_ENOUGH runs of the present level. `known` is as in `aggregate`, of sizes that were derived here: the
+    last bits of `aggregate` are others, so with it all sizes are derived here, whatever their runs.
 
     >>> table = LevelTable()
     >>> aggregate_levels(table, [PlacedRun(2, 10.0, 0), PlacedRun(2, 10.2, 1), PlacedRun(2, 99.0, 2, outlier=True)]).count
     array([2.25])
     """
     runs = list(runs)
-    if table.single and not any(run.outlier for run in runs):
-        return aggregate(table.own, [(run.n, run.run_time_s) for run in runs], known)
+    if known is None and table.single and not any(run.outlier for run in runs):
+        return aggregate(table.own, [(run.n, run.run_time_s) for run in runs])
     found = {} if known is None else known
     found.update({n: _derived(table, n, size) for n, size in _gathered(table, runs, found).items()})
     return _sizes_by(found)

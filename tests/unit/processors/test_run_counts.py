@@ -1,5 +1,6 @@
 """What a model counts beside its runs and scores is what these themselves say, in whatever order they came and went."""
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -42,6 +43,27 @@ def test_the_sizes_of_a_model_are_those_of_its_runs_after_corrections_and_a_rest
         assert model.sizes() == sizes_of(model)
         if draw.random() < 0.1:
             model = RunTime.build(SETTINGS, model.snapshot())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_derived_of_sizes_does_not_depend_on_earlier_fits(seed: int) -> None:
+    settings = RunTimeSettings(unmerged_runs_max=24)
+    draw, model = np.random.default_rng(seed), RunTime.build(settings)
+    for i in range(60):
+        fact = run(
+            i if draw.random() < 0.9 else int(draw.integers(i + 1)), float(draw.choice([1.0, 2.0, 4.0, 0.1 + 0.2]))
+        )
+        late = msgspec.structs.replace(fact, run_time_s=fact.run_time_s * float(np.exp(draw.normal(0.0, 0.1))))
+        if draw.random() < 0.1:
+            model.forget(fact.run_id, i)
+        else:
+            model.learn(late, outlier=int(draw.random() < 0.08))
+        if i == 30 * seed:
+            model.move_level(fact.run_id, i * 1000, 0.3, margin=0.05, detected_ms=i)
+        if model.observations and i % 2:
+            anew = RunTime.build(settings, model.snapshot()).study()
+            assert model.study().run_time_s.tolist() == anew.run_time_s.tolist()
+            assert (model.study().weight.tolist(), model.study().noise) == (anew.weight.tolist(), anew.noise)
 
 
 def test_a_restored_model_drops_the_same_scores() -> None:
