@@ -1,6 +1,6 @@
 """What people are told of a verdict: one sentence for each reason, and for each thing that is unusual about a curve."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,7 +16,8 @@ def number(value: float) -> str:
     return f"{value:.6g}"
 
 
-class Facts(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Facts:
     """What the sentences are filled with; sizes in the unit of n, shares as fractions.
 
     `superlinear` are two sizes between which the speed-up is better than their ratio, `disagreement` how far the curves that

@@ -56,7 +56,8 @@ class Grid(NamedTuple):
         bent = int(self.sigma.searchsorted(1.0))  # cells where the third piece ever exceeds the others
         lines = np.concatenate([self.share, self.between[:bent], 1 - self.share, self.slope[:bent]]).reshape(2, -1)
         both = np.stack([np.ones_like(n), 1 / n], axis=1) @ lines
-        result, between = both[:, : self.share.size], both[:, self.share.size :]
+        result: Floats = both[:, : self.share.size]
+        between = both[:, self.share.size :]
         np.maximum(result, self.inverse, out=result)
         np.maximum(result[:, :bent], between, out=result[:, :bent])
         return result
