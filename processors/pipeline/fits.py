@@ -88,7 +88,9 @@ class CurveTransfer:
 
 
 T = TypeVar("T")
-SLICE: Final = 32  # curves that are fitted together: what is done of all at once, about 10 ms, is not interrupted
+SLICE: Final = (
+    16  # curves that are fitted together: more gain little, and what is done of all at once is not interrupted
+)
 
 
 CALM_FITS: Final = 64  # in ten seconds: a fortieth of a core, where no more are wanted
@@ -221,6 +223,7 @@ class FitQueue:
                 if each.combination is not None and (n_max := self._state.models.open(application_id).sizes()[-1])
             ]
         )
+        self._state.give_way()
         gather_evidence([self._state.models.open(application_id).study().judge for application_id in prepared])
 
     def _behind(self, application_id: str) -> bool:

@@ -117,17 +117,21 @@ class BandPool(Untimed):
 
     def learn(self, fact: tuple[Counts, Counts]) -> None:
         """Put an application's new share in the place of its old one."""
-        self._state.counts = combined(combined(self._state.counts, fact[1]), fact[0], sign=-1)
+        self._state.counts = combined(self._state.counts, fact[1], without=fact[0])
 
     def snapshot(self) -> BandPoolState:
         """Return the stored form."""
         return BandPoolState(dict(self._state.counts))
 
 
-def combined(counts: Counts, others: Counts, *, sign: int = 1) -> Counts:
-    """Return the sum of counts, or their difference, without cells that hold nothing."""
-    total = {cell: counts.get(cell, 0) + sign * others.get(cell, 0) for cell in sorted({*counts, *others})}
-    return {cell: count for cell, count in total.items() if count > 0}
+def combined(counts: Counts, others: Counts, *, without: Counts = NO_COUNTS) -> Counts:
+    """Return the sum of counts, less those that it is to be without, in the order of cells and without those that hold nothing."""
+    total = dict(counts)
+    for cell, count in others.items():
+        total[cell] = total.get(cell, 0) + count
+    for cell, count in without.items():
+        total[cell] = total.get(cell, 0) - count
+    return {cell: count for cell, count in sorted(total.items()) if count > 0}
 
 
 class Calibration:

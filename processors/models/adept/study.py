@@ -1,7 +1,6 @@
 """What the sizes of one application say: patterns, prediction with its band, useful sizes."""
 
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -39,7 +38,7 @@ USEFUL_STEPS = 49
 OBSERVED, INTERPOLATED, EXTRAPOLATED = "observed", "interpolated", "extrapolated"
 
 EFFICIENCY_MIN = 0.5
-_LIMITS = sys.float_info
+_LEAST, _MOST = float(np.finfo(np.float64).tiny), float(np.finfo(np.float64).max)
 NO_GAIN = 0.01  # a run time this close to the shortest one is no reason to allocate more
 
 
@@ -328,10 +327,10 @@ class Study:
     def _seconds(self, scaled: Floats) -> Floats:
         """Return times in the models' unit as seconds, kept finite."""
         with np.errstate(over="ignore", under="ignore"):
-            return np.minimum(np.maximum(scaled * self.scale_s, _LIMITS.min), _LIMITS.max)
+            return np.minimum(np.maximum(scaled * self.scale_s, _LEAST), _MOST)
 
     def _second(self, scaled: float) -> float:
-        return min(max(float(scaled) * self.scale_s, _LIMITS.min), _LIMITS.max)
+        return min(max(float(scaled) * self.scale_s, _LEAST), _MOST)
 
 
 @lru_cache(maxsize=64)
