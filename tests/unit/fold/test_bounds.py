@@ -181,14 +181,14 @@ def test_a_tick_soon_after_another_does_its_share_of_the_fits_and_no_bound_was_h
 def test_questions_are_let_in_between_slices_of_a_tick_that_fits_many() -> None:
     centre = Scenario()
     centre.at("08:00")
-    for number in range(3 * SLICE):
+    for number in range(2 * SLICE):
         centre.scales(f"app{'abcdefghij'[number % 10]}{'abcdefghij'[number // 10]}", 1, 2, prefix=f"{number}-")
     seen: list[int] = []
     centre.shard.give_way_by(lambda: seen.append(len(centre.shard.state.outbox)))
     centre.at("08:10")
     assert len(seen) >= 3
     assert seen == sorted(seen)
-    assert max(after - before for before, after in pairwise(seen)) <= 2 * SLICE, "a slice of predictions at a time"
+    assert max(after - before for before, after in pairwise(seen)) <= SLICE, "a slice of predictions at a time"
 
 
 def test_short_ticks_that_cannot_follow_have_hit_the_bound() -> None:
