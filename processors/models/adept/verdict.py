@@ -373,13 +373,13 @@ class Judge:
         reasons = judge(evidence, target)
         if not reasons and self.patterns.phases is not None and (target is None or target > self.n[-1]):
             reasons = ("far",)  # after a step in the past the next one may come with any size
-        basis = (curve, reasons, self._told(evidence, reasons, target))
+        basis = (curve, reasons, self._mentioned(evidence, reasons, target))
         if basis not in self.given:
             self.given[basis] = self._verdict(evidence, reasons, target)
         return self.given[basis]
 
-    def _told(self, evidence: Evidence, reasons: tuple[str, ...], target: float | None) -> float | str:
-        """Return what of a target, and of no other, its sentences tell; else on which side of the reach it lies."""
+    def _mentioned(self, evidence: Evidence, reasons: tuple[str, ...], target: float | None) -> float | str:
+        """Return what of a target, and of no other, its sentences name; else on which side of the reach it lies."""
         reach = REACH * evidence.largest_n
         if "runner_up" in reasons:
             return reach if target is None else target
