@@ -181,7 +181,8 @@ class Counters(msgspec.Struct, tag_field="type", tag="counters"):
 SAMPLE_TYPES: Final = ("load", "power", "counters")
 SAMPLE: Final = msgspec.json.Decoder(Load | Power | Counters)
 SAMPLES: Final = msgspec.json.Decoder(list[Load | Power | Counters])
-SLICE: Final = msgspec.json.Decoder(list[tuple[Load]])  # of messages each within brackets of its own
+# of messages, each within brackets of its own; were it of loads alone, one without a type would be taken for one
+SLICE: Final = msgspec.json.Decoder(list[tuple[Load | Power | Counters]])
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _KNOWN: Final = {kind: frozenset(("type", *kind.__struct_fields__)) for kind in (Load, Power, Counters)}
 
@@ -309,7 +310,9 @@ class _LoadDecoder:
             if max(map(len, values)) > bytes_max:  # type: ignore[arg-type]  # None is caught below
                 return False
             joined = b"],\n[".join(values).join((b"[[", b"]]"))  # type: ignore[arg-type]  # see above
-            loads = [load for (load,) in SLICE.decode(joined)]
+            loads: list[Load] = [load for (load,) in SLICE.decode(joined)]  # type: ignore[misc]  # see below
+            if {*map(type, loads)} != {Load}:
+                return False
             series = [known[load.system, load.host, load.resource, load.peer] for load in loads]
             moments = [times.get(load.time) or self._moment_ms(load.time) for load in loads]
         except (*_OTHERS, TypeError):

@@ -143,6 +143,8 @@ CUTS = {
     "a list over two": [load()[:-1] + b', "x": [[1', b"2]]" + load()[-1:], load() + b"],\n[" + load()],
     "an array": [b"[" + load() + b"]", load()],
     "nothing": [load(), None, b"", load()],
+    "no type": [load(), load().replace(b'"type"', b'"kind"'), load()],
+    "another type": [load(), load(component="cpu", power_w=9.0, type="power"), load()],
     "a field more": [load(), load(note="x"), load()],
     "too long": [load(), load() + b" " * 5_000_000, load()],
     "an event": [load(), completed(), load()],
@@ -151,13 +153,12 @@ CUTS = {
 
 @pytest.mark.parametrize("values", CUTS.values(), ids=CUTS)
 def test_a_slice_yields_what_its_messages_yield_one_by_one(values: list[bytes | None]) -> None:
-    known = load(), load(peer="g3", resource="bandwidth"), load(host="a]")
-    whole, alone = (load_decoder(TelemetryOptions()) for _ in range(2))
-    indexes = SeriesIndex(100), SeriesIndex(100)
-    for decoder, index in zip((whole, alone), indexes, strict=True):
-        decoder(known, [RECEIVED_MS] * len(known), index)
+    known = [load(), load(peer="g3", resource="bandwidth"), load(host="a]")]
+    indexes, whole = (SeriesIndex(100), SeriesIndex(100)), load_decoder(TelemetryOptions())
+    whole(known, [RECEIVED_MS] * len(known), indexes[0])
+    load_decoder(TelemetryOptions())(known, [RECEIVED_MS] * len(known), indexes[1])
     found = whole(values, [RECEIVED_MS] * len(values), indexes[0])
-    one_by_one = [alone([value], [RECEIVED_MS], indexes[1]) for value in values]
+    one_by_one = [load_decoder(TelemetryOptions())([value], [RECEIVED_MS], indexes[1]) for value in values]
     assert found.samples.value.tolist() == [x for batch in one_by_one for x in batch.samples.value.tolist()]
     assert found.samples.series.tolist() == [x for batch in one_by_one for x in batch.samples.series.tolist()]
     assert found.sample_message.tolist() == [at for at, batch in enumerate(one_by_one) for _ in batch.sample_message]
