@@ -11,6 +11,7 @@ from typing import Final
 SENT: Final[Mapping[str, float]] = {
     "hni_sts_tx_ok_octets": 1.0,
     "xmit_data": 4.0,
+    "xmit_bytes": 1.0,  # as node_exporter has it
 }
 """Counters of what was sent, with the bytes of their unit."""
 PACKETS: Final = ("hni_pkts_sent_by_tc_", "xmit_packets")

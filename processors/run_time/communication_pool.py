@@ -6,7 +6,7 @@ model of its own for the run, and inside or beyond the sizes it ran at. At most 
 sample that follows from their ids, and APPLICATIONS_MAX applications, those that ran last.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, ClassVar, Final, Literal, NamedTuple, get_args
 
 import msgspec
@@ -103,9 +103,10 @@ class CommunicationPool:
         """The set of features that is believed: that of the least error where applications were left out; None before a fit."""
         return min(self._fitted, key=lambda name: (self._fitted[name][1], name), default=None)
 
-    def costs(self) -> Shared | None:
-        """Return the costs that are believed, None before the first fit."""
-        name = self.trusted
+    def costs(self, reported: Container[str] = NAMES) -> Shared | None:
+        """Return the costs that are believed of those whose features are `reported`, None where there are none."""
+        known = (name for name in self._fitted if all(each in reported for each in FEATURE_SETS[name]))
+        name = min(known, key=lambda name: (self._fitted[name][1], name), default=None)
         return None if name is None else Shared(FEATURE_SETS[name], *self._fitted[name])
 
     def importances(self) -> dict[str, float]:
@@ -122,11 +123,11 @@ class CommunicationPool:
     def score(self, fact: SharedRun) -> SharedForecast | None:
         """Return what is said of a run of an application; None without costs, or where too little is told of it.
 
-        Its run time and times are not looked at.
+        The costs are those of the best set of features that it tells. Its run time and times are not looked at.
         """
-        known = self.costs()
+        known = self.costs(fact.features)
         own = self._runs.get(fact.application_id, {})
-        if known is None or not _reports(fact, known.names):
+        if known is None:
             return None
         runs = [own[run_id] for run_id in sorted(own) if _reports(own[run_id], known.names)]
         if not runs:

@@ -113,7 +113,7 @@ class Metric(msgspec.Struct, frozen=True):
 
     `peer` names the other side itself. A field that ends in ``*`` stands for all that begin so, and ``*`` in the peer for the
     rest of the name. `part` is the tag that says which part of the host it is, which follows after a colon (``*``: the rest
-    of the field's name); records without it do not count.
+    of the field's name); records without it do not count. `counter` stands in its place where the record itself is of one.
 
     >>> Metric("cpu", "usage_idle", "cpu_available", percent, only=(("cpu", "cpu-total"),)).convert(25.0)
     0.25
@@ -129,6 +129,7 @@ class Metric(msgspec.Struct, frozen=True):
     instance: str | None = None
     peer: str | None = None
     part: str | None = None
+    counter: str | None = None
 
     @property
     def beginning(self) -> str | None:
@@ -147,7 +148,7 @@ class Metric(msgspec.Struct, frozen=True):
         """Return the other side in the name of the series of a field; None where it has none."""
         rest = "" if self.beginning is None else field[len(self.beginning) :]
         peer = self.peer.replace(REST, rest) if self.peer is not None else tags.get(self.instance or "") or None
-        part = rest if self.part == REST else tags.get(self.part or "", "")
+        part = rest if self.part == REST else self.counter or tags.get(self.part or "", "")
         return f"{peer}:{part}" if part and peer else peer
 
 
@@ -379,6 +380,14 @@ PROMETHEUS: Final = (
     Metric("node_filesystem_free_bytes", "value", "disk_free", instance="mountpoint"),
     Metric("node_network_receive_bytes_total", "value", "network_received_total", instance="device"),
     Metric("node_network_transmit_bytes_total", "value", "network_sent_total", instance="device"),
+    *(
+        Metric(f"node_infiniband_port_{name}_total", "value", "nic_total", instance="device", counter=counter)
+        for name, counter in (
+            ("data_transmitted_bytes", "xmit_bytes"),
+            ("packets_transmitted", "xmit_packets"),
+            ("transmit_wait", "xmit_wait"),
+        )
+    ),
     Metric("node_rapl_package_joules_total", "value", "energy_total", peer="cpu", part="index"),
     Metric("node_rapl_dram_joules_total", "value", "energy_total", peer="memory", part="index"),
     Metric("ipmi_dcmi_power_consumption_watts", "value", "power_w", peer="system"),

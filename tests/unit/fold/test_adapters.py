@@ -21,7 +21,10 @@ def test_slingshot_and_infiniband_report_the_same_of_the_same_traffic() -> None:
     infiniband = {"xmit_data": 1e9, "xmit_packets": 1e6, "xmit_wait": 5e5, "rcv_data": 2e9}
     expected = {"nic_bytes": 4e11, "nic_packets": 1e8, "nic_delay": 0.5}
     assert counted_features(slingshot, 100.0) == pytest.approx(expected)
+    exported = infiniband | {"xmit_bytes": 4e9}
+    del exported["xmit_data"]
     assert counted_features(infiniband, 100.0) == pytest.approx(expected)
+    assert counted_features(exported, 100.0) == pytest.approx(expected)
 
 
 def test_what_is_not_counted_is_no_feature() -> None:

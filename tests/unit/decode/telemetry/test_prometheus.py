@@ -149,3 +149,16 @@ def test_a_key_that_is_named_twice_is_refused() -> None:
     assert Decoder().refusals(sample("node_load1", "1").replace(b'"value"', b'"value": "2", "value"')) == [
         "duplicate-key"
     ]
+
+
+def test_ports_of_infiniband_are_counters_of_adapters() -> None:
+    counted = {"data_transmitted_bytes": "9e11", "packets_transmitted": "4e8", "transmit_wait": "1871"}
+    values = [
+        sample(f"node_infiniband_port_{name}_total", value, device="mlx5_0", port="1")
+        for name, value in counted.items()
+    ]
+    assert sorted(Decoder().samples(*values)) == [
+        ("nid1/nic_total>mlx5_0:xmit_bytes", 0, 9e11),
+        ("nid1/nic_total>mlx5_0:xmit_packets", 0, 4e8),
+        ("nid1/nic_total>mlx5_0:xmit_wait", 0, 1871.0),
+    ]

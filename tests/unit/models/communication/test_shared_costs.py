@@ -77,3 +77,18 @@ def test_a_run_that_is_taken_away_teaches_nobody() -> None:
     assert pool.forget("exa/app0//nodes", "exa/0.1@0", 2)
     assert not pool.forget("exa/app0//nodes", "exa/0.1@0", 2)
     assert len(pool) == 0
+
+
+def test_a_run_that_reports_few_features_is_judged_by_the_best_set_that_it_reports() -> None:
+    pool, rng = CommunicationPool.build(), np.random.default_rng(5)
+    for number in range(60):
+        features = dict(zip(NAMES, rng.uniform(1.0, 3.0, len(NAMES)).tolist(), strict=True))
+        time_s = (5.0 ** (number % 2)) * (features["max_bytes"] + 3.0 * features["avg_buffer_to"])
+        pool.learn(SharedRun(f"exa/app{number % 2}//nodes", f"exa/{number}@0", number, time_s, features, number))
+    while pool.step():
+        pass
+    assert pool.trusted == "H4"
+    few = {"avg_bytes": 2.0, "max_bytes": 2.0}
+    question = SharedRun("exa/app0//nodes", "", 0, 0.0, few, 0)
+    assert pool.score(question) is not None
+    assert pool.score(question._replace(features={"max_fifo": 2.0})) is None
