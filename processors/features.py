@@ -4,7 +4,8 @@ Models are learned from runs that settled (`processors.models.features`). What t
 curve says, in ln t, by how both did on the same runs before these were learned (`processors.models.features`): first
 the curve and the attributes, then both and the communication, then all that and what the applications of the system share
 (`processors.run_time.communication_pool`), and all of that and the counters, whose forecast comes from the profiles of runs
-(`processors.power.model`). Beyond the sizes that were run the curve says how times go on from the nearest one.
+(`processors.power.model`). Beyond the sizes that were run the curve says how times go on from the nearest one, but for the
+costs of communication, which is told for the size itself.
 """
 
 import math
@@ -365,7 +366,7 @@ class FeatureTimes:
         band = learner.predict(values)
         if band is None:
             return None
-        return _moved(Forecast.of_band(band.value, band.low, band.high), near, curve)
+        return _moved(Forecast.of_band(band.value, band.low, band.high), near, curve, _besides(learner, values))
 
     def _missing(self, learner: Learner, values: Mapping[str, float]) -> tuple[str, ...]:
         """Return the columns of the model that answers which these values do not tell; a word that is new is told."""
@@ -414,10 +415,20 @@ class FeatureTimes:
             self._waiting_ms = now_ms
 
 
-def _moved(own: Forecast, near: Forecast, curve: Forecast) -> Forecast:
-    """Return what is known at a size that was run, moved to another one as the curve goes on from there."""
-    further = max(curve.deviation**2 - near.deviation**2, 0.0)
-    return Forecast(own.ln_t + curve.ln_t - near.ln_t, math.sqrt(own.deviation**2 + further))
+def _moved(own: Forecast, near: Forecast, curve: Forecast, besides: float = 1.0) -> Forecast:
+    """Return what is known at a size that was run, moved to another one as the curve goes on from there: as much as `besides`."""
+    further, grown_ln = max(curve.deviation**2 - near.deviation**2, 0.0), curve.ln_t - near.ln_t
+    if besides < 1.0:
+        grown_ln = math.log(1.0 - besides + besides * math.exp(grown_ln))
+    return Forecast(own.ln_t + grown_ln, math.sqrt(own.deviation**2 + besides**2 * further))
+
+
+def _besides(learner: Learner, values: Mapping[str, float]) -> float:
+    """Return the share of a run that goes on with the size as the curve does: all that is no cost of its communication."""
+    model = learner.models.get(learner.trusted or "")
+    if learner.table is None or not isinstance(model, Chosen):
+        return 1.0
+    return float(model.besides(learner.table.row(dict(values)))[0])
 
 
 def _stages(attributes: Mapping[str, Attribute], network: Mapping[str, float]) -> tuple[str, ...]:

@@ -68,6 +68,11 @@ class Costs:
         """Return the target of rows (m, p); the deviation is not known here and told as 0."""
         return Predicted(np.exp(self.ln(values)), np.zeros(len(values)))
 
+    def besides(self, values: Floats) -> Floats:
+        """Return the share of a run (m,) that is no cost of communication: it goes on with the size as the curve does."""
+        total = values[:, list(self.at)] @ self.cost + self.start
+        return np.asarray(np.divide(self.start, total, out=np.ones(len(values)), where=total > 0))
+
     def importances(self) -> Floats:
         """Return the share of each column (p,) in what costs explain: cost times deviation; 0 of columns that are no cost."""
         found = np.zeros(len(self.at) + len(self.off))
@@ -149,6 +154,10 @@ class Ranged:
         apart = np.log(beyond.value / inside.value)
         deviation = np.sqrt((1 - share) * inside.deviation**2 + share * beyond.deviation**2 + (share * apart) ** 2)
         return Predicted(inside.value * np.exp(share * apart), deviation)
+
+    def besides(self, values: Floats) -> Floats:
+        """Return the share of a run (m,) that is no cost of communication, by the model that answers beyond."""
+        return self.beyond.besides(values) if isinstance(self.beyond, Measured) else np.ones(len(values))
 
     def importances(self) -> Floats:
         """Return the share of each column (p,) in what is explained inside."""

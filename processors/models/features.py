@@ -203,6 +203,14 @@ class Explaining(Protocol):
         """Return the shares of the columns, (p,), sum 1; all 0 or none where nothing is explained."""
 
 
+@runtime_checkable
+class Parting(Protocol):
+    """A model that parts the costs of what a run's columns tell from what it takes besides."""
+
+    def besides(self, values: Floats) -> Floats:
+        """Return the share of a run (m,) that is none of these costs."""
+
+
 LAW: Final = "law"
 FOREST: Final = "forest"
 SMOOTH: Final = "smooth"
@@ -230,6 +238,10 @@ class Measured:
         found = self.model.predict(values)
         own = np.where(found.deviation > 0, found.deviation, self.deviation)
         return Predicted(found.value, np.sqrt((self.deviation**2 + own**2) / 2))
+
+    def besides(self, values: Floats) -> Floats:
+        """Return the share of a run (m,) that the model does not count as a cost of its columns: all where it does not say."""
+        return self.model.besides(values) if isinstance(self.model, Parting) else np.ones(len(values))
 
     def importances(self) -> Floats:
         """Return the share of each column (p,) in what the model explains; empty where it does not say."""
@@ -346,6 +358,10 @@ class Chosen:
     def predict(self, values: Floats) -> Predicted:
         """Return the target of rows (m, p) of the whole table."""
         return self.model.predict(values[:, list(self.at)])
+
+    def besides(self, values: Floats) -> Floats:
+        """Return the share of a run (m,) that is no cost of the columns, of rows (m, p) of the whole table."""
+        return self.model.besides(values[:, list(self.at)]) if isinstance(self.model, Parting) else np.ones(len(values))
 
     def importances(self) -> dict[str, float]:
         """Return the share of each column in what the model explains; {} where it does not say."""

@@ -45,5 +45,8 @@ def test_mappings_of_eight_times_as_many_processes_are_put_in_their_order(centre
     answers = np.array([requested(centre, network) for network, _ in beyond])
     times_s = np.array([run_time_s for _, run_time_s in beyond])
     assert rcc_symmetric(answers, times_s) >= 0.93
+    assert abs(float(np.mean(np.log(answers / times_s)))) < 0.25, (
+        "communication says how it goes on, and no curve of one size"
+    )
     spread = np.log(answers) - np.log(times_s)
     assert float(np.std(spread)) < 0.35 * float(np.std(np.log(times_s))), "and as far apart as they are"

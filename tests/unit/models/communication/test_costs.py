@@ -68,6 +68,12 @@ def test_inside_what_was_seen_trees_answer_where_no_sum_fits() -> None:
     assert float(np.median(np.abs(off))) < 0.05
 
 
+def test_what_is_no_cost_of_communication_is_parted_from_it() -> None:
+    seen = rows(56, 1.0, 3.0, seed=1)
+    found = costs(table(seen, truth(seen) + 20.0))
+    assert found.besides(table(seen, truth(seen)).values) == pytest.approx(21.0 / (truth(seen) + 20.0), rel=1e-6)
+
+
 def test_the_band_widens_where_both_differ_beyond_what_was_seen() -> None:
     seen = rows(56, 1.0, 3.0, seed=1)
     model = finished(ranged(table(seen, truth(seen) ** 2)))
