@@ -24,6 +24,7 @@ from tests.quality import (
     host_alerts,
     host_forecasts,
     inputs,
+    mappings,
     profiles,
     score,
     slow_sizes,
@@ -223,6 +224,9 @@ TABLES = {
     "synthetic": Table("curves whose truth is known", synthetic, 120.0),
     "job_logs": Table(
         "run time of jobs by name and user", program("tests.quality.job_logs", lambda sources: sources.logs), 300.0
+    ),
+    "mappings": Table(
+        "placements of an application at 64 and 512 processes, in order", lambda _: mappings.table(), 1800.0
     ),
     "slow_sizes": Table("one slow size through the whole fold", lambda _: slow_sizes.table(), 900.0),
     "drift": Table("slowdowns through the whole fold: delays, false alarms, alerts on logs of jobs", slowdowns, 900.0),
