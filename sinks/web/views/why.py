@@ -414,8 +414,17 @@ def _of_application(alerts: Alerts, stay: _Stay, names: Sequence[str] = OF_SLOW_
             Piece(key.application, f"/applications/{link(stay.application_id)}"),
             Piece(f"{whose}{what if ratio is not None else ' has changed'} "),
             Piece(f"since {moment(_changed(alert))} UTC", f"/alerts/{alert.fingerprint}"),
-            Piece("."),
+            Piece(f"{_with_counter(alert)}."),
         )
+
+
+def _with_counter(alert: Alert) -> str:
+    """Return the counter that moved with an application, by how much; nothing where none was measured to."""
+    known = alert.evidence.detail
+    before, since = known.get("counter_before"), known.get("counter_since")
+    if not isinstance(before, float) or not isinstance(since, float) or before <= 0:
+        return ""
+    return f", with {known.get('counter')} at {since / before:.2f} times what it was"
 
 
 def _changed(alert: Alert) -> str:

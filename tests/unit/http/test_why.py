@@ -93,6 +93,15 @@ def test_an_application_that_became_slower_explains_its_runs_after_that() -> Non
     assert "Nothing that was measured" in why(slow_size), "another size"
 
 
+def test_the_counter_that_moved_with_an_application_is_named() -> None:
+    counter = {"counter": "PAPI_L2_DCM per instruction", "counter_before": 0.01, "counter_since": 0.014}
+    evidence = AlertEvidence(observed=3000.0, expected=2000.0, detail={"since": "2026-11-20T08:00:00Z", **counter})
+    changed = alert(labels={"alertname": "Regression", **APPLICATION}, starts="2026-11-20T09:00:00Z", evidence=evidence)
+    assert why(changed).endswith(
+        "since 2026-11-20 08:00 UTC, with PAPI_L2_DCM per instruction at 1.40 times what it was."
+    )
+
+
 def test_a_run_inside_its_band_took_as_long_as_expected_whatever_was_odd() -> None:
     assert why(of_host(), run_time_s=1800.0) == "It took as long as expected."
 
