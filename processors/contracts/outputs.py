@@ -91,6 +91,28 @@ class ProfileModel(msgspec.Struct, frozen=True, kw_only=True):
     explained: tuple[Explained, ...] = ()
 
 
+class AddedByCounter(msgspec.Struct, frozen=True):
+    """What a counter of a run adds to what is expected of the mean run, in the target's unit, and its share of all that is added."""
+
+    counter: str
+    amount: float
+    share: float
+
+
+class ExpectedFromCounters(msgspec.Struct, frozen=True, kw_only=True):
+    """What counters of a run let expect of a target before it was learned, with the band, beside what was observed.
+
+    `added` are the counters that add most; of power alone, and nowhere else.
+    """
+
+    target: str
+    observed: float
+    expected: float
+    low: float
+    high: float
+    added: tuple[AddedByCounter, ...] = ()
+
+
 class FeatureModel(msgspec.Struct, frozen=True, kw_only=True):
     """What features report the run times of an application.
 
@@ -514,7 +536,7 @@ class Run(Message, frozen=True, kw_only=True):
     `event` holds the completion as it was journalled and `identities` all other evidence of its job, as JSON text of
     the journal's own form, so that other rules, other code or another state version can fold it anew. `profile` is what the
     telemetry of its hosts said of it, `predicted` what was predicted before it ended. `slowed_by` is the odd host that explains why it was
-    slow; None where none does.
+    slow; None where none does. `by_counters` is what its counters let expect, before it was learned.
     """
 
     run_id: str
@@ -529,6 +551,7 @@ class Run(Message, frozen=True, kw_only=True):
     profile: Profile | None = None
     predicted: PredictedAtStart | None = None
     slowed_by: SlowedBy | None = None
+    by_counters: tuple[ExpectedFromCounters, ...] = ()
 
 
 class HostReport(Message, frozen=True, kw_only=True):

@@ -360,7 +360,7 @@ class Jobs:
         others = [*job.identities, *reported_at_start(run)]
         identities = [msgspec.json.encode(identity) for identity in others]
         placement = run.placement
-        profile, by_counters = self._profiles.settled(job, run)
+        found = self._profiles.settled(job, run)
         known = [msgspec.json.encode(each) for each in (run.predicted, run.slowed_by) if each is not None]
         texts = [value.decode() for value in (event, *identities, *known)]
         return Run(
@@ -378,9 +378,10 @@ class Jobs:
             state=run.event.state,
             event=msgspec.Raw(event),
             identities=tuple(msgspec.Raw(value) for value in identities),
-            profile=self._features.settled(job, run, profile, by_counters),
+            profile=self._features.settled(job, run, found.profile, found.run_time),
             predicted=run.predicted,
             slowed_by=run.slowed_by,
+            by_counters=found.by_counters,
         )
 
 

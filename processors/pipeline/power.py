@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -15,7 +15,7 @@ from processors.contracts.events import Evidence, JobCompleted, JobProfile
 from processors.contracts.hosts import HostCause, Profile
 from processors.contracts.names import ApplicationKey, job_key
 from processors.contracts.nodes import expand
-from processors.contracts.outputs import AnswerPoint, Prediction, UsefulSizes
+from processors.contracts.outputs import AnswerPoint, ExpectedFromCounters, Prediction, UsefulSizes
 from processors.facts import Band, plausible, trains
 from processors.jobs.lifecycle import EndedRun, Job, merged_evidence, reported_attributes
 from processors.pipeline.alerts import OpenAlerts
@@ -147,6 +147,17 @@ class ProfileWarnings:
 DISTURBED: Final = 0.5  # a run that counts less than this was disturbed
 
 
+class SettledProfile(NamedTuple):
+    """The profile of a settled run, None where its hosts told nothing, and what its counters let expect before it was learned.
+
+    `run_time` is what they let expect of its time, in s.
+    """
+
+    profile: Profile | None = None
+    by_counters: tuple[ExpectedFromCounters, ...] = ()
+    run_time: Band | None = None
+
+
 class Profiles:
     """What the runs of one shard learn of their hosts."""
 
@@ -166,18 +177,15 @@ class Profiles:
         job.replace(run, msgspec.structs.replace(run, profile=event.profile))
         self._state.jobs.changed(key, job, self._state.now_ms)
 
-    def settled(self, job: Job, run: EndedRun) -> tuple[Profile | None, Band | None]:
-        """Return the profile of a run that settles, and learn it where it says enough of the run.
-
-        With it comes what its counters let expect of its time before they were learned, in s; None where nothing.
-        """
+    def settled(self, job: Job, run: EndedRun) -> SettledProfile:
+        """Return the profile of a run that settles and what it let expect, and learn it where it says enough of the run."""
         profile = run.profile or self._requested(run)
         why = self._left_out(job, run, profile)
         self._state.tally["profile", why or "learned"] += 1
         if why is None or profile is None:
             with guard(self._state, ProfileModels.name):  # a profile must not cost the run itself
-                return profile, self._take(job, run, profile)
-        return profile, None
+                return self._take(job, run, profile)
+        return SettledProfile(profile)
 
     def fit_profiles(self, work: TickWork) -> None:
         """Do some steps of the fits that are due, the longest wait first.
@@ -219,19 +227,22 @@ class Profiles:
             return "not_completed"
         return None if profile.coverage >= self._state.settings.profiles.coverage_min else "coverage"
 
-    def _take(self, job: Job, run: EndedRun, profile: Profile | None) -> Band | None:
-        """Learn a run; where the report of one that was learned is corrected after its profile was forgotten, its time."""
+    def _take(self, job: Job, run: EndedRun, profile: Profile | None) -> SettledProfile:
+        """Learn a run; where the report of one that was learned is corrected after its profile was forgotten, its time.
+
+        What its counters let expect before that is returned.
+        """
         if profile is not None:
             return self._learn(job, run, profile)
         application_id, n, run_time_s = run.placement.application_id, run.placement.n, run.event.run_time_s
         models = self._state.profile_models.get(application_id) if application_id else None
         if application_id is None or models is None or n is None or not plausible(n, run_time_s):
-            return None
+            return SettledProfile()
         if models.corrected(run.event.run_id, n, run_time_s):
             self._state.profile_models.changed(application_id, models, self._state.now_ms)
-        return None
+        return SettledProfile()
 
-    def _learn(self, job: Job, run: EndedRun, profile: Profile) -> Band | None:
+    def _learn(self, job: Job, run: EndedRun, profile: Profile) -> SettledProfile:
         event, application_id = run.event, run.placement.application_id or ""
         evidence = merged_evidence(job, event)
         fact = ProfileFact(
@@ -244,6 +255,7 @@ class Profiles:
         )
         models = self._state.profile_models.open(application_id)
         finding = models.score(fact)
+        expected = models.by_counters(fact)
         self._warnings.take(application_id, event, evidence, fact, finding)
         models.learn(fact)
         self._state.profile_models.changed(application_id, models, self._state.now_ms)
@@ -252,5 +264,6 @@ class Profiles:
             if model is not None and model.disturbed(event.run_id, self._state.now_ms):
                 self._state.model_changed(application_id, model)  # it was slow: it counts as a strange run does
         self._warnings.learned(application_id)
-        expected = finding.run_time
-        return Band(expected.value, expected.low, expected.high) if expected is not None else None
+        run_time = finding.run_time
+        band = Band(run_time.value, run_time.low, run_time.high) if run_time is not None else None
+        return SettledProfile(profile, expected, band)

@@ -15,7 +15,7 @@ import numpy as np
 
 from processors.contracts.events import Attribute
 from processors.contracts.hosts import Profile
-from processors.contracts.outputs import Explained, PowerQuality, ProfileModel
+from processors.contracts.outputs import AddedByCounter, ExpectedFromCounters, Explained, PowerQuality, ProfileModel
 from processors.contracts.settings import ProfileSettings
 from processors.models.counters.effects import Added
 from processors.models.counters.given_size import GivenSize, GivenSizeKind
@@ -30,6 +30,7 @@ from processors.power.by_size import (
     LN_N,
     NIC,
     POWER,
+    POWER_TARGETS,
     RATE,
     RUN_TIME,
     TARGETS,
@@ -343,6 +344,29 @@ class ProfileModels:
         """Return what a run's counters add to a target beyond that of the mean run, those that add most first."""
         found = adds(self._trainer.learners[target], values_of(fact.n, fact.profile))[:EXPLAINED_COUNTERS_MAX]
         return [replace(each, counter=each.counter.removeprefix(COUNTER)) for each in found]
+
+    def by_counters(self, fact: ProfileFact) -> tuple[ExpectedFromCounters, ...]:
+        """Return what counters of a run let expect of each target before it is learned; nothing of one that is known."""
+        if self.run(fact.run_id) is not None:
+            return ()
+        expected = self.score(fact).expected
+        explained_power = next((target for target in POWER_TARGETS if target in expected), None)
+        found = []
+        for target, (observed, band) in expected.items():
+            parts = self.added(target, fact) if target == explained_power else []
+            found.append(
+                ExpectedFromCounters(
+                    target=target,
+                    observed=six_digits(observed),
+                    expected=six_digits(band.value),
+                    low=six_digits(band.low),
+                    high=six_digits(band.high),
+                    added=tuple(
+                        AddedByCounter(each.counter, six_digits(each.amount), round(each.share, 4)) for each in parts
+                    ),
+                )
+            )
+        return tuple(found)
 
     def power_quality(self) -> PowerQuality | None:
         """Return how good what was reported power by size has been; None where power was never measured."""

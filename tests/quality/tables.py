@@ -19,6 +19,7 @@ from processors.models.combination.combine import Coefficients
 from processors.pipeline.state import CoefficientsOf, shipped
 from tests.quality import (
     attributes,
+    counted,
     drift,
     growth,
     host_alerts,
@@ -210,6 +211,11 @@ def alerts_of_hosts(sources: Sources) -> Iterator[str]:
         yield "no data for it beside the curves"
 
 
+def counters(sources: Sources) -> Iterator[str]:
+    """Yield how power from counters did through the whole fold."""
+    yield from counted.lines(sources.data / "telemetry")
+
+
 BEYOND = "first", "minus"  # how the names of worlds begin that ask beyond the largest size
 TABLES = {
     "inside": Table("sizes between those that ran", inside, 3600.0),
@@ -219,7 +225,10 @@ TABLES = {
     "growth": Table("bands as the centre gets to know applications", growth.lines, 900.0),
     "inputs": Table("inputs that were never run, or hardly, from the others of their application", inputs.lines, 300.0),
     "streams": Table("anomalies on labelled streams, strictly online", streams.lines, 120.0),
-    "profiles": Table("power and run time from counters, other metrics and attributes", profiles.lines, 300.0),
+    "counters": Table("power from counters, as the product publishes it of runs", counters, 900.0),
+    "profiles": Table(
+        "classes of models of counters, other metrics and attributes, for comparison", profiles.lines, 300.0
+    ),
     "attributes": Table("run times that attributes decide, by how many runs are retained", attributes.lines, 1800.0),
     "synthetic": Table("curves whose truth is known", synthetic, 120.0),
     "job_logs": Table(

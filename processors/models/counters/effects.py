@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from processors.models.counters.selection import Floats, scales, spearman
 from processors.models.training.table import Answering, Table
 
 STEPS: Final = 8  # of the way from the mean run to a point
+COUNTERS_MAX: Final = 12  # that are followed on the way; the others add next to nothing
 SHARE_MIN: Final = 0.005  # of what all counters move: less explains nothing
 
 
@@ -95,8 +97,11 @@ def added(model: Answering, table: Table, row: Floats) -> list[Added]:
         return []
     mean = scales(table.filled(), table.weight)[0]
     way = row[0] - mean
+    about = np.abs(_differences(model, mean[None, :] + way / 2, way / 2)[0])
+    most = np.argsort(-about, kind="stable")[:COUNTERS_MAX]
     at = (np.arange(STEPS) + 0.5) / STEPS
-    amounts = 2.0 * _differences(model, mean + at[:, None] * way, way / (2 * STEPS)).sum(axis=0)
+    amounts = np.zeros(len(way))
+    amounts[most] = 2.0 * _differences(model, mean + at[:, None] * way, way / (2 * STEPS), most).sum(axis=0)
     ends = model.predict(np.stack([row[0], mean])).value
     sizes = np.abs(amounts).sum()
     if sizes > 0.0:  # what the steps missed belongs to those that move most
@@ -110,11 +115,12 @@ def _named(names: Sequence[str], amounts: Floats) -> list[Added]:
     return sorted(found, key=lambda each: (-each.share, each.counter))
 
 
-def _differences(model: Answering, points: Floats, steps: Floats) -> Floats:
-    """Return half of what the answers differ by, at points (m, p), between a step (p,) up and one down in each column: (m, p)."""
-    columns = len(steps)
+def _differences(model: Answering, points: Floats, steps: Floats, at: npt.NDArray[np.integer] | None = None) -> Floats:
+    """Return half of what the answers differ by, at points (m, p), between a step (p,) up and one down in each column (q,): (m, q)."""
+    each = np.diag(steps) if at is None else np.diag(steps)[at]
+    columns = len(each)
     moved = np.repeat(points, columns, axis=0)
-    step = np.tile(np.diag(steps), (len(points), 1))
+    step = np.tile(each, (len(points), 1))
     both = model.predict(np.concatenate([moved + step, moved - step])).value
     return np.asarray((both[: len(moved)] - both[len(moved) :]).reshape(len(points), columns) / 2.0)
 

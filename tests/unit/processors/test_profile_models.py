@@ -16,7 +16,7 @@ from processors.contracts.hosts import Profile
 from processors.contracts.names import ApplicationKey
 from processors.contracts.settings import ProfileSettings
 from processors.power.model import ProfileFact, ProfileFinding, ProfileModels, ProfileModelsState
-from tests.kit.profiled_runs import BASE_W, IPC_W, MEMORY_W, profiled_run
+from tests.kit.profiled_runs import BASE_W, IPC_W, MEMORY_W, profiled_run, profiles_learn
 
 SETTINGS = ProfileSettings()
 
@@ -254,3 +254,19 @@ def test_the_truth_is_what_the_kit_states() -> None:
     rates = {name: value / fact.profile.counters["PAPI_TOT_CYC"] for name, value in fact.profile.counters.items()}
     truth = BASE_W + IPC_W * rates["PAPI_TOT_INS"] + MEMORY_W * rates["PAPI_L3_TCM"]
     assert fact.profile.power_w["system"] == pytest.approx(truth, rel=0.05)
+
+
+def test_what_counters_let_expect_of_a_new_run_comes_with_what_each_adds() -> None:
+    models = ProfileModels.build(ProfileSettings())
+    for i in range(40):
+        profiles_learn(models, profiled_run(i))
+    fact = profiled_run(50)
+    expected = {each.target: each for each in models.by_counters(fact)}
+    power = expected["system_power_w"]
+    assert power.low < power.observed < power.high
+    assert {each.counter for each in power.added[:2]} == {"PAPI_TOT_INS", "PAPI_L3_TCM"}
+    mean = sum(profiled_run(i).profile.power_w["system"] for i in range(40)) / 40
+    assert mean + sum(each.amount for each in power.added) == pytest.approx(power.expected, rel=0.02)
+    assert expected["cpu_power_w"].added == ()
+    profiles_learn(models, fact)
+    assert models.by_counters(fact) == ()
