@@ -31,6 +31,7 @@ from processors.contracts.events import CollectorReport
 from processors.contracts.log import Log
 from processors.contracts.outputs import Alert, Prediction
 from processors.contracts.service import Forwarding, Health, Measures, Service, SourceStatus, late
+from processors.models import scipy_functions
 from sinks.topics import Kind
 
 AGAIN_MAX_S = 5.0  # between two looks for a broker, each of which may take ten seconds itself
@@ -160,6 +161,7 @@ class LearnerRole(Role):
         self._shown: frozenset[int] | None = None
         self._opened_s = 0.0
         self._garbage = Garbage(clock.monotonic_s())
+        self._is_loaded = False
         self._learner: Learner | None = None
         self._outputs = OutputTopics(log, compose.output_topics(config), measures)
         self._dead_letters = RecentDeadLetters(self._outputs)
@@ -197,6 +199,9 @@ class LearnerRole(Role):
         now_s = self._clock.monotonic_s()
         if gained or self._garbage.is_due(now_s, idle=not folded):
             self._garbage.collect(now_s)
+        if not folded and not self._is_loaded:
+            scipy_functions.load()
+            self._is_loaded = True
         self._measures.set("scalewatch_recent_runs", len(self._view.runs))
         self.reason = self._waits(learner)
 

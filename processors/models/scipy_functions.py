@@ -11,6 +11,13 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 
+def load() -> None:
+    """Load them all, at a moment at which nobody waits. A fold that met the first failure of a job stood still for .17 s."""
+    import scipy.linalg.lapack  # noqa: PLC0415  loaded late, as the module says
+    import scipy.optimize  # noqa: PLC0415  loaded late, as the module says
+    import scipy.special  # noqa: F401, PLC0415  loaded late, as the module says
+
+
 def normal_share_below(deviations: npt.ArrayLike) -> Any:
     """Return the share of a normal distribution below so many standard deviations (`ndtr`).
 

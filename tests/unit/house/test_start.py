@@ -40,3 +40,26 @@ print(len(looks), gc.isenabled(), gc.get_freeze_count() > 100_000)
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["0", "True", "True"]
+
+
+def test_a_learner_loads_what_it_will_need_while_it_has_nothing_to_do() -> None:
+    code = """
+import sys
+from agent.app import compose
+from agent.app.roles import LearnerRole
+from agent.config.tree import Config
+from agent.log.memory import MemoryBroker, MemoryLog
+from agent.topics import own_topics
+from tests.kit.clock import FakeClock
+config = Config()
+log = MemoryLog(MemoryBroker(), state_topic=config.topics.state)
+log.create(own_topics(config))
+role = LearnerRole(config, log, compose.metrics(), FakeClock(), restarts=0)
+role.open()
+before = "scipy.special" in sys.modules
+role.step()
+print(before, "scipy.special" in sys.modules)
+role.close()
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]
