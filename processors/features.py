@@ -24,13 +24,15 @@ from processors.models.communication_costs import COUNTED_KINDS, NETWORK_KINDS
 from processors.models.communication_counters import COUNTED
 from processors.models.features import ATTRIBUTE_KINDS, NETWORK, Blend, Chosen, Forecast, encoded
 from processors.models.statistics import six_digits
+from processors.models.training.levels import LevelWatch, Ratio
+from processors.models.training.retention import by_what_they_add, room_bytes
 from processors.models.training.runs import Run
 from processors.models.training.table import CHOICE
 from processors.models.training.trainer import Kind, Learner, Trainer
 from processors.run_time.communication_pool import CONDITIONS, CommunicationPool, Condition, SharedForecast, SharedScore
 from processors.run_time.members import ERROR_MAX, WINDOW
 from processors.run_time.verdict import REASON_TEXT, RELIABLE, UNCERTAIN, WIDTH_MAX
-from processors.store import RateLimit, counted, due
+from processors.store import RateLimit, counted, digest64, due, hexdigest
 
 RANKED_MIN = 8
 
@@ -111,6 +113,7 @@ SIZE: Final = "n"
 ATTRIBUTES_MAX: Final = 40  # of a run
 PAIRS_MAX: Final = 64  # newest runs by which an order is judged
 SCORED_PER_TICK: Final = 4  # runs of an application
+RUNS_LEAST: Final = 64  # that each application retains, however many there are
 ROWS_PER_UNIT: Final = 200.0  # a level of a tree, or a matrix of a sample, of so many rows takes a millisecond or less
 COST_MAX: Final = 12  # of a step: what is more is done in several
 USUAL: Final = 0.5  # a choice that this share of runs made has to be told
@@ -188,6 +191,7 @@ class FeatureTimesState(msgspec.Struct, omit_defaults=True):
     pairs: dict[str, list[tuple[float, float]]] = {}
     waiting_ms: int | None = None
     rate_limit: RateLimit = (0, 0)
+    level: dict[str, Any] | None = None
 
 
 class FeatureTimes:
@@ -197,12 +201,14 @@ class FeatureTimes:
     version: ClassVar[int] = 3
 
     def __init__(self, runs_max: int, state: FeatureTimesState) -> None:
-        self._trainer = Trainer(KINDS, runs_max, state.trainer, cost=step_cost)
+        self._runs_max = runs_max
+        self._trainer = Trainer(KINDS, runs_max, state.trainer, cost=step_cost, retain=by_what_they_add)
         self._blends = {stage: Blend.build(retained) for stage, retained in state.blends.items()}
         self._errors = {name: dict(rows) for name, rows in state.errors.items()}
         self._pairs = {stage: list(pairs) for stage, pairs in state.pairs.items()}
         self._waiting_ms = state.waiting_ms
         self._rate_limit = state.rate_limit
+        self._level = LevelWatch.build(state.level) if state.level is not None else LevelWatch()
 
     @classmethod
     def build(cls, runs_max: int, state: FeatureTimesState | None = None) -> "FeatureTimes":
@@ -245,7 +251,7 @@ class FeatureTimes:
         """Take a run in as `learn`, and return how what other applications said of it did; None where that was not compared."""
         values = _values(fact.attributes, fact.network, fact.n, fact.n)
         targets = dict.fromkeys(_stages(fact.attributes, fact.network), fact.run_time_s)
-        run = Run(fact.run_id, fact.end_ms, values, targets)
+        run = Run(hexdigest(fact.run_id), fact.end_ms, values, targets)
         if targets and self._trainer.reservoir.find(run.id) == run:
             return None
         score = None
@@ -253,15 +259,26 @@ class FeatureTimes:
             self._rate_limit = counted(self._rate_limit, fact.now_ms)
             score = self._compare(fact, fact.curve)
             if targets:
+                self._watch_level(run)
                 self._trainer.learn(run)
         elif targets:
             self._trainer.reservoir.add(run)
         self._wait(fact.now_ms)
         return score
 
+    def bound(self, bytes_max: int) -> bool:
+        """Retain no more runs than so many bytes hold, and at least RUNS_LEAST; return whether some had to go by that.
+
+        To be called before each `learn` and `step`.
+        """
+        reservoir = self._trainer.reservoir
+        room = max(bytes_max // room_bytes(len(reservoir.names)), RUNS_LEAST)
+        reservoir.runs_max = min(room, self._runs_max)
+        return reservoir.runs_max < min(len(reservoir.retained) + len(reservoir.waiting), self._runs_max)
+
     def forget(self, run_id: str, now_ms: int) -> None:
         """Let a run tell nothing any more: it belongs to another application."""
-        if self._trainer.reservoir.drop(run_id):
+        if self._trainer.reservoir.drop(hexdigest(run_id)):
             self._wait(now_ms)
 
     def step(self) -> bool:
@@ -325,6 +342,7 @@ class FeatureTimes:
             {stage: list(pairs) for stage, pairs in self._pairs.items()},
             self._waiting_ms,
             self._rate_limit,
+            self._level.snapshot() if self._level.runs else None,
         )
 
     def _predicted(self, requested: FeatureQuestion) -> list[_Predicted]:
@@ -366,7 +384,9 @@ class FeatureTimes:
         band = learner.predict(values)
         if band is None:
             return None
-        return _moved(Forecast.of_band(band.value, band.low, band.high), near, curve, _besides(learner, values))
+        then = Forecast.of_band(band.value, band.low, band.high)
+        own = Forecast(then.ln_t + self._trainer.reservoir.level, then.deviation)
+        return _moved(own, near, curve, _besides(learner, values))
 
     def _missing(self, learner: Learner, values: Mapping[str, float]) -> tuple[str, ...]:
         """Return the columns of the model that answers which these values do not tell; a word that is new is told."""
@@ -400,6 +420,21 @@ class FeatureTimes:
         if prediction:
             self._note(COMBINED, horizon, ln_t - prediction[-1].pooled.ln_t)
         return score
+
+    def _watch_level(self, run: Run) -> None:
+        """Compare a run with what its models answer, and let all before count at another level where all are off alike."""
+        stage = next((each for each in OWN_STAGES if each in run.targets), ATTRIBUTES)
+        answered = self._trainer.learners[stage].answered(run.values) if run.targets else None
+        if answered is None:
+            return
+        value, deviation = answered
+        off = math.log(run.targets[stage] / value) - self._trainer.reservoir.level
+        shift = self._level.learn(
+            Ratio(run.time_ms, digest64(*(f"{name}={value}" for name, value in run.values.items())), six_digits(off)),
+            deviation,
+        )
+        if shift is not None:
+            self._trainer.reservoir.shift(shift)
 
     def _note(self, name: str, horizon: int, off: float) -> None:
         rows = self._errors.setdefault(name, {})

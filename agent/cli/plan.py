@@ -16,6 +16,8 @@ from agent.config.tree import Config
 from agent.measurements import Costs, Measurements, costs, measured
 from processors.contracts.errors import ConfigError
 from processors.hosts.lines import retained_bytes
+from processors.models.training.retention import room_bytes
+from processors.pipeline.state import FITTED_LIVE_MAX
 
 DAY_S: Final = 86_400.0
 BUSY: Final = 0.5  # of a core at most, on average: after an outage a role has to catch up
@@ -26,6 +28,9 @@ BUCKETS_A_DAY: Final = 4 * 96  # the memory of runs has four for each quarter of
 REMEMBERED_IN_USE: Final = 500  # and so many are kept decoded
 COMPACTED: Final = 2.0  # a compacted topic holds up to so many times what counts, until the broker cleans it
 SEGMENT_BYTES: Final = 2**30  # the one that is being written is never cleaned; Kafka's default
+FITTED_RUN_BYTES: Final = (
+    1_300  # of the models of attributes, for each run that they are fitted to: the trees, measured
+)
 MI: Final = 2**20
 IN_JSON: Final = 4 / 3  # characters for a byte of stored columns
 MEMORY_STEP_MI: Final = 64
@@ -135,12 +140,23 @@ def _learner(centre: Centre, config: Config, shards: int, each: Costs) -> RoleNe
     models = in_use * each.application_in_use_bytes + (applications - in_use) * each.application_at_rest_bytes
     running = min(centre.jobs_per_day / shards, config.jobs.open_jobs_max)  # as if each job ran for a day
     shown = applications * each.prediction_bytes + running * each.job_prediction_bytes
+    models += _memory_of_features(applications, config)
     rest = each.process_bytes + models + shown + _memory_of_runs(centre.jobs_per_day / shards, config, each)
     lines, _ = retained_bytes(config.hosts.lines_h)
     usual, largest = (
         rest + series * (size + lines) for size in (each.learned_resource_bytes, each.saved_resource_bytes)
     )
     return _need("learner", shards, cores, usual, largest)
+
+
+def _memory_of_features(applications: float, config: Config) -> float:
+    """Return the bytes of runs with attributes of one shard, as if each application had as many as it may, and of their models."""
+    features = config.features
+    if not features.attributes:
+        return 0.0
+    runs = applications * features.runs_max * room_bytes(len(features.attributes) + 1)
+    fitted = min(applications, FITTED_LIVE_MAX) * features.runs_max * FITTED_RUN_BYTES
+    return min(runs, features.bytes_max) + fitted
 
 
 def _remembered(jobs_per_day: float, config: Config) -> float:

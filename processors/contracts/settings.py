@@ -45,7 +45,15 @@ class FeatureSettings(Settings):
         default=2048,
         ge=16,
         le=8192,
-        description="runs of an application that models of its attributes and its communication are fitted to",
+        description="runs of an application that models of its attributes and its communication are fitted to; of more the newest "
+        "stay, and of the others few of those alike before more of them",
+    )
+    bytes_max: int = Field(
+        default=2**28,
+        ge=2**16,
+        le=2**36,
+        description="bytes of memory that these runs of all applications of a shard take; each application has an equal share, and "
+        "retains fewer runs where that is too little",
     )
 
     def names(self, attribute: str) -> bool:

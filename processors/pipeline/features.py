@@ -126,7 +126,7 @@ class Features:
         of_run, features = (event.run_id, n, event.run_time_s, event.end_ms, now_ms), (known.attributes, known.network)
         fact = FeatureFact(*of_run, *features, run.published, shared, by_counters)
         scores: list[SharedScore | None] = []
-        self._guarded(key, lambda times: scores.append(times.compared(fact)))
+        self._guarded(key, lambda times: scores.append(times.compared(fact)), learns=True)
         if not known.network.keys().isdisjoint(NAMES):
             ended = SharedRun(key, event.run_id, event.end_ms, event.run_time_s, comparable(known.network, n), now_ms)
             self._share(own, ended, scores[0] if scores else None)
@@ -226,9 +226,12 @@ class Features:
             return self._state.feature_times.get(application_id)
         return None
 
-    def _guarded(self, application_id: str, work: Callable[[FeatureTimes], None]) -> None:
+    def _guarded(self, application_id: str, work: Callable[[FeatureTimes], None], *, learns: bool = False) -> None:
         with self._guard(application_id):  # features of one application must not stop the others
             times = self._state.feature_times.open(application_id)
+            applications = max(len(self._state.feature_times), 1)
+            if times.bound(self._state.settings.features.bytes_max // applications) and learns:
+                self._state.tally["bound", "feature_bytes_max"] += 1
             work(times)
             self._state.feature_times.changed(application_id, times, self._state.now_ms)
 

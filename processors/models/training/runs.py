@@ -1,13 +1,13 @@
 """A bounded reservoir of runs: what all models of an application learn from.
 
-Which runs stay follows from their ids alone: those with the least hashes (a bottom-k sample, E. Cohen, H. Kaplan,
+Which runs stay follows by default from their ids alone: those with the least hashes (a bottom-k sample, E. Cohen, H. Kaplan,
 "Summarizing data using bottom-k sketches", 2007). It is an even sample of all runs, whatever their order, and a run
-that is reported again takes its own place.
+that is reported again takes its own place. `retention` has another rule.
 """
 
 import math
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from math import isfinite
@@ -15,6 +15,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from processors.models.training.levels import Shift, at_level_of_now
+from processors.models.training.retention import evenly, row
 from processors.models.training.table import CHOICE, Table
 
 # Runs as they are stored: the names once, and all numbers as one block of 32-bit floats, base64 in JSON.
@@ -89,6 +91,11 @@ ADVANCE_SHARE: Final = 0.05  # so many new runs, and it is worth to fit again
 NAMED_SHARE: Final = 0.5  # a column is one that this share of runs has
 WAITING_MAX: Final = 0.5  # times what stays, of runs that wait while there are others
 CHOSEN_MIN: Final = 2
+SHIFTS_MAX: Final = 8  # of the level, in the order in which they were found
+
+
+Retain = Callable[[Iterable["Run"], int], dict[str, "Run"]]
+"""Which of these runs stay, at most so many; it follows from the runs alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +126,9 @@ class Run:
             raise ValueError("The weight of a run is above 0 and at most 1.")
         targets = {name: value for name, value in singles(self.targets).items() if value > 0}
         weights = {name: max(weight, WEIGHT_MIN) for name, weight in self.weights.items()}
-        object.__setattr__(self, "values", _first(singles(self.values)))
-        object.__setattr__(self, "targets", _first(targets))
-        object.__setattr__(self, "weights", singles(weights))
+        object.__setattr__(self, "values", row(_first(singles(self.values))))
+        object.__setattr__(self, "targets", row(_first(targets)))
+        object.__setattr__(self, "weights", row(singles(weights)))
         object.__setattr__(self, "place", _place(self.id))
 
 
@@ -150,11 +157,25 @@ class Reservoir:
     seen: int = 0
     gone: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
+    retain: Retain = evenly
+    shifts: list[Shift] = field(default_factory=list)
+    coming_shifts: list[Shift] = field(default_factory=list)
+    retained_shifts: list[Shift] = field(default_factory=list)
 
     @property
     def due(self) -> bool:
         """Whether enough is new that models should be fitted again."""
-        return len(self.waiting) + len(self.gone) >= max(1.0, ADVANCE_SHARE * len(self.retained))
+        new = len(self.waiting) + len(self.gone)
+        return new >= max(1.0, ADVANCE_SHARE * len(self.retained)) or self.shifts != self.retained_shifts
+
+    @property
+    def level(self) -> float:
+        """By how much in ln the level of now is above that of the runs as the last fit took them."""
+        return sum(shift.ln_factor for shift in self.shifts if shift not in self.retained_shifts)
+
+    def shift(self, shift: Shift) -> None:
+        """Let runs of before count at another level, in each target, from the next fit on that begins."""
+        self.shifts = [*self.shifts, shift][-SHIFTS_MAX:]
 
     def add(self, run: Run) -> None:
         """Take a run in, to be fitted to after the next `advance`; one with a known id replaces that.
@@ -171,21 +192,25 @@ class Reservoir:
         self.gone.discard(run.id)
         self.waiting[run.id] = run
         most = self.runs_max if not self.retained and self.coming is None else math.ceil(WAITING_MAX * self.runs_max)
-        if len(self.waiting) > most:
-            self.waiting = _least(self.waiting.values(), most)
+        if len(self.waiting) > most + (
+            0 if self.retain is evenly else most // 8
+        ):  # others cost more than one run is worth
+            self.waiting = self.retain(self.waiting.values(), most)
 
     def begin(self) -> None:
         """Let the next fit be to what came since as well; nothing where one has begun already."""
         if self.coming is None:
             stays = {name: run for name, run in self.retained.items() if name not in self.gone}
-            self.coming = _least({**stays, **self.waiting}.values(), self.runs_max)
+            self.coming = self.retain({**stays, **self.waiting}.values(), self.runs_max)
             self.waiting = {}
+            self.coming_shifts = self.shifts
             self.names = {name for run in self.runs() for name in run.values}
 
     def advance(self) -> None:
         """Let the next fit be made: a new epoch, even where nothing stayed of what was new."""
         self.begin()
         self.retained, self.coming = self.coming or {}, None
+        self.retained_shifts = self.coming_shifts
         self.gone &= self.retained.keys()
         self.epoch += 1
 
@@ -222,7 +247,8 @@ class Reservoir:
         Its columns are those that most of these runs have, of names that begin with one of `columns`, sorted; of choices
         (`name=word`) those that two runs or more made.
         """
-        known = self.retained if self.coming is None or now else self.coming
+        last = self.coming is None or now
+        known, shifts = (self.retained, self.retained_shifts) if last else (self.coming or {}, self.coming_shifts)
         runs = [known[name] for name in sorted(known) if target in known[name].targets]
         names = _columns(runs, columns)
         rows = [[run.values.get(name, math.nan) for name in names] for run in runs]
@@ -230,7 +256,7 @@ class Reservoir:
         return Table(
             names,
             np.array(rows, dtype=np.float64).reshape(len(runs), len(names)),
-            np.array([run.targets[target] for run in runs], dtype=np.float64),
+            np.array([run.targets[target] * at_level_of_now(run.time_ms, shifts) for run in runs], dtype=np.float64),
             np.array([run.weight * run.weights.get(target, 1.0) for run in runs], dtype=np.float64),
             np.array([groups[run.group or run.id] for run in runs], dtype=np.int64),
         )
@@ -247,6 +273,7 @@ class Reservoir:
         places = [list(each.values()) for each in (self.retained, self.waiting, self.coming or {})]
         for run in (run for place in places for run in place):
             runs[id(run)] = run
+        levels = (self.shifts, self.coming_shifts, self.retained_shifts)
         number = {each: i for i, each in enumerate(runs)}
         retained, waiting, coming = ([number[id(run)] for run in place] for place in places)
         return {
@@ -259,26 +286,34 @@ class Reservoir:
             "kept": retained,
             "waiting": waiting,
             "coming": None if self.coming is None else coming,
-            "runs": [[run.id, run.time_ms, run.weight, run.group] for run in runs.values()],
+            "runs": _identities(list(runs.values()), packs=self.retain is not evenly),
             "values": packed([run.values for run in runs.values()]),
             "targets": packed([run.targets for run in runs.values()]),
             "weights": packed([run.weights for run in runs.values()]),
+            **({"shifts": [[list(each) for each in place] for place in levels]} if self.shifts else {}),
         }
 
     @classmethod
-    def build(cls, state: Mapping[str, Any], runs_max: int | None = None) -> "Reservoir":
+    def build(cls, state: Mapping[str, Any], runs_max: int | None = None, retain: Retain = evenly) -> "Reservoir":
         """Return the reservoir of a snapshot, which from now on holds `runs_max`; ValueError where it is of another version."""
         if state["version"] != VERSION:
             raise ValueError("The snapshot of a reservoir is of another version.")
-        columns = zip(state["runs"], *(unpacked(state[name]) for name in ("values", "targets", "weights")), strict=True)
+        columns = zip(
+            _identified(state["runs"]),
+            *(unpacked(state[name]) for name in ("values", "targets", "weights")),
+            strict=True,
+        )
         runs = [_restored(each, values, targets, weights) for each, values, targets, weights in columns]
         retained, waiting = ({runs[i].id: runs[i] for i in state[place]} for place in ("kept", "waiting"))
         coming = None if state["coming"] is None else {runs[i].id: runs[i] for i in state["coming"]}
         given = (state["epoch"], state["seen"], set(state["gone"]), set(state["names"]))
-        return cls(runs_max or state["runs_max"], retained, waiting, coming, *given)
+        shifts = [[Shift(*each) for each in place] for place in state.get("shifts", ((), (), ()))]
+        return cls(runs_max or state["runs_max"], retained, waiting, coming, *given, retain, *shifts)
 
     def _room(self, run: Run) -> bool:
         """Return whether a run that is not known may stay."""
+        if self.retain is not evenly:
+            return True
         stays = self.retained if self.coming is None else self.coming
         places = [each.place for name, each in stays.items() if name not in self.gone]
         return len(places) < self.runs_max or run.place < max(places)
@@ -298,11 +333,6 @@ def _wanted(name: str, runs: int) -> float:
     return CHOSEN_MIN if CHOICE in name else NAMED_SHARE * runs
 
 
-def _least(runs: Iterable[Run], count: int) -> dict[str, Run]:
-    """Return the runs with the least hashes, in that order."""
-    return {run.id: run for run in sorted(runs, key=lambda run: (run.place, run.id))[:count]}
-
-
 def _first(values: dict[str, float]) -> dict[str, float]:
     return values if len(values) <= NAMES_MAX else dict(list(values.items())[:NAMES_MAX])
 
@@ -311,11 +341,26 @@ def _place(run_id: str) -> bytes:
     return blake2b(run_id.encode(), digest_size=8).digest()
 
 
+def _identities(runs: Sequence[Run], *, packs: bool) -> Any:
+    """Return ids, times, weights and groups as they are stored; where all count alike in as little as tells them."""
+    if not packs or any(run.weight < 1.0 or run.group for run in runs):
+        return [[run.id, run.time_ms, run.weight, run.group] for run in runs]
+    times = np.array([run.time_ms for run in runs], "<i8")
+    return {"ids": [run.id for run in runs], "times_ms": b64encode(times.tobytes()).decode()}
+
+
+def _identified(stored: Any) -> list[Sequence[Any]]:
+    if isinstance(stored, list):
+        return stored
+    times = np.frombuffer(b64decode(stored["times_ms"]), "<i8").tolist()
+    return [(name, time_ms, 1.0, "") for name, time_ms in zip(stored["ids"], times, strict=True)]
+
+
 def _restored(given: Sequence[Any], *named: Mapping[str, float]) -> Run:
     """Return a run of a snapshot: its numbers are as they are kept already."""
     run = object.__new__(Run)
     name, time_ms, weight, group = given
-    values, targets, weights = named
+    values, targets, weights = (row(each) for each in named)
     fields = {"id": name, "time_ms": time_ms, "values": values, "targets": targets, "weight": weight, "group": group}
     for field_name, value in (fields | {"weights": weights, "place": _place(name)}).items():
         object.__setattr__(run, field_name, value)

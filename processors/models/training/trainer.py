@@ -5,10 +5,12 @@ go on answering; all learners change to the new ones at once. What the steps fou
 middle of a fit answers, and goes on, as the one before did.
 """
 
+import math
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final, Protocol, runtime_checkable
 
-from processors.models.training.runs import RUNS_MAX, Reservoir, Run
+from processors.models.training.retention import evenly
+from processors.models.training.runs import RUNS_MAX, Reservoir, Retain, Run
 from processors.models.training.table import Band, Floats, Model, Predicted, Table, Tracked, best, finished
 
 Found = dict[str, Any]
@@ -194,11 +196,13 @@ class Learner:
 
     def predict(self, values: Mapping[str, float]) -> Band | None:
         """Return what the believed model expects; None before the first fit."""
+        name, answered = self.trusted, self.answered(values)
+        return self.tracked[name].band(*answered) if name is not None and answered is not None else None
+
+    def answered(self, values: Mapping[str, float]) -> tuple[float, float] | None:
+        """Return what the believed model itself says, and the deviation of its ln; None before the first fit."""
         name = self.trusted
-        if name is None or self.table is None:
-            return None
-        value, deviation = self._requested(name, self.table.row(dict(values)))
-        return self.tracked[name].band(value, deviation)
+        return None if name is None or self.table is None else self._requested(name, self.table.row(dict(values)))
 
     def learn(self, values: Mapping[str, float], actual: float) -> None:
         """Follow each model: what it would have said of these values, against what came (> 0 and finite)."""
@@ -255,11 +259,13 @@ class Trainer:
         runs_max: int = RUNS_MAX,
         state: Mapping[str, Any] | None = None,
         columns: Mapping[str, tuple[str, ...]] | None = None,
+        *,
         cost: Callable[[int], int] = inverting,
+        retain: Retain = evenly,
     ) -> None:
         """Start empty, or from a snapshot. A learner takes the values whose names begin with one of its `columns`.
 
-        `cost` is what a step of a fit to so many runs costs, in units of about a millisecond.
+        `cost` is what a step of a fit to so many runs costs, in units of about a millisecond, `retain` says which runs stay.
 
         Raises ValueError where the snapshot is of another version.
         """
@@ -270,7 +276,11 @@ class Trainer:
             name: Learner(name, kinds, given.get(name), (columns or {}).get(name, EVERYTHING))
             for name, kinds in targets.items()
         }
-        self.reservoir = Reservoir(runs_max) if state is None else Reservoir.build(state["reservoir"], runs_max)
+        self.reservoir = (
+            Reservoir(runs_max, retain=retain)
+            if state is None
+            else Reservoir.build(state["reservoir"], runs_max, retain)
+        )
         self._cost = cost
         self._work: dict[str, Generator[None, None, None]] = {}
         self._turn = 0
@@ -279,9 +289,10 @@ class Trainer:
 
     def learn(self, run: Run) -> None:
         """Follow the models with what this run was, then take it in for the next fit."""
+        level = math.exp(-self.reservoir.level)  # a shift that they have not seen is no fault of theirs
         for name, learner in self.learners.items():
             if name in run.targets:
-                learner.learn(run.values, run.targets[name])
+                learner.learn(run.values, run.targets[name] * level)
         self.reservoir.add(run)
 
     @property

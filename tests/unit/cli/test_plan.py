@@ -252,3 +252,10 @@ def test_a_learner_of_its_own_takes_about_as_much_memory_as_was_planned() -> Non
     at_rest, _ = map(float, shown.stdout.split())
     reckoned = COSTS.process_bytes + hosts * 10 * COSTS.learned_resource_bytes
     assert at_rest == pytest.approx(reckoned, rel=0.2)
+
+
+def test_applications_that_are_learned_by_attributes_need_memory_up_to_its_bound() -> None:
+    features = [{}, {"attributes": ["atoms"]}, {"attributes": ["atoms"], "bytes_max": 2**30}]
+    usual = [planned(Config.model_validate({"features": each})).roles[1].memory_mi for each in features]
+    assert usual[1] - usual[0] > 256
+    assert usual[2] - usual[1] > 512

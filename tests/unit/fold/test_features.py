@@ -159,3 +159,14 @@ def test_a_started_job_that_reports_its_attributes_is_forecast_by_them(
     centre.at_ms(centre.now_ms + 700_000)
     later = centre.topic("job_predictions")[f"{SYSTEM}/quick"]
     assert later["run_time_s"] > 650, "it runs longer than was foretold, and still goes by its attributes"
+
+
+def test_more_runs_than_there_is_memory_for_leave_and_are_counted() -> None:
+    centre = Scenario(features={"attributes": ATTRIBUTES, "bytes_max": 2**16}).at("00:00")
+    lived(centre, 130, follows=True)
+    assert centre.tally["bound:feature_bytes_max"] > 0
+    roomy = Scenario(features={"attributes": ATTRIBUTES}).at("00:00")
+    lived(roomy, 130, follows=True)
+    assert roomy.tally["bound:feature_bytes_max"] == 0
+    sizes = [len(each.state()[f"feature_times/{APPLICATION}"]) for each in (centre, roomy)]
+    assert sizes[0] < sizes[1]

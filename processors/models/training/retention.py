@@ -1,0 +1,132 @@
+"""Which runs stay where there are too many, and how little room one takes.
+
+An even sample of all runs is the best to learn from where the runs to come are like those that came: runs that a model was far
+off, or that lie where few are, teach less on measured data. What it wastes room on is runs that are alike, and runs of long ago.
+"""
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Final, Protocol, TypeVar
+
+RECENT: Final = 0.5  # the share of room that the newest runs have, whatever they are
+REPEATS: Final = 4  # runs alike that stay before any other has as many
+ROW_BYTES: Final = 560  # of a run in memory, measured,
+NUMBER_BYTES: Final = 6  # and of each of its numbers
+
+
+class Retained(Protocol):
+    """What has to be known of a run to say whether it stays."""
+
+    @property
+    def id(self) -> str:
+        """Its name."""
+
+    @property
+    def time_ms(self) -> int:
+        """When it ended."""
+
+    @property
+    def values(self) -> Mapping[str, float]:
+        """What it had, names in order."""
+
+    @property
+    def place(self) -> bytes:
+        """The hash of its name."""
+
+
+R = TypeVar("R", bound=Retained)
+
+
+class Row(Mapping[str, float]):
+    """Named numbers of a run in as little room as they need: 32 bits each, and names that runs share.
+
+    >>> row = Row({"ipc": 1.5, "clock": 2.0})
+    >>> dict(row), row["ipc"], row == {"ipc": 1.5, "clock": 2.0}
+    ({'ipc': 1.5, 'clock': 2.0}, 1.5, True)
+    """
+
+    __slots__ = ("_numbers", "_places")
+
+    def __init__(self, values: Mapping[str, float]) -> None:
+        self._places = _places(tuple(values))
+        self._numbers = array("f", values.values())
+
+    def __getitem__(self, name: str) -> float:
+        return self._numbers[self._places[name]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+    def __hash__(self) -> int:
+        return hash((tuple(self._places), self._numbers.tobytes()))
+
+
+@lru_cache(maxsize=4096)
+def _places(names: tuple[str, ...]) -> dict[str, int]:
+    """Return where each name stands; runs of an application share what is returned."""
+    return {name: at for at, name in enumerate(names)}
+
+
+_NONE: Final = Row({})
+
+
+def row(values: Mapping[str, float]) -> Row:
+    """Return named numbers as a row; all that have none are one.
+
+    >>> row({}) is row({})
+    True
+    """
+    return Row(values) if values else _NONE
+
+
+def room_bytes(names: int) -> int:
+    """Return the bytes of memory that a run with so many numbers takes.
+
+    >>> room_bytes(10)
+    620
+    """
+    return ROW_BYTES + NUMBER_BYTES * names
+
+
+def evenly(runs: Iterable[R], count: int) -> dict[str, R]:
+    """Return the runs with the least hashes, in that order: an even sample of all.
+
+    >>> from processors.models.training.runs import Run
+    >>> len(evenly([Run(f"r{i}", i, {}, {}) for i in range(9)], 4))
+    4
+    """
+    return {run.id: run for run in sorted(runs, key=lambda run: (run.place, run.id))[:count]}
+
+
+def by_what_they_add(runs: Iterable[R], count: int) -> dict[str, R]:
+    """Return the newest runs, for half of the room, and of the others few of those alike before more of them, by their hashes.
+
+    It depends on the runs alone, not on their order.
+
+    >>> from processors.models.training.runs import Run
+    >>> runs = [Run(f"r{i}", i, {"mesh": 1.0 if i else 2.0}, {}) for i in range(90)]
+    >>> len(by_what_they_add(runs, 20)), "r0" in by_what_they_add(runs, 20)
+    (20, True)
+    """
+    every = list(runs)
+    if len(every) <= count:
+        return evenly(every, count)
+    newest = sorted(every, key=lambda run: (-run.time_ms, run.place, run.id))
+    alike: dict[Row | tuple[tuple[str, float], ...], int] = {}
+    ranked = []
+    for at, run in enumerate(newest):
+        own = tuple(run.values.items())
+        before = alike.get(own, 0)
+        alike[own] = before + 1
+        ranked.append((at >= RECENT * count, before // REPEATS, run.place, run.id, run))
+    ranked.sort(key=lambda each: each[:-1])
+    recent = [each for each in ranked if not each[0]]
+    rest = [each for each in ranked if each[0]]
+    return evenly((each[-1] for each in [*recent, *rest][:count]), count)
