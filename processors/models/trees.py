@@ -137,6 +137,7 @@ def joined(forests: Sequence[Forest]) -> Forest:
 ROWS_MAX: Final = 1 << 17  # that grow together: what is beyond is grown in parts, to bound memory
 ROWS_STEP: Final = 1 << 11  # that grow together where nothing may stand still for long
 COLUMNS_USUAL: Final = 8  # of more, fewer rows are a step
+LEVELS_STEP: Final = 16  # that such a step splits: trees of so many rows have about as many
 _STILL = 1e-12  # of the spread of all targets: what lies closer is alike
 
 
@@ -179,7 +180,7 @@ def growing(
 ) -> Generator[None, None, Forest]:
     """Yield after a few trees, so many that they have `rows_at_once` rows together, and return the forest; else as `grow`.
 
-    A tree that has more rows yields after each of its levels.
+    Trees that have more yield between their levels, after about as much work.
 
     >>> x = np.arange(40.0)[:, None]
     >>> len(list(growing(x, x[:, 0], np.ones(40), Growth(10), rows_at_once=120)))
@@ -192,8 +193,11 @@ def growing(
     forests = []
     for first in numbers[::at_once]:
         tree = _Growing(values, target, weight, growth, numbers[first : first + at_once])
+        cells = 0
         while tree.grow():
-            if len(target) > rows_at_once * narrow:
+            cells += len(tree.level.rows) * values.shape[1]
+            if cells >= LEVELS_STEP * rows_at_once * COLUMNS_USUAL:
+                cells = 0
                 yield
         forests.append(tree.grown())
         yield

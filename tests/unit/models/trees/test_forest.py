@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.trees import Forest, Growth, grow, grow_trees, joined
+from processors.models.trees import Forest, Growth, grow, grow_trees, growing, joined
 
 
 def friedman(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -112,3 +112,26 @@ def test_answers_never_leave_the_range_of_what_was_learned(rows: list[tuple[floa
         assert np.isfinite(answer).all()
         assert (answer >= low - slack).all()
         assert (answer <= high + slack).all()
+
+
+def test_trees_of_many_rows_are_grown_in_some_steps_of_like_work_and_come_out_the_same() -> None:
+    chance = np.random.default_rng(1)
+    values, weight = chance.random((2048, 9)), np.ones(2048)
+    target = values[:, 0] * values[:, 1]
+    steps, few_rows = (growing(values, target, weight, Growth(2), rows) for rows in (2048, 64))
+    counts, forests = [], []
+    for each in (steps, few_rows):
+        count = 0
+        while True:
+            try:
+                next(each)
+            except StopIteration as end:
+                forests.append(end.value)
+                break
+            count += 1
+        counts.append(count)
+    assert 2 <= counts[0] <= 6
+    assert counts[1] >= 20
+    whole = grow(values, target, growth=Growth(2))
+    for forest in forests:
+        assert forest.mean(values[:50]).tolist() == whole.mean(values[:50]).tolist()
