@@ -412,7 +412,8 @@ class FeatureTimes:
             blend = self._blends.setdefault(each.record, Blend())
             blend.learn(each.before, each.forecast, ln_t)
             if each.stage == SHARED:
-                score = SharedScore(CONDITION[each.record], each.before, each.forecast, ln_t)
+                without = next((other.before for other in prediction if other.stage == COMMUNICATION), each.before)
+                score = SharedScore(CONDITION[each.record], without, each.before, each.forecast, ln_t)
             self._note(each.stage, horizon, ln_t - each.forecast.ln_t)
             pairs = self._pairs.setdefault(each.stage, [])
             pairs.append((six_digits(math.exp(each.forecast.ln_t)), six_digits(fact.run_time_s)))

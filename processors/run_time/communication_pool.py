@@ -48,9 +48,13 @@ class SharedForecast(NamedTuple):
 
 
 class SharedScore(NamedTuple):
-    """What was said of a run that ended, before and with others, and ln of what came."""
+    """What was said of a run that ended, before and with others, and ln of what came.
+
+    `without` is what was said without its communication: what an application without a model of its own would have had.
+    """
 
     condition: Condition
+    without: Forecast
     before: Forecast
     forecast: Forecast
     ln_t: float
@@ -164,8 +168,9 @@ class CommunicationPool:
 
     def compare(self, score: SharedScore) -> None:
         """Follow how good it is to listen to others."""
-        record = self._records.setdefault(score.condition, Blend())
-        record.learn(score.before, score.forecast, score.ln_t)
+        said: dict[Condition, Forecast] = {"alone": score.without, score.condition: score.before}
+        for condition, before in said.items():
+            self._records.setdefault(condition, Blend()).learn(before, score.forecast, score.ln_t)
 
     def step(self) -> bool:
         """Fit the costs of one more set of features; return whether there is more to do."""

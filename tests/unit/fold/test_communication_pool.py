@@ -81,6 +81,10 @@ def test_one_other_application_is_no_pool(requested: Runs) -> None:
     assert order(newcomer(with_teachers("flow")), requested) < 0.55
 
 
+def test_two_others_with_models_of_their_own_are_enough(requested: Runs) -> None:
+    assert order(newcomer(with_teachers("flow", "fourier")), requested) > 0.9
+
+
 def test_what_others_know_is_reported_with_its_record(centre: Scenario) -> None:
     key = f"{SYSTEM}/flow//nodes"
     reported = {each["features"]: each for each in centre.topic("predictions")[key]["features"]}
