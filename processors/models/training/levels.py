@@ -15,7 +15,9 @@ from processors.models.drift import Cusum, began, clipped, explained_by_one, mat
 from processors.models.statistics import six_digits
 
 RATIOS_MAX: Final = 32  # newest, in which the begin of a shift is looked for
-RUNS_MIN: Final = 6  # that tell a shift
+RUNS_MIN: Final = 10  # that tell a shift
+NOISES_MIN: Final = 1.5  # that it is large: a model of few runs is off by less in whole regions
+AGREEING: Final = 0.9  # the share of these runs that are off to its side
 CONFIGURATIONS_MIN: Final = 3  # that they have, where there are so many
 NOISE: Final = 0.2  # of ln, as long as nothing is known
 
@@ -90,7 +92,9 @@ def _shift(newest: list[Ratio], noise: float) -> Shift | None:
     ratios, configurations = [each.ln_ratio for each in newest], [each.configuration for each in newest]
     several = len(set(configurations)) >= CONFIGURATIONS_MIN
     factor = six_digits(median(ratios))
-    if not several or explained_by_one(ratios, configurations, noise) is not None or not matters(factor, noise):
+    agreeing = sum(each * factor > 0 for each in ratios) >= AGREEING * len(ratios)
+    large = matters(factor, noise) and abs(factor) > NOISES_MIN * noise
+    if not (several and agreeing and large) or explained_by_one(ratios, configurations, noise) is not None:
         return None
     return Shift(newest[0].time_ms, factor)
 

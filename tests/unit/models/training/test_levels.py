@@ -47,6 +47,12 @@ def test_one_configuration_that_is_off_is_no_shift_of_all() -> None:
     assert not shifts(calm[:200] + ratios(30, 0.5, since=0, configurations=1))
 
 
+def test_what_a_model_of_few_runs_is_off_by_in_a_region_is_no_shift() -> None:
+    chance = np.random.default_rng(1)
+    scattered = [Ratio(i, i, float(0.1 * chance.normal() - 0.12 * (200 <= i < 260))) for i in range(400)]
+    assert not shifts(scattered)
+
+
 def test_answers_that_were_unsure_make_no_shift() -> None:
     assert not shifts(ratios(230, 0.6, since=200), deviation=0.6)
 
