@@ -12,7 +12,13 @@ Floats = npt.NDArray[np.float64]
 
 
 def load() -> None:
-    """Load them all, at a moment at which nobody waits. A fold that met the first failure of a job stood still for .17 s."""
+    """Load them all, at a moment at which nobody waits. A fold that met the first failure of a job stood still for .17 s.
+
+    >>> import sys
+    >>> load()
+    >>> "scipy.special" in sys.modules
+    True
+    """
     import scipy.linalg.lapack  # noqa: PLC0415  loaded late, as the module says
     import scipy.optimize  # noqa: PLC0415  loaded late, as the module says
     import scipy.special  # noqa: F401, PLC0415  loaded late, as the module says

@@ -168,8 +168,8 @@ class CommunicationPool:
 
     def compare(self, score: SharedScore) -> None:
         """Follow how good it is to listen to others."""
-        said: dict[Condition, Forecast] = {"alone": score.without, score.condition: score.before}
-        for condition, before in said.items():
+        compared: dict[Condition, Forecast] = {"alone": score.without, score.condition: score.before}
+        for condition, before in compared.items():
             self._records.setdefault(condition, Blend()).learn(before, score.forecast, score.ln_t)
 
     def step(self) -> bool:

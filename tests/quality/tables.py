@@ -20,6 +20,7 @@ from processors.pipeline.state import CoefficientsOf, shipped
 from tests.quality import (
     attributes,
     counted,
+    counted_times,
     drift,
     growth,
     host_alerts,
@@ -226,6 +227,7 @@ TABLES = {
     "inputs": Table("inputs that were never run, or hardly, from the others of their application", inputs.lines, 300.0),
     "streams": Table("anomalies on labelled streams, strictly online", streams.lines, 120.0),
     "counters": Table("power from counters, as the product publishes it of runs", counters, 900.0),
+    "counted_times": Table("run times that follow counters at a given size", lambda _: counted_times.table(), 900.0),
     "profiles": Table(
         "classes of models of counters, other metrics and attributes, for comparison", profiles.lines, 300.0
     ),
