@@ -102,4 +102,5 @@ def test_each_format_has_its_share_and_no_piece_comes_twice() -> None:
     pieces = list(fuzz.chunks(120_000, 1_000, seed=1))
     assert sum(count for _, _, count in pieces) == 120_000
     assert len({(name, seed) for name, seed, _ in pieces}) == len(pieces)
-    assert len({sum(count for name, _, count in pieces if name == each) for each in corpus()}) == 1
+    shares = [sum(count for name, _, count in pieces if name == each) for each in corpus()]
+    assert max(shares) - min(shares) <= 1_000, "they differ by no more than a piece"

@@ -119,7 +119,9 @@ def give_up(producer: Any) -> None:
     """
     sender = producer._sender  # noqa: SLF001 - see above
     sender._accumulator.abort_incomplete_batches = lambda: None  # noqa: SLF001 - see above
-    with suppress(OSError):  # it is told at last by its socket, which it may have closed by then
+    with suppress(
+        OSError, AttributeError
+    ):  # it is told at last by its socket, which it may have closed or dropped by then
         sender.force_close()
     sender.join(GIVE_UP_S)
     producer._unregister_cleanup()  # noqa: SLF001 - it would flush once more at the end of the process
