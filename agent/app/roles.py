@@ -161,7 +161,6 @@ class LearnerRole(Role):
         self._shown: frozenset[int] | None = None
         self._opened_s = 0.0
         self._garbage = Garbage(clock.monotonic_s())
-        self._is_loaded = False
         self._learner: Learner | None = None
         self._outputs = OutputTopics(log, compose.output_topics(config), measures)
         self._dead_letters = RecentDeadLetters(self._outputs)
@@ -199,9 +198,8 @@ class LearnerRole(Role):
         now_s = self._clock.monotonic_s()
         if gained or self._garbage.is_due(now_s, idle=not folded):
             self._garbage.collect(now_s)
-        if not folded and not self._is_loaded:
+        if not folded:
             scipy_functions.load()
-            self._is_loaded = True
         self._measures.set("scalewatch_recent_runs", len(self._view.runs))
         self.reason = self._waits(learner)
 

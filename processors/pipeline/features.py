@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -25,6 +25,8 @@ from processors.store import FIT_COST_GRAIN_MS, FIT_COST_MAX, share
 
 SO_FAR_MIN: Final = 3  # whole minutes of each host, before counters of a running job count
 FIELDS: Final = ("module", "container", "executable", "partition", "account", "qos", "user", "time_limit_s")
+
+T = TypeVar("T")
 
 
 class KnownFeatures(NamedTuple):
@@ -125,11 +127,10 @@ class Features:
         shared = self.shared(own, known, n) if run.published is not None else None
         of_run, features = (event.run_id, n, event.run_time_s, event.end_ms, now_ms), (known.attributes, known.network)
         fact = FeatureFact(*of_run, *features, run.published, shared, by_counters)
-        scores: list[SharedScore | None] = []
-        self._guarded(key, lambda times: scores.append(times.compared(fact)), learns=True)
+        score = self._guarded(key, lambda times: times.compared(fact), learns=True)
         if not known.network.keys().isdisjoint(NAMES):
             ended = SharedRun(key, event.run_id, event.end_ms, event.run_time_s, comparable(known.network, n), now_ms)
-            self._share(own, ended, scores[0] if scores else None)
+            self._share(own, ended, score)
 
     def shared(self, key: ApplicationKey, known: KnownFeatures, n: float) -> SharedForecast | None:
         """Return what the applications of a system say of the communication of a run of one of them; None where nothing."""
@@ -226,14 +227,17 @@ class Features:
             return self._state.feature_times.get(application_id)
         return None
 
-    def _guarded(self, application_id: str, work: Callable[[FeatureTimes], None], *, learns: bool = False) -> None:
+    def _guarded(self, application_id: str, work: Callable[[FeatureTimes], T], *, learns: bool = False) -> T | None:
+        """Do something with the models of an application, and return what came of it; None where it failed."""
         with self._guard(application_id):  # features of one application must not stop the others
             times = self._state.feature_times.open(application_id)
             applications = max(len(self._state.feature_times), 1)
             if times.bound(self._state.settings.features.bytes_max // applications) and learns:
                 self._state.tally["bound", "feature_bytes_max"] += 1
-            work(times)
+            found = work(times)
             self._state.feature_times.changed(application_id, times, self._state.now_ms)
+            return found
+        return None
 
     def _guard(self, application_id: str) -> guard:
         return guard(self._state, FeatureTimes.name, recover=partial(self._state.feature_times.remove, application_id))
