@@ -9,7 +9,7 @@ import numpy as np
 from processors.models.attribute_law import Law, law, taken
 from processors.models.counters.selection import Floats
 from processors.models.kriging import Chosen, Kriging, Points, Search, kriging, onward, searching
-from processors.models.training.table import CHOICE, FOLDS, Predicted, Table
+from processors.models.training.table import CHOICE, FOLDS, Predicted, Table, silent
 from processors.models.training.trainer import Found
 
 RUNS_MIN: Final = 12
@@ -57,7 +57,7 @@ class SmoothKind:
 
     def __call__(self, table: Table) -> Generator[None, None, Smooth]:
         """Fit from the beginning."""
-        found = yield from _silent(self.fitting(table, None))
+        found = yield from silent(self.fitting(table, None))
         return found
 
     def fitting(self, table: Table, found: Found | None) -> Generator[Found, None, Smooth]:
@@ -83,16 +83,6 @@ class SmoothKind:
     def model(self, table: Table, found: Found) -> Smooth:
         """Return the model of a table with the reaches that were found."""
         return _fitted(table, Chosen.of(found["search"]), found["error"], found["deviation"])
-
-
-def _silent(steps: Generator[Found, None, Smooth]) -> Generator[None, None, Smooth]:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            model: Smooth = end.value
-            return model
-        yield
 
 
 def _points(table: Table) -> tuple[Points, Law]:

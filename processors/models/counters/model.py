@@ -17,7 +17,7 @@ from processors.models.counters.effects import Added, Explanation, added, explai
 from processors.models.counters.gaussian_process import Smooth
 from processors.models.counters.linear import Line
 from processors.models.counters.selection import SELECTION_RUNS_MIN
-from processors.models.training.table import Floats, Model, Predicted, Table, finished
+from processors.models.training.table import Floats, Model, Predicted, Table, finished, silent
 from processors.models.training.trainer import Found, Kind, Learner
 
 CYCLES: Final = ("PAPI_TOT_CYC", "cycles", "cpu_cycles", "cpu-cycles", "CPU_CLK_UNHALTED_CORE")
@@ -238,14 +238,8 @@ class _Both:
     """Both models as a kind that can be taken up again."""
 
     def __call__(self, table: Table) -> Generator[None, None, Model]:
-        steps = fitting(table)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                found: Model = end.value
-                return found
-            yield
+        found = yield from silent(fitting(table))
+        return found
 
     def fitting(self, table: Table, found: Found | None) -> Generator[Found, None, Model]:
         return fitting(table, found)

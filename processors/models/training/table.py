@@ -133,6 +133,24 @@ def finished(steps: Generator[object, None, Result]) -> Result:
             return result
 
 
+def silent(steps: Generator[object, None, Result]) -> Generator[None, None, Result]:
+    """Yield as the steps go on, but not what they found, and return what they return.
+
+    >>> def work():
+    ...     yield {"tried": 1}
+    ...     return 7
+    >>> list(silent(work())), finished(silent(work()))
+    ([None], 7)
+    """
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        yield
+
+
 class Predicted(NamedTuple):
     """A model's answer to m rows: the target (m,), and the standard deviation of its ln (m,).
 
