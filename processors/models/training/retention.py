@@ -127,6 +127,4 @@ def by_what_they_add(runs: Iterable[R], count: int) -> dict[str, R]:
         alike[own] = before + 1
         ranked.append((at >= RECENT * count, before // REPEATS, run.place, run.id, run))
     ranked.sort(key=lambda each: each[:-1])
-    recent = [each for each in ranked if not each[0]]
-    rest = [each for each in ranked if each[0]]
-    return evenly((each[-1] for each in [*recent, *rest][:count]), count)
+    return evenly((each[-1] for each in ranked[:count]), count)
