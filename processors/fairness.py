@@ -5,6 +5,7 @@ own names alone. The part of a lane before the first slash is its group, a syste
 """
 
 import heapq
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
@@ -56,8 +57,8 @@ class FairQueue:
         for lane, due_ms, key in waiting:
             self.put(lane, due_ms, key)
 
-    def take(self, now_ms: int, limit: int, waits: Waits) -> list[str]:
-        """Remove and return keys whose time has come, at most `limit`; those that `waits` denies are dropped.
+    def take(self, now_ms: int, limit: int, waits: Waits, of_group_max: float = math.inf) -> list[str]:
+        """Remove and return keys whose time has come, at most `limit` and of a group `of_group_max`; what `waits` denies is dropped.
 
         Groups take turns, and so do the lanes of a group; among those with equal turns the longest overdue goes first, ties
         by key.
@@ -81,7 +82,7 @@ class FairQueue:
             self._drop_first(lane)
             self._drop_gone(lane, stands)
             turns[group].taken(lane, taken + 1, self._lanes.get(lane), now_ms)
-            following = self._head(group, turns[group], now_ms, stands)
+            following = self._head(group, turns[group], now_ms, stands) if had + 1 < of_group_max else None
             if following is not None:
                 heapq.heappush(order, (had + 1, *following[:3], group))
         for each in turns.values():

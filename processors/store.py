@@ -2,6 +2,7 @@
 
 import heapq
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from hashlib import blake2b
@@ -227,9 +228,12 @@ class Store(Generic[P]):
         else:
             self._dirty.pop(key, None)
 
-    def due(self, now_ms: int, limit: int) -> list[str]:
-        """Return keys whose time has come, at most `limit`: of each lane in turn the longest overdue first, ties by key."""
-        found = self._due.take(now_ms, limit, self._waits)
+    def due(self, now_ms: int, limit: int, of_group_max: float = math.inf) -> list[str]:
+        """Return keys whose time has come: of each lane in turn the longest overdue first, ties by key.
+
+        They are at most `limit`, and at most `of_group_max` of a group of lanes.
+        """
+        found = self._due.take(now_ms, limit, self._waits, of_group_max)
         for key in found:
             self._entries[key].due_ms = None
         return found

@@ -93,7 +93,7 @@ SLICE: Final = (
 )
 
 
-CALM_FITS: Final = 64  # in ten seconds: a fortieth of a core, where no more are wanted
+CALM_FITS: Final = 64  # of a system in ten seconds: a fortieth of a core, where no more are wanted
 WAIT_MS: Final = 60_000  # after which a model is fitted that is due
 
 
@@ -153,18 +153,20 @@ class FitQueue:
         self._evict()
 
     def _due(self, since_ms: int) -> list[str]:
-        """Return what is fitted at this tick: few where few wait, and so many more that none waits for longer than WAIT_MS."""
+        """Return what is fitted at this tick: few of each system, and so many more that none waits for longer than WAIT_MS.
+
+        With few of all systems together, a curve of a quiet system waited for half a minute beside a flood of another.
+        """
         models, now_ms = self._state.models, self._state.now_ms
-        hard = self._state.settings.run_time.fits_per_tick_max
-        most = share(hard, now_ms, since_ms)
-        limit = min(share(CALM_FITS, now_ms, since_ms), most)
-        due = models.due(now_ms, limit)
+        most = share(self._state.settings.run_time.fits_per_tick_max, now_ms, since_ms)
+        calm = share(CALM_FITS, now_ms, since_ms)
+        due = models.due(now_ms, most, calm)
         self._state.waiting_fits = Counter()
-        if len(due) < limit:
+        if len(due) < min(calm, most):
             return due
         waiting = models.overdue(now_ms)
-        wanted = _evenly(waiting.lanes.total() + limit, waiting.longest_ms, since_ms)
-        if more := models.due(now_ms, max(min(wanted, most) - limit, 0)):
+        wanted = _evenly(waiting.lanes.total() + len(due), waiting.longest_ms, since_ms)
+        if more := models.due(now_ms, max(min(wanted, most) - len(due), 0)):
             waiting = models.overdue(now_ms)
         due += more
         self._state.waiting_fits = waiting.lanes

@@ -1,12 +1,15 @@
 """A flood of names, starts or runs of one user delays itself: others keep their fits, their models and their forecasts."""
 
 from collections.abc import Iterator
+from itertools import product
 
+import msgspec
 import pytest
 
 from processors.contracts.events import Tick
+from processors.contracts.names import run_id
 from processors.jobs.allowance import BURST
-from tests.kit.scenario import Scenario, moment_ms
+from tests.kit.scenario import Scenario, completed, moment_ms
 
 FLOOD = 300
 
@@ -48,6 +51,31 @@ def test_an_application_of_another_user_is_fitted_at_the_next_tick_though_thousa
     published = next(ticks(centre, 1))
     assert {"lammps", "gromacs"} < set(published)
     assert len(published) == 4, "and the rest of the tick is the flood's"
+
+
+def longest_wait_s(loud_names: int) -> int:
+    """Return how long names of a quiet system waited for their curve, where another system has so many new ones a second."""
+    centre = Scenario().at("08:00")
+    longest_s, ran_s = 0, dict[str, int]()
+    for second in range(40):
+        names = [("quiet", f"quiet-{spelled(4 * second + i)}") for i in range(4)]
+        names += [("loud", f"loud-{spelled(loud_names * second + i)}") for i in range(loud_names)]
+        for run, (system, name) in product(range(2), names):
+            event = completed(f"{name}-{run}", centre.now_ms - 60_000, 60.0 + run, application=name, nodes=4)
+            centre.fold(
+                msgspec.structs.replace(event, system=system, run_id=run_id(system, event.job_id, event.start_ms))
+            )
+            ran_s[name] = second
+        before = len(centre.messages("predictions"))
+        centre.fold(Tick(system="", time_ms=centre.now_ms + 1000))
+        longest_s = max(
+            [longest_s, *(second - ran_s[name] for name in applications(centre, before) if "quiet" in name)]
+        )
+    return longest_s
+
+
+def test_names_of_a_quiet_system_wait_no_longer_beside_a_flood_of_another_system() -> None:
+    assert longest_wait_s(loud_names=20) <= longest_wait_s(loud_names=0) + 1
 
 
 def test_nothing_of_the_flood_is_lost_it_only_waits() -> None:
