@@ -25,7 +25,7 @@ from processors.models.communication_counters import COUNTED
 from processors.models.features import ATTRIBUTE_KINDS, NETWORK, Blend, Chosen, Forecast, encoded
 from processors.models.statistics import six_digits
 from processors.models.training.levels import LevelWatch, Ratio
-from processors.models.training.retention import by_what_they_add, room_bytes
+from processors.models.training.retention import BY_WHAT_THEY_ADD, room_bytes
 from processors.models.training.runs import Run
 from processors.models.training.table import CHOICE
 from processors.models.training.trainer import Kind, Learner, Trainer
@@ -202,7 +202,7 @@ class FeatureTimes:
 
     def __init__(self, runs_max: int, state: FeatureTimesState) -> None:
         self._runs_max = runs_max
-        self._trainer = Trainer(KINDS, runs_max, state.trainer, cost=step_cost, retain=by_what_they_add)
+        self._trainer = Trainer(KINDS, runs_max, state.trainer, cost=step_cost, retention=BY_WHAT_THEY_ADD)
         self._blends = {stage: Blend.build(retained) for stage, retained in state.blends.items()}
         self._errors = {name: dict(rows) for name, rows in state.errors.items()}
         self._pairs = {stage: list(pairs) for stage, pairs in state.pairs.items()}

@@ -5,9 +5,10 @@ off, or that lie where few are, teach less on measured data. What it wastes room
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 RECENT: Final = 0.5  # the share of room that the newest runs have, whatever they are
 REPEATS: Final = 4  # runs alike that stay before any other has as many
@@ -95,29 +96,56 @@ def room_bytes(names: int) -> int:
     return ROW_BYTES + NUMBER_BYTES * names
 
 
-def evenly(runs: Iterable[R], count: int) -> dict[str, R]:
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """A rule that says which runs stay; it follows from the runs alone, not from their order.
+
+    `chosen` are those that stay, at most so many. `slack` is by which share too many may wait before some go, where a choice costs
+    more than one run is worth. `refuses` says that a run would not stay beside those there, where that can be seen at once.
+    `packs` says that identities are stored as blocks.
+    """
+
+    chosen: Callable[[Iterable[Any], int], dict[str, Any]]
+    slack: float = 0.0
+    refuses: Callable[[Retained, Iterable[Retained], int], bool] = lambda _run, _stay, _count: False
+    packs: bool = False
+
+
+def with_least_hashes(runs: Iterable[R], count: int) -> dict[str, R]:
     """Return the runs with the least hashes, in that order: an even sample of all.
 
     >>> from processors.models.training.runs import Run
-    >>> len(evenly([Run(f"r{i}", i, {}, {}) for i in range(9)], 4))
+    >>> len(with_least_hashes([Run(f"r{i}", i, {}, {}) for i in range(9)], 4))
     4
     """
     return {run.id: run for run in sorted(runs, key=lambda run: (run.place, run.id))[:count]}
 
 
-def by_what_they_add(runs: Iterable[R], count: int) -> dict[str, R]:
+def beyond_least_hashes(run: Retained, stay: Iterable[Retained], count: int) -> bool:
+    """Return whether a run has a larger hash than all that stay, where these are as many as may.
+
+    >>> from processors.models.training.runs import Run
+    >>> first, last = sorted((Run(f"r{i}", i, {}, {}) for i in range(2)), key=lambda run: run.place)
+    >>> beyond_least_hashes(last, [first], 1), beyond_least_hashes(first, [last], 1), beyond_least_hashes(last, [first], 2)
+    (True, False, False)
+    """
+    places = [each.place for each in stay]
+    return len(places) >= count and run.place >= max(places)
+
+
+def that_add_most(runs: Iterable[R], count: int) -> dict[str, R]:
     """Return the newest runs, for half of the room, and of the others few of those alike before more of them, by their hashes.
 
     It depends on the runs alone, not on their order.
 
     >>> from processors.models.training.runs import Run
     >>> runs = [Run(f"r{i}", i, {"mesh": 1.0 if i else 2.0}, {}) for i in range(90)]
-    >>> len(by_what_they_add(runs, 20)), "r0" in by_what_they_add(runs, 20)
+    >>> len(that_add_most(runs, 20)), "r0" in that_add_most(runs, 20)
     (20, True)
     """
     every = list(runs)
     if len(every) <= count:
-        return evenly(every, count)
+        return with_least_hashes(every, count)
     newest = sorted(every, key=lambda run: (-run.time_ms, run.place, run.id))
     alike: dict[Row | tuple[tuple[str, float], ...], int] = {}
     ranked = []
@@ -127,4 +155,8 @@ def by_what_they_add(runs: Iterable[R], count: int) -> dict[str, R]:
         alike[own] = before + 1
         ranked.append((at >= RECENT * count, before // REPEATS, run.place, run.id, run))
     ranked.sort(key=lambda each: each[:-1])
-    return evenly((each[-1] for each in ranked[:count]), count)
+    return with_least_hashes((each[-1] for each in ranked[:count]), count)
+
+
+EVENLY: Final = Retention(with_least_hashes, refuses=beyond_least_hashes)
+BY_WHAT_THEY_ADD: Final = Retention(that_add_most, slack=1 / 8, packs=True)

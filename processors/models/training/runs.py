@@ -7,7 +7,7 @@ that is reported again takes its own place. `retention` has another rule.
 
 import math
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from math import isfinite
@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from processors.models.training.levels import Shift, at_level_of_now
-from processors.models.training.retention import evenly, row
+from processors.models.training.retention import EVENLY, Retention, row
 from processors.models.training.table import CHOICE, Table
 
 # Runs as they are stored: the names once, and all numbers as one block of 32-bit floats, base64 in JSON.
@@ -94,10 +94,6 @@ CHOSEN_MIN: Final = 2
 SHIFTS_MAX: Final = 8  # of the level, in the order in which they were found
 
 
-Retain = Callable[[Iterable["Run"], int], dict[str, "Run"]]
-"""Which of these runs stay, at most so many; it follows from the runs alone."""
-
-
 @dataclass(frozen=True, slots=True)
 class Run:
     """What a run had (`values`: rates, features, attributes by name) and what came of it (`targets`: watts, seconds).
@@ -157,7 +153,7 @@ class Reservoir:
     seen: int = 0
     gone: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
-    retain: Retain = evenly
+    retention: Retention = EVENLY
     shifts: list[Shift] = field(default_factory=list)
     coming_shifts: list[Shift] = field(default_factory=list)
     retained_shifts: list[Shift] = field(default_factory=list)
@@ -192,16 +188,14 @@ class Reservoir:
         self.gone.discard(run.id)
         self.waiting[run.id] = run
         most = self.runs_max if not self.retained and self.coming is None else math.ceil(WAITING_MAX * self.runs_max)
-        if len(self.waiting) > most + (
-            0 if self.retain is evenly else most // 8
-        ):  # others cost more than one run is worth
-            self.waiting = self.retain(self.waiting.values(), most)
+        if len(self.waiting) > most + int(self.retention.slack * most):
+            self.waiting = self.retention.chosen(self.waiting.values(), most)
 
     def begin(self) -> None:
         """Let the next fit be to what came since as well; nothing where one has begun already."""
         if self.coming is None:
             stays = {name: run for name, run in self.retained.items() if name not in self.gone}
-            self.coming = self.retain({**stays, **self.waiting}.values(), self.runs_max)
+            self.coming = self.retention.chosen({**stays, **self.waiting}.values(), self.runs_max)
             self.waiting = {}
             self.coming_shifts = self.shifts
             self.names = {name for run in self.runs() for name in run.values}
@@ -286,7 +280,7 @@ class Reservoir:
             "kept": retained,
             "waiting": waiting,
             "coming": None if self.coming is None else coming,
-            "runs": _identities(list(runs.values()), packs=self.retain is not evenly),
+            "runs": _identities(list(runs.values()), packs=self.retention.packs),
             "values": packed([run.values for run in runs.values()]),
             "targets": packed([run.targets for run in runs.values()]),
             "weights": packed([run.weights for run in runs.values()]),
@@ -294,7 +288,7 @@ class Reservoir:
         }
 
     @classmethod
-    def build(cls, state: Mapping[str, Any], runs_max: int | None = None, retain: Retain = evenly) -> "Reservoir":
+    def build(cls, state: Mapping[str, Any], runs_max: int | None = None, retention: Retention = EVENLY) -> "Reservoir":
         """Return the reservoir of a snapshot, which from now on holds `runs_max`; ValueError where it is of another version."""
         if state["version"] != VERSION:
             raise ValueError("The snapshot of a reservoir is of another version.")
@@ -308,15 +302,13 @@ class Reservoir:
         coming = None if state["coming"] is None else {runs[i].id: runs[i] for i in state["coming"]}
         given = (state["epoch"], state["seen"], set(state["gone"]), set(state["names"]))
         shifts = [[Shift(*each) for each in place] for place in state.get("shifts", ((), (), ()))]
-        return cls(runs_max or state["runs_max"], retained, waiting, coming, *given, retain, *shifts)
+        return cls(runs_max or state["runs_max"], retained, waiting, coming, *given, retention, *shifts)
 
     def _room(self, run: Run) -> bool:
         """Return whether a run that is not known may stay."""
-        if self.retain is not evenly:
-            return True
-        stays = self.retained if self.coming is None else self.coming
-        places = [each.place for name, each in stays.items() if name not in self.gone]
-        return len(places) < self.runs_max or run.place < max(places)
+        stay = self.retained if self.coming is None else self.coming
+        others = (each for name, each in stay.items() if name not in self.gone)
+        return not self.retention.refuses(run, others, self.runs_max)
 
 
 def _columns(runs: list[Run], columns: tuple[str, ...]) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final, Protocol, runtime_checkable
 
-from processors.models.training.retention import evenly
-from processors.models.training.runs import RUNS_MAX, Reservoir, Retain, Run
+from processors.models.training.retention import EVENLY, Retention
+from processors.models.training.runs import RUNS_MAX, Reservoir, Run
 from processors.models.training.table import Band, Floats, Model, Predicted, Table, Tracked, best, finished
 
 Found = dict[str, Any]
@@ -261,11 +261,11 @@ class Trainer:
         columns: Mapping[str, tuple[str, ...]] | None = None,
         *,
         cost: Callable[[int], int] = inverting,
-        retain: Retain = evenly,
+        retention: Retention = EVENLY,
     ) -> None:
         """Start empty, or from a snapshot. A learner takes the values whose names begin with one of its `columns`.
 
-        `cost` is what a step of a fit to so many runs costs, in units of about a millisecond, `retain` says which runs stay.
+        `cost` is what a step of a fit to so many runs costs, in units of about a millisecond, `retention` says which runs stay.
 
         Raises ValueError where the snapshot is of another version.
         """
@@ -277,9 +277,9 @@ class Trainer:
             for name, kinds in targets.items()
         }
         self.reservoir = (
-            Reservoir(runs_max, retain=retain)
+            Reservoir(runs_max, retention=retention)
             if state is None
-            else Reservoir.build(state["reservoir"], runs_max, retain)
+            else Reservoir.build(state["reservoir"], runs_max, retention)
         )
         self._cost = cost
         self._work: dict[str, Generator[None, None, None]] = {}

@@ -9,7 +9,7 @@ import pytest
 
 from processors.models.features import KINDS
 from processors.models.training.levels import LevelWatch, Ratio, Shift
-from processors.models.training.retention import by_what_they_add
+from processors.models.training.retention import BY_WHAT_THEY_ADD
 from processors.models.training.runs import Reservoir, Run
 from processors.models.training.trainer import Trainer
 
@@ -63,7 +63,7 @@ def run(i: int, factor: float = 1.0) -> Run:
 
 
 def test_runs_of_before_count_at_the_level_of_now_and_are_stored_as_they_were() -> None:
-    trainer = Trainer({"run_time_s": KINDS}, retain=by_what_they_add)
+    trainer = Trainer({"run_time_s": KINDS}, retention=BY_WHAT_THEY_ADD)
     for i in range(100):
         trainer.learn(run(i))
     while trainer.tick():
@@ -72,7 +72,7 @@ def test_runs_of_before_count_at_the_level_of_now_and_are_stored_as_they_were() 
     assert trainer.wants
     assert trainer.reservoir.level == pytest.approx(math.log(0.5))
     restored = Trainer(
-        {"run_time_s": KINDS}, state=json.loads(msgspec.json.encode(trainer.snapshot())), retain=by_what_they_add
+        {"run_time_s": KINDS}, state=json.loads(msgspec.json.encode(trainer.snapshot())), retention=BY_WHAT_THEY_ADD
     )
     for each in (trainer, restored):
         while each.tick():
@@ -86,13 +86,13 @@ def test_runs_of_before_count_at_the_level_of_now_and_are_stored_as_they_were() 
 
 
 def test_a_shift_that_is_found_while_a_fit_goes_on_takes_part_in_the_next() -> None:
-    reservoir = Reservoir(64, retain=by_what_they_add)
+    reservoir = Reservoir(64, retention=BY_WHAT_THEY_ADD)
     for i in range(20):
         reservoir.add(run(i))
     reservoir.begin()
     reservoir.shift(Shift(20, math.log(2.0)))
     before = reservoir.table("run_time_s").target.sum()
-    restored = Reservoir.build(json.loads(msgspec.json.encode(reservoir.snapshot())), 64, by_what_they_add)
+    restored = Reservoir.build(json.loads(msgspec.json.encode(reservoir.snapshot())), 64, BY_WHAT_THEY_ADD)
     for each in (reservoir, restored):
         each.advance()
         assert each.due

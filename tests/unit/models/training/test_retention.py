@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from processors.models.training.retention import REPEATS, by_what_they_add, room_bytes
+from processors.models.training.retention import BY_WHAT_THEY_ADD, REPEATS, room_bytes, that_add_most
 from processors.models.training.runs import Reservoir, Run
 
 
@@ -17,14 +17,14 @@ def run(number: int, mesh: float, time_ms: int | None = None) -> Run:
 
 def test_runs_alike_leave_room_for_what_is_rarely_run() -> None:
     every = [run(i, 1.0) for i in range(2000)] + [run(2000 + i, 2.0 + i, time_ms=0) for i in range(50)]
-    stays = by_what_they_add(every, 200)
+    stays = that_add_most(every, 200)
     meshes = [each.values["mesh"] for each in stays.values()]
     assert len(stays) == 200
     assert len(set(meshes)) == 51, "an even sample has five of the fifty"
 
 
 def test_half_of_the_room_is_the_newest_whatever_they_are() -> None:
-    stays = by_what_they_add([run(i, float(i)) for i in range(1000)], 100)
+    stays = that_add_most([run(i, float(i)) for i in range(1000)], 100)
     assert {f"r{i}" for i in range(950, 1000)} <= stays.keys()
     assert len([each for each in stays.values() if each.time_ms < 500]) > 10, "and the others are of all times"
 
@@ -32,35 +32,35 @@ def test_half_of_the_room_is_the_newest_whatever_they_are() -> None:
 def test_of_runs_alike_the_newest_stay() -> None:
     old = [run(i, 1.0) for i in range(100)]
     every = old + [run(100 + i, 2.0 + i) for i in range(100)]
-    stays = by_what_they_add(every, 120)
+    stays = that_add_most(every, 120)
     assert {f"r{i}" for i in range(100 - REPEATS, 100)} <= stays.keys()
 
 
 def test_what_stays_does_not_depend_on_the_order_in_which_runs_came() -> None:
     every = [run(i, float(i % 7), time_ms=i // 3) for i in range(300)]
     mixed = [every[i] for i in np.random.default_rng(1).permutation(300)]
-    assert by_what_they_add(every, 60) == by_what_they_add(mixed, 60)
+    assert that_add_most(every, 60) == that_add_most(mixed, 60)
 
 
 def test_a_reservoir_that_is_restored_anywhere_retains_the_same_runs() -> None:
-    one, other = (Reservoir(64, retain=by_what_they_add) for _ in range(2))
+    one, other = (Reservoir(64, retention=BY_WHAT_THEY_ADD) for _ in range(2))
     for i in range(600):
         for each in (one, other):
             each.add(run(i, float(i % 13)))
             if i % 50 == 49:
                 each.advance()
         if i % 37 == 0:
-            other = Reservoir.build(json.loads(msgspec.json.encode(other.snapshot())), 64, by_what_they_add)
+            other = Reservoir.build(json.loads(msgspec.json.encode(other.snapshot())), 64, BY_WHAT_THEY_ADD)
         assert len(one.waiting) <= 72
     assert one.snapshot() == other.snapshot()
 
 
 def test_a_lower_bound_takes_effect_at_the_next_fit_of_what_was_stored() -> None:
-    full = Reservoir(64, retain=by_what_they_add)
+    full = Reservoir(64, retention=BY_WHAT_THEY_ADD)
     for i in range(64):
         full.add(run(i, float(i)))
     full.advance()
-    restored = Reservoir.build(full.snapshot(), 16, by_what_they_add)
+    restored = Reservoir.build(full.snapshot(), 16, BY_WHAT_THEY_ADD)
     restored.advance()
     assert len(restored.retained) == 16
 
@@ -69,7 +69,7 @@ def test_a_lower_bound_takes_effect_at_the_next_fit_of_what_was_stored() -> None
 def test_a_run_takes_no_more_memory_and_room_in_the_topic_than_is_reckoned_with(columns: int) -> None:
     chance = np.random.default_rng(1)
     names = [f"attribute{i}" for i in range(columns)]
-    reservoir = Reservoir(2048, retain=by_what_they_add)
+    reservoir = Reservoir(2048, retention=BY_WHAT_THEY_ADD)
     tracemalloc.start()
     for i in range(2048):
         values = dict(zip(names, chance.random(columns).tolist(), strict=True))
