@@ -43,6 +43,7 @@ from sinks.web.views.ask import answer_view, both
 from sinks.web.views.explained import explained_rows
 from sinks.web.views.jobs import job_link, link_of_key
 from sinks.web.views.overview import SourceRow, source_rows
+from sinks.web.views.trust import trust_of
 
 REFRESH_S: Final = 15  # where there is no script
 APPLICATIONS_SHOWN: Final = 60
@@ -339,11 +340,13 @@ def tiles(
     worst = min((SEVERITIES.index(alert.severity) for alert in is_open), default=len(SEVERITIES))
     late = sum(1 for job in jobs if hits(job.probability_exceeds_limit))
     silent = sum(1 for source in sources if source.is_silent)
-    reliable = sum(1 for entry in known if entry.reliability.verdict == "reliable")
+    good = sum(
+        1 for entry in known if trust_of(entry).inside_good
+    )  # a verdict is on what lies beyond, and seldom good there
     found = [
         _tile(len(is_open), "open alert", "#alerts", (*SEVERITIES, "good")[worst]),
         _tile(len(known), "application", "#applications"),
-        Tile(reliable, "of them reliable", "#applications"),
+        Tile(good, "predicted well", "#applications"),
     ]
     if hosts_anomalous is not None:
         found.append(_tile(hosts_anomalous, "unusual host", "#hosts", "warning" if hosts_anomalous else "plain"))
