@@ -88,6 +88,9 @@ def large_centre(hosts_count: int, applications: int, jobs: int) -> Embedded:
         applications, jobs, starts=True, rate_per_s=200.0, t1_s=1e5, hosts_max=16, start_ms=now_ms, first_job=10_000_000
     )
     now_ms = _learn(agent, starts)
+    now_ms = _ticked(
+        agent, now_ms - now_ms % hosts.MINUTE_MS + hosts.MINUTE_MS, now_ms
+    )  # minutes that begin within one are dropped
     dice = np.random.default_rng(1)
     level = dice.random((hosts_count, len(hosts.RESOURCES)))
     for minute in range(MINUTES):

@@ -126,7 +126,8 @@ def _completion_us(driven: Driven, count: int, names: int, rate_per_s: float, se
 
 
 def _begin() -> None:
-    """Load what every learner has soon, so that it weighs on no size."""
+    """Load what every learner has soon, so that it weighs on no size, and look for garbage as a role does."""
+    Garbage(0.0).restrain()
     beta_share_below(1.0, 1.0, 0.5)
     least_squares_not_negative(np.eye(2), np.ones(2))
     known.learned()
