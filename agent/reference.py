@@ -297,15 +297,27 @@ def read_racks(text: str, systems: Collection[str] = ()) -> tuple[tuple[RackHost
     topology`` prints, of which each switch with nodes and no switches below it, or each block, is a rack.
     """
     faults: list[TableFault] = []
-    lines = [line for line in text.removeprefix("\ufeff").splitlines() if line.split("#")[0].strip()]
-    is_topology = bool(lines) and _TOPOLOGY.match(lines[0]) is not None
-    rows = _topology_rows(text) if is_topology else read_table(text, RACK_COLUMNS, ("host", "rack"), faults)
+    rows = _topology_rows(text) if is_topology(text) else read_table(text, RACK_COLUMNS, ("host", "rack"), faults)
     racks = _RackNames(faults, systems)
     return tuple(found for row in rows if (found := racks.take(row)) is not None), faults
 
 
+def is_topology(text: str) -> bool:
+    """Return whether a text is a topology of Slurm's, and no table."""
+    lines = (line for line in text.removeprefix("\ufeff").splitlines() if line.split("#")[0].strip())
+    return _TOPOLOGY.match(next(lines, "")) is not None
+
+
 def _topology_rows(text: str) -> Iterator[Row]:
-    """Yield the leaves of a topology as rows of a table of racks; lines that end in a backslash go on."""
+    """Yield the leaves of a topology as rows of a table of racks."""
+    for row in topology_rows(text):
+        name, hosts = row.cells.get("switchname") or row.cells.get("blockname"), row.cells.get("nodes", "")
+        if name and hosts not in NO_HOSTS and row.cells.get("switches", "") in NO_HOSTS:
+            yield Row(row.line, {"host": hosts, "rack": name})
+
+
+def topology_rows(text: str) -> Iterator[Row]:
+    """Yield the switches and blocks of a topology, each with its keys in small letters; lines that end in a backslash go on."""
     number, whole = 0, ""
     for last, line in enumerate([*text.removeprefix("\ufeff").splitlines(), ""], 1):
         number = number if whole else last
@@ -315,9 +327,8 @@ def _topology_rows(text: str) -> Iterator[Row]:
             continue
         pairs = dict(part.split("=", 1) for part in whole.split() if "=" in part)
         cells, whole = {name.lower(): value for name, value in pairs.items()}, ""
-        name, hosts = cells.get("switchname") or cells.get("blockname"), cells.get("nodes", "")
-        if name and hosts not in NO_HOSTS and cells.get("switches", "") in NO_HOSTS:
-            yield Row(number, {"host": hosts, "rack": name})
+        if cells:
+            yield Row(number, cells)
 
 
 class _RackNames:

@@ -2,9 +2,9 @@
 
 Models are learned from runs that settled (`processors.models.features`). What they say is put together with what the
 curve says, in ln t, by how both did on the same runs before these were learned (`processors.models.features`): first
-the curve and the attributes, then both and the communication, then all that and what the applications of the system share
-(`processors.run_time.communication_pool`), and all of that and the counters, whose forecast comes from the profiles of runs
-(`processors.power.model`). Beyond the sizes that were run the curve says how times go on from the nearest one, but for the
+the curve and the attributes, then both and the placement of the run's hosts, then these and the communication, then all that and
+what the applications of the system share (`processors.run_time.communication_pool`), and all of that and the counters, whose
+forecast comes from the profiles of runs (`processors.power.model`). Beyond the sizes that were run the curve says how times go on from the nearest one, but for the
 costs of communication, which is told for the size itself.
 """
 
@@ -20,9 +20,10 @@ from processors.contracts.names import HORIZONS
 from processors.contracts.outputs import FeatureModel, HorizonError, Member, Model, Reliability
 from processors.facts import Band, CurvePrediction, Measured, measured
 from processors.models.communication import NAMES, comparable, r_squared, rcc, rcc_symmetric
-from processors.models.communication_costs import COUNTED_KINDS, NETWORK_KINDS
+from processors.models.communication_costs import COUNTED_KINDS, NETWORK_KINDS, PLACEMENT_KINDS
 from processors.models.communication_counters import COUNTED
 from processors.models.features import ATTRIBUTE_KINDS, NETWORK, Blend, Chosen, Forecast, encoded
+from processors.models.placement import SPREAD_NAMES
 from processors.models.statistics import six_digits
 from processors.models.training.levels import LevelWatch, Ratio
 from processors.models.training.retention import BY_WHAT_THEY_ADD, room_bytes
@@ -94,9 +95,10 @@ def _rounded(shares: dict[str, float]) -> dict[str, float]:
 
 ATTRIBUTES: Final = "attributes"
 COMMUNICATION: Final = "communication"
+PLACEMENT: Final = "placement"  # how far apart its hosts are in the network
 ADAPTERS: Final = "adapters"  # what those of a run's hosts counted
 SHARED: Final = "shared_communication"  # costs that the applications of a system share
-OWN_STAGES: Final = (ATTRIBUTES, COMMUNICATION, ADAPTERS)
+OWN_STAGES: Final = (ATTRIBUTES, PLACEMENT, COMMUNICATION, ADAPTERS)
 COUNTERS: Final = "counters"
 STAGES: Final = (*OWN_STAGES, SHARED, COUNTERS)
 SHARED_RECORD: Final[Mapping[Condition, str]] = {each: f"{SHARED}.{each}" for each in CONDITIONS}
@@ -106,9 +108,11 @@ SHARED_SCORED_MIN: Final = 8  # runs, from which an application's own record say
 COMBINED: Final = "combination"
 KINDS: Final[Mapping[str, Mapping[str, Kind]]] = {
     ATTRIBUTES: ATTRIBUTE_KINDS,
+    PLACEMENT: PLACEMENT_KINDS,
     COMMUNICATION: NETWORK_KINDS,
     ADAPTERS: COUNTED_KINDS,
 }
+KNOWN_NAMES: Final = (*NAMES, *COUNTED, *SPREAD_NAMES)
 SIZE: Final = "n"
 ATTRIBUTES_MAX: Final = 40  # of a run
 PAIRS_MAX: Final = 64  # newest runs by which an order is judged
@@ -471,6 +475,7 @@ def _stages(attributes: Mapping[str, Attribute], network: Mapping[str, float]) -
     """Return which of OWN_STAGES a run tells something for."""
     known = {
         ATTRIBUTES: bool(attributes),
+        PLACEMENT: not network.keys().isdisjoint(SPREAD_NAMES),
         COMMUNICATION: not network.keys().isdisjoint(NAMES),
         ADAPTERS: not network.keys().isdisjoint(COUNTED),
     }
@@ -482,7 +487,7 @@ def _values(
 ) -> dict[str, float]:
     """Return what is known of a run of size n as values: attributes, communication under `network.`, and the size to answer at."""
     known = sorted(encoded(attributes).items())[:ATTRIBUTES_MAX]
-    given = comparable({name: network[name] for name in (*NAMES, *COUNTED) if name in network}, n)
+    given = comparable({name: network[name] for name in KNOWN_NAMES if name in network}, n)
     return {
         **{name: value for name, value in known if not name.startswith(NETWORK)},
         **{NETWORK + name: value for name, value in given.items()},

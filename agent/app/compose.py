@@ -49,12 +49,14 @@ from processors.contracts.outputs import Emission, Message, Tombstone
 from processors.contracts.racks import RackHosts, Racks
 from processors.contracts.service import ROLE_REASONS, SILENT_S, Measures
 from processors.contracts.telemetry import Part, Samples, SeriesIndex, Telemetry
+from processors.contracts.topology import HostPlace
 from processors.windows.partition import PartitionWindows
 from processors.windows.settings import Resume, WindowSettings
 from sinks.prometheus.registry import Metrics
 from sinks.topics import KINDS, Output, emission, tombstone
 
 if TYPE_CHECKING:  # a collector and a parent of roles fold nothing, and the fold is 130 modules
+    from processors.jobs.placements import Placements
     from processors.pipeline.shard import Shard
     from processors.pipeline.state import CoefficientsOf
     from sinks.web.access import Access, Token
@@ -227,6 +229,7 @@ def make_shard(config: Config, coefficients_of: "CoefficientsOf | None" = None) 
         features=config.features,
         external_url=str(config.alertmanager.external_url or ""),
         racks=racks(config),
+        placements=_placements(known.topology),
     )
     return Shard(settings, Identifier(config.identification).identify, coefficients_of or shipped)
 
@@ -239,6 +242,13 @@ def racks(config: Config) -> Racks:
 @lru_cache(maxsize=RACKS_REMEMBERED)
 def _racks(listed: tuple[RackHosts, ...], pattern: str | None) -> Racks:
     return Racks(listed, pattern)
+
+
+@lru_cache(maxsize=RACKS_REMEMBERED)
+def _placements(listed: tuple[HostPlace, ...]) -> "Placements":
+    from processors.jobs.placements import Placements  # noqa: PLC0415 - only where something is folded
+
+    return Placements(listed)
 
 
 def schemas(config: Config, measures: Measures, clock: Clock) -> Schemas:

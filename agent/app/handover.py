@@ -18,6 +18,7 @@ from processors.contracts.nodes import Node, Nodes
 from processors.contracts.racks import RackHosts
 from processors.contracts.service import Measures
 from processors.contracts.telemetry import SensorRule, Sensors
+from processors.contracts.topology import HostPlace
 
 CONFIG_FD: Final = "SCALEWATCH_CONFIG_FD"
 STATUS_FD: Final = "SCALEWATCH_STATUS_FD"
@@ -39,6 +40,7 @@ class _Packed(msgspec.Struct, frozen=True):
     sensors: tuple[SensorRule, ...]
     maintenance: tuple[dict[str, Any], ...]
     racks: tuple[RackHosts, ...]
+    topology: tuple[HostPlace, ...]
 
 
 class Handover:
@@ -85,7 +87,8 @@ class Handover:
         packed = msgspec.json.decode(_content(self._config_fd), type=_Packed)
         config = Config.model_validate_json(msgspec.json.encode(packed.tree), strict=True)
         windows = tuple(Maintenance.model_validate(one) for one in packed.maintenance)
-        retain(config.reference, References(Nodes(packed.nodes), Sensors(packed.sensors), windows, packed.racks))
+        known = References(Nodes(packed.nodes), Sensors(packed.sensors), windows, packed.racks, (), packed.topology)
+        retain(config.reference, known)
         return config
 
     def replace(self, config: Config) -> None:
@@ -113,7 +116,7 @@ class Handover:
 def _packed(config: Config) -> bytes:
     known = references(config.reference)
     windows = tuple(_plain(one) for one in known.maintenance)
-    packed = _Packed(_plain(config), tuple(known.nodes), known.sensors.rules, windows, known.racks)
+    packed = _Packed(_plain(config), tuple(known.nodes), known.sensors.rules, windows, known.racks, known.topology)
     return msgspec.json.encode(packed)
 
 

@@ -11,16 +11,18 @@ from pydantic import Field
 from agent.config.calendar import Windows, read_calendar
 from agent.config.yaml import InvalidConfigError, Problem
 from agent.reference import FAULTS_MAX, TableFault, read_intensities, read_nodes, read_racks, read_units
+from agent.topology import read_topology
 from processors.contracts.alerts import Maintenance
 from processors.contracts.carbon import Intensity
 from processors.contracts.nodes import NO_NODES, Nodes
 from processors.contracts.racks import RackHosts
 from processors.contracts.settings import MachineSettings, RunTimeSettings, Settings
 from processors.contracts.telemetry import NO_SENSORS, Sensors
+from processors.contracts.topology import HostPlace
 
 FILE_BYTES_MAX: Final = 32 * 1024 * 1024
 RETAINED_MAX: Final = 2
-TABLES: Final = ("nodes", "units", "racks", "carbon")
+TABLES: Final = ("nodes", "units", "racks", "topology", "carbon")
 
 CalendarFile = Annotated[str, Field(min_length=1, max_length=4096)]
 Content = TypeVar("Content")
@@ -48,6 +50,14 @@ class ReferenceSettings(Settings):
         description="file of racks, before what the names of hosts let guess: CSV with the columns host (or a host list in quotes), "
         "rack and, where there are several, system; or Slurm's topology.conf, or what `scontrol show topology` prints, of which "
         "each lowest switch or block is a rack",
+    )
+    topology: str | None = Field(
+        default=None,
+        max_length=4096,
+        description="file of where hosts are in the network, from which the hosts of a run give features of its placement: CSV with "
+        "the columns host (or a host list in quotes), and either coordinates in a torus (of x, y, z, a, b, c, d, e those that it has) "
+        "or group and switch, or switch alone, and, where there are several, system; or Slurm's topology.conf, or what `scontrol show "
+        "topology` prints",
     )
     carbon: str | None = Field(
         default=None,
@@ -77,6 +87,7 @@ class References(msgspec.Struct, frozen=True):
     maintenance: Windows = ()
     racks: tuple[RackHosts, ...] = ()
     carbon: tuple[Intensity, ...] = ()
+    topology: tuple[HostPlace, ...] = ()
 
 
 _RETAINED: Final[dict[ReferenceSettings, References]] = {}
@@ -87,7 +98,7 @@ def read_references(
 ) -> tuple[References, list[Problem]]:
     """Return what is in the files, and every problem of each.
 
-    Nodes and racks are of one of the `systems` where any are listed, and reservations of one of the `clusters`.
+    Nodes, racks and places are of one of the `systems` where any are listed, and reservations of one of the `clusters`.
     """
     problems: list[Problem] = []
     nodes = (
@@ -98,6 +109,9 @@ def read_references(
     sensors = NO_SENSORS if settings.units is None else _read(settings.units, read_units, NO_SENSORS, problems)
     of_systems = partial(read_racks, systems=systems)
     racks: tuple[RackHosts, ...] = () if settings.racks is None else _read(settings.racks, of_systems, (), problems)
+    topology: tuple[HostPlace, ...] = ()
+    if settings.topology is not None:
+        topology = _read(settings.topology, partial(read_topology, systems=systems), (), problems)
     carbon: tuple[Intensity, ...] = ()
     if settings.carbon is not None:
         carbon = _read(settings.carbon, read_intensities, (), problems)
@@ -107,7 +121,7 @@ def read_references(
             windows, wrong = read_calendar(text, path, clusters)
             maintenance += windows
             problems += wrong[:FAULTS_MAX]
-    return References(nodes, sensors, tuple(maintenance), racks, carbon), problems
+    return References(nodes, sensors, tuple(maintenance), racks, carbon, topology), problems
 
 
 def references(settings: ReferenceSettings) -> References:

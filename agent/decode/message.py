@@ -130,6 +130,7 @@ Reason = Literal[
     "state",
     "unit",
     "hosts",  # no host list
+    "mapping",  # no file that says where ranks run
     "host",  # a number of a host that nobody has named
     "columns",  # a table without the columns it takes, or a row that does not fit them
     "schema",  # one of Avro that is not there, or that is not read

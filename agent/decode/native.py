@@ -20,6 +20,7 @@ from agent.decode.fields import (
     refuse_control,
     run_identity,
 )
+from agent.decode.mapping import MAPPING_MAX, NO_RANKS, RANKS_MAX, read_mapping
 from agent.decode.message import (
     JSON_ERRORS,
     DecodeOne,
@@ -32,6 +33,7 @@ from agent.decode.message import (
 )
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import (
+    NOTHING_EXCHANGED,
     STATES,
     SUCCESS,
     UNITS,
@@ -47,14 +49,17 @@ from processors.contracts.events import (
 )
 
 FEATURES_MAX: Final = 64
-ARRAYS: Final = ("features", "links", "messages", "fifo_messages")
+ARRAYS: Final = ("features", "links", "messages", "fifo_messages", "mapping")
 """The fields of which an event has one at least."""
+HOST_LISTS_MAX: Final = 65_536
 NUMBERS_MAX: Final = 16_384  # of all arrays of one event, so that it fits into a record of the journal
 
 _FeatureName = Annotated[str, msgspec.Meta(min_length=1, max_length=TEXT_MAX)]
 _Id = _FeatureName | Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Features = Annotated[dict[_FeatureName, float], msgspec.Meta(max_length=FEATURES_MAX)]
 _Amounts = list[Annotated[float, msgspec.Meta(ge=0)]]
+_HostList = Annotated[str, msgspec.Meta(max_length=HOSTS_MAX)]
+_Ranks = list[Annotated[int, msgspec.Meta(ge=0, lt=RANKS_MAX)]]
 
 
 class Links(msgspec.Struct):
@@ -65,15 +70,25 @@ class Links(msgspec.Struct):
     received: _Amounts
 
 
-class Messages(msgspec.Struct):
-    """Hops and bytes of each message."""
+class Messages(msgspec.Struct, rename={"sender": "from", "receiver": "to"}):
+    """Bytes of each message, and its hops, or, where there is a mapping, the ranks that it is from and to."""
 
-    hops: _Amounts
     bytes: _Amounts
+    hops: _Amounts | None = None
+    sender: _Ranks | None = None
+    receiver: _Ranks | None = None
+
+
+class Mapping(msgspec.Struct):
+    """The file that says on which host each rank runs; `hosts` and `ranks_per_host` go with one that orders ranks alone."""
+
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAPPING_MAX)]
+    hosts: Annotated[list[_HostList], msgspec.Meta(max_length=HOST_LISTS_MAX)] | None = None
+    ranks_per_host: Annotated[int, msgspec.Meta(ge=1, le=RANKS_MAX)] | None = None
 
 
 class NetworkReport(msgspec.Struct, tag_field="type", tag="network", kw_only=True):
-    """What the network did for a job: features, or links, messages and the messages of each injection queue."""
+    """What the network did for a job: features, or links, messages and the messages of each injection queue; or where its ranks ran."""
 
     system: _FeatureName
     job_id: _Id
@@ -82,12 +97,14 @@ class NetworkReport(msgspec.Struct, tag_field="type", tag="network", kw_only=Tru
     links: Links | None = None
     messages: Messages | None = None
     fifo_messages: _Amounts | None = None
+    mapping: Mapping | None = None
 
     @property
     def keys(self) -> int:
         """How many keys its objects have in all, but for the type."""
         given = sum(getattr(self, name) is not None for name in ARRAYS)
-        within = len(self.features or ()) + 3 * (self.links is not None) + 2 * (self.messages is not None)
+        within = len(self.features or ()) + 3 * (self.links is not None)
+        within += sum(_given(each) for each in (self.messages, self.mapping) if each is not None)
         return 3 + given + within
 
 
@@ -100,13 +117,13 @@ def network_event(reported: NetworkReport, received_ms: int, options: DecodeOpti
     'network:exa/812@1795170672000'
     """
     if reported.keys == 3:  # the system, the job and the time alone
-        raise invalid("missing-field", "The event needs features, links, messages or fifo_messages.")
+        raise invalid("missing-field", "The event needs features, links, messages, fifo_messages or a mapping.")
     links = () if reported.links is None else (reported.links.bytes, reported.links.buffered, reported.links.received)
-    messages = () if reported.messages is None else (reported.messages.hops, reported.messages.bytes)
+    messages, exchanged = _messages(reported)
     queues = reported.fifo_messages or []
-    if len({len(column) for column in links}) > 1 or len({len(column) for column in messages}) > 1:
+    if any(len({len(column) for column in columns}) > 1 for columns in (links, messages, exchanged)):
         raise invalid("columns", "Each link, and each message, needs all of its numbers.")
-    numbers = sum(map(len, (*links, *messages, queues)))
+    numbers = sum(map(len, (*links, *messages, *exchanged, queues)))
     if numbers > NUMBERS_MAX:
         raise invalid(
             "out-of-range", f"The event has {numbers} numbers; {NUMBERS_MAX} are allowed: send features instead."
@@ -115,6 +132,10 @@ def network_event(reported: NetworkReport, received_ms: int, options: DecodeOpti
         refuse_control(name, "feature")
     time_ms = moment_ms(reported.time)
     check_bounds(time_ms, time_ms, received_ms, options)
+    mapping = reported.mapping
+    ranks = NO_RANKS if mapping is None else read_mapping(mapping.text, mapping.hosts or (), mapping.ranks_per_host)
+    if exchanged and max(map(max, exchanged[:2]), default=-1) >= len(ranks.ranks):
+        raise invalid("out-of-range", "The messages are of ranks that the mapping does not have.")
     return Network(
         system=reported.system,
         job_id=str(reported.job_id),
@@ -123,7 +144,27 @@ def network_event(reported: NetworkReport, received_ms: int, options: DecodeOpti
         links=_columns(links, 3),  # type: ignore[arg-type]  # three of them
         messages=_columns(messages, 2),  # type: ignore[arg-type]  # two of them
         fifo_messages=tuple(queues),
+        hosts=ranks.hosts,
+        ranks=ranks.ranks,
+        exchanged=_columns(exchanged, 3) if exchanged else NOTHING_EXCHANGED,  # type: ignore[arg-type]  # three of them
     )
+
+
+def _given(part: msgspec.Struct) -> int:
+    fields = msgspec.structs.astuple(part)
+    return len(fields) - fields.count(None)
+
+
+def _messages(reported: NetworkReport) -> tuple[tuple[list[float], ...], tuple[list[Any], ...]]:
+    """Return the columns of messages with hops, or of those between ranks; InvalidInputError where they are neither."""
+    sent = reported.messages
+    if sent is None:
+        return (), ()
+    if sent.hops is not None and sent.sender is None and sent.receiver is None:
+        return (sent.hops, sent.bytes), ()
+    if sent.hops is None and sent.sender is not None and sent.receiver is not None and reported.mapping is not None:
+        return (), (sent.sender, sent.receiver, sent.bytes)
+    raise invalid("missing-field", "Messages need hops, or from and to and a mapping, and not both.")
 
 
 def _columns(columns: tuple[list[float], ...], count: int) -> tuple[tuple[float, ...], ...]:
@@ -136,12 +177,10 @@ def _columns(columns: tuple[list[float], ...], count: int) -> tuple[tuple[float,
 LATER_TYPES: Final = ("load", "counters", "power", "host.state")  # telemetry: known, not decoded here
 ATTRIBUTES_MAX: Final = 32
 REQUESTED_SIZES_MAX: Final = 256
-HOST_LISTS_MAX: Final = 65_536
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 _Value = Text | Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | float | bool
 _Attributes = Annotated[dict[_Name, _Value], msgspec.Meta(max_length=ATTRIBUTES_MAX)]
-_HostList = Annotated[str, msgspec.Meta(max_length=HOSTS_MAX)]
 _Sizes = Annotated[list[Count], msgspec.Meta(min_length=1, max_length=REQUESTED_SIZES_MAX)]
 
 

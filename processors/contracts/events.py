@@ -187,11 +187,18 @@ class HostState(Event, frozen=True, tag="host.state"):
         return f"host:{job_key(self.system, self.host)}@{self.time_ms}"
 
 
+Exchanged = tuple[tuple[int, ...], tuple[int, ...], tuple[float, ...]]
+"""Ranks that messages are from, ranks that they are to, and their bytes."""
+NOTHING_EXCHANGED: Final[Exchanged] = ((), (), ())
+
+
 class Network(Event, frozen=True, tag="network"):
     """What the network did for a job, told by its producer: ready features, or bounded arrays to work them out from.
 
     `links` are bytes, buffered and received packets of each link, `messages` hops and bytes of each message,
     `fifo_messages` the messages of each injection queue: columns, as `processors.models.communication` takes them.
+    A mapping has `hosts`, and for each of the `ranks` the place of its host among them; `exchanged` are then the ranks that
+    messages are from and to, and their bytes (`processors.jobs.placements`).
     """
 
     job_id: str
@@ -200,6 +207,9 @@ class Network(Event, frozen=True, tag="network"):
     links: tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]] = ((), (), ())
     messages: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
     fifo_messages: tuple[float, ...] = ()
+    hosts: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = ()
+    exchanged: Exchanged = NOTHING_EXCHANGED
 
     @property
     def identity(self) -> str:

@@ -21,7 +21,7 @@ from processors.load.scores import StartLoad
 from processors.models.communication import features, reported_features
 from processors.models.statistics import six_digits
 
-NAMING: Final = frozenset((*EVIDENCE_FIELDS, "input", "sizes", "attributes"))
+NEEDED: Final = frozenset((*EVIDENCE_FIELDS, "input", "sizes", "attributes", "hosts"))
 _NOTHING: tuple[None, dict[str, Any], tuple[()]] = (None, {}, ())
 
 
@@ -37,10 +37,10 @@ def lacking(own: Evidence, start: Evidence) -> dict[str, Any]:
 
 
 def beyond(own: Evidence, start: Evidence | None) -> Evidence | None:
-    """Return what a start tells beyond a completion, of what can name or size a job; None where that is nothing."""
+    """Return what a start tells beyond a completion, of what can name, size or place a job; None where that is nothing."""
     if start is None or own == start:
         return None
-    rest = {name: value for name, value in lacking(own, start).items() if name in NAMING}
+    rest = {name: value for name, value in lacking(own, start).items() if name in NEEDED}
     return Evidence(**rest) if rest else None
 
 
@@ -54,9 +54,12 @@ class NetworkReport(msgspec.Struct, frozen=True, array_like=True):
     features: dict[str, float]
 
 
-def features_of(event: Network, names_max: int) -> dict[str, float]:
-    """Return ready features and those that arrays amount to; a ready one goes before. ValueError where arrays do not fit."""
-    found = features(reported_features(event.links, event.messages, event.fifo_messages)) | event.features
+def features_of(event: Network, mapped: dict[str, float], names_max: int) -> dict[str, float]:
+    """Return ready features, those that arrays amount to, and those of a mapping; of one name the first of them counts.
+
+    ValueError where arrays do not fit.
+    """
+    found = mapped | features(reported_features(event.links, event.messages, event.fifo_messages)) | event.features
     retained = sorted((name, six_digits(value)) for name, value in found.items() if abs(value) < float("inf"))
     return dict(retained[:names_max])
 
@@ -339,6 +342,13 @@ class Job:
             # of a resized job the last record will have the same start, and must not be taken for one size
             keep_s = settings.open_job_max_s if fact.state == "RESIZING" else settings.evidence_keep_s
             self.keep_until(fact.end_ms + round(keep_s * 1000))
+
+
+def evidence_of(run: EndedRun) -> Evidence:
+    """Return the evidence of a run that ended, also once its job has let it go: the completion's own, where it says less the start's."""
+    own = run.event.evidence
+    more = lacking(own, run.start) if run.start is not None else {}
+    return msgspec.structs.replace(own, **more) if more else own
 
 
 def merged_evidence(job: Job, event: JobStarted | JobCompleted) -> Evidence:

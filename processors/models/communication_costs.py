@@ -29,6 +29,7 @@ from processors.models.features import (
     of_set,
     small_forest,
 )
+from processors.models.placement import SPREAD_SETS
 from processors.models.scipy_functions import least_squares_not_negative
 from processors.models.training.table import Model, Predicted, Table
 from processors.models.training.trainer import Kind
@@ -204,4 +205,7 @@ NETWORK_KINDS: Final[Mapping[str, Kind]] = {
 COUNTED_KINDS: Final[Mapping[str, Kind]] = {
     "bytes_and_delay": partial(chosen, partial(of_set, (NIC_BYTES, NIC_DELAY)), ranged),
     "bytes": partial(chosen, partial(of_set, (NIC_BYTES,)), ranged),
+}
+PLACEMENT_KINDS: Final[Mapping[str, Kind]] = {
+    name: partial(chosen, partial(of_set, features), ranged) for name, features in SPREAD_SETS.items()
 }

@@ -12,10 +12,10 @@ from processors.contracts.names import LATEST_MS, ApplicationKey, escaped, job_k
 from processors.contracts.outputs import FeatureModel
 from processors.contracts.settings import FeatureSettings
 from processors.facts import Band, CurvePrediction, plausible, trains
-from processors.features import FeatureFact, FeatureTimes, shares_text
-from processors.jobs.lifecycle import EndedRun, Job, Placement, merged_evidence, parted
+from processors.features import KNOWN_NAMES, FeatureFact, FeatureTimes, shares_text
+from processors.jobs.lifecycle import EndedRun, Job, Placement, evidence_of, parted
 from processors.models.communication import NAMES, comparable
-from processors.models.communication_counters import COUNTED, counted_features
+from processors.models.communication_counters import counted_features
 from processors.pipeline.stage import TickWork, guard
 from processors.pipeline.state import ShardState
 from processors.power.by_size import reported_counters, values_of
@@ -49,17 +49,19 @@ class Features:
 
     def of_request(self, event: PredictionRequested) -> KnownFeatures:
         """Return what a request reports the run to come: features that are none of communication are counters."""
-        network = {name: value for name, value in event.features.items() if name in NAMES or name in COUNTED}
+        network = {name: value for name, value in event.features.items() if name in KNOWN_NAMES}
         counters = {name: value for name, value in event.features.items() if name not in network}
         attributes = _chosen(self._state.settings.features, event.evidence)
+        network = self._placed(event.system, event.evidence) | network
         return KnownFeatures(attributes, network, reported_counters(counters) if counters else {})
 
     def of_job(self, job: Job, event: JobStarted, application_id: str | None) -> KnownFeatures:
         """Return what is known of a run that goes on, with what its hosts have counted so far."""
         counters = self._so_far(event, application_id)
-        if not job.networks and not self._state.settings.features.attributes and not counters:
+        placed = self._placed(event.system, event.evidence)
+        if not job.networks and not self._state.settings.features.attributes and not counters and not placed:
             return NOTHING
-        network = parted(job.networks, event.start_ms, LATEST_MS)[0]
+        network = placed | parted(job.networks, event.start_ms, LATEST_MS)[0]
         return KnownFeatures(self._attributes(job, event.evidence), network, counters)
 
     def by_counters(self, application_id: str, n: float, counters: Mapping[str, float]) -> RunTimeByCounters | None:
@@ -102,10 +104,11 @@ class Features:
         job.network(rest)
         network = (profile.network if profile else {}) | own
         counts = self._state.settings.features.attributes
-        attributes = self._attributes(job, merged_evidence(job, run.event)) if counts else {}
-        counted = self._counted(profile, run.event.run_time_s)
-        if attributes or network or counted or by_counters is not None:
-            self._learn(job, run, KnownFeatures(attributes, counted | network), by_counters)
+        evidence = evidence_of(run)
+        attributes = self._attributes(job, evidence) if counts else {}
+        worked_out = self._counted(profile, run.event.run_time_s) | self._placed(run.event.system, evidence)
+        if attributes or network or worked_out or by_counters is not None:
+            self._learn(job, run, KnownFeatures(attributes, worked_out | network), by_counters)
         if not network:
             return profile
         return msgspec.structs.replace(profile or Profile(hosts=0), network=network)
@@ -115,6 +118,10 @@ class Features:
         if profile is None or profile.short or profile.coverage < self._state.settings.profiles.coverage_min:
             return {}
         return counted_features(profile.nic, run_time_s)
+
+    def _placed(self, system: str, evidence: Evidence) -> dict[str, float]:
+        """Return how far apart the hosts of a run are, where the centre's network is known."""
+        return self._state.settings.placements.of(system, evidence.hosts)
 
     def _learn(self, job: Job, run: EndedRun, known: KnownFeatures, by_counters: Band | None) -> None:
         event, placement = run.event, run.placement

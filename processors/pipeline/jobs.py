@@ -248,7 +248,8 @@ class Jobs:
         """Hold what the network did for a job until its run settles; what no run settles with is counted."""
         event: Network = work.event
         try:
-            known = NetworkReport(event.time_ms, features_of(event, self._state.settings.profiles.names_max))
+            mapped = self._state.settings.placements.mapped(event)
+            known = NetworkReport(event.time_ms, features_of(event, mapped, self._state.settings.profiles.names_max))
         except ValueError:
             self._state.tally["refused", "implausible"] += 1
             return STOP

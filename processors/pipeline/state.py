@@ -36,6 +36,7 @@ from processors.jobs.explained import ExplainedRuns, ExplainedRunsState
 from processors.jobs.failures import FailureRate, FailureState
 from processors.jobs.host_failures import HostFailureRate, HostFailureState
 from processors.jobs.lifecycle import Job, JobState
+from processors.jobs.placements import NO_PLACEMENTS, Placements
 from processors.load.messages import LoadPredictor
 from processors.load.scores import LoadScores, LoadScoresState
 from processors.models.combination.combine import SHIPPED, Coefficients
@@ -114,6 +115,7 @@ class FoldSettings(msgspec.Struct, frozen=True):
     features: FeatureSettings = FeatureSettings()
     external_url: str = ""
     racks: Racks = NO_RACKS
+    placements: Placements = NO_PLACEMENTS
 
 
 class ShardState:

@@ -47,7 +47,7 @@ SUBJECT: Final = (*APPLICATION, Label("n"), Label("host"), Label("partition"), L
 TARGETS: Final = ("run_time_s", "system_power_w", "cpu_power_w", "memory_power_w", "gpu_power_w")
 _LEVEL: Final = Label("level", values=("0.05", "0.5", "0.95"))
 _TARGET: Final = Label("target", values=TARGETS)
-FEATURE_KINDS: Final = ("attributes", "communication", "adapters", "shared_communication")
+FEATURE_KINDS: Final = ("attributes", "placement", "communication", "adapters", "shared_communication")
 _FEATURES: Final = Label("features", values=FEATURE_KINDS)
 ROLES: Final = ("collector", "learner")
 EVENT_OUTCOMES: Final = ("received", "processed", "rejected", "dropped", "repeated")

@@ -33,6 +33,7 @@ from processors.contracts.events import (
 from processors.contracts.names import run_id
 from processors.contracts.outputs import Emission
 from processors.contracts.settings import FeatureSettings, IdentifySettings, JobSettings, RunTimeSettings
+from processors.jobs.placements import Placements
 from processors.pipeline.shard import Shard
 from processors.pipeline.state import FoldSettings
 from processors.run_time.model import RunTime
@@ -91,6 +92,12 @@ class Scenario:
         self.events: list[JobEvent | Tick] = []
         self._waiting: list[JobEvent | Tick] = []
         self._starts: dict[str, JobStarted] = {}
+
+    def on(self, placements: Placements) -> "Scenario":
+        """Let it be known where hosts are in the network, before anything happens."""
+        self._settings = msgspec.structs.replace(self._settings, placements=placements)
+        self.shard = self.new_shard()
+        return self
 
     def new_shard(self) -> Shard:
         return Shard(self._settings, self._identifier.identify)

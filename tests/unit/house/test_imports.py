@@ -31,6 +31,7 @@ OURS: dict[str, tuple[str, ...]] = {
         "agent.decode.avro.schema",
         "agent.identify",
         "agent.reference",
+        "agent.topology",
         "processors.models.structure",
     ),
     "agent.decode": (CONTRACTS,),
@@ -56,6 +57,7 @@ OURS: dict[str, tuple[str, ...]] = {
     "agent.simulation": (CONTRACTS,),
     "agent.sources": (CONTRACTS,),
     "agent.topics": (CONTRACTS, "agent.config"),
+    "agent.topology": (CONTRACTS, "agent.reference"),
     "agent.energy": ("agent.waste", "processors", "sinks.web"),
     "agent.waste": ("processors", "sinks.web"),
     # the only ones that put the parts together
