@@ -16,7 +16,7 @@ from agent.app.embedded import Embedded
 from agent.clock import SystemClock
 from processors.contracts.events import JournalRecord, Origin, Tick, encode_record
 from processors.contracts.outputs import Emission
-from processors.models.scipy_functions import beta_share_below, least_squares_not_negative
+from processors.models import scipy_functions
 from tests.bench import hosts
 from tests.bench.result import Row
 from tests.bench.workload import START_MS, Load, config, events, messages
@@ -115,8 +115,7 @@ def _messages(jobs: int) -> Iterator[Row]:
 
 def _measure(count: int) -> None:
     """Learn so many hosts and print the resident memory in bytes, then the largest so far while all of it is saved."""
-    beta_share_below(1.0, 1.0, 0.5)  # scipy is loaded by the first model that needs it, and every learner has one soon
-    least_squares_not_negative(np.eye(2), np.ones(2))
+    scipy_functions.load()  # as every learner does soon
     shard, _, _ = hosts.learned(count)
     at_rest = resident_bytes()
     states = shard.unsaved(with_hosts=True).states()

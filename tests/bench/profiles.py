@@ -26,6 +26,7 @@ from processors.contracts.hosts import Profile
 from processors.contracts.names import run_id
 from processors.contracts.outputs import Run
 from processors.contracts.settings import ProfileSettings
+from processors.models import scipy_functions
 from processors.models.counters.model import KINDS
 from processors.models.training.runs import Run as LearnedRun
 from processors.models.training.trainer import Trainer
@@ -53,6 +54,7 @@ GOAL_MS: Final = 50.0
 
 def run(*, quick: bool) -> Iterator[Row]:
     """Yield what profiles cost; all on one core."""
+    scipy_functions.load()  # as a learner does once
     yield from _hosts(HOSTS // 10 if quick else HOSTS)
     for runs in RUNS[:1] if quick else RUNS:
         yield from _fits(runs)

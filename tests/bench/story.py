@@ -20,7 +20,7 @@ from agent.log.memory import MemoryLog
 from agent.topics import own_topics
 from processors.contracts.events import JournalRecord, Tick, encode_record
 from processors.contracts.outputs import Emission
-from processors.models.scipy_functions import beta_share_below
+from processors.models import scipy_functions
 from processors.pipeline.shard import Shard
 from tests.bench.result import Row
 from tests.bench.roles import CLOCK, journalled
@@ -66,7 +66,7 @@ class Story:
 
     def __init__(self) -> None:
         self.layers = Layers()
-        beta_share_below(1.0, 1.0, 0.5)  # loads scipy's functions, as a learner does once: 0.2 s that are no job's
+        scipy_functions.load()  # as a learner does once: 0.2 s that are no job's
         settings = config()
         self._log = MemoryLog()
         self._log.create(own_topics(settings))

@@ -16,7 +16,7 @@ from agent.config.tree import Config
 from agent.learner.garbage import Garbage
 from processors.contracts.events import JournalRecord, encode_record
 from processors.contracts.hosts import HostSettings
-from processors.models.scipy_functions import beta_share_below, least_squares_not_negative
+from processors.models import scipy_functions
 from processors.pipeline.shard import Shard
 from tests.bench import hosts
 from tests.bench.footprint import resident_bytes
@@ -128,8 +128,7 @@ def _completion_us(driven: Driven, count: int, names: int, rate_per_s: float, se
 def _begin() -> None:
     """Load what every learner has soon, so that it weighs on no size, and look for garbage as a role does."""
     Garbage(0.0).restrain()
-    beta_share_below(1.0, 1.0, 0.5)
-    least_squares_not_negative(np.eye(2), np.ones(2))
+    scipy_functions.load()
     known.learned()
     encode_record(JournalRecord(next(hosts._jobs(hosts.HOSTS_OF_JOB)).event))
 
