@@ -10,6 +10,7 @@ import numpy as np
 
 from agent.app import compose
 from agent.config.tree import Config
+from agent.learner.garbage import Garbage
 from processors.contracts.events import (
     Evidence,
     HostMinute,
@@ -54,7 +55,8 @@ GOAL_MS: Final = 50.0
 
 def run(*, quick: bool) -> Iterator[Row]:
     """Yield what profiles cost; all on one core."""
-    scipy_functions.load()  # as a learner does once
+    scipy_functions.load()  # both as a learner does once
+    Garbage(0.0).restrain()
     yield from _hosts(HOSTS // 10 if quick else HOSTS)
     for runs in RUNS[:1] if quick else RUNS:
         yield from _fits(runs)
