@@ -1,23 +1,16 @@
-"""Collects the runs that were there in a week, with what is known of their energy, from the agent's own messages."""
-
-from collections.abc import Iterable
-from typing import Final
+"""The runs that were there in a week, with what is known of their energy, as its report wants them."""
 
 import msgspec
 
-from agent.waste.runs import CURVES_MAX, RUNS_MAX, reported_evidence
+from agent.waste.collected import Collected, reported_evidence
 from agent.waste.week import Week
 from processors.contracts.events import Evidence, JobCompleted, nodes_of
 from processors.contracts.hosts import Profile
 from processors.contracts.names import ApplicationKey
-from processors.contracts.outputs import CurvePoint, Emission, Prediction, Run
+from processors.contracts.outputs import CurvePoint, Run
 from processors.power.accounting import RunEnergy, energy_of_run
 from processors.power.by_size import relied_on
 from sinks.web.views.job_messages import RELIABLE, predicted_now
-
-_RUN: Final = msgspec.json.Decoder(Run)
-_PREDICTION: Final = msgspec.json.Decoder(Prediction)
-_COMPLETION: Final = msgspec.json.Decoder(JobCompleted)
 
 
 class EnergyRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,27 +36,17 @@ class EnergyRun(msgspec.Struct, frozen=True, kw_only=True):
         return ApplicationKey.parse(self.application_id).application if self.application_id else None
 
 
-class EnergyRuns:
-    """The runs of a week, of one `user` or of all, and the newest curve of each application; a sink as files are one.
-
-    A run counts for the part of it that lies in the week, so it is known once it has ended, maybe later. `newest_ms` is when the
-    last run of all ended.
-    """
+class EnergyRuns(Collected[EnergyRun]):
+    """The runs of which a part lies in a week, so each is known once it has ended, maybe later."""
 
     def __init__(self, week: Week, user: str | None = None) -> None:
-        self._week, self._user = week, user
-        self.runs: dict[str, EnergyRun] = {}
-        self.curves: dict[str, Prediction] = {}
-        self.left_out = 0
-        self.newest_ms: int | None = None
+        self._week = week
+        super().__init__(self._partly_in_week, user)
 
-    def write(self, emissions: Iterable[Emission]) -> None:
-        """Take messages in; a later one of the same key replaces the earlier one."""
-        for emission in emissions:
-            if emission.kind == "predictions":
-                self._take_curve(emission)
-            elif emission.kind == "runs":
-                self._take_run(emission)
+    def _partly_in_week(self, run: Run, event: JobCompleted) -> EnergyRun | None:
+        week = self._week
+        in_week = event.start_ms < week.until_ms and event.end_ms > max(week.from_ms, event.start_ms)
+        return _energy_run(run, event) if in_week and event.run_time_s > 0 else None
 
     def energy(self, run: EnergyRun) -> RunEnergy:
         """Return what a run used, by the first source that knows it."""
@@ -82,35 +65,6 @@ class EnergyRuns:
             return None
         points = [point for point in curve.curve if point.n == run.n]
         return next(iter(relied_on(points, lambda point: predicted_now(curve, point).verdict == RELIABLE)), None)
-
-    def _take_curve(self, emission: Emission) -> None:
-        self.curves.pop(emission.key, None)
-        if emission.value is not None:
-            self.curves[emission.key] = _PREDICTION.decode(emission.value)
-            if len(self.curves) > CURVES_MAX:
-                del self.curves[next(iter(self.curves))]
-
-    def _take_run(self, emission: Emission) -> None:
-        self.runs.pop(emission.key, None)
-        if emission.value is None:
-            return
-        run = _RUN.decode(emission.value)
-        event = _COMPLETION.decode(run.event)
-        self.newest_ms = max(event.end_ms, self.newest_ms or event.end_ms)
-        week = self._week
-        if (
-            event.run_time_s <= 0
-            or event.start_ms >= week.until_ms
-            or event.end_ms <= max(week.from_ms, event.start_ms)
-        ):
-            return
-        found = _energy_run(run, event)
-        if self._user is not None and found.user != self._user:
-            return
-        if len(self.runs) >= RUNS_MAX:
-            self.left_out += 1
-            return
-        self.runs[emission.key] = found
 
 
 def _energy_run(run: Run, event: JobCompleted) -> EnergyRun:
