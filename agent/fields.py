@@ -296,6 +296,11 @@ MESSAGES: Final[dict[str, Field]] = {
     "Profile.measured": Field("Share of host-minutes with a sensor, by component.", SHARE, {"system": 1.0}),
     "Profile.estimated": Field("Share of host-minutes that were estimated, by component.", SHARE, {"system": 0.0}),
     "nic": Field("What the network adapters measured, by name.", "by name", {"stalls": 0.02}),
+    "nic_busiest": Field(
+        "What the adapter did that did most of all on all hosts, minute by minute: `bytes` that it sent, `waits` to send.",
+        "1/s",
+        {"bytes": 9.1e9},
+    ),
     "left_out": Field("What was left out, by reason.", COUNT, {"no-size": 3}),
     "network": Field("Features of the communication of the run, by name.", "by name", {"max_fifo": 12.0}),
     # dead letters

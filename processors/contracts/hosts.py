@@ -17,7 +17,8 @@ class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
     host-minutes. `short` tells that no whole minute lay within the run, so that parts of minutes were
     taken. `retrospective` tells that the run's start was not known: that it was alone is then only not disproved.
 
-    `counters` are rates per second and host, `nic` those of network interfaces. `power_w` is mean power per host by
+    `counters` are rates per second and host, `nic` those of network interfaces, and `nic_busiest` what in each minute that of them did
+    which did most of all on all hosts, per second: bytes that it sent, and waits to send. `power_w` is mean power per host by
     component, `energy_j` that of all hosts over the whole run; `measured` is the share of host-minutes with a sensor of the
     component: what is missing was estimated from counters, where it could be, and else taken to be like the rest.
     `estimated` is the share that was. `left_out` counts readings that were not believed, by reason. `network` are the
@@ -35,6 +36,7 @@ class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
     retrospective: bool = False
     counters: dict[str, float] = {}
     nic: dict[str, float] = {}
+    nic_busiest: dict[str, float] = {}
     power_w: dict[str, float] = {}
     energy_j: dict[str, float] = {}
     measured: dict[str, float] = {}

@@ -19,7 +19,7 @@ import numpy as np
 from processors.models.attribute_law import RATIO_MAX, Law, law
 from processors.models.communication import FEATURE_SETS
 from processors.models.communication import RUNS_MIN as COSTS_RUNS_MIN
-from processors.models.communication_counters import NIC_BYTES, NIC_DELAY
+from processors.models.communication_counters import BUSIEST_BYTES, BUSIEST_WAITS, NIC_BYTES, NIC_DELAY
 from processors.models.counters.selection import Floats
 from processors.models.features import (
     NETWORK,
@@ -205,6 +205,8 @@ NETWORK_KINDS: Final[Mapping[str, Kind]] = {
 COUNTED_KINDS: Final[Mapping[str, Kind]] = {
     "bytes_and_delay": partial(chosen, partial(of_set, (NIC_BYTES, NIC_DELAY)), ranged),
     "bytes": partial(chosen, partial(of_set, (NIC_BYTES,)), ranged),
+    "busiest": partial(chosen, partial(of_set, (BUSIEST_BYTES, BUSIEST_WAITS)), ranged),
+    "busiest_bytes": partial(chosen, partial(of_set, (BUSIEST_BYTES,)), ranged),
 }
 PLACEMENT_KINDS: Final[Mapping[str, Kind]] = {
     name: partial(chosen, partial(of_set, features), ranged) for name, features in SPREAD_SETS.items()

@@ -20,17 +20,36 @@ WAITS: Final = ("hni_tx_paused_", "xmit_wait")
 NIC_BYTES: Final = "nic_bytes"
 NIC_PACKETS: Final = "nic_packets"
 NIC_DELAY: Final = "nic_delay"
-COUNTED: Final = (NIC_BYTES, NIC_PACKETS, NIC_DELAY)
+BUSIEST_BYTES: Final = "nic_busiest_bytes"
+BUSIEST_WAITS: Final = "nic_busiest_waits"
+COUNTED: Final = (NIC_BYTES, NIC_PACKETS, NIC_DELAY, BUSIEST_BYTES, BUSIEST_WAITS)
+BUSIEST: Final[Mapping[str, str]] = {"bytes": BUSIEST_BYTES, "waits": BUSIEST_WAITS}
+"""What the busiest adapter did, by name, and the feature of it."""
 
 
-def counted_features(rates: Mapping[str, float], run_time_s: float) -> dict[str, float]:
+def busiest_of(counter: str) -> tuple[str, float] | None:
+    """Return which of BUSIEST a counter of an adapter adds to, and how much one of it is; None for all others.
+
+    >>> busiest_of("xmit_data"), busiest_of("hni_tx_paused_3"), busiest_of("rcv_data")
+    (('bytes', 4.0), ('waits', 1.0), None)
+    """
+    if counter in SENT:
+        return "bytes", SENT[counter]
+    return ("waits", 1.0) if _begins(counter, WAITS) else None
+
+
+def counted_features(
+    rates: Mapping[str, float], run_time_s: float, busiest: Mapping[str, float] | None = None
+) -> dict[str, float]:
     """Return features of a run of `run_time_s` from rates of its adapters' counters per second and host, by their names.
 
-    Bytes and packets are those that a host sent in the whole run, the delay is waits per packet. What is not counted is left
-    out.
+    Bytes and packets are those that a host sent in the whole run, the delay is waits per packet. `busiest` are rates per second of the
+    adapter that did most, by BUSIEST: what that did in the whole run. What is not counted is left out.
 
     >>> counted_features({"xmit_data": 250.0, "xmit_packets": 10.0, "xmit_wait": 5.0, "rcv_data": 1.0}, 100.0)
     {'nic_bytes': 100000.0, 'nic_packets': 1000.0, 'nic_delay': 0.5}
+    >>> counted_features({}, 100.0, {"bytes": 3000.0})
+    {'nic_busiest_bytes': 300000.0}
     """
     found: dict[str, float] = {}
     sent = [octets * rates[name] for name, octets in SENT.items() if name in rates]
@@ -41,14 +60,14 @@ def counted_features(rates: Mapping[str, float], run_time_s: float) -> dict[str,
         found[NIC_PACKETS] = packets * run_time_s
     if packets is not None and waits is not None:
         found[NIC_DELAY] = waits / packets if packets > 0 else 0.0
-    return found
+    return found | {BUSIEST[name]: rate * run_time_s for name, rate in (busiest or {}).items() if name in BUSIEST}
 
 
 def _total(rates: Mapping[str, float], beginnings: tuple[str, ...]) -> float | None:
     """Return the sum of the counters whose names begin so, None where there is none."""
-    known = [
-        rate
-        for name, rate in rates.items()
-        if any(name.startswith(each) if each.endswith("_") else name == each for each in beginnings)
-    ]
+    known = [rate for name, rate in rates.items() if _begins(name, beginnings)]
     return sum(known) if known else None
+
+
+def _begins(name: str, beginnings: tuple[str, ...]) -> bool:
+    return any(name.startswith(each) if each.endswith("_") else name == each for each in beginnings)

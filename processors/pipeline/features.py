@@ -117,7 +117,7 @@ class Features:
         """Return what adapters counted of a run, where enough of its minutes are known to be its own."""
         if profile is None or profile.short or profile.coverage < self._state.settings.profiles.coverage_min:
             return {}
-        return counted_features(profile.nic, run_time_s)
+        return counted_features(profile.nic, run_time_s, profile.nic_busiest)
 
     def _placed(self, system: str, evidence: Evidence) -> dict[str, float]:
         """Return how far apart the hosts of a run are, where the centre's network is known."""

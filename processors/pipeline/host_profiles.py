@@ -15,6 +15,7 @@ from processors.contracts.events import HostMinute, JobCompleted, JobStarted
 from processors.contracts.hosts import Profile
 from processors.hosts.jobs import HostJobs
 from processors.hosts.rows import IdAllocator
+from processors.models.communication_counters import BUSIEST as MOST
 from processors.pipeline.host_state import HostShardState
 from processors.power.accounting import SYSTEM
 from processors.power.profiles.attribution import (
@@ -27,7 +28,7 @@ from processors.power.profiles.attribution import (
     profile,
 )
 from processors.power.profiles.finalisation import REACH_MAX, Amounts, Close, HostPowers
-from processors.power.profiles.meters import ALWAYS, ENERGY, POWER, SHARED, SPLIT, Ingest
+from processors.power.profiles.meters import ALWAYS, BUSIEST, ENERGY, POWER, SHARED, SPLIT, Ingest
 from processors.power.profiles.splitting import SharedNumbers, allocation
 from processors.windows.settings import MINUTE_MS
 
@@ -257,7 +258,9 @@ class HostProfiles:
         """Return the numbers of what shared hosts give; of power only where one is known to have told it."""
         names = self._store.names
         drawn = names.numbers.get(POWER + SYSTEM), names.numbers.get(ENERGY + SYSTEM)
-        return SharedNumbers(names.add(SHARED) or 0, names.add(SPLIT) if drawn != (None, None) else None, drawn)
+        busiest = tuple(number for name in MOST if (number := names.numbers.get(BUSIEST + name)) is not None)
+        split = names.add(SPLIT) if drawn != (None, None) else None
+        return SharedNumbers(names.add(SHARED) or 0, split, drawn, busiest)
 
     def _silent(self) -> npt.NDArray[np.bool_]:
         """Return which hosts (rows,) are of systems that tell no starts."""

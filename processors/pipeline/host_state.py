@@ -95,7 +95,8 @@ class ProfileStore:
             return
         rows = [row for row, _ in self.index.series.ids]
         retained = [amounts["quantity"] for amounts in self.retained.minutes.values()]
-        used = np.concatenate([self.index.quantity_of[rows], self.sums.quantities(), *retained, np.arange(len(ALWAYS))])
+        meters = [self.index.quantity_of[rows], self.index.busiest_of[rows]]
+        used = np.concatenate([*meters, self.sums.quantities(), *retained, np.arange(len(ALWAYS))])
         self.names.keep(np.unique(used).tolist())
 
     def restore(self, states: Mapping[str, bytes]) -> None:

@@ -17,6 +17,7 @@ from processors.models.statistics import to_digits
 from processors.power.profiles.finalisation import REACH_MAX, Amounts
 from processors.power.profiles.meters import (
     ALWAYS,
+    BUSIEST,
     COUNTER,
     COVERED,
     ENERGY,
@@ -267,10 +268,24 @@ def given(minute_ms: int, amounts: Amounts, stays: Stays, hosts: int, numbers: S
         amounts["amount"][at] * np.where(counts, 1.0, share[at]),
         amounts["reach"][at] * share[at] * (MINUTE_MS / 1000),
     )
+    if numbers.busiest:
+        own = _of_busiest_host(own, numbers.busiest)
     joint = here & (count[stays.host] > 1)
     if not joint.any():
         return own
     return Given(*map(np.concatenate, zip(own, *_of_shared(minute_ms, amounts, stays, joint, numbers), strict=True)))
+
+
+def _of_busiest_host(own: Given, quantities: tuple[int, ...]) -> Given:
+    """Return what runs get, of some quantities only that of the host that did most."""
+    of_one = np.isin(own.quantity, quantities)
+    at = np.flatnonzero(of_one)
+    at = at[np.lexsort((own.amount[at], own.short[at], own.quantity[at], own.run[at]))]
+    same = (own.run[at[1:]] == own.run[at[:-1]]) & (own.quantity[at[1:]] == own.quantity[at[:-1]])
+    same &= own.short[at[1:]] == own.short[at[:-1]]
+    retained = ~of_one
+    retained[at[~np.append(same, False)[: len(at)]]] = True
+    return Given(*(column[retained] for column in own))  # type: ignore[arg-type]  # each is as it was
 
 
 def _of_shared(
@@ -521,6 +536,7 @@ def profile(run: Stayed, whole: Totals, short: Totals, names_max: int) -> Profil
         retrospective=not run.started,
         counters=_rates(sums, COUNTER, names_max),
         nic=_rates(sums, NIC, names_max),
+        nic_busiest=_rates(sums, BUSIEST, names_max),
         power_w=power_w,
         energy_j={each: _significant(watts * run.hosts * run.run_time_s) for each, watts in power_w.items()},
         measured={each: _share(found.measured_s, seconds) for each, found in power.items()},

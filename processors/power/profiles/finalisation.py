@@ -43,6 +43,7 @@ Amounts = npt.NDArray[np.void]
 
 REACH_MAX: Final = 5  # minutes; after a longer silence a count begins anew
 SLOWEST_WRAP_S: Final = 240.0  # an energy counter goes round in this time at the most that is believed of its part
+ADAPTERS_MAX: Final = 1 << 20  # names of them
 PART_QUIET_MS: Final = REACH_MAX * MINUTE_MS  # a part that was silent for so long is no longer waited for
 
 
@@ -72,6 +73,7 @@ class Close:
         hosts = np.concatenate([self._index.host_of[reported.meter[bad]], in_part])
         reasons = np.concatenate([reason[bad], np.full(len(in_part), REASONS.index("part"))])
         counted = [self._covered(minute_ms, amounts), self._left_out(hosts, reasons)]
+        counted.append(self._busiest(reported.meter, amount, reach))
         found = np.concatenate([amounts, *counted])
         return found[np.argsort(found["host"], kind="stable")]
 
@@ -173,6 +175,29 @@ class Close:
         found["amount"] = found["reach"]
         own = index.own[amounts["quantity"][first]]
         found["quantity"] = np.where(own, *(self._index.names.number(name) for name in (JOB + COVERED, COVERED)))
+        return found
+
+    def _busiest(self, meter: Ints, amount: Floats, reach: Ints) -> Amounts:
+        """Return what of each kind the adapter of each host did that did most; its counters over the same time add up."""
+        index = self._index
+        at = np.flatnonzero((index.busiest_of[meter] >= 0) & np.isfinite(amount))
+        rows = meter[at]
+        kinds = index.host_of[rows].astype(np.int64) * (1 << 16) + index.busiest_of[rows]
+        adapters, place = np.unique(kinds * ADAPTERS_MAX + index.adapter_of[rows], return_inverse=True)
+        longest, shortest = np.zeros(len(adapters), np.int64), np.full(len(adapters), REACH_MAX + 1)
+        np.maximum.at(longest, place, reach[at])
+        np.minimum.at(shortest, place, reach[at])
+        total = np.bincount(place, amount[at] * index.factor_of[rows], len(adapters))
+        good = np.flatnonzero(longest == shortest)
+        good = good[np.lexsort((total[good], adapters[good] // ADAPTERS_MAX))]
+        kind = adapters[good] // ADAPTERS_MAX
+        most = good[np.append(kind[1:] != kind[:-1], True)] if len(good) else good
+        found = np.zeros(len(most), AMOUNT)
+        found["host"], found["quantity"] = (
+            (adapters[most] // ADAPTERS_MAX) >> 16,
+            (adapters[most] // ADAPTERS_MAX) & 0xFFFF,
+        )
+        found["reach"], found["amount"] = longest[most], total[most]
         return found
 
     def _left_out(self, hosts: Ints, reasons: Ints) -> Amounts:

@@ -23,6 +23,7 @@ from processors.contracts.telemetry import (
     named,
 )
 from processors.hosts.rows import NEVER_MS, HostRows, RowIndex, Rows, RowTable, SeriesRows
+from processors.models.communication_counters import busiest_of
 from processors.store import digest64
 from processors.windows.settings import MINUTE_MS
 
@@ -81,6 +82,7 @@ class QuantityNames:
 
 COUNTER: Final = "counter/"
 NIC: Final = "nic/"
+BUSIEST: Final = "busiest/"
 POWER: Final = "power/"
 ENERGY: Final = "energy/"
 ESTIMATED: Final = "estimated/"
@@ -91,7 +93,7 @@ SPLIT: Final = "split"
 REASONS: Final = ("missing", "negative", "zero", "excessive", "reset", "doubtful", "part")
 ALWAYS: Final = (COVERED, JOB + COVERED, SHARED, *(LEFT_OUT + reason for reason in REASONS))
 """How names of quantities begin, or whole ones: minutes that are told, and minutes with another job. Why readings
-are left out. ALWAYS are the quantities that every run may have. SPLIT is what a run gets of the power of hosts that it shares."""
+are left out. BUSIEST begins what the adapter did that did most. ALWAYS are the quantities that every run may have. SPLIT is what a run gets of the power of hosts that it shares."""
 
 NAME_CHARACTERS_MAX: Final = 96
 
@@ -110,12 +112,18 @@ class Kind(IntEnum):
 
 
 class Quantity(NamedTuple):
-    """What a resource is: `name` is what it adds to, `own` the mark of the job whose it is, else "", `part` of a host or all."""
+    """What a resource is: `name` is what it adds to, `own` the mark of the job whose it is, else "", `part` of a host or all.
+
+    A counter of an `adapter` also adds to what that did of `busiest`, as so many of its units as `factor` says.
+    """
 
     kind: Kind
     name: str
     part: bool
     own: str = ""
+    adapter: str = ""
+    busiest: str = ""
+    factor: float = 1.0
 
 
 _COUNTERS: Final = {
@@ -139,7 +147,9 @@ def quantity(name: str) -> Quantity | None:
     found = _read(resource, peer)
     if found is None or len(found.name) > NAME_CHARACTERS_MAX:
         return None
-    return Quantity(found.kind, JOB + found.name, found.part, JOB + job) if job else found
+    return (
+        Quantity(found.kind, JOB + found.name, found.part, JOB + job) if job else found
+    )  # no job has an adapter alone
 
 
 def _read(resource: str, peer: str) -> Quantity | None:
@@ -148,7 +158,9 @@ def _read(resource: str, peer: str) -> Quantity | None:
         is_part = bool(colon) and part.isdigit()
         return Quantity(_COUNTERS[resource], COUNTER + (whole if is_part else peer), is_part)
     if resource == NIC_TOTAL and part:
-        return Quantity(Kind.TOTAL, NIC + part, bool(whole))
+        found = busiest_of(part)
+        of_adapter = ("", "", 1.0) if found is None else (whole, BUSIEST + found[0], found[1])
+        return Quantity(Kind.TOTAL, NIC + part, bool(whole), "", *of_adapter)
     component, colon, _ = peer.partition(":")
     component = component or COMPONENTS[0]
     if component not in COMPONENTS:
@@ -198,7 +210,8 @@ class Covered(RowTable):
 class MeterIndex(RowIndex):
     """Rows of hosts and resources, and what follows from the names of those.
 
-    `kind_of`, `host_of`, `quantity_of` and `part_of`, whether it is of one part of the host, are (rows,) each.
+    `kind_of`, `host_of`, `quantity_of` and `part_of`, whether it is of one part of the host, are (rows,) each. So are `adapter_of`,
+    the number of an adapter's name, `busiest_of`, the number of the quantity that what it did adds to (-1: none), and `factor_of`.
     `version` changes with every host that comes or goes.
     """
 
@@ -217,6 +230,10 @@ class MeterIndex(RowIndex):
         self.host_of: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         self.quantity_of: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         self.part_of: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
+        self.adapter_of: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        self.busiest_of: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        self.factor_of: npt.NDArray[np.float64] = np.zeros(0, np.float64)
+        self._adapters: dict[str, int] = {}
 
     @property
     def own(self) -> npt.NDArray[np.bool_]:
@@ -284,11 +301,16 @@ class MeterIndex(RowIndex):
         if room > 0:
             self.kind_of, self.host_of = _longer(self.kind_of, room), _longer(self.host_of, room)
             self.quantity_of, self.part_of = _longer(self.quantity_of, room), _longer(self.part_of, room)
+            self.adapter_of, self.busiest_of = _longer(self.adapter_of, room), _longer(self.busiest_of, room)
+            self.factor_of = _longer(self.factor_of, room)
         key = self.hosts.ids.key(host)
         if found.own and key is not None:
             self._mark(host, *key)
         self.kind_of[row], self.host_of[row], self.part_of[row] = found.kind, host, found.part
         self.quantity_of[row] = self.names.add(found.name) or 0
+        self.adapter_of[row] = self._adapters.setdefault(found.adapter, len(self._adapters))
+        self.busiest_of[row] = (self.names.add(found.busiest) or -1) if found.busiest else -1
+        self.factor_of[row] = found.factor
 
     def _mark(self, host: int, system: str, name: str) -> None:
         mark = name.partition(JOB)[2]

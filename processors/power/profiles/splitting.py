@@ -69,11 +69,15 @@ class Stays(NamedTuple):
 
 
 class SharedNumbers(NamedTuple):
-    """The numbers of quantities: minutes with other runs, what is split of them, and what hosts draw, the first that is told."""
+    """The numbers of quantities: minutes with other runs, what is split of them, and what hosts draw, the first that is told.
+
+    `busiest` are those of which a run gets that of one host alone.
+    """
 
     shared: int
     split: int | None = None
     drawn: tuple[int | None, ...] = ()
+    busiest: tuple[int, ...] = ()
 
 
 class Split(NamedTuple):

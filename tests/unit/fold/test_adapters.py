@@ -33,6 +33,29 @@ def test_what_is_not_counted_is_no_feature() -> None:
     assert counted_features({"xmit_packets": 0.0, "xmit_wait": 3.0}, 10.0)["nic_delay"] == 0.0
 
 
+def test_the_busiest_adapter_is_a_feature_of_its_own() -> None:
+    busiest = {"bytes": 3e9, "waits": 2000.0, "of_a_later_version": 1.0}
+    assert counted_features({}, 100.0, busiest) == {"nic_busiest_bytes": 3e11, "nic_busiest_waits": 2e5}
+
+
+def test_a_run_time_that_follows_the_busiest_adapter_and_not_the_mean_is_explained_by_it() -> None:
+    centre = Scenario().at("00:00")
+    for number in range(RUNS):
+        rng = np.random.default_rng(number)
+        mean_gb, busiest_gb = rng.uniform(50, 200), rng.uniform(200, 800)
+        time_s = 60.0 + 0.2 * busiest_gb
+        centre.at_ms(centre.now_ms + 900_000)
+        event = centre.ran(f"j{number}", "halo", 16, time_s)
+        nic, busiest = {"xmit_data": mean_gb * 1e9 / 4 / time_s}, {"bytes": busiest_gb * 1e9 / time_s, "waits": 1e3}
+        profile = Profile(hosts=16, minutes=100, expected=100, nic=nic, nic_busiest=busiest)
+        centre.fold(JobProfile("exa", f"j{number}", event.run_id, profile))
+    centre.at_ms(centre.now_ms + 3_600_000)
+    (adapters,) = (each for each in centre.topic("predictions")[KEY]["features"] if each["features"] == "adapters")
+    assert adapters["model"] in {"busiest", "busiest_bytes"}
+    assert adapters["error"] < 0.2 * adapters["curve_error"]
+    assert max(adapters["importances"], key=adapters["importances"].get) == "nic_busiest_bytes"
+
+
 def run_of(centre: Scenario, number: int, *, coverage: float = 1.0) -> None:
     """A run whose time is 60 s, and half a second for each GB a host sent, times how long its packets waited."""
     rng = np.random.default_rng(number)

@@ -16,6 +16,7 @@ def predicted(host: int, number: int) -> HostMinute:
         "power_w>system": level(300.0 + 10.0 * host + number),
         "counter_delta>cycles": grew(1e10 * (1 + host) + number),
         "counter_total>misses": total(1e6 * (number + 1) * (host + 1)),
+        "nic_total>cxi0:xmit_data": total(1e9 * (number + 1) * (1 + (host + number) % HOSTS)),
         "energy_total>cpu:0": total((250_000.0 + 6000.0 * number) % 262_143.328850),
     }
     return minute(f"nid{host}", number, resources)
