@@ -7,7 +7,7 @@ from typing import Final
 from agent.decode.message import TelemetryOptions
 from agent.decode.telemetry.ldms import MEASUREMENT
 from agent.decode.telemetry.ldms_jobs import JOB_COLUMNS, JOB_LIST
-from agent.decode.telemetry.metric import LDMS, Metric
+from agent.decode.telemetry.metric import IB_RATE, IBNET, LDMS, Metric
 
 _NOT_IN_AVRO: Final = re.compile(r"[^A-Za-z0-9-]")
 
@@ -46,6 +46,8 @@ def ldms_names(options: TelemetryOptions) -> Callable[[str], str]:
                 whole,
                 begun,
             )
+    for name in IBNET.values():  # else the rate of an adapter would be a counter of an adapter with another name
+        begun[avro_name(IB_RATE.format(name))] = IB_RATE.format(name)
     for column in JOB_COLUMNS:
         whole[avro_name(JOB_LIST + column)] = JOB_LIST + column
     for counter in options.taken.counters:

@@ -16,6 +16,7 @@ from agent.decode.telemetry.metric import (
     LDMS,
     PAPI,
     PROCSTAT,
+    REMOTE,
     SAMPLER,
     SOCKET,
     Metric,
@@ -162,7 +163,7 @@ def _form(names: tuple[str, ...]) -> _Form:
     return _Form(
         metrics=tuple(names[at] for at in places),
         places=places,
-        instances=tuple(name for name in names if name.endswith(INSTANCES)),
+        instances=tuple(name for name in names if name == REMOTE or name.endswith(INSTANCES)),
         tasks=TASKS in names,
         cray=CRAY_COLUMNS.issubset(names),
         ticks=CPU_NAME in names and all(column in names for column in CPU_TICKS),

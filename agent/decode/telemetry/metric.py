@@ -297,6 +297,18 @@ CPU_TICKS: Final = tuple(
 
 IDLE_SHARE: Final = "cpu_list.idle (share)"  # no column has such a name
 
+REMOTE: Final = "remote"
+IBNET: Final = {
+    "PortXmitData": "xmit_data",
+    "PortRcvData": "rcv_data",
+    "PortXmitPkts": "xmit_packets",
+    "PortRcvPkts": "rcv_packets",
+    "PortXmitWait": "xmit_wait",
+}
+"""Counters of a port by their names in libibmad, which LDMS's `ibnet` has, and those of Linux for the same."""
+IB_RATE: Final = "ib.port_{}.rate#"
+"""How the names of columns begin in which `sysclassib` has rates of these counters, beside the counters."""
+
 LDMS: Final = (
     Metric("ldms", "load1min", "load1"),
     Metric("ldms", "load5min", "load5"),
@@ -322,11 +334,13 @@ LDMS: Final = (
     Metric("ldms", "rapl:::PACKAGE_ENERGY:PACKAGE*", "energy_total", nanojoules, peer="cpu", part="*"),
     Metric("ldms", "rapl:::DRAM_ENERGY:PACKAGE*", "energy_total", nanojoules, peer="memory", part="*"),
     Metric("ldms", "nics.*", "nic_total", instance="nics.name", part="*"),
+    *(Metric("ldms", column, "nic_total", instance=REMOTE, counter=name) for column, name in IBNET.items()),
+    *(Metric("ldms", f"ib.port_{name}#*", "nic_total", peer=REST, counter=name) for name in IBNET.values()),
 )
 """Columns of rows, by their names alone, for a row does not say its schema; `load1min` gives cpu_available as well, and so does
 what share of the ticks of `procstat2` was idle.
 
-Of variorum's rows, one for each socket, the first reports the whole host; of procstat2's the one that adds up all processors.
+A row of `ibnet` is of one port (`remote` is its number in the fabric), the columns of `sysclassib` have adapter and port in their names. Of variorum's rows, one for each socket, the first reports the whole host; of procstat2's the one that adds up all processors.
 """
 
 

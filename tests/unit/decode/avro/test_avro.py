@@ -227,6 +227,12 @@ def test_a_name_that_avro_has_bent_is_the_one_that_ldms_gave() -> None:
     ]  # fmt: skip
 
 
+def test_rates_that_ldms_has_beside_counters_of_a_port_are_no_counters_in_avro_either() -> None:
+    name_of = ldms_names(OPTIONS)
+    assert name_of("ib_port_xmit_data_mlx5_0_1") == "ib.port_xmit_data#mlx5_0_1"
+    assert name_of("ib_port_xmit_data_rate_mlx5_0_1") == "ib.port_xmit_data.rate#mlx5_0_1"
+
+
 def decode(*values: bytes | None) -> list[Any]:
     schema = json.dumps(LOADAVG).encode()
     messages = AvroMessages(ConfiguredSchemas({37: schema}), ldms_names(OPTIONS))
