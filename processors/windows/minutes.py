@@ -12,7 +12,8 @@ import numpy.typing as npt
 from processors.contracts.events import HostMinute, ResourceMinute
 from processors.contracts.telemetry import SeriesIndex
 from processors.models.histogram.values import INTERVALS
-from processors.windows.rings import Pool, Rings
+from processors.windows.groups import GroupedRings
+from processors.windows.rings import Rings, Strip
 from processors.windows.settings import MINUTE_MS, PART_MS, PARTS, significant
 from processors.windows.sums import LastValues, SumColumns
 
@@ -82,7 +83,7 @@ class MinuteColumns(msgspec.Struct, frozen=True):
 
 
 def summarise(
-    rings: Rings,
+    rings: Rings | GroupedRings,
     minute_ms: int,
     chosen: npt.NDArray[np.bool_],
     late: Ints,
@@ -97,11 +98,7 @@ def summarise(
     """
     none = np.zeros(len(chosen), np.bool_)
     kinds = (none, none) if last_values is None else (last_values.power(len(chosen)), last_values.profiled(len(chosen)))
-    strips = [
-        _strip(rings, pool, slice(first, min(first + STRIP, pool.rows)), minute_ms, chosen=chosen, kinds=kinds)
-        for pool in rings.pools
-        for first in range(0, pool.rows, STRIP)
-    ]
+    strips = [_strip(strip, minute_ms, kinds) for strip in rings.strips(chosen, STRIP)]
     retained = [strip for strip in strips if strip is not None]
     if not retained:
         retained = [_nothing()]
@@ -187,27 +184,15 @@ def _or_none(values: Floats) -> list[float | None]:
 
 
 def _strip(
-    rings: Rings,
-    pool: Pool,
-    rows: slice,
-    minute_ms: int,
-    *,
-    chosen: npt.NDArray[np.bool_],
-    kinds: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]],
+    strip: Strip, minute_ms: int, kinds: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]
 ) -> dict[str, npt.NDArray[Any]] | None:
     power, profiled = kinds
-    owner = pool.owner[rows].astype(np.int64)
-    wanted = np.flatnonzero(chosen[owner])
-    if not len(wanted):
-        return None
-    every = len(wanted) == len(owner)
-    time, value = (pool.time[rows], pool.value[rows]) if every else (pool.time[rows][wanted], pool.value[rows][wanted])
-    owner = owner[wanted]
+    owner, time, value, filled = strip
     age = time - np.uint32((minute_ms + MINUTE_MS - WINDOW_MS) & 0xFFFFFFFF)  # since the window's begin, wraps around
     window = age < WINDOW_MS
-    filled = rings.filled[owner]
-    if filled.min() < pool.capacity:
-        window &= np.arange(pool.capacity) < filled[:, None]
+    capacity = time.shape[1]
+    if filled.min() < capacity:
+        window &= np.arange(capacity) < filled[:, None]
     row, column = np.nonzero(window & (age >= WINDOW_MS - MINUTE_MS))
     minute = _minute(row, age[row, column], value[row, column], len(owner))
     some = np.flatnonzero(minute["count"])

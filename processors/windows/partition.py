@@ -6,6 +6,7 @@ Everything follows from the records in the order of their offsets, however they 
 from collections import deque
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import msgspec
@@ -14,8 +15,8 @@ import numpy.typing as npt
 
 from processors.contracts.events import HostMinute
 from processors.contracts.telemetry import Samples, SeriesIndex
+from processors.windows.groups import GroupedRings
 from processors.windows.minutes import WINDOW_MS, MinutePart, host_minutes, summarise
-from processors.windows.rings import NO_RING, Rings
 from processors.windows.settings import MINUTE_MS, NEVER_MS, Resume, WindowSettings
 from processors.windows.sums import LastValues, Sums
 
@@ -85,6 +86,8 @@ class OpenMinutes:
             return
         self._reserve(int(series.max()) + 1)
         old = np.flatnonzero(minute <= self._reported)
+        if not len(old):  # as nearly always
+            return
         series, minute = series[old], minute[old]
         for later in range(windows):
             reported = (minute + later <= self._reported) & (minute + later > self._settled)
@@ -196,6 +199,31 @@ class HostNumbers:
         return self._numbers.setdefault((system, host), len(self._numbers))
 
 
+class Runs:
+    """Samples side by side that have one record and one time, and so are late or ahead together."""
+
+    def __init__(self, offsets: Ints, time_ms: Ints) -> None:
+        starts = _starts(offsets, time_ms)
+        self._bounds = np.append(starts, len(offsets))
+        self._starts = starts if len(starts) < len(offsets) else None  # None where each is a sample
+
+    def of(self, column: Ints) -> Ints:
+        """Return what the samples of each run have in common."""
+        return column if self._starts is None else column[self._starts]
+
+    def any(self, column: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Return of which runs any sample is so."""
+        return column if self._starts is None else np.logical_or.reduceat(column, self._starts)
+
+    def spread(self, column: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Return for each sample what is so of its run."""
+        return column if self._starts is None else np.repeat(column, np.diff(self._bounds))
+
+    def samples(self, first: int, end: int) -> slice:
+        """Return the samples of the runs from `first` to before `end`."""
+        return slice(int(self._bounds[first]), int(self._bounds[end]))
+
+
 class WindowCounts(msgspec.Struct):
     """What was taken and what was left out; samples, but for `cleared` (series that went quiet)."""
 
@@ -234,10 +262,10 @@ class PartitionWindows:
             self._minutes.resume(resume.first_open_ms // MINUTE_MS)
 
     @cached_property
-    def rings(self) -> Rings:
+    def rings(self) -> GroupedRings:
         """Samples of series that have windows; made with the first of them, for most files are of jobs alone."""
         emit_after_ms = int(self._settings.emit_after_s * 1000)
-        return Rings(keep_ms=WINDOW_MS + self._settings.settle_minutes * MINUTE_MS + emit_after_ms)
+        return GroupedRings(keep_ms=WINDOW_MS + self._settings.settle_minutes * MINUTE_MS + emit_after_ms)
 
     @cached_property
     def sums(self) -> Sums:
@@ -264,22 +292,22 @@ class PartitionWindows:
         if not len(samples.series):
             return
         self._folding = True
-        time_ms = samples.time_ms
-        finite, ahead = np.isfinite(samples.value), time_ms > received_ms + int(self._settings.ahead_max_s * 1000)
-        usable = finite & ~ahead
+        runs, finite = Runs(offsets, samples.time_ms), np.isfinite(samples.value)
+        time_ms = runs.of(samples.time_ms)
+        ahead = time_ms > runs.of(received_ms) + int(self._settings.ahead_max_s * 1000)
+        usable = runs.any(finite) & ~ahead
         watermark = np.maximum(np.maximum.accumulate(np.where(usable, time_ms, NEVER_MS)), self._watermark_ms)
         late = usable & (time_ms < watermark - int(self._settings.late_max_s * 1000))
-        taken = usable & ~late
-        self._note_counts(taken, late, ahead & finite, finite)
-        self._note_resume(offsets, watermark, np.where(taken, time_ms, NEVER_MS))
+        self._note_resume(runs.of(offsets), watermark, np.where(usable & ~late, time_ms, NEVER_MS))
+        taken, late, ahead = (runs.spread(each) & finite for each in (usable & ~late, late, ahead))
+        self._note_counts(taken, late, ahead, finite)
         clock = np.where(watermark == NEVER_MS, NEVER_MS, self._clock(watermark))
-        starts = np.flatnonzero(np.concatenate(([True], clock[1:] != clock[:-1])))
-        for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(clock)], strict=True):
-            part = slice(start, stop)
-            if clock[start] != NEVER_MS:
-                yield from self._turn(int(clock[start]))
-                self._append(samples, part, taken[part], late[part])
-            self._watermark_ms = int(watermark[stop - 1])
+        for first, end in pairwise((*_starts(clock).tolist(), len(clock))):
+            if clock[first] != NEVER_MS:
+                part = runs.samples(first, end)
+                yield from self._turn(int(clock[first]))
+                self._append(samples.take(part), offsets[part], taken[part], late[part])
+            self._watermark_ms = int(watermark[end - 1])
         self._folding = False
 
     def pass_time(self, time_ms: int) -> Iterator[MinutePart]:
@@ -348,7 +376,7 @@ class PartitionWindows:
         for first in range(0, len(of_chosen), self._settings.part_hosts):
             hosts = of_chosen[first : first + self._settings.part_hosts]
             among = chosen.copy()
-            among[: len(host)] &= (host[: len(among)] >= hosts[0]) & (host[: len(among)] <= hosts[-1])
+            among &= (host >= hosts[0]) & (host <= hosts[-1])
             late = self._minutes.late(minute, len(among))
             windows = summarise(
                 self.rings, minute * MINUTE_MS, among, late, last_values=self._last_values, revision=revision
@@ -359,8 +387,8 @@ class PartitionWindows:
 
     def _retained(self) -> npt.NDArray[np.bool_]:
         """Return which series have samples."""
-        retained = np.zeros(max(len(self._index), len(self.rings.pool)), np.bool_)
-        retained[: len(self.rings.pool)] = self.rings.pool != NO_RING
+        retained = np.zeros(len(self._index), np.bool_)
+        retained[self.rings.numbers()] = True
         retained[self.sums.numbers()] = True
         return retained
 
@@ -368,19 +396,21 @@ class PartitionWindows:
         host = self._hosts.of_series()
         touched = np.zeros(len(self._hosts), np.bool_)
         touched[host[series]] = True
-        chosen = np.zeros(max(len(host), len(self.rings.pool)), np.bool_)
-        chosen[: len(host)] = touched[host]
-        return chosen
+        return np.asarray(touched[host])
 
-    def _append(self, samples: Samples, part: slice, taken: npt.NDArray[np.bool_], late: npt.NDArray[np.bool_]) -> None:
-        series, time_ms = samples.series[part].astype(np.int64), samples.time_ms[part]
-        self._minutes.note_late(series[late])
-        series, time_ms, value = series[taken], time_ms[taken], samples.value[part][taken]
+    def _append(
+        self, samples: Samples, offsets: Ints, taken: npt.NDArray[np.bool_], late: npt.NDArray[np.bool_]
+    ) -> None:
+        if not taken.all():
+            self._minutes.note_late(samples.series[late].astype(np.int64))
+            samples, offsets = samples.take(taken), offsets[taken]
+        series = samples.series.astype(np.int64)
         summed = self.sums.takes(len(self._index))[series]
         if summed.any():
-            self._sum_up(series[summed], time_ms[summed], value[summed])
-            series, time_ms, value = series[~summed], time_ms[~summed], value[~summed]
-        self.rings.append(series, time_ms, value, self._floor_ms())
+            self._sum_up(series[summed], samples.time_ms[summed], samples.value[summed])
+            series, samples, offsets = series[~summed], samples.take(~summed), offsets[~summed]
+        time_ms, value = samples.time_ms, samples.value
+        self.rings.append(series, time_ms, value, offsets, self._floor_ms())
         self._last_values.note(series, time_ms, value)
         self._minutes.touch(series, time_ms // MINUTE_MS)
 
@@ -397,7 +427,7 @@ class PartitionWindows:
         return NEVER_MS if first_open is None else (first_open + 1) * MINUTE_MS - WINDOW_MS
 
     def _note_resume(self, offsets: Ints, watermark: Ints, newest: Ints) -> None:
-        first = np.flatnonzero(np.concatenate(([True], offsets[1:] != offsets[:-1])))
+        first = _starts(offsets)
         before = np.concatenate(([self._watermark_ms], watermark[:-1]))[first]
         self._resume.add(offsets[first], before, np.maximum.reduceat(newest, first))
 
@@ -412,6 +442,14 @@ class PartitionWindows:
         self.counts.late += int(late.sum())
         self.counts.ahead += int(ahead.sum())
         self.counts.not_finite += len(finite) - int(finite.sum())
+
+
+def _starts(*columns: Ints) -> Ints:
+    """Return where anything in the columns (m,) becomes another; the first place is among them."""
+    changes = columns[0][1:] != columns[0][:-1]
+    for column in columns[1:]:
+        changes |= column[1:] != column[:-1]
+    return np.flatnonzero(np.concatenate(([True], changes)))
 
 
 def far_ahead(time_ms: Ints, after_ms: Ints, ahead_ms: int) -> npt.NDArray[np.bool_]:

@@ -1,7 +1,7 @@
 """The latest samples of every series: rings that start small and grow; too dense a series is thinned."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,18 +31,39 @@ DEFAULTS: Final = {
 """The columns of rings by series, and what they hold of a series without one."""
 
 
+class Strip(NamedTuple):
+    """Rings side by side: the series of each (r,), times and values (r, capacity) by slot, and how many slots are filled (r,)."""
+
+    series: Ints
+    time: npt.NDArray[np.uint32]
+    value: npt.NDArray[np.float32]
+    filled: Ints
+
+
+class Held(NamedTuple):
+    """What the rings of some series (r,) hold in order of time, each (r, capacity), with what is `alive`; and the state of each (r,)."""
+
+    time_ms: Ints
+    value: npt.NDArray[np.float32]
+    alive: npt.NDArray[np.bool_]
+    newest_ms: Ints
+    in_cell: Ints
+    thinned: npt.NDArray[np.bool_]
+
+
 class Pool:
     """Rings of `capacity` samples, a row each, close together in two arrays; `owner` (rows,) names the series of each row.
 
-    Times are milliseconds modulo 2**32 (49 days), eight bytes a sample in all. Rows stay dense: a removed row is
+    A sample is one value, or `width` of them. Times are milliseconds modulo 2**32 (49 days), eight bytes a sample in all. Rows stay dense: a removed row is
     filled by one from the end, so that memory follows use at once. Arrays grow in place; keep no view of them.
     """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, width: int | None = None) -> None:
         self.capacity = capacity
         self.rows = 0
+        self._rows_step = ROWS_STEP // (width or 1)
         self.time = np.zeros((0, capacity), np.uint32)
-        self.value = np.zeros((0, capacity), np.float32)
+        self.value = np.zeros((0, capacity) if width is None else (0, capacity, width), np.float32)
         self.owner = np.zeros(0, np.int32)
 
     def add(self, series: npt.NDArray[np.integer]) -> Rows:
@@ -72,12 +93,12 @@ class Pool:
     def _resize(self, rows: int) -> None:
         self.rows = rows
         allocated = len(self.owner)
-        slack = max(ROWS_STEP, rows // 16)
+        slack = max(self._rows_step, rows // 16)
         if rows <= allocated <= rows + 4 * slack:
             return
         wanted = rows + slack if rows else 0
         for column in (self.time, self.value):
-            column.resize((wanted, self.capacity), refcheck=False)  # in place: no second copy of a large array
+            column.resize((wanted, *column.shape[1:]), refcheck=False)  # in place: no second copy of a large array
         self.owner.resize(wanted, refcheck=False)
 
 
@@ -88,10 +109,13 @@ class Rings:
     all of `keep_ms` (11 of 430 s), the first to come; what is left out is counted, and the series marked as thinned.
     That follows from the samples alone, so that windows fill the same again. Memory is at most 4.2 KB for a series with
     samples and 50 bytes for one without.
+
+    With a `width` a series is a group of so many, whose values (m, width) come together: each counts as so many samples.
     """
 
-    def __init__(self, keep_ms: int) -> None:
-        self.pools = tuple(Pool(capacity) for capacity in CAPACITIES)
+    def __init__(self, keep_ms: int, width: int | None = None) -> None:
+        self.width = width or 1
+        self.pools = tuple(Pool(capacity, width) for capacity in CAPACITIES)
         self.cell_max = CAPACITIES[-1] // (keep_ms // CELL_MS + 2)
         self.repeated = 0
         self.thinned_away = 0
@@ -123,10 +147,47 @@ class Rings:
     def clear_quiet(self, floor_ms: int) -> int:
         """Free the rings of series whose samples are all older; return how many."""
         quiet = np.flatnonzero((self.pool != NO_RING) & (self.newest_ms < floor_ms))
-        self._free(quiet)
-        self.newest_ms[quiet] = NEVER_MS
-        self.in_cell[quiet], self.thinned[quiet] = 0, False
+        self._clear(quiet)
         return len(quiet)
+
+    def take_out(self, series: Ints, floor_ms: int) -> Iterator[tuple[Ints, Held]]:
+        """Yield the series that have a ring with what it holds, some at a time, and free their rings."""
+        series = series[self.has(series)]
+        for number in range(len(self.pools)):
+            some = series[self.pool[series] == number]
+            if len(some):
+                state = self.newest_ms[some], self.in_cell[some], self.thinned[some]
+                held = Held(*self._alive(some, floor_ms), *state)
+                self._clear(some)
+                yield some, held
+
+    def put_in(self, series: Ints, held: Held) -> None:
+        """Give series without rings what others held."""
+        self._reserve(int(series.max()) + 1)
+        target = np.searchsorted(CAPACITIES, held.alive.sum(axis=1))
+        for number in np.unique(target):
+            some = np.flatnonzero(target == number)
+            self._settle(int(number), series[some], (held.time_ms[some], held.value[some], held.alive[some]))
+        self.newest_ms[series], self.in_cell[series], self.thinned[series] = held.newest_ms, held.in_cell, held.thinned
+
+    def has(self, series: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+        """Return which of these series, in an array of any shape, have a ring."""
+        found = series < len(self.pool)
+        found[found] = self.pool[series[found]] != NO_RING
+        return np.asarray(found)
+
+    def strips(self, chosen: npt.NDArray[np.bool_], rows: int) -> Iterator[Strip]:
+        """Yield the rings of the chosen series (by number), so many at a time at most; they are views: keep none."""
+        for pool in self.pools:
+            for first in range(0, pool.rows, rows):
+                some = slice(first, min(first + rows, pool.rows))
+                owner = pool.owner[some].astype(np.int64)
+                row = np.flatnonzero(chosen[owner])
+                time, value = pool.time[some], pool.value[some]
+                if len(row) == len(owner):
+                    yield Strip(owner, time, value, self.filled[owner])
+                elif len(row):
+                    yield Strip(owner[row], time[row], value[row], self.filled[owner[row]])
 
     def retained(self, series: int) -> tuple[Ints, npt.NDArray[np.float32]]:
         """Return times and values of a series, expired ones not yet overwritten included, in order of time."""
@@ -182,7 +243,7 @@ class Rings:
         late = time_ms <= before_ms
         if late.any():
             self._compare(series, time_ms, late, (fresh, retained))
-            self.repeated += len(fresh) - int(fresh.sum())
+            self.repeated += self.width * (len(fresh) - int(fresh.sum()))
         return self._with_room(series, cell, retained, fresh)
 
     def _compare(
@@ -215,7 +276,7 @@ class Rings:
         if len(crowd):
             fresh[crowd] = False
             self.thinned[series[crowd]] = True
-            self.thinned_away += len(crowd)
+            self.thinned_away += self.width * len(crowd)
         return fresh
 
     def _already_stored(self, series: Ints, time_ms: Ints) -> tuple[npt.NDArray[np.bool_], Ints]:
@@ -278,14 +339,19 @@ class Rings:
         """Return times, values and which of them are needed, each (m, capacity), in order of time; all of one pool."""
         number = int(self.pool[series[0]])
         if number == NO_RING:
-            empty = np.zeros((len(series), 0))
-            return empty.astype(np.int64), empty.astype(np.float32), empty.astype(np.bool_)
+            nothing, value = np.zeros((len(series), 0)), self.pools[0].value
+            return (
+                nothing.astype(np.int64),
+                np.zeros((*nothing.shape, *value.shape[2:]), value.dtype),
+                nothing.astype(np.bool_),
+            )
         pool, rows = self.pools[number], self.row[series]
         newest_ms = self.newest_ms[series][:, None]
         time_ms = newest_ms - _age(pool.time[rows], newest_ms).astype(np.int64)
         alive = (time_ms >= floor_ms) & (np.arange(pool.capacity) < self.filled[series][:, None])
         order = np.argsort(np.where(alive, time_ms, NEVER_MS), axis=1, kind="stable")
-        return tuple(np.take_along_axis(each, order, axis=1) for each in (time_ms, pool.value[rows], alive))  # type: ignore[return-value]  # three arrays, as many as go in
+        row = np.arange(len(series))[:, None]
+        return time_ms[row, order], pool.value[rows][row, order], alive[row, order]
 
     def _settle(
         self, number: int, series: Ints, content: tuple[Ints, npt.NDArray[np.float32], npt.NDArray[np.bool_]]
@@ -300,6 +366,11 @@ class Rings:
         self.pool[series], self.row[series] = number, rows
         self.filled[series] = alive.sum(axis=1)
         self.next[series] = self.filled[series] % pool.capacity
+
+    def _clear(self, series: Ints) -> None:
+        self._free(series)
+        self.newest_ms[series] = NEVER_MS
+        self.in_cell[series], self.thinned[series] = 0, False
 
     def _free(self, series: Ints) -> None:
         for number, pool in enumerate(self.pools):
@@ -317,7 +388,7 @@ class Rings:
             s = series[here]
             place = self.row[s] * pool.capacity + _wrapped(self.next[s] + rank[here], pool.capacity)
             pool.time.reshape(-1)[place] = (time_ms[here] & 0xFFFFFFFF).astype(np.uint32)
-            pool.value.reshape(-1)[place] = value[here]
+            pool.value.reshape(-1, *pool.value.shape[2:])[place] = value[here]
         last = np.flatnonzero(np.concatenate((series[1:] != series[:-1], [True])))
         if len(last) == len(series):
             self._note_one(series, time_ms)

@@ -40,7 +40,7 @@ def _at(step_s: int, hosts: int) -> Iterator[Row]:
         larger_is_better=True,
     )
     size = windows.rings.memory_bytes() / len(index)
-    retained = int(windows.rings.filled[0])
+    retained = len(windows.rings.retained(0)[0])
     meaning, details = f"of a series with {retained} samples held", {"samples": retained}
     yield Row(f"windows, memory, {step_s} s", size, "bytes", meaning, 4_000, details=details)
     full = FULL_HOSTS / hosts
