@@ -1,6 +1,6 @@
 """Windows of a source partition: what is reported minutes, whatever the order, the batches and the crashes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from processors.windows.settings import Resume, WindowSettings
 from tests.kit.window_oracle import Oracle, Record, alike, fold
 
 START_MS = 1_795_168_800_000  # a full minute
+METRICS = [*(f"metric_{i}" for i in range(9)), "heat_w"]
 RESOURCES = ["cpu_available", "power_w", "network_total", "energy_total>cpu:0", "counter_delta>cycles#812"]
 SETTINGS = WindowSettings(part_hosts=2)
 
@@ -37,6 +38,20 @@ def _sample(rng: np.random.Generator, now_ms: int) -> tuple[str, str, int, float
     return host, str(rng.choice(RESOURCES)), int(now_ms - delay_ms), value
 
 
+def wide_stream(seed: int) -> list[Record]:
+    """The same, but that a record has ten metrics of its host, now and then one less, or one that is no number."""
+    rng, records = np.random.default_rng(seed), []
+    for one in stream(seed, 900):
+        host, _, time_ms, _ = one.samples[0]
+        names = [name for name in METRICS if rng.random() > 0.0005]
+        values = [
+            float(value) for value in np.where(rng.random(len(names)) < 0.0005, np.nan, rng.random(len(names)).round(3))
+        ]
+        samples = tuple((host, name, time_ms, value) for name, value in zip(names, values, strict=True))
+        records.append(Record(one.offset, one.received_ms, samples + one.samples[1:]))
+    return records
+
+
 def batches(records: list[Record], seed: int) -> Iterator[list[Record]]:
     rng = np.random.default_rng(seed)
     at = 0
@@ -56,9 +71,10 @@ def last_of_each(events: list[HostMinute]) -> dict[str, HostMinute]:
     return {event.identity: event for event in events}
 
 
+@pytest.mark.parametrize("made", [stream, wide_stream])
 @pytest.mark.parametrize("seed", range(12))
-def test_settled_minutes_are_those_summed_up_from_every_sample(seed: int) -> None:
-    records = stream(seed)
+def test_settled_minutes_are_those_summed_up_from_every_sample(made: Callable[[int], list[Record]], seed: int) -> None:
+    records = made(seed)
     oracle = Oracle(SETTINGS)
     for record in records:
         oracle.take(record)
@@ -72,9 +88,12 @@ def test_settled_minutes_are_those_summed_up_from_every_sample(seed: int) -> Non
             assert alike(reported[key][name], resource), (key, name, reported[key][name], resource)
 
 
+@pytest.mark.parametrize("made", [stream, wide_stream])
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_reported_does_not_depend_on_how_records_are_split_over_polls(seed: int) -> None:
-    records = stream(seed)
+def test_what_is_reported_does_not_depend_on_how_records_are_split_over_polls(
+    made: Callable[[int], list[Record]], seed: int
+) -> None:
+    records = made(seed)
     one, other = run(records, 1), run(records, 2)
     assert one[0] == other[0]
     assert one[1].counts == other[1].counts
@@ -123,9 +142,12 @@ def with_crashes(records: list[Record], seed: int) -> tuple[list[HostMinute], in
     return reported, crashes
 
 
+@pytest.mark.parametrize("made", [stream, wide_stream])
 @pytest.mark.parametrize("seed", range(12))
-def test_after_crashes_the_last_word_on_every_minute_is_that_of_an_undisturbed_pass(seed: int) -> None:
-    records = stream(seed)
+def test_after_crashes_the_last_word_on_every_minute_is_that_of_an_undisturbed_pass(
+    made: Callable[[int], list[Record]], seed: int
+) -> None:
+    records = made(seed)
     reported, crashes = with_crashes(records, seed + 100)
     assert crashes > 1
     assert last_of_each(reported) == last_of_each(run(records, seed)[0])
