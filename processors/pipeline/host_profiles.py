@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from processors.contracts.events import HostMinute, JobCompleted, JobStarted
 from processors.contracts.hosts import Profile
+from processors.contracts.names import escaped
 from processors.hosts.jobs import HostJobs
 from processors.hosts.rows import IdAllocator
 from processors.models.communication_counters import BUSIEST as MOST
@@ -29,7 +30,8 @@ from processors.power.profiles.attribution import (
 )
 from processors.power.profiles.finalisation import REACH_MAX, Amounts, Close, HostPowers
 from processors.power.profiles.meters import ALWAYS, BUSIEST, ENERGY, POWER, SHARED, SPLIT, Ingest
-from processors.power.profiles.splitting import SharedNumbers, allocation
+from processors.power.profiles.splitting import Allocation, SharedNumbers, allocation
+from processors.run_time.machine import allocation as reported_allocation
 from processors.windows.settings import MINUTE_MS
 
 CLOSE_BEFORE_MS: Final = 30_000  # a minute is closed so long before a run settles that ended with it
@@ -86,22 +88,40 @@ class HostProfiles:
         if not run.score(event):
             return
         run.learn(event)
-        run.allocate(allocation(event.evidence, event.system, self._state.settings.run_time))
+        run.allocate(self._allocation(event))
         self._replace(event, run)
         self._keep(event.run_id, run)
 
     def completed(self, event: JobCompleted) -> None:
         """Take the end of a run in, or that the report of it was corrected."""
         run = self._state.runs.open(event.run_id)
+        self._learn_shape(event, again=run.state.end_ms is not None)
         if not run.score(event) or (event.run_time_s <= 0 and event.run_id not in self._state.runs):
             return
         state = run.state
         late = state.started and event.end_ms < self._given_ms(event.system) and event.end_ms != state.end_ms
         state.spoiled = late and state.row >= 0 and bool(self._store.sums.of(state.row))
         run.learn(event)
-        run.allocate(allocation(event.evidence, event.system, self._state.settings.run_time))
+        run.allocate(self._allocation(event))
         self._end(run, event.end_ms)
         self._keep(event.run_id, run)
+
+    def _allocation(self, event: JobStarted | JobCompleted) -> Allocation:
+        """Return what a run was allocated of its nodes, by the settings or else by what runs before it had on a node."""
+        shapes, evidence = self._state.shapes.get(escaped(event.system)), event.evidence
+        shown = shapes.score(evidence.partition or "") if shapes is not None else None
+        return allocation(evidence, event.system, self._state.settings.run_time, shown)
+
+    def _learn_shape(self, event: JobCompleted, *, again: bool) -> None:
+        """Take in how many cores a run had on each of its nodes."""
+        reported, key = reported_allocation(event), escaped(event.system)
+        if not reported.cores_per_node or event.run_time_s <= 0:
+            return
+        shapes = self._state.shapes.open(key)
+        if again:
+            shapes.forget(reported.run)
+        shapes.learn(reported)
+        self._state.shapes.changed(key, shapes, self._state.now_ms)
 
     def tick(self, before_ms: int) -> None:
         """Close and give away the minutes whose time has come, and forget what is over, since a tick before."""

@@ -46,6 +46,7 @@ from processors.power.profiles.attribution import (
 )  # fmt: skip
 from processors.power.profiles.finalisation import AMOUNT, HostPower, HostPowerState
 from processors.power.profiles.meters import ALWAYS, NAMES_MAX, READING, MeterIndex, QuantityNames, WaitingReadings
+from processors.run_time.machine import HostNodeShapes, NodeShapesState
 from processors.run_time.messages import Context
 from processors.store import Kind, Store
 
@@ -210,6 +211,7 @@ class HostShardState:
         self.alerts: Store[AlertLife] = self._store(HostAlertLife, AlertState)
         self.runs: Store[ProfileRun] = self._store(ProfileRun, ProfileRunState, live_max=FOLLOWED_MAX)
         self.starts: Store[ReportedStarts] = self._store(ReportedStarts, ReportedStartsState)
+        self.shapes: Store[HostNodeShapes] = self._store(HostNodeShapes, NodeShapesState)
         self.powers: Store[HostPower] = self._store(HostPower, HostPowerState)
 
         self.profiles = ProfileStore(settings.profiles)

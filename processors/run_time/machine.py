@@ -180,6 +180,12 @@ class NodeShapes(Untimed):
         return NodeShapesState({name: dict(sorted(found.items())) for name, found in sorted(self._runs.items())})
 
 
+class HostNodeShapes(NodeShapes):
+    """The same, as the fold of hosts learns it: its checkpoints are not those of the runs."""
+
+    name: ClassVar[str] = "host_node_shapes"
+
+
 def machine_of(
     settings: RunTimeSettings, system: str, shown: NodeShapes | None = None, partition: str | None = None
 ) -> Machine:

@@ -44,7 +44,14 @@ from processors.power.profiles.finalisation import HostPower, HostPowerState
 from processors.run_time.calibration import BandPool, BandPoolState
 from processors.run_time.communication_pool import CommunicationPool, CommunicationPoolState
 from processors.run_time.drift import Drift, DriftState
-from processors.run_time.machine import Allocation, Allocations, AllocationsState, NodeShapes, NodeShapesState
+from processors.run_time.machine import (
+    Allocation,
+    Allocations,
+    AllocationsState,
+    HostNodeShapes,
+    NodeShapes,
+    NodeShapesState,
+)
 from processors.run_time.members import Members, MembersState
 from processors.run_time.model import RunTime, RunTimeState
 from processors.run_time.related_curves import CurveRecord, Pool, PoolState, RelatedCurves, RelatedCurvesState
@@ -139,6 +146,13 @@ SUBJECTS: dict[str, Subject] = {
     NodeShapes.name: Subject(
         NodeShapesState,
         NodeShapes.build,
+        lambda i: Allocation(START_MS + i, i, f"p{i % 100}", 1 + i * 7 % 300),
+        12_000,
+        question=lambda fact: fact.partition,
+    ),
+    HostNodeShapes.name: Subject(
+        NodeShapesState,
+        HostNodeShapes.build,
         lambda i: Allocation(START_MS + i, i, f"p{i % 100}", 1 + i * 7 % 300),
         12_000,
         question=lambda fact: fact.partition,

@@ -22,6 +22,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 MINUTE_S: Final = MINUTE_MS / 1000
+SHARE_MIN: Final = 1e-12  # of a node, in all: what divides by less is beyond numbers
 
 
 class Allocation(NamedTuple):
@@ -31,12 +32,18 @@ class Allocation(NamedTuple):
     idle_w: float = 0.0
 
 
-def allocation(evidence: Evidence, system: str, settings: RunTimeSettings) -> Allocation:
-    """Return what a run was allocated of its nodes: all of them where it is said to have them alone, else its cores of theirs."""
+def allocation(
+    evidence: Evidence, system: str, settings: RunTimeSettings, shown_cores: int | None = None
+) -> Allocation:
+    """Return what a run was allocated of its nodes: all of them where it is said to have them alone, else its cores of theirs.
+
+    `shown_cores` are those that runs of its partition had on a node, which count where the settings do not say them.
+    """
     known = [
         settings.machines[name] for name in (f"{system}/{evidence.partition}", system) if name in settings.machines
     ]
     cores_per_node = next((each.cores_per_node for each in known if each.cores_per_node), settings.cores_per_node)
+    cores_per_node = cores_per_node or shown_cores
     idle_w = next((each.idle_power_w for each in known if each.idle_power_w is not None), 0.0)
     if evidence.exclusive:
         return Allocation(1.0, idle_w)
@@ -113,7 +120,7 @@ def split(minute_ms: int, energy_j: Floats, stays: Stays) -> Split:
     inside_ms = np.minimum(stays.end_ms, minute_ms + MINUTE_MS) - np.maximum(stays.start_ms, minute_ms)
     weight = stays.share * inside_ms / MINUTE_MS
     total = np.bincount(host, weight, hosts).astype(np.float64)
-    known = np.isfinite(energy_j) & (energy_j > 0.0) & (total > 0.0)
+    known = np.isfinite(energy_j) & (energy_j > 0.0) & (total > SHARE_MIN)
     known[host[stays.share <= 0.0]] = False
     idle_j = np.zeros(hosts)
     np.maximum.at(idle_j, host, stays.idle_w * MINUTE_S)

@@ -76,6 +76,45 @@ def test_without_an_idle_power_all_power_goes_by_allocated_cores() -> None:
     assert [of_run(hosts, job).split_j for job in ("1", "2")] == pytest.approx([75.0 * 600, 150.0 * 600])
 
 
+def whole_nodes(cores: float, count: int) -> list[JournalEvent]:
+    """Runs of the day before that had whole nodes: each says how many cores that are."""
+    found: list[JournalEvent] = []
+    for number in range(count):
+        first = -1000 + 10 * number
+        start = allocated(started(f"w{number}", first, "nid9"), cores)
+        end = ended(f"w{number}", first, first + 5)
+        found += [start, msgspec.structs.replace(end, evidence=start.evidence)]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"), [(whole_nodes(128, 3), [75.0, 150.0]), (whole_nodes(128, 2), [0.0, 0.0]), ([], [0.0, 0.0])]
+)
+def test_without_a_setting_cores_are_those_that_runs_had_on_a_node(
+    before: list[JournalEvent], expected: list[float]
+) -> None:
+    jobs = [allocated(started("1", 0, "nid1"), 32), allocated(started("2", 0, "nid1"), 64)]
+    events = [*before, *jobs, *power("nid1", 0, 12, 300.0), ended("1", 0, 10), ended("2", 0, 10)]
+    hosts = folded(*in_time(events, until=14))
+    assert [of_run(hosts, job).split_j for job in ("1", "2")] == pytest.approx([600 * each for each in expected])
+
+
+def test_a_setting_goes_before_what_runs_had_on_a_node() -> None:
+    jobs = [allocated(started("1", 0, "nid1"), 32), allocated(started("2", 0, "nid1"), 64)]
+    events = [*whole_nodes(64, 3), *jobs, *power("nid1", 0, 12, 300.0), ended("1", 0, 10), ended("2", 0, 10)]
+    hosts = folded(*in_time(events, until=14), machine={"cores_per_node": 128})
+    assert [of_run(hosts, job).split_j for job in ("1", "2")] == pytest.approx([75.0 * 600, 150.0 * 600])
+
+
+def test_a_corrected_report_takes_what_it_said_of_the_node_back() -> None:
+    wrong = [each for each in whole_nodes(256, 3) if not isinstance(each, JobStarted)]
+    jobs = [allocated(started("1", 0, "nid1"), 32), allocated(started("2", 0, "nid1"), 64)]
+    right = [each for each in whole_nodes(128, 3) if not isinstance(each, JobStarted)]
+    events = [*jobs, *power("nid1", 0, 12, 300.0), ended("1", 0, 10), ended("2", 0, 10)]
+    hosts = folded(*wrong, *right, *in_time(events, until=14))
+    assert [of_run(hosts, job).split_j for job in ("1", "2")] == pytest.approx([75.0 * 600, 150.0 * 600])
+
+
 def test_minutes_of_its_own_are_measured_and_those_it_shares_are_estimated() -> None:
     jobs = [allocated(started("1", 0, "nid1"), 64), allocated(started("2", 5, "nid1"), 64)]
     events = [*jobs, *power("nid1", 0, 12, 300.0), ended("2", 5, 10), ended("1", 0, 10)]
