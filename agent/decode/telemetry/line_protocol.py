@@ -4,14 +4,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-import msgspec
-
 from agent.decode.clustercockpit import add_event, job_event
 from agent.decode.message import JSON_ERRORS, TelemetryOptions, checked, invalid
 from agent.decode.telemetry.clustercockpit import PEER_TAG, metric_of
 from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, Stamps
 from agent.decode.telemetry.metric import TELEGRAF, BoundsTable
-from agent.decode.telemetry.plans import FIELDS_MAX, NOTHING, Plan, Planner, take
+from agent.decode.telemetry.plans import FIELDS_MAX, NOTHING, Plan, Planner, ReadNumbers, Shape, take
 from agent.decode.telemetry.telegraf import host_of
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decoded
@@ -35,12 +33,12 @@ _NUMERIC = re.compile(r"[0-9+\-.eE,]*")  # no NaN, no infinity, no underscores: 
 _WHOLE = re.compile(r"[+-]?[0-9]+[iu]")
 _STAMP = re.compile(rb"-?[0-9]{1,20}")
 _JOBS: Final = (b"job,", b"start_job,", b"start_job ", b"stop_job,", b"stop_job ")
+AT_ONCE_BYTES: Final = 1 << 15  # of lines that are read at one go: they stay in the processor's cache
 _SIGNS: Final = b"=," * FIELDS_MAX  # between names and values
-_NO_SIGN: Final = bytes(set(range(256)) - set(b"=,\t\n\r"))  # JSON has blanks between its values
-_NUMBERS_OF_JSON = msgspec.json.Decoder(list[float])
-_MINUS_ZERO = re.compile(rb"-0(?=[,iu]|\Z)")  # which JSON reads as an integer, without the sign
-_UNIT = re.compile(rb"(?<=[0-9])[iu](?=,|\Z)")
-_NO_INTEGER = re.compile(rb"[.eE][^,]*[iu]")  # what has a fraction or an exponent, and says that it is an integer
+_NO_SIGN: Final = bytes(set(range(256)) - set(b"=,\\\t\n\r"))
+_MINUS_ZERO = re.compile(rb"-0(?=[,iu\n]|\Z)")  # which JSON reads as an integer, without the sign
+_UNIT = re.compile(rb"(?<=[0-9])[iu](?=[,\n]|\Z)")
+_NO_INTEGER = re.compile(rb"=[^,\n]*[.eE][^,\n]*[iu]")  # a fraction or an exponent, with the letter of an integer
 _ESCAPED = re.compile(r"\\([,= ])")  # other backslashes stand for themselves
 
 
@@ -135,6 +133,10 @@ def _text(part: bytes) -> str:
     return _ESCAPED.sub(r"\1", text) if "\\" in text else text
 
 
+_KnownLine = tuple[Shape, bytes, int]
+"""A line that may be like one before it: the shape of that one, its own fields, which may be others, and its time."""
+
+
 def line_protocol_decoder(options: TelemetryOptions) -> DecodeSamples:
     """Return the decoder of line protocol, any number of lines per message; a line without a time has the message's.
 
@@ -160,9 +162,15 @@ class _LineDecoder:
 
     def decode(self, values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
         columns, bytes_max = Columns(received_ms, index), self._options.decode.max_message_bytes
-        for message, value in enumerate(values):
-            if value is None or len(value) > bytes_max or not self._take_known(value, message, columns):
-                self._decode_message(value or b"", message, columns)
+        plans = self._known.of(index)
+        lines = [
+            None if value is None or len(value) > bytes_max else self._known_line(value, plans) for value in values
+        ]
+        for message, (line, numbers) in enumerate(zip(lines, _numbers(lines), strict=True)):
+            if line is None or numbers is None:
+                self._decode_message(values[message] or b"", message, columns)
+            else:
+                line[0].take_numbers(numbers, line[2], message, columns)
         return columns.batch(self._bounds, self._options)
 
     def _decode_message(self, value: bytes, message: int, columns: Columns) -> None:
@@ -178,22 +186,26 @@ class _LineDecoder:
             except InvalidInputError as error:
                 columns.refuse(message, error.at(f"line {number}"))
 
-    def _take_known(self, line: bytes, message: int, columns: Columns) -> bool:
-        """Take a line with the tags and fields of one before it; False, having taken nothing, for anything else."""
+    def _known_line(self, line: bytes, plans: Mapping[bytes, Plan]) -> _KnownLine | None:
+        """Return a line with the tags of one before it; None for anything else."""
         parts = (line[:-1] if line.endswith(b"\n") else line).split(b" ")
-        plan = self._known.of(columns.index).get(parts[0])
-        if plan is None or plan.shape is None or len(parts) != 3:
-            return False
-        values = _values(parts[1], plan.shape.plain)
-        if not values:
-            return False
+        plan = plans.get(parts[0])
+        if plan is None or plan.shape is None or plan.shape.read is None or len(parts) != 3:
+            return None
         try:
             time_ms = self._stamps.time_of(parts[2])
         except InvalidInputError:
+            return None
+        return None if time_ms is None else (plan.shape, parts[1], time_ms)
+
+    def _take_known(self, line: bytes, message: int, columns: Columns) -> bool:
+        """Take a line with the tags and fields of one before it; False, having taken nothing, for anything else."""
+        known = self._known_line(line, self._known.of(columns.index))
+        numbers = None if known is None else _alone(known)
+        if known is None or numbers is None:
             return False
-        if time_ms is not None:
-            plan.shape.take_numbers(values, time_ms, message, columns)
-        return time_ms is not None
+        known[0].take_numbers(numbers, known[2], message, columns)
+        return True
 
     def _take_line(self, line: bytes, message: int, columns: Columns) -> None:
         if line.startswith(_JOBS) and self._take_job(line, message, columns):
@@ -229,30 +241,63 @@ def _plan(head: bytes, planner: Planner) -> Plan:
     )
 
 
-def _values(part: bytes, names: list[bytes]) -> list[float] | None:
-    """Return the numbers of fields that are named so, nothing else between them; None for others.
+def _numbers(lines: Sequence[_KnownLine | None]) -> list[tuple[float, ...] | None]:
+    """Return the numbers of lines, None for those that have anything else; lines with the same names are read at one go."""
+    found: list[tuple[float, ...] | None] = [None] * len(lines)
+    alike: dict[ReadNumbers | None, tuple[list[int], list[_KnownLine]]] = {}
+    for at, line in enumerate(lines):
+        if line is not None:
+            places, known = alike.setdefault(line[0].read, ([], []))
+            places.append(at)
+            known.append(line)
+    for places, known in alike.values():
+        step = 1 + AT_ONCE_BYTES // (1 + max(len(fields) for _, fields, _ in known))
+        for first in range(0, len(known), step):
+            part = slice(first, first + step)
+            numbers = _values(known[part]) or map(_alone, known[part])
+            for at, own in zip(places[part], numbers, strict=True):
+                found[at] = own
+    return found
 
-    The numbers are read at one go, as those of a JSON array, whose numbers line protocol has as well.
+
+def _alone(line: _KnownLine) -> tuple[float, ...] | None:
+    found = _values([line])
+    return None if found is None else found[0]
+
+
+def _values(lines: Sequence[_KnownLine]) -> list[tuple[float, ...]] | None:
+    """Return the numbers of lines of the same names, each all of them and nothing else; None where any has others.
+
+    They are read as JSON objects, whose numbers line protocol has as well. Each line has the signs of so many fields, and no
+    escapes or blanks, which JSON has.
     """
-    pieces = part.replace(b",", b"=").split(b"=")
-    if pieces[::2] != names or part.translate(None, _NO_SIGN) != _SIGNS[: 2 * len(names) - 1]:
+    shape = lines[0][0]
+    joined = b"\n".join([fields for _, fields, _ in lines])
+    if joined.translate(None, _NO_SIGN) != b"\n".join([_SIGNS[: 2 * len(shape.names) - 1]] * len(lines)):
         return None
-    joined = b",".join(pieces[1::2])
-    try:
-        values = _NUMBERS_OF_JSON.decode(b"[%b]" % joined)
-    except JSON_ERRORS:
-        return _with_integers(joined)
-    return None if b"-0" in joined and _MINUS_ZERO.search(joined) else values
-
-
-def _with_integers(joined: bytes) -> list[float] | None:
-    """Return numbers of which some are integers, with the letter that says so; None for anything else."""
-    if _NO_INTEGER.search(joined) or _MINUS_ZERO.search(joined):
+    if shape.read is None or (b"-0" in joined and _MINUS_ZERO.search(joined)):
         return None
     try:
-        return _NUMBERS_OF_JSON.decode(_UNIT.sub(b"", joined).join((b"[", b"]")))
+        found = shape.read(_objects(joined))
     except JSON_ERRORS:
-        return None
+        found = _with_integers(joined, shape.read)
+    return found if len(found) == len(lines) else None
+
+
+def _with_integers(joined: bytes, read: ReadNumbers) -> list[tuple[float, ...]]:
+    """Return numbers of which some are integers, with the letter that says so; nothing for anything else."""
+    if _NO_INTEGER.search(joined):
+        return []
+    try:
+        return read(_objects(_UNIT.sub(b"", joined)))
+    except JSON_ERRORS:
+        return []
+
+
+def _objects(joined: bytes) -> bytes:
+    """Return fields of lines as an array of JSON objects."""
+    named = joined.replace(b"=", b'":').replace(b",", b',"').replace(b"\n", b'},{"')
+    return b'[{"%b}]' % named
 
 
 def _lines(value: bytes, options: TelemetryOptions) -> Sequence[bytes]:

@@ -2,9 +2,11 @@
 
 import re
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
+
+import msgspec
 
 from agent.decode.message import NOT_NOTED, Missed, TelemetryOptions, invalid
 from agent.decode.telemetry.columns import Columns, number_of
@@ -13,6 +15,10 @@ from processors.contracts.telemetry import MetricMapping, SeriesIndex
 
 Targets = tuple[tuple[int, Convert | None], ...]
 """The numbers of the series that a field is a sample of, with the conversion of its unit; seldom several."""
+
+
+ReadNumbers = Callable[[bytes], list[tuple[float, ...]]]
+"""Reads a JSON array of objects that have a number for each of some names and nothing else; JSON_ERRORS where it is none."""
 
 
 class Shape(NamedTuple):
@@ -31,7 +37,7 @@ class Shape(NamedTuple):
     converts: tuple[tuple[int, Convert], ...]  # by position among the values taken
     whole: bool  # every value is taken, once and in this order
     left_out: int
-    plain: list[bytes]  # the names as bytes; none where they would need escapes in line protocol
+    read: ReadNumbers | None  # of records with the same names, in any order; None where the order counts
 
     def take(self, every: list[object], time_ms: int, message: int, columns: Columns) -> bool:
         """Take the values of all fields of a record; False, having taken nothing, where one that is wanted is no float."""
@@ -41,13 +47,15 @@ class Shape(NamedTuple):
         self._add(values, time_ms, message, columns)  # type: ignore[arg-type]  # floats all
         return True
 
-    def take_numbers(self, every: list[float], time_ms: int, message: int, columns: Columns) -> None:
+    def take_numbers(self, every: Sequence[float], time_ms: int, message: int, columns: Columns) -> None:
         """Take the values of all fields of a record, of which it is known that they are floats."""
         self._add(every if self.whole else [every[at] for at in self.picks], time_ms, message, columns)
 
-    def _add(self, values: list[float], time_ms: int, message: int, columns: Columns) -> None:
-        for at, convert in self.converts:
-            values[at] = convert(values[at])
+    def _add(self, values: Sequence[float], time_ms: int, message: int, columns: Columns) -> None:
+        if self.converts:
+            values = [*values]
+            for at, convert in self.converts:
+                values[at] = convert(values[at])
         if self.left_out:
             columns.ignore("metric", self.left_out)
         columns.series.extend(self.series)
@@ -184,7 +192,7 @@ class Planner:
 NAMES_MAX: Final = 256  # fields that are taken by how they begin
 FIELDS_MAX: Final = 1_000  # of a record whose shape is kept
 _FLOATS: Final = {float}
-_SPECIAL: Final = re.compile(r"[\\,= ]")
+_SPECIAL: Final = re.compile(r'[\\,= "\x00-\x1f]')
 NOTHING: Final = Plan([], None, None, {})
 
 
@@ -240,22 +248,33 @@ def shape_of(fields: Mapping[str, object], plan: Plan) -> Shape | None:
     if not all(targets for _, targets in taken):
         return None
     flat = [(at, number, convert) for at, targets in taken for number, convert in targets]
-    picks = tuple(at for at, _, _ in flat)
-    names, plain = _named(tuple(fields))
+    picks, series = tuple(at for at, _, _ in flat), [number for _, number, _ in flat]
+    names, read = _named(tuple(fields))
     return Shape(
         names=names,
         picks=picks,
-        series=array("i", [number for _, number, _ in flat]),
+        series=array("i", series),
         converts=tuple((at, convert) for at, (_, _, convert) in enumerate(flat) if convert is not None),
         whole=picks == tuple(range(len(fields))),
         left_out=len(fields) - len(taken),
-        plain=plain,
+        read=read if len({*series}) == len(series) else None,  # of two values of one series the first counts
     )
 
 
-@lru_cache(maxsize=1024)  # all hosts share them; a copy for each would cost more than its samples
-def _named(names: tuple[str, ...]) -> tuple[tuple[str, ...], list[bytes]]:
-    return names, [] if _SPECIAL.search("".join(names)) else [name.encode() for name in names]
+@lru_cache(maxsize=256)  # all hosts share them; a copy for each would cost more than its samples
+def _named(names: tuple[str, ...]) -> tuple[tuple[str, ...], ReadNumbers | None]:
+    if _SPECIAL.search("".join(names)):
+        return names, None
+    fields = [f"field_{at}" for at in range(len(names))]
+    record = msgspec.defstruct(
+        "Record",
+        [(field, float) for field in fields],
+        rename=dict(zip(fields, names, strict=True)),
+        forbid_unknown_fields=True,
+        gc=False,
+    )
+    decoder = msgspec.json.Decoder(list[record])  # type: ignore[valid-type]  # made here
+    return names, lambda value: [*map(msgspec.structs.astuple, decoder.decode(value))]
 
 
 def _take_each(fields: Mapping[str, object], plan: Plan, time_ms: int, message: int, columns: Columns) -> None:

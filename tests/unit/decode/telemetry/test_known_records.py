@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agent.decode.files import TELEMETRY
 from agent.decode.message import DecodeOptions, TelemetryOptions
-from processors.contracts.telemetry import DecodeSamples, MetricMapping, SeriesIndex, Telemetry
+from processors.contracts.telemetry import DecodeSamples, MetricMapping, Series, SeriesIndex, Telemetry
 
 RECEIVED_MS = 1_795_168_860_000
 SECOND = 1_795_168_800
@@ -87,9 +87,9 @@ GOOD: Fields = [(name, "0.5") for name in NAMES]
 
 
 def decoded(decode: DecodeSamples, values: list[bytes], index: SeriesIndex) -> list[tuple[object, ...]]:
-    """Return what each message gave: samples to the bit, refusals, and what was left out of all."""
+    """Return what each message gave: samples to the bit, in whatever order; refusals, and what was left out of all."""
     batch = decode(values, [RECEIVED_MS] * len(values), index)
-    samples: list[list[object]] = [[] for _ in values]
+    samples: list[list[tuple[Series, int, str]]] = [[] for _ in values]
     columns = (batch.sample_message, batch.samples.series, batch.samples.time_ms, batch.samples.value)
     for message, number, time_ms, value in zip(*(column.tolist() for column in columns), strict=True):
         samples[message].append((index[number], time_ms, float(value).hex()))
@@ -99,7 +99,7 @@ def decoded(decode: DecodeSamples, values: list[bytes], index: SeriesIndex) -> l
         refusals[message] += [f"{error.reason} {error}" for error in other.rejects]
         ignored.update(other.ignored)
         ignored["unknown"] += other.unknown_fields
-    return [*zip(samples, refusals, strict=True), tuple(sorted(ignored.items()))]
+    return [*zip([sorted(each) for each in samples], refusals, strict=True), tuple(sorted(ignored.items()))]
 
 
 def fresh(format_name: str, value: bytes) -> list[tuple[object, ...]]:

@@ -3,7 +3,7 @@ import pytest
 from agent.decode.message import DecodeOptions, TelemetryOptions
 from agent.decode.telemetry.line_protocol import line_protocol_decoder, parse_head, parse_line
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.telemetry import SeriesIndex, Telemetry
+from processors.contracts.telemetry import DecodedBatch, MetricMapping, Series, SeriesIndex, Telemetry
 
 
 @pytest.mark.parametrize(
@@ -81,11 +81,52 @@ def test_a_long_hostile_line_is_refused_at_once() -> None:
             parse_line(line)
 
 
+def sampled(batch: DecodedBatch, index: SeriesIndex) -> list[tuple[Series, int, float]]:
+    """Return the samples, in an order that is not that of the fields."""
+    columns = (batch.samples.series, batch.samples.time_ms, batch.samples.value)
+    return sorted(
+        (index[number], time_ms, value)
+        for number, time_ms, value in zip(*(column.tolist() for column in columns), strict=True)
+    )
+
+
+def test_of_two_fields_of_one_series_the_first_counts_in_whichever_order_they_come() -> None:
+    metrics = tuple(MetricMapping(measurement="m", field=field, resource="load1") for field in ("a", "b"))
+    options = TelemetryOptions(decode=DecodeOptions(default_system="exa"), taken=Telemetry(metrics=metrics))
+    index, decode = SeriesIndex(9), line_protocol_decoder(options)
+    lines = [b"m,host=x a=1,b=2 1787217284", b"m,host=x b=2,a=1 1787217285"]
+    for _ in range(3):
+        assert decode(lines, [0, 0], index).samples.value.tolist() == [1.0, 2.0, 2.0, 1.0]
+
+
+def test_many_lines_of_several_measurements_with_odd_ones_among_them_keep_their_order() -> None:
+    options = TelemetryOptions(
+        decode=DecodeOptions(default_system="exa"), taken=Telemetry(resources=("load1", "load5", "memory_free"))
+    )
+    lines = []
+    for at in range(500):
+        fields = {3: f"load1={at}i,load5=nan", 7: f"load5={at},load1=-0", 9: f"load1={at}"}.get(
+            at % 10, f"load1={at},load5={at}.5"
+        )
+        lines.append(f"system,host=h{at % 4} {fields} {1787217284 + at}".encode())
+        lines.append(f"mem,host=h{at % 3} free={at}i,used={at}u {1787217284 + at}".encode())
+    index, decode = SeriesIndex(99), line_protocol_decoder(options)
+    decode(lines, [0] * len(lines), index)
+    found, alone = decode(lines, [0] * len(lines), index), [decode([line], [0], index) for line in lines]
+    expected = [(at, value) for at, batch in enumerate(alone) for value in batch.samples.value.tolist()]
+    assert sorted(zip(found.sample_message.tolist(), found.samples.value.tolist(), strict=True)) == sorted(expected)
+    assert found.sample_message.tolist() == sorted(found.sample_message.tolist())
+    assert [at for at, other in found.others if other.rejects] == [
+        at for at, batch in enumerate(alone) if any(other.rejects for _, other in batch.others)
+    ]
+
+
 FIELDS = [
     "load1=1,load5=2", "load1=1=load5,2", "load1=1,load5=2,", "load1=1,load5=2i", "load1=1,load5=nan", "load1=1,load5=1_0",
     "load1=1,load5=t", 'load1=1,load5="x"', "load5=2,load1=1", "load1=1", "load1=1,load5=", "load1=1,load5=2,load5=2",
     "load1=1,load1=2", "load1==1,load5=2", "load1=1,,load5=2", "load1=%s,load5=2", "load1=1e999,load5=2", "load5=2", "users=1,x=2",
     "load1=.5,load5=5.", "load1=1e,load5=2", "load1=--1,load5=2", "load1=1,load5=-1", "a%d=1,load1=2", r"a\,b=1,load1=2",
+    "", 'load1=1},{"load1":2,load5=2', 'load1=1,load5":2}=3', r"\u006coad1=1,load5=2", "load1=1,load5={", "load1=1,load5=\t2", "load1=1.5i,load5=2e3i",
 ]  # fmt: skip
 
 
@@ -101,11 +142,7 @@ def test_what_a_line_yields_does_not_depend_on_the_line_before(begin: str) -> No
             line = f"system,host=a {fields} {stamp}".encode()
             primed, fresh_index = decode([line], [0], index), SeriesIndex(9)
             fresh = line_protocol_decoder(options)([line], [0], fresh_index)
-            assert primed.samples.value.tolist() == fresh.samples.value.tolist()
-            assert primed.samples.time_ms.tolist() == fresh.samples.time_ms.tolist()
-            assert [index[number] for number in primed.samples.series.tolist()] == [
-                fresh_index[number] for number in fresh.samples.series.tolist()
-            ]
+            assert sampled(primed, index) == sampled(fresh, fresh_index)
             assert [([error.reason for error in other.rejects], other.ignored) for _, other in primed.others] == [
                 ([error.reason for error in other.rejects], other.ignored) for _, other in fresh.others
             ]
