@@ -6,8 +6,9 @@ kind of record is timed alone, by processor time, so that neighbours on the mach
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import wraps
 from typing import Any, Final
 
 import msgspec
@@ -48,9 +49,31 @@ class Layers:
 
 
 class TimedShard(Shard):
-    """A shard that times each record by its kind."""
+    """A shard that times each record by its kind, and each of its stages."""
 
     layers: Layers
+    stages: Layers
+
+    def time_stages(self, stages: Layers) -> None:
+        """Time the stages of each kind of record from now on; each costs a microsecond more by that."""
+        self.stages = stages
+        self.lines = {
+            kind: line._replace(stages=tuple([each._replace(run=self._timed(kind, each.run)) for each in line.stages]))
+            for kind, line in self.lines.items()
+        }
+
+    def _timed(self, kind: type, run: Callable[[Any], bool | None]) -> Callable[[Any], bool | None]:
+        name = f"{kind.__name__}.{run.__name__}"
+
+        @wraps(run)
+        def timed(work: Any) -> bool | None:
+            began_s = time.process_time()
+            try:
+                return run(work)
+            finally:
+                self.stages.took(name, began_s)
+
+        return timed
 
     def fold(self, record: JournalRecord) -> list[Any]:
         """Fold a record and note how long it took."""
@@ -65,7 +88,7 @@ class Story:
     """One learner on the memory log, with a journal that is written and folded in parts."""
 
     def __init__(self) -> None:
-        self.layers = Layers()
+        self.layers, self.stages = Layers(), Layers()
         scipy_functions.load()  # as a learner does once: 0.2 s that are no job's
         settings = config()
         self._log = MemoryLog()
@@ -98,6 +121,7 @@ class Story:
         def made() -> Shard:
             shard = make()
             shard.__class__, shard.layers = TimedShard, self.layers
+            shard.time_stages(self.stages)
             return shard
 
         return made
@@ -134,22 +158,28 @@ def _with_quiet(stream: list[Message]) -> list[bytes]:
 def run(*, quick: bool) -> Iterator[Row]:
     """Yield what a job costs a learner in all."""
     for applications in (50, 1000):
-        yield _job(applications, 2_000 if quick else 10_000)
+        yield from _job(applications, 2_000 if quick else 10_000)
 
 
-def _job(applications: int, jobs: int) -> Row:
+def _job(applications: int, jobs: int) -> Iterator[Row]:
     first, then = journals(
         Load(applications, jobs, starts=True, rate_per_s=RATE_PER_S, t1_s=40.0, hosts_max=1), 6 * applications
     )
     story = Story()
     story.fold(first)
     story.layers.seconds.clear()
+    story.stages.seconds.clear()
     seconds = story.fold(then)
-    layers = story.layers.each_us(jobs)
+    layers, stages = story.layers.each_us(jobs), story.stages.each_us(jobs)
     rest = seconds / jobs * 1e6 - sum(layers.values())
     layers["decoding, sending, checkpoints"] = round(rest, 1)
-    shown = ", ".join(f"{name} {each:.0f}" for name, each in layers.items())
-    name = f"whole story of a job, {applications:,} applications"
-    return Row(
-        name, seconds / jobs * 1e6, "us per job", f"µs by layer: {shown}", GOAL_US, details={"layers_us": layers}
+    name, details = f"story of a job, {applications:,} applications", {"layers_us": layers, "stages_us": stages}
+    yield Row(
+        f"whole {name}", seconds / jobs * 1e6, "us per job", f"µs by layer: {_shown(layers)}", GOAL_US, details=details
     )
+    meaning = f"of these by stage, those of a microsecond or more: {_shown(stages)}"
+    yield Row(f"stages of the {name}", sum(stages.values()), "us per job", meaning)
+
+
+def _shown(each_us: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {each:.0f}" for name, each in each_us.items() if each >= 1.0)
