@@ -45,6 +45,7 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
     # a learner
     job_event_s: float  # a start or a completion, with its share of ticks, fits, settlement and checkpoints
     resource_minute_s: float  # of a host
+    published_resource_s: float  # of a host that is published, once
     process_bytes: float  # that knows nothing yet
     learned_resource_bytes: float  # of a host
     saved_resource_bytes: float  # the same while it is saved
@@ -63,6 +64,8 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
     job_prediction_bytes: float
     written_predictions_bytes: float
     written_job_predictions_bytes: float
+    host_report_bytes: float  # without its resources
+    host_report_resource_bytes: float
     # state topic
     state_resource_bytes: float
     state_application_bytes: float

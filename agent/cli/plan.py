@@ -135,7 +135,8 @@ def _collector(centre: Centre, config: Config, each: Costs) -> tuple[RoleNeed, i
 
 def _learner(centre: Centre, config: Config, shards: int, each: Costs) -> RoleNeed:
     series, applications = centre.series / shards, min(centre.applications, config.run_time.applications_max) / shards
-    cores = series / 60 * each.resource_minute_s + 2 * centre.jobs_per_day / DAY_S / shards * each.job_event_s
+    cores = series / 60 * each.resource_minute_s + _published_a_day(config) / DAY_S * series * each.published_resource_s
+    cores += 2 * centre.jobs_per_day / DAY_S / shards * each.job_event_s
     in_use = min(applications, IN_USE_MAX)
     models = in_use * each.application_in_use_bytes + (applications - in_use) * each.application_at_rest_bytes
     running = min(centre.jobs_per_day / shards, config.jobs.open_jobs_max)  # as if each job ran for a day
@@ -147,6 +148,11 @@ def _learner(centre: Centre, config: Config, shards: int, each: Costs) -> RoleNe
         rest + series * (size + lines) for size in (each.learned_resource_bytes, each.saved_resource_bytes)
     )
     return _need("learner", shards, cores, usual, largest)
+
+
+def _published_a_day(config: Config) -> float:
+    """Return how often a host is published in a day."""
+    return DAY_S / ceil(config.hosts.publish_s) if config.hosts.publish_s else 0.0
 
 
 def _memory_of_features(applications: float, config: Config) -> float:
@@ -203,6 +209,9 @@ def _topics(centre: Centre, config: Config, journal_days: float, each: Costs) ->
         retained = COMPACTED * counts + partitions * min(SEGMENT_BYTES, written * journal_days)
         return TopicNeed(topic, partitions, written, copies * retained)
 
+    reported = each.host_report_bytes + centre.resources * each.host_report_resource_bytes
+    hosts = centre.hosts * reported * bool(centre.resources)
+    published = [compacted(names.hosts, 1, hosts * _published_a_day(config), hosts)] if config.hosts.publish_s else []
     per_partition = ceil(ROOM * journal * journal_days / shards)
     runs = jobs * each.run_bytes
     return (
@@ -211,6 +220,7 @@ def _topics(centre: Centre, config: Config, journal_days: float, each: Costs) ->
         compacted(names.predictions, 1, jobs * each.written_predictions_bytes, predictions),
         compacted(names.job_predictions, 1, jobs * each.written_job_predictions_bytes, running),
         TopicNeed(names.runs, 1, runs, copies * runs * 365),
+        *published,
     )
 
 

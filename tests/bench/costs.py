@@ -48,6 +48,7 @@ FROM: Final[dict[str, tuple[str, Callable[[Rows], float]]]] = {
     "window_sample_bytes": ("windows", lambda rows: _window(rows)[1]),
     "job_event_s": ("growth", _of_applications("a completion", 1 / 2e6)),
     "resource_minute_s": ("hosts", _value(f"learner, a minute of {EACH}", 1 / SERIES)),
+    "published_resource_s": ("host-reports", _value("resource of a published host", 1e-6)),
     "process_bytes": ("footprint", _value("process without hosts", MB)),
     "learned_resource_bytes": ("footprint", _value("resource of a host, learner")),
     "saved_resource_bytes": ("footprint", _value("resource of a host, learner, peak")),
@@ -64,6 +65,8 @@ FROM: Final[dict[str, tuple[str, Callable[[Rows], float]]]] = {
     "job_prediction_bytes": ("footprint", _value("job_predictions, a message")),
     "written_predictions_bytes": ("footprint", _value("predictions, a job")),
     "written_job_predictions_bytes": ("footprint", _value("job_predictions, a job")),
+    "host_report_bytes": ("host-reports", _value("published host")),
+    "host_report_resource_bytes": ("host-reports", _value("published resource")),
     "state_resource_bytes": ("hosts", _value(f"checkpoint of {SERIES:,} series", MB / SERIES)),
     "state_application_bytes": ("state", _value("state of an application, encoded", KIB)),
 }

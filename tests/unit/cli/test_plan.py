@@ -259,3 +259,25 @@ def test_applications_that_are_learned_by_attributes_need_memory_up_to_its_bound
     usual = [planned(Config.model_validate({"features": each})).roles[1].memory_mi for each in features]
     assert usual[1] - usual[0] > 256
     assert usual[2] - usual[1] > 512
+
+
+def test_hosts_that_are_published_are_counted_by_how_often() -> None:
+    never, rare, often = (
+        planned(Config(hosts=HostSettings(publish_s=seconds)), hosts=5000) for seconds in (0.0, 600.0, 60.0)
+    )
+    topics = [{topic.topic: topic for topic in found.topics} for found in (never, rare, often)]
+    assert "scalewatch.hosts" not in topics[0]
+    written = [found["scalewatch.hosts"].written_bytes_per_day for found in topics[1:]]
+    message = COSTS.host_report_bytes + 10 * COSTS.host_report_resource_bytes
+    assert written == pytest.approx([5000 * 144 * message, 5000 * 1440 * message])
+    cores = [next(role.cores for role in found.roles if role.role == "learner") for found in (never, rare, often)]
+    assert cores[2] - cores[0] == pytest.approx(10 * (cores[1] - cores[0]))
+    assert cores[2] - cores[0] == pytest.approx(5000 * 10 / 60 * COSTS.published_resource_s)
+    assert never.disk_bytes < rare.disk_bytes <= often.disk_bytes, (
+        "of a compacted topic one segment at most is not cleaned"
+    )
+
+
+def test_the_topic_of_hosts_is_that_of_the_configuration() -> None:
+    config = Config(hosts=HostSettings(publish_s=60.0), topics=TopicNames(hosts="exa.hosts"))
+    assert "exa.hosts" in {topic.topic for topic in planned(config).topics}
