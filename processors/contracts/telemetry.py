@@ -92,9 +92,14 @@ def is_power(resource: str) -> bool:
     return named(resource).resource.endswith(POWER)
 
 
+CPU_AVAILABLE: Final = "cpu_available"
+LOAD: Final = "load"
+BY_LOAD: Final = f"{CPU_AVAILABLE}{PEER}{LOAD}"
+"""What a load average lets expect of CPU_AVAILABLE; it counts where that is not measured."""
+
 TAKEN: Final = frozenset(
     {
-        "cpu_available",
+        CPU_AVAILABLE,
         "cpu_current",
         "memory_free",
         "memory_available",

@@ -20,6 +20,7 @@ from processors.contracts.outputs import Message, Tombstone
 from processors.contracts.settings import JobSettings, ProfileSettings, RunTimeSettings
 from processors.hosts.causes import HostCauses, HostLevels
 from processors.hosts.detectors import AnomalyCandidates, MultivariateDetector, Records
+from processors.hosts.estimates import MeasuredProcessors
 from processors.hosts.jobs import (
     HostCondition,
     HostConditionState,
@@ -203,6 +204,7 @@ class HostShardState:
         self.candidates = hosts.join(AnomalyCandidates())
         self.levels = series.join(HostLevels())
         self.causes = hosts.join(HostCauses())
+        self.measured = hosts.join(MeasuredProcessors())
         self.lines = LineStore(series, settings.hosts.lines_h)
 
         self.jobs: Store[HostJob] = self._store(HostJob, HostJobState, live_max=FOLLOWED_MAX)

@@ -20,7 +20,8 @@ from processors.contracts.hosts import (
 )
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import Message, Tombstone
-from processors.contracts.telemetry import is_profiled
+from processors.contracts.telemetry import BY_LOAD, CPU_AVAILABLE, is_profiled
+from processors.hosts.estimates import entered_as
 from processors.hosts.jobs import HostJobs
 from processors.hosts.lines import BANDS
 from processors.hosts.rows import HostRows
@@ -207,13 +208,20 @@ class HostShard:
             return  # no collector sends this, and windows end at whole minutes
         source = digest64(event.source) & 0xFFFFFFFF
         for resource, minute in event.resources.items():
-            if is_profiled(resource):
+            if is_profiled(resource) or (resource == BY_LOAD and self._is_measured(event)):
                 continue
-            place = self.state.index.enter(event.system, event.host, resource, event.minute_ms)
+            place = self.state.index.enter(event.system, event.host, entered_as(resource), event.minute_ms)
             if place is None:
                 self.state.tally["bound", "series_max"] += 1
             else:
+                self.state.measured.note(place[1], resource, event.minute_ms)
                 self._minutes.add(*place, source, event.minute_ms, revision=event.revision, minute=minute)
+
+    def _is_measured(self, event: HostMinute) -> bool:
+        """Return whether the share of a host's processors that its load lets expect is measured."""
+        host = self.state.index.host(event.system, event.host)
+        known = host is not None and self.state.measured.known(host, event.minute_ms)
+        return known or CPU_AVAILABLE in event.resources
 
 
 class HostViews:

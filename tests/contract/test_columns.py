@@ -9,6 +9,7 @@ import pytest
 
 from processors.hosts.causes import HostCauses, HostLevels
 from processors.hosts.detectors import AnomalyCandidates, MultivariateDetector, Places, Records
+from processors.hosts.estimates import MeasuredProcessors
 from processors.hosts.peers import PeerComparison
 from processors.hosts.rows import BLOCK, HOST_BLOCK, HostRows, SeriesRows
 from processors.hosts.windows import HostForecastErrors, HostForecasts, HostWindows, MinuteBatch, ReportedWindows
@@ -85,6 +86,11 @@ def causes(columns: HostCauses, rows: np.ndarray[Any, Any], minute: int) -> None
         columns.met(row, minute)
 
 
+def measured(columns: MeasuredProcessors, rows: np.ndarray[Any, Any], minute: int) -> None:
+    for row in rows.tolist():
+        columns.note(row, "cpu_available", minute * 60_000)
+
+
 def last_values(columns: LastValues, rows: np.ndarray[Any, Any], minute: int) -> None:
     columns.rows["last"][rows], columns.rows["reach"][rows] = numbers(rows, minute, 1)[:, 0], minute
 
@@ -120,6 +126,7 @@ SUBJECTS: dict[str, tuple[Callable[[], Any], Learn]] = {
     AnomalyCandidates.name: (AnomalyCandidates, candidates),
     HostLevels.name: (HostLevels, levels),
     HostCauses.name: (HostCauses, causes),
+    MeasuredProcessors.name: (MeasuredProcessors, measured),
     MeterHosts.name: (MeterHosts, times),
     Meters.name: (Meters, times),
     LastValues.name: (LastValues, last_values),

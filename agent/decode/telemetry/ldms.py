@@ -26,7 +26,7 @@ from agent.decode.telemetry.metric import (
 from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take, take_row
 from agent.decode.telemetry.processor_time import IdleShares, Share
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.telemetry import DecodeSamples
+from processors.contracts.telemetry import CPU_AVAILABLE, LOAD, DecodeSamples
 
 MEASUREMENT: Final = "ldms"
 HOST_COLUMNS: Final = ("producer", "hostname", "host")
@@ -58,14 +58,14 @@ def ldms_decoder(options: TelemetryOptions) -> DecodeSamples:
     >>> row = b'{"timestamp":1787217284.001733,"component_id":1042,"job_id":0,"load1min":3.0}'
     >>> index = SeriesIndex(9)
     >>> ldms_decoder(options)([row], [1787217284000], index).samples.value.tolist(), index[1].resource
-    ([3.0, 0.25], 'cpu_available')
+    ([3.0, 0.25], 'cpu_available>load')
     """
     return in_slices(_Decoder(options).decode, options)
 
 
 class _Decoder:
     def __init__(self, options: TelemetryOptions) -> None:
-        by_load = Metric(MEASUREMENT, "load1min", "cpu_available", share_by_load(options.taken.host_cpus))
+        by_load = Metric(MEASUREMENT, "load1min", CPU_AVAILABLE, share_by_load(options.taken.host_cpus), peer=LOAD)
         counters = counters_of(options.taken.counters, cumulative=options.taken.counters_cumulative)
         self._options = options
         self._planner = Planner((*LDMS, *counters, by_load), options)

@@ -12,7 +12,7 @@ from agent.decode.telemetry.metric import SONAR, Metric, share_by_load
 from agent.decode.telemetry.plans import Plan, Planner, take
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decoded, Evidence, Identity
-from processors.contracts.telemetry import POWER_W, DecodeSamples
+from processors.contracts.telemetry import CPU_AVAILABLE, LOAD, POWER_W, DecodeSamples
 
 MEASUREMENT: Final = "sonar"
 SOURCE: Final = "sonar"
@@ -87,7 +87,7 @@ def sonar_samples_decoder(options: TelemetryOptions) -> DecodeSamples:
     >>> index = SeriesIndex(9)
     >>> batch = sonar_samples_decoder(TelemetryOptions())([message], [1795168800000], index)
     >>> [series.resource for series in index], batch.samples.value.tolist()
-    (['load1', 'cpu_available'], [3.0, 0.25])
+    (['load1', 'cpu_available>load'], [3.0, 0.25])
     """
     return in_slices(_Decoder(options).decode, options)
 
@@ -150,7 +150,7 @@ class _Decoder:
         listed = self._options.nodes.node(node, system)
         cpus = cpus or (listed and listed.cores) or self._options.taken.host_cpus
         powers = [Metric(MEASUREMENT, f"gpu:{index}", POWER_W, instance=f"gpu:{index}") for index in gpus]
-        also = (Metric(MEASUREMENT, "load1", "cpu_available", share_by_load(cpus)), *powers)
+        also = (Metric(MEASUREMENT, "load1", CPU_AVAILABLE, share_by_load(cpus), peer=LOAD), *powers)
         tags = {f"gpu:{index}": f"gpu:{index}" for index in gpus}
         return self._planner.plan(MEASUREMENT, node, tags, also=also, system=system)
 

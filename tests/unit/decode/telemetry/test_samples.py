@@ -83,7 +83,7 @@ def decoded(format_name: str, *values: bytes, options: TelemetryOptions = OPTION
                 "e1208/counter_level>flops_any_per_core": 1.2033e9,
             },
         ),
-        ("ldms", LOADAVG, {"nid001042/load1": 3.0, "nid001042/cpu_available": 0.25}),
+        ("ldms", LOADAVG, {"nid001042/load1": 3.0, "nid001042/cpu_available>load": 0.25}),
         ("ldms", SYSPAPI, {"nid001042/counter_delta>PAPI_TOT_INS": 36233578535.0}),
         ("collectd", COLLECTD, {"nid001042/load1": 63.97}),
         ("nws", EXTRACT, {"green.ufo.edu/cpu_available": 0.912345, "green.ufo.edu/bandwidth>blue.ufo.edu": 1e7}),

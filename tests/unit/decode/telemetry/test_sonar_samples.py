@@ -53,7 +53,7 @@ class Decoder:
 
 def test_a_load_of_nothing_is_left_out_by_the_producer_and_still_a_load() -> None:
     assert Decoder().samples(sample(system={"existing_entities": 300})) == {
-        "saga/c1-10/load1": 0.0, "saga/c1-10/cpu_available": 1.0,
+        "saga/c1-10/load1": 0.0, "saga/c1-10/cpu_available>load": 1.0,
     }  # fmt: skip
     assert Decoder().samples(sample(system={"used_memory": 5})) == {}  # of a version that tells no loads
 
@@ -67,7 +67,7 @@ def test_the_share_of_a_processor_goes_by_those_that_are_listed() -> None:
         (TelemetryOptions(nodes=nodes), busy, 0.5),
         (TelemetryOptions(nodes=nodes), {**busy, "cpus": [1, 2, 3, 4]}, 1.0),
     ):
-        assert Decoder(options).samples(sample(system=system))["saga/c1-10/cpu_available"] == share
+        assert Decoder(options).samples(sample(system=system))["saga/c1-10/cpu_available>load"] == share
 
 
 def test_each_gpu_has_a_power_and_the_first_has_no_index() -> None:
