@@ -10,6 +10,7 @@ from agent.decode.message import DecodeOptions
 from agent.decode.native import native_decoder
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import JournalRecord, Network, decode_record, encode_record
+from tests.kit.docs import DOCS
 
 TIME_MS = 1_795_170_672_000
 DECODE = native_decoder(DecodeOptions())
@@ -115,3 +116,13 @@ def test_a_wrong_mapping_costs_its_event_with_a_reason(fields: dict[str, Any], r
     with pytest.raises(InvalidInputError) as caught:
         DECODE(event(**fields), TIME_MS)
     assert caught.value.reason == reason
+
+
+def test_the_event_of_the_page_about_placements_is_read() -> None:
+    page = (DOCS / "run" / "placement.md").read_text()
+    shown = next(line for line in page.splitlines() if line.startswith('{"type": "network"'))
+    decoded = DECODE(shown.encode(), TIME_MS)
+    (found,) = decoded.events
+    assert isinstance(found, Network)
+    assert (decoded.unknown_fields, found.hosts, found.ranks) == (0, ("nid001000", "nid001001"), (0, 0, 1))
+    assert found.exchanged == ((0, 1), (1, 2), (8192.0, 4096.0))
