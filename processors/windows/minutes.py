@@ -81,6 +81,10 @@ class MinuteColumns(msgspec.Struct, frozen=True):
         columns = {name: getattr(self, name)[rows] for name in self.__struct_fields__[1:-1]}
         return MinuteColumns(self.minute_ms, **columns, revision=self.revision)
 
+    def ordered_by(self, host: npt.NDArray[np.integer]) -> "MinuteColumns":
+        """Return the rows by host number (of the series), then by series."""
+        return self.take(np.lexsort((self.series, host[self.series])))
+
 
 def summarise(
     rings: Rings | GroupedRings,
@@ -112,20 +116,11 @@ class MinutePart(msgspec.Struct, frozen=True):
     """Some hosts of a minute: what has windows, and what is summed up alone."""
 
     windows: MinuteColumns
-    sums: SumColumns | None
+    sums: SumColumns
 
     def __len__(self) -> int:
         """Return how many series there are."""
-        return len(self.windows.series) + (0 if self.sums is None else len(self.sums.series))
-
-    def ordered_by(self, host: npt.ArrayLike) -> "MinutePart":
-        """Return the rows by host number (of the series), then by series."""
-        of_series = np.asarray(host)
-        order = np.lexsort((self.windows.series, of_series[self.windows.series]))
-        if self.sums is None or not len(self.sums.series):
-            return MinutePart(self.windows.take(order), None)
-        sums_order = np.lexsort((self.sums.series, of_series[self.sums.series]))
-        return MinutePart(self.windows.take(order), self.sums.take(sums_order))
+        return len(self.windows.series) + len(self.sums.series)
 
 
 def host_minutes(
@@ -138,8 +133,7 @@ def host_minutes(
     hosts: dict[tuple[str, str], dict[str, ResourceMinute]] = {}
     columns, sums = part.windows, part.sums
     _note(hosts, columns.series, index, host, _resources(columns))
-    if sums is not None:
-        _note(hosts, sums.series, index, host, sums.resources())
+    _note(hosts, sums.series, index, host, sums.resources())
     for (system, name), resources in hosts.items():
         yield HostMinute(system, source, name, columns.minute_ms, resources, columns.revision)
 

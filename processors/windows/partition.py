@@ -373,17 +373,19 @@ class PartitionWindows:
     def _emit(self, minute: int, chosen: npt.NDArray[np.bool_], revision: int) -> Iterator[MinutePart]:
         host = self._hosts.of_series()
         of_chosen = np.unique(host[np.flatnonzero(chosen)])
+        late = self._minutes.late(minute, len(chosen))
+        sums = self.sums.of(chosen, minute, late).ordered_by(host)
+        of_sums = host[sums.series]
         for first in range(0, len(of_chosen), self._settings.part_hosts):
             hosts = of_chosen[first : first + self._settings.part_hosts]
-            among = chosen.copy()
-            among &= (host >= hosts[0]) & (host <= hosts[-1])
-            late = self._minutes.late(minute, len(among))
+            among = chosen & (host >= hosts[0]) & (host <= hosts[-1])
             windows = summarise(
                 self.rings, minute * MINUTE_MS, among, late, last_values=self._last_values, revision=revision
             )
-            part = MinutePart(windows, self.sums.of(among, minute, late))
+            begin, end = np.searchsorted(of_sums, (hosts[0], hosts[-1] + 1)).tolist()
+            part = MinutePart(windows.ordered_by(host), sums.take(slice(begin, end)))
             if len(part):
-                yield part.ordered_by(host)
+                yield part
 
     def _retained(self) -> npt.NDArray[np.bool_]:
         """Return which series have samples."""

@@ -110,9 +110,14 @@ class SumColumns(msgspec.Struct, frozen=True):
     last: Floats
     late: Ints
 
-    def take(self, rows: Ints) -> "SumColumns":
+    def take(self, rows: Ints | slice) -> "SumColumns":
         """Return these rows, in this order."""
         return SumColumns(*(getattr(self, name)[rows] for name in self.__struct_fields__))
+
+    def ordered_by(self, host: npt.NDArray[np.integer]) -> "SumColumns":
+        """Return the rows by host number (of the series), then by series."""
+        key = host[self.series].astype(np.int64) << 32 | self.series
+        return self if (key[1:] > key[:-1]).all() else self.take(np.argsort(key))
 
     def resources(self) -> Iterator[ResourceMinute]:
         """Return the minute of each series."""
@@ -194,13 +199,14 @@ class Sums:
         rows = np.flatnonzero(there)
         rows = rows[chosen[self._series[rows]]]
         series = self._series[rows].astype(np.int64)
-        count = self._count[rows, slot]
+        count, low = self._count[rows, slot], significant(self._low[rows, slot])
+        single = bool((count == 1).all())  # as of what is measured once a minute, whose sum begins with 0.0
         return SumColumns(
             series=series,
             count=count,
-            mean=significant(self._sum[rows, slot] / count),
-            low=significant(self._low[rows, slot]),
-            high=significant(self._high[rows, slot]),
+            mean=low + 0.0 if single else significant(self._sum[rows, slot] / count),
+            low=low,
+            high=low if single else significant(self._high[rows, slot]),
             last=np.where(self._cumulative[series], self._last[rows, slot], np.nan),
             late=late[series],
         )
