@@ -15,11 +15,18 @@ from processors.hosts.rows import BLOCK, HOST_BLOCK, HostRows, SeriesRows
 from processors.hosts.windows import HostForecastErrors, HostForecasts, HostWindows, MinuteBatch, ReportedWindows
 from processors.models.detect.multivariate import RESOURCES_MAX
 from processors.pipeline.host_state import COLUMNS
-from processors.power.profiles.meters import Covered, LastValues, MeterHosts, Meters
+from processors.power.profiles.meters import Covered, LastValues, MeterHosts, Meters, PowerLevels
 
 ROWS = 40
 BLOCK_BYTES_MAX = 600_000  # a broker takes a million, of which base64 leaves three quarters
-OF_HOSTS = {HostRows.name, MultivariateDetector.name, AnomalyCandidates.name, MeterHosts.name, Covered.name}
+OF_HOSTS = {
+    HostRows.name,
+    MultivariateDetector.name,
+    AnomalyCandidates.name,
+    MeterHosts.name,
+    Covered.name,
+    PowerLevels.name,
+}
 Learn = Callable[[Any, np.ndarray[Any, Any], int], None]
 
 
@@ -99,6 +106,10 @@ def covered(columns: Covered, rows: np.ndarray[Any, Any], minute: int) -> None:
     columns.rows["until_ms"][rows] = minute * 60_000 + rows
 
 
+def power_levels(columns: PowerLevels, rows: np.ndarray[Any, Any], minute: int) -> None:
+    columns.learn(rows.astype(np.int64), minute % 4, numbers(rows, minute, 1)[:, 0] / 1000.0)
+
+
 def forecasts(columns: HostForecasts, rows: np.ndarray[Any, Any], minute: int) -> None:
     columns.errors.grow(int(rows.max()) + 1)
     columns.take(minutes(rows, minute))
@@ -131,6 +142,7 @@ SUBJECTS: dict[str, tuple[Callable[[], Any], Learn]] = {
     Meters.name: (Meters, times),
     LastValues.name: (LastValues, last_values),
     Covered.name: (Covered, covered),
+    PowerLevels.name: (PowerLevels, power_levels),
 }
 
 

@@ -3,6 +3,7 @@
 Where only some hosts have sensors of power, those with one teach what counters let expect of the others.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
@@ -18,6 +19,7 @@ from processors.contracts.telemetry import COMPONENTS, JOB
 from processors.hosts.rows import NEVER_MS
 from processors.models.energy import Step, increments
 from processors.models.power import PowerModel, believable
+from processors.models.statistics import six_digits
 from processors.power.profiles.meters import (
     COUNTER,
     COVERED,
@@ -241,19 +243,27 @@ BEYOND: Final = 1.2  # times the largest power that was measured is the most tha
 
 
 class PowerSample(NamedTuple):
-    """What a host of a kind did in a minute: events per second, by `names`, and the watts of a component."""
+    """What a host of a kind did in a minute: events per second, by `names`, and the watts of a component.
+
+    `ln_level` is how much more than a usual host of its kind it is known to draw, in ln.
+    """
 
     names: tuple[str, ...]
     rates: tuple[float, ...]
     power_w: float
     minute_ms: int
+    ln_level: float = 0.0
+
+
+ERRORS_MAX: Final = 60
 
 
 class HostPowerState(msgspec.Struct):
-    """Stored form: the state of the model, and when it was taught last."""
+    """Stored form: the state of the model, when it was taught last, and how far off it was of hosts as if their levels were unknown."""
 
     model: dict[str, Any] | None = None
     learned_ms: int = -1
+    errors: list[float] = []
 
 
 class HostPower:
@@ -264,6 +274,7 @@ class HostPower:
 
     def __init__(self, state: HostPowerState) -> None:
         self._learned_ms = state.learned_ms
+        self._errors = list(state.errors)
         self._model: PowerModel | None = None
         if state.model is not None:
             self._model = PowerModel(state.model["events"], state=deepcopy(state.model))
@@ -280,8 +291,8 @@ class HostPower:
 
     @property
     def error_w(self) -> float | None:
-        """The median error recently, in W; None where it is not known yet."""
-        return None if self._model is None else self._model.error_w()
+        """The median error recently about hosts whose level is not known, in W; None where it is not known yet."""
+        return float(np.median(self._errors)) if self._errors else None
 
     def score(self, fact: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
         """Return the watts (m,) that rates of its events (m, events) let expect; None before a model was learned.
@@ -297,7 +308,10 @@ class HostPower:
         if self._model is None:
             self._model = PowerModel(fact.names)
         if fact.names == self._model.events:
-            self._model.learn(fact.rates, fact.power_w)
+            found = self.score(np.array([fact.rates]))
+            if found is not None and math.isfinite(found[0]):
+                self._errors = [*self._errors, six_digits(abs(float(found[0]) - fact.power_w))][-ERRORS_MAX:]
+            self._model.learn(fact.rates, fact.power_w * math.exp(-fact.ln_level))
             self._learned_ms = max(self._learned_ms, fact.minute_ms)
 
     def due_ms(self) -> int | None:
@@ -306,7 +320,8 @@ class HostPower:
 
     def snapshot(self) -> HostPowerState:
         """Return the stored form."""
-        return HostPowerState(None if self._model is None else self._model.snapshot(), self._learned_ms)
+        model = None if self._model is None else self._model.snapshot()
+        return HostPowerState(model, self._learned_ms, list(self._errors))
 
 
 class PowersState(Protocol):
@@ -318,12 +333,13 @@ class PowersState(Protocol):
 
 
 class _Alike(NamedTuple):
-    """Hosts of one kind (k,), rising, the numbers of their counters, and what stands for the kind."""
+    """Hosts of one kind (k,), rising, the numbers of their counters, and what stands for the kind; which component is looked at."""
 
     system: str
     kind: str
     hosts: Ints
     counters: Ints
+    component: str = ""
 
 
 class HostPowers:
@@ -400,9 +416,10 @@ class HostPowers:
         if key not in self._state.powers and not (len(without) and np.isfinite(watts).any() and self._room()):
             return None
         model = self._state.powers.open(key)
+        alike = alike._replace(component=component)
         if self._learned(model, minute_ms, amounts, alike, watts):
             self._state.powers.changed(key, model, self._state.now_ms)
-        return self._estimates(model, amounts, without, component) if len(without) and model.events else None
+        return self._estimates(model, amounts, alike, without) if len(without) and model.events else None
 
     def _room(self) -> bool:
         room = len(self._state.powers) < MODELS_MAX
@@ -410,7 +427,7 @@ class HostPowers:
         return room
 
     def _learned(self, model: HostPower, minute_ms: int, amounts: Amounts, alike: _Alike, watts: Floats) -> bool:
-        """Teach a model what some hosts with a sensor did, each time others; tell whether there were some."""
+        """Teach a model what some hosts with a sensor did, each time others, and their levels; tell whether there were some."""
         known = np.flatnonzero(np.isfinite(watts))
         events = model.events or self._chosen(amounts, alike, watts)
         if not len(known) or not events:
@@ -418,9 +435,24 @@ class HostPowers:
         turn = (np.arange(LEARNED_MAX) * len(known) // LEARNED_MAX + minute_ms // MINUTE_MS) % len(known)
         at = known[np.unique(turn)]
         rates = self._rates(amounts, alike.hosts[at], events)
-        for row, power_w in zip(rates.tolist(), watts[at].tolist(), strict=True):
-            model.learn(PowerSample(events, tuple(row), power_w, minute_ms))
+        self._learn_levels(model, alike, at, rates, watts[at])
+        levels = self._levels(alike)[at]
+        for row, power_w, level in zip(rates.tolist(), watts[at].tolist(), levels.tolist(), strict=True):
+            model.learn(PowerSample(events, tuple(row), power_w, minute_ms, level))
         return True
+
+    def _levels(self, alike: _Alike) -> Floats:
+        """Return how much more each host of a kind draws than a usual one of it, in ln."""
+        return self._index.power_levels.of(alike.hosts, COMPONENTS.index(alike.component))
+
+    def _learn_levels(self, model: HostPower, alike: _Alike, at: Ints, rates: Floats, watts: Floats) -> None:
+        """Let the levels of some hosts (k,), by their places, follow how far off the model is on them."""
+        expected = model.score(rates)
+        if expected is None:
+            return
+        good = np.isfinite(expected) & (expected > 0.0) & (watts > 0.0)
+        off = np.log(watts[good] / expected[good]) - self._levels(alike)[at[good]]
+        self._index.power_levels.learn(alike.hosts[at[good]], COMPONENTS.index(alike.component), off)
 
     def _chosen(self, amounts: Amounts, alike: _Alike, watts: Floats) -> tuple[str, ...]:
         """Return the counters that go best with power, for a new model; none where that cannot be told."""
@@ -437,14 +469,16 @@ class HostPowers:
         order = np.argsort(-np.nan_to_num(alike_by), kind="stable")[:EVENTS_MAX]
         return tuple(sorted(names[place] for place in order))
 
-    def _estimates(self, model: HostPower, amounts: Amounts, hosts: Ints, component: str) -> Amounts | None:
-        """Return the estimated power of hosts that told all that it takes, as amounts."""
+    def _estimates(self, model: HostPower, amounts: Amounts, alike: _Alike, hosts: Ints) -> Amounts | None:
+        """Return the estimated power of hosts that told all that it takes, as amounts; one that had a sensor before has its level."""
         rates = self._rates(amounts, hosts, model.events)
         reported = np.isfinite(rates).all(axis=1)
         watts = model.score(rates[reported])
-        quantity = self._names.add(ESTIMATED + component)
+        quantity = self._names.add(ESTIMATED + alike.component)
         if watts is None or quantity is None:
             return None
+        places = np.searchsorted(alike.hosts, hosts[reported])
+        watts = watts * np.exp(self._levels(alike)[places])
         found = np.zeros(len(watts), AMOUNT)
         found["host"], found["quantity"], found["reach"] = hosts[reported], quantity, 1
         found["amount"] = watts * (MINUTE_MS / 1000)

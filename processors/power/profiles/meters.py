@@ -187,6 +187,13 @@ class Meters(SeriesRows):
     name: ClassVar[str] = "profile_meters"
 
 
+MINUTES_MAX: Final = 10_000
+MINUTES_UNSURE: Final = 2.0  # of a level, of which nothing is known at first
+LEVEL_RATE: Final = 0.02  # how quickly a level is forgotten
+LEVEL_STEP: Final = 0.2  # one minute moves a level as if it had been off by at most this, in ln
+LEVEL_MAX: Final = 0.5  # beyond it is no level but a wrong sensor
+
+
 class LastValues(RowTable):
     """What each resource told last: its value, where it is a count since some start, and how many minutes it took."""
 
@@ -207,6 +214,31 @@ class Covered(RowTable):
         super().__init__(np.dtype([("until_ms", "<i8")]), until_ms=NEVER_MS)
 
 
+class PowerLevels(RowTable):
+    """What each host draws beyond what its counters let expect of one of its kind: the ln of that by component, and of how many minutes."""
+
+    name: ClassVar[str] = "profile_power_levels"
+    version: ClassVar[int] = 1
+
+    def __init__(self) -> None:
+        super().__init__(np.dtype([("ln", "<f4", (len(COMPONENTS),)), ("minutes", "<i4", (len(COMPONENTS),))]))
+
+    def learn(self, hosts: npt.NDArray[np.int64], component: int, ln_off: npt.NDArray[np.float64]) -> None:
+        """Take in how far off hosts (k,) were in ln beyond their level, each once."""
+        minutes, ln = self.rows["minutes"], self.rows["ln"]
+        count = np.minimum(minutes[hosts, component] + 1, MINUTES_MAX)
+        rate = np.maximum(1.0 / (count + MINUTES_UNSURE), LEVEL_RATE)
+        moved = ln[hosts, component] + rate * np.clip(ln_off, -LEVEL_STEP, LEVEL_STEP)
+        ln[hosts, component] = np.clip(moved, -LEVEL_MAX, LEVEL_MAX)
+        minutes[hosts, component] = count
+
+    def of(self, hosts: npt.NDArray[np.int64], component: int) -> npt.NDArray[np.float64]:
+        """Return the level in ln of hosts (k,) of one kind against the mean of those whose level is known, 0 where it is not."""
+        ln = self.rows["ln"][hosts, component].astype(np.float64)
+        known = self.rows["minutes"][hosts, component] > 0
+        return np.where(known, ln - (ln[known].mean() if known.any() else 0.0), 0.0)
+
+
 class MeterIndex(RowIndex):
     """Rows of hosts and resources, and what follows from the names of those.
 
@@ -218,9 +250,10 @@ class MeterIndex(RowIndex):
     def __init__(self, meters_max: int, names: QuantityNames) -> None:
         super().__init__(meters_max)
         self.hosts, self.series = MeterHosts(), Meters()
-        self.last_values, self.covered = LastValues(), Covered()
+        self.last_values, self.covered, self.power_levels = LastValues(), Covered(), PowerLevels()
         self.series.join(self.last_values)
         self.hosts.join(self.covered)
+        self.hosts.join(self.power_levels)
         self.names = names
         self.version = 0
         self._marked: dict[tuple[str, str], dict[int, None]] = {}

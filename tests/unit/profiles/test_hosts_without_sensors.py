@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+from agent.app.compose import make_shard
+from agent.config.tree import Config
 from processors.contracts.events import HostMinute
 from processors.contracts.hosts import Profile
+from processors.pipeline.host_state import encoded
 from processors.pipeline.hosts import HostShard
 from tests.kit.profiled_hosts import Resources, ended, folded, grew, in_time, level, minute, of_run, profile, started
 
@@ -76,3 +79,49 @@ def test_estimates_are_never_negative_nor_far_above_what_was_measured() -> None:
 
 def test_how_far_estimates_are_out_where_sensors_are_is_reported() -> None:
     assert centre().power_errors()["system"] == pytest.approx(0.0, abs=2.0)
+
+
+HIGH, LOW = 1.08, 0.92
+FELL_SILENT = 90
+
+
+def differing(host: int, number: int) -> HostMinute:
+    """Return a minute of hosts that draw more or less than others at the same; all sensors but that of nid0 fall silent or never were."""
+    cycles, misses, power_w = watts(host, number)
+    found: Resources = {"counter_delta>cycles": grew(cycles * 60), "counter_delta>misses": grew(misses * 60)}
+    power_w *= {1: HIGH, 2: LOW}.get(host, 1.0)
+    has_sensor = host < WITH_SENSOR and (host not in {1, 2} or number < FELL_SILENT)
+    return minute(f"nid{host}", number, found | ({"power_w>system": level(power_w)} if has_sensor else {}))
+
+
+def estimated_w(host: int) -> float:
+    end = FELL_SILENT + 10
+    events = [differing(each, number) for number in range(end) for each in range(HOSTS)]
+    job = [started("1", FELL_SILENT, f"nid{host}"), ended("1", FELL_SILENT, end)]
+    found = of_run(folded(*in_time([*events, *job], until=end + 3)), start=FELL_SILENT)
+    assert found.estimated == {"system": 1.0}
+    return found.power_w["system"]
+
+
+@pytest.mark.parametrize(("host", "factor"), [(1, HIGH), (2, LOW), (6, 1.0)])
+def test_a_host_whose_sensor_falls_silent_keeps_what_it_drew_beyond_others(host: int, factor: float) -> None:
+    usual_w = np.mean([watts(host, number)[2] for number in range(FELL_SILENT, FELL_SILENT + 10)])
+    assert estimated_w(host) == pytest.approx(factor * float(usual_w), rel=0.02)
+
+
+def test_the_error_that_is_reported_is_that_of_hosts_whose_level_is_not_known() -> None:
+    events = [differing(host, number) for number in range(FELL_SILENT) for host in (0, 1, 2, 7)]
+    error_w = folded(*in_time(events, until=FELL_SILENT + 3)).power_errors()["system"]
+    assert 10.0 < error_w < 30.0  # two of three hosts with a sensor are 8 % off, of about 250 W
+
+
+def test_levels_outlast_a_checkpoint() -> None:
+    events = in_time([differing(host, number) for number in range(60) for host in range(HOSTS)], until=63)
+    hosts = folded(*events)
+    levels = hosts.state.profiles.index.power_levels
+    again = make_shard(Config()).hosts
+    stored = {key: value for key, value in encoded(hosts.state.copied()).items() if value is not None}
+    again.restore(stored, hosts.state.now_ms)
+    row = hosts.state.profiles.index.hosts.ids.rows["exa", "nid1"]
+    assert levels.rows["ln"][row, 0] > 0.02
+    assert again.state.profiles.index.power_levels.rows[row] == levels.rows[row]
