@@ -106,7 +106,18 @@ class ProfileSettings(Settings):
         default=64, ge=1, le=256, description="counters of one run that are kept, and of its network as many"
     )
     runs_max: int = Field(
-        default=256, ge=16, le=1024, description="runs of an application that its models are fitted to"
+        default=2048,
+        ge=16,
+        le=8192,
+        description="runs of an application that its models are fitted to; of more the newest stay, and of the others few of those "
+        "alike before more of them",
+    )
+    bytes_max: int = Field(
+        default=2**28,
+        ge=2**16,
+        le=2**36,
+        description="bytes of memory that these runs of all applications of a shard take; each application has an equal share, and "
+        "retains fewer runs where that is too little",
     )
     host_power_max_w: float = Field(
         default=20_000.0, gt=0, le=1e7, description="what a host can draw at most; a reading above is not believed"

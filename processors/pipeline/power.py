@@ -201,7 +201,7 @@ class Profiles:
 
     def _fit(self, application_id: str, left: int) -> int:
         """Do steps of the fit of an application for a cost of `left` and return what is left of that."""
-        models = self._state.profile_models.open(application_id)
+        models = self._bounded(application_id)
         forget = partial(self._state.profile_models.remove, application_id)
         with guard(self._state, ProfileModels.name, recover=forget):  # one application's fit must not stop the others
             while left > 0 and models.tick():
@@ -209,6 +209,14 @@ class Profiles:
             self._state.profile_models.changed(application_id, models, self._state.now_ms)
             return left
         return left - 1
+
+    def _bounded(self, application_id: str, *, learns: bool = False) -> ProfileModels:
+        """Return the models of an application, which retain no more runs than are its share of memory."""
+        models = self._state.profile_models.open(application_id)
+        applications = max(len(self._state.profile_models), 1)
+        if models.bound(self._state.settings.profiles.bytes_max // applications) and learns:
+            self._state.tally["bound", "profile_bytes_max"] += 1
+        return models
 
     def _requested(self, run: EndedRun) -> Profile | None:
         event = run.event
@@ -253,7 +261,7 @@ class Profiles:
             profile,
             reported_attributes(job, evidence),
         )
-        models = self._state.profile_models.open(application_id)
+        models = self._bounded(application_id, learns=True)
         finding = models.score(fact)
         expected = models.by_counters(fact)
         self._warnings.take(application_id, event, evidence, fact, finding)

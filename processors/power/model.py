@@ -17,13 +17,24 @@ from processors.contracts.events import Attribute
 from processors.contracts.hosts import Profile
 from processors.contracts.outputs import AddedByCounter, ExpectedFromCounters, Explained, PowerQuality, ProfileModel
 from processors.contracts.settings import ProfileSettings
+from processors.models.counters.distance import ROWS_MAX
 from processors.models.counters.effects import Added
 from processors.models.counters.given_size import GivenSize, GivenSizeKind
-from processors.models.counters.model import KINDS, RUNS_MIN, Unusual, adds, explanation, unusual, weight
+from processors.models.counters.model import (
+    KINDS,
+    POWER_KINDS,
+    RUNS_MIN,
+    Unusual,
+    adds,
+    explanation,
+    unusual,
+    weight,
+)
 from processors.models.statistics import six_digits
+from processors.models.training.retention import BY_WHAT_THEY_ADD, room_bytes
 from processors.models.training.runs import Run
 from processors.models.training.table import Band, Floats, Table
-from processors.models.training.trainer import Kind, Learner, Trainer
+from processors.models.training.trainer import Kind, Learner, Trainer, inverting
 from processors.power.by_size import (
     COLUMNS,
     COUNTER,
@@ -193,6 +204,15 @@ class ProfileModelsState(msgspec.Struct, omit_defaults=True):
     waiting_ms: int | None = None
 
 
+RUNS_LEAST: Final = 64  # that each application retains, however many there are
+APPLICATION_BYTES_MAX: Final = 2**20  # of its runs: its stored state has to fit into a record of a broker
+
+
+def step_cost(runs: int) -> int:
+    """Return what a step of a fit to so many runs costs, in units of about a millisecond: matrices are of some of them."""
+    return inverting(min(runs, ROWS_MAX))
+
+
 class ProfileModels:
     """The models of the profiles of one application."""
 
@@ -200,8 +220,11 @@ class ProfileModels:
     version: ClassVar[int] = 1
 
     def __init__(self, settings: ProfileSettings, state: ProfileModelsState) -> None:
-        kinds = {target: RUN_TIME_KINDS if target == RUN_TIME else KINDS for target in TARGETS}
-        self._trainer = Trainer(kinds, settings.runs_max, state.trainer or None, COLUMNS)
+        kinds = {target: RUN_TIME_KINDS if target == RUN_TIME else POWER_KINDS for target in TARGETS}
+        self._runs_max = settings.runs_max
+        self._trainer = Trainer(
+            kinds, settings.runs_max, state.trainer or None, COLUMNS, cost=step_cost, retention=BY_WHAT_THEY_ADD
+        )
         self._by_size = PowerBySize(state.power)
         self._scores = {target: list(state.scores.get(target, ())) for target in TARGETS}
         self._waiting_ms = state.waiting_ms
@@ -282,6 +305,17 @@ class ProfileModels:
         self._changed()
         if self._waiting_ms is None and self._trainer.wants:
             self._waiting_ms = fact.end_ms
+
+    def bound(self, bytes_max: int) -> bool:
+        """Retain no more runs than so many bytes hold, and at least RUNS_LEAST; return whether some had to go by that.
+
+        To be called before each `learn` and `tick`.
+        """
+        reservoir = self._trainer.reservoir
+        each = room_bytes(len(reservoir.names))
+        room, most = max(bytes_max // each, RUNS_LEAST), min(APPLICATION_BYTES_MAX // each, self._runs_max)
+        reservoir.runs_max = min(room, most)
+        return room < min(len(reservoir.retained) + len(reservoir.waiting), most)
 
     @property
     def runs(self) -> int:

@@ -63,7 +63,7 @@ BOUNDS: Final = (
     "job_hosts_max", "host_jobs_max", "host_partitions_max", "host_states_max",
     "collector_series_max", "host_minute_bytes_max",
     "profile_resources_max", "profile_readings_max", "profile_minutes_max", "profile_sums_max", "profile_runs_max",
-    "profile_power_models_max", "feature_bytes_max", "communication_pools_max", "source_topics_max", "deadletter_bytes_per_s_max",
+    "profile_power_models_max", "profile_bytes_max", "feature_bytes_max", "communication_pools_max", "source_topics_max", "deadletter_bytes_per_s_max",
     "evidence_script_bytes_max", "evidence_comment_bytes_max", "evidence_hosts_bytes_max", "evidence_attributes_bytes_max",
     "http_connections_max", "http_address_connections_max",
 )  # fmt: skip

@@ -6,14 +6,15 @@ answers among the runs that it saw, where it is the better one, and beyond them 
 """
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from processors.models.counters import gaussian_process, linear
-from processors.models.counters.distance import Distance, parts
+from processors.models.counters.distance import Distance, parts, thinned
 from processors.models.counters.effects import Added, Explanation, added, explained
+from processors.models.counters.forest import FOREST, FOREST_KIND
 from processors.models.counters.gaussian_process import Smooth
 from processors.models.counters.linear import Line
 from processors.models.counters.selection import SELECTION_RUNS_MIN
@@ -181,6 +182,7 @@ def fitting(table: Table, found: Found | None = None) -> Generator[Found, None, 
     """
     if len(table) < SELECTION_RUNS_MIN:
         raise ValueError(f"A model of counters needs {SELECTION_RUNS_MIN} runs.")
+    table = _some(table)
     left_out = parts(table)
     so_far: Found = found or {}
     if "smooth" not in so_far:
@@ -197,6 +199,12 @@ def fitting(table: Table, found: Found | None = None) -> Generator[Found, None, 
     return whole
 
 
+def _some(table: Table) -> Table:
+    """Return as many runs of a table as matrices are made of, spread evenly; what is worked out of them is shared as that of all."""
+    at = thinned(len(table))
+    return table if len(at) == len(table) else replace(table.rows(at), shared=table.shared)
+
+
 def model(table: Table, found: Found) -> Blend:
     """Return both models of a table again, from what their fit found in the end.
 
@@ -206,6 +214,7 @@ def model(table: Table, found: Found) -> Blend:
     >>> model(table, found).error == blend(table).error
     True
     """
+    table = _some(table)
     line = linear.model(table, found["linear"])
     if not table.names:
         return Blend(line, None, None)
@@ -218,7 +227,7 @@ def explanation(learner: Learner) -> list[Explanation]:
     >>> explanation(Learner("power_w", KINDS))
     []
     """
-    found = learner.models.get(BLEND)
+    found = learner.models.get(learner.trusted or "")
     return [] if found is None or learner.table is None else explained(found, learner.table)
 
 
@@ -228,7 +237,7 @@ def adds(learner: Learner, values: Mapping[str, float]) -> list[Added]:
     >>> adds(Learner("power_w", KINDS), {"ipc": 1.0})
     []
     """
-    found = learner.models.get(BLEND)
+    found = learner.models.get(learner.trusted or "")
     return (
         [] if found is None or learner.table is None else added(found, learner.table, learner.table.row(dict(values)))
     )
@@ -249,3 +258,5 @@ class _Both:
 
 
 KINDS: Final[Mapping[str, Kind]] = {BLEND: _Both()}
+POWER_KINDS: Final[Mapping[str, Kind]] = {**KINDS, FOREST: FOREST_KIND}
+"""Those of power: of many runs, on many hosts, trees see more."""
