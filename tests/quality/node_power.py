@@ -1,48 +1,47 @@
-"""Power of nodes, minute by minute, from what else they tell; and of nodes that have no sensor.
+"""Power of nodes from what else they measure, asked of the product: metrics and jobs as files into a replay, runs out.
 
-clustercockpit: one job of 32 nodes for a day. Each minute is asked before it is told, after the first hour. The models know
-no node: they learn from all of them together, and are fitted again each hour. Beside the metrics of the minute they are
-given, in a second row, the means of each metric of the node so far, which tell one node from another where these differ.
-With its level each node has a factor of its own, which follows how far off the model was on it: this row alone knows what
-the node drew before. The rows above tell what that alone says. Nodes of one kind differ by 3.5 % at the same load. That means so far are given,
-and that there are levels, was decided with this job in view; which model answers, in each row, by errors of left-out minutes.
+clustercockpit: one job of 32 nodes for a day, as lines of metrics a minute each, through decoder, windows, journal and fold. Beside it
+runs of a minute on single nodes, some of which are in every minute: what the topic `runs` reports of one is what is scored, against the
+sensor of its node, after the first hour. Three centres:
 
-Half of the nodes without a sensor: the model of events learns on the others, and tells what these draw.
+- half of the nodes have no sensor: what their runs drew is estimated, from the others;
+- the sensor of each node is silent in every other half hour, in turns, so that half of them have one at any time;
+- all have one, and each run is of one application: what its counters let expect of it before it is learned (`by_counters`).
 
-kepler-rapl: platform power of a server and the CPU time of its services, every 3 s, in the unit in which it was published.
-There is a sensor for a minute and then none for a minute; at all times the power is shared among two halves of the events.
-Scores begin when the model's window is full: before that it goes through the origin, as in its source, and what a server
-draws without load is most of what it draws. The last row has the time before as well.
+kepler-rapl is a single server. Where no other host of its kind has a sensor in the same minute nothing is estimated, so it is not asked.
 """
 
-import csv
 import gzip
 import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.counters.model import KINDS
-from processors.models.features import FOREST
-from processors.models.features import KINDS as FEATURE_KINDS
-from processors.models.power import WINDOW, PowerModel, believable
-from processors.models.training.runs import Run
-from processors.models.training.table import Predicted, Tracked
-from processors.models.training.trainer import Kind, Trainer
+from agent.app import compose
+from agent.app.replay import Replay
+from agent.config.tree import Config
+from processors.contracts.names import rfc3339
+from processors.contracts.outputs import Emission
 
 Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.intp]
+Has = Callable[[int, int], bool]
+"""Whether a node has a sensor in a minute, both by their numbers."""
 
-METRICS: Final = ("cpu_load", "clock", "ipc", "mem_bw", "flops_any", "mem_used")
-EVENTS: Final = ("cpu_load", "ipc", "mem_bw", "flops_any")
-FIRST_MINUTES: Final = 60
-FITTED_AT: Final = frozenset({5, 10, 20, 40})  # and each hour
-LAYER_MHZ: Final = 100.0
-BLOCK: Final = 20  # samples with a sensor, and as many without
+SYSTEM: Final = "emmy"
+BEGIN_MS: Final = 1_767_225_600_000
+MINUTE_MS: Final = 60_000
+METRICS: Final = ("clock", "cpu_load", "flops_any", "ipc", "mem_bw", "mem_used")
+POWER: Final = "rapl_power"
+COMPONENT: Final = "cpu"  # whose power that is
+FIRST_MINUTES: Final = 60  # that are not scored
+EVERY: Final = 16  # minutes between two runs on a node
+TURN: Final = 30  # minutes with a sensor, and as many without
+MOST_W: Final = 2000.0
 
 
 class Scored(NamedTuple):
@@ -53,211 +52,167 @@ class Scored(NamedTuple):
     coverage: float = float("nan")
 
 
-class Job(NamedTuple):
-    """Believable watts of nodes (nodes, minutes) and their other metrics (nodes, minutes, metrics), nan for none."""
+class Nodes(NamedTuple):
+    """The nodes of a job: metrics by name (nodes, minutes), nan for none, and the watts that can be (nodes, minutes)."""
 
     names: tuple[str, ...]
-    power: Floats
-    values: Floats
+    metrics: dict[str, Floats]
+    power_w: Floats
 
-    @property
-    def good(self) -> npt.NDArray[np.bool_]:
-        """Where everything was told, (nodes, minutes)."""
-        return np.asarray(np.isfinite(self.power) & np.isfinite(self.values).all(axis=-1))
-
-    def with_means(self) -> "Job":
-        """Return the same with the mean of each metric of the node up to the minute."""
-        known = np.isfinite(self.values)
-        total = np.where(known, self.values, 0.0).cumsum(axis=1)
-        means = total / np.maximum(known.cumsum(axis=1), 1)
-        names = (*self.names, *(f"{name} so far" for name in self.names))
-        return Job(names, self.power, np.concatenate([self.values, means], axis=-1))
+    def runs(self) -> Iterator[tuple[int, int]]:
+        """Yield node and minute of the runs of a minute in which all was measured, in the order of time."""
+        good = np.isfinite(self.power_w) & np.isfinite(np.stack([*self.metrics.values()])).all(axis=0)
+        for minute in range(self.power_w.shape[1]):
+            for node in range(minute % EVERY, len(self.names), EVERY):
+                if good[node, minute]:
+                    yield node, minute
 
 
-def job(path: Path) -> Job:
+def nodes(path: Path) -> Nodes:
     """Return the nodes of an archived job."""
     with gzip.open(path, "rt") as opened:
-        reported: dict[str, dict[str, dict[str, list[dict[str, list[float | None]]]]]] = json.load(opened)
-
-    def matrix(name: str) -> Floats:
-        series = reported[name]["node"]["series"]
-        length = max(len(each["data"]) for each in series)
-        rows = [[np.nan if value is None else value for value in each["data"]] for each in series]
-        return np.array([row + [np.nan] * (length - len(row)) for row in rows], dtype=np.float64)
-
-    names = tuple(name for name in METRICS if name in reported)
-    return Job(names, believable(matrix("rapl_power")), np.stack([matrix(name) for name in names], axis=-1))
+        archived = json.load(opened)
+    found = {name: _matrix(archived[name]) for name in (*METRICS, POWER) if name in archived}
+    power = found.pop(POWER)
+    names = tuple(each["hostname"] for each in archived[POWER]["node"]["series"])
+    return Nodes(names, found, np.where((power > 0) & (power < MOST_W), power, np.nan))
 
 
-class LoadPredictor(Protocol):
-    """Tells the power of nodes in a minute before it learns what it was."""
-
-    def ask(self, minute: int, at: Integers) -> Floats | None:
-        """Return watts of these nodes; None before anything is known."""
-
-    def learn(self, minute: int, at: Integers) -> None:
-        """Take in what these nodes drew."""
+def _matrix(metric: dict[str, Any]) -> Floats:
+    series = [each["data"] for each in metric["node"]["series"]]
+    found = np.full((len(series), max(map(len, series))), np.nan)
+    for row, data in zip(found, series, strict=True):
+        row[: len(data)] = [np.nan if value is None else value for value in data]
+    return found
 
 
-class Past:
-    """What a node drew before: the last time, or on average."""
-
-    def __init__(self, reported: Job, *, average: bool) -> None:
-        self._power, self._average = reported.power, average
-        self._sum, self._count = np.zeros(len(reported.power)), np.zeros(len(reported.power))
-
-    def ask(self, _minute: int, at: Integers) -> Floats | None:
-        return np.asarray(self._sum[at] / self._count[at]) if self._count.all() else None
-
-    def learn(self, minute: int, at: Integers) -> None:
-        if not self._average:
-            self._sum[at], self._count[at] = 0.0, 0.0
-        self._sum[at] += self._power[at, minute]
-        self._count[at] += 1.0
+def lines(folder: Path) -> Iterator[str]:
+    """Yield the rows of the sets that are there."""
+    yield f"{'set':58} {'runs':>6} | mean error % median  in band % of 90  answered %"
+    archived = folder / "clustercockpit" / "1608923076" / "data.json.gz"
+    if archived.is_file():
+        reported = nodes(archived)
+        for name, answers in centres(reported):
+            yield f"{name:58} {answers.runs:6} | {_row(answers)}"
+    if (folder / "kepler-rapl").is_dir():
+        yield "kepler, a single server: not asked, nothing is estimated where no host of its kind has a sensor at the time"
 
 
-class Learned:
-    """Models of a job's metrics, which know no node; fitted again each hour."""
+class Answers(NamedTuple):
+    """How far off answers were, |ratio - 1|, whether their bands held, where they have one, and of how many runs they are."""
 
-    def __init__(self, reported: Job, kinds: Mapping[str, Kind]) -> None:
-        self.published = reported
-        self.trainer = Trainer({"power_w": kinds})
+    off: list[float]
+    inside: list[bool]
+    runs: int
 
-    def ask(self, minute: int, at: Integers) -> Floats | None:
-        found = self.predicted(minute, at)
-        return None if found is None else found.value
-
-    def predicted(self, minute: int, at: Integers) -> Predicted | None:
-        learner = self.trainer.learners["power_w"]
-        if learner.trusted is None or learner.table is None:
-            return None
-        values, place = self.published.values[at, minute], {name: i for i, name in enumerate(self.published.names)}
-        nothing = np.full(len(values), np.nan)
-        columns = [values[:, place[name]] if name in place else nothing for name in learner.table.names]
-        return learner.models[learner.trusted].predict(learner.table.filled(np.stack(columns, axis=1)))
-
-    def learn(self, minute: int, at: Integers) -> None:
-        for node in at.tolist():
-            row = dict(zip(self.published.names, self.published.values[node, minute].tolist(), strict=True))
-            watts = float(self.published.power[node, minute]) / self.factor(node)
-            self.trainer.reservoir.add(Run(f"{node}-{minute}", 60_000 * minute, row, {"power_w": watts}))
-        if minute in FITTED_AT or minute % 60 == 59:
-            while self.trainer.tick():
-                pass
-
-    def factor(self, _node: int) -> float:
-        """Return by what a node is known to draw more than others."""
-        return 1.0
+    @property
+    def scored(self) -> Scored:
+        """The errors in %."""
+        inside = 100 * float(np.mean(self.inside)) if self.inside else float("nan")
+        return Scored(100 * float(np.mean(self.off)), 100 * float(np.median(self.off)), inside)
 
 
-class Levelled(Learned):
-    """The same with a level for each node, and bands; models learn what a node of the usual level would have drawn."""
-
-    def __init__(self, reported: Job, kinds: Mapping[str, Kind]) -> None:
-        super().__init__(reported, kinds)
-        self._levels = [Tracked() for _ in reported.power]
-        self._requested: dict[int, tuple[float, float]] = {}
-        self.covered: list[bool] = []
-
-    def ask(self, minute: int, at: Integers) -> Floats | None:
-        found = self.predicted(minute, at)
-        if found is None:
-            return None
-        reported = zip(found.value.tolist(), found.deviation.tolist(), strict=True)
-        self._requested = dict(zip(at.tolist(), reported, strict=True))
-        bands = [self._levels[node].band(*self._requested[node]) for node in at.tolist()]
-        if minute >= FIRST_MINUTES:
-            actual = self.published.power[at, minute].tolist()
-            self.covered += [band.holds(each) for band, each in zip(bands, actual, strict=True)]
-        return np.array([band.value for band in bands])
-
-    def learn(self, minute: int, at: Integers) -> None:
-        for node, (value, deviation) in self._requested.items():
-            self._levels[node].learn(value, deviation, float(self.published.power[node, minute]))
-        self._requested = {}
-        super().learn(minute, at)
-
-    def factor(self, node: int) -> float:
-        return math.exp(self._levels[node].level)
+def _row(answers: Answers) -> str:
+    found = answers.scored
+    answered = 100 * len(answers.off) / answers.runs
+    return f"{found.mean:12.2f} {found.median:6.2f} {found.coverage:18.1f} {answered:11.1f}"
 
 
-def preceding(reported: Job) -> Iterator[tuple[str, Scored]]:
-    """Yield how power of each node was told, each minute asked first and then learned."""
-    yield "its last minute alone", errors(reported, Past(reported, average=False))
-    yield "its mean so far alone", errors(reported, Past(reported, average=True))
-    yield "its other metrics", errors(reported, Learned(reported, KINDS))
-    more = reported.with_means()
-    kinds = {**KINDS, FOREST: FEATURE_KINDS[FOREST]}
-    yield "these and their means so far", errors(more, Learned(more, kinds))
-    levelled = Levelled(reported, KINDS)
-    found = errors(reported, levelled)
-    yield "its other metrics and its level", found._replace(coverage=100 * float(np.mean(levelled.covered)))
+def centres(reported: Nodes) -> Iterator[tuple[str, Answers]]:
+    """Yield how the product did in each centre."""
+    yield "job, half of the nodes never with a sensor", estimates(reported, _half)
+    yield "job, each sensor silent every other half hour", estimates(reported, _in_turns)
+    yield "job, a node by its counters, as a run", expectations(reported)
 
 
-def errors(reported: Job, predictor: LoadPredictor) -> Scored:
-    """Return how far off a teller was after the first hour."""
-    off: list[Floats] = []
-    good = reported.good
-    for minute in range(reported.power.shape[1]):
-        at = np.flatnonzero(good[:, minute])
-        found = predictor.ask(minute, at)
-        if found is not None and minute >= FIRST_MINUTES:
-            off.append(found / reported.power[at, minute] - 1.0)
-        predictor.learn(minute, at)
-    return scored(np.abs(np.concatenate(off)))
+def _half(node: int, _minute: int) -> bool:
+    return node % 2 == 0
 
 
-def without_sensors(reported: Job) -> Iterator[tuple[str, Scored]]:
-    """Yield how power of every other node was told, while the rest had sensors, after the first hour."""
-    columns = [reported.names.index(name) for name in EVENTS if name in reported.names]
-    model = PowerModel([reported.names[j] for j in columns], layer_mhz=LAYER_MHZ)
-    clock = reported.values[:, :, reported.names.index("clock")]
-    off: list[float] = []
-    alike: list[float] = []
-    actual: list[float] = []
-    good = reported.good
-    for minute in range(reported.power.shape[1]):
-        at = np.flatnonzero(good[:, minute])
-        events = reported.values[:, minute][:, columns]
-        for node in at[at % 2 == 1].tolist() if minute >= FIRST_MINUTES else ():
-            found = model.estimates(events[[node]], float(clock[node, minute]))
-            if found is not None:
-                actual.append(float(reported.power[node, minute]))
-                off.append(float(found[0]))
-                alike.append(float(reported.power[at[at % 2 == 0], minute].mean()))
-        for node in at[at % 2 == 0].tolist():
-            model.learn(events[node].tolist(), float(reported.power[node, minute]), float(clock[node, minute]))
-    yield from _each(actual, {"model of events": off, "mean of those with a sensor": alike})
+def _in_turns(node: int, minute: int) -> bool:
+    return (minute // TURN + node) % 2 == 0
 
 
-def one_server(path: Path) -> Iterator[tuple[str, Scored]]:
-    """Yield how power of a server was told in the minutes without a sensor."""
-    with path.open() as file:
-        rows = [(float(row["kubelet_cpu_usage"]), float(row["platform_power"])) for row in csv.DictReader(file)]
-    model = PowerModel(("cpu",))
-    reported: dict[str, list[float]] = {"model of events": [], "last reading": [], "mean reading": []}
-    actual: list[float] = []
-    seen: list[float] = []
-    for number, (cpu, power) in enumerate(rows):
-        if number // BLOCK % 2 == 0:
-            model.learn((cpu,), power)
-            seen.append(power)
-        elif (found := model.estimates(np.array([[cpu]]))) is not None:
-            actual.append(power)
-            for name, value in zip(reported, (float(found[0]), seen[-1], float(np.mean(seen))), strict=True):
-                reported[name].append(value)
-    full = WINDOW - BLOCK  # so many estimates before the window of readings was full
-    yield from _each(actual[full:], {name: values[full:] for name, values in reported.items()})
-    yield from _each(actual, {"model of events, from its first readings on": reported["model of events"]})
+def estimates(reported: Nodes, has: Has) -> Answers:
+    """Return the errors of what runs drew by estimate, where sensors were silent."""
+    silent = [(node, minute) for node, minute in reported.runs() if not has(node, minute)]
+    off, runs = [], 0
+    for (node, minute), run in zip(silent, replayed(reported, has, silent, None), strict=True):
+        if minute < FIRST_MINUTES:
+            continue
+        runs += 1
+        profile = run["profile"] or {}
+        if profile.get("minutes") and profile.get("estimated", {}).get(COMPONENT) == 1.0:
+            off.append(abs(profile["power_w"][COMPONENT] / float(reported.power_w[node, minute]) - 1.0))
+    return Answers(off, [], runs)
 
 
-def _each(actual: Sequence[float], reported: Mapping[str, Sequence[float]]) -> Iterator[tuple[str, Scored]]:
-    truth = np.array(actual)
-    for name, values in reported.items():
-        off = np.array(values) - truth
-        yield f"{name}, {np.abs(off).mean():.1f} off", scored(np.abs(off / truth))
+def expectations(reported: Nodes) -> Answers:
+    """Return the errors of what counters let expect of runs before they are learned."""
+    every = list(reported.runs())
+    off, inside, runs = [], [], 0
+    for (_, minute), run in zip(every, replayed(reported, _always, every, "solver"), strict=True):
+        if minute < FIRST_MINUTES:
+            continue
+        runs += 1
+        for found in run["by_counters"]:
+            if found["target"] == f"{COMPONENT}_power_w":
+                off.append(abs(found["expected"] / found["observed"] - 1.0))
+                inside.append(found["low"] <= found["observed"] <= found["high"])
+    return Answers(off, inside, runs)
 
 
-def scored(off: npt.ArrayLike) -> Scored:
-    """Return the errors in %."""
-    return Scored(100 * float(np.mean(off)), 100 * float(np.median(off)))
+def _always(_node: int, _minute: int) -> bool:
+    return True
+
+
+def replayed(
+    reported: Nodes, has: Has, runs: Sequence[tuple[int, int]], application: str | None
+) -> Iterator[dict[str, Any]]:
+    """Yield what the topic of runs holds of each of some runs, in their order, after a replay of all."""
+    published: dict[str, dict[str, Any]] = {}
+
+    class Runs:
+        def write(self, emissions: Iterable[Emission]) -> None:
+            for each in emissions:
+                if each.kind == "runs" and each.value is not None:
+                    found = msgspec.json.decode(each.value)
+                    published[found["event"]["job_id"]] = found
+
+    with tempfile.TemporaryDirectory() as folder:
+        metrics, jobs = Path(folder, "metrics.lp"), Path(folder, "jobs.jsonl")
+        metrics.write_text("".join(metric_lines(reported, has)))
+        jobs.write_bytes(b"\n".join(job_events(reported, runs, application)) + b"\n")
+        config = Config()
+        replay = Replay(config, Runs())
+        replay.run([str(metrics), str(jobs)], compose.file_options(config, "UTC"))
+        replay.agent.close()
+    for number in range(len(runs)):
+        yield published[str(number)]
+
+
+def metric_lines(reported: Nodes, has: Has) -> Iterator[str]:
+    """Yield what the nodes measured as lines of ClusterCockpit, in the middle of each minute, power where a sensor is."""
+    for minute in range(reported.power_w.shape[1]):
+        time_s = (BEGIN_MS + minute * MINUTE_MS) // 1000 + 30
+        for node, name in enumerate(reported.names):
+            measured = {metric: float(values[node, minute]) for metric, values in reported.metrics.items()}
+            if has(node, minute):
+                measured[POWER] = float(reported.power_w[node, minute])
+            for metric, value in measured.items():
+                if np.isfinite(value):
+                    yield f"{metric},cluster={SYSTEM},hostname={name},type=node,type-id=0 value={value!r} {time_s}\n"
+
+
+def job_events(reported: Nodes, runs: Iterable[tuple[int, int]], application: str | None) -> Iterator[bytes]:
+    """Yield start and end of runs of a minute on one node each."""
+    events = []
+    for number, (node, minute) in enumerate(runs):
+        start_ms = BEGIN_MS + minute * MINUTE_MS
+        job = {"system": SYSTEM, "job_id": str(number), "n": 1, "unit": "nodes", "hosts": [reported.names[node]]}
+        job |= {"start": rfc3339(start_ms)} | ({} if application is None else {"application": application})
+        ended = {"end": rfc3339(start_ms + MINUTE_MS), "run_time_s": MINUTE_MS / 1000, "state": "COMPLETED"}
+        events.append((start_ms, 1, {"type": "job.started", **job}))
+        events.append((start_ms + MINUTE_MS, 0, {"type": "job.completed", **job, **ended}))
+    events.sort(key=lambda each: each[:2])
+    return (msgspec.json.encode(event) for _, _, event in events)

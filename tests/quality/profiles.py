@@ -1,10 +1,10 @@
 """Classes of models beside one another on counters, features and attributes: a comparison, not what the product answers.
 
-What the product answers about leon3 and bc5 is in `counted`.
+What the product answers about leon3 and bc5 is in `counted`, about nodes in `node_power`, about stampede2 in `attributes`.
 
 leon3: boards, one benchmark left out at a time. bc5: packages of a server, one application left out at a time. stampede2:
 configurations of two programs, with the file of tests that belongs to it. clustercockpit and kepler-rapl: nodes by the
-minute (`node_power`).
+minute (`node_power_classes`).
 
 What the choices saw. Inside of each fold, by leaving groups out of what that fold may see: the scale, reach and noise of
 the smooth model, and how much each model counts in the blend; on stampede2 whether the law comes before
@@ -32,7 +32,8 @@ from processors.models.training.table import Answering, Predicted, Table, Tracke
 from processors.models.training.trainer import Kind
 from processors.models.trees import Growth, grow
 from tests.kit.rapl import RAPL_RANGE_J
-from tests.quality.node_power import Scored, job, one_server, preceding, scored, without_sensors
+from tests.quality.node_power import Scored
+from tests.quality.node_power_classes import job, one_server, preceding, scored, without_sensors
 
 if TYPE_CHECKING:
     from tests.quality.tables import Sources

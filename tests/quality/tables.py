@@ -27,6 +27,7 @@ from tests.quality import (
     host_forecasts,
     inputs,
     mappings,
+    node_power,
     profiles,
     score,
     slow_sizes,
@@ -217,6 +218,11 @@ def counters(sources: Sources) -> Iterator[str]:
     yield from counted.lines(sources.data / "telemetry")
 
 
+def nodes(sources: Sources) -> Iterator[str]:
+    """Yield how power of nodes from their other metrics did through decoder, windows and fold."""
+    yield from node_power.lines(sources.data / "telemetry")
+
+
 BEYOND = "first", "minus"  # how the names of worlds begin that ask beyond the largest size
 TABLES = {
     "inside": Table("sizes between those that ran", inside, 3600.0),
@@ -227,6 +233,7 @@ TABLES = {
     "inputs": Table("inputs that were never run, or hardly, from the others of their application", inputs.lines, 300.0),
     "streams": Table("anomalies on labelled streams, strictly online", streams.lines, 120.0),
     "counters": Table("power from counters, as the product publishes it of runs", counters, 900.0),
+    "node_power": Table("power of nodes from their other metrics, as the product publishes it of runs", nodes, 900.0),
     "counted_times": Table("run times that follow counters at a given size", lambda _: counted_times.table(), 900.0),
     "profiles": Table(
         "classes of models of counters, other metrics and attributes, for comparison", profiles.lines, 300.0

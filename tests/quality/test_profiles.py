@@ -8,7 +8,8 @@ import pytest
 from processors.models.training.table import Table
 from tests.quality import counted
 from tests.quality.counted import tenths
-from tests.quality.node_power import Scored, job, preceding, without_sensors
+from tests.quality.node_power import Scored
+from tests.quality.node_power_classes import job, preceding, without_sensors
 from tests.quality.profiles import ATTRIBUTES, COUNTERS, left_out, leon3
 
 DATA = Path(__file__).parent / "profiles_data"
