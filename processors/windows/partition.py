@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.contracts.events import HostMinute
+from processors.contracts.names import LATEST_MS
 from processors.contracts.telemetry import Samples, SeriesIndex
 from processors.windows.groups import GroupedRings
 from processors.windows.minutes import WINDOW_MS, MinutePart, host_minutes, summarise
@@ -257,6 +258,7 @@ class PartitionWindows:
         self._resume = ResumeOffset()
         self._minutes = OpenMinutes(settings.settle_minutes)
         self._watermark_ms = NEVER_MS
+        self._earliest_ms = LATEST_MS
         self._folding = False
         if resume is not None:
             self._minutes.resume(resume.first_open_ms // MINUTE_MS)
@@ -362,7 +364,8 @@ class PartitionWindows:
     def _turn(self, clock: int) -> Iterator[MinutePart]:
         """Emit what is due when the collected minute becomes another."""
         for minute in self._minutes.due_first(clock, self._watermark_ms // MINUTE_MS):
-            yield from self._emit(minute, self._retained(), revision=0)
+            if (minute + 1) * MINUTE_MS > self._earliest_ms:  # others have no sample: those before the first of all
+                yield from self._emit(minute, self._retained(), revision=0)
         for minute, touched in self._minutes.due_again(clock):
             yield from self._emit(minute, self._with_their_hosts(touched), revision=1)
         turned = self._minutes.begin(clock)
@@ -406,6 +409,7 @@ class PartitionWindows:
         if not taken.all():
             self._minutes.note_late(samples.series[late].astype(np.int64))
             samples, offsets = samples.take(taken), offsets[taken]
+        self._earliest_ms = int(samples.time_ms.min(initial=self._earliest_ms))
         series = samples.series.astype(np.int64)
         summed = self.sums.takes(len(self._index))[series]
         if summed.any():
