@@ -205,6 +205,13 @@ MESSAGES: Final[dict[str, Field]] = {
         "Whether such figures have beaten the plain band; then they are the prediction of a job.", example=True
     ),
     "UnderLoad.source": Field("Whether the load is that of windows, or of forecasts.", None, "window"),
+    "communication_share": Field(
+        "Part of the run time that waits for the network, as runs have shown; 0 while it counts for nothing.",
+        SHARE,
+        0.3,
+    ),
+    "UnderLoad.bandwidth": Field("What the host has left that has least bandwidth.", "B/s", 9.1e9),
+    "baseline_bandwidth": Field("The same of the runs that the curve was learned from.", "B/s", 1.12e10),
     "of": Field("Whose runs: of the application, or of the centre.", None, "application"),
     "in_range": Field("Share of runs between the first and the last edge.", SHARE, 0.97),
     "hits": Field("Share of runs in each of the five intervals.", SHARE, [0.1, 0.4, 0.3, 0.15, 0.05]),

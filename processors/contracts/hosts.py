@@ -253,11 +253,14 @@ class Windows(Protocol):
     def moment(self, until_ms: int) -> int:
         """Return the moment that stands for all those of which the same is known as of this one."""
 
-    def any_measured(self) -> bool:
-        """Return whether any host measures anything: where none does there is no window and no forecast to ask for."""
+    def any_measured(self, resource: str | None = None) -> bool:
+        """Return whether any host measures a resource, or anything: where none does there is no window to ask for."""
 
     def window(self, system: str, host: str, resource: str, until_ms: int) -> HostWindow | None:
-        """Return the newest window that ended at `until_ms` or before; None where none is kept (only few are)."""
+        """Return the newest window that ended at `until_ms` or before; None where none is kept (only few are).
+
+        Where a host measures a resource towards others alone (`bandwidth>nid2`), that is all of these together.
+        """
 
     def forecasts(
         self, system: str, hosts: Sequence[str], resource: str, until_ms: int
@@ -286,8 +289,9 @@ class NoWindows:
         del until_ms
         return 0
 
-    def any_measured(self) -> bool:
+    def any_measured(self, resource: str | None = None) -> bool:
         """Return no."""
+        del resource
         return False
 
     def window(self, system: str, host: str, resource: str, until_ms: int) -> HostWindow | None:

@@ -42,8 +42,8 @@ class StructuralModel(Settings):
 class UnderLoadSettings(Settings):
     """How a run time follows from the load of the hosts.
 
-    >>> UnderLoadSettings().models
-    ()
+    >>> UnderLoadSettings().models, UnderLoadSettings().bandwidth
+    ((), 'bandwidth')
     """
 
     models: tuple[StructuralModel, ...] = Field(
@@ -51,6 +51,12 @@ class UnderLoadSettings(Settings):
         max_length=1000,
         description="structural models; the first whose application is found tells the run time of an application under "
         "load, in the place of its curve and the availability of its slowest host",
+    )
+    bandwidth: ResourceName | None = Field(
+        default="bandwidth",
+        description="what hosts measure of the bandwidth that they have left, in B/s; towards several others "
+        "(`bandwidth>HOST`) all of these together. What part of its runs waits for it is learned of each application, and "
+        "counts where predictions with it have been better; null: none",
     )
 
 
@@ -94,6 +100,9 @@ class UnderLoad(msgspec.Struct, frozen=True, kw_only=True):
     of the structural model that answers; `monte_carlo_gap` by how much its arithmetic differs from draws, in parts of
     the range. `better` tells whether histograms have beaten the plain band so far. `source` tells what the load of the hosts
     was taken from: their five-minute windows, or the forecasts of what they measure next where these have predicted better.
+    `bandwidth` is what the host has left that has least of it, in B/s (median), `baseline_bandwidth` what the runs which the
+    curve was learned from usually had; None where nothing is measured. `communication_share` is the part of the run time that
+    waits for it, as runs have shown: it is 0, and bandwidth counts for nothing, until predictions with it were better.
     """
 
     as_of: str
@@ -120,3 +129,6 @@ class UnderLoad(msgspec.Struct, frozen=True, kw_only=True):
     quality: LoadQuality | None = None
     better: bool = False
     source: LoadSource = "window"
+    communication_share: float = 0.0
+    bandwidth: float | None = None
+    baseline_bandwidth: float | None = None

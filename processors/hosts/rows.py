@@ -4,6 +4,7 @@ Rows are stored in blocks, one state of a checkpoint each, so that none is too l
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.contracts.errors import ConfigError
+from processors.contracts.telemetry import PEER
 
 ROWS_MAX: Final = 4_000_000  # twice what a configuration may ask for
 BLOCK: Final = 256  # rows of series that are stored together; columns grow by whole blocks
@@ -274,6 +276,7 @@ class RowIndex:
         self.hosts, self.series = HostRows(), SeriesRows()
         self._series_max = series_max
         self._resources: dict[int, dict[str, int]] = {}
+        self._measured: Counter[str] = Counter()  # resources without what follows a PEER: of how many rows each is
 
     def fill(self, hosts: Iterable[tuple[int, Host]], series: Iterable[tuple[int, Series]]) -> None:
         """Begin with these hosts and resources; ValueError where they do not fit each other."""
@@ -284,6 +287,7 @@ class RowIndex:
             if host not in self._resources:
                 raise ValueError(f"resource {resource} is of host {host}, which is none")
             self._resources[host][resource] = row
+        self._measured = Counter(_plain(resource) for _, (_, resource) in self.series.ids)
 
     def host(self, system: str, name: str) -> int | None:
         """Return the row of a host; None of one that is not known."""
@@ -297,6 +301,17 @@ class RowIndex:
         """Return the row of a resource of a host; None of one that is not known."""
         host = self.host(system, name)
         return None if host is None else self._resources[host].get(resource)
+
+    def is_measured(self, resource: str) -> bool:
+        """Return whether any host measures a resource, be it towards others alone."""
+        return self._measured[resource] > 0
+
+    def rows_towards(self, system: str, name: str, resource: str) -> list[int]:
+        """Return the rows of what a host measures of a resource towards others, in the order of these."""
+        host = self.host(system, name)
+        if host is None:
+            return []
+        return [row for each, row in sorted(self._resources[host].items()) if each.startswith(resource + PEER)]
 
     def enter(self, system: str, name: str, resource: str, minute_ms: int) -> tuple[int, int] | None:
         """Return the rows of a resource and its host, new ones where they need some; None where there are too many.
@@ -312,6 +327,7 @@ class RowIndex:
                 host = self.hosts.add((system, name))
                 self._resources[host] = {}
             row = self._resources[host][resource] = self.series.add((host, resource))
+            self._measured[_plain(resource)] += 1
         for rows, place in ((self.series.rows, row), (self.hosts.rows, host)):
             last_ms = rows["last_ms"]
             last_ms[place] = max(last_ms[place], minute_ms)
@@ -325,6 +341,7 @@ class RowIndex:
             key = self.series.ids.key(row)
             if key is not None:
                 del self._resources[key[0]][key[1]]
+                self._measured[_plain(key[1])] -= 1
         self.series.release(rows)
         hosts = np.array([host for host, found in self._resources.items() if not found], dtype=np.intp)
         for host in hosts.tolist():
@@ -373,6 +390,10 @@ class RowIndex:
                 _fill(keyed, blocks)
         except ValueError as error:
             raise ConfigError(f"The stored states of hosts are damaged ({error}): {HEAL}") from error
+
+
+def _plain(resource: str) -> str:
+    return resource.partition(PEER)[0]
 
 
 def _names(keyed: KeyedRows[Any], blocks: Mapping[str, Block]) -> Iterator[tuple[int, str | int, str]]:

@@ -319,6 +319,41 @@ def _pooled(slots: list[_Slot]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(found.edges.tolist()), tuple(found.shares.tolist())
 
 
+def put_together(windows: Sequence[HostWindow]) -> HostWindow | None:
+    """Return one window of what a host measured towards several others: each counts the same. None for no window.
+
+    Those that ended before the newest are left out: they are of another time.
+
+    >>> fast, slow = (HostWindow(60_000, (value,), (1.0,), count=6, mean=value, low=value, high=value) for value in (9.0, 3.0))
+    >>> found = put_together([fast, slow])
+    >>> found.low, found.mean, found.count, found.edges[0], found.shares[-1]
+    (3.0, 6.0, 12, 3.0, 0.5)
+    """
+    newest_ms = max((window.until_ms for window in windows), default=0)
+    found = [window for window in windows if window.until_ms == newest_ms and window.shares]
+    if len(found) < 2:
+        return found[0] if found else None
+    pool = mixture(in_common([window.edges for window in found], [_even(window.shares) for window in found]))
+    alike = pool.edges[0] == pool.edges[-1]
+    count = sum(window.count for window in found)
+    return HostWindow(
+        until_ms=newest_ms,
+        edges=(float(pool.edges[0]),) if alike else tuple(pool.edges.tolist()),
+        shares=(1.0,) if alike else tuple(pool.shares.tolist()),
+        count=count,
+        mean=sum(window.mean for window in found) / len(found),
+        low=min(window.low for window in found),
+        high=max(window.high for window in found),
+        stale=all(window.stale for window in found),
+        thin=count < THIN_BELOW,
+    )
+
+
+def _even(shares: Sequence[float]) -> list[float]:
+    total = sum(shares)
+    return [share / total for share in shares]
+
+
 class WaitingMinutes:
     """Minutes of resources in the order in which they came; `places` is empty where none waits."""
 

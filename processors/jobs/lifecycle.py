@@ -17,7 +17,7 @@ from processors.contracts.outputs import PredictedAtStart, SlowedBy
 from processors.contracts.settings import EVIDENCE_FIELDS, JobSettings
 from processors.facts import CurvePrediction
 from processors.jobs.remaining_time import Forecast, StartPrediction
-from processors.load.scores import StartLoad
+from processors.load.runs import StartLoad
 from processors.models.communication import features, reported_features
 from processors.models.statistics import six_digits
 

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from processors.contracts.hosts import Windows
+from processors.contracts.hosts import SHARES, Windows
 from processors.contracts.load import LoadSource
-from processors.load.prediction import Load, Place, TooLittleError, load, slowdown
+from processors.load.prediction import Load, Place, TooLittleError, load, slowdown, waiting
 from processors.models.histogram.arithmetic import quantiles
 from processors.models.histogram.values import Histogram
 
@@ -20,7 +20,10 @@ REMEMBERED: Final = 256  # places; one of 128 hosts takes about 20 kB
 
 
 class Slowdown(NamedTuple):
-    """The factor by which the slowest host of a place stretches a run, its median, and the load that it follows from."""
+    """The factor by which the slowest host of a place stretches a run, its median, and the load that it follows from.
+
+    Of what is no share of a whole, such as bandwidth, it is the inverse.
+    """
 
     factor: Histogram
     median: float
@@ -54,7 +57,7 @@ class KnownLoads:
         self, windows: Windows, _changes: int, place: Place, resource: str, until_ms: int, source: LoadSource
     ) -> Slowdown:
         found = self.load(windows, place, resource, until_ms, source)
-        factor = slowdown(found)
+        factor = slowdown(found) if resource in SHARES else waiting(found)
         return Slowdown(factor, float(quantiles(factor, [0.5])[0]), found)
 
 

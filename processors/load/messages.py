@@ -6,6 +6,7 @@ come from.
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
@@ -15,7 +16,8 @@ from processors.contracts.hosts import Windows
 from processors.contracts.load import LoadHistogram, LoadSource, StructuralModel, UnderLoad, UnderLoadSettings
 from processors.contracts.names import rfc3339
 from processors.facts import PublishedPoint
-from processors.load.known_loads import KnownLoads
+from processors.load.communication import Network
+from processors.load.known_loads import KnownLoads, Slowdown
 from processors.load.prediction import (
     Learned,
     Load,
@@ -30,7 +32,8 @@ from processors.load.prediction import (
     quiet_run_time,
     summary,
 )
-from processors.load.scores import LoadScores, Reckoned
+from processors.load.runs import HostLoad, Reckoned
+from processors.load.scores import LoadScores
 from processors.models.histogram.arithmetic import quantiles, scaled, variation_class
 from processors.models.histogram.values import INTERVALS_MAX, Histogram
 from processors.models.statistics import six_digits
@@ -126,7 +129,8 @@ def _value(
 class Question(NamedTuple):
     """How long does it run there: at size `n`, whose plain prediction is `band`, by the windows before `until_ms`.
 
-    `scores` are those of the application, `pool` those of its centre; `source` is what the load is taken from.
+    `scores` are those of the application, `pool` those of its centre; `source` is what the load is taken from. `network`
+    tells whether the bandwidth of hosts counts; None where that is decided by its record.
     """
 
     application: str | None
@@ -137,16 +141,18 @@ class Question(NamedTuple):
     scores: LoadScores | None = None
     pool: LoadScores | None = None
     source: LoadSource = "window"
+    network: bool | None = None
 
 
 class Figures(NamedTuple):
-    """What was reckoned, the load by which the quiet run time is stretched, and what it came from."""
+    """What was reckoned, the load by which the quiet run time is stretched, what it came from, and the bandwidth (B/s)."""
 
     run_time: LoadPrediction
     load: float | None
     learned: Learned
     loads: Mapping[str, Load]
     equation: str = DEFAULT
+    bandwidth: float | None = None
 
 
 class LoadPredictor:
@@ -154,6 +160,7 @@ class LoadPredictor:
 
     def __init__(self, settings: UnderLoadSettings) -> None:
         self._structures = Structures(settings)
+        self._bandwidth = settings.bandwidth
         self._loads = KnownLoads()
 
     def has_equation(self, application: str) -> bool:
@@ -186,9 +193,19 @@ class LoadPredictor:
         question = question._replace(source="window" if prediction.source == "forecast" else "forecast")
         usual = question.scores.usual(question.place.view, question.n, question.source) if question.scores else None
         if usual is None:
-            load = self._load_of(windows, question)
-            return None if load is None else Reckoned(question.source, six_digits(load))
+            found = self._load_of(windows, question)
+            return (
+                None if found is None else Reckoned(question.source, six_digits(found.load), bandwidth=found.bandwidth)
+            )
         return Reckoned.of(self._predicted(windows, question))
+
+    def rival(self, windows: Windows, question: Question, prediction: UnderLoad) -> Reckoned | None:
+        """Return the same without the network where it counts, and with it where it does not; None where that is the same."""
+        if prediction.equation != DEFAULT or prediction.histogram is None or prediction.bandwidth is None:
+            return None
+        counts = prediction.communication_share > 0
+        question = question._replace(source=prediction.source, network=not counts)
+        return Reckoned.of(self._predicted(windows, question)) if counts or _network(question) is not None else None
 
     def _prefers_forecast(self, question: Question) -> bool:
         """Return whether forecasts have the better record, of the application or else of its centre, and a usual load."""
@@ -222,11 +239,22 @@ class LoadPredictor:
             return _structural(structure, self._loads, windows, question)
         band = _band(question)
         slowed = self._loads.slowdown(windows, question.place, CPU, question.until_ms, question.source)
-        quiet, learned = quiet_run_time(band, INTERVALS_MAX), _learned(question)
-        run_time = loaded_run_time(quiet, slowed.factor, learned)
-        return Figures(summary(load_spread(run_time, learned.width)), slowed.median, learned, {CPU: slowed.load})
+        waits = self._waits(windows, question)
+        quiet, learned = quiet_run_time(band, INTERVALS_MAX), _learned(question, network=waits is not None)
+        run_time = loaded_run_time(quiet, slowed.factor, learned, waits.factor if waits else None)
+        reckoned = summary(load_spread(run_time, learned.width))
+        bandwidth = 1 / waits.median if waits else None
+        return Figures(reckoned, slowed.median, learned, {CPU: slowed.load}, bandwidth=bandwidth)
 
-    def load_of(self, windows: Windows, question: Question) -> float | None:
+    def _waits(self, windows: Windows, question: Question) -> Slowdown | None:
+        """Return how long a byte waits for the network of the hosts; None where their bandwidth is not measured."""
+        if self._bandwidth is None or not windows.any_measured(self._bandwidth):
+            return None
+        with suppress(TooLittleError):
+            return self._loads.slowdown(windows, question.place, self._bandwidth, question.until_ms, question.source)
+        return None
+
+    def load_of(self, windows: Windows, question: Question) -> HostLoad | None:
         """Return the load of hosts as the default equation takes it; None where it is not known.
 
         A structural model has one usual load, that of the hosts on which its runs were.
@@ -235,11 +263,13 @@ class LoadPredictor:
             return None
         return self._load_of(windows, question)
 
-    def _load_of(self, windows: Windows, question: Question) -> float | None:
+    def _load_of(self, windows: Windows, question: Question) -> HostLoad | None:
         try:
-            return self._loads.slowdown(windows, question.place, CPU, question.until_ms, question.source).median
+            slowed = self._loads.slowdown(windows, question.place, CPU, question.until_ms, question.source)
         except TooLittleError:
             return None
+        waits = self._waits(windows, question)
+        return HostLoad(slowed.median, six_digits(1 / waits.median) if waits else None)
 
 
 def _structural(structure: Structure, known: KnownLoads, windows: Windows, question: Question) -> Figures:
@@ -258,6 +288,7 @@ def _filled(blank: UnderLoad, figures: Figures, question: Question) -> UnderLoad
     prediction, loads, cpu = figures.run_time, figures.loads.values(), figures.loads.get(CPU)
     low_s, middle_s, high_s = (six_digits(value) for value in prediction.quantiles_s)
     scores, whose = _judges(question)
+    network = figures.learned.network
     return msgspec.structs.replace(
         blank,
         missing=max((each.missing for each in loads), default=0),
@@ -278,7 +309,18 @@ def _filled(blank: UnderLoad, figures: Figures, question: Question) -> UnderLoad
         quality=scores.quality(whose, question.place.view) if scores else None,
         better=scores.better if scores else False,
         source=question.source,
+        communication_share=round(network.share, 4) if network else 0.0,
+        bandwidth=six_digits(figures.bandwidth) if figures.bandwidth else None,
+        baseline_bandwidth=_baseline_bandwidth(figures, question),
     )
+
+
+def _baseline_bandwidth(figures: Figures, question: Question) -> float | None:
+    """Return the bandwidth (B/s) that is usual where there is one now; None where nothing is."""
+    if question.scores is None or figures.bandwidth is None:
+        return None
+    usual = question.scores.network(question.place.view, question.source).bandwidth(question.n)
+    return six_digits(usual) if usual else None
 
 
 def _histogram(x: Histogram) -> LoadHistogram:
@@ -292,14 +334,28 @@ def _band(question: Question) -> PublishedPoint:
     return question.band
 
 
-def _learned(question: Question) -> Learned:
-    """Return what the runs of the application taught; where these are few, those of its centre say the rest."""
+def _learned(question: Question, *, network: bool = False) -> Learned:
+    """Return what the runs of the application taught; where these are few, those of its centre say the rest.
+
+    `network` tells whether bandwidth is known.
+    """
     own, pool, view, source = question.scores, question.pool, question.place.view, question.source
     usual = own.usual(view, question.n, source) if own else None
     if own is None or usual is None:
         return Learned()
     follows, width = (pool.share(view, 1.0, source), pool.width(view, 1.0, source)) if pool else (1.0, 1.0)
-    return Learned(usual, own.share(view, follows, source), own.width(view, width, source))
+    found = _network(question) if network else None
+    return Learned(usual, own.share(view, follows, source, found), own.width(view, width, source), found)
+
+
+def _network(question: Question) -> Network | None:
+    """Return how runs follow the network, as far as that counts; None where it does not."""
+    own, pool, view = question.scores, question.pool, question.place.view
+    if own is None:
+        return None
+    record = own.network(view, question.source)
+    counts = record.earned if question.network is None else question.network
+    return record.network(own.communication_share(pool), question.n) if counts else None
 
 
 def _judges(question: Question) -> tuple[LoadScores | None, Literal["application", "centre"]]:

@@ -1,10 +1,11 @@
 """Run times under load: what a curve says, stretched by what the slowest host has left, or what an equation says.
 
-    T = share_comp T(n) (max_p(1 / cpu_p) / usual_load)^follows  +  share_comm T(n) max_p(bw_ref / bw_p)
+    T = share_comp T(n) (max_p(1 / cpu_p) / usual_load)^follows  +  share_comm T(n) max_p(usual_bw / bw_p)^lasts
 
 Source: Schopf, Berman, "Using stochastic information to predict application behavior on contended resources" (2001).
 T(n) is a stochastic value, whose quantiles are those of the curve's band. The curve was learned from runs that met some
-load themselves: it is divided by their usual one. The power, 1 in the source, is how closely runs were seen to follow it.
+load themselves: it is divided by their usual one. The powers, 1 in the source, are how closely runs were seen to follow it.
+What part of a run waits for the network is learned, too (`communication.py`): none until runs have shown it.
 
 A job that runs has hosts of its own, and each of them counts with its own window. A job that is to run on some hosts of a
 partition, or of a list that is longer than it needs, meets each as likely as any other: their windows are pooled. Where
@@ -24,6 +25,7 @@ from processors.contracts.hosts import HostWindow, Windows
 from processors.contracts.load import LoadSource
 from processors.contracts.nodes import spread
 from processors.facts import PublishedPoint
+from processors.load.communication import Network
 from processors.models.downey.bayes import BAND_DEVIATIONS
 from processors.models.histogram.arithmetic import (
     AVAILABILITY_MIN,
@@ -202,20 +204,13 @@ def _even(shares: Sequence[float]) -> list[float]:
     return [share / total for share in shares]
 
 
-class Shares(NamedTuple):
-    """What part of a run computes, and what part waits for the network at `reference` (B/s)."""
-
-    computes: float = 1.0
-    communicates: float = 0.0
-    reference: float = 1.0
-
-
 class Learned(NamedTuple):
-    """What runs taught: the load that is usual, how closely they follow it, and by which factor they scatter."""
+    """What runs taught: the load that is usual, how closely they follow it and the network, and by which factor they scatter."""
 
     baseline_load: float = 1.0
     follows: float = 1.0
     width: float = 1.0
+    network: Network | None = None
 
 
 class LoadPrediction(NamedTuple):
@@ -230,7 +225,6 @@ class LoadPrediction(NamedTuple):
     gap: float | None = None
 
 
-ALL_COMPUTES: Final = Shares()
 NOTHING_LEARNED: Final = Learned()
 
 
@@ -252,26 +246,33 @@ def quiet_run_time(band: PublishedPoint, intervals: int = INTERVALS, width: floa
     return found
 
 
-def slowdown(cpu: Load) -> Histogram:
-    """Return max_p(1 / cpu_p), the factor by which the slowest host stretches what is computed."""
-    least = minimum_over(at_least(cpu.rows, AVAILABILITY_MIN, INTERVALS_MAX), INTERVALS_MAX, cpu.counts)
-    return Histogram(1.0 / least.edges[::-1], least.shares[::-1])
+def slowdown(found: Load, least: float = AVAILABILITY_MIN) -> Histogram:
+    """Return max_p(1 / x_p), the factor by which the slowest host stretches what is computed, or sent; x is at least so much."""
+    least_of_all = minimum_over(at_least(found.rows, least, INTERVALS_MAX), INTERVALS_MAX, found.counts)
+    return Histogram(1.0 / least_of_all.edges[::-1], least_of_all.shares[::-1])
+
+
+def waiting(bandwidth: Load) -> Histogram:
+    """Return max_p(1 / bw_p) in s/B, a host without anything left having a hundredth of the best; TooLittleError for none."""
+    best = float(bandwidth.rows.edges.max())
+    if best <= 0:
+        raise TooLittleError("The hosts have no bandwidth left.")
+    return slowdown(bandwidth, AVAILABILITY_MIN * best)
 
 
 def loaded_run_time(
-    quiet: Histogram,
-    slowed: Histogram,
-    learned: Learned = NOTHING_LEARNED,
-    shares: Shares = ALL_COMPUTES,
-    bandwidth: Load | None = None,
+    quiet: Histogram, slowed: Histogram, learned: Learned = NOTHING_LEARNED, waits: Histogram | None = None
 ) -> Histogram:
-    """Return T by the default equation; `slowed` is that of `slowdown`. ValueError where it is too large for a number."""
-    followed = Histogram((slowed.edges / learned.baseline_load) ** learned.follows, slowed.shares)
-    factor = scaled(followed, shares.computes)
-    if shares.communicates and bandwidth is not None:
-        slowest = minimum_over(bandwidth.rows, INTERVALS_MAX, bandwidth.counts)
-        waits = Histogram(shares.reference / slowest.edges[::-1], slowest.shares[::-1])
-        factor = add(factor, scaled(waits, shares.communicates), INTERVALS_MAX)
+    """Return T by the default equation; `slowed` is that of `slowdown`, `waits` that of `waiting`.
+
+    T(n) stands in both terms and is one value, so that it is multiplied by their sum. ValueError where it is too large for
+    a number.
+    """
+    factor = Histogram((slowed.edges / learned.baseline_load) ** learned.follows, slowed.shares)
+    network = learned.network
+    if network is not None and waits is not None:
+        waited = Histogram((network.bandwidth * waits.edges) ** network.lasts, waits.shares)
+        factor = add(scaled(factor, 1 - network.share), scaled(waited, network.share), INTERVALS_MAX)
     return _product(quiet, factor)
 
 

@@ -25,7 +25,7 @@ from processors.hosts.estimates import entered_as
 from processors.hosts.jobs import HostJobs
 from processors.hosts.lines import BANDS
 from processors.hosts.rows import HostRows
-from processors.hosts.windows import WaitingMinutes
+from processors.hosts.windows import WaitingMinutes, put_together
 from processors.models.histogram.arithmetic import variation_class
 from processors.pipeline.host_alerts import HostAlerts
 from processors.pipeline.host_profiles import HostProfiles
@@ -89,14 +89,24 @@ class HostShard:
         """Return the moment that stands for those of its minute: windows end, grow stale and grow old at whole minutes."""
         return until_ms - max(until_ms % MINUTE_MS - 1, 0)
 
-    def any_measured(self) -> bool:
-        """Return whether any host measures anything."""
-        return len(self.state.index.hosts.ids) > 0
+    def any_measured(self, resource: str | None = None) -> bool:
+        """Return whether any host measures a resource, or anything."""
+        index = self.state.index
+        return len(index.hosts.ids) > 0 if resource is None else index.is_measured(resource)
 
     def window(self, system: str, host: str, resource: str, until_ms: int) -> HostWindow | None:
-        """Return the newest window that ended at `until_ms` or before; None where none is kept."""
-        row = self.state.index.row(system, host, resource)
-        return None if row is None else self.state.windows.of(row, until_ms)
+        """Return the newest window that ended at `until_ms` or before; None where none is kept.
+
+        Where the host measures the resource towards others alone, all of these are put together.
+        """
+        index, windows = self.state.index, self.state.windows
+        row = index.row(system, host, resource)
+        if row is not None:
+            return windows.of(row, until_ms)
+        if not index.is_measured(resource):
+            return None
+        towards = (windows.of(row, until_ms) for row in index.rows_towards(system, host, resource))
+        return put_together([window for window in towards if window is not None])
 
     def forecasts(
         self, system: str, hosts: Sequence[str], resource: str, until_ms: int

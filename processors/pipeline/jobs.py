@@ -21,7 +21,7 @@ from processors.jobs.remaining_time import (
     reported_end,
     source_of,
 )
-from processors.load.scores import better_band
+from processors.load.runs import better_band
 from processors.models.statistics import band_digits, to_digits
 from processors.pipeline.completions import Completions
 from processors.pipeline.features import Features

@@ -16,7 +16,8 @@ from processors.jobs.lifecycle import Job, Placement
 from processors.jobs.remaining_time import Forecast
 from processors.load.messages import Question
 from processors.load.prediction import Place, TooLittleError, of_hosts, of_partition
-from processors.load.scores import LoadedRun, LoadScores, StartLoad
+from processors.load.runs import StartLoad
+from processors.load.scores import LoadScores
 from processors.pipeline.machines import Machines
 from processors.pipeline.stage import guard
 from processors.pipeline.state import ShardState
@@ -82,9 +83,9 @@ class UnderLoads:
         if retained is None or started is None or own is None or not self._same(retained, started, event, placement):
             return 0.0
         with guard(self._state, LoadScores.name):
-            met = self._looked_at(retained, started, event.end_ms).met_load
+            met = self._looked_at(retained, started, event.end_ms).met_by
             pool = self._state.loads.get(centre(started.system))
-            return own.explained(met, retained.prediction.n, pool.share("met") if pool else 1.0)
+            return own.explained(met, retained.prediction.n, pool) if met is not None else 0.0
         return 0.0
 
     def ended(self, retained: StartLoad, started: JobStarted, event: JobCompleted, placement: Placement) -> None:
@@ -94,15 +95,8 @@ class UnderLoads:
         if not same or event.state != SUCCESS or not plausible(retained.prediction.n, event.run_time_s):
             return
         own = self._state.loads.open(retained.application_id)
-        n = retained.prediction.n
-        run = LoadedRun(
-            self._looked_at(retained, started, event.end_ms),
-            event.run_time_s,
-            own.usual("own", n),
-            own.usual("pool", n),
-            own.usual("met", n),
-            own.usual(retained.view, n, "forecast"),
-        )
+        start = self._looked_at(retained, started, event.end_ms)
+        run = own.judged(start, event.run_time_s, self._state.loads.get(centre(started.system)))
         for key in (retained.application_id, centre(started.system)):
             scores = self._state.loads.open(key)
             scores.learn(run)
@@ -157,7 +151,18 @@ class UnderLoads:
         other = self._load_predictor.alternative(
             windows, self._question(key, where, n, band, started.start_ms), prediction
         )
-        return StartLoad(key.id, where.view, prediction, band, pool_load, evidence.partition, other=other)
+        rival = self._load_predictor.rival(windows, self._question(key, where, n, band, started.start_ms), prediction)
+        return StartLoad(
+            key.id,
+            where.view,
+            prediction,
+            band,
+            pool_load.load if pool_load else None,
+            evidence.partition,
+            other=other,
+            pool_bandwidth=pool_load.bandwidth if pool_load else None,
+            rival=rival,
+        )
 
     def _point(
         self, event: PredictionRequested, key: ApplicationKey | None, answer: Answer, index: int, point: AnswerPoint

@@ -66,13 +66,13 @@ class KnownWindows:
         """Return the moment itself: windows of tests end whenever they like."""
         return until_ms
 
-    def any_measured(self) -> bool:
-        return bool(self._retained)
+    def any_measured(self, resource: str | None = None) -> bool:
+        return bool(self._retained) if resource is None else any(name == resource for _, name in self._retained)
 
     def window(self, system: str, host: str, resource: str, until_ms: int) -> HostWindow | None:
         """Return the newest window that ended by then."""
         self.requested += system == "exa"
-        return next((w for w in reversed(self._retained[host, resource]) if w.until_ms <= until_ms), None)
+        return next((w for w in reversed(self._retained.get((host, resource), [])) if w.until_ms <= until_ms), None)
 
     def expect(self, host: str, forecast: ForecastHistogram | None, resource: str = "cpu_available") -> None:
         """Keep what is expected next of a host's resource."""

@@ -2,7 +2,7 @@
 
 from processors.contracts.load import LoadHistogram, UnderLoad
 from processors.facts import PublishedPoint
-from processors.load.scores import LoadedRun, StartLoad
+from processors.load.runs import LoadedRun, StartLoad
 
 
 def loaded_run(i: int) -> LoadedRun:

@@ -27,6 +27,7 @@ from tests.quality import (
     host_forecasts,
     inputs,
     mappings,
+    network_load,
     node_power,
     profiles,
     score,
@@ -260,6 +261,11 @@ TABLES = {
     ),
     "under_load": Table(
         "run times under load on a simulated centre, against the plain band", lambda _: under_load.table(), 600.0
+    ),
+    "network_load": Table(
+        "run times under the load of the network on a simulated centre, with bandwidth and without",
+        lambda _: network_load.table(),
+        1200.0,
     ),
     "host_alerts": Table("alerts about hosts on measured load: how rare, and for which faults", alerts_of_hosts, 600.0),
     "centre_alerts": Table(

@@ -36,6 +36,7 @@ from sinks.web.charts import (
     time_axis,
 )
 from sinks.web.formatting import duration, moment, size
+from sinks.web.views.host_load import bandwidth_left
 from sinks.web.views.lines import Mark as TimeMark
 from sinks.web.views.lines import alert_marks
 from sinks.web.views.overview import Mark
@@ -305,6 +306,7 @@ class LoadView(msgspec.Struct, frozen=True):
     bars: Sequence[Bar]
     markers: Sequence[tuple[float, str]]
     windows: str
+    bandwidth: str
 
 
 def load_view(name: str, shown: UnderLoad | None, plain_s: float | None = None) -> LoadView | None:
@@ -318,7 +320,7 @@ def load_view(name: str, shown: UnderLoad | None, plain_s: float | None = None) 
     markers += [] if plain_s is None else [(plain_s, f"its curve says {duration(plain_s)}")]
     title = f"Run time of {name} under the load of {shown.hosts}"
     chart = histogram_chart(title, found, duration, ratio=0.42, across="run time") if shown.histogram else None
-    return LoadView(shown, chart, found, markers, _windows(shown))
+    return LoadView(shown, chart, found, markers, _windows(shown), bandwidth_left(shown))
 
 
 def _windows(shown: UnderLoad) -> str:

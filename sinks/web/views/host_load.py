@@ -1,5 +1,6 @@
 """How loaded the hosts of a run were: by what was known at its start, and by what they measured while it ran."""
 
+import math
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import Final
@@ -8,12 +9,14 @@ import msgspec
 
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.hosts import HostLines, Line
-from processors.contracts.names import parse_rfc3339
+from processors.contracts.load import UnderLoad
+from processors.contracts.names import measured, parse_rfc3339
 from processors.contracts.nodes import spread
 from processors.contracts.outputs import JobPrediction, RecentRun
 from processors.contracts.service import Service
 
 HOSTS_MAX: Final = 16  # of a run that are asked: of more, so many spread evenly
+BANDWIDTH: Final = "bandwidth"
 MEASURED: Final = ("cpu_available", "load1")  # what tells the load of a host, and is measured nearly everywhere
 
 
@@ -34,6 +37,21 @@ def stretched_by(service: Service, run: RecentRun) -> float | None:
     """Return how many times as long as on idle hosts a run was to take by the load at its start; None where nobody knows."""
     before = prediction_before(service, run)
     return before.under_load.load if before is not None and before.under_load is not None else None
+
+
+def bandwidth_left(load: UnderLoad) -> str:
+    """Return what the host has left that has least bandwidth, and what is usual."""
+    usual = "" if load.baseline_bandwidth is None else f", usually {measured(BANDWIDTH, load.baseline_bandwidth)}"
+    return f"{measured(BANDWIDTH, load.bandwidth)}{usual}"
+
+
+def is_of_network(load: UnderLoad) -> bool:
+    """Return whether the network of its hosts stretches a run by more than their processors do."""
+    share, left, usual = load.communication_share, load.bandwidth, load.baseline_bandwidth
+    if not share or not left or not usual or load.load is None:
+        return False
+    by_network, by_load = usual / left, math.pow(load.load / load.baseline_load, load.follows)
+    return share * (by_network - 1) > (1 - share) * (by_load - 1)
 
 
 def measured_load(service: Service, run: RecentRun) -> dict[str, MeasuredLoad]:

@@ -23,7 +23,7 @@ from sinks.web.filters import id_of, key_of
 from sinks.web.formatting import moment, rounded, share, sized
 from sinks.web.queries import is_in_rack, link, point_at
 from sinks.web.views.alert_states import Alerts
-from sinks.web.views.host_load import prediction_before
+from sinks.web.views.host_load import bandwidth_left, is_of_network, prediction_before
 from sinks.web.views.job_messages import is_near
 
 HOSTS_MAX: Final = 16_384  # of one job
@@ -355,6 +355,10 @@ def _of_load(job: JobPrediction | None, expected_s: float | None, there_before: 
     if load is None or load.q50_s is None or not expected_s or load.q50_s < LOADED * expected_s:
         return
     expected = f"{rounded(load.q50_s)} were to be expected instead of {rounded(expected_s)}"
+    if is_of_network(load):
+        waits = f"{share(load.communication_share)} of its time waits for it, and {bandwidth_left(load)}, was left"
+        yield (Piece(f"The network of its hosts was loaded when it started, by which {expected}: {waits}."),)
+        return
     yield (Piece(f"Its hosts were loaded when it started, by which {expected}."), *there_before)
 
 

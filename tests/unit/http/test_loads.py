@@ -34,6 +34,14 @@ def test_an_application_shows_the_histogram_of_its_run_time_under_load_beside_it
     assert "its curve says 25.5 s" in text
 
 
+def test_an_application_shows_what_part_of_it_waits_for_the_network_once_that_counts() -> None:
+    waits = {"communication_share": 0.3, "bandwidth": 3e9, "baseline_bandwidth": 9e9}
+    text = text_of(read(app_of(under_load(**waits)), PATH))
+    assert "waits for the network 30 % of its time" in text
+    assert "least bandwidth of its hosts 3 GB/s, usually 9 GB/s" in text
+    assert "network" not in text_of(read(app_of(under_load(**waits | {"communication_share": 0.0})), PATH))
+
+
 def test_a_certain_run_time_is_one_bar() -> None:
     text = read(app_of(under_load(histogram=LoadHistogram((30.0, 30.0), (1.0,)))), PATH)
     assert text.count('data-bar="') == 1

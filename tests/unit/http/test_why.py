@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from processors.contracts.events import Attribute
 from processors.contracts.hosts import HostFinding
 from processors.contracts.load import UnderLoad
@@ -172,6 +174,25 @@ def test_hosts_that_were_loaded_when_a_job_started_slow_it() -> None:
     counted_in = recent_run(run_time_s=60.0, predicted=predicted(40.0, source="under_load"))
     assert why_ended(service, counted_in).plain.endswith("Nothing that was measured explains it.")
     assert "short" in why_ended(service, recent_run(run_time_s=5.0, predicted=predicted(4.0))).plain
+
+
+def test_a_network_that_was_loaded_when_a_job_started_slows_it() -> None:
+    load = UnderLoad(
+        as_of="", hosts="its hosts", hosts_count=64.0, n=64.0, q50_s=40.0, load=1.6, baseline_load=1.5, follows=1.0,
+        communication_share=0.3, bandwidth=3e9, baseline_bandwidth=9e9,
+    )  # fmt: skip
+    service = FixedService([prediction()])
+
+    def lead(**changes: Any) -> str:
+        under = msgspec.structs.replace(load, **changes)
+        return why_running(service, job("812", n=64.0, under_load=under, start="2026-11-20T12:00:00Z"), NOON_MS).plain
+
+    assert lead() == (
+        "The network of its hosts was loaded when it started, by which 40 s were to be expected instead of 25.5 s: "
+        "30 % of its time waits for it, and 3 GB/s, usually 9 GB/s, was left."
+    )
+    for of_processors in ({"communication_share": 0.0}, {"bandwidth": 8.9e9}, {"bandwidth": None}, {"load": 4.0}):
+        assert lead(**of_processors).startswith("Its hosts were loaded when it started")
 
 
 def of_rack(**changes: Any) -> Alert:

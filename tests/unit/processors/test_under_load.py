@@ -9,11 +9,12 @@ import pytest
 from processors.contracts.hosts import HostWindow
 from processors.contracts.load import UnderLoadSettings
 from processors.facts import PublishedPoint
+from processors.load.communication import Network
 from processors.load.messages import LoadPredictor, Question
 from processors.load.prediction import (
     Learned,
     Load,
-    Shares,
+    TooLittleError,
     load_spread,
     loaded_run_time,
     of_hosts,
@@ -21,6 +22,7 @@ from processors.load.prediction import (
     quiet_run_time,
     slowdown,
     summary,
+    waiting,
 )
 from processors.models.histogram.arithmetic import mean, quantiles
 from processors.models.histogram.values import Histogram, given
@@ -61,10 +63,17 @@ def test_many_like_hosts_are_one_raised_to_their_number() -> None:
 
 def test_a_part_that_waits_for_the_network_is_stretched_by_the_slowest_link() -> None:
     quiet, free = Histogram(np.array([100.0, 100.001]), np.ones(1)), slowdown(cpu((1.0, 1.0)))
-    half = Shares(computes=0.5, communicates=0.5, reference=1e9)
-    x = loaded_run_time(quiet, free, shares=half, bandwidth=cpu((1e9, 1e9), (2.5e8, 2.5e8)))
-    assert mean(x) == pytest.approx(0.5 * 100 + 0.5 * 400, rel=1e-3)
-    assert mean(loaded_run_time(quiet, free, shares=half)) == pytest.approx(50, rel=1e-3)
+    half, waits = Learned(network=Network(0.5, bandwidth=1e9)), waiting(cpu((1e9, 1e9), (2.5e8, 2.5e8)))
+    assert mean(loaded_run_time(quiet, free, half, waits)) == pytest.approx(0.5 * 100 + 0.5 * 400, rel=1e-3)
+    assert mean(loaded_run_time(quiet, free, half)) == pytest.approx(100, rel=1e-3)
+    lasts = half._replace(network=Network(0.5, bandwidth=1e9, lasts=0.5))
+    assert mean(loaded_run_time(quiet, free, lasts, waits)) == pytest.approx(0.5 * 100 + 0.5 * 200, rel=1e-3)
+
+
+def test_a_host_without_bandwidth_has_a_hundredth_of_the_best_and_where_none_has_any_nothing_is_said() -> None:
+    assert waiting(cpu((0.0, 0.0), (1e9, 1e9))).edges[-1] == pytest.approx(1e-7)
+    with pytest.raises(TooLittleError, match="no bandwidth left"):
+        waiting(cpu((0.0, 0.0), (0.0, 0.0)))
 
 
 def test_runs_that_follow_the_load_by_half_are_stretched_by_its_root() -> None:

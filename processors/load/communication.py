@@ -1,0 +1,172 @@
+"""What part of a run waits for the network: learned from what runs met, and used where predictions with it were better.
+
+    T / T(n) = (1 - share) (load / usual load)^follows  +  share (usual bandwidth / bandwidth)^lasts
+
+Load and bandwidth are those of the hosts while a run was there; each is 1 where it was as usual. Linear in both stretches,
+so the share is the slope over that of the network, at a given load. It is believed as far as runs support it: where
+bandwidth never varies, or where run times scatter more than it explains, it stays at what is known of the centre, and there
+at none.
+
+Source: the equation is that of Schopf, Berman (2001); the share's prior is a normal one, which makes its slope that of a
+ridge regression.
+"""
+
+import math
+from typing import Final, NamedTuple
+
+import msgspec
+
+from processors.load.usual import FOLLOW_PRIOR, FORGETTING, LN_MAX, RUNS_MIN, Followed, Usual, digits
+
+SHARE_MIN: Final = 0.02  # less is taken for none
+COMPUTES_MIN: Final = 0.05  # of a run, where it is asked how closely that follows the load of processors
+SHARE_DEVIATION: Final = 0.2  # of the shares of applications from that of their centre
+WAIT_PRIOR: Final = 0.1  # sum of squares of the stretch by the network that says nothing of the share
+NOISE: Final = 0.1
+NOISE_PRIOR: Final = 5.0  # runs that scatter so, by a tenth
+SCORE_MAX: Final = 1.0
+EARNED: Final = 0.99  # of the score without it: less is chance
+STRETCH_MAX: Final = math.exp(2 * LN_MAX)  # what is farther off counts as so far
+
+
+class CommunicationShare(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Means over runs of their stretches by load and by the network and of run / curve, and sums of products about these.
+
+    `weight` is the sum of the weights of runs: newer ones have more, and long ones less, for run times scatter by a part
+    of themselves.
+    """
+
+    weight: float = 0.0
+    load: float = 0.0
+    wait: float = 0.0
+    run: float = 0.0
+    ll: float = 0.0
+    lw: float = 0.0
+    ww: float = 0.0
+    lr: float = 0.0
+    wr: float = 0.0
+    rr: float = 0.0
+
+    def ran(self, load: float, wait: float, run: float) -> "CommunicationShare":
+        """Return it with one more run: what it met over what is usual, load and 1 / bandwidth, and run / curve."""
+        load, wait, run = (min(max(value, 1 / STRETCH_MAX), STRETCH_MAX) for value in (load, wait, run))
+        own, before = 1 / (run * run), FORGETTING * self.weight
+        weight = before + own
+        off_load, off_wait, off_run = load - self.load, wait - self.wait, run - self.run
+        part, scale = own / weight, own * before / weight
+        means = (self.load + part * off_load, self.wait + part * off_wait, self.run + part * off_run)
+        products = (off_load**2, off_load * off_wait, off_wait**2, off_load * off_run, off_wait * off_run, off_run**2)
+        sums = (self.ll, self.lw, self.ww, self.lr, self.wr, self.rr)
+        faded = (FORGETTING * old + scale * new for old, new in zip(sums, products, strict=True))
+        return CommunicationShare(*(digits(value) for value in (weight, *means, *faded)))
+
+    def share(self, prior: float = 0.0) -> float:
+        """Return the part of a run that waits for the network, from 0 to 1; `prior` until runs say otherwise.
+
+        >>> stretches = [(1.0, 1.0), (1.5, 2.0), (2.0, 1.0), (1.0, 3.0), (1.2, 0.5)] * 4
+        >>> known = CommunicationShare()
+        >>> for load, wait in stretches:
+        ...     known = known.ran(load, wait, 0.7 * load + 0.3 * wait)
+        >>> round(known.share(), 2)
+        0.3
+        """
+        by_load = self.ll + FOLLOW_PRIOR
+        slope = (self.lr + FOLLOW_PRIOR) / by_load  # of run times over load alone
+        varies = max(self.ww - self.lw * self.lw / by_load, 0.0)
+        follows = self.wr - self.lw * slope
+        left = self.rr - 2 * slope * self.lr + slope * slope * self.ll
+        left -= follows * follows / varies if varies > 0 else 0.0
+        noise = (max(left, 0.0) + NOISE_PRIOR * NOISE * NOISE) / (self.weight + NOISE_PRIOR)
+        doubt = WAIT_PRIOR + noise / SHARE_DEVIATION**2
+        return min(max(prior + (follows - varies * prior) / (varies + doubt), 0.0), 1.0)
+
+
+class Network(NamedTuple):
+    """How a run time follows the network of its hosts: `share` of it waits there for a bandwidth that is usually `bandwidth` (B/s).
+
+    `lasts` is the power to which it still holds in the run, if it is that before the start: 1 where all of it lasts.
+    """
+
+    share: float
+    bandwidth: float
+    lasts: float = 1.0
+
+    def stretched(self, load: float, bandwidth: float) -> float:
+        """Return run / curve, where `load` is the stretch by the load of processors alone.
+
+        >>> Network(0.5, 2e9).stretched(1.0, 5e8)
+        2.5
+        """
+        return (1 - self.share) * load + self.share * math.pow(self.bandwidth / bandwidth, self.lasts)
+
+
+class NetworkRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What runs showed of the bandwidth in one view of it: what is usual, whether it lasts, and scores with and without it.
+
+    `usual` is of 1 / bandwidth in s/B. The sums, which fade, are over x = ln(load / usual), z the same of 1 / bandwidth in
+    this view, and z' that which the run met. `runs` counts those that were predicted with and without the network, `score`
+    and `plain_score` are sums that fade of what is the better the less it is.
+    """
+
+    usual: Usual = Usual()
+    xz: float = 0.0
+    zz: float = 0.0
+    zm: float = 0.0
+    runs: int = 0
+    score: float = 0.0
+    plain_score: float = 0.0
+
+    @property
+    def earned(self) -> bool:
+        """Whether predictions with the network have been better than those without it, of enough runs."""
+        return self.runs >= RUNS_MIN and self.score < EARNED * self.plain_score
+
+    @property
+    def lasts(self) -> float:
+        """How much of what is unusual before a start holds in the run, as a power from 0 to 1."""
+        return min(max((self.zm + FOLLOW_PRIOR) / (self.zz + FOLLOW_PRIOR), 0.0), 1.0)
+
+    def bandwidth(self, n: float) -> float | None:
+        """Return the usual bandwidth (B/s) at a size; None until it is known."""
+        usual = self.usual.at(n, least=0.0)
+        return 1 / usual if usual else None
+
+    def met(self, n: float, bandwidth: float | None) -> "NetworkRecord":
+        """Return it with the bandwidth of one more run."""
+        if not bandwidth:
+            return self
+        return msgspec.structs.replace(self, usual=self.usual.met(n, 1 / bandwidth))
+
+    def ran(self, x: float, z: float, met: float | None) -> "NetworkRecord":
+        """Return it with one more run; `met` is z', None where it is not known."""
+        x, z = (min(max(value, -LN_MAX), LN_MAX) for value in (x, z))
+        zz, zm = (z * z, z * min(max(met, -LN_MAX), LN_MAX)) if met is not None else (0.0, 0.0)
+        keep = FORGETTING if met is not None else 1.0
+        return msgspec.structs.replace(
+            self,
+            xz=digits(FORGETTING * self.xz + x * z),
+            zz=digits(keep * self.zz + zz),
+            zm=digits(keep * self.zm + zm),
+        )
+
+    def scored(self, score: float, plain_score: float) -> "NetworkRecord":
+        """Return it with the scores of one more run that was predicted with the network, and without it.
+
+        One that is off by its own length, as where the band of a curve is, counts no more: it would outweigh all others.
+        """
+        return msgspec.structs.replace(
+            self,
+            runs=self.runs + 1,
+            score=digits(FORGETTING * self.score + min(score, SCORE_MAX)),
+            plain_score=digits(FORGETTING * self.plain_score + min(plain_score, SCORE_MAX)),
+        )
+
+    def network(self, share: float, n: float) -> Network | None:
+        """Return how run times of a size follow the network; None where nothing is usual, or the share is next to none."""
+        bandwidth = self.bandwidth(n)
+        return Network(share, bandwidth, self.lasts) if bandwidth and share >= SHARE_MIN else None
+
+    def follows(self, followed: Followed, prior: float, network: Network) -> float:
+        """Return how closely the part of runs that computes follows the load, which may come with that of the network."""
+        computes = max(1 - network.share, COMPUTES_MIN)
+        return followed.share(prior, computes, network.share * network.lasts * self.xz)

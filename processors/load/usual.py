@@ -1,0 +1,92 @@
+"""What runs taught of the load of their hosts: what is usual at a size, and how closely run times follow it.
+
+A curve is measured under some load, and more hosts meet a higher one: the slowest of many is slower. Load of the minutes
+before a start says much of a short run where load stays alike, and nothing where it changes quickly, or where a job has its
+hosts for itself. What runs show decides; until they do, they are taken to follow it wholly.
+"""
+
+import math
+from typing import Final
+
+import msgspec
+
+FORGETTING: Final = 0.98  # about the newest fifty
+RUNS_MIN: Final = 12  # scored runs before an application's own figures are told
+USUAL_MIN: Final = 3  # runs whose load was known before it is called usual
+SLOPE_PRIOR: Final = 0.05  # variance of ln n that says nothing of how load grows with the size
+LN_MAX: Final = 1.5  # what is farther off counts as so far
+FOLLOW_PRIOR: Final = 0.1  # sum of squares of ln load that says nothing of how run times follow it
+SPREAD_PRIOR: Final = 5.0  # runs that say nothing of how far they scatter
+WIDTH_MIN: Final = 0.2
+WIDTH_MAX: Final = 1.25  # the band of the curve itself grows where runs leave it
+OFF_MAX: Final = 2.5  # deviations; what is farther off counts as so far
+NORMAL_MEAN: Final = math.sqrt(2 / math.pi)  # distance from the middle in deviations
+
+
+def digits(value: float) -> float:
+    """Return a number as it is stored, in five digits."""
+    return float(f"{value:.5g}")
+
+
+class Usual(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Loads that runs met: how many, means of ln n and ln load, variance of ln n, covariance of both; newer ones weigh more."""
+
+    runs: int = 0
+    ln_n: float = 0.0
+    ln_load: float = 0.0
+    nn: float = 0.0
+    nl: float = 0.0
+
+    def met(self, n: float, load: float | None) -> "Usual":
+        """Return it with one more load."""
+        if load is None or not 0 < load < math.inf:
+            return self
+        runs = self.runs + 1
+        weight = max(1 / runs, 1 - FORGETTING)
+        off_n, off_load = math.log(n) - self.ln_n, math.log(load) - self.ln_load
+        return Usual(
+            runs,
+            digits(self.ln_n + weight * off_n),
+            digits(self.ln_load + weight * off_load),
+            digits((1 - weight) * (self.nn + weight * off_n * off_n)),
+            digits((1 - weight) * (self.nl + weight * off_n * off_load)),
+        )
+
+    def at(self, n: float, least: float = 1.0) -> float | None:
+        """Return the usual load at a size, at least so much; None until enough runs told it."""
+        if self.runs < USUAL_MIN:
+            return None
+        slope = min(max(self.nl / (self.nn + SLOPE_PRIOR), 0.0), 1.0)
+        off_n = min(max(math.log(n) - self.ln_n, -LN_MAX), LN_MAX)
+        return max(math.exp(self.ln_load + slope * off_n), least)
+
+
+class Followed(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How runs followed the load: sums over runs, that fade, of x^2 and x y for x = ln(load / usual), y = ln(run / curve).
+
+    `off` is the sum of distances |ln(run / told)| in the deviation that the equation alone would have told.
+    """
+
+    runs: float = 0.0
+    xx: float = 0.0
+    xy: float = 0.0
+    off: float = 0.0
+
+    def ran(self, x: float, y: float, distance: float) -> "Followed":
+        """Return it with one more run."""
+        x, y = (min(max(value, -LN_MAX), LN_MAX) for value in (x, y))
+        sums = (self.runs, 1.0), (self.xx, x * x), (self.xy, x * y), (self.off, min(distance, OFF_MAX))
+        return Followed(*(digits(FORGETTING * old + new) for old, new in sums))
+
+    def share(self, prior: float, computes: float = 1.0, besides: float = 0.0) -> float:
+        """Return how closely run times follow the load, from 0 to 1; `prior` until runs say otherwise.
+
+        Of run times of which only a part `computes`, `besides` is what the rest adds to the sum of x y.
+        """
+        follows = (self.xy - besides + FOLLOW_PRIOR * prior * computes) / (computes * (self.xx + FOLLOW_PRIOR))
+        return min(max(follows, 0.0), 1.0)
+
+    def width(self, prior: float) -> float:
+        """Return the factor by which the spread of what is told has to be scaled; `prior` until runs say otherwise."""
+        known = NORMAL_MEAN * (self.runs + SPREAD_PRIOR)
+        return min(max((self.off + SPREAD_PRIOR * NORMAL_MEAN * prior) / known, WIDTH_MIN), WIDTH_MAX)
