@@ -319,15 +319,10 @@ def _pooled(slots: list[_Slot]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(found.edges.tolist()), tuple(found.shares.tolist())
 
 
-def put_together(windows: Sequence[HostWindow]) -> HostWindow | None:
+def merged_window(windows: Sequence[HostWindow]) -> HostWindow | None:
     """Return one window of what a host measured towards several others: each counts the same. None for no window.
 
     Those that ended before the newest are left out: they are of another time.
-
-    >>> fast, slow = (HostWindow(60_000, (value,), (1.0,), count=6, mean=value, low=value, high=value) for value in (9.0, 3.0))
-    >>> found = put_together([fast, slow])
-    >>> found.low, found.mean, found.count, found.edges[0], found.shares[-1]
-    (3.0, 6.0, 12, 3.0, 0.5)
     """
     newest_ms = max((window.until_ms for window in windows), default=0)
     found = [window for window in windows if window.until_ms == newest_ms and window.shares]

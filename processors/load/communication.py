@@ -1,6 +1,6 @@
 """What part of a run waits for the network: learned from what runs met, and used where predictions with it were better.
 
-    T / T(n) = (1 - share) (load / usual load)^follows  +  share (usual bandwidth / bandwidth)^lasts
+    T / T(n) = (1 - share) (load / usual load)^follows  +  share (usual bandwidth / bandwidth)^persistence
 
 Load and bandwidth are those of the hosts while a run was there; each is 1 where it was as usual. Linear in both stretches,
 so the share is the slope over that of the network, at a given load. It is believed as far as runs support it: where
@@ -61,15 +61,7 @@ class CommunicationShare(msgspec.Struct, frozen=True, array_like=True, gc=False)
         return CommunicationShare(*(digits(value) for value in (weight, *means, *faded)))
 
     def share(self, prior: float = 0.0) -> float:
-        """Return the part of a run that waits for the network, from 0 to 1; `prior` until runs say otherwise.
-
-        >>> stretches = [(1.0, 1.0), (1.5, 2.0), (2.0, 1.0), (1.0, 3.0), (1.2, 0.5)] * 4
-        >>> known = CommunicationShare()
-        >>> for load, wait in stretches:
-        ...     known = known.ran(load, wait, 0.7 * load + 0.3 * wait)
-        >>> round(known.share(), 2)
-        0.3
-        """
+        """Return the part of a run that waits for the network, from 0 to 1; `prior` until runs say otherwise."""
         by_load = self.ll + FOLLOW_PRIOR
         slope = (self.lr + FOLLOW_PRIOR) / by_load  # of run times over load alone
         varies = max(self.ww - self.lw * self.lw / by_load, 0.0)
@@ -84,20 +76,16 @@ class CommunicationShare(msgspec.Struct, frozen=True, array_like=True, gc=False)
 class Network(NamedTuple):
     """How a run time follows the network of its hosts: `share` of it waits there for a bandwidth that is usually `bandwidth` (B/s).
 
-    `lasts` is the power to which it still holds in the run, if it is that before the start: 1 where all of it lasts.
+    `persistence` is the power to which it still holds in the run, if it is that before the start: 1 where all of it lasts.
     """
 
     share: float
     bandwidth: float
-    lasts: float = 1.0
+    persistence: float = 1.0
 
     def stretched(self, load: float, bandwidth: float) -> float:
-        """Return run / curve, where `load` is the stretch by the load of processors alone.
-
-        >>> Network(0.5, 2e9).stretched(1.0, 5e8)
-        2.5
-        """
-        return (1 - self.share) * load + self.share * math.pow(self.bandwidth / bandwidth, self.lasts)
+        """Return run / curve, where `load` is the stretch by the load of processors alone, and `bandwidth` (B/s) what is left."""
+        return (1 - self.share) * load + self.share * math.pow(self.bandwidth / bandwidth, self.persistence)
 
 
 class NetworkRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -122,7 +110,7 @@ class NetworkRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return self.runs >= RUNS_MIN and self.score < EARNED * self.plain_score
 
     @property
-    def lasts(self) -> float:
+    def persistence(self) -> float:
         """How much of what is unusual before a start holds in the run, as a power from 0 to 1."""
         return min(max((self.zm + FOLLOW_PRIOR) / (self.zz + FOLLOW_PRIOR), 0.0), 1.0)
 
@@ -164,9 +152,9 @@ class NetworkRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def network(self, share: float, n: float) -> Network | None:
         """Return how run times of a size follow the network; None where nothing is usual, or the share is next to none."""
         bandwidth = self.bandwidth(n)
-        return Network(share, bandwidth, self.lasts) if bandwidth and share >= SHARE_MIN else None
+        return Network(share, bandwidth, self.persistence) if bandwidth and share >= SHARE_MIN else None
 
     def follows(self, followed: Followed, prior: float, network: Network) -> float:
         """Return how closely the part of runs that computes follows the load, which may come with that of the network."""
         computes = max(1 - network.share, COMPUTES_MIN)
-        return followed.share(prior, computes, network.share * network.lasts * self.xz)
+        return followed.share(prior, computes, network.share * network.persistence * self.xz)

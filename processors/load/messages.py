@@ -199,7 +199,7 @@ class LoadPredictor:
             )
         return Reckoned.of(self._predicted(windows, question))
 
-    def rival(self, windows: Windows, question: Question, prediction: UnderLoad) -> Reckoned | None:
+    def counterpart(self, windows: Windows, question: Question, prediction: UnderLoad) -> Reckoned | None:
         """Return the same without the network where it counts, and with it where it does not; None where that is the same."""
         if prediction.equation != DEFAULT or prediction.histogram is None or prediction.bandwidth is None:
             return None

@@ -1,6 +1,6 @@
 """Run times under load: what a curve says, stretched by what the slowest host has left, or what an equation says.
 
-    T = share_comp T(n) (max_p(1 / cpu_p) / usual_load)^follows  +  share_comm T(n) max_p(usual_bw / bw_p)^lasts
+    T = share_comp T(n) (max_p(1 / cpu_p) / usual_load)^follows  +  share_comm T(n) max_p(usual_bw / bw_p)^persistence
 
 Source: Schopf, Berman, "Using stochastic information to predict application behavior on contended resources" (2001).
 T(n) is a stochastic value, whose quantiles are those of the curve's band. The curve was learned from runs that met some
@@ -271,7 +271,7 @@ def loaded_run_time(
     factor = Histogram((slowed.edges / learned.baseline_load) ** learned.follows, slowed.shares)
     network = learned.network
     if network is not None and waits is not None:
-        waited = Histogram((network.bandwidth * waits.edges) ** network.lasts, waits.shares)
+        waited = Histogram((network.bandwidth * waits.edges) ** network.persistence, waits.shares)
         factor = add(scaled(factor, 1 - network.share), scaled(waited, network.share), INTERVALS_MAX)
     return _product(quiet, factor)
 

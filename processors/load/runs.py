@@ -58,7 +58,7 @@ class StartLoad(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `view` tells whether these were its own hosts or any of its partition, `band` is what was told without their load,
     `pool_load` the load of its partition and `pool_bandwidth` the least bandwidth there, `other` what follows from the source
-    of load that did not answer, `rival` what follows with the network where the prediction is without it, or else without. `met`
+    of load that did not answer, `counterpart` what follows with the network where the prediction is without it, or else without. `met`
     are the loads of its hosts while it ran, summed, and how many; the last was looked at `met_ms`. `waited` is the same of
     1 / bandwidth.
     """
@@ -74,7 +74,7 @@ class StartLoad(msgspec.Struct, frozen=True, omit_defaults=True):
     other: Reckoned | None = None
     pool_bandwidth: float | None = None
     waited: tuple[float, int] = (0.0, 0)
-    rival: Reckoned | None = None
+    counterpart: Reckoned | None = None
 
     @property
     def knows_bandwidth(self) -> bool:
@@ -213,10 +213,16 @@ class LoadedRun(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def crps_by_network(self) -> tuple[float, float] | None:
         """The CRPS of what followed with the network, and without it, over the run time of the band; None without both."""
-        known, rival, band = Reckoned.of(self.start.prediction), self.start.rival, self.start.band
-        if band is None or known is None or known.histogram is None or rival is None or rival.histogram is None:
+        known, counterpart, band = Reckoned.of(self.start.prediction), self.start.counterpart, self.start.band
+        if (
+            band is None
+            or known is None
+            or known.histogram is None
+            or counterpart is None
+            or counterpart.histogram is None
+        ):
             return None
-        pair = (known.histogram, rival.histogram)
+        pair = (known.histogram, counterpart.histogram)
         counts, plain = pair if known.communication_share > 0 else reversed(pair)
         return self._crps(counts, band), self._crps(plain, band)
 

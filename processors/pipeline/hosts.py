@@ -25,7 +25,7 @@ from processors.hosts.estimates import entered_as
 from processors.hosts.jobs import HostJobs
 from processors.hosts.lines import BANDS
 from processors.hosts.rows import HostRows
-from processors.hosts.windows import WaitingMinutes, put_together
+from processors.hosts.windows import WaitingMinutes, merged_window
 from processors.models.histogram.arithmetic import variation_class
 from processors.pipeline.host_alerts import HostAlerts
 from processors.pipeline.host_profiles import HostProfiles
@@ -106,7 +106,7 @@ class HostShard:
         if not index.is_measured(resource):
             return None
         towards = (windows.of(row, until_ms) for row in index.rows_towards(system, host, resource))
-        return put_together([window for window in towards if window is not None])
+        return merged_window([window for window in towards if window is not None])
 
     def forecasts(
         self, system: str, hosts: Sequence[str], resource: str, until_ms: int

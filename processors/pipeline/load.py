@@ -151,7 +151,9 @@ class UnderLoads:
         other = self._load_predictor.alternative(
             windows, self._question(key, where, n, band, started.start_ms), prediction
         )
-        rival = self._load_predictor.rival(windows, self._question(key, where, n, band, started.start_ms), prediction)
+        counterpart = self._load_predictor.counterpart(
+            windows, self._question(key, where, n, band, started.start_ms), prediction
+        )
         return StartLoad(
             key.id,
             where.view,
@@ -161,7 +163,7 @@ class UnderLoads:
             evidence.partition,
             other=other,
             pool_bandwidth=pool_load.bandwidth if pool_load else None,
-            rival=rival,
+            counterpart=counterpart,
         )
 
     def _point(

@@ -17,7 +17,7 @@ HOSTS = ("nid1", "nid2", "nid3", "nid4")
 NINE_MS = moment_ms("09:00")
 BANDWIDTH_B_S = 1e10
 STEP_S, GAP_S, RUNS = 60, 420, 40
-ASKED = "asked"
+LAST = "last"
 
 
 def made(waits: float) -> list[str]:
@@ -31,7 +31,7 @@ def made(waits: float) -> list[str]:
         if number == RUNS:
             cpu, free = 0.75, 0.15
         took_s = round(270 * ((1 - waits) * 0.75 / cpu + waits * 0.5 / free) * float(np.exp(0.02 * random.normal())))
-        start_s, job = now_s + GAP_S, ASKED if number == RUNS else str(number)
+        start_s, job = now_s + GAP_S, LAST if number == RUNS else str(number)
         end_s = start_s + took_s
         lines += [(second, load) for second in range(now_s, end_s, STEP_S) for load in sampled(second, cpu, free)]
         lines.append(
@@ -106,7 +106,7 @@ def predicted(tmp_path: Path, lines: list[str]) -> dict[str, Any]:
     shown = CliRunner().invoke(main, ["replay", str(path), "--out", str(out)], catch_exceptions=False)
     assert shown.exit_code == 0, shown.stderr
     messages = map(json.loads, (out / "job-predictions.jsonl").read_text().splitlines())
-    found: dict[str, Any] = next(message["value"] for message in messages if message["key"] == f"exa/{ASKED}")
+    found: dict[str, Any] = next(message["value"] for message in messages if message["key"] == f"exa/{LAST}")
     return found
 
 

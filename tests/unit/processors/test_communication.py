@@ -48,7 +48,7 @@ def test_bandwidth_that_is_always_less_than_was_usual_teaches_nothing() -> None:
     assert known.share() < 0.01
 
 
-def test_run_times_that_scatter_more_than_bandwidth_explains_are_believed_little() -> None:
+def test_run_times_that_scatter_more_than_bandwidth_explains_teach_little() -> None:
     found = [story(0.0, noise=0.4, network=0.1, seed=seed).share() for seed in range(20)]
     assert max(found) < 0.2
     assert np.mean(found) < 0.05
@@ -89,7 +89,7 @@ def test_whatever_runs_met_the_share_is_one(runs: list[tuple[float, float, float
 def test_a_run_is_stretched_by_both_each_by_its_part() -> None:
     network = Network(0.25, bandwidth=8e9)
     assert network.stretched(2.0, 2e9) == pytest.approx(0.75 * 2 + 0.25 * 4)
-    assert network._replace(lasts=0.0).stretched(2.0, 2e9) == pytest.approx(0.75 * 2 + 0.25)
+    assert network._replace(persistence=0.0).stretched(2.0, 2e9) == pytest.approx(0.75 * 2 + 0.25)
 
 
 def test_the_usual_bandwidth_is_known_after_three_runs_and_falls_with_the_size() -> None:
@@ -109,14 +109,14 @@ def test_how_much_of_a_busy_network_lasts_is_found(part: float) -> None:
     for _ in range(RUNS):
         z = 0.5 * random.normal()
         record = record.ran(0.0, z, part * z + 0.1 * random.normal())
-    assert record.lasts == pytest.approx(part, abs=0.05)
+    assert record.persistence == pytest.approx(part, abs=0.05)
 
 
 def test_a_network_that_was_not_seen_during_runs_is_taken_to_last() -> None:
     record = NetworkRecord()
     for number in range(RUNS):
         record = record.ran(0.0, 0.5 * (-1) ** number, None)
-    assert record.lasts == 1.0
+    assert record.persistence == 1.0
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.7])

@@ -66,11 +66,11 @@ def test_a_part_that_waits_for_the_network_is_stretched_by_the_slowest_link() ->
     half, waits = Learned(network=Network(0.5, bandwidth=1e9)), waiting(cpu((1e9, 1e9), (2.5e8, 2.5e8)))
     assert mean(loaded_run_time(quiet, free, half, waits)) == pytest.approx(0.5 * 100 + 0.5 * 400, rel=1e-3)
     assert mean(loaded_run_time(quiet, free, half)) == pytest.approx(100, rel=1e-3)
-    lasts = half._replace(network=Network(0.5, bandwidth=1e9, lasts=0.5))
-    assert mean(loaded_run_time(quiet, free, lasts, waits)) == pytest.approx(0.5 * 100 + 0.5 * 200, rel=1e-3)
+    fading = half._replace(network=Network(0.5, bandwidth=1e9, persistence=0.5))
+    assert mean(loaded_run_time(quiet, free, fading, waits)) == pytest.approx(0.5 * 100 + 0.5 * 200, rel=1e-3)
 
 
-def test_a_host_without_bandwidth_has_a_hundredth_of_the_best_and_where_none_has_any_nothing_is_said() -> None:
+def test_a_host_without_bandwidth_has_a_hundredth_of_the_best_and_where_none_has_any_there_is_no_figure() -> None:
     assert waiting(cpu((0.0, 0.0), (1e9, 1e9))).edges[-1] == pytest.approx(1e-7)
     with pytest.raises(TooLittleError, match="no bandwidth left"):
         waiting(cpu((0.0, 0.0), (0.0, 0.0)))
