@@ -8,6 +8,7 @@ that waits draws less and takes longer: they partly cancel, and the band is rath
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import nlargest
 from statistics import median
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -118,6 +119,7 @@ def target_weights(profile: Profile) -> dict[str, float]:
 RUNS_MIN: Final = 2
 SCORES_MAX: Final = 64
 REACH_MAX: Final = 50.0  # of ln power
+LAW_RUNS_MAX: Final = 256  # the newest that a law of power over sizes is made of: each run makes it anew
 SAME: Final = 1e-5  # of ln n, which is kept to seven digits
 
 
@@ -194,7 +196,10 @@ class PowerBySize:
 
     def _fitted(self, runs: Iterable[Run]) -> PowerLaw | None:
         if self._law is None:
-            known = sorted((run for run in runs if POWER in run.targets and LN_N in run.values), key=lambda run: run.id)
+            known = [run for run in runs if POWER in run.targets and LN_N in run.values]
+            if len(known) > LAW_RUNS_MAX:
+                known = nlargest(LAW_RUNS_MAX, known, key=lambda run: (run.time_ms, run.place))
+            known.sort(key=lambda run: run.id)
             if len(known) >= RUNS_MIN:
                 n = np.exp(np.array([run.values[LN_N] for run in known]))
                 power_w, weight = (np.array([of(run) for run in known]) for of in (_power_w, _weight))

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from processors.models.training.levels import Shift, at_level_of_now
-from processors.models.training.retention import EVENLY, Retention, row
+from processors.models.training.retention import EVENLY, Retention, counts, matrix, row
 from processors.models.training.table import CHOICE, Table
 
 # Runs as they are stored: the names once, and all numbers as one block of 32-bit floats, base64 in JSON.
@@ -44,7 +44,7 @@ def packed(rows: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     [{'a': 1.5}, {'a': 3.0, 'b': 2.0}]
     """
     names = sorted({name for row in rows for name in row})
-    values = np.array([[row.get(name, np.nan) for name in names] for row in rows], dtype=STORED)
+    values = matrix(rows, names).astype(STORED)
     return {"names": names, "rows": len(rows), "values": b64encode(values.tobytes()).decode()}
 
 
@@ -245,11 +245,10 @@ class Reservoir:
         known, shifts = (self.retained, self.retained_shifts) if last else (self.coming or {}, self.coming_shifts)
         runs = [known[name] for name in sorted(known) if target in known[name].targets]
         names = _columns(runs, columns)
-        rows = [[run.values.get(name, math.nan) for name in names] for run in runs]
         groups = {name: i for i, name in enumerate(sorted({run.group or run.id for run in runs}))}
         return Table(
             names,
-            np.array(rows, dtype=np.float64).reshape(len(runs), len(names)),
+            matrix([run.values for run in runs], names),
             np.array([run.targets[target] * at_level_of_now(run.time_ms, shifts) for run in runs], dtype=np.float64),
             np.array([run.weight * run.weights.get(target, 1.0) for run in runs], dtype=np.float64),
             np.array([groups[run.group or run.id] for run in runs], dtype=np.int64),
@@ -312,11 +311,7 @@ class Reservoir:
 
 
 def _columns(runs: list[Run], columns: tuple[str, ...]) -> tuple[str, ...]:
-    counts: dict[str, int] = {}
-    for run in runs:
-        for name in run.values:
-            counts[name] = counts.get(name, 0) + 1
-    known = (name for name, count in counts.items() if count >= _wanted(name, len(runs)))
+    known = (name for name, count in counts(run.values for run in runs).items() if count >= _wanted(name, len(runs)))
     return tuple(sorted(name for name in known if name.startswith(columns)))
 
 
