@@ -60,6 +60,8 @@ TALLIED: Final = {  # what folds count by kind: the metric, and its label for th
     "profile": ("scalewatch_profiles_total", "outcome"),
     "withheld": ("scalewatch_alerts_withheld_total", "alertname"),
     "explained": ("scalewatch_runs_explained_total", "what"),
+    "node_s": ("scalewatch_run_node_seconds_total", "energy"),
+    "energy_j": ("scalewatch_run_energy_joules_total", "energy"),
 }
 
 

@@ -6,11 +6,12 @@ from typing import Final
 import msgspec
 
 from processors.contracts.events import Identity, JobCompleted, JobStarted, Network, nodes_of
+from processors.contracts.hosts import Profile
 from processors.contracts.names import ApplicationKey, rfc3339
 from processors.contracts.outputs import JobPrediction, PredictedAtStart, Run, Tombstone
 from processors.facts import REMEMBERED, Band, Remaining, noteworthy
 from processors.fairness import lane_of_user
-from processors.jobs.lifecycle import EndedRun, Job, NetworkReport, Placement, features_of, joined
+from processors.jobs.lifecycle import EndedRun, Job, NetworkReport, Placement, evidence_of, features_of, joined
 from processors.jobs.remaining_time import (
     UNDER_LOAD,
     Forecast,
@@ -30,6 +31,7 @@ from processors.pipeline.power import Power, Profiles
 from processors.pipeline.predictor import UNKNOWN, Predicted, Predictor, Question
 from processors.pipeline.stage import STOP, CompletionWork, JobWork, TickWork, guard
 from processors.pipeline.state import ShardState
+from processors.power.accounting import energy_of_run
 from processors.run_time.quality import COVERAGE
 from processors.store import hexdigest
 
@@ -356,12 +358,28 @@ class Jobs:
         model = self._state.models.get(placement.application_id) if placement.application_id else None
         return predicted_by_curve(model.published if model else None, placement.n, event.end_ms)
 
+    def _count_energy(self, run: EndedRun, profile: Profile | None) -> None:
+        """Count the node-seconds of a run by how its energy is known, and the energy of those of which it is."""
+        event, evidence = run.event, evidence_of(run)
+        if event.run_time_s <= 0:
+            return
+        nodes = profile.hosts if profile is not None and profile.hosts else nodes_of(evidence) or 1
+        found = energy_of_run(profile, event.energy_j, exclusive=evidence.exclusive)
+        tally = self._state.tally
+        for name, part in (("measured", found.measured), ("estimated", found.estimated), ("unknown", found.unknown)):
+            tally["node_s", name] += round(nodes * event.run_time_s * part)
+        known = found.measured + found.estimated
+        if found.energy_j is not None and known > 0:
+            for name, part in (("measured", found.measured), ("estimated", found.estimated)):
+                tally["energy_j", name] += round(found.energy_j * part / known)
+
     def _settled(self, job: Job, run: EndedRun) -> Run:
         event = msgspec.json.encode(run.event)
         others = [*job.identities, *reported_at_start(run)]
         identities = [msgspec.json.encode(identity) for identity in others]
         placement = run.placement
         found = self._profiles.settled(job, run)
+        self._count_energy(run, found.profile)
         known = [msgspec.json.encode(each) for each in (run.predicted, run.slowed_by) if each is not None]
         texts = [value.decode() for value in (event, *identities, *known)]
         return Run(

@@ -17,7 +17,7 @@ from processors.contracts.names import ApplicationKey, job_key
 from processors.contracts.nodes import expand
 from processors.contracts.outputs import AnswerPoint, ExpectedFromCounters, Prediction, UsefulSizes
 from processors.facts import Band, plausible, trains
-from processors.jobs.lifecycle import EndedRun, Job, merged_evidence, reported_attributes
+from processors.jobs.lifecycle import EndedRun, Job, evidence_of, reported_attributes
 from processors.pipeline.alerts import OpenAlerts
 from processors.pipeline.stage import JobWork, TickWork, guard
 from processors.pipeline.state import ShardState
@@ -252,7 +252,7 @@ class Profiles:
 
     def _learn(self, job: Job, run: EndedRun, profile: Profile) -> SettledProfile:
         event, application_id = run.event, run.placement.application_id or ""
-        evidence = merged_evidence(job, event)
+        evidence = evidence_of(run)
         fact = ProfileFact(
             event.run_id,
             float(run.placement.n or 0.0),

@@ -254,6 +254,17 @@ AGENT: Final = (
         (Label("outcome", values=PROFILES),),
     ),
     Declaration(
+        "scalewatch_run_node_seconds_total", "counter",
+        "Node-seconds of settled runs by how their energy is known: measured by meters of hosts or of the scheduler, estimated from "
+        "counters or split between the jobs of a node, or unknown; what only the curve of an application would tell is unknown here.",
+        (Label("energy", values=("measured", "estimated", "unknown")),),
+    ),
+    Declaration(
+        "scalewatch_run_energy_joules_total", "counter",
+        "Energy of settled runs whose energy is known, in the shares in which their node-seconds were measured and estimated.",
+        (Label("energy", values=("measured", "estimated")),),
+    ),
+    Declaration(
         "scalewatch_power_estimate_error_watts", "gauge",
         "Median recent error of the power estimated from counters, on hosts with sensors: that of the worst kind "
         "of host, 0 where none is estimated.", (Label("component", values=COMPONENTS),),

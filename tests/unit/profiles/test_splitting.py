@@ -106,7 +106,7 @@ def test_a_setting_goes_before_what_runs_had_on_a_node() -> None:
     assert [of_run(hosts, job).split_j for job in ("1", "2")] == pytest.approx([75.0 * 600, 150.0 * 600])
 
 
-def test_a_corrected_report_takes_what_it_said_of_the_node_back() -> None:
+def test_a_corrected_report_takes_back_what_the_first_one_made_of_the_node() -> None:
     wrong = [each for each in whole_nodes(256, 3) if not isinstance(each, JobStarted)]
     jobs = [allocated(started("1", 0, "nid1"), 32), allocated(started("2", 0, "nid1"), 64)]
     right = [each for each in whole_nodes(128, 3) if not isinstance(each, JobStarted)]
