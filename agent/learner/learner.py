@@ -47,6 +47,7 @@ ENCODED_S: Final = (
     0.005  # a slice lasts so long: a fifth of the time goes into a checkpoint while there is much to fold
 )
 ENCODED_AT_ONCE: Final = 16  # states between two looks at the clock
+FLUSH_S: Final = 0.25  # between two waits for acknowledgements while there is more to fold: each poll's own took a seventh of the fold's time
 OUTCOMES: Final[dict[type[Exception], str]] = {
     CheckpointLostError: "lost",
     FencedError: "fenced",
@@ -246,6 +247,7 @@ class Learner:
         self._shards: dict[TopicPartition, OwnedShard] = {}
         self._folding = Turns()
         self._sent = False
+        self._flushed_s = -math.inf
         self._complaints = Complaints(_LOG)
         self.sources = Sources(plan.is_source)
         self.collectors = Collectors()
@@ -258,6 +260,9 @@ class Learner:
         for partition in poll.assignment.gained:
             self._take_over(partition, now_s)
         folded = sum(self._fold(batch) for batch in poll.batches)
+        if not folded or now_s - self._flushed_s >= FLUSH_S:
+            self._flush()
+            self._flushed_s = now_s
         self._encode(FOLDED_S)
         if self._meter.due(now_s, folded):
             self._report()
@@ -401,7 +406,6 @@ class Learner:
                     self._encode(ENCODED_S)
         shard.folded(batch)
         shard.records += folded
-        self._flush()
         self._meter.folded(folded, self._monotonic_s() - began_s)
         return folded
 
