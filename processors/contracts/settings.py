@@ -106,11 +106,11 @@ class ProfileSettings(Settings):
         default=64, ge=1, le=256, description="counters of one run that are kept, and of its network as many"
     )
     runs_max: int = Field(
-        default=2048,
+        default=256,
         ge=16,
         le=8192,
         description="runs of an application that its models are fitted to; of more the newest stay, and of the others few of those "
-        "alike before more of them",
+        "alike before more of them. More make each new run and each fit cost more; above 256 trees take part",
     )
     bytes_max: int = Field(
         default=2**28,
