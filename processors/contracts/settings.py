@@ -109,8 +109,8 @@ class ProfileSettings(Settings):
         default=256,
         ge=16,
         le=8192,
-        description="runs of an application that its models are fitted to; of more the newest stay, and of the others few of those "
-        "alike before more of them. More make each new run and each fit cost more; above 256 trees take part",
+        description="runs of an application that its models are fitted to, an even sample of all. More make each new run and each fit "
+        "cost more; above 256 trees take part",
     )
     bytes_max: int = Field(
         default=2**28,

@@ -31,7 +31,7 @@ from processors.models.counters.model import (
     weight,
 )
 from processors.models.statistics import six_digits
-from processors.models.training.retention import BY_WHAT_THEY_ADD, room_bytes
+from processors.models.training.retention import room_bytes
 from processors.models.training.runs import Run
 from processors.models.training.table import Band, Floats, Table
 from processors.models.training.trainer import Kind, Learner, Trainer, inverting
@@ -222,9 +222,7 @@ class ProfileModels:
     def __init__(self, settings: ProfileSettings, state: ProfileModelsState) -> None:
         kinds = {target: RUN_TIME_KINDS if target == RUN_TIME else POWER_KINDS for target in TARGETS}
         self._runs_max = settings.runs_max
-        self._trainer = Trainer(
-            kinds, settings.runs_max, state.trainer or None, COLUMNS, cost=step_cost, retention=BY_WHAT_THEY_ADD
-        )
+        self._trainer = Trainer(kinds, settings.runs_max, state.trainer or None, COLUMNS, cost=step_cost)
         self._by_size = PowerBySize(state.power)
         self._scores = {target: list(state.scores.get(target, ())) for target in TARGETS}
         self._waiting_ms = state.waiting_ms
