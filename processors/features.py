@@ -26,7 +26,7 @@ from processors.models.features import ATTRIBUTE_KINDS, NETWORK, Blend, Chosen, 
 from processors.models.placement import SPREAD_NAMES
 from processors.models.statistics import six_digits
 from processors.models.training.levels import LevelWatch, Ratio
-from processors.models.training.retention import BY_WHAT_THEY_ADD, room_bytes
+from processors.models.training.retention import BY_WHAT_THEY_ADD
 from processors.models.training.runs import Run
 from processors.models.training.table import CHOICE
 from processors.models.training.trainer import Kind, Learner, Trainer
@@ -117,7 +117,6 @@ SIZE: Final = "n"
 ATTRIBUTES_MAX: Final = 40  # of a run
 PAIRS_MAX: Final = 64  # newest runs by which an order is judged
 SCORED_PER_TICK: Final = 4  # runs of an application
-RUNS_LEAST: Final = 64  # that each application retains, however many there are
 ROWS_PER_UNIT: Final = 200.0  # a level of a tree, or a matrix of a sample, of so many rows takes a millisecond or less
 COST_MAX: Final = 12  # of a step: what is more is done in several
 USUAL: Final = 0.5  # a choice that this share of runs made has to be told
@@ -275,10 +274,7 @@ class FeatureTimes:
 
         To be called before each `learn` and `step`.
         """
-        reservoir = self._trainer.reservoir
-        room = max(bytes_max // room_bytes(len(reservoir.names)), RUNS_LEAST)
-        reservoir.runs_max = min(room, self._runs_max)
-        return reservoir.runs_max < min(len(reservoir.retained) + len(reservoir.waiting), self._runs_max)
+        return self._trainer.reservoir.bound(bytes_max, self._runs_max)
 
     def forget(self, run_id: str, now_ms: int) -> None:
         """Let a run tell nothing any more: it belongs to another application."""

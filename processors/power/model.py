@@ -204,7 +204,6 @@ class ProfileModelsState(msgspec.Struct, omit_defaults=True):
     waiting_ms: int | None = None
 
 
-RUNS_LEAST: Final = 64  # that each application retains, however many there are
 APPLICATION_BYTES_MAX: Final = 2**20  # of its runs: its stored state has to fit into a record of a broker
 
 
@@ -310,10 +309,9 @@ class ProfileModels:
         To be called before each `learn` and `tick`.
         """
         reservoir = self._trainer.reservoir
-        each = room_bytes(len(reservoir.names))
-        room, most = max(bytes_max // each, RUNS_LEAST), min(APPLICATION_BYTES_MAX // each, self._runs_max)
-        reservoir.runs_max = min(room, most)
-        return room < min(len(reservoir.retained) + len(reservoir.waiting), most)
+        return reservoir.bound(
+            bytes_max, min(APPLICATION_BYTES_MAX // room_bytes(len(reservoir.names)), self._runs_max)
+        )
 
     @property
     def runs(self) -> int:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from processors.models.training.levels import Shift, at_level_of_now
-from processors.models.training.retention import EVENLY, Retention, counts, matrix, row
+from processors.models.training.retention import EVENLY, Retention, counts, matrix, room_bytes, row
 from processors.models.training.table import CHOICE, Table
 
 # Runs as they are stored: the names once, and all numbers as one block of 32-bit floats, base64 in JSON.
@@ -84,6 +84,7 @@ def bounded(names: Iterable[str], known: set[str], names_max: int) -> set[str]:
 
 VERSION: Final = 1
 RUNS_MAX: Final = 512
+RUNS_LEAST: Final = 64  # that each application retains, however many there are
 NAMES_MAX: Final = 96  # of values of a run, and of its targets
 ALL_NAMES_MAX: Final = 128  # of values of all runs together
 WEIGHT_MIN: Final = 1e-6
@@ -172,6 +173,12 @@ class Reservoir:
     def shift(self, shift: Shift) -> None:
         """Let runs of before count at another level, in each target, from the next fit on that begins."""
         self.shifts = [*self.shifts, shift][-SHIFTS_MAX:]
+
+    def bound(self, bytes_max: int, runs_max: int) -> bool:
+        """Hold no more than `runs_max` runs, and than so many bytes do, but RUNS_LEAST; return whether some have to go by the bytes."""
+        room = max(bytes_max // room_bytes(len(self.names)), RUNS_LEAST)
+        self.runs_max = min(room, runs_max)
+        return room < min(len(self.retained) + len(self.waiting), runs_max)
 
     def add(self, run: Run) -> None:
         """Take a run in, to be fitted to after the next `advance`; one with a known id replaces that.
