@@ -25,6 +25,15 @@ class Settings(BaseModel):
 
 ATTRIBUTES_MAX = 32
 Pattern = Annotated[str, Field(min_length=1, max_length=256)]
+RunBytes = Annotated[
+    int,
+    Field(
+        ge=2**16,
+        le=2**36,
+        description="bytes of memory that these runs of all applications of a shard take; each application has an equal share, and "
+        "retains fewer runs where that is too little",
+    ),
+]
 
 
 class FeatureSettings(Settings):
@@ -48,13 +57,7 @@ class FeatureSettings(Settings):
         description="runs of an application that models of its attributes and its communication are fitted to; of more the newest "
         "stay, and of the others few of those alike before more of them",
     )
-    bytes_max: int = Field(
-        default=2**28,
-        ge=2**16,
-        le=2**36,
-        description="bytes of memory that these runs of all applications of a shard take; each application has an equal share, and "
-        "retains fewer runs where that is too little",
-    )
+    bytes_max: RunBytes = 2**28
 
     def names(self, attribute: str) -> bool:
         """Return whether an attribute is one of them."""
@@ -112,13 +115,7 @@ class ProfileSettings(Settings):
         description="runs of an application that its models are fitted to, an even sample of all. More make each new run and each fit "
         "cost more; above 256 trees take part",
     )
-    bytes_max: int = Field(
-        default=2**28,
-        ge=2**16,
-        le=2**36,
-        description="bytes of memory that these runs of all applications of a shard take; each application has an equal share, and "
-        "retains fewer runs where that is too little",
-    )
+    bytes_max: RunBytes = 2**28
     host_power_max_w: float = Field(
         default=20_000.0, gt=0, le=1e7, description="what a host can draw at most; a reading above is not believed"
     )
