@@ -3,7 +3,7 @@
 Figures have 16 bits, and stand in chunks by time: a checkpoint writes those that changed, and what is too old goes as a whole.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import ceil
 from typing import Final
 
@@ -205,9 +205,10 @@ class LineStore:
         bands, minutes = (_line(chunks, drawn, now_ms) for chunks in (self._bands, self._minutes))
         return HostLines(system=system, host=host, as_of=rfc3339(now_ms), day=bands, hour=minutes)
 
-    def copied(self) -> dict[str, BlockCopy | None]:
-        """Return a copy of all that a checkpoint has to write, by key; None of what is gone."""
-        return {key: copy for chunks in self.chunks for key, copy in chunks.copied().items()}
+    def copied(self) -> Iterator[tuple[str, BlockCopy | None]]:
+        """Yield a copy of all that a checkpoint has to write, with its key; None of what is gone."""
+        for chunks in self.chunks:
+            yield from chunks.copied().items()
 
     def confirm(self) -> None:
         """Record that the checkpoint of `copied` is durable."""

@@ -359,9 +359,8 @@ class RowIndex:
             retained.name: len(each.ids) for each in (self.hosts, self.series) for retained in (each, *each.columns)
         }
 
-    def copied(self) -> dict[str, BlockCopy]:
-        """Return a copy of all blocks that have a row in use, by their keys."""
-        found: dict[str, BlockCopy] = {}
+    def copied(self) -> Iterator[tuple[str, BlockCopy]]:
+        """Yield a copy of each block that has a row in use, with its key; nothing may change meanwhile."""
         for keyed in (self.hosts, self.series):
             for first in range(0, keyed.ids.end, keyed.block):
                 last, number = first + keyed.block, first // keyed.block
@@ -370,10 +369,8 @@ class RowIndex:
                     continue
                 for retained in (keyed, *keyed.columns):
                     names = keys if retained is keyed else ()
-                    found[f"{retained.name}/{number}"] = BlockCopy(
-                        retained.version, retained.stored(first, last), first, names
-                    )
-        return found
+                    stored = retained.stored(first, last)
+                    yield f"{retained.name}/{number}", BlockCopy(retained.version, stored, first, names)
 
     def restore(self, states: Mapping[str, bytes]) -> None:
         """Put blocks back, given by their keys; ConfigError where they are damaged or of a newer agent.

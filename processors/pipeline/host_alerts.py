@@ -70,11 +70,13 @@ class HostAlerts:
         """Return what was found since a tick before, and let alerts end."""
         now_ms = self._state.now_ms
         if self._state.index.hosts.ids.rows:
-            self._judged &= not self._state.multivariate.tick(now_ms)
+            self._judged &= not self._state.multivariate.tick(now_ms, self._state.give_way)
             if now_ms // MINUTE_MS != before_ms // MINUTE_MS:
                 self._mute()
                 self._stay_odd()
+                self._state.give_way()
                 self._compare()
+                self._state.give_way()
             self._judge()
             self._report()
         self._alerts.tick()
@@ -331,11 +333,13 @@ class HostAlerts:
             return
         candidates, peers, now_ms = self._state.candidates.rows, self._state.peers, self._state.now_ms
         group, jobs = self._groups.peers(len(candidates), self._straggler.start_s)
+        self._state.give_way()
         group[(candidates["muted"] != 0) | (candidates["hushed_ms"] > now_ms)] = NO_GROUP
         host = self._state.places.hosts
         names = [""] * len(host)
         for row, (_, resource) in self._state.index.series.ids:
             names[row] = resource
+        self._state.give_way()
         peers.judge(now_ms, names, host.astype(np.intp), group)
         known = np.unique(host[peers.rows["known"][: len(host)] != 0])
         now = np.unique(host[peers.differing_now(now_ms)[: len(host)]])

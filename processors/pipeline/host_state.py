@@ -7,6 +7,7 @@ follow from what is declared there.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -57,6 +58,7 @@ ARRAYS: Final = (NAMES, WAITING, MINUTES, SUMS)
 DTYPES: Final = {WAITING: READING, MINUTES: AMOUNT, SUMS: SUM}
 VERSION: Final = 1
 CHUNK_BYTES_MAX: Final = 240_000
+SLICE_BYTES: Final = 2_000_000  # are copied without giving way: some 3 ms
 FAR_SHARE: Final = 2.0 / 3.0  # of `resources_share`: what is far from its mean is rarer than a record
 DAY_S: Final = 86_400.0
 WAITING_MINUTES: Final = 8  # of all meters
@@ -79,17 +81,16 @@ class ProfileStore:
         counts = (len(self.names), len(self.waiting), len(self.retained), len(self.sums))
         return self.index.sizes() | dict(zip(ARRAYS, counts, strict=True))
 
-    def copied(self) -> dict[str, BlockCopy]:
-        """Return a copy of all that is to be stored, by key."""
-        found = self.index.copied()
+    def copied(self) -> Iterator[tuple[str, BlockCopy]]:
+        """Yield a copy of each part of all that is to be stored, with its key."""
+        yield from self.index.copied()
         if len(self.names) > len(ALWAYS):
             names = [None if name is None else ("", name) for name in self.names.all]
-            found[f"{NAMES}/0"] = BlockCopy(VERSION, b"", 0, names)
+            yield f"{NAMES}/0", BlockCopy(VERSION, b"", 0, names)
         for key, array in self._arrays():
             rows = CHUNK_BYTES_MAX // array.itemsize
             for first in range(0, len(array), rows):
-                found[f"{key}{first // rows}"] = BlockCopy(VERSION, array[first : first + rows].tobytes(), 0, ())
-        return found
+                yield f"{key}{first // rows}", BlockCopy(VERSION, array[first : first + rows].tobytes(), 0, ())
 
     def forget_names(self) -> None:
         """Let names of quantities go that nothing has any more, where there are many."""
@@ -241,12 +242,15 @@ class HostShardState:
         return self.index.sizes() | self.lines.sizes() | self.profiles.sizes() | stores
 
     def copied(self) -> Copy:
-        """Return a copy of the rows and lines that a checkpoint has to write; `encoded` makes bytes of it, in any thread."""
-        blocks = self.index.copied() | self.profiles.copied()
+        """Return a copy of the rows and lines that a checkpoint has to write; `encoded` makes bytes of it, in any thread.
+
+        Between parts of it the fold gives way: of 10,000 hosts there are 240 MB, which take .3 s.
+        """
+        blocks = self._in_slices(chain(self.index.copied(), self.profiles.copied()))
         gone: Copy = dict.fromkeys(self._written - blocks.keys())
         self._written |= blocks.keys()
         self._saving = set(blocks)
-        return gone | self.lines.copied() | blocks
+        return gone | self._in_slices(self.lines.copied()) | blocks
 
     def confirm(self) -> None:
         """Record that the checkpoint of `copied` is durable."""
@@ -279,6 +283,17 @@ class HostShardState:
     def forget(self, keys: Iterable[str]) -> None:
         """Let the next checkpoint remove states that are not put back."""
         self._written.update(keys)
+
+    def _in_slices(self, copies: Iterable[tuple[str, BlockCopy | None]]) -> Copy:
+        found: Copy = {}
+        copied_bytes = 0
+        for key, copy in copies:
+            found[key] = copy
+            copied_bytes += 0 if copy is None else len(copy.data)
+            if copied_bytes >= SLICE_BYTES:
+                copied_bytes = 0
+                self.give_way()
+        return found
 
     def _store(self, kind: type[Any], state: type[msgspec.Struct], live_max: int = 5000) -> Store[Any]:
         """Declare a kind of processor that is kept by key."""

@@ -41,6 +41,7 @@ HOSTS_MAX: Final = 1_000  # in one answer
 RESOURCES_MAX: Final = 64  # of one host
 SECOND_MS: Final = 1_000
 WAITING_MAX: Final = 1024  # minutes of resources that wait for a tick: so many hold the fold for some tens of ms
+TAKEN_AT_ONCE: Final = 100  # of these events, each of some tenths of a ms
 HostEvent = HostMinute | HostState | JobStarted | JobCompleted
 Given = TypeVarTuple("Given")
 
@@ -177,8 +178,10 @@ class HostShard:
         waiting, self._waiting, self._waiting_resources = self._waiting, [], 0
         if not waiting:
             return
-        for event in waiting:
+        for place, event in enumerate(waiting, 1):
             attempt(self.state, HostRows.name, self._one, event)
+            if place % TAKEN_AT_ONCE == 0:
+                self.state.give_way()
         if any(isinstance(event, HostMinute) for event in waiting):
             self._changes += 1
             attempt(self.state, ProfileRun.name, self.profiles.flush)

@@ -255,6 +255,10 @@ class CombinedRule:
         """Return the state of the hosts from `first` to before `last`."""
         return self._table.stored(first, last)
 
+    def stored_each(self, rows: Rows) -> NDArray[np.uint8]:
+        """Return the state of each of these hosts as `stored` returns it of one, (m, bytes)."""
+        return self._table.stored_each(rows)
+
     def restore(self, first: int, last: int, state: bytes) -> None:
         """Put hosts back; ValueError where they are of another form."""
         self._table.restore(first, last, state)

@@ -138,3 +138,18 @@ def test_a_host_of_one_resource_has_no_score() -> None:
         joint.take(batch([0], 0, minute, means(minute)[:1]))
     joint.tick(70 * MINUTE_MS)
     assert (joint.hosts.rows["score"][0], joint.contradiction(0)) == (0.0, None)
+
+
+def test_hosts_of_unequal_numbers_of_resources_are_stored_each_as_it_is() -> None:
+    joint = new(hosts=3)
+    for number in range(30):
+        joint.take(batch([0, 1, 2], 0, number, means(number)))
+        joint.take(batch([3, 4], 1, number, means(number)[:2]))
+        joint.take(batch([5, 6, 7], 2, number, means(number)))
+    twin = new(hosts=3)
+    twin.restore(0, 3, joint.stored(0, 3))
+    assert twin.stored(0, 3) == joint.stored(0, 3)
+    assert twin.stored(1, 2) == joint.stored(1, 2)
+    for each in (joint, twin):
+        each.tick(60 * MINUTE_MS)
+    assert twin.stored(0, 3) == joint.stored(0, 3)
