@@ -109,7 +109,7 @@ class ProfileSettings(Settings):
         default=64, ge=1, le=256, description="counters of one run that are kept, and of its network as many"
     )
     runs_max: int = Field(
-        default=256,
+        default=1024,
         ge=16,
         le=8192,
         description="runs of an application that its models are fitted to, an even sample of all. More make each new run and each fit "

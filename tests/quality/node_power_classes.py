@@ -29,7 +29,6 @@ import numpy.typing as npt
 from processors.contracts.settings import ProfileSettings
 from processors.models.counters.model import POWER_KINDS
 from processors.models.power import WINDOW, PowerModel, believable
-from processors.models.training.retention import BY_WHAT_THEY_ADD
 from processors.models.training.runs import Run
 from processors.models.training.table import Predicted, Tracked
 from processors.models.training.trainer import Kind, Trainer
@@ -114,7 +113,7 @@ class Learned:
 
     def __init__(self, reported: Job, kinds: Mapping[str, Kind]) -> None:
         self.published = reported
-        self.trainer = Trainer({"power_w": kinds}, ProfileSettings().runs_max, retention=BY_WHAT_THEY_ADD)
+        self.trainer = Trainer({"power_w": kinds}, ProfileSettings().runs_max)
 
     def ask(self, minute: int, at: Integers) -> Floats | None:
         found = self.predicted(minute, at)
