@@ -22,7 +22,7 @@ from processors.facts import Band, CurvePrediction, Measured, measured
 from processors.models.communication import NAMES, comparable, r_squared, rcc, rcc_symmetric
 from processors.models.communication_costs import COUNTED_KINDS, NETWORK_KINDS, PLACEMENT_KINDS
 from processors.models.communication_counters import COUNTED
-from processors.models.features import ATTRIBUTE_KINDS, NETWORK, Blend, Chosen, Forecast, encoded
+from processors.models.features import ATTRIBUTE_KINDS, DEVIATION_MIN, NETWORK, Blend, Chosen, Forecast, encoded
 from processors.models.placement import SPREAD_NAMES
 from processors.models.statistics import six_digits
 from processors.models.training.levels import LevelWatch, Ratio
@@ -381,11 +381,11 @@ class FeatureTimes:
         learner = self._trainer.learners[stage]
         if self._missing(learner, values):
             return None
-        band = learner.predict(values)
-        if band is None:
+        answered = learner.levelled(values)
+        if answered is None:
             return None
-        then = Forecast.of_band(band.value, band.low, band.high)
-        own = Forecast(then.ln_t + self._trainer.reservoir.level, then.deviation)
+        value, deviation = answered  # no band yet: the blend makes one, and two in a row swung against each other
+        own = Forecast(math.log(value) + self._trainer.reservoir.level, max(deviation, DEVIATION_MIN))
         return _moved(own, near, curve, _besides(learner, values))
 
     def _missing(self, learner: Learner, values: Mapping[str, float]) -> tuple[str, ...]:

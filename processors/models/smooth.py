@@ -9,7 +9,7 @@ import numpy as np
 from processors.models.attribute_law import Law, law, taken
 from processors.models.counters.selection import Floats
 from processors.models.kriging import Chosen, Kriging, Points, Search, kriging, onward, searching
-from processors.models.training.table import CHOICE, FOLDS, Predicted, Table, silent
+from processors.models.training.table import CHOICE, FOLDS, Predicted, Table, silent, spread
 from processors.models.training.trainer import Found
 
 RUNS_MIN: Final = 12
@@ -108,7 +108,7 @@ def _groups(names: Sequence[str]) -> list[int]:
 
 
 def _left_out(table: Table, chosen: Chosen, number: int) -> list[float]:
-    """Return of some runs of a fold, which the law and the process did not see: their weight, and sums of |ratio - 1| and squares of ln."""
+    """Return of some runs of a fold, which the law and the process did not see: their weight, and that times |ratio - 1| and the square of their spread."""
     out = np.unique(table.group, return_inverse=True)[1] % FOLDS == number
     if not out.any() or out.all():
         return [0.0, 0.0, 0.0]
@@ -118,7 +118,7 @@ def _left_out(table: Table, chosen: Chosen, number: int) -> list[float]:
     ]
     predicted = _fitted(rest, chosen).predict(rest.filled(table.values[requested])).value
     off, weight = np.log(table.target[requested] / predicted), table.weight[requested]
-    return [float(weight.sum()), float(weight @ np.abs(np.expm1(-off))), float(weight @ off**2)]
+    return [float(weight.sum()), float(weight @ np.abs(np.expm1(-off))), float(weight.sum()) * spread(off, weight) ** 2]
 
 
 def _errors(off: Sequence[Sequence[float]]) -> dict[str, float]:

@@ -204,6 +204,16 @@ class Learner:
         name = self.trusted
         return None if name is None or self.table is None else self._requested(name, self.table.row(dict(values)))
 
+    def levelled(self, values: Mapping[str, float]) -> tuple[float, float] | None:
+        """Return the same with the level that the believed model was off by recently: for who makes a band of it.
+
+        >>> Learner("power_w", {}).levelled({"ipc": 1.0})
+        """
+        name, answered = self.trusted, self.answered(values)
+        if name is None or answered is None:
+            return None
+        return answered[0] * math.exp(self.tracked[name].level), answered[1]
+
     def learn(self, values: Mapping[str, float], actual: float) -> None:
         """Follow each model: what it would have said of these values, against what came (> 0 and finite)."""
         if self.table is None:
