@@ -20,6 +20,10 @@ Head = tuple[int, int, str, str]  # turns taken, due time, key, lane
 Waits = Callable[[str, int, str], bool]
 
 
+def go_on() -> None:
+    """Give way to nobody: nobody waits."""
+
+
 class Overdue(NamedTuple):
     """What is due: how many keys in each lane, and for how long the first of all has waited."""
 

@@ -10,6 +10,7 @@ from typing import ClassVar, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from processors.fairness import go_on
 from processors.hosts.rows import NEVER_MS, Rows, RowTable
 from processors.hosts.windows import MinuteBatch
 from processors.models.detect.multivariate import RESOURCES_MAX, CombinedRule, CombinedSettings
@@ -159,10 +160,6 @@ class Records:
     def score(self, row: int) -> float:
         """Return the score of the last value of a series, from 0 to 1."""
         return float(self.marks.rows["score"][row])
-
-
-def _go_on() -> None:
-    """Let nobody go first."""
 
 
 class Group:
@@ -327,7 +324,7 @@ class MultivariateDetector:
         for group, part in self._by_group(host):
             group.retained["retained"][self._at[host[part]], place[at[part]]] = batch.means[at[part]]
 
-    def tick(self, now_ms: int, give_way: Callable[[], None] = _go_on) -> bool:
+    def tick(self, now_ms: int, give_way: Callable[[], None] = go_on) -> bool:
         """Score the minutes that ended a while ago, and tell whether there were any; `give_way` is called between parts."""
         newest_ms = self.hosts.rows["newest_ms"]
         due = np.flatnonzero((newest_ms != NEVER_MS) & (newest_ms <= now_ms - MINUTE_MS - WAIT_MS))

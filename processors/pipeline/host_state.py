@@ -19,6 +19,7 @@ from processors.contracts.alerts import AlertSettings, HostAnomaly
 from processors.contracts.errors import ConfigError
 from processors.contracts.outputs import Message, Tombstone
 from processors.contracts.settings import JobSettings, ProfileSettings, RunTimeSettings
+from processors.fairness import go_on
 from processors.hosts.causes import HostCauses, HostLevels
 from processors.hosts.detectors import AnomalyCandidates, MultivariateDetector, Records
 from processors.hosts.estimates import MeasuredProcessors
@@ -36,7 +37,7 @@ from processors.hosts.rows import HEAL, Block, BlockCopy, RowIndex, decoded
 from processors.hosts.windows import HostForecasts, HostWindows
 from processors.models.detect.daily import WEEK
 from processors.models.detect.multivariate import CombinedSettings
-from processors.pipeline.state import FoldSettings, go_on
+from processors.pipeline.state import FoldSettings
 from processors.power.profiles.attribution import (
     SUM,
     ProfileRun,

@@ -21,6 +21,7 @@ from processors.contracts.names import ApplicationKey, escaped
 from processors.contracts.outputs import Message, Tombstone
 from processors.contracts.racks import NO_RACKS, Racks
 from processors.contracts.settings import FeatureSettings, JobSettings, ProfileSettings, RunTimeSettings
+from processors.fairness import go_on
 from processors.features import FeatureTimes, FeatureTimesState
 from processors.inputs import Inputs, InputsState, input_key
 from processors.jobs.allowance import ForecastAllowance, ForecastAllowanceState
@@ -312,10 +313,6 @@ def stateful() -> tuple[type[Processor[Any, Any]], ...]:
     """Return the class of every kind of processor that a shard keeps, for reference pages and metrics."""
     settings = FoldSettings(JobSettings(), RunTimeSettings(), AlertSettings(), agent_version="")
     return tuple(type(store.kind.build(None)) for store in ShardState(settings, _identifies_nothing).stores())
-
-
-def go_on() -> None:
-    """Do nothing: nobody waits."""
 
 
 def _identifies_nothing(*_evidence: object) -> Identified:

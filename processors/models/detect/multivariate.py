@@ -251,12 +251,8 @@ class CombinedRule:
         self._hours.anew(self._table, row, place)
         self._table["count"][row] = 0
 
-    def stored(self, first: int, last: int) -> bytes:
-        """Return the state of the hosts from `first` to before `last`."""
-        return self._table.stored(first, last)
-
     def stored_each(self, rows: Rows) -> NDArray[np.uint8]:
-        """Return the state of each of these hosts as `stored` returns it of one, (m, bytes)."""
+        """Return the state of each of these hosts, (m, bytes), as `restore` takes it of one."""
         return self._table.stored_each(rows)
 
     def restore(self, first: int, last: int, state: bytes) -> None:

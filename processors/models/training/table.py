@@ -60,9 +60,13 @@ class Tracked:
     error: float = 0.0
     scored: int = 0
 
+    def levelled(self, value: float) -> float:
+        """Return a model's answer at the level that it was off by recently."""
+        return value * math.exp(self.level)
+
     def band(self, value: float, deviation: float) -> Band:
         """Return the band about a model's answer (> 0) with this deviation of its ln."""
-        middle = value * math.exp(self.level)
+        middle = self.levelled(value)
         reach = min(self.radius.radius() * max(deviation, DEVIATION_MIN), 50.0)
         return Band(middle, middle * math.exp(-reach), middle * math.exp(reach))
 

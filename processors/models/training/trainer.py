@@ -212,7 +212,8 @@ class Learner:
         name, answered = self.trusted, self.answered(values)
         if name is None or answered is None:
             return None
-        return answered[0] * math.exp(self.tracked[name].level), answered[1]
+        value, deviation = answered
+        return self.tracked[name].levelled(value), deviation
 
     def learn(self, values: Mapping[str, float], actual: float) -> None:
         """Follow each model: what it would have said of these values, against what came (> 0 and finite)."""
