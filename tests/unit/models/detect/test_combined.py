@@ -121,8 +121,9 @@ def test_stored_hosts_go_on_as_if_nothing_had_happened_and_hosts_do_not_mind_the
     both = CombinedRule(3)
     for i in range(600):
         if i == 350:
-            stored, both = both.stored(0, 2), CombinedRule(3)
-            both.restore(0, 2, stored)
+            stored, both = both.stored_each(np.arange(2)), CombinedRule(3)
+            for host, state in enumerate(stored):
+                both.restore(host, host + 1, state.tobytes())
         step = both.step(np.array([1, 0]), np.stack([values[i], other[i]]), i * MINUTE_MS)
         assert step.score[0] == pytest.approx(alone[i].score[0], abs=1e-9)
 
