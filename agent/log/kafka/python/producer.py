@@ -1,8 +1,8 @@
 """Producers of kafka-python."""
 
-from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from kafka import KafkaProducer
@@ -10,10 +10,20 @@ from kafka.errors import KafkaTimeoutError
 
 from agent.log.kafka.client import NotQueuedError
 from agent.log.kafka.python.arguments import producing, transactional
+from agent.log.kafka.python.batches import QuickSender, Sent
 from agent.log.kafka.settings import KafkaSettings
 from processors.contracts.log import check_record
 
 GIVE_UP_S = 1.0
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Records of one batch that are not acknowledged."""
+
+    first: Sent
+    records: int = 0
+    size_bytes: int = 0
 
 
 class PythonWriter:
@@ -21,59 +31,61 @@ class PythonWriter:
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._records_max, self._bytes_max = settings.queue_records_max, settings.queue_bytes_max
-        self._unacknowledged: deque[tuple[Any, int]] = deque()
-        self._queued_bytes = 0
+        self._waiting: dict[Any, Waiting] = {}  # by batch, the oldest first
+        self._queued_records = self._queued_bytes = 0
         self._producer = KafkaProducer(**producing(settings, "producer"))
+        self._sender = QuickSender(self._producer)
 
     def offer(
         self, topic: str, value: bytes | None, key: bytes | None, partition: int | None, timestamp_ms: int | None
     ) -> bool:
         """Queue a record; False where the queue is full. Raises NotQueuedError where the topic cannot be found."""
-        if len(self._unacknowledged) >= self._records_max or self._queued_bytes >= self._bytes_max:
+        if self._queued_records >= self._records_max or self._queued_bytes >= self._bytes_max:
             return False
         try:
-            future = self._producer.send(topic, value, key, partition=partition, timestamp_ms=timestamp_ms)
+            sent = self._sender.send(topic, value, key, partition, timestamp_ms)
         except KafkaTimeoutError as error:
             raise NotQueuedError from error
         size_bytes = check_record(topic, value, key)
-        self._unacknowledged.append((future, size_bytes))
+        waiting = self._waiting.get(sent.batch)
+        if waiting is None:
+            waiting = self._waiting[sent.batch] = Waiting(sent)
+        waiting.records += 1
+        waiting.size_bytes += size_bytes
+        self._queued_records += 1
         self._queued_bytes += size_bytes
         return True
 
     def settle(self, timeout_s: float) -> bool:
         """Take in what was acknowledged, and wait for one where none was; False at the deadline. Raises for what failed."""
-        future = self._unacknowledged[0][0]
-        try:
-            future.get(timeout_s)
-        except KafkaTimeoutError:
-            if future.is_done:  # the record itself has timed out
-                raise
+        if not next(iter(self._waiting)).wait(timeout_s):
             return False
-        while self._unacknowledged and self._unacknowledged[0][0].is_done:
+        while self._waiting and next(iter(self._waiting)).is_done:
             self._acknowledge()
         return True
 
     def unacknowledged(self) -> int:
         """Return how many records are queued or under way."""
-        return len(self._unacknowledged)
+        return self._queued_records
 
     def flush(self, timeout_s: float) -> None:
         """Wait for every acknowledgement. Raises for what failed, and at the deadline."""
         self._producer.flush(timeout_s)
-        while self._unacknowledged:
+        while self._waiting:
             self._acknowledge()
 
     def give_up(self) -> None:
         """Free everything within about a second, and write nothing more of what is queued."""
-        self._unacknowledged.clear()
-        self._queued_bytes = 0
+        self._waiting.clear()
+        self._queued_records = self._queued_bytes = 0
         give_up(self._producer)
 
     def _acknowledge(self) -> None:
-        future, size_bytes = self._unacknowledged[0]
-        future.get(0.0)
-        self._unacknowledged.popleft()
-        self._queued_bytes -= size_bytes
+        batch, waiting = next(iter(self._waiting.items()))
+        waiting.first.offset()
+        del self._waiting[batch]
+        self._queued_records -= waiting.records
+        self._queued_bytes -= waiting.size_bytes
 
 
 class PythonTransactions:
@@ -81,6 +93,7 @@ class PythonTransactions:
 
     def __init__(self, settings: KafkaSettings, purpose: str, transactional_id: str) -> None:
         self._producer = KafkaProducer(**transactional(settings, purpose, transactional_id))
+        self._sender = QuickSender(self._producer)
 
     def fence(self) -> None:
         """End and fence every former producer of this name."""
@@ -92,11 +105,10 @@ class PythonTransactions:
 
     def send(self, topic: str, partition: int, records: Sequence[tuple[bytes, bytes | None]], timeout_s: float) -> int:
         """Write keys and values, wait for each acknowledgement, and return the offset of the last."""
-        send = self._producer.send
-        futures = [send(topic, value, key, partition=partition) for key, value in records]
+        send = self._sender.send
+        last = {sent.batch: sent for sent in (send(topic, value, key, partition) for key, value in records)}
         self._producer.flush(timeout_s)
-        offsets: list[int] = [future.get(0).offset for future in futures]
-        return offsets[-1]
+        return [sent.offset() for sent in last.values()][-1]
 
     def commit(self) -> None:
         """Commit the transaction."""
