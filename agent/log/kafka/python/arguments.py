@@ -17,6 +17,7 @@ from agent.log.kafka.settings import (
 )
 from processors.contracts.errors import ConfigError
 
+BATCH_BYTES: Final = 64 << 10  # a batch costs the client 0.7 ms: with its own 16 kB more than the records did
 FRAME_BYTES_MAX: Final = 128 << 20  # the client's own limit of 1 MB is less than what one partition may answer
 
 
@@ -46,6 +47,7 @@ def producing(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
         "metrics_enabled": False,
         "compression_type": _compression(settings),
         "max_request_size": REQUEST_BYTES_MAX,
+        "batch_size": BATCH_BYTES,
         "linger_ms": LINGER_MS,
         "request_timeout_ms": settings.request_ms,
         "delivery_timeout_ms": settings.delivery_ms,
