@@ -96,7 +96,7 @@ def test_the_state_is_that_of_a_centre_where_only_the_correction_came(moment: st
 def test_a_corrected_run_time_is_the_one_that_counts(moment: str) -> None:
     centre = corrected_day(moment, run_time_s=500.0)
     assert ("1", 4.0, 500.0) in centre.runs_of("lammps")
-    assert centre.model("lammps").observations == len(SIZES) + 1  # type: ignore[union-attr] # it is there
+    assert centre.model("lammps").observations == len(SIZES) + 1
     assert centre.topic("runs")[f"exa/1@{report(Scenario().at('08:10')).start_ms}"]["run_time_s"] == 500.0
     assert centre.topic("predictions")["exa/lammps//nodes"]["observations"] == len(SIZES) + 1
 

@@ -8,8 +8,8 @@ import pytest
 
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import PredictionRequested
+from processors.facts import remaining
 from processors.models import battery
-from processors.pipeline import predictor
 from processors.run_time.model import RunTime
 from tests.kit.scenario import SYSTEM, Scenario, evidence
 
@@ -70,14 +70,13 @@ def test_a_job_whose_forecast_raises_leaves_and_does_not_stop_the_others(monkeyp
     centre.at("08:00").scales("lammps", 1, 2, 4, 8)
     centre.at("09:00").starts("bad", "lammps", nodes=4, time_limit_s=666.0)
     centre.starts("good", "lammps", nodes=4)
-    whole = predictor.remaining
 
     def faulty(*given: Any) -> Any:
         if given[-1] == 666.0:
             raise OverflowError("a defect")
-        return whole(*given)
+        return remaining(*given)
 
-    monkeypatch.setattr(predictor, "remaining", faulty)
+    monkeypatch.setattr("processors.pipeline.predictor.remaining", faulty)
     centre.at("09:10")
     assert list(centre.topic("job_predictions")) == ["exa/good"]
     assert centre.tally["fault:job"] == 1

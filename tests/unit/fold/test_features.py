@@ -168,5 +168,7 @@ def test_more_runs_than_there_is_memory_for_leave_and_are_counted() -> None:
     roomy = Scenario(features={"attributes": ATTRIBUTES}).at("00:00")
     lived(roomy, 130, follows=True)
     assert roomy.tally["bound:feature_bytes_max"] == 0
-    sizes = [len(each.state()[f"feature_times/{APPLICATION}"]) for each in (centre, roomy)]
-    assert sizes[0] < sizes[1]
+    bounded, whole = (each.state()[f"feature_times/{APPLICATION}"] for each in (centre, roomy))
+    assert bounded is not None
+    assert whole is not None
+    assert len(bounded) < len(whole)

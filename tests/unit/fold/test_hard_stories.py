@@ -25,7 +25,7 @@ def saturates_at_10(n: float) -> float:
 
 def threads(n: float) -> float:
     """Memory of a socket is full at 12 threads."""
-    return 1000.0 * (n**-4.0 + 12.0**-4.0) ** 0.25
+    return 1000.0 * float((n**-4.0 + 12.0**-4.0) ** 0.25)
 
 
 def amdahl(n: float) -> float:

@@ -1,6 +1,6 @@
 """Hosts in the fold raise alerts: several odd resources make one, a rack makes one, a straggler makes one."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from tests.kit.agent_topics import host_states
 from tests.kit.host_minutes import MINUTE_MS, SYSTEM, minute
 
 RESOURCES = ("cpu_available", "load1", "memory_free", "power", "network")
+SOURCE = "load/0"
 QUIET = 120  # minutes in which hosts are learned
 SETTINGS = {"learn_s": 3600, "learn_week_s": 3600, "keep_firing_s": 600, "warm_up_s": 1800, "not_again_s": 0}
 
@@ -41,11 +42,11 @@ def predicted(host: str, number: int, odd: Iterable[str] = ()) -> HostMinute:
     rng = np.random.default_rng([number % 10, *host.encode()])
     factor = 10.0 if number < QUIET + 50 else 100.0
     means = {name: (1.0 + rng.random(6)) * (factor if name in odd else 1.0) for name in RESOURCES}
-    return minute(host, number, **{name: tuple(values.tolist()) for name, values in means.items()})
+    return minute(host, number, SOURCE, **{name: tuple(values.tolist()) for name, values in means.items()})
 
 
 def story(
-    hosts: Iterable[str], minutes: range, odd: dict[tuple[str, int], Iterable[str]] | None = None
+    hosts: Iterable[str], minutes: range, odd: Mapping[tuple[str, int], Iterable[str]] | None = None
 ) -> Iterator[JournalEvent]:
     """Minutes of hosts, each told 20 s after its end, and ticks every 10 s."""
     for number in minutes:
@@ -206,8 +207,8 @@ def test_what_only_ever_grows_is_no_anomaly(
             f"{name}{ending}": (2.0 ** max(number - QUIET - 100, 0),) * 6
             for name in ("received", "sent", "read", "written")
         }
-        events = [Tick("", time_ms=number * MINUTE_MS), minute("nid7", number, **grown)]
-        found += alerts(shard, [*events, Tick("", time_ms=number * MINUTE_MS + 30_000)])
+        first, last = Tick("", time_ms=number * MINUTE_MS), Tick("", time_ms=number * MINUTE_MS + 30_000)
+        found += alerts(shard, [first, minute("nid7", number, SOURCE, **grown), last])
     assert named(found) == expected
 
 

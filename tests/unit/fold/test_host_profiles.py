@@ -38,7 +38,12 @@ def life() -> list[JournalEvent]:
         if (number + host) % 9
         for revision in range(1 + (number % 5 == 2))
     ]
-    jobs = [started("0", 0, "nid[0-1]"), ended("0", 0, 6.5), started("1", 6.5, "nid[0-2]"), started("2", 9, "nid2")]
+    jobs: list[JournalEvent] = [
+        started("0", 0, "nid[0-1]"),
+        ended("0", 0, 6.5),
+        started("1", 6.5, "nid[0-2]"),
+        started("2", 9, "nid2"),
+    ]
     jobs += [ended("2", 9, 11), ended("1", 6.5, 12), started("3", 12.5, "nid[0-3]"), started("3", 20, "nid[0-3]")]
     return in_time([*reported, *jobs, ended("3", 20, 34), ended("9", 15, 18, "nid3")], until=42)
 
@@ -82,7 +87,7 @@ def test_a_run_that_ended_before_an_hour_without_ticks_settles_with_its_profile(
 
 def test_a_start_that_comes_again_after_its_run_was_settled_shares_no_host_with_the_next_job() -> None:
     reported = [minute("nid0", number, resources(0, number)) for number in range(40)]
-    jobs = [started("0", 0, "nid0"), ended("0", 0, 7), started("1", 30, "nid0"), ended("1", 30, 38)]
+    jobs: list[JournalEvent] = [started("0", 0, "nid0"), ended("0", 0, 7), started("1", 30, "nid0"), ended("1", 30, 38)]
     events = in_time([*reported, *jobs], until=60)
     again_at = events.index(next(event for event in events if event == jobs[2]))
     expected = list(folded(make_shard(SETTINGS), events))
@@ -118,7 +123,12 @@ def test_no_record_is_larger_than_a_broker_takes() -> None:
 
 def test_a_job_on_more_hosts_than_can_be_followed_has_no_profile_and_no_record_of_its_lists() -> None:
     shard, lists = make_shard(Config()), tuple(f"nid[{i}0001-{i}9000]" for i in range(1, 4))
-    jobs = [started("1", 0, *lists), started("2", 0, "x" * 500_000), ended("1", 0, 5), ended("2", 0, 5)]
+    jobs: list[JournalEvent] = [
+        started("1", 0, *lists),
+        started("2", 0, "x" * 500_000),
+        ended("1", 0, 5),
+        ended("2", 0, 5),
+    ]
     assert not list(folded(shard, in_time([minute("nid10001", 0, resources(0, 0)), *jobs], until=9)))
     assert all(len(value) < 1_000 for key, value in retained(shard).items() if key.startswith("profile_run"))
 

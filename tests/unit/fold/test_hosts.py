@@ -102,8 +102,8 @@ def test_a_host_is_shown_what_the_forecasters_state_of_its_10_second_means() -> 
     shard, plain = make_shard(Config()), Forecasters(1)
     for number in range(20):
         folded(minute("a", number, cpu=means(number)), tick(number + 1), shard=shard)
-        for value in means(number):
-            plain.observe(np.arange(1), [value])
+        for value in known(list(means(number))):
+            plain.observe(np.arange(1), np.array([value], dtype=np.float64))
     reported, expected = forecast(shard, "a"), plain.forecast(np.arange(1))
     assert reported.value == pytest.approx(float(expected.value[0]), rel=1e-5)
     assert reported.error == pytest.approx(float(expected.error[0]), rel=1e-5)
@@ -177,13 +177,13 @@ def test_what_two_sources_report_a_resource_is_one_window_and_one_minute() -> No
 
 
 def test_a_minute_that_comes_again_or_late_changes_nothing() -> None:
-    events = [minute("a", 5, cpu=means(5)), tick(6.2)]
-    shard = folded(*events)
+    reported, later = minute("a", 5, cpu=means(5)), tick(6.2)
+    shard = folded(reported, later)
     before = host_states(shard)
     folded(minute("a", 5, cpu=means(5)), tick(6.3), shard=shard)
     folded(minute("a", 4, cpu=means(4)), tick(6.4), shard=shard)
     assert host_states(shard) == before
-    assert host_states(folded(*events[:1] * 3, events[1])) == before
+    assert host_states(folded(reported, reported, reported, later)) == before
 
 
 def test_a_minute_that_is_reported_anew_with_a_late_sample_changes_its_window_but_is_not_learned_twice() -> None:
@@ -267,17 +267,23 @@ def tails(shard: Shard, resource: str) -> list[float | None]:
     return [found.q05, found.q25, found.q50, found.q75, found.q95]
 
 
+def known(values: list[float | None]) -> list[float]:
+    found = [each for each in values if each is not None]
+    assert len(found) == len(values)
+    return found
+
+
 def test_a_forecast_has_tails_within_the_bounds_of_its_resource_once_twenty_errors_are_known() -> None:
     random, shard = np.random.default_rng(4), make_shard(Config())
     for number in range(20):
         left = np.clip(0.98 + random.normal(0, 0.05, 6), 0, 1)
         measured = {"cpu_available": tuple(left), "network": tuple(random.exponential(1.0, 6)), "chill": tuple(-left)}
-        folded(minute("a", number, **measured), tick(number + 1.2), shard=shard)
+        folded(minute("a", number, "load/0", **measured), tick(number + 1.2), shard=shard)
         if number == 2:
             assert tails(shard, "cpu_available") == [None] * 5
-    share, network, chill = (tails(shard, name) for name in ("cpu_available", "network", "chill"))
+    share, network, chill = (known(tails(shard, name)) for name in ("cpu_available", "network", "chill"))
     for found in (share, network, chill):
-        assert found == sorted(found, key=lambda each: each or 0)
+        assert found == sorted(found)
     assert share[4] == 1.0 >= forecast(shard, "a", "cpu_available").value
     assert 0 <= network[0] < network[2] < network[4]
     assert chill[4] < 0, "what was negative may be so"
@@ -301,7 +307,7 @@ def test_a_checkpoint_from_before_there_were_tails_keeps_its_forecasts() -> None
 @pytest.mark.parametrize("cut", range(0, 48, 3))
 def test_a_stored_state_goes_on_as_if_nothing_had_been(cut: int) -> None:
     events, hosts = day(), {"quiet_s": 300.0, "series_max": 9}
-    whole, part = folded(*events, **hosts), folded(*events[:cut], **hosts)
+    whole, part = folded(*events, shard=None, **hosts), folded(*events[:cut], shard=None, **hosts)
     waiting = part.hosts.waiting
     twin = again(part, **hosts)
     assert host_states(again(part, **hosts)) == host_states(again(twin, **hosts))
@@ -310,7 +316,7 @@ def test_a_stored_state_goes_on_as_if_nothing_had_been(cut: int) -> None:
 
 
 def test_a_block_that_is_empty_again_is_removed_from_the_checkpoints() -> None:
-    shard = folded(minute("a", 0, cpu=means(0), **{"power_w>system": means(0)}), tick(1), tick(5))
+    shard = folded(minute("a", 0, "load/0", cpu=means(0), **{"power_w>system": means(0)}), tick(1), tick(5))
     host_states(shard)
     shard.confirm(with_hosts=True)
     folded(tick(90), tick(91), shard=shard)  # what profiles keep is forgotten as of the tick before

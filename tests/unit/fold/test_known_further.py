@@ -28,6 +28,7 @@ def centre(inputs: tuple[str, ...], hours: float = 0.0) -> Scenario:
 
 
 def answer(found: Scenario) -> dict[str, float]:
+    point: dict[str, float]
     (point,) = found.asks("q", 128.0, application="app", input="small")["points"]
     return point
 

@@ -30,7 +30,7 @@ MACHINE = {"cores_per_node": 128, "sockets_per_node": 2, "memory_domains_per_nod
 
 
 def centre_of(unit: str, **run_time: Any) -> Scenario:
-    return Scenario(identify=IdentifySettings(unit=unit), run_time=run_time).at("08:00")  # type: ignore[arg-type]
+    return Scenario(identify=IdentifySettings(unit=unit), run_time=run_time).at("08:00")
 
 
 def sacct_reports(centre: Scenario, name: str, partition: str, *, cores: int, nodes: int, runs: int = RUNS_MIN) -> None:
@@ -167,7 +167,7 @@ def test_corrected_and_failed_runs_count_no_further() -> None:
 
 def test_a_run_of_another_application_takes_its_allocation_along() -> None:
     centre = centre_of("cores")
-    given = {"sizes": {"nodes": 1.0, "cores": 48.0}, "partition": "thin"}
+    given: dict[str, Any] = {"sizes": {"nodes": 1.0, "cores": 48.0}, "partition": "thin"}
     for i in range(RUNS_MIN):
         centre.fold(completed(str(i), START_MS, 60.0, application="cfd", **given))
     assert bends(centre, "cfd", "cores") == (48.0,)

@@ -73,7 +73,7 @@ def happens(centre: Scenario, name: str, given: dict[str, Any]) -> None:
 def test_a_shard_that_restarts_anywhere_equals_one_that_never_stopped(
     steps: list[tuple[tuple[str, dict[str, Any]], bool]], bounds: dict[str, dict[str, Any]]
 ) -> None:
-    steady, restarted = Scenario(**bounds), Scenario(**bounds)
+    steady, restarted = Scenario(identify=None, **bounds), Scenario(identify=None, **bounds)
     for centre in (steady, restarted):
         centre.at("08:00").scales("lammps", *SIZES, *SIZES, *SIZES)
         centre.at("08:01")
@@ -96,7 +96,7 @@ def test_a_shard_that_restarts_anywhere_equals_one_that_never_stopped(
 def test_a_checkpoint_that_is_encoded_while_the_fold_goes_on_is_that_of_its_beginning(
     steps: list[tuple[str, dict[str, Any]]], begins: int, bounds: dict[str, dict[str, Any]]
 ) -> None:
-    centre, twin = Scenario(**bounds), Scenario(**bounds)
+    centre, twin = Scenario(identify=None, **bounds), Scenario(identify=None, **bounds)
     for each in (centre, twin):
         each.at("08:00").scales("lammps", *SIZES, *SIZES, *SIZES)
         for name, given_ in steps[:begins]:

@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
+from processors.contracts.events import JobCompleted, Tick
 from processors.pipeline.alerts import Warnings
 from tests.kit.scenario import DAY_MS, Scenario
 
@@ -35,7 +37,7 @@ class Day:
 
     def predicted_s(self, n: float) -> float:
         points = self.centre.topic("predictions")[KEY]["curve"]
-        return next(point["run_time_s"] for point in points if point["n"] == n)
+        return float(next(point["run_time_s"] for point in points if point["n"] == n))
 
 
 @WITH_AND_WITHOUT_RESTART
@@ -125,8 +127,8 @@ def test_one_slow_size_of_several_is_no_slowdown_of_the_application() -> None:
 def test_history_moves_the_model_and_wakes_nobody() -> None:
     live, late = Day().goes_on(40).goes_on(8, 1.25), Scenario()
     for event in live.centre.events:
-        if getattr(event, "time_ms", None) is not None:
-            late.at_ms(event.time_ms + 7 * 3_600_000)  # type: ignore[union-attr]  # it is a tick
+        if isinstance(event, Tick):
+            late.at_ms(event.time_ms + 7 * 3_600_000)
         else:
             late.fold(event)
     assert live.centre.alerts("Regression") == ["firing"]
@@ -154,10 +156,9 @@ def test_an_application_that_is_forgotten_takes_its_detector_and_its_alert_along
 def test_a_corrected_report_replaces_its_run_after_the_level_moved_too() -> None:
     day, other = Day().goes_on(40).goes_on(6, 1.25), Day().goes_on(40).goes_on(6, 1.25)
     wrong = other.centre.runs_of("lammps")
-    event = next(each for each in day.centre.events if getattr(each, "job_id", None) == "r39")
-    for run_time_s in (77.0, event.run_time_s):  # type: ignore[union-attr]  # a completion
-        changed = type(event)(**{**{f: getattr(event, f) for f in event.__struct_fields__}, "run_time_s": run_time_s})
-        day.centre.fold(changed)
+    event = next(each for each in day.centre.events if isinstance(each, JobCompleted) and each.job_id == "r39")
+    for run_time_s in (77.0, event.run_time_s):
+        day.centre.fold(msgspec.structs.replace(event, run_time_s=run_time_s))
     assert day.centre.runs_of("lammps") == wrong
     first, second = day.centre.model("lammps"), other.centre.model("lammps")
     assert first is not None

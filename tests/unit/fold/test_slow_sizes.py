@@ -37,7 +37,7 @@ class Days:
 
     def predicted(self, n: float) -> float:
         points = self.centre.topic("predictions")[KEY]["curve"]
-        return next(point["run_time_s"] for point in points if point["n"] == n)
+        return float(next(point["run_time_s"] for point in points if point["n"] == n))
 
     def band(self, n: float) -> tuple[float, float]:
         points = self.centre.topic("predictions")[KEY]["curve"]

@@ -112,7 +112,7 @@ def test_a_fault_costs_the_result_of_an_optional_stage_and_the_record_of_a_requi
         raise ArithmeticError("a defect")
 
     scenario = Scenario()
-    shard, ran = scenario.shard, []
+    shard, ran = scenario.shard, list[HostState]()
     stages = (Stage(fails, optional=True), Stage(ran.append), Stage(lambda _work: STOP), Stage(fails))
     shard.lines[HostState] = Line(lambda event: event, stages)
     scenario.fold(HostState(SYSTEM, "h1", "drain", 1))

@@ -17,7 +17,7 @@ NAMES = ("nid1", "nid2", "nid3", "nid4")
 
 
 def even(low: float, high: float) -> list[float]:
-    return np.linspace(low, high, 30).tolist()
+    return [float(each) for each in np.linspace(low, high, 30)]
 
 
 def learned(windows: KnownWindows | None = None) -> Scenario:

@@ -15,7 +15,7 @@ NODES = (1, 2, 4, 8)
 
 
 def truth_s(atoms: float, n: float) -> float:
-    return 100.0 * (atoms / 1000) ** 1.5 * (1 / n + 0.02)
+    return 100.0 * math.pow(atoms / 1000, 1.5) * (1 / n + 0.02)
 
 
 def runs(centre: Scenario, atoms: float, *nodes: float, prefix: str = "", **fields: Any) -> None:
