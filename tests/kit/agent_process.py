@@ -44,6 +44,7 @@ def write_config(
     prefix: str,
     sources: Sequence[Mapping[str, Any]],
     client: ClientName = "kafka-python",
+    /,
     **parts: Mapping[str, Any],
 ) -> Path:
     """Write an agent.yaml with names of its own and a free port; `parts` add to its sections."""

@@ -34,8 +34,8 @@ def rendered(helm: str, *files: Path, sets: Sequence[str] = (), kubernetes: str 
 
 @lru_cache(maxsize=64)
 def _rendered(helm: str, files: tuple[Path, ...], sets: tuple[str, ...], kubernetes: str) -> str:
-    command = [helm, "template", "sw", CHART, "--namespace", "hpc", "--kube-version", kubernetes]
-    command += [part for file in files for part in ("--values", file)]
+    command = [helm, "template", "sw", str(CHART), "--namespace", "hpc", "--kube-version", kubernetes]
+    command += [part for file in files for part in ("--values", str(file))]
     command += [part for text in sets for part in ("--set", text)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -57,6 +57,7 @@ def _for_helm(part: Any) -> Any:
 def chart_values() -> list[Value]:
     """Return every value of values.yaml in its order, with the comment lines right above it."""
     root = yaml.compose(VALUES.read_text())
+    assert isinstance(root, yaml.MappingNode)
     return list(_values(root, "", VALUES.read_text().splitlines()))
 
 

@@ -62,7 +62,7 @@ class ControlPlane:
 
     def _keys(self) -> None:
         token = secrets.token_hex(16)
-        private, public = self._folder / "account.key", self._folder / "account.pub"
+        private, public = (str(self._folder / name) for name in ("account.key", "account.pub"))
         for command in (["genrsa", "-out", private], ["rsa", "-in", private, "-pubout", "-out", public]):
             subprocess.run(["openssl", *command], check=True, capture_output=True)
         tokens = self._folder / "tokens.csv"

@@ -4,6 +4,7 @@ Each run has a size and the rates of nine counters per cycle. One follows the si
 the run time is of; it scatters by NOISE about that.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -23,7 +24,7 @@ Truth = Callable[[float, Rates], float]
 
 def level_s(n: float) -> float:
     """Return what a size takes by itself."""
-    return 600.0 / n**0.9 + 12.0
+    return 600.0 / math.pow(n, 0.9) + 12.0
 
 
 STORIES: Final[dict[str, Truth]] = {

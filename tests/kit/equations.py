@@ -1,13 +1,15 @@
 """Equations evaluated once more and in another way: number by number, straight from what was read."""
 
 import numpy as np
+import numpy.typing as npt
 
 from processors.models.structure.parse import Call, Chain, Expression, Name, Number
 
+Draws = npt.NDArray[np.float64]
 SIGNS = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}
 
 
-def valued(expression: Expression, draws: dict[str, np.ndarray]) -> np.ndarray:
+def valued(expression: Expression, draws: dict[str, Draws]) -> Draws:
     """Return the draws (1, count) or (hosts, count) of an expression from those of its names."""
     if isinstance(expression, Number):
         return np.full((1, 1), expression.value)
@@ -21,7 +23,11 @@ def valued(expression: Expression, draws: dict[str, np.ndarray]) -> np.ndarray:
     return _called(expression, [valued(part, draws) for part in expression.arguments])
 
 
-def _called(call: Call, parts: list[np.ndarray]) -> np.ndarray:
+def _called(call: Call, parts: list[Draws]) -> Draws:
     if call.function.endswith("_over"):
-        return (np.max if call.function == "max_over" else np.min)(parts[0], axis=0, keepdims=True)
-    return (np.maximum if call.function == "max" else np.minimum)(*parts)
+        over = np.maximum if call.function == "max_over" else np.minimum
+        one: Draws = over.reduce(parts[0], axis=0, keepdims=True)
+        return one
+    left, right = parts
+    found: Draws = (np.maximum if call.function == "max" else np.minimum)(left, right)
+    return found

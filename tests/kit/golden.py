@@ -22,9 +22,9 @@ def differences(found: Any, expected: Any, path: str = "") -> Iterator[str]:
         for key in sorted(found.keys() | expected.keys()):
             yield from _at(key, found, expected, f"{path}.{key}")
     elif isinstance(found, list) and isinstance(expected, list):
-        sides = [dict(enumerate(each)) for each in (found, expected)]
+        left, right = dict(enumerate(found)), dict(enumerate(expected))
         for i in range(max(len(found), len(expected))):
-            yield from _at(i, *sides, f"{path}[{i}]")
+            yield from _at(i, left, right, f"{path}[{i}]")
     elif not same(found, expected):
         yield f"{path}: {_short(found)} in the place of {_short(expected)}"
 

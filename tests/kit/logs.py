@@ -25,7 +25,7 @@ from tests.kit.faults import FaultRates, FaultyLog
 from tests.kit.kafka_broker import KafkaBroker
 
 CLIENTS: tuple[ClientName, ...] = ("kafka-python", "confluent")
-LOG_KINDS = {  # faultless: the faulty log, not at fault
+LOG_KINDS: dict[str, tuple[pytest.MarkDecorator, ...]] = {  # faultless: the faulty log, not at fault
     "memory": (), "faultless": (), **dict.fromkeys(CLIENTS, (pytest.mark.kafka,)),
 }  # fmt: skip
 WAIT_S = 90.0  # nothing takes so long where it works

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from processors.contracts.hosts import Profile
+from processors.contracts.hosts import NoProfiles, Profile
 from processors.pipeline.shard import Shard
 from tests.kit.contended_runs import contended_run
 from tests.kit.scenario import DAY_MS, Scenario
@@ -13,8 +13,8 @@ EVERY_MS = 300_000
 KEY = "exa/lammps//nodes"
 
 
-class Reported:
-    """Profiles by run, as hosts would tell them."""
+class Reported(NoProfiles):
+    """Profiles by run, as hosts would tell them once it ended."""
 
     def __init__(self) -> None:
         self.by_run: dict[str, Profile] = {}
@@ -52,15 +52,16 @@ class Measured:
         estimated: float = 0.0,
         hosts: tuple[str, ...] = (),
         excess_w: float = 0.0,
-        **faults: float,
+        disturbed: float = 0.0,
+        watts: float = 1.0,
     ) -> "Measured":
-        """Report so many runs, with their profiles; `faults` are those of `contended_run`.
+        """Report so many runs, with their profiles; `disturbed` and `watts` are those of `contended_run`.
 
         Of `hosts` together `excess_w` more is drawn than counters tell.
         """
         for _ in range(runs):
             i, self.runs = self.runs, self.runs + 1
-            fact = contended_run(i, **faults)
+            fact = contended_run(i, disturbed=disturbed, watts=watts)
             self.centre.at_ms(DAY_MS + self.runs * EVERY_MS)
             event = self.centre.ran(f"r{i}", "lammps", fact.n, fact.run_time_s, hosts=hosts)
             shares = {"measured": {"system": 1.0 - estimated}, "estimated": {"system": estimated}}

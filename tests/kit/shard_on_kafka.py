@@ -138,7 +138,7 @@ class KafkaShard:
 
         def gone() -> bool:
             try:
-                return admin.describe_topics([topic])[0]["error_code"] != 0
+                return bool(admin.describe_topics([topic])[0]["error_code"])
             except UnknownTopicOrPartitionError:
                 return True
 

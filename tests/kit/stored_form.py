@@ -124,7 +124,9 @@ def _example(kind: Any, name: str) -> Any:
         return [_example(each, name) for each in kind.item_types]
     if isinstance(kind, inspect.ListType | inspect.VarTupleType | inspect.SetType | inspect.FrozenSetType):
         return [_example(kind.item_type, name)]
-    return min(kind.values) if isinstance(kind, inspect.LiteralType) else _plain_example(_PLAIN[type(kind)], name)
+    return (
+        min(kind.values, key=str) if isinstance(kind, inspect.LiteralType) else _plain_example(_PLAIN[type(kind)], name)
+    )
 
 
 def _plain_example(kind: str, name: str) -> Any:

@@ -40,7 +40,7 @@ def _point(n: float, time_s: float | None = None) -> CurvePoint:
 
 def settled(job_id: str, n: float | None = 64.0, time_s: float | None = None, **changes: Any) -> Emission:
     """Return a settled run that ended as long after Monday began as it took; `changes` are of the run, its event or its evidence."""
-    fields = {
+    fields: dict[str, Any] = {
         "state": "COMPLETED",
         "user": "mary",
         "time_limit_s": 3600.0,

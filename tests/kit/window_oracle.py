@@ -84,7 +84,7 @@ def resource_minute(values: dict[int, float], minute: int, late: int) -> Resourc
     tens = [[value for time_ms, value in now.items() if (time_ms % MINUTE_MS) // 10_000 == part] for part in range(6)]
     low, high = min(retained.values()), max(retained.values())
     edges = [np.float32(float(low) * (1 - share) + float(high) * share) for share in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)]
-    counts = [sum(value >= edge for value in retained.values()) for edge in edges[:-1]] + [0]
+    counts = [*(sum(1 for value in retained.values() if value >= edge) for edge in edges[:-1]), 0]
     shares = tuple((a - b) / len(retained) for a, b in pairwise(counts))
     return ResourceMinute(
         len(now),
