@@ -83,7 +83,7 @@ def _counted(minutes: int) -> list[Message]:
 
 def _spent(story: Story) -> dict[str, float]:
     """Return the microseconds of a record by layer."""
-    config = Config(sources=(Source(topics=(TOPIC,), format=story.format, system="bench"),))  # type: ignore[arg-type]  # one of its names
+    config = Config(sources=(Source(topics=(TOPIC,), format=story.format, system="bench"),))
     log, layers = MemoryLog(), Layers()
     log.create([*own_topics(config), TopicSettings(TOPIC, 1, compacted=False)])
     producer = log.producer()

@@ -23,7 +23,7 @@ def run(*, quick: bool) -> Iterator[Row]:
     count = 2_000 if quick else 20_000
     streams = {"native": messages(Load(applications=50, jobs=count)), "slurm": slurm(count)}
     for name, stream in streams.items():
-        source = Source(topics=(TOPIC,), format=name, system="bench")  # type: ignore[arg-type] # one of its names
+        source = Source(topics=(TOPIC,), format=name, system="bench")
         decode = DECODERS[name](compose.decode_options(config(), source))
         seconds = []
         for _ in range(REPEATS):

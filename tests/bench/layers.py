@@ -1,7 +1,8 @@
 """Where a collector's time goes: processor seconds of each layer, from the poll to what is sent."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
 import msgspec
@@ -77,7 +78,7 @@ class Layers:
         return {**shown, "whole": process_s / count * 1e6}
 
 
-def described(shares_us: dict[str, float]) -> str:
+def described(shares_us: Mapping[str, float]) -> str:
     """Return the layers of a figure for the line that says what it means.
 
     >>> described({"poll": 2.04, "decode": 1.5, "send": 0.0})
@@ -132,9 +133,12 @@ class Layered:
         )
 
     def _windows(self, windows: SampleWindows) -> Any:
+        def summed(part: Callable[[], Iterable[object]]) -> Iterator[object]:
+            return self._layers.iterated("summarise", part())
+
         def parts(found: Iterable[Callable[[], Iterable[object]]]) -> Iterator[Callable[[], Iterator[object]]]:
             for part in self._layers.iterated("summarise", found):
-                yield lambda part=part: self._layers.iterated("summarise", part())
+                yield partial(summed, part)
 
         return _Replaced(
             windows,

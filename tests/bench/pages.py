@@ -13,7 +13,7 @@ import numpy as np
 
 from agent.app.embedded import Embedded
 from agent.clock import SystemClock
-from processors.contracts.events import JobStarted, Origin
+from processors.contracts.events import HostMinute, JobStarted, Origin
 from processors.contracts.service import Service
 from sinks.web.queries import application_id, link
 from sinks.web.server import Server, create_app
@@ -95,7 +95,7 @@ def large_centre(hosts_count: int, applications: int, jobs: int) -> Embedded:
     level = dice.random((hosts_count, len(hosts.RESOURCES)))
     for minute in range(MINUTES):
         for record in hosts.reported_minute(level, minute, dice):
-            if isinstance(record.event, hosts.HostMinute) and record.origin is not None:
+            if isinstance(record.event, HostMinute) and record.origin is not None:
                 agent.write(msgspec.structs.replace(record.event, minute_ms=now_ms), record.origin)
         now_ms = _ticked(agent, now_ms + hosts.MINUTE_MS, now_ms)
     return agent

@@ -1,7 +1,7 @@
 """The two roles on the memory log, each alone and both in one process: no broker, no network, one core."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from agent.app import compose
@@ -112,7 +112,7 @@ def _fold(journal: Sequence[bytes]) -> float:
 
 
 def _exhaust(role: Collector | Learner) -> None:
-    step = (
+    step: Callable[[], int] = (
         (lambda: role.step(CLOCK.now_ms(), 0.0))
         if isinstance(role, Collector)
         else (lambda: role.step(CLOCK.monotonic_s(), 0.0))

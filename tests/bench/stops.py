@@ -58,10 +58,10 @@ def _rows(driven: Driven, name: str, collections: "_Collections") -> Iterator[Ro
     stops = driven.stops
     longest, seconds = stops.longest
     young = ", ".join(f"{1000 * each:.0f} ms" for _, each in sorted(collections.longest_s.items()))
-    details = {"longest_ms": {kind: 1000 * each for kind, each in stops.longest_s.most_common()}}
+    details = {"longest_ms": {kind: 1000 * each for kind, each in stops.longest_first()}}
     meaning = f"a {longest}; the longest collection of garbage meanwhile, by generation: {young or 'none'}"
     yield Row(f"longest stop of the fold, {name}", seconds * 1000, "ms", meaning, GOAL_MS, details=details)
-    for kind, each in stops.longest_s.most_common(SHOWN):
+    for kind, each in stops.longest_first()[:SHOWN]:
         mean_ms = stops.total_s[kind] / stops.count[kind] * 1000
         yield Row(
             f"longest {kind}, {name}", each * 1000, "ms", f"of {stops.count[kind]:,}; {mean_ms:.2f} ms on average"

@@ -5,7 +5,7 @@ kind of record is timed alone, by processor time, so that neighbours on the mach
 """
 
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import wraps
@@ -37,7 +37,7 @@ GOAL_US: Final = 250.0
 class Layers:
     """Processor seconds by what they went into."""
 
-    seconds: Counter[str] = field(default_factory=Counter)
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def took(self, name: str, began_s: float) -> None:
         """Add what has gone by since."""
@@ -45,7 +45,8 @@ class Layers:
 
     def each_us(self, jobs: int) -> dict[str, float]:
         """Return microseconds a job by layer."""
-        return {name: round(seconds / jobs * 1e6, 1) for name, seconds in self.seconds.most_common()}
+        longest_first = sorted(self.seconds.items(), key=lambda each: -each[1])
+        return {name: round(seconds / jobs * 1e6, 1) for name, seconds in longest_first}
 
 
 class TimedShard(Shard):
@@ -117,16 +118,18 @@ class Story:
         self._learner.checkpoint(CLOCK.monotonic_s())
         return time.process_time() - began_s
 
-    def _made(self, make: Any) -> Any:
-        def made() -> Shard:
+    def _made(self, make: Callable[[], Fold]) -> Callable[[], Fold]:
+        def made() -> Fold:
             shard = make()
-            shard.__class__, shard.layers = TimedShard, self.layers
+            shard.__class__ = TimedShard
+            assert isinstance(shard, TimedShard)
+            shard.layers = self.layers
             shard.time_stages(self.stages)
             return shard
 
         return made
 
-    def _encoding(self, encode: Any) -> Any:
+    def _encoding(self, encode: Callable[[Any], Emission]) -> Callable[[Any], Emission]:
         def encoded(message: Any) -> Emission:
             began_s = time.process_time()
             found = encode(message)

@@ -81,7 +81,13 @@ def _ldms_wide(i: int) -> bytes:
 
 def _cray(i: int) -> bytes:
     """Return what the controller of a node tells every five seconds: four powers a second."""
-    common = {"Location": f"x{1000 + i % HOSTS}c0s0b0n0", "PhysicalContext": "VoltageRegulator", "Index": 0}
+    common: dict[str, str | int] = {
+        "Location": f"x{1000 + i % HOSTS}c0s0b0n0",
+        "PhysicalContext": "VoltageRegulator",
+        "Index": 0,
+    }
+    parents: list[dict[str, str | int]] = [{"ParentalContext": "Chassis"}]
+    parents += [{"ParentalContext": "CPU", "ParentalIndex": cpu} for cpu in range(3)]
     sensors = [
         {
             "Timestamp": rfc3339(time_ms)[:-1] + "742109Z",
@@ -91,10 +97,7 @@ def _cray(i: int) -> bytes:
             "Value": f"{i % 700}.250",
         }
         for time_ms in range(START_MS + 123 + i // HOSTS * 5000, START_MS + 5123 + i // HOSTS * 5000, 1000)
-        for of in (
-            {"ParentalContext": "Chassis"},
-            *({"ParentalContext": "CPU", "ParentalIndex": cpu} for cpu in range(3)),
-        )
+        for of in parents
     ]
     event = {"MessageId": "CrayTelemetry.Power", "Oem": {"Sensors": sensors, "TelemetrySource": "nC"}}
     return _json({"Context": f"x{1000 + i % HOSTS}c0s0b0", "Events": [event]})

@@ -175,7 +175,7 @@ def _config(kafka: KafkaBroker, prefix: str, stream: Stream, client: ClientName,
         sources=(
             Source(
                 topics=(f"{prefix}-raw",),
-                format=stream.format,  # type: ignore[arg-type]  # one of its names
+                format=stream.format,
                 system="bench",
                 telemetry=Telemetry(metrics=mappings),
             ),

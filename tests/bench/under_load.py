@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -43,7 +44,7 @@ def run(*, quick: bool) -> Iterator[Row]:
     pooled["hosts"] = HOSTS
     for name, values in (("windows of their own", each), ("a pooled window", pooled)):
         for check, prediction in ((True, "checked by 4096 draws"), (False, "arithmetic alone")):
-            took_ms = _median_ms(lambda values=values, check=check: evaluate(MODEL, values, check=check), repeats)
+            took_ms = _median_ms(partial(evaluate, MODEL, values, check=check), repeats)
             yield Row(f"SOR over {HOSTS} hosts, {name}", took_ms, "ms", f"red-black SOR, {prediction}", GOAL_MS)
     windows = KnownWindows({"standard": [f"h{host}" for host in range(HOSTS)]})
     for host, row in enumerate(np.random.default_rng(2).uniform(0.4, 1.0, (HOSTS, SAMPLES))):
@@ -52,7 +53,7 @@ def run(*, quick: bool) -> Iterator[Row]:
     own, pool = of_hosts("exa", [f"h[0-{HOSTS - 1}]"]), of_partition(windows, "exa", "standard", HOSTS)
     for name, place in (("windows of their own", own), ("a pooled window", pool)):
         question = Question("lammps", place, HOSTS, band, until_ms=0)
-        took_ms = _median_ms(lambda question=question: predictor.predict(windows, question), repeats)
+        took_ms = _median_ms(partial(predictor.predict, windows, question), repeats)
         yield Row(
             f"curve over {HOSTS} hosts, {name}", took_ms, "ms", "default equation, all that is told", DEFAULT_GOAL_MS
         )

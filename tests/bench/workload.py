@@ -1,6 +1,6 @@
 """Streams of jobs with known shape, the same for the same settings: what every benchmark is fed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,7 +107,7 @@ def config(**changes: Any) -> Config:
     return Config(sources=(Source(topics=(TOPIC,), format="native"),), **changes)
 
 
-def events(stream: list[Message]) -> list[JobEvent]:
+def events(stream: Sequence[Message]) -> list[JobEvent]:
     """Return the events of native messages."""
     decode = DECODERS["native"](compose.decode_options(config()))
     return [event for message in stream for event in decode(message.value, message.time_ms).events]

@@ -102,7 +102,8 @@ def tried(mutant: Mutant, known: Covering, copy: Path, tests_s: float) -> Result
     file = copy / mutant.path
     source = file.read_text()
     last = mutant.line + source.encode()[mutant.start : mutant.end].count(b"\n")
-    tests, seconds = [], 0.0
+    tests: list[str] = []
+    seconds = 0.0
     for each_s, test in known.of(mutant.path, mutant.line, last):
         if tests and seconds + each_s > tests_s:
             break

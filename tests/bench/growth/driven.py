@@ -1,10 +1,10 @@
 """One learner that is driven by event time: a second of it is written, folded and, at its rhythm, saved; each stop is timed."""
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from agent.app import compose
 from agent.config.tree import Config, TopicNames
@@ -21,14 +21,15 @@ from tests.bench.growth import known
 from tests.bench.workload import TOPIC, Load, config, events, messages
 
 SECOND_MS: Final = 1000
+Result = TypeVar("Result")
 
 
 @dataclass
 class Stops:
     """How long the fold held whoever had a question, by what it did: processor seconds of its thread."""
 
-    longest_s: Counter[str] = field(default_factory=Counter)
-    total_s: Counter[str] = field(default_factory=Counter)
+    longest_s: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    total_s: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     count: Counter[str] = field(default_factory=Counter)
 
     def took(self, name: str, seconds: float) -> None:
@@ -47,6 +48,10 @@ class Stops:
     def longest(self) -> tuple[str, float]:
         """What the longest of all was, and its seconds."""
         return max(self.longest_s.items(), key=lambda each: each[1], default=("nothing", 0.0))
+
+    def longest_first(self) -> list[tuple[str, float]]:
+        """Return what was done and the seconds of its longest stop, the longest of all first."""
+        return sorted(self.longest_s.items(), key=lambda each: -each[1])
 
 
 class TimedTurns(Turns):
@@ -94,7 +99,7 @@ class TimedLearner(Learner):
     def _confirm(self, *args: Any, **kwargs: Any) -> None:
         self._named("end of a checkpoint", lambda: super(TimedLearner, self)._confirm(*args, **kwargs))
 
-    def _named(self, name: str, do: Callable[[], Any]) -> Any:
+    def _named(self, name: str, do: Callable[[], Result]) -> Result:
         turns = self._folding
         assert isinstance(turns, TimedTurns)
         before, turns.doing = turns.doing, name
@@ -145,7 +150,8 @@ class Driven:
 
     def fold(self, shard: int) -> Shard:
         """Return the fold of a shard."""
-        found: Any = self.learner.shards()[shard].fold
+        found = self.learner.shards()[shard].fold
+        assert isinstance(found, Shard)
         return found
 
     def _step(self) -> int:
