@@ -41,7 +41,7 @@ def main(only: tuple[str, ...], *, seed: int, kill_count: int, faults: int, reco
         rows += parts[part]()
         report(f"{part}: done after {(time.monotonic() - began_s) / 60:.1f} min")
     console = result.console()
-    console.print(result.table(rows, "Scalewatch: kills, fuzz and soak"))
+    console.print(result.table(rows, title="Scalewatch: kills, fuzz and soak"))
     path = FOLDER / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json"
     result.write(path, {**machine.facts(), "seed": seed}, rows)
     console.print(f"Details: {path}")

@@ -101,7 +101,7 @@ def configured() -> Config:
     units.write_text((CASES / "cray-other-forms" / "units.csv").read_text())
     sources = tuple(
         Source(
-            topics=(f"fuzz-{name}",), format=name, system="exa",  # type: ignore[arg-type] # one of its names
+            topics=(f"fuzz-{name}",), format=name, system="exa",
             keep=Keep(script=True, comment=True, paths=True), telemetry=Telemetry(short_hosts=name == "telegraf"),
             encoding="avro" if name == "ldms" else "plain",  # what is JSON is read as it is
         )
@@ -133,7 +133,7 @@ class Bench:
         log.create([*own_topics(config), TopicSettings(self.topic, 1, compacted=False)])
         routes = self._watched(compose.routes(config))
         self._collector = Collector(log, routes, _metrics(), "fuzz", monotonic_s=lambda: self._now_s)
-        self._append = lambda value: broker.append(self.topic, value, None, 0, self.now_ms)
+        self._append: Callable[[bytes], object] = lambda value: broker.append(self.topic, value, None, 0, self.now_ms)
         self._journal = log.consumer("fuzz-journal", [config.topics.journal], member="fuzz")
         self.shard = compose.make_shard(config)
         self.source = routes.source(self.topic)

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
-from typing import Final
+from typing import Any, Final
 
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
@@ -220,7 +220,8 @@ class Outcome:
 
     def runs(self) -> Compared:
         """Compare the settled runs with those that were produced."""
-        arrived, plain = {}, {}
+        arrived: dict[str, list[bytes | None]] = {}
+        plain: dict[str, Any] = {}
         for values in by_key(self._records("runs")).values():
             message = Record(0, 0, None, values[-1]).plain()
             name = f"{message['event']['system']}/{message['event']['job_id']}"

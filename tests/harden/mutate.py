@@ -109,9 +109,7 @@ def replaced(record: bytes, dice: random.Random) -> Mutant:
     found = document(record)
     hostile = dice.choice(HOSTILE)
     if found is None:
-        tokens = list(TOKEN.finditer(record)) or [re.match(b"", record)]
-        token = dice.choice(tokens)
-        assert token is not None
+        token = dice.choice(list(TOKEN.finditer(record)) or list(re.finditer(rb"\A", record)))
         return Mutant(_put(record, *token.span(), hostile.strip(b'"')), f"{_shown(token.group())} <- {_shown(hostile)}")
     if found.names and dice.random() < 0.1:
         name = dice.choice(found.names)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -90,7 +90,7 @@ def run(*, seed: int, minutes: float, report: Callable[[str], object]) -> Iterat
 def configured(folder: Path, bootstrap: str) -> Path:
     """Write the configuration: runs settle soon, and what is learned of hosts is saved several times within a soak."""
     metrics = [{"measurement": "node", "field": name, "resource": name} for name in FIELDS]
-    sources = [
+    sources: list[dict[str, Any]] = [
         {"topics": [JOBS], "format": "native"},
         {"topics": [FIGURES], "format": "line-protocol", "system": SYSTEM, "telemetry": {"metrics": metrics}},
     ]

@@ -75,7 +75,7 @@ def test_an_alert_that_somebody_silenced_leaves_the_headline_and_shows_by_whom_u
 
         def shown() -> str | None:
             silenced.look()
-            return silenced.silences().get("strange") and text_of(read(app, "/alerts"))
+            return text_of(read(app, "/alerts")) if "strange" in silenced.silences() else None
 
         listed = until(shown, 10.0, "the page knows of the silence")
         assert "1 alert is open: 1 warning. 1 is silenced." in listed

@@ -85,7 +85,7 @@ def test_without_giving_the_producer_up_a_later_checkpoint_is_lost(kafka: KafkaB
     store = NotConfirmedStore(impatient, 0)
     store.take_over()
     store.save({"key": b"first"}, marker(1, 1))
-    expire_a_record(kafka, store._writer._producer, settings)  # type: ignore[union-attr] # of this client
+    expire_a_record(kafka, store._writer._producer, settings)
     store._fencing().abort()
     store.save({}, marker(2, 0))  # acknowledged as a repeat of the record that expired
     store.close()

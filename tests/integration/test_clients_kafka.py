@@ -10,7 +10,7 @@ from agent.log.kafka.confluent.client import ConfluentClient
 from agent.log.kafka.confluent.producer import ConfluentTransactions
 from agent.log.kafka.log import KafkaLog
 from processors.contracts.errors import FencedError
-from processors.contracts.log import Position, TopicSettings
+from processors.contracts.log import Batch, Position, TopicSettings
 from tests.kit.kafka_broker import KafkaBroker
 from tests.kit.logs import CLIENTS, WAIT_S, kafka_settings, marker, own, poll_until, values, write
 
@@ -36,10 +36,10 @@ def test_a_key_goes_to_the_same_partition_whichever_client_writes(
         producer.flush(WAIT_S)
     found: dict[bytes | None, set[int]] = {}
     for partition in range(PARTITIONS):
-        counts: list[bytes | None] = []
-        logs[0].read(topic, partition, lambda batch, counts=counts: counts.extend(batch.keys))  # type: ignore[misc] # bound to each
-        for key in counts:
-            found.setdefault(key, set()).add(partition)
+        batches: list[Batch] = []
+        logs[0].read(topic, partition, batches.append)
+        for arrived in (each for batch in batches for each in batch.keys):
+            found.setdefault(arrived, set()).add(partition)
     assert set(found) == set(keys)
     assert all(len(partitions) == 1 for partitions in found.values())
 

@@ -60,7 +60,10 @@ def test_a_topic_without_messages_is_waited_for_and_the_collector_is_on_the_page
         until(lambda: f"waiting for {empty}, 0 messages" in page(), SOON_S, page)
         until(lambda: "dead letters 1" in page() and "not-json 1" in page(), SOON_S, page)
         assert "waiting for ^" in page()
-        messages = lambda topic: agent.metric("collector", "scalewatch_source_messages", topic=topic)  # noqa: E731
+
+        def messages(topic: str) -> float:
+            return agent.metric("collector", "scalewatch_source_messages", topic=topic)
+
         until(lambda: messages(source) == 1, SOON_S, agent.output)
         assert messages(empty) == 0
         newest_s = agent.metric("collector", "scalewatch_source_newest_message_timestamp_seconds", topic=source)

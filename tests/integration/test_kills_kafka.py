@@ -81,7 +81,7 @@ def aftermath(
             heal(topics, raw, learner, collector)
         except AssertionError as error:
             for patient in storm.patients:
-                error.add_note(f"seed {SEED}, {patient.process.role}: {patient.process.prediction()}")
+                error.add_note(f"seed {SEED}, {patient.process.role}: {patient.process.output()}")
             raise
         finally:
             storm.end()

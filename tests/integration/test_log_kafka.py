@@ -5,6 +5,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Thread, Timer
+from typing import TypedDict
 
 import pytest
 from msgspec.structs import replace
@@ -70,8 +71,16 @@ def guarded(kafka: KafkaBroker) -> Iterator[KafkaBroker]:  # the first broker de
         yield broker
 
 
-def scram(password: str) -> dict[str, str]:
-    return {"mechanism": "SCRAM-SHA-256", "username": USER, "password": password}
+class Login(TypedDict):
+    """What a user logs in with."""
+
+    mechanism: str
+    username: str
+    password: str
+
+
+def scram(password: str) -> Login:
+    return Login(mechanism="SCRAM-SHA-256", username=USER, password=password)
 
 
 def test_a_user_without_rights_reads_so_and_where_to_find_what_to_grant(
@@ -288,7 +297,7 @@ def test_a_consumer_that_is_behind_and_gets_nothing_is_given_up(
     polls: list[Poll] = []
     poll_until([consumer], lambda: len(polls) > 15, lambda _, poll: polls.append(poll))  # quiet, and nothing behind
     write(log, topic, [b"second"])
-    consumer._member.poll = lambda _timeout_s: ()  # type: ignore[method-assign] # a client that gets nothing any more
+    consumer._member.poll = lambda timeout_s: ()  # type: ignore[method-assign]
     with pytest.raises(UnavailableError, match="although there are records"):
         poll_until([consumer], lambda: False, lambda _, poll: polls.append(poll))
     consumer.close()

@@ -11,6 +11,7 @@ import psutil
 import pytest
 import yaml
 
+from processors.contracts.log import Batch
 from tests.kit.agent_process import ROOT, AgentProcess, until, write_config
 from tests.kit.agent_topics import AgentTopics
 from tests.kit.kafka_broker import KafkaBroker
@@ -72,9 +73,9 @@ class Centre:
         """Return the keys in each partition that holds any."""
         found: list[set[bytes | None]] = []
         for partition in range(PARTITIONS):
-            keys: set[bytes | None] = set()
-            self.log.log.read(topic, partition, lambda batch, keys=keys: keys.update(batch.keys))
-            found.append(keys)
+            batches: list[Batch] = []
+            self.log.log.read(topic, partition, batches.append)
+            found.append({key for batch in batches for key in batch.keys})
         return [keys for keys in found if keys]
 
 
