@@ -74,7 +74,7 @@ def tombstone(kind: str, key: str) -> Emission:
 UNREADABLE: Final = "unreadable"
 BEFORE_ANY_TICK: Final = "1970-01-01T00:00:00"  # the time of what is published before the journal's first tick
 _DECODERS: Final[dict[type, msgspec.json.Decoder[Any]]] = {of: msgspec.json.Decoder(of) for of in _ROUTES}
-_SCHEMA_OF: Final = {of: name for name, of in SCHEMAS.items()}
+_SCHEMA_OF: Final[dict[type, str]] = {of: name for name, of in SCHEMAS.items()}
 _TYPE_OF: Final = {kind: of for of, (kind, _) in _ROUTES.items()}
 _TIMES_OF: Final = {
     of: tuple(field.name for field in msgspec.structs.fields(of) if field.name in TIMES) for of in _ROUTES

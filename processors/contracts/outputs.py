@@ -582,7 +582,7 @@ class Emission(msgspec.Struct, frozen=True):
     value: bytes | None
 
 
-SCHEMAS: Final[dict[str, type[msgspec.Struct]]] = {
+SCHEMAS: Final[dict[str, type[Prediction | JobPrediction | Answer | Alert | Run | HostReport | DeadLetter]]] = {
     "scalewatch.prediction/1": Prediction,
     "scalewatch.job-prediction/1": JobPrediction,
     "scalewatch.answer/1": Answer,

@@ -15,7 +15,7 @@ def make_bench(request: pytest.FixtureRequest, fresh: Callable[[str], str]) -> I
 
     def make(kind: str) -> Bench:
         if kind in CLIENTS:
-            made.append(kafka_bench(request.getfixturevalue("kafka"), fresh, kind))  # type: ignore[arg-type] # one of them
+            made.append(kafka_bench(request.getfixturevalue("kafka"), fresh, kind))
         else:
             made.append(memory_bench(fresh, FaultRates() if kind == "faultless" else None))
         return made[-1]

@@ -146,7 +146,7 @@ def of_output(schema: str) -> Subject:
     message = SCHEMAS[schema]
 
     def reports(stored: Any) -> Any:
-        read = decoded(msgspec.json.encode(stored), message)  # type: ignore[type-var] # each is one of the outputs
+        read = decoded(msgspec.json.encode(stored), message)
         again = json.loads(emission(read).value or b"")
         lost = [fault for fault in differences(again, stored) if "not expected" not in fault]
         return {"key": emission(read).key, "lost": lost}
@@ -298,7 +298,7 @@ def update(subject: Subject, path: Path) -> None:
     if recorded is not None and not may_write(subject, recorded):
         return
     known = recorded is not None and recorded["number"] == subject.number
-    stored = recorded["stored"] if known else subject.example()
+    stored = recorded["stored"] if recorded is not None and known else subject.example()
     whole = {"number": subject.number, "form": subject.form, "stored": stored, "reports": subject.reports(stored)}
     path.write_text(text([whole]))
 

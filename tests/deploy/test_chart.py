@@ -60,8 +60,8 @@ def test_the_chart_runs_the_agent_of_this_version() -> None:
 
 @pytest.mark.parametrize("example", [None, *EXAMPLES])
 def test_helm_finds_nothing_to_complain_about(helm: str, example: str | None) -> None:
-    command = [helm, "lint", "--strict", CHART, "--kube-version", NEWEST]
-    command += ["--values", values(example)] if example else []
+    command = [helm, "lint", "--strict", str(CHART), "--kube-version", NEWEST]
+    command += ["--values", str(values(example))] if example else []
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -28,7 +28,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def contents(archive: Path) -> dict[str, bytes]:
     with tarfile.open(archive) as tar:
-        return {each.name: tar.extractfile(each).read() for each in tar}  # type: ignore[union-attr]  # all are files
+        return {each.name: tar.extractfile(each).read() for each in tar}  # all are files
 
 
 @contextmanager

@@ -42,7 +42,7 @@ class Truth(NamedTuple):
     def cause(self, alert: dict[str, Any]) -> str:
         """Return what an alert is about, "" where nothing is the matter."""
         labels, nodes = alert["labels"], self.shared
-        host, application = labels.get("host"), labels.get("application", "")
+        host, application = labels.get("host"), str(labels.get("application", ""))
         disturbed = [run for run in alert["runs"] if run.partition("/")[2].partition("@")[0] in self.disturbed]
         if disturbed:
             return f"neighbour of {disturbed[0]}"

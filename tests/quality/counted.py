@@ -21,7 +21,16 @@ from agent.app.embedded import Feed
 from agent.app.files import TimedEvent
 from agent.app.replay import SETTLE_MS
 from agent.config.tree import Config
-from processors.contracts.events import Evidence, JobCompleted, JobEvent, JobProfile, JournalRecord, Origin, Tick
+from processors.contracts.events import (
+    Evidence,
+    HostMinute,
+    JobCompleted,
+    JobEvent,
+    JobProfile,
+    JournalRecord,
+    Origin,
+    Tick,
+)
 from processors.contracts.hosts import Profile
 from processors.contracts.names import run_id
 from processors.contracts.outputs import ExpectedFromCounters, Run
@@ -62,7 +71,7 @@ class Suite:
         self._now_ms = BEGIN_MS
         self.published: dict[str, tuple[ExpectedFromCounters, ...]] = {}
 
-    def write(self, event: JobEvent, origin: Origin) -> None:
+    def write(self, event: JobEvent | HostMinute, origin: Origin) -> None:
         self._fold(JournalRecord(event=event, origin=origin))
 
     def tick(self, time_ms: int) -> None:

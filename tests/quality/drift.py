@@ -20,7 +20,7 @@ import numpy as np
 from agent.app.compose import make_shard
 from agent.app.embedded import ticks
 from agent.config.tree import Config
-from processors.contracts.events import Evidence, JobCompleted, JournalRecord, Tick
+from processors.contracts.events import Attribute, Evidence, JobCompleted, JournalRecord, Tick
 from processors.contracts.outputs import Alert, Prediction
 from processors.contracts.settings import IdentifySettings
 from processors.facts import RunFact, Scored
@@ -106,7 +106,7 @@ def story(
         changed, n = i >= before, float(random.choice(SIZES))
         run_time_s = 1000 * (1 / n + 0.02) * (factor if changed else 1.0) * math.exp(random.normal(0, noise))
         start_ms = START_MS + i * EVERY_MS
-        attributes = {"build": "2026.2" if changed and build else "2026.1"}
+        attributes: dict[str, Attribute] = {"build": "2026.2" if changed and build else "2026.1"}
         reported = Evidence(application="lammps", sizes={"nodes": n}, attributes=attributes)
         end_ms = start_ms + round(run_time_s * 1000)
         event = JobCompleted("exa", str(i), f"exa/{i}@{start_ms}", start_ms, end_ms, run_time_s, "COMPLETED", reported)

@@ -14,7 +14,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import process_time
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,21 +33,22 @@ from processors.similar_runs import (
 )
 
 Floats = npt.NDArray[np.float64]
+Seconds = TypeVar("Seconds", float, Floats)
 FAR_FUTURE_MS = 4_000_000_000_000
 COLUMNS = ("n", "MAE s", "pinball .5", "pinball .9", "min/max", "held", "below", "above", "ln width")
 
 
-class Scored(NamedTuple):
-    """One job: what it took and what was said before, in seconds; nan for what nobody said."""
+class Scored(NamedTuple, Generic[Seconds]):
+    """One job, or columns of many: what it took and what was said before, in seconds; nan for what nobody said."""
 
-    run_time_s: float
-    median_s: float
-    high_90_s: float
-    mean_s: float
-    band_low_s: float
-    band_high_s: float
-    last_two_s: float
-    requested_s: float
+    run_time_s: Seconds
+    median_s: Seconds
+    high_90_s: Seconds
+    mean_s: Seconds
+    band_low_s: Seconds
+    band_high_s: Seconds
+    last_two_s: Seconds
+    requested_s: Seconds
 
 
 class Centre:
@@ -114,12 +115,12 @@ def moments(events: Sequence[JobCompleted]) -> Iterator[tuple[bool, int]]:
         yield submitted, i
 
 
-def scores(system: str, events: Sequence[JobCompleted]) -> tuple[list[Scored], float]:
+def scores(system: str, events: Sequence[JobCompleted]) -> tuple[list[Scored[float]], float]:
     """Return the scores in order of submission and the seconds of CPU that predicting and learning took in all."""
     centre, last_two = Centre(system), LastTwo()
     ended = [as_ended(event) for event in events]
     reported: dict[int, Expected] = {}
-    scored: list[Scored] = []
+    scored: list[Scored[float]] = []
     spent_s = 0.0
     for submitted, i in moments(events):
         began_s = process_time()
@@ -135,7 +136,7 @@ def scores(system: str, events: Sequence[JobCompleted]) -> tuple[list[Scored], f
     return scored, spent_s
 
 
-def _score(ended: EndedJob, reported: Expected, last_two: LastTwo) -> Scored:
+def _score(ended: EndedJob, reported: Expected, last_two: LastTwo) -> Scored[float]:
     mean_s = float(np.mean(reported.law.quantiles(np.arange(0.05, 1.0, 0.1).tolist())))
     return Scored(
         ended.run_time_s, reported.run_time_s, reported.upper_s, mean_s, reported.low_s, reported.high_s,
@@ -161,9 +162,9 @@ def row(name: str, observed: Floats, point: Floats, high: Floats, band: tuple[Fl
     return f"| {name} | " + " | ".join([*cells, *[""] * (len(COLUMNS) - len(cells))]) + " |"
 
 
-def report(name: str, scored: Sequence[Scored]) -> Iterator[str]:
+def report(name: str, scored: Sequence[Scored[float]]) -> Iterator[str]:
     """Yield the lines of a table over the jobs for which the baseline has an answer."""
-    table = Scored(*np.array(scored).T)
+    table: Scored[Floats] = Scored(*np.array(scored).T)
     requested = ~np.isnan(table.last_two_s)
     yield row(
         f"{name}, all jobs", table.run_time_s, table.median_s, table.high_90_s, (table.band_low_s, table.band_high_s)

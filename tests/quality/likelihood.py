@@ -56,7 +56,8 @@ def fit_scale(seen: Floats, error: Floats, weight: Floats, start: Sequence[float
         return float(value + RIDGE * x @ x), seen.T @ along + 2.0 * RIDGE * x
 
     found: Floats = minimize(loss, np.array(start), jac=True, method="L-BFGS-B").x
-    return found.round(4).tolist()
+    coefficients: list[float] = found.round(4).tolist()
+    return coefficients
 
 
 def atoms(score: Floats, weight: Floats) -> tuple[float, ...]:

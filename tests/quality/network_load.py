@@ -21,7 +21,18 @@ from processors.contracts.load import UnderLoadSettings
 from processors.contracts.outputs import JobPrediction
 from processors.models.histogram.arithmetic import crps
 from processors.models.histogram.values import given
-from tests.quality.under_load import HOSTS, NOISE, SEEDS_REPORTED, START_MS, STEP_S, WARM_UP, WINDOW, Centre, Kind
+from tests.quality.under_load import (
+    HOSTS,
+    NOISE,
+    SEEDS_REPORTED,
+    START_MS,
+    STEP_S,
+    WARM_UP,
+    WINDOW,
+    Centre,
+    Hosts,
+    Kind,
+)
 from tests.quality.under_load import availability as left_over
 
 BANDWIDTH_B_S = 1e10
@@ -69,7 +80,7 @@ class NetworkCentre(Centre):
         steady = random.uniform(0.49, 0.51, (HOSTS, steps))
         self.free = left_over(random, steps, kind.lasting_s) if kind.lasting_s else steady
         self.left = 1 - CALM * (1 - self.left)
-        self.hosts: Sequence[int] = ()
+        self.hosts: Hosts = np.empty(0, np.int64)
 
     def run(self, runs: int) -> Iterator[Outcome]:
         """Yield how each run compares with what was predicted under load at its start, where anything was."""
@@ -84,7 +95,7 @@ class NetworkCentre(Centre):
             if number >= WARM_UP and found is not None:
                 yield found
 
-    def _start(self, number: int, size: int, hosts: Sequence[int]) -> JobPrediction | None:
+    def _start(self, number: int, size: int, hosts: Hosts) -> JobPrediction | None:
         self.hosts = hosts
         self._measure(self.now_ms)
         return super()._start(number, size, hosts)
@@ -97,7 +108,7 @@ class NetworkCentre(Centre):
             self.windows.report(f"h{host}", cpu.tolist(), time_ms)
             self.windows.report(f"h{host}", (BANDWIDTH_B_S * free).tolist(), time_ms, "bandwidth")
 
-    def _forecast(self, step: int, hosts: Sequence[int], names: Sequence[str]) -> None:
+    def _forecast(self, step: int, hosts: Hosts, names: Sequence[str]) -> None:
         """Forecast nothing: windows answer."""
 
     def _end(self, number: int, size: int, run_time_s: float) -> None:
@@ -110,7 +121,7 @@ class NetworkCentre(Centre):
         self.now_ms = start_ms
         super()._end(number, size, run_time_s)
 
-    def _run_time_s(self, size: int, hosts: Sequence[int]) -> float:
+    def _run_time_s(self, size: int, hosts: Hosts) -> float:
         work_s = self.kind.work_s * (0.2 + 1.6 / size) * math.exp(self.random.normal(0, NOISE))
         step = (self.now_ms - START_MS) // 1000 // STEP_S + WINDOW
         cpu, free = self.left[hosts, step:].min(axis=0), self.free[hosts, step:].min(axis=0)

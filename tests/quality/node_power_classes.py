@@ -249,6 +249,6 @@ def _each(actual: Sequence[float], reported: Mapping[str, Sequence[float]]) -> I
         yield f"{name}, {np.abs(off).mean():.1f} off", scored(np.abs(off / truth))
 
 
-def scored(off: npt.ArrayLike) -> Scored:
+def scored(off: npt.NDArray[np.float64]) -> Scored:
     """Return the errors in %."""
     return Scored(100 * float(np.mean(off)), 100 * float(np.median(off)))

@@ -88,7 +88,7 @@ def messages(world: World) -> list[bytes]:
 
 def events(application: str, system: str, runs: Iterable[tuple[float, float]]) -> list[bytes]:
     """Return runs over nodes, each a size and a run time in seconds, as native events; one starts a minute."""
-    named = {"application": application, "system": system, "unit": "nodes"}
+    named: dict[str, str | float] = {"application": application, "system": system, "unit": "nodes"}
     return [
         _completed(named | {"n": n, "job_id": f"{i + 1}"}, BEGIN + i * EVERY, time_s)
         for i, (n, time_s) in enumerate(runs)
@@ -98,7 +98,7 @@ def events(application: str, system: str, runs: Iterable[tuple[float, float]]) -
 def _stamped(runs: Sequence[Run], begin: datetime, before: int) -> tuple[list[bytes], datetime]:
     found, latest = [], begin
     for i, (curve, n, time_s) in enumerate(runs):
-        named = {
+        named: dict[str, str | float] = {
             "application": curve.application,
             "system": curve.system,
             "input": curve.input,

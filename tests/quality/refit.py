@@ -126,7 +126,8 @@ def _fit_gate(seen: Training) -> Gate:
 
     found = minimize(loss, START, jac=True, method="L-BFGS-B", options={"maxiter": 150}).x
     prior, curvature, costs, alone = np.split(found.round(4), [LAW_COUNT, 2 * LAW_COUNT, 2 * LAW_COUNT + 3])
-    return Gate(tuple(prior.tolist()), tuple(curvature.tolist()), *costs.tolist(), tuple(alone.tolist()))
+    own, last, related = costs.tolist()
+    return Gate(tuple(prior.tolist()), tuple(curvature.tolist()), own, last, related, tuple(alone.tolist()))
 
 
 def _gate_loss(seen: Training, x: Floats) -> tuple[float, Floats]:

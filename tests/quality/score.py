@@ -102,7 +102,7 @@ def accuracy(answers: Sequence[Answer]) -> Accuracy:
     return Accuracy(
         points=len(answers),
         median=_percent(np.median(error)),
-        balanced=_percent(weighted_quantiles(error, weight, 0.5)),
+        balanced=_percent(float(weighted_quantiles(error, weight, 0.5))),
         mean=_percent(error.mean()),
         coverage=_mean(inside),
         coverage_balanced=_percent(np.average(inside, weights=[each for _, each in banded])) if banded else np.nan,

@@ -52,7 +52,8 @@ KNOWN_TRUTH = {0.0: (0.5, 5.1, 12.8), 0.01: (0.8, 4.8, 12.4), 0.03: (1.8, 7.1, 1
 MARGIN = 1.15
 
 
-class LeftOut(NamedTuple):
+@dataclass(frozen=True)
+class LeftOut:
     """The coefficients by which each application is predicted: those that were fitted without its data set."""
 
     found: Mapping[str, Coefficients]

@@ -15,7 +15,7 @@ SIZES = (1, 2, 4, 8, 16, 32, 64)
 
 
 def measured(application: str, system: str, given: str = "small", sizes: tuple[int, ...] = SIZES) -> Measured:
-    runs = {n: (100.0 / n + 1.0, 101.0 / n + 1.0) for n in sizes}
+    runs: dict[int, tuple[float, ...]] = {n: (100.0 / n + 1.0, 101.0 / n + 1.0) for n in sizes}
     return Measured("set", "set", application, system, f"{given}|{system}|nodes", runs)
 
 

@@ -36,6 +36,7 @@ from processors.models.histogram.values import INTERVALS, given
 from tests.kit.host_windows import KnownWindows
 
 Values = npt.NDArray[np.float64]
+Hosts = npt.NDArray[np.int64]  # by their numbers
 START_MS = 1_795_132_800_000
 STEP_S = 10
 WINDOW = 30  # steps
@@ -151,7 +152,7 @@ class Centre:
             if number >= WARM_UP and found is not None:
                 yield found
 
-    def _start(self, number: int, size: int, hosts: Sequence[int]) -> JobPrediction | None:
+    def _start(self, number: int, size: int, hosts: Hosts) -> JobPrediction | None:
         self._tick()
         step = (self.now_ms - START_MS) // 1000 // STEP_S + WINDOW
         names = tuple(f"h{host}" for host in hosts)
@@ -163,12 +164,12 @@ class Centre:
         reported = [message for message in self._fold(start) if isinstance(message, JobPrediction)]
         return reported[-1] if reported else None
 
-    def _forecast(self, step: int, hosts: Sequence[int], names: Sequence[str]) -> None:
+    def _forecast(self, step: int, hosts: Hosts, names: Sequence[str]) -> None:
         """Let what is expected next follow from all steps before."""
         every, begun = np.arange(HOSTS), self.forecast_steps
         self.forecasts.take(MinuteBatch(every, every, every * 0, self.left[:, begun:step]))
         self.forecast_steps = step
-        found = self.forecasts.histograms(list(hosts), [True] * len(hosts))
+        found = self.forecasts.histograms(hosts.tolist(), [True] * len(hosts))
         for name, forecast in zip(names, found, strict=True):
             self.windows.expect(name, forecast)
 
@@ -176,7 +177,7 @@ class Centre:
         """Return what is published without the load: the run time of a job prediction is that with the better record."""
         return next((point for point in self.curve if point.n == n), None)
 
-    def _run_time_s(self, size: int, hosts: Sequence[int]) -> float:
+    def _run_time_s(self, size: int, hosts: Hosts) -> float:
         work_s = self.kind.work_s * (0.2 + 1.6 / size) * math.exp(self.random.normal(0, NOISE))
         step = (self.now_ms - START_MS) // 1000 // STEP_S + WINDOW
         if not self.kind.lasting_s:
@@ -199,7 +200,7 @@ class Centre:
         for tick_ms in ticks(self.shard.now_ms or None, self.now_ms):
             self._fold(Tick(system="", time_ms=tick_ms))
 
-    def _fold(self, event: JobEvent | Tick) -> list[object]:
+    def _fold(self, event: JobEvent | Tick) -> Sequence[object]:
         messages = list(self.shard.fold(JournalRecord(event)))
         curves = [message.curve for message in messages if isinstance(message, Prediction)]
         self.curve = curves[-1] if curves else self.curve
