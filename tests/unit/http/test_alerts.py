@@ -157,7 +157,7 @@ def test_evidence_is_reported_with_its_units(name: str, evidence: AlertEvidence,
 
 def test_of_several_resources_each_has_its_own_figures_and_none_borrows_those_of_another() -> None:
     detail = {"bandwidth": "6 GB/s (9 GB/s to 13 GB/s until then)", "cpu_available": "82 % (75 % to 81 % until then)"}
-    known = AlertEvidence(observed=0.82, low=0.75, high=0.81, detail=detail)
+    known = AlertEvidence(observed=0.82, low=0.75, high=0.81, detail={**detail})
     shown = evidence_rows(named("HostAnomaly", evidence=known))
     assert shown == [("bandwidth", detail["bandwidth"]), ("processor available", detail["cpu_available"])]
 

@@ -236,8 +236,8 @@ def test_an_application_evicted_between_two_reads_is_not_found(app: Starlette, s
 
 
 def test_while_the_models_are_away_the_question_may_be_asked_again_later(app: Starlette, service: FixedService) -> None:
-    def away(_request: PredictionRequested) -> Answer:
-        raise UnavailableError("The models of archer2 are not in this process.")
+    def away(request: PredictionRequested) -> Answer:
+        raise UnavailableError(f"The models of {request.system} are not in this process.")
 
     service.answer = away  # type: ignore[method-assign]  # the learner starts again
     response = get(app, "/api/v1/predictions?application=lammps&n=64")

@@ -7,7 +7,8 @@ from urllib.parse import quote
 import pytest
 from starlette.applications import Starlette
 
-from processors.contracts.hosts import ResourceForecast
+from processors.contracts.hosts import HostView, ResourceForecast
+from processors.contracts.outputs import Alert
 from sinks.prometheus.registry import Metrics
 from sinks.web.server import create_app
 from tests.kit.get import get
@@ -17,7 +18,7 @@ from tests.kit.read_by import text_of
 from tests.kit.service import FixedService
 
 
-def app_of(*hosts: object, alerts: tuple[object, ...] = ()) -> Starlette:
+def app_of(*hosts: HostView, alerts: tuple[Alert, ...] = ()) -> Starlette:
     return create_app(FixedService(hosts=hosts, alerts=alerts), Metrics(formats=(), reasons=(), processors=()))
 
 

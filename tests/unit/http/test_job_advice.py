@@ -47,7 +47,8 @@ def test_a_band_of_another_coverage_is_counted_as_it_is() -> None:
 
 def application(*times: tuple[float, float], **changes: Any) -> Prediction:
     points = tuple(curve_point(n, seconds, source="observed") for n, seconds in times)
-    return prediction(**({"curve": points, "useful_n": UsefulSizes()} | changes))
+    values: dict[str, Any] = {"curve": points, "useful_n": UsefulSizes(), **changes}
+    return prediction(**values)
 
 
 @pytest.mark.parametrize(

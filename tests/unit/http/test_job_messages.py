@@ -1,6 +1,7 @@
 """What a person is reported a run that ended, and of one that goes on."""
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -89,7 +90,7 @@ def test_a_run_that_ended_at_once_though_it_usually_takes_long_is_compared() -> 
         ({}, "It had not been predicted before it ended"),
     ],
 )
-def test_where_nothing_was_reported_before_it_states_why_it_is_not_compared(changes: dict[str, None], why: str) -> None:
+def test_where_nothing_was_reported_before_it_states_why_it_is_not_compared(changes: dict[str, Any], why: str) -> None:
     page = outcome(recent_run(predicted=None, **changes), "nodes")
     assert page.startswith(f"It took 31 min. {why}")
 

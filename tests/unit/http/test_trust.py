@@ -1,12 +1,14 @@
 """Two things are said of how far to trust an application: among the sizes that were run, and beyond them."""
 
+from typing import Any
+
 import pytest
 
 from processors.contracts.outputs import HorizonQuality, Quality, Range, Reliability, UsefulSizes
 from sinks.web.views.trust import Trust, inside_error, trust_of
 from tests.kit.messages import curve_point, prediction
 
-UNMEASURED = {"quality": Quality()}
+UNMEASURED: dict[str, Any] = {"quality": Quality()}
 
 
 def test_a_card_has_the_measured_error_inside_and_what_is_beyond() -> None:

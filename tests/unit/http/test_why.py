@@ -96,7 +96,11 @@ def test_an_application_that_became_slower_explains_its_runs_after_that() -> Non
 
 
 def test_the_counter_that_moved_with_an_application_is_named() -> None:
-    counter = {"counter": "PAPI_L2_DCM per instruction", "counter_before": 0.01, "counter_since": 0.014}
+    counter: dict[str, Attribute] = {
+        "counter": "PAPI_L2_DCM per instruction",
+        "counter_before": 0.01,
+        "counter_since": 0.014,
+    }
     evidence = AlertEvidence(observed=3000.0, expected=2000.0, detail={"since": "2026-11-20T08:00:00Z", **counter})
     changed = alert(labels={"alertname": "Regression", **APPLICATION}, starts="2026-11-20T09:00:00Z", evidence=evidence)
     assert why(changed).endswith(

@@ -26,7 +26,7 @@ def test_a_slow_size_is_named_with_what_was_expected_of_it() -> None:
 
 
 def test_a_fast_size_is_named_too() -> None:
-    n = 2.0 ** np.arange(8)
+    n = 2.0 ** np.arange(8.0)
     t = curve(n, 200.0, 0.4)
     t[4] /= 1.6
     found = find_anomalies(n, t, 0.10)
@@ -80,7 +80,7 @@ def test_a_slow_interior_size_is_found(factor: float, least: float) -> None:
     rng = np.random.default_rng(4)
     hits = 0
     for _ in range(60):
-        n = 2.0 ** np.arange(rng.integers(5, 8))
+        n = 2.0 ** np.arange(float(rng.integers(5, 8)))
         t = curve(n, np.exp(rng.uniform(2.0, 5.5)), abs(rng.normal(1.0, 0.8))) * np.exp(rng.normal(0.0, 0.01, n.size))
         slow = int(rng.integers(1, n.size - 1))
         t[slow] *= factor

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from processors.models.adept.study import study
 from processors.models.battery import MEMBERS, REFERENCE, SIZES_MIN, Battery, combined, explained, knots, reference
 from processors.models.combination.evidence import ENSEMBLE, Curve, evidence
-from processors.models.downey.curve import speedup
+from processors.models.downey.curve import Floats, speedup
 from processors.models.laws.barnes import SLOPE_MAX, SLOPE_MIN, fit_barnes, log2_run_time
 from processors.models.laws.family import GROWTH, NOISE, PRIOR_SIZE, fit_family
 from processors.models.laws.nnls import nnls
@@ -44,7 +44,7 @@ def test_classic_laws_give_their_known_run_times(n: float, known: dict[str, floa
     assert {name: prediction[name] for name in known} == pytest.approx(known, rel=1e-3)
 
 
-def fitted_alone(terms: np.ndarray, t: np.ndarray, penalty: np.ndarray) -> np.ndarray:
+def fitted_alone(terms: Floats, t: Floats, penalty: Floats) -> Floats:
     """Return the run times of one law at its sizes: the best nonnegative sum of the terms (terms, sizes)."""
     relative = terms / t
     return nnls(relative @ relative.T, relative.sum(axis=1) - penalty * relative[:, -1]).coefficients @ terms
@@ -82,7 +82,7 @@ def test_the_quick_two_steps_of_adept_forecast_about_as_the_exact_ones() -> None
     random = np.random.default_rng(7)
     quick, exact = [], []
     for _ in range(15):
-        n = 2.0 ** np.arange(int(random.integers(4, 7)))
+        n = 2.0 ** np.arange(float(random.integers(4, 7)))
         truth = 1000.0 / speedup(2.0 * n[-1], parallelism := float(np.exp(random.uniform(1, 5))), 1.0)
         t = 1000.0 / speedup(n, parallelism, 1.0) * np.exp(random.normal(0.0, 0.02, n.size))
         prediction = run_times(2.0 * n[-1], battery(tuple(n.tolist()), tuple(t.tolist())))["adept"]

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from processors.models.conformal import (
     NORMAL_90,
@@ -19,10 +20,10 @@ from processors.models.conformal import (
 COUNT = 3000
 
 
-def series(kind: str, seed: int = 4) -> np.ndarray:
+def series(kind: str, seed: int = 4) -> NDArray[np.float64]:
     scores = np.abs(np.random.default_rng(seed).normal(size=COUNT))
     time = np.arange(COUNT)
-    factor = {
+    factor: dict[str, NDArray[np.float64]] = {
         "steady": np.ones(COUNT),
         "jump": np.where(time >= COUNT // 2, 3.0, 1.0),
         "drift": 1.0 + 3.0 * time / COUNT,
@@ -31,8 +32,8 @@ def series(kind: str, seed: int = 4) -> np.ndarray:
     return scores * factor[kind]
 
 
-def retained(scores: np.ndarray) -> list[bool]:
-    radius, inside = AggregatedRadius(), []
+def retained(scores: NDArray[np.float64]) -> list[bool]:
+    radius, inside = AggregatedRadius(), list[bool]()
     for score in scores.tolist():
         inside.append(score <= radius.radius())
         radius.learn(score)
@@ -51,7 +52,7 @@ def test_after_a_jump_no_window_is_lost() -> None:
 
 
 def test_the_miss_rate_moves_as_published() -> None:
-    radius, seen, rates = AdaptiveRadius(0.1, 0.05), [], []
+    radius, seen, rates = AdaptiveRadius(0.1, 0.05), list[float](), list[float]()
     for score in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0):
         assert radius.radius(seen) == math.inf
         radius.learn(seen, score)

@@ -108,7 +108,7 @@ def test_the_serial_fraction_never_falls_and_is_constant_in_the_linear_section(a
 @given(st.floats(1, 100), st.floats(0.001, 1), st.floats(1, 3))
 @settings(max_examples=200, deadline=None)
 def test_the_linear_section_does_not_distinguish_parallelisms(a: float, sigma: float, factor: float) -> None:
-    share = curvature_of_sigma(sigma) / a
+    share = float(curvature_of_sigma(sigma) / a)
     other = min(a * factor, 0.999 / share)
     if other < a:
         return

@@ -43,11 +43,11 @@ def best_by_brute_force(n: Floats, t: Floats) -> float:
     def rms(a: Floats, w: Floats) -> Floats:
         rates = inverse_speedup(1 / n, a[:, None, None], w[None, :, None]) / t
         t1 = rates.sum(axis=2) / (rates**2).sum(axis=2)
-        return np.sqrt(((t1[..., None] * rates - 1) ** 2).mean(axis=2))
+        return np.asarray(np.sqrt(((t1[..., None] * rates - 1) ** 2).mean(axis=2)))
 
     log_a, w = np.linspace(0, np.log(16 * n.max()), 241), np.linspace(0, 1, 161)
     table = rms(np.exp(log_a), w)
-    best = table.min()
+    best = float(table.min())
     for flat in np.argsort(table, axis=None)[:3]:
         i, j = np.unravel_index(flat, table.shape)
         centre_a, centre_w, step_a, step_w = log_a[i], w[j], log_a[1], w[1]
@@ -57,7 +57,7 @@ def best_by_brute_force(n: Floats, t: Floats) -> float:
             local = rms(np.exp(around_a), around_w)
             i, j = np.unravel_index(local.argmin(), local.shape)
             centre_a, centre_w, step_a, step_w = around_a[i], around_w[j], step_a / 3, step_w / 3
-            best = min(best, local.min())
+            best = min(best, float(local.min()))
     return best
 
 

@@ -65,10 +65,11 @@ def test_heavy_tails_alarm_once_in_about_seven_thousand_runs() -> None:
 def test_a_shift_is_found_after_the_known_number_of_runs(shift: float, delay: float, tolerance: float) -> None:
     generator = np.random.default_rng(22)
     for sign in (1, -1):
-        delays = [
-            runs_to_alarm(lambda count, sign=sign: (sign * (shift + generator.standard_normal(count))).tolist())
-            for _ in range(400)
-        ]
+
+        def shifted(count: int, sign: int = sign) -> list[float]:
+            return [float(each) for each in sign * (shift + generator.standard_normal(count))]
+
+        delays = [runs_to_alarm(shifted) for _ in range(400)]
         assert np.mean(delays) == pytest.approx(delay, abs=tolerance)
 
 

@@ -5,7 +5,7 @@ from processors.models.adept.patterns import Floats
 from processors.models.adept.study import MeaningfulSizes, last_efficient_size, meaningful_sizes
 from processors.models.downey.curve import speedup
 
-POWERS = 2.0 ** np.arange(9)
+POWERS = 2.0 ** np.arange(9.0)
 GRID = np.geomspace(1.0, 256.0, 257)
 
 

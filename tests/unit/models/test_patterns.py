@@ -4,7 +4,7 @@ import pytest
 from processors.models.adept.patterns import find_patterns
 from processors.models.downey.curve import speedup
 
-DENSE, EVEN, POWERS = np.arange(1.0, 17.0), np.arange(2.0, 17.0, 2.0), 2.0 ** np.arange(6)
+DENSE, EVEN, POWERS = np.arange(1.0, 17.0), np.arange(2.0, 17.0, 2.0), 2.0 ** np.arange(6.0)
 
 
 def test_a_clean_curve_has_no_pattern() -> None:

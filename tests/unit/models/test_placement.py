@@ -33,7 +33,7 @@ def test_messages_on_a_torus_pass_the_links_of_the_shortest_ways(sides: tuple[in
     expected = [route(at[a], at[b], sides) for a, b in zip(sender, receiver, strict=True)]
     assert torus.hops(sender, receiver).tolist() == [len(links) for links in expected]
     passed = torus.passed(sender, receiver)
-    numbers = {}
+    numbers: dict[int, set[int]] = {}
     for message, links in enumerate(expected):
         own = set(passed.link[passed.message == message].tolist())
         assert len(own) == len(links)
@@ -66,7 +66,8 @@ def test_messages_that_leave_a_leaf_share_its_way_up_and_none_of_it_down() -> No
 def test_a_mapping_by_turns_sends_every_message_off_its_host_and_a_block_one_few() -> None:
     torus = Torus(np.arange(4)[:, None], np.array([16]))
     block, cyclic = spread(torus, np.repeat(np.arange(4), 8)), spread(torus, np.tile(np.arange(4), 8))
-    assert (block["next_off_host"], cyclic["next_off_host"]) == (pytest.approx(3 / 31), 1.0)
+    assert block["next_off_host"] == pytest.approx(3 / 31)
+    assert cyclic["next_off_host"] == 1.0
     assert block["next_max_link"] == 1.0
     assert cyclic["next_max_link"] == 8.0
     assert {name: block[name] for name in spread(torus)} == spread(torus), "hosts alone stand for ranks in blocks"

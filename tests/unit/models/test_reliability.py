@@ -42,7 +42,7 @@ def test_times_that_no_curve_fits() -> None:
 
 
 def test_the_largest_size_is_slower_than_a_smaller_one() -> None:
-    evidence = gather(2.0 ** np.arange(6), np.array([100.0, 52.0, 28.0, 17.0, 15.0, 19.0]))
+    evidence = gather(2.0 ** np.arange(6.0), np.array([100.0, 52.0, 28.0, 17.0, 15.0, 19.0]))
     assert judge(evidence) == (), "that is advice, and no doubt of the prediction"
 
 

@@ -148,7 +148,9 @@ def test_quality_has_no_coverage_before_it_can_be_measured() -> None:
     assert quality([score(0.5)] * 5).coverage_90 is None
     found = quality([score(0.5)] * 15 + [score(3.0)] * 5)
     assert found.coverage_90 == 0.75
-    assert found.horizons == (HorizonQuality("up_to_2x", 20, pytest.approx(-math.expm1(-0.05)), 0.75),)
+    (horizon,) = found.horizons
+    assert horizon == HorizonQuality("up_to_2x", 20, horizon.median_error, 0.75)
+    assert horizon.median_error == pytest.approx(-math.expm1(-0.05))
 
 
 @pytest.mark.parametrize(("low_s", "high_s", "nothing"), [(50.0, 2e4, False), (50.0, 1e5, True), (0.1, 101.0, True)])

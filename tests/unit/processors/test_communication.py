@@ -164,4 +164,5 @@ def test_a_share_next_to_none_counts_for_nothing() -> None:
     assert record.network(0.01, 4.0) is None
     found = record.network(0.3, 4.0)
     assert found is not None
-    assert (found.share, found.bandwidth) == (0.3, pytest.approx(1e9, rel=1e-3))
+    assert found.share == 0.3
+    assert found.bandwidth == pytest.approx(1e9, rel=1e-3)

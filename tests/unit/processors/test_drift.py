@@ -187,7 +187,8 @@ def test_a_model_that_has_adopted_a_shift_lets_a_way_back_be_found() -> None:
     detector = Drift.build()
     for i in range(60):
         detector.learn(scored(i, 0.02 * (-1) ** i + 0.3 * (i >= 40)))
-    assert detector.shift is not None
+    adopted = detector.shift
+    assert adopted is not None
     detector.adopted()
     assert detector.shift is None
     for i in range(60, 70):

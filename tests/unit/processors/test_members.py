@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from processors.contracts.names import Horizon
 from processors.models.battery import MEMBERS
 from processors.run_time.members import (
     ERROR_MAX,
@@ -29,7 +30,7 @@ def published() -> Members:
     return members
 
 
-def run(n: float, run_time_s: float, horizon="inside", ln_ratio=None) -> MemberFact:  # noqa: ANN001 - plain values
+def run(n: float, run_time_s: float, horizon: Horizon = "inside", ln_ratio: float | None = None) -> MemberFact:
     return MemberFact(n, run_time_s, horizon, ln_ratio)
 
 
@@ -42,9 +43,9 @@ def test_a_law_that_met_every_run_has_no_error_and_another_the_mean_of_its_own()
     members = published()
     members.learn(run(2.0, 55.0))
     members.learn(run(1.0, 105.0))
-    assert error(members, "usl") == (2, pytest.approx(0.0, abs=1e-5))
+    assert error(members, "usl") == pytest.approx((2, 0.0), abs=1e-5)
     mean = (math.log(60 / 55) + math.log(120 / 105)) / 2
-    assert error(members, "ideal") == (2, pytest.approx(mean, abs=1e-5))
+    assert error(members, "ideal") == pytest.approx((2, mean), abs=1e-5)
 
 
 def test_horizons_are_distinguished() -> None:
@@ -59,7 +60,7 @@ def test_what_was_published_is_judged_by_what_it_reported() -> None:
     members = published()
     members.learn(run(2.0, 55.0, ln_ratio=-0.2))
     members.learn(run(2.0, 55.0))
-    assert error(members, PUBLISHED) == (1, pytest.approx(0.2, abs=1e-6))
+    assert error(members, PUBLISHED) == pytest.approx((1, 0.2), abs=1e-6)
     assert error(members, "usl")[0] == 2
 
 
@@ -81,7 +82,7 @@ def test_runs_are_compared_with_the_laws_that_were_published_last() -> None:
     members.learn(run(2.0, 55.0))
     members.publish(fits({"usl": (100.0, 60.0, 0.0)}))
     members.learn(run(2.0, 110.0))
-    assert error(members, "usl") == (2, pytest.approx(0.0, abs=1e-5))
+    assert error(members, "usl") == pytest.approx((2, 0.0), abs=1e-5)
 
 
 def test_errors_of_long_ago_fade() -> None:

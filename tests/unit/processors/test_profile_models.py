@@ -42,9 +42,9 @@ def restored(models: ProfileModels) -> ProfileModels:
     return ProfileModels.build(SETTINGS, msgspec.json.decode(stored(models), type=ProfileModelsState))
 
 
-def drawing(i: int, n: float, power_w: float, **changes: float) -> ProfileFact:
+def drawing(i: int, n: float, power_w: float) -> ProfileFact:
     """Return a run without counters whose hosts together draw so much."""
-    reported = Profile(hosts=int(n), power_w={"system": power_w / n}, measured={"system": 1.0}, **changes)
+    reported = Profile(hosts=int(n), power_w={"system": power_w / n}, measured={"system": 1.0})
     return ProfileFact(f"exa/p{i}@0", n, 60.0, i * 60_000, reported)
 
 

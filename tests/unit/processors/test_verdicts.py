@@ -125,7 +125,7 @@ def published(sizes: Sequence[float], times_s: Sequence[float]) -> PublishedCurv
 
 @pytest.mark.parametrize("first", [1, 4])
 def test_of_random_downey_applications_what_is_called_reliable_is_near_the_truth(first: int) -> None:
-    random, off, far = np.random.default_rng(11), [], []
+    random, off, far = np.random.default_rng(11), list[float](), list[float]()
     for _ in range(80):
         parallelism, sigma = math.exp(random.uniform(math.log(4), math.log(256))), random.uniform(0.0, 2.5)
         sizes = [float(first * 2**i) for i in range(4)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from processors.contracts.events import HostMinute
+from processors.contracts.events import HostMinute, JournalEvent
 from tests.kit.profiled_hosts import (
     Resources,
     at,
@@ -32,7 +32,7 @@ def minutes(hosts: tuple[str, ...], first: int, last: int, watts: float = 400.0)
 
 def test_a_run_has_the_mean_power_and_the_rates_of_its_hosts() -> None:
     hosts = ("nid1", "nid2")
-    reported = [started("1", 0, "nid[1-2]"), *minutes(hosts, -3, 12), ended("1", 0, 10)]
+    reported: list[JournalEvent] = [started("1", 0, "nid[1-2]"), *minutes(hosts, -3, 12), ended("1", 0, 10)]
     found = of_run(folded(*in_time(reported, until=13)))
     assert (found.hosts, found.minutes, found.expected, found.coverage) == (2, 20, 20, 1.0)
     assert (found.power_w, found.energy_j) == ({"system": 400.0}, {"system": 400.0 * 2 * 600})
@@ -43,19 +43,23 @@ def test_a_run_has_the_mean_power_and_the_rates_of_its_hosts() -> None:
 def test_what_hosts_did_before_and_after_a_run_is_not_its_own() -> None:
     idle, work = minutes(("nid1",), 0, 20, watts=100.0), minutes(("nid1",), 5, 9, watts=500.0)
     reported = {each.minute_ms: each for each in (*idle, *work)}
-    events = [started("1", 4.5, "nid1"), *reported.values(), ended("1", 4.5, 9.5)]
+    events: list[JournalEvent] = [started("1", 4.5, "nid1"), *reported.values(), ended("1", 4.5, 9.5)]
     found = of_run(folded(*in_time(events, until=13)), start=4.5)
     assert (found.minutes, found.expected, found.power_w) == (4, 4, {"system": 500.0})
 
 
 def test_a_long_run_has_all_its_minutes_when_it_settles() -> None:
-    reported = [started("1", 0, "nid1"), *minutes(("nid1",), 0, 100), ended("1", 0, 100)]
+    reported: list[JournalEvent] = [started("1", 0, "nid1"), *minutes(("nid1",), 0, 100), ended("1", 0, 100)]
     found = of_run(folded(*in_time(reported, until=103)))
     assert (found.minutes, found.power_w) == (100, {"system": 400.0})
 
 
 def test_minutes_with_two_jobs_on_a_host_are_nobodys_and_are_counted() -> None:
-    reported = [started("1", 0, "nid[1-2]"), started("2", 3, "nid2"), *minutes(("nid1", "nid2"), 0, 12)]
+    reported: list[JournalEvent] = [
+        started("1", 0, "nid[1-2]"),
+        started("2", 3, "nid2"),
+        *minutes(("nid1", "nid2"), 0, 12),
+    ]
     reported += [ended("2", 3, 6), ended("1", 0, 10)]
     hosts = folded(*in_time(reported, until=14))
     found, other = of_run(hosts), of_run(hosts, "2", 3)
@@ -65,7 +69,13 @@ def test_minutes_with_two_jobs_on_a_host_are_nobodys_and_are_counted() -> None:
 
 def test_what_is_reported_one_job_is_its_own_on_a_shared_node() -> None:
     own = [minute("nid1", n, {**busy(), f"{CYCLES}#1": grew(1.2e10), f"{CYCLES}#2": grew(3e10)}) for n in range(12)]
-    reported = [started("1", 0, "nid1"), started("2", 0, "nid1"), *own, ended("1", 0, 10), ended("2", 0, 10)]
+    reported: list[JournalEvent] = [
+        started("1", 0, "nid1"),
+        started("2", 0, "nid1"),
+        *own,
+        ended("1", 0, 10),
+        ended("2", 0, 10),
+    ]
     hosts = folded(*in_time(reported, until=14))
     assert of_run(hosts).counters == {"cycles": 2e8}
     assert of_run(hosts, "2").counters == {"cycles": 5e8}
@@ -73,21 +83,31 @@ def test_what_is_reported_one_job_is_its_own_on_a_shared_node() -> None:
 
 
 def test_hosts_that_report_nothing_lower_the_coverage_and_no_mean() -> None:
-    reported = [started("1", 0, "nid[1-4]"), *minutes(("nid1", "nid2", "nid3"), 0, 12), ended("1", 0, 10)]
+    reported: list[JournalEvent] = [
+        started("1", 0, "nid[1-4]"),
+        *minutes(("nid1", "nid2", "nid3"), 0, 12),
+        ended("1", 0, 10),
+    ]
     found = of_run(folded(*in_time(reported, until=13)))
     assert (found.minutes, found.expected, found.power_w) == (30, 40, {"system": 400.0})
     assert found.energy_j == {"system": 400.0 * 4 * 600}
 
 
 def test_a_run_of_whose_hosts_nothing_was_ever_reported_has_no_profile() -> None:
-    reported = [started("1", 0, "nid9"), *minutes(("nid1",), 0, 12), ended("1", 0, 10)]
+    reported: list[JournalEvent] = [started("1", 0, "nid9"), *minutes(("nid1",), 0, 12), ended("1", 0, 10)]
     assert profile(folded(*in_time(reported, until=13)), "1", 0) is None
 
 
 def test_minutes_that_come_twice_or_in_another_order_count_once() -> None:
     reported = minutes(("nid1",), 0, 12)
     once = folded(*in_time([started("1", 0, "nid1"), *reported, ended("1", 0, 10)], until=13))
-    late_first = [started("1", 0, "nid1"), *reversed(reported), *reported, ended("1", 0, 10), tick(13)]
+    late_first: list[JournalEvent] = [
+        started("1", 0, "nid1"),
+        *reversed(reported),
+        *reported,
+        ended("1", 0, 10),
+        tick(13),
+    ]
     assert of_run(folded(*late_first)) == of_run(once)
 
 
@@ -128,7 +148,7 @@ def test_an_end_that_is_reported_after_its_minutes_were_mixed_with_others_gives_
 
 
 def test_where_only_ends_are_reported_minutes_are_given_in_retrospect() -> None:
-    reported = [*minutes(("nid1", "nid2"), 0, 40), ended("1", 0, 30, "nid[1-2]")]
+    reported: list[JournalEvent] = [*minutes(("nid1", "nid2"), 0, 40), ended("1", 0, 30, "nid[1-2]")]
     found = of_run(folded(*in_time(reported, until=40)))
     assert (found.retrospective, found.minutes, found.coverage) == (True, 60, 1.0)
     longer = of_run(folded(*in_time(reported, until=40), attribution_horizon_s=600.0))
@@ -136,19 +156,27 @@ def test_where_only_ends_are_reported_minutes_are_given_in_retrospect() -> None:
 
 
 def test_a_job_whose_start_was_lost_has_what_is_kept_of_its_hosts() -> None:
-    reported = [started("0", -60, "nid9"), *minutes(("nid1",), 0, 12), ended("1", 4, 10, "nid1")]
+    reported: list[JournalEvent] = [started("0", -60, "nid9"), *minutes(("nid1",), 0, 12), ended("1", 4, 10, "nid1")]
     found = of_run(folded(*in_time(reported, until=14)), start=4)
     assert (found.retrospective, found.minutes, found.expected) == (True, 6, 6)
 
 
 def test_a_requeued_job_has_a_profile_for_each_run() -> None:
-    reported = [started("1", 0, "nid1"), *minutes(("nid1",), 0, 5, 300.0), *minutes(("nid1",), 5, 12, 500.0)]
+    reported: list[JournalEvent] = [
+        started("1", 0, "nid1"),
+        *minutes(("nid1",), 0, 5, 300.0),
+        *minutes(("nid1",), 5, 12, 500.0),
+    ]
     hosts = folded(*in_time([*reported, ended("1", 0, 5), started("1", 5, "nid1"), ended("1", 5, 10)], until=14))
     assert [of_run(hosts, "1", start).power_w["system"] for start in (0, 5)] == [300.0, 500.0]
 
 
 def test_a_run_that_was_replaced_without_an_end_gets_no_later_minutes() -> None:
-    reported = [started("1", 0, "nid1"), *minutes(("nid1",), 0, 5, 300.0), *minutes(("nid1",), 5, 12, 500.0)]
+    reported: list[JournalEvent] = [
+        started("1", 0, "nid1"),
+        *minutes(("nid1",), 0, 5, 300.0),
+        *minutes(("nid1",), 5, 12, 500.0),
+    ]
     hosts = folded(*in_time([*reported, started("1", 5, "nid1"), ended("1", 5, 10)], until=14))
     assert [of_run(hosts, "1", start).power_w["system"] for start in (0, 5)] == [300.0, 500.0]
 
@@ -177,7 +205,7 @@ def test_a_run_within_a_minute_or_two_is_reported_by_parts_of_minutes(start: flo
 
 
 def test_runs_are_forgotten_and_leave_nothing_behind() -> None:
-    reported = [started("1", 0, "nid1"), *minutes(("nid1",), 0, 12), ended("1", 0, 10)]
+    reported: list[JournalEvent] = [started("1", 0, "nid1"), *minutes(("nid1",), 0, 12), ended("1", 0, 10)]
     hosts = folded(*in_time(reported, until=120))
     assert profile(hosts, "1", 0) is None
     assert not any(hosts.state.profiles.sizes()[kind] for kind in ("profile_sums", "profile_minutes", "profile_meters"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from processors.contracts.events import HostMinute
+from processors.contracts.events import JournalEvent
 from processors.contracts.hosts import Profile
 from tests.kit.profiled_hosts import Resources, ended, folded, in_time, minute, of_run, started, total
 
@@ -23,10 +23,8 @@ def slingshot(number: int, *gb_s: float, paused: tuple[float, ...] = ()) -> Reso
 def run_of(hosts: dict[str, list[Resources]], first: int = -1) -> Profile:
     """Return the profile of a run of as many minutes as each host has resources for, from a minute before on."""
     minutes = len(next(iter(hosts.values()))) + first
-    events: list[HostMinute] = [
-        minute(host, first + at, resources) for host, each in hosts.items() for at, resources in enumerate(each)
-    ]
-    own = [started("1", 0, ",".join(hosts)), *events, ended("1", 0, minutes)]
+    events = [minute(host, first + at, resources) for host, each in hosts.items() for at, resources in enumerate(each)]
+    own: list[JournalEvent] = [started("1", 0, ",".join(hosts)), *events, ended("1", 0, minutes)]
     return of_run(folded(*in_time(own, until=minutes + 3)))
 
 

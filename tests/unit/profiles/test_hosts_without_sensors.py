@@ -5,7 +5,7 @@ import pytest
 
 from agent.app.compose import make_shard
 from agent.config.tree import Config
-from processors.contracts.events import HostMinute
+from processors.contracts.events import HostMinute, JournalEvent
 from processors.contracts.hosts import Profile
 from processors.pipeline.host_state import encoded
 from processors.pipeline.hosts import HostShard
@@ -29,7 +29,7 @@ def predicted(host: int, number: int) -> HostMinute:
 
 def centre(minutes: int = MINUTES, hosts: str = "nid[5-7]", others: tuple[HostMinute, ...] = ()) -> HostShard:
     events = [predicted(host, number) for number in range(minutes) for host in range(HOSTS)]
-    job = [started("1", 20, hosts), ended("1", 20, 30)]
+    job: list[JournalEvent] = [started("1", 20, hosts), ended("1", 20, 30)]
     return folded(*in_time([*events, *others, *job], until=33))
 
 
@@ -97,7 +97,7 @@ def differing(host: int, number: int) -> HostMinute:
 def estimated_w(host: int) -> float:
     end = FELL_SILENT + 10
     events = [differing(each, number) for number in range(end) for each in range(HOSTS)]
-    job = [started("1", FELL_SILENT, f"nid{host}"), ended("1", FELL_SILENT, end)]
+    job: list[JournalEvent] = [started("1", FELL_SILENT, f"nid{host}"), ended("1", FELL_SILENT, end)]
     found = of_run(folded(*in_time([*events, *job], until=end + 3)), start=FELL_SILENT)
     assert found.estimated == {"system": 1.0}
     return found.power_w["system"]

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from processors.contracts.events import HostMinute, ResourceMinute
+from processors.contracts.events import HostMinute, JournalEvent, ResourceMinute
 from processors.contracts.hosts import Profile
 from tests.kit.profiled_hosts import Resources, ended, folded, grew, in_time, level, minute, of_run, started, total
 from tests.kit.rapl import RAPL_FINE_RANGE_J, RAPL_RANGE_J
@@ -12,10 +12,10 @@ from tests.kit.rapl import RAPL_FINE_RANGE_J, RAPL_RANGE_J
 POWER = "power_w>system"
 
 
-def run_of(predicted: Iterable[HostMinute], minutes: int = 10, **profiles: float) -> Profile:
+def run_of(predicted: Iterable[HostMinute], minutes: int = 10) -> Profile:
     """Return the profile of a run on one host, of which something is told from a minute before on."""
-    events = [started("1", 0, "nid1"), *predicted, ended("1", 0, minutes)]
-    return of_run(folded(*in_time(events, until=minutes + 3), **profiles))
+    events: list[JournalEvent] = [started("1", 0, "nid1"), *predicted, ended("1", 0, minutes)]
+    return of_run(folded(*in_time(events, until=minutes + 3)))
 
 
 def predicted(minutes: dict[int, Resources]) -> list[HostMinute]:

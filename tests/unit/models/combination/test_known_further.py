@@ -12,7 +12,7 @@ from processors.models.combination.combine import NOTHING_LEARNED, Forecast, Lea
 from processors.models.combination.evidence import Curve, RelatedCurve, evidence
 from tests.kit.combination import combine, prequential
 
-SIZES = 2.0 ** np.arange(9)
+SIZES = tuple(2.0**i for i in range(9))
 OWN_SIZES = 5
 FAR = 128.0
 
@@ -22,7 +22,7 @@ def knee(n: float, t1_s: float = 1000.0, knee_n: float = 16.0) -> float:
     return t1_s / min(n, knee_n)
 
 
-def curve(key: str, t1_s: float = 1000.0, *, knee_n: float = 16.0, sizes: Sequence[float] = tuple(SIZES)) -> Curve:
+def curve(key: str, t1_s: float = 1000.0, *, knee_n: float = 16.0, sizes: Sequence[float] = SIZES) -> Curve:
     times = tuple(knee(n, t1_s, knee_n) for n in sizes)
     return Curve(f"s/app/{key}/nodes", "s", tuple(sizes), times, unit="nodes")
 
@@ -31,8 +31,8 @@ OWN = curve("own", sizes=SIZES[:OWN_SIZES])
 TRUTH_S = knee(FAR)
 
 
-def whole(count: int, **changed: float) -> list[RelatedCurve]:
-    return [summary(evidence(curve(f"input{i}", 300.0 * (i + 1), **changed))) for i in range(count)]
+def whole(count: int, knee_n: float = 16.0) -> list[RelatedCurve]:
+    return [summary(evidence(curve(f"input{i}", 300.0 * (i + 1), knee_n=knee_n))) for i in range(count)]
 
 
 def predicted(

@@ -24,7 +24,7 @@ def of_runs(runs: list[CountedRun]) -> Table:
 def errors(found: GivenSize, table: Table, runs: list[CountedRun]) -> list[float]:
     rows = np.concatenate([table.row(values_of(run.n, run.profile)) for run in runs])
     actual = np.array([run.run_time_s for run in runs])
-    return np.abs(found.predict(rows).value / actual - 1.0).tolist()
+    return [float(each) for each in np.abs(found.predict(rows).value / actual - 1.0)]
 
 
 @pytest.mark.parametrize("story", FOLLOWED)

@@ -1,5 +1,7 @@
 """The combined score: what does not go with the other resources."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -68,7 +70,7 @@ def test_resources_far_from_their_means_fire_where_they_are_many_and_not_where_t
 
 def test_what_was_learned_is_forgotten_by_the_hour_not_by_the_step() -> None:
     """Values ten times further apart are judged the same where all is remembered ten times longer, and only there."""
-    hours = {"memory_h": 6.0, "level_h": 6.0, "smoothing_h": 1.0, "warm_up_h": 1.0}
+    hours: dict[str, Any] = {"memory_h": 6.0, "level_h": 6.0, "smoothing_h": 1.0, "warm_up_h": 1.0}
     longer = CombinedSettings(**{name: 10.0 * value for name, value in hours.items()})
     values = loads(140)  # less than a day: hours of the day are by the clock
 

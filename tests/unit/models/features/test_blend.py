@@ -29,9 +29,9 @@ def lived(
         covered += low <= math.exp(truth) <= high
         errors[i] = np.abs(np.array([*reported, prediction.ln_t]) - truth)
         blend.learn(first, second, truth)
-    late = errors[RUNS // 4 :].mean(axis=0)
+    off_first, off_second, off_both = (float(each) for each in errors[RUNS // 4 :].mean(axis=0))
     assert covered / RUNS == pytest.approx(0.9, abs=0.04)
-    return blend, *(float(each) for each in late)
+    return blend, off_first, off_second, off_both
 
 
 def test_the_one_that_is_right_decides() -> None:

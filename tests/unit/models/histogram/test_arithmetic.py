@@ -93,7 +93,13 @@ def test_a_host_that_is_all_taken_delays_a_run_a_hundredfold_and_no_more() -> No
 
 def test_results_beyond_numbers_are_refused() -> None:
     huge = given([1e300, 1.7e308], [1.0])
-    for result in (lambda: add(huge, huge), lambda: multiply(huge, huge), lambda: scaled(huge, 1e9), lambda: power(huge, 3)):  # fmt: skip
+    results: tuple[Callable[[], Histogram], ...] = (
+        lambda: add(huge, huge),
+        lambda: multiply(huge, huge),
+        lambda: scaled(huge, 1e9),
+        lambda: power(huge, 3),
+    )
+    for result in results:
         with pytest.raises(ValueError, match="too large"):
             result()
 

@@ -1,5 +1,7 @@
 """Windows of samples as histograms: what they hold, what they say, and how good they were."""
 
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import given as for_all
@@ -47,11 +49,11 @@ VALUES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40)
 @settings(max_examples=80, deadline=None)
 @for_all(VALUES, st.integers(1, 25), st.randoms(use_true_random=False))
 def test_the_order_of_samples_does_not_matter_and_each_lies_where_it_was_counted(
-    values: list[float], intervals: int, shuffle: st.random_module
+    values: list[float], intervals: int, shuffle: Random
 ) -> None:
     window = from_samples(values, intervals)
     mixed = list(values)
-    shuffle.shuffle(mixed)  # type: ignore[attr-defined]  # hypothesis hands over a Random
+    shuffle.shuffle(mixed)
     assert from_samples(mixed, intervals).shares.tolist() == window.shares.tolist()
     index = [int(interval_index(window, value)) for value in values]
     counted = np.bincount(np.clip(index, 0, None), minlength=window.intervals) / len(values)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from processors.models.battery import MEMBERS, SIZES_MIN
 from processors.models.laws import barnes, family
@@ -55,8 +56,8 @@ def test_barnes_recovers_its_coefficients() -> None:
     assert barnes.fit_barnes(N, 2 ** (3 - 0.9 * np.log2(N)), degree=1) == pytest.approx((3.0, -0.9))
 
 
-def barnes_at(n: float, degree: int, t: np.ndarray = T) -> float:
-    return 2.0 ** barnes.log2_run_time(barnes.fit_barnes(N, t, degree=degree), math.log2(n), 2.0, 5.0)
+def barnes_at(n: float, degree: int, t: NDArray[np.float64] = T) -> float:
+    return float(2.0 ** barnes.log2_run_time(barnes.fit_barnes(N, t, degree=degree), math.log2(n), 2.0, 5.0))
 
 
 def test_barnes_linear_and_quadratic_at_twice_the_largest_size() -> None:
@@ -78,7 +79,7 @@ def test_a_cubic_is_refused() -> None:
 @settings(deadline=None)
 @given(st.lists(st.floats(0.01, 100.0), min_size=2, max_size=12))
 def test_terms_are_never_negative_and_predictions_positive(times: list[float]) -> None:
-    found = family.fit_family(2.0 ** np.arange(len(times)), np.array(times))
+    found = family.fit_family(2.0 ** np.arange(float(len(times))), np.array(times))
     assert found.min() >= 0
     assert (found @ basis(np.array([1.0, 3.0, 1e4])) >= 0).all()
 

@@ -55,7 +55,7 @@ def test_slopes_of_the_last_two_sizes_are_clipped() -> None:
 @settings(deadline=None)
 @given(st.lists(st.floats(0.01, 100.0), min_size=2, max_size=12))
 def test_no_term_is_ever_negative(times: list[float]) -> None:
-    n, t = 2.0 ** np.arange(len(times)) / 2.0 ** len(times), np.array(times)
+    n, t = 2.0 ** np.arange(float(len(times))) / 2.0 ** len(times), np.array(times)
     assert (prefixes.fit_local(n, t) >= 0).all()
     assert (prefixes.fit_universal(n, t) >= 0).all()
 

@@ -93,7 +93,7 @@ def test_the_same_question_has_the_same_answer() -> None:
 
 def test_where_arithmetic_is_off_the_draws_answer() -> None:
     wide = {f"x{i}": given([0.0, 1.0], [1.0]) for i in range(12)}
-    found = run_time(" + ".join(wide), **wide)
+    found = run_time(" + ".join(wide), check=True, **wide)
     assert found.mc_gap is not None
     assert found.mc_gap < -0.05
     many = run_time("max_over(hosts, 1 / cpu)", cpu=Alike(given([0.5, 1.0], [1.0])), hosts=8)
@@ -148,7 +148,7 @@ def test_what_all_hosts_share_is_not_drawn_for_each() -> None:
 @pytest.mark.parametrize("hosts", [2, 40, 5000])
 def test_draws_of_hosts_that_are_alike_are_the_same_however_they_are_made(hosts: int) -> None:
     window = Alike(given(np.linspace(0.5, 1, 6), [0.1, 0.1, 0.2, 0.3, 0.3]))
-    values: dict[str, Value] = {"cpu": window, "net": window, "hosts": np.int64(hosts)}
+    values: dict[str, Value] = {"cpu": window, "net": window, "hosts": float(hosts)}
     model = parse("max_over(hosts, 2 / cpu - net)", values)
     builder = Builder(model, sorted_out(values, model.names))
     (monomial,) = [monomial for monomial in builder.result() if monomial]

@@ -61,8 +61,8 @@ def test_bands_are_those_of_a_simulation_but_for_what_the_check_allows(
     wanted = np.broadcast_to(valued(model.result, simulated), (1, DRAWS))[0]
     ends = np.quantile(wanted, (0.05, 0.95))
     length = max(np.ptp(np.quantile(wanted, (0.005, 0.995))), np.ptp(found.histogram.edges))
-    near = {"abs": 0.2 * float(length) + 1e-6 * float(np.abs(wanted).max()), "rel": 1e-9}
-    assert found.quantiles_s[::2] == pytest.approx(ends, **near)
+    near = 0.2 * float(length) + 1e-6 * float(np.abs(wanted).max())
+    assert found.quantiles_s[::2] == pytest.approx(ends, abs=near, rel=1e-9)
     assert abs(found.histogram.shares.sum() - 1) < 1e-12
 
 
