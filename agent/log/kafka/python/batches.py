@@ -6,7 +6,6 @@ first record of a batch takes that way here, for it has to: the client looks for
 at whose end no batch is open. Whoever waits then waits for the batch. None of this is needed with the other client.
 """
 
-import time
 from typing import Any, Final, NamedTuple
 
 from kafka import KafkaProducer
@@ -69,11 +68,14 @@ class QuickSender:
 
 
 def appended(records: Any, value: bytes | None, key: bytes | None, timestamp_ms: int | None) -> int | None:
-    """Append a record to the records of a batch and return its place; None where the batch is closed, or would become too large."""
+    """Append a record to the records of a batch and return its place; None where the batch is closed, or would become too large.
+
+    A record without a time has that of the batch's first one, a few milliseconds ago.
+    """
     if records._closed:  # noqa: SLF001
         return None
     builder, place = records._builder, records._next_offset  # noqa: SLF001
-    time_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+    time_ms = builder._first_timestamp if timestamp_ms is None else timestamp_ms  # noqa: SLF001
     record = encoded(time_ms - builder._first_timestamp, place, value, key)  # noqa: SLF001
     buffer = builder._buffer  # noqa: SLF001
     if len(buffer) + len(record) > builder._batch_size:  # noqa: SLF001
@@ -87,11 +89,7 @@ def appended(records: Any, value: bytes | None, key: bytes | None, timestamp_ms:
 
 
 def encoded(later_ms: int, place: int, value: bytes | None, key: bytes | None) -> bytes:
-    """Return a record as the second format of batches has it, `later_ms` after the first one.
-
-    >>> encoded(0, 1, b"value", None).hex(" ")
-    '16 00 00 02 01 0a 76 61 6c 75 65 00'
-    """
+    """Return a record as the second format of batches has it, `later_ms` after the first one."""
     body = b"".join((ATTRIBUTES, _number(later_ms), _number(place), *_part(key), *_part(value), HEADERS))
     return _number(len(body)) + body
 
