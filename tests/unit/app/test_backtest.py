@@ -73,6 +73,8 @@ def test_baselines_are_those_that_a_reader_can_work_out(tmp_path: Path) -> None:
     errors = [abs(prediction - time_s) for prediction, time_s in zip(expected, times, strict=True)]
     assert by_last_two.alone.mae_s == pytest.approx(fmean(errors))
     assert by_last_two.prediction.scored == by_last_two.baseline_prediction.scored == round(by_last_two.share * 20)
+    assert by_last_two.prediction.mae_s is not None
+    assert by_last_two.baseline_prediction.mae_s is not None
     assert by_last_two.prediction.mae_s < by_last_two.baseline_prediction.mae_s
 
 

@@ -35,8 +35,8 @@ def load(second: int) -> bytes:
 
 def scraped(second: int) -> bytes:
     """Return the batch of the case, which was scraped 44 s after the start, as of another time."""
-    times = (int((START_MS + 1000 * each) * 1e6).to_bytes(8, "little") for each in (44, second))
-    return PROTOBUF.replace(*times)
+    at_first, then = (int((START_MS + 1000 * each) * 1e6).to_bytes(8, "little") for each in (44, second))
+    return PROTOBUF.replace(at_first, then)
 
 
 def completion() -> bytes:

@@ -21,7 +21,7 @@ BASE = "sources: [{topics: [jobs], format: native}]\nreference: {nodes: nodes.cs
 class Everything(dict[str, str]):
     """An environment in which every variable is set."""
 
-    def get(self, name: str, default: object = None) -> str:  # type: ignore[override] # to a string always
+    def get(self, name: str, default: object = None) -> str:
         return super().get(name) or "a secret of many characters"
 
 

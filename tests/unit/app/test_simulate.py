@@ -136,7 +136,7 @@ def test_what_the_broker_did_not_take_is_sent_again() -> None:
 
 
 def source(*topics: str, form: str = "native", **more: Any) -> Source:
-    return Source(topics=topics, format=form, **more)  # type: ignore[arg-type]
+    return Source(topics=topics, format=form, **more)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ BAND = Band(100.0, 80.0, 160.0)
 
 def test_the_band_of_90_percent_is_the_one_that_was_predicted() -> None:
     found = BAND.at_level(0.9)
-    assert (found.low_s, found.high_s) == (pytest.approx(80.0), pytest.approx(160.0))
+    assert (found.low_s, found.high_s) == pytest.approx((80.0, 160.0))
 
 
 def test_a_smaller_share_has_a_narrower_band_around_the_same_run_time() -> None:

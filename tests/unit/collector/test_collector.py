@@ -10,11 +10,11 @@ import pytest
 
 from agent.app import compose
 from agent.collector import Collector
-from agent.collector import Source as Decoders
 from agent.config.tree import Config, Source, System
 from agent.deadletters import BURST_S
 from agent.decode.guard import guarded
 from agent.log.memory import MemoryLog
+from agent.reading import Source as Decoders
 from agent.topics import own_topics
 from processors.contracts.events import DeadLetter, Decoded, Evidence, JobCompleted, Tick, decode_record
 from processors.contracts.log import Batch, TopicSettings
@@ -67,7 +67,7 @@ class Centre:
 
 
 def config(format_name: str = "native", **given: Any) -> Config:
-    return Config(sources=(Source(topics=("raw",), format=format_name, system="exa"),), **given)  # type: ignore[arg-type]
+    return Config(sources=(Source(topics=("raw",), format=format_name, system="exa"),), **given)
 
 
 def decoded_by(decode: Callable[[bytes, int], Decoded]) -> Callable[[str], Decoders]:

@@ -108,7 +108,7 @@ def test_it_logs_in_as_configured_and_repeats_no_secret(
     asking: Asking, given: dict[str, str], log_in: str | None
 ) -> None:
     asking.fake.status = 401
-    registry = asking.client(**given)
+    registry = asking.client(None, **given)
     registry.text(37)
     assert asking.outages.first().startswith("It answered 401 when asked for the schema 37.")
     assert asking.fake.log_ins[0] == log_in

@@ -31,7 +31,7 @@ def load(second: float, value: float = 0.5, host: str = "nid1", **changes: objec
 
 
 def centre_config(source_format: str = "auto", **given: Any) -> Config:
-    return Config(sources=(Source(topics=(TOPIC,), format=source_format, system="exa"),), **given)  # type: ignore[arg-type]
+    return Config(sources=(Source(topics=(TOPIC,), format=source_format, system="exa"),), **given)
 
 
 @dataclass

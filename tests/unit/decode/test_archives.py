@@ -15,7 +15,7 @@ from processors.contracts.telemetry import SeriesIndex
 from tests.kit.archives import START_S, job, metric
 
 FAR_FUTURE_MS = 4_000_000_000_000
-POWER = {"e1": [200.0, None, 0.0, 230.0], "e2": [150.0, 151.0, 152.0, 153.0]}
+POWER: dict[str, list[float | None]] = {"e1": [200.0, None, 0.0, 230.0], "e2": [150.0, 151.0, 152.0, 153.0]}
 
 
 def read(folder: Path) -> tuple[list[FileRecord], SeriesIndex]:

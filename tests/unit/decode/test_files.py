@@ -75,7 +75,7 @@ def test_files_are_read_plain_compressed_and_from_standard_input(
     (tmp_path / "b.anything").write_bytes(
         gzip.compress(completed(job_id=2)) + gzip.compress(b"\n" + completed(job_id=3))
     )
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(completed(job_id=4)))))  # type: ignore[arg-type]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(completed(job_id=4)))))
     paths = [str(tmp_path / "a.jsonl"), str(tmp_path / "b.anything"), "-"]
     assert outcome(read_files(paths, RECEIVED_MS, OPTIONS)) == [
         (f"{paths[0]}:1", "1"),
@@ -144,7 +144,7 @@ def test_reading_needs_no_more_memory_than_a_record() -> None:
         def readline(self, size: int | None = -1, /) -> bytes:
             return completed() + b"\n"
 
-    records = read_source("jobs", Source(Endless()), RECEIVED_MS, OPTIONS)  # type: ignore[arg-type]
+    records = read_source("jobs", Source(Endless()), RECEIVED_MS, OPTIONS)  # type: ignore[arg-type]  # all that is asked of a file
     assert [next(records).place for _ in range(3)] == ["jobs:1", "jobs:2", "jobs:3"]
 
 

@@ -179,7 +179,7 @@ def test_a_header_that_is_none_is_refused(header: str) -> None:
 
 def test_quoted_cells_may_hold_the_comma_between_cells() -> None:
     lines = [line.replace("|", ",") for line in (HEADER, JOB.replace("lammps", '"a,b"'))]
-    assert decode(*lines).events[0].evidence.job_name == "a,b"  # type: ignore[union-attr]
+    assert decode(*lines).events[0].evidence.job_name == "a,b"
 
 
 def test_a_table_without_a_header_states_how_to_print_one() -> None:

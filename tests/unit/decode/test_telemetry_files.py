@@ -30,7 +30,7 @@ OPTIONS = TelemetryOptions(decode=DecodeOptions(default_system="exa"), nodes=Nod
 
 def read(value: str | bytes, name: str = "load", options: TelemetryOptions = OPTIONS) -> list[FileRecord]:
     text = value.encode() if isinstance(value, str) else value
-    source = Source(io.BufferedReader(io.BytesIO(text)))  # type: ignore[arg-type]  # bytes are raw enough
+    source = Source(io.BufferedReader(io.BytesIO(text)))
     return list(read_source(name, source, RECEIVED_MS, options.decode, FileTelemetry(options, SeriesIndex(100))))
 
 

@@ -9,9 +9,9 @@ from agent.decode.files import DECODERS, TELEMETRY
 from agent.decode.message import DecodeOptions
 from processors.contracts.events import Decode, Decoded, JobStarted
 from processors.pipeline.jobs import Jobs
-from tests.harden import fuzz
 from tests.harden.corpus import corpus
-from tests.harden.fuzz_chunk import Outcome
+from tests.harden.fuzz import chunks, rows
+from tests.harden.fuzz_chunk import Outcome, fuzz
 from tests.harden.mutate import HOSTILE, document, mutant, replaced
 
 SEED = 7
@@ -21,7 +21,7 @@ BAD = b'"\xff"'
 
 @pytest.fixture(scope="module", params=sorted(corpus()))
 def outcome(request: pytest.FixtureRequest) -> Outcome:
-    return fuzz.fuzz(request.param, SEED, RECORDS)
+    return fuzz(request.param, SEED, RECORDS)
 
 
 def test_hostile_records_are_taken_or_refused_and_nothing_fails_on_them(outcome: Outcome) -> None:
@@ -54,12 +54,12 @@ def test_a_decoder_that_raises_is_reported_with_the_smallest_record(monkeypatch:
         return raising
 
     monkeypatch.setitem(DECODERS, "slurm", broken)
-    found = fuzz.fuzz("slurm", SEED, 400)
+    found = fuzz("slurm", SEED, 400)
     ((what, example),) = found.defects.items()
     assert what == "decoder: The decoder raised OverflowError: too large"
     assert BAD in example.value
     assert len(example.value) <= max(map(len, corpus()["slurm"])) + 10
-    hits = next(row for row in fuzz.rows({"slurm": found}) if row.name == "fuzz: backstop hits")
+    hits = next(row for row in rows({"slurm": found}) if row.name == "fuzz: backstop hits")
     assert hits.value == found.reasons["decoder"] == found.hits[what] > 0
     assert hits.reached is False
 
@@ -69,7 +69,7 @@ def test_a_stage_that_raises_is_reported_with_its_record(monkeypatch: pytest.Mon
         raise ZeroDivisionError
 
     monkeypatch.setattr(Jobs, "remember_start", raising)
-    found = fuzz.fuzz("slurm", SEED, 200)
+    found = fuzz("slurm", SEED, 200)
     (what,) = found.defects
     assert what.startswith("the shard refuses: ZeroDivisionError in raising")
     assert found.defects[what].how == JobStarted.__name__
@@ -99,7 +99,7 @@ def test_one_value_alone_is_replaced() -> None:
 
 
 def test_each_format_has_its_share_and_no_piece_comes_twice() -> None:
-    pieces = list(fuzz.chunks(120_000, 1_000, seed=1))
+    pieces = list(chunks(120_000, 1_000, seed=1))
     assert sum(count for _, _, count in pieces) == 120_000
     assert len({(name, seed) for name, seed, _ in pieces}) == len(pieces)
     shares = [sum(count for name, _, count in pieces if name == each) for each in corpus()]

@@ -17,7 +17,8 @@ def close(fired: int, resources: int, unusual_ms: int, candidates: AnomalyCandid
     fired_ms = np.full(resources, NEVER_MS)
     fired_ms[:fired] = 60 * MINUTE_MS
     records = RecordTimes(fired_ms, fired_ms, np.zeros(resources, np.bool_))
-    return chosen.close(records, np.zeros(resources, np.int64), np.array([unusual_ms]), SWARM).tolist()
+    closed = chosen.close(records, np.zeros(resources, np.int64), np.array([unusual_ms]), SWARM)
+    return [int(host) for host in closed]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from agent.app.compose import make_shard
 from agent.config.tree import Config
-from processors.contracts.events import HostMinute, JournalRecord, ResourceMinute, Tick
+from processors.contracts.events import HostMinute, JournalEvent, JournalRecord, ResourceMinute, Tick
 from processors.contracts.telemetry import BY_LOAD, CPU_AVAILABLE
 from processors.pipeline.hosts import HostShard
 from tests.kit.profiled_hosts import folded
@@ -41,7 +41,7 @@ def test_an_estimate_counts_where_nothing_is_measured() -> None:
 
 @pytest.mark.parametrize("first", ["measured", "by_load"])
 def test_what_is_measured_counts_alone_whichever_comes_first(first: str) -> None:
-    events = []
+    events: list[JournalEvent] = []
     for n in range(8):
         both = [minute(n, "procstat2/0", measured=0.75), minute(n, "loadavg/0", by_load=0.25)]
         events += [*(both if first == "measured" else reversed(both)), tick(n)]
@@ -58,7 +58,7 @@ def test_of_one_record_that_has_both_the_measured_one_counts() -> None:
 
 
 def test_where_nothing_was_measured_for_long_an_estimate_counts_again() -> None:
-    events = [minute(0, "procstat2/0", measured=0.75), tick(0)]
+    events: list[JournalEvent] = [minute(0, "procstat2/0", measured=0.75), tick(0)]
     events += [each for n in range(1, 16) for each in (minute(n, "loadavg/0", by_load=0.25), tick(n))]
     hosts = folded(*events)
     assert mean_of(hosts, 15) == 0.25

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from processors.hosts.detectors import MultivariateDetector
 from processors.hosts.windows import MinuteBatch
@@ -19,17 +20,18 @@ def new(hosts: int = 2, series: int = 64) -> MultivariateDetector:
     return joint
 
 
-def batch(rows: list[int], host: int, minute: int, means: np.ndarray) -> MinuteBatch:
+def batch(rows: list[int], host: int, minute: int, means: NDArray[np.float64]) -> MinuteBatch:
     at = np.array(rows)
     return MinuteBatch(at, np.full(at.size, host), np.full(at.size, minute * MINUTE_MS), means)
 
 
-def means(minute: int, *, broken: bool = False) -> np.ndarray:
+def means(minute: int, *, broken: bool = False) -> NDArray[np.float64]:
     """One load moves three resources; where it is broken, the second moves four times as far against it."""
     rng = np.random.default_rng(minute)
     load = np.sin(minute / 3.0) + 0.3 * rng.normal() + np.zeros(6)
     signs = np.array([1.0, -4.0 if broken else 1.0, 1.0])
-    return (LOADS * signs)[:, None] * load + 0.03 * LOADS[:, None] * rng.normal(size=(3, 6))
+    found: NDArray[np.float64] = (LOADS * signs)[:, None] * load + 0.03 * LOADS[:, None] * rng.normal(size=(3, 6))
+    return found
 
 
 def run(joint: MultivariateDetector, minutes: range, broken_from: int = 10**6) -> None:
@@ -43,7 +45,8 @@ def test_a_host_whose_resource_contradicts_the_others_is_high_for_as_long_and_th
     run(joint, range(1520), broken_from=1500)
     found = joint.contradiction(0)
     assert found is not None
-    assert (found.row, found.since_ms // MINUTE_MS) == (1, pytest.approx(1502, abs=3))
+    assert found.row == 1
+    assert found.since_ms // MINUTE_MS == pytest.approx(1502, abs=3)
     assert joint.hosts.rows["high"][0] == 1520 - found.since_ms // MINUTE_MS
     assert (found.ratio > 1.5, found.far) == (True, ())
     quiet = new()

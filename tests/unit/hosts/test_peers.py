@@ -56,7 +56,10 @@ def test_it_is_unlike_since_the_first_minute_once_that_was_so_for_long_enough() 
     slow_for(deviating, range(1))
     assert deviating.difference(3) is None
     slow_for(deviating, range(1, 3))
-    assert deviating.difference(3) == Difference(MINUTE_MS, 0.3, pytest.approx(0.9, abs=0.01))
+    found = deviating.difference(3)
+    assert found is not None
+    assert found == Difference(MINUTE_MS, 0.3, found.usual)
+    assert found.usual == pytest.approx(0.9, abs=0.01)
     assert np.flatnonzero(deviating.differing_now(3 * MINUTE_MS)).tolist() == [3]
 
 

@@ -1,12 +1,14 @@
 """What a job is taken for: rules first, then the evidence, best first."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.identify import Identification, Identifier
 from processors.contracts.errors import ConfigError
-from processors.contracts.events import Evidence, Identity
+from processors.contracts.events import Attribute, Evidence, Identity
 from processors.contracts.names import ApplicationKey
 from processors.contracts.settings import IdentifySettings, Rule
 
@@ -15,7 +17,7 @@ def identified(evidence: Evidence, *also: Identity, rules: tuple[Rule, ...] = ()
     return Identifier(IdentifySettings(rules=rules)).identify(evidence, "exa", also)
 
 
-def xalt(**fields: str) -> Identity:
+def xalt(**fields: Any) -> Identity:
     return Identity(system="exa", job_id="812", source="xalt", evidence=Evidence(**fields))
 
 
@@ -125,7 +127,7 @@ def test_sizes_of_other_sources_fill_up_but_never_change_the_unit_a_job_was_repo
 
 def test_the_input_is_explicit_or_comes_from_the_configured_attributes() -> None:
     identifier = Identifier(IdentifySettings(input_attributes=("atoms", "build", "tuned")))
-    attributes = {"atoms": 32000.0, "tuned": True, "other": 1}
+    attributes: dict[str, Attribute] = {"atoms": 32000.0, "tuned": True, "other": 1}
     assert identifier.identify(Evidence(attributes=attributes), "exa").input == "atoms=32000,tuned=true"
     assert identifier.identify(Evidence(input="rhodo", attributes=attributes), "exa").input == "rhodo"
     assert identifier.identify(Evidence(), "exa").input == ""

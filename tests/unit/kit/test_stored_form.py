@@ -1,5 +1,7 @@
 """A form that another agent cannot read is noticed, and one that only grew is not."""
 
+from typing import Any
+
 import msgspec
 import numpy as np
 import pytest
@@ -30,7 +32,12 @@ class Turned(msgspec.Struct, array_like=True):
 
 
 def with_parts(part: type[msgspec.Struct], name: str = "name", **more: type) -> type[msgspec.Struct]:
-    fields = [(name, str), ("parts", list[part], []), ("known", dict[str, tuple[float, ...]], {}), *more.items()]  # type: ignore[valid-type] # the part is given
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
+        (name, str),
+        ("parts", list[part], []),  # type: ignore[valid-type]  # the part is given
+        ("known", dict[str, tuple[float, ...]], {}),
+        *more.items(),
+    ]
     return msgspec.defstruct("Other", fields, kw_only=True)
 
 

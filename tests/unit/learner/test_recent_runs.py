@@ -105,7 +105,13 @@ def test_a_corrected_run_replaces_the_former_and_moves_to_its_application() -> N
 def test_a_requeued_job_shows_all_of_its_runs() -> None:
     runs = RecentRuns()
     for start_ms in (0, 5_000):
-        event = {"system": "exa", "job_id": "1", "start_ms": start_ms, "end_ms": start_ms + 9, "evidence": {}}
+        event: dict[str, Any] = {
+            "system": "exa",
+            "job_id": "1",
+            "start_ms": start_ms,
+            "end_ms": start_ms + 9,
+            "evidence": {},
+        }
         runs.take(*settled(1, run_id=f"exa/1@{start_ms}", event=event))
     assert [run.start_ms for run in runs.of_job("exa", "1")] == [5_000, 0]
 

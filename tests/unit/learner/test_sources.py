@@ -124,7 +124,10 @@ def test_each_source_may_be_silent_for_as_long_as_is_configured() -> None:
     assert {source.topic: source.silent_s for source in found} == {
         "slurm": 86_400.0, "ldms.cpu": 86_400.0, "power": 60.0, "xalt": SILENT_S,
     }  # fmt: skip
-    silent = lambda minutes: {source.topic for source in found if source.is_silent(NOW_MS + minutes * MINUTE_MS)}  # noqa: E731
+
+    def silent(minutes: int) -> set[str]:
+        return {source.topic for source in found if source.is_silent(NOW_MS + minutes * MINUTE_MS)}
+
     assert [silent(1), silent(2), silent(31)] == [set(), {"power"}, {"power", "xalt"}]
     assert not SourceStatus(topic="power").is_silent(NOW_MS)
 

@@ -5,7 +5,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from processors.contracts.names import parse_rfc3339
 from processors.contracts.outputs import Explained, ProfileModel
-from sinks.prometheus.predictions import COUNTERS_MAX, NAME_MAX, PredictionCollector
+from sinks.prometheus.predictions import COUNTERS_MAX, DETAILED_MAX, NAME_MAX, PredictionCollector
 from sinks.prometheus.registry import Metrics
 from sinks.prometheus.table import POWER, TARGETS
 from tests.kit.messages import power_fields, powered_curve, prediction
@@ -15,9 +15,9 @@ NOW_MS = parse_rfc3339("2026-11-20T11:00:00Z")
 NAMES = {entry.name for entry in POWER}
 
 
-def scrape(service: FixedService, **bounds: int) -> dict[str, list[tuple[dict[str, str], float]]]:
+def scrape(service: FixedService, detailed_max: int = DETAILED_MAX) -> dict[str, list[tuple[dict[str, str], float]]]:
     metrics = Metrics(formats=(), reasons=(), processors=())
-    metrics.register(PredictionCollector(service, lambda: NOW_MS, **bounds))
+    metrics.register(PredictionCollector(service, lambda: NOW_MS, detailed_max=detailed_max))
     families = text_string_to_metric_families(metrics.exposition().decode())
     return {
         family.name: [(sample.labels, sample.value) for sample in family.samples]

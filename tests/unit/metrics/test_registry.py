@@ -97,7 +97,7 @@ def test_gauges_are_set_and_histograms_count(metrics: Metrics) -> None:
 )
 def test_what_the_table_does_not_declare_cannot_be_counted(metrics: Metrics, name: str, labels: dict[str, str]) -> None:
     with pytest.raises(KeyError):
-        metrics.add(name, **labels)
+        metrics.add(name, 1, **labels)
 
 
 def test_two_agents_in_one_process_do_not_share_counts(metrics: Metrics) -> None:

@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from processors.contracts.load import LoadHistogram, LoadQuality, UnderLoad
 from processors.contracts.names import parse_rfc3339
-from sinks.prometheus.predictions import PredictionCollector
+from sinks.prometheus.predictions import DETAILED_MAX, PredictionCollector
 from sinks.prometheus.registry import Metrics
 from tests.kit.messages import prediction
 from tests.kit.service import FixedService
@@ -46,9 +46,9 @@ def under_load(**changes: Any) -> UnderLoad:
     return UnderLoad(**(values | changes))
 
 
-def scrape(service: FixedService, **bounds: int) -> dict[str, list[tuple[dict[str, str], float]]]:
+def scrape(service: FixedService, detailed_max: int = DETAILED_MAX) -> dict[str, list[tuple[dict[str, str], float]]]:
     metrics = Metrics(formats=(), reasons=(), processors=())
-    metrics.register(PredictionCollector(service, lambda: NOW_MS, **bounds))
+    metrics.register(PredictionCollector(service, lambda: NOW_MS, detailed_max=detailed_max))
     families = text_string_to_metric_families(metrics.exposition().decode())
     found = {family.name: [(sample.labels, sample.value) for sample in family.samples] for family in families}
     return {name.removeprefix("scalewatch_under_load_"): found[name] for name in found if "under_load" in name}

@@ -160,7 +160,7 @@ def test_a_good_journal_has_no_fault_nor_one_that_is_kept_for_longer() -> None:
 def test_a_setting_that_can_lose_something_is_named_with_its_remedy(
     settings: dict[str, str], replicas: int, fault: str
 ) -> None:
-    (found,) = journal_faults(replicas, **settings)
+    (found,) = journal_faults(replicas, None, **settings)
     assert fault in found
     assert "kafka-configs.sh --alter --topic hpc.journal --add-config" in found or "copies" in found
 

@@ -19,7 +19,7 @@ def stream(seed: int) -> list[Record]:
     records, now_ms = [], START_MS + int(rng.integers(60_000))
     for offset in range(int(rng.integers(1, 300))):
         now_ms += int(rng.integers(0, 8_000))
-        delay_ms = int(rng.choice([0, rng.integers(0, 110_000)], p=[0.8, 0.2]))
+        delay_ms = int(rng.choice([0, int(rng.integers(0, 110_000))], p=[0.8, 0.2]))
         host = f"nid{int(rng.integers(3))}"
         records.append(Record(offset, now_ms, ((host, "cpu_available", now_ms - delay_ms, round(rng.random(), 3)),)))
     return records

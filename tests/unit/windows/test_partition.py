@@ -20,7 +20,7 @@ SETTINGS = WindowSettings(part_hosts=2)
 def stream(seed: int, count: int = 1_200) -> list[Record]:
     """Four hosts for about a quarter of an hour: jitter, late and too late, repeats, clocks ahead, pauses, no numbers."""
     rng = np.random.default_rng(seed)
-    now_ms, records, sent = START_MS + int(rng.integers(60_000)), [], []
+    now_ms, records, sent = START_MS + int(rng.integers(60_000)), list[Record](), list[tuple[str, str, int, float]]()
     for offset in range(count):
         now_ms += int(rng.integers(0, 2_000)) + (int(rng.integers(0, 400_000)) if rng.random() < 0.004 else 0)
         samples = [_sample(rng, now_ms) for _ in range(int(rng.integers(1, 4)))]
@@ -32,7 +32,7 @@ def stream(seed: int, count: int = 1_200) -> list[Record]:
 
 
 def _sample(rng: np.random.Generator, now_ms: int) -> tuple[str, str, int, float]:
-    delay_ms = rng.choice([rng.integers(0, 5_000), rng.integers(0, 150_000), -3_600_000], p=[0.9, 0.09, 0.01])
+    delay_ms = rng.choice([int(rng.integers(0, 5_000)), int(rng.integers(0, 150_000)), -3_600_000], p=[0.9, 0.09, 0.01])
     value = float(rng.choice([round(rng.random(), 3), 5.0, np.nan], p=[0.8, 0.19, 0.01]))
     host = f"nid{int(rng.integers(4))}"
     return host, str(rng.choice(RESOURCES)), int(now_ms - delay_ms), value
@@ -107,7 +107,7 @@ def test_names_are_forgotten_without_a_trace(seed: int) -> None:
         Record(one.offset, one.received_ms, tuple((f"{host}-{offset // 200}", *rest) for host, *rest in one.samples))  # type: ignore[misc]
         for offset, one in enumerate(stream(seed))
     ]
-    index, reported = SeriesIndex(series_max=200), []
+    index, reported = SeriesIndex(series_max=200), list[HostMinute]()
     windows = PartitionWindows("load/0", index, SETTINGS)
     for batch in batches(records, seed):
         reported += fold(windows, index, batch)
@@ -121,8 +121,8 @@ def test_names_are_forgotten_without_a_trace(seed: int) -> None:
 def with_crashes(records: list[Record], seed: int) -> tuple[list[HostMinute], int]:
     """Fold with crashes and commits at chance; no settled minute is told otherwise later."""
     rng, index = np.random.default_rng(seed), SeriesIndex(series_max=200)
-    windows, reported, at = PartitionWindows("load/0", index, SETTINGS), [], 0
-    offset, resume, settled, crashes = 0, None, {}, 0
+    windows, reported, at = PartitionWindows("load/0", index, SETTINGS), list[HostMinute](), 0
+    offset, resume, settled, crashes = 0, None, dict[str, HostMinute](), 0
     while at < len(records):
         batch = records[at : at + int(rng.integers(1, len(records) // 8))]
         reported += fold(windows, index, batch)

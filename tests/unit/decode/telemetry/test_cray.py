@@ -210,7 +210,7 @@ def test_a_node_that_is_switched_is_a_state_of_its_host(
         "EventTimestamp": TIME, "MessageId": "ResourceEvent.1.0.ResourcePowerStateChanged", "MessageArgs": [path, state],
     }  # fmt: skip
     batch = Decoder().batch(json.dumps({"Context": context, "Events": [switched]}).encode())
-    reported = [(found.host, found.state, found.time_ms) for _, other in batch.others for found in other.events]  # type: ignore[union-attr]  # states all
+    reported = [(found.host, found.state, found.time_ms) for _, other in batch.others for found in other.events]
     assert reported == ([] if expected is None else [(*expected, TIME_MS)])
     assert left_out(batch) == ({"event": 1} if expected is None else {})
 

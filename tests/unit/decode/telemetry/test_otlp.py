@@ -18,7 +18,7 @@ CASES = Path(__file__).parents[3] / "cases" / "decode"
 PROTOBUF = (CASES / "otlp-protobuf" / "input.bin").read_bytes()
 TIME_MS = 1_795_168_800_000
 OPTIONS = TelemetryOptions(decode=DecodeOptions(default_system="exa", elements_max=50))
-GAUGE = {"gauge": {}}
+GAUGE: dict[str, Any] = {"gauge": {}}
 Value = float | str | None
 
 
@@ -116,8 +116,8 @@ def test_the_idle_share_of_all_processors_comes_with_the_second_scrape() -> None
 
 @pytest.mark.parametrize("state", ["state", "cpu_mode"])
 def test_utilization_is_the_mean_of_all_processors(state: str) -> None:
-    points = [point(share, cpu=f"cpu{n}", **{state: "idle"}) for n, share in enumerate((0.5, 1.0))]
-    other = point(0.5, cpu="cpu0", **{state: "user"})
+    points = [point(share, 0, None, cpu=f"cpu{n}", **{state: "idle"}) for n, share in enumerate((0.5, 1.0))]
+    other = point(0.5, 0, None, cpu="cpu0", **{state: "user"})
     assert Decoder().samples(batch(gauge("system.cpu.utilization", *points, other))) == [
         ("nid1/cpu_available", 0, 0.75)
     ]

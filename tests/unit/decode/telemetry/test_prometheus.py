@@ -120,7 +120,7 @@ def test_metrics_that_nobody_asked_for_are_counted_whatever_their_values() -> No
     ],
 )
 def test_the_host_is_the_instance_without_its_port_or_what_an_exporter_names(labels: dict[str, str], host: str) -> None:
-    assert Decoder().samples(sample("node_load1", "1.5", **labels)) == [(f"{host}/load1", 0, 1.5)]
+    assert Decoder().samples(sample("node_load1", "1.5", TIME_MS, **labels)) == [(f"{host}/load1", 0, 1.5)]
 
 
 def test_a_sample_without_a_host_is_refused_or_of_the_one_that_is_given() -> None:

@@ -48,7 +48,7 @@ class Decoder:
 
     def programs(self, *values: bytes) -> list[tuple[str, str | None]]:
         events = [found for _, other in self.batch(*values).others for found in other.events]
-        return [(found.job_id, found.evidence.executable) for found in events]  # type: ignore[union-attr]  # identities all
+        return [(found.job_id, found.evidence.executable) for found in events]
 
 
 def test_a_load_of_nothing_is_left_out_by_the_producer_and_still_a_load() -> None:
@@ -90,14 +90,14 @@ def test_the_program_with_the_most_processor_time_is_reported_once_of_each_job()
 
 
 @pytest.mark.parametrize(
-    "one", [job(812, epoch=3, sshd=9.0), job(0, kthreadd=4.0), job(812), job(812, gmx=0.0), job(812, **{"": 3.0})]
+    "one", [job(812, epoch=3, sshd=9.0), job(0, kthreadd=4.0), job(812), job(812, gmx=0.0), job(812, 0, **{"": 3.0})]
 )
 def test_processes_outside_of_jobs_and_those_that_did_nothing_are_no_evidence(one: dict[str, Any]) -> None:
     assert Decoder().programs(sample(one)) == []
 
 
 def test_a_program_whose_name_would_break_a_line_is_no_evidence_and_refuses_nothing() -> None:
-    batch = Decoder().batch(sample(job(812, **{"\x1b[2J": 9.0})))
+    batch = Decoder().batch(sample(job(812, 0, **{"\x1b[2J": 9.0})))
     assert batch.others == []
 
 
