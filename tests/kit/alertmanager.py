@@ -79,9 +79,9 @@ def alertmanager(program: str, folder: Path, settings: str = CONFIG) -> Iterator
 
 
 @contextmanager
-def receiver(status: int = 200) -> Iterator[tuple[str, "Queue[dict[str, Any]]"]]:
+def receiver(status: int = 200) -> Iterator[tuple[str, "Queue[Any]"]]:
     """Serve an address that notes what is posted to it."""
-    reported: Queue[dict[str, Any]] = Queue()
+    reported: Queue[Any] = Queue()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

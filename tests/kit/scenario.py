@@ -22,8 +22,8 @@ from processors.contracts.events import (
     Evidence,
     Identity,
     JobCompleted,
-    JobEvent,
     JobStarted,
+    JournalEvent,
     JournalRecord,
     PredictionRequested,
     Tick,
@@ -89,8 +89,8 @@ class Scenario:
         self.stored: dict[str, bytes] = {}
         self.sent: list[Emission] = []
         self.tally: Counter[str] = Counter()
-        self.events: list[JobEvent | Tick] = []
-        self._waiting: list[JobEvent | Tick] = []
+        self.events: list[JournalEvent] = []
+        self._waiting: list[JournalEvent] = []
         self._starts: dict[str, JobStarted] = {}
 
     def on(self, placements: Placements) -> "Scenario":
@@ -157,7 +157,7 @@ class Scenario:
         for i, n in enumerate(sizes):
             self.ran(f"{prefix}-{application}-{i}", application, n, 1000.0 / n + 20.0 + 0.5 * (i % 5), **fields)
 
-    def fold(self, event: JobEvent | Tick) -> list[Emission]:
+    def fold(self, event: JournalEvent) -> list[Emission]:
         """Fold an event as it would come out of the journal."""
         self.events.append(event)
         sent = [encode(message) for message in self.shard.fold(decode_record(encode_record(JournalRecord(event))))]
