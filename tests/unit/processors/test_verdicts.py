@@ -1,7 +1,7 @@
 """One verdict a size: after the final band, never better farther out, and never better than ADEPT allows."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from processors.facts import PublishedCurve, RunFact
 from processors.models.adept.study import Study, study
 from processors.models.adept.verdict import Verdict
 from processors.models.combination.combine import Combination
-from processors.models.downey.curve import speedup
+from processors.models.downey.curve import Floats, speedup
 from processors.run_time.messages import reliable_range
 from processors.run_time.model import RunTime
 from processors.run_time.prediction import RunTimePrediction, fitted_curve
@@ -123,23 +123,46 @@ def published(sizes: Sequence[float], times_s: Sequence[float]) -> PublishedCurv
     return fitted_curve(forecast, model, [*sizes, 2 * sizes[-1], 4 * sizes[-1]], 0)
 
 
-@pytest.mark.parametrize("first", [1, 4])
-def test_of_random_applications_with_a_serial_part_what_is_called_reliable_is_near_the_truth(first: int) -> None:
-    random, off, far = np.random.default_rng(11), list[float](), list[float]()
-    for _ in range(80):
-        serial_s = math.exp(random.uniform(math.log(5), math.log(300)))
-        sizes = [float(first * 2**i) for i in range(8)]
-        truth = 1000.0 / np.array([*sizes, 2 * sizes[-1], 4 * sizes[-1]]) + serial_s
-        times_s = np.tile(truth[:8], 4) * np.exp(random.normal(0.0, 0.01, 32))
-        found = published(sizes * 4, times_s.tolist())
-        for n, true_s in zip((2 * sizes[-1], 4 * sizes[-1]), truth[8:].tolist(), strict=True):
+Truth = Callable[[Floats], Floats]
+
+
+def reliably_off(truths: Iterable[Truth], sizes: list[float], repeats: int, random: np.random.Generator) -> list[float]:
+    """Return how far in ln is off what is called reliable at twice the largest size; none is at four times."""
+    off, beyond = list[float](), [2 * sizes[-1], 4 * sizes[-1]]
+    for truth in truths:
+        measured_s = np.tile(truth(np.array(sizes)), repeats) * np.exp(random.normal(0.0, 0.01, repeats * len(sizes)))
+        found = published(sizes * repeats, measured_s.tolist())
+        for n, true_s in zip(beyond, truth(np.array(beyond)).tolist(), strict=True):
             (read,) = found.read([n]) or (None,)
             if read is not None and read.reliability.verdict == "reliable":
-                (off if n == 2 * sizes[-1] else far).append(abs(math.log(read.band.run_time_s / true_s)))
-    assert len(off) >= 10, "else this shows nothing"
-    assert far == [], "nobody was run out there"
+                assert n == beyond[0], "nobody was run out there"
+                off.append(abs(math.log(read.band.run_time_s / true_s)))
     assert sum(each > math.log(1.1) for each in off) <= 0.05 * len(off)
     assert max(off, default=0.0) < math.log(1.5)
+    return off
+
+
+def random_downey(random: np.random.Generator) -> Truth:
+    parallelism, sigma = math.exp(random.uniform(math.log(4), math.log(256))), random.uniform(0.0, 2.5)
+    return lambda n: 1000.0 / speedup(n, parallelism, sigma)
+
+
+def random_serial_part(random: np.random.Generator) -> Truth:
+    serial_s = math.exp(random.uniform(math.log(5), math.log(300)))
+    return lambda n: 1000.0 / n + serial_s
+
+
+@pytest.mark.parametrize("first", [1, 4])
+def test_of_random_downey_applications_what_is_called_reliable_is_near_the_truth(first: int) -> None:
+    random, sizes = np.random.default_rng(11), [float(first * 2**i) for i in range(4)]
+    reliably_off((random_downey(random) for _ in range(80)), sizes, 1, random)  # so far nothing is called so
+
+
+@pytest.mark.parametrize("first", [1, 4])
+def test_of_random_applications_with_a_serial_part_what_is_called_reliable_is_near_the_truth(first: int) -> None:
+    random, sizes = np.random.default_rng(11), [float(first * 2**i) for i in range(8)]
+    off = reliably_off((random_serial_part(random) for _ in range(80)), sizes, 4, random)
+    assert len(off) >= 10, "else this shows nothing"
 
 
 def test_a_curve_that_levelled_off_is_reliable_up_to_twice_its_largest_size() -> None:
