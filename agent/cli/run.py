@@ -75,9 +75,12 @@ class _Given(NamedTuple):
     watch: bool
 
     def arguments(self, role: str) -> list[str]:
-        """Return the command of a role."""
+        """Return the command that starts a role.
+
+        Without -P, Python would prefer a file http.py or a folder agent/ of the working directory to the real module.
+        """
         watch = ["--watch"] if self.watch else []
-        return [sys.executable, "-m", "agent.cli", "run", "-c", self.config, "--role", role, *watch]
+        return [sys.executable, "-P", "-m", "agent.cli", "run", "-c", self.config, "--role", role, *watch]
 
 
 def _both(given: _Given, stop: threading.Event, handover: Handover, reloader: Reloader) -> int:

@@ -82,12 +82,20 @@ class AgentProcess:
     """`scalewatch run` with one configuration: both roles, or one role alone.
 
     Every start adds to the same log, so that the lines of all lives stand in it, in order. `code` is the folder of the agent's
-    packages; that of another version reads the same configuration.
+    packages; that of another version reads the same configuration. `folder` is the working directory.
     """
 
-    def __init__(self, config: Path, role: str | None = None, *, watch: bool = False, code: Path = ROOT) -> None:
+    def __init__(
+        self,
+        config: Path,
+        role: str | None = None,
+        *,
+        watch: bool = False,
+        code: Path = ROOT,
+        folder: Path = ROOT,
+    ) -> None:
         self.config: Config = load(str(config))
-        self.path, self.role, self._code = config, role, code
+        self.path, self.role, self._code, self._folder = config, role, code, folder
         self.log = config.with_name(f"{role or 'agent'}.log")
         self.starts = 0
         self._watch = ["--watch"] if watch else []
@@ -99,8 +107,8 @@ class AgentProcess:
         role = ["--role", self.role] if self.role else []
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "agent.cli", "run", "-c", str(self.path), *role, *self._watch],
-                cwd=self._code, env={**os.environ, PARENT: str(os.getpid())}, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                [sys.executable, "-P", "-m", "agent.cli", "run", "-c", str(self.path), *role, *self._watch],
+                cwd=self._folder, env={**os.environ, PARENT: str(os.getpid()), "PYTHONPATH": str(self._code)}, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         self.starts += 1
         return self
