@@ -22,6 +22,7 @@ from agent.config.load import load
 from agent.config.reference import needs_restart
 from agent.config.references import FILE_BYTES_MAX as REFERENCE_BYTES_MAX
 from agent.config.references import TABLES, References, references, retain
+from agent.config.regular import open_regular
 from agent.config.tree import Config
 from agent.config.yaml import InvalidConfigError, Problem, path_text
 from processors.contracts.errors import described
@@ -161,7 +162,7 @@ def _digests(named: Mapping[str, str]) -> Mapping[str, str]:
 
 def _digest(path: Path, *, is_calendar: bool) -> str:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             if is_calendar:  # Slurm's says when it was asked: that alone is no change
                 return calendar.digest(file.read(REFERENCE_BYTES_MAX).decode(errors="replace"))
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 from agent.config.checks import Fault, faults
 from agent.config.reference import items_model, keys, model_at, secret_paths, section_model
 from agent.config.references import read_references, retain
+from agent.config.regular import open_regular
 from agent.config.tree import Config
 from agent.config.yaml import Document, InvalidConfigError, Path, Problem, parse, path_text
 from agent.identify import rule_faults
@@ -68,7 +69,7 @@ class Resolver(msgspec.Struct):
         if not self.reveal:
             return f"{{file: {name}}}"
         try:
-            with (self.folder / os.path.expanduser(name)).open("rb") as file:  # noqa: PTH111 - "~" of an unknown user must not raise
+            with open_regular(self.folder / os.path.expanduser(name)) as file:  # noqa: PTH111 - "~" of an unknown user must not raise
                 content = file.read(SECRET_BYTES_MAX + 1)
             text = content.decode().rstrip("\r\n")
         except (OSError, ValueError) as error:

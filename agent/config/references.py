@@ -9,6 +9,7 @@ import msgspec
 from pydantic import Field
 
 from agent.config.calendar import Windows, read_calendar
+from agent.config.regular import open_regular
 from agent.config.yaml import InvalidConfigError, Problem
 from agent.reference import FAULTS_MAX, TableFault, read_intensities, read_nodes, read_racks, read_units
 from agent.topology import read_topology
@@ -180,7 +181,7 @@ def _problem(path: str, fault: TableFault) -> Problem:
 
 def _text(path: str, problems: list[Problem]) -> str | None:
     try:
-        with FilePath(path).open("rb") as stream:
+        with open_regular(FilePath(path)) as stream:
             content = stream.read(FILE_BYTES_MAX + 1)
         if len(content) > FILE_BYTES_MAX:
             problems.append(Problem(path, 0, 0, (), f"is longer than {FILE_BYTES_MAX} bytes."))

@@ -92,6 +92,11 @@ class Measured(NamedTuple):
         """How many values there are."""
         return sum(block.values.size for block in self.blocks)
 
+    def next_ms(self, now_ms: int) -> int:
+        """Return the time of the first value at or after `now_ms`, which may lie after the last value."""
+        steps = [(max(-((self.first_ms - now_ms) // block.step_ms), 0), block.step_ms) for block in self.blocks]
+        return self.first_ms + min((count * step_ms for count, step_ms in steps), default=0)
+
     @property
     def end_ms(self) -> int:
         """The time after the last value."""
@@ -172,7 +177,7 @@ class _Gathered:
 
     def measured(self) -> Measured:
         """Return all that was taken."""
-        blocks = [_block(step_ms, rows) for step_ms, rows in self._rows.items()]
+        blocks = [block for step_ms, rows in self._rows.items() for block in _blocks(step_ms, rows)]
         last_ms = 2**62 if self._job.unfinished else self._job.end_ms
         return Measured(self._job.start_ms, last_ms, tuple(blocks), self.nulls, self.left_out)
 
@@ -210,11 +215,13 @@ def _mean(rows: list[Floats]) -> Floats:
     return mean
 
 
-def _block(step_ms: int, rows: dict[int, Floats]) -> _Block:
-    values = np.full((len(rows), max(map(len, rows.values()))), np.nan)
-    for at, row in enumerate(rows.values()):
-        values[at, : len(row)] = row
-    return _Block(step_ms, np.array([*rows], np.int64), values)
+def _blocks(step_ms: int, rows: dict[int, Floats]) -> Iterator[_Block]:
+    """Yield a block for each length of row: rows filled up to the longest could need the square of what the file holds."""
+    by_length: dict[int, list[int]] = {}
+    for number, row in rows.items():
+        by_length.setdefault(len(row), []).append(number)
+    for numbers in by_length.values():
+        yield _Block(step_ms, np.array(numbers, np.int64), np.stack([rows[number] for number in numbers]))
 
 
 META: Final = "meta.json"
@@ -279,6 +286,8 @@ def _job(folder: str) -> Job:
 
 
 def _content(path: Path, bytes_max: int) -> bytes:
+    if not path.is_file():  # a named pipe would keep its reader waiting for ever
+        raise invalid("file", f"{path} is no regular file.")
     try:
         with open_source(str(path)) as source:
             content = source.read(bytes_max + 1)
@@ -318,10 +327,9 @@ class _Reading:
             self._running = [each for each in self._running if each.end_ms > now_ms]
 
     def _next_ms(self, now_ms: int) -> int:
-        """Return where the next slice begins: now, or where something happens next when nothing is measured."""
-        if self._running:
-            return now_ms
-        times = [self._waiting[0].start_ms] if self._waiting else []
+        """Return the start of the next slice that has a value, a start or an end of a job."""
+        times = [each.next_ms(now_ms) for each in self._running]
+        times += [self._waiting[0].start_ms] if self._waiting else []
         times += [self._events[0][0]] if self._events else []
         return max(now_ms, min(times) // SLICE_MS * SLICE_MS)
 
@@ -353,6 +361,8 @@ class _Reading:
             return
         try:
             content = _content(path, DATA_BYTES_MAX)
+            if content.count(b",") > 2 * VALUES_MAX:  # before each of them becomes an object; names have commas, too
+                raise invalid("too-large", f"The job has more than {VALUES_MAX} values.")
             found = measured(job, content, system, self._index, short_hosts=self._options.taken.short_hosts)
             if sum(each.size for each in self._running) + found.size > VALUES_MAX:
                 raise invalid("too-large", f"The jobs that ran at the same time have more than {VALUES_MAX} values.")
@@ -361,7 +371,7 @@ class _Reading:
             return
         counts = {"null": found.nulls, "metric": found.left_out}
         decoded.ignored.update({what: count for what, count in counts.items() if count})
-        self._running.append(found)
+        self._running += [found._replace(blocks=(block,)) for block in found.blocks]  # forgotten as each of them ends
 
     def _samples(self, now_ms: int) -> Iterator[FileRecord]:
         columns = Columns([self._received_ms], self._index)

@@ -28,7 +28,7 @@ _STATES: Final = {"STOPPED": "CANCELLED", "CANCELED": "CANCELLED"}  # by hand, w
 _EXCLUSIVE: Final = {"none": True, "single_user": False, "multi_user": False}
 _ESCAPED: Final = re.compile(rb"\\([\"\\])")
 _EVENT: Final = re.compile(
-    rb"(?:start_job|stop_job|job,(?:[^ \\]|\\.)*?function=(?:start_job|stop_job))(?:,(?:[^ \\]|\\.)*+)? "
+    rb"(?:(start|stop)_job|job(?:,(?!function=)(?:[^\\, ]|\\.)++)*+,function=(start|stop)_job)(?:,(?:[^ \\]|\\.)*+)? "
     rb'event=(?:"((?:[^"\\]|\\.)*+)"|(\{.*\}))(?: -?[0-9]{1,20})?',
     re.DOTALL,
 )
@@ -127,9 +127,9 @@ def job_event(line: bytes) -> tuple[Edge, Job] | None:
     found = _EVENT.fullmatch(line)
     if found is None:
         return None
-    document = found[2] if found[1] is None else _ESCAPED.sub(rb"\1", found[1])
-    edge: Edge = "start" if b"start_job" in line[: found.start(1 if found[2] is None else 2)] else "stop"
-    return edge, decoded_job(document)
+    verb, function, text, document = found.groups()
+    edge: Edge = "start" if b"start" in (verb, function) else "stop"
+    return edge, decoded_job(document if text is None else _ESCAPED.sub(rb"\1", text))
 
 
 def add_event(edge: Edge, job: Job, received_ms: int, options: DecodeOptions, decoded: Decoded) -> None:

@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from agent.decode.fields import HOSTS_MAX, has_control
 from agent.decode.message import invalid, shown
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.nodes import expand
+from processors.contracts.nodes import expand_all
 
 RANKS_MAX: Final = 65_536
 MAPPING_MAX: Final = 1 << 20  # characters of a file
@@ -49,9 +50,9 @@ def read_mapping(text: str, hosts: Sequence[str] = (), ranks_per_host: int | Non
     if not lines:
         raise _wrong("The mapping is empty.")
     if _RANK.fullmatch(lines[0]):
-        return _numbered(list(_rank_hosts(lines)))
+        return _numbered(_rank_hosts(lines))
     if _ORDER.fullmatch(lines[0]):
-        return _numbered(list(_ordered(lines, hosts, ranks_per_host)))
+        return _numbered(_ordered(lines, hosts, ranks_per_host))
     return _placed(_listed(lines))
 
 
@@ -78,7 +79,7 @@ def _ordered(lines: Sequence[str], hosts: Sequence[str], ranks_per_host: int | N
     if not hosts or ranks_per_host is None:
         raise _wrong("An order of ranks needs the hosts of the job, and ranks_per_host.")
     try:
-        names = [name for each in hosts for name in expand(each, RANKS_MAX)]
+        names = expand_all(hosts, RANKS_MAX)
     except InvalidInputError as error:
         raise _wrong(str(error)) from None
     for place, rank in enumerate(_order(lines)):
@@ -97,11 +98,14 @@ def _order(lines: Sequence[str]) -> Iterator[int]:
             yield from range(int(first), int(last or first) + step, step)
 
 
-def _numbered(found: Sequence[tuple[int, str]]) -> Ranks:
-    """Return the hosts of ranks that come with their numbers, of which none may be missing or named twice."""
-    by_rank = dict(found[: RANKS_MAX + 1])
-    if len(by_rank) < len(found) or any(rank not in by_rank for rank in range(len(by_rank))):
-        raise _wrong(f"The mapping does not name each of the ranks from 0 to {len(found) - 1} once.")
+def _numbered(found: Iterable[tuple[int, str]]) -> Ranks:
+    """Return the hosts of numbered ranks; InvalidInputError if a rank is missing or named twice."""
+    numbered = list(islice(found, RANKS_MAX + 1))  # a range in a line of a few bytes may stand for a million ranks
+    if len(numbered) > RANKS_MAX:
+        raise _wrong(f"The mapping has more than {RANKS_MAX} ranks.")
+    by_rank = dict(numbered)
+    if len(by_rank) < len(numbered) or any(rank not in by_rank for rank in range(len(by_rank))):
+        raise _wrong(f"The mapping does not name each of the ranks from 0 to {len(numbered) - 1} once.")
     return _placed((by_rank[rank], 1) for rank in range(len(by_rank)))
 
 

@@ -13,6 +13,8 @@ import msgspec
 from processors.contracts.errors import InvalidInputError
 
 HOSTS_COUNT_MAX: Final = 10_000_000
+NAME_MAX: Final = 256  # characters of a host name outside its ranges
+RANGES_MAX: Final = 16  # of a host name
 NO_HOSTS: Final = ("", "None assigned", "None", "(null)", "Unknown")
 
 _NAME = re.compile(r"(?:[^,\[\]\s]|\[[^\[\]]*\])+")
@@ -27,14 +29,15 @@ _Part = str | list[_Range]
 def count(text: str) -> int:
     """Return the number of hosts of a list such as ``nid[001042-001045,7],login1``; a host named twice counts twice.
 
-    Raises InvalidInputError (reason ``hosts``) where the text is no host list, or names more than HOSTS_COUNT_MAX.
+    Raises InvalidInputError (reason ``hosts``) if the text is no host list, names more than HOSTS_COUNT_MAX hosts, or has
+    ranges in a name above NAME_MAX or RANGES_MAX.
 
     >>> count("nid[001042-001045,7]"), count("rack[0-1]node[00-15]"), count("None assigned")
     (5, 32, 0)
     """
     total = 0
     for parts in _names(text):
-        total += prod(_size(part) for part in parts)
+        total += prod(map(_size, parts))
         if total > HOSTS_COUNT_MAX:
             raise _invalid(f"The host list names more than {HOSTS_COUNT_MAX} hosts.")
     return total
@@ -50,9 +53,19 @@ def expand(text: str, limit: int) -> tuple[str, ...]:
     """
     if text.isalnum() and limit > 0 and text not in NO_HOSTS:
         return (text,)  # most runs have one host, and no brackets
-    if count(text) > limit:
-        raise _invalid(f"The host list names more than {limit} hosts.")
-    return tuple("".join(chosen) for parts in _names(text) for chosen in product(*(_texts(part) for part in parts)))
+    return tuple(expand_all((text,), limit))
+
+
+def expand_all(texts: Sequence[str], limit: int) -> list[str]:
+    """Return the names of some host lists; InvalidInputError as `expand`, with `limit` for all lists together.
+
+    >>> expand_all(["nid[1-2]", "login1"], limit=3)
+    ['nid1', 'nid2', 'login1']
+    """
+    if sum(map(count, texts)) > limit:
+        raise _invalid(f"More than {limit} hosts are named.")
+    every = (parts for text in texts for parts in _names(text))
+    return ["".join(chosen) for parts in every for chosen in product(*map(_texts, parts))]
 
 
 def spread(texts: Sequence[str], limit: int) -> tuple[int, tuple[str, ...]]:
@@ -64,7 +77,7 @@ def spread(texts: Sequence[str], limit: int) -> tuple[int, tuple[str, ...]]:
     (4001, ('nid0001', 'nid1001', 'nid2001', 'nid3001'))
     """
     names = [name for text in texts for name in _parsed(text)]
-    ends = list(accumulate(1 if isinstance(name, str) else prod(_size(part) for part in name) for name in names))
+    ends = list(accumulate(1 if isinstance(name, str) else prod(map(_size, name)) for name in names))
     total = ends[-1] if ends else 0
     found = []
     for index in (i * total // min(limit, total) for i in range(min(limit, total))):
@@ -119,6 +132,7 @@ def folded(texts: Sequence[str]) -> tuple[str, ...]:
     for text in texts:
         for name in _whole(text):
             parts = _DIGITS.split(name) if "[" not in name else [name]
+            parts = parts if len(parts) <= 2 * RANGES_MAX + 1 else [name]
             alike.setdefault(tuple(parts[::2]), []).append(tuple(parts[1::2]))
     found = [text for around, numbers in alike.items() for text in _folded_alike(around, numbers)]
     return (",".join(found),) if found else ()
@@ -208,7 +222,13 @@ def _names(text: str) -> Iterator[list[_Part]]:
     if ",".join(names) != text:
         raise _unreadable()
     for name in names:
-        yield [plain or _ranges(inside) for inside, plain in _PART.findall(name)]
+        parts = _PART.findall(name)
+        plain_characters = sum(len(plain) for _, plain in parts)
+        if len(parts) > 1 and (plain_characters > NAME_MAX or sum(not plain for _, plain in parts) > RANGES_MAX):
+            raise _invalid(
+                f"The host list has ranges in a name of more than {NAME_MAX} characters or {RANGES_MAX} ranges."
+            )
+        yield [plain or _ranges(inside) for inside, plain in parts]
 
 
 def _ranges(inside: str) -> list[_Range]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Network as NetworkEvent
-from processors.contracts.nodes import expand
+from processors.contracts.nodes import expand, expand_all
 from processors.contracts.topology import PLACED_HOSTS_MAX, HostPlace
 from processors.models.communication import features, reported_features
 from processors.models.placement import Integers, Network, Torus, Tree, routed, spread
@@ -73,10 +73,10 @@ class Placements:
 
     def _spread(self, system: str, hosts: tuple[str, ...]) -> dict[str, float]:
         try:
-            names = [name for text in hosts for name in expand(text, HOSTS_MAX)]
+            names = expand_all(hosts, HOSTS_MAX)
         except InvalidInputError:
             return {}
-        network = self._network(system, tuple(dict.fromkeys(names))) if len(names) <= HOSTS_MAX else None
+        network = self._network(system, tuple(dict.fromkeys(names)))
         return spread(network) if network is not None else {}
 
     def _network(self, system: str, hosts: Sequence[str]) -> Network | None:

@@ -5,7 +5,7 @@ Source: `slurm_sampler2.c`, `linux_proc_sampler.c` and `slurm_notifier.c` of ovi
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -92,7 +92,7 @@ class Jobs:
         data, tags = event.data, event.data.subscriber_data
         tag = tags.get(TAG) if isinstance(tags, dict) else None
         named = {"job_name": data.job_name, "user": data.job_user, TAG: tag}
-        sizes = {"nodes": float(data.nnodes), "processes": float(data.total_tasks)}
+        sizes = {"nodes": data.nnodes, "processes": data.total_tasks}
         self._take_job(str(data.job_id), named, sizes, message, columns)
 
     def _take_job(
@@ -170,7 +170,7 @@ def _text(value: object, name: str, length_max: int = 256) -> str | None:
 
 
 class _Data(msgspec.Struct, gc=False):
-    job_id: int = 0
+    job_id: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
     job_name: str | None = None
     job_user: str | None = None
     nnodes: int = 0

@@ -38,7 +38,7 @@ _SIGNS: Final = b"=," * FIELDS_MAX  # between names and values
 _NO_SIGN: Final = bytes(set(range(256)) - set(b"=,\\\t\n\r"))
 _MINUS_ZERO = re.compile(rb"-0(?=[,iu\n]|\Z)")  # which JSON reads as an integer, without the sign
 _UNIT = re.compile(rb"(?<=[0-9])[iu](?=[,\n]|\Z)")
-_NO_INTEGER = re.compile(rb"=[^,\n]*[.eE][^,\n]*[iu]")  # a fraction or an exponent, with the letter of an integer
+_NO_INTEGER = re.compile(rb"=[^,\n.eE]*+[.eE][^,\n]*[iu]")  # a fraction or an exponent, with the letter of an integer
 _ESCAPED = re.compile(r"\\([,= ])")  # other backslashes stand for themselves
 
 

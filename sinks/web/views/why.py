@@ -14,7 +14,7 @@ import msgspec
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import SUCCESS
 from processors.contracts.names import host_link, measured, parse_rfc3339, resource_name
-from processors.contracts.nodes import expand
+from processors.contracts.nodes import expand_all
 from processors.contracts.outputs import Alert, CurvePoint, JobPrediction, PredictedAtStart, RecentRun
 from processors.contracts.running import Neighbour
 from processors.contracts.service import Service
@@ -131,7 +131,7 @@ def why_running(service: Service, job: JobPrediction, now_ms: int) -> Why:
 def expanded(lists: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names of host lists, each once; none where they are too many, or no lists."""
     try:
-        return tuple(dict.fromkeys(host for text in lists for host in expand(text, HOSTS_MAX)))
+        return tuple(dict.fromkeys(expand_all(lists, HOSTS_MAX)))
     except InvalidInputError:
         return ()
 

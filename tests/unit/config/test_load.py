@@ -1,5 +1,6 @@
 """What an operator sees of a configuration file, right or wrong."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,15 @@ def test_secrets_come_from_the_environment_and_from_files_next_to_the_configurat
     for shown in (repr(config), str(config), config.model_dump_json()):
         assert "hunter2" not in shown
         assert "pepper" not in shown
+
+
+def test_a_named_pipe_in_the_place_of_a_file_is_a_problem_and_keeps_nobody_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    file = tmp_path / "agent.yaml"
+    file.write_text("privacy: {salt: {file: pipe}}\nreference: {nodes: pipe}\n")
+    with pytest.raises(ConfigError) as refused:
+        load(file, environment={})
+    assert "the file 'pipe' cannot be read: it is no regular file." in str(refused.value)
 
 
 def test_a_file_can_be_checked_where_its_secrets_are_not(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.nodes import count, expand, folded, spread
+from processors.contracts.nodes import count, expand, expand_all, folded, spread
 
 NAMES = st.sampled_from(["a", "nid[1-3]", "r[0-1]n[00-02]", "x[1,3,7-9]b", "login1", "c[10-12]-[1-2]"])
 
@@ -53,6 +53,30 @@ def test_a_part_of_the_hosts_is_spread_evenly_over_all(names: list[str], limit: 
 def test_a_hundred_thousand_names_that_are_written_out_are_picked_from() -> None:
     total, found = spread([",".join(f"n{i}" for i in range(100_000))], limit=4)
     assert (total, found) == (100_000, ("n0", "n25000", "n50000", "n75000"))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("n[0-9999]" + "x" * 100_000, "256 characters"),
+        ("n[1-9]" * 20_000, "16 ranges"),
+    ],
+)
+def test_a_short_list_of_huge_names_or_of_many_ranges_in_a_name_is_refused(text: str, why: str) -> None:
+    for ask in (count, lambda text: expand(text, 10_000), lambda text: spread([text], 4)):
+        with pytest.raises(InvalidInputError, match=why):
+            ask(text)
+
+
+def test_the_bound_on_hosts_is_that_of_all_lists_together() -> None:
+    assert expand_all(["n[1-2]", "m"], limit=3) == ["n1", "n2", "m"]
+    with pytest.raises(InvalidInputError, match="More than 65536 hosts"):
+        expand_all(["n[1-60000]"] * 1_000, limit=65_536)
+
+
+def test_names_with_thousands_of_numbers_stay_as_they_are() -> None:
+    text = "a1" * 100_000
+    assert folded([text]) == (text,)
 
 
 @pytest.mark.parametrize("text", ["a,,b", "a b", "a, b", ",a", "a,", " a", "nid[1-", "nid]", "nid[]"])

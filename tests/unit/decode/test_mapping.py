@@ -60,6 +60,8 @@ def test_an_order_of_ranks_fills_the_hosts_of_the_job() -> None:
         ("0,1\nn1\n", ("n1",), 2, "no list of them"),
         ("0,0\n", ("n1",), 2, "once"),
         ("0-999999\n", ("n1",), 1, "more ranks than fit"),
+        ("0-999999," * 100, ("n[1-60000]",), 65_536, "more than 65536 ranks"),
+        ("0,1\n", ("n[1-60000]",) * 1_000, 2, "More than 65536 hosts"),
         ("0,1\n", ("n[1",), 2, "brackets"),
         ("h" * 257, (), None, "more than 256 characters"),
         ("".join(f"{'h' * 250}{number}\n" for number in range(1100)), (), None, "more than 262144 characters"),

@@ -56,7 +56,7 @@ def test_a_host_of_one_system_is_not_that_of_another() -> None:
         ('host,rack\n"n[1-3]",r1\nn2,r2\n', 3, "'n2' is in rack r1 already (line 2)."),
         ("SwitchName=s1 Nodes=n[1-3]\nSwitchName=s2 Nodes=n3\n", 2, "'n3' is in rack s1 already (line 1)."),
         (f"host,rack\nn1,{'r' * 65}\n", 2, "must be a name of at most 64 characters."),
-        ("host,rack\nn[1-9999999],r1\n", 2, "The host list names more than 200000 hosts."),
+        ("host,rack\nn[1-9999999],r1\n", 2, "More than 200000 hosts are named."),
         ("host,rack,system\nn1,r1,other\n", 2, "'other' is none of the systems exa."),
         ("host,shelf\nn1,r1\n", 1, "is no column of this file; use host, rack, system."),
     ],

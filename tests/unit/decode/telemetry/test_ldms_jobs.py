@@ -27,7 +27,7 @@ class Decoder:
         self._decode = ldms_decoder(options)
 
     def batch(self, *rows: dict[str, Any]) -> DecodedBatch:
-        values = [json.dumps({"timestamp": TIME_S + 0.5, **row}).encode() for row in rows]
+        values = [json.dumps(row | {"timestamp": row.get("timestamp", TIME_S + 0.5)}).encode() for row in rows]
         return self._decode(values, [(TIME_S + 3600) * 1000] * len(values), self.index)
 
     def events(self, *rows: dict[str, Any]) -> list[Identity]:
@@ -104,6 +104,12 @@ def test_of_the_processes_of_a_job_the_one_with_the_most_time_names_it() -> None
 def test_rows_without_ticks_of_processes_report_the_first_program() -> None:
     rows = [{"component_id": 1, "job_id": 812, "task_rank": 0, "is_thread": 0, "exe": exe} for exe in ("/a/b", "/c/d")]
     assert [event.evidence.executable for event in Decoder().events(*rows)] == ["/a/b"]
+
+
+def test_counts_of_a_step_that_no_job_has_cost_the_count_alone() -> None:
+    data = {"job_id": 812, "job_name": "gmx", "nnodes": 10**400, "total_tasks": 64}
+    events = Decoder().events({"schema": "slurm_step_data", "event": "step_init", "data": data})
+    assert [(event.job_id, event.evidence.sizes) for event in events] == [("812", {"processes": 64.0})]
 
 
 def test_a_source_without_a_system_refuses_jobs() -> None:
