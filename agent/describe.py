@@ -1,7 +1,7 @@
 """Reference pages from the code: formats, processors, metrics, configuration and schemas, as Markdown or as data."""
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any, Final
 
@@ -9,7 +9,9 @@ import msgspec
 
 from agent.backtest.report import Report
 from agent.config.tree import Config
+from agent.decode.formats import Format
 from agent.decode.native import ARRAYS, Completed, Identified, NetworkReport, Requested, Started
+from agent.decode.telemetry.metric import Metric
 from agent.decode.telemetry.native import COMPONENT, Counters, Load, Power
 from agent.energy.report import EnergyReport
 from agent.fields import EVENTS, MESSAGES, REPORTS, Field, field
@@ -244,16 +246,43 @@ def _message_name(schema_name: str) -> str:
     return f"{name}.v{version}"
 
 
-Metric = tuple[str, str, Sequence[str], str]
+MetricRow = tuple[str, str, Sequence[str], str]
 
 
-def formats(factories: dict[str, Callable[..., Any]]) -> list[dict[str, Any]]:
-    """Return name and meaning of every format that messages and files may have."""
-    rows = []
-    for name, factory in factories.items():
-        text = _summary_line(factory).removeprefix("Return the decoder of ").removeprefix("Return the records of ")
-        rows.append({"name": name, "meaning": text[:1].upper() + text[1:]})
-    return rows
+def formats(table: Mapping[str, Format]) -> list[dict[str, Any]]:
+    """Return name, meaning, contents, a sample and the metrics taken without configuration of every format."""
+    return [
+        {
+            "name": name,
+            "meaning": form.reads,
+            "holds": " and ".join(_contents(form)),
+            "sample": form.sample.decode(),
+            "metrics": list(dict.fromkeys(map(_metric_name, form.metrics))),
+        }
+        for name, form in table.items()
+    ]
+
+
+def _contents(form: Format) -> list[str]:
+    kinds = {"jobs": form.jobs or form.folder, "measurements": form.samples or form.folder}
+    return [kind for kind, decoder in kinds.items() if decoder is not None]
+
+
+def _metric_name(metric: Metric) -> str:
+    name = metric.measurement if metric.field == "value" else f"{metric.measurement} {metric.field}"
+    return name.replace("\0", "")
+
+
+def formats_page(table: Mapping[str, Format]) -> str:
+    """Return the formats as Markdown: one table, then a sample of each with the metrics that it takes."""
+    rows = formats(table)
+    lines = [markdown("Formats", [{key: row[key] for key in ("name", "meaning", "holds")} for row in rows])]
+    for row in rows:
+        if row["sample"]:
+            lines += ["", f"## {row['name']}", "", "```text", row["sample"], "```"]
+        if row["metrics"]:
+            lines += ["", "Taken without configuration: " + ", ".join(f"`{name}`" for name in row["metrics"]) + "."]
+    return "\n".join(lines)
 
 
 def processors(classes: Iterable[type]) -> list[dict[str, Any]]:
@@ -264,7 +293,7 @@ def processors(classes: Iterable[type]) -> list[dict[str, Any]]:
     ]
 
 
-def metrics(rows: Iterable[Metric]) -> list[dict[str, Any]]:
+def metrics(rows: Iterable[MetricRow]) -> list[dict[str, Any]]:
     """Return name, kind, labels and meaning of every metric."""
     return [
         {"name": name, "kind": kind, "labels": ", ".join(labels), "meaning": text} for name, kind, labels, text in rows

@@ -21,12 +21,10 @@ from agent.config.roles import PrivacySettings, TokenSettings
 from agent.config.tree import Config, config_hash
 from agent.config.tree import Source as SourceSettings
 from agent.deadletters import Refusal
-from agent.decode.avro.names import ldms_names
 from agent.decode.avro.wire import AvroMessages, ConfiguredSchemas, Schemas, opening, opening_slices
-from agent.decode.files import DECODERS, TELEMETRY
+from agent.decode.formats import DECODERS, FORMATS, TELEMETRY
 from agent.decode.guard import guarded, guarded_samples
 from agent.decode.message import REASONS, DecodeOptions, TelemetryOptions, dead_letter
-from agent.decode.telemetry.examon import with_key
 from agent.evidence import LeftOut, bounded, uncounted
 from agent.identify import Identifier
 from agent.learner.shard import Plan
@@ -64,10 +62,7 @@ if TYPE_CHECKING:  # a collector and a parent of roles fold nothing, and the fol
 FORGOTTEN_MIN: Final = 1_000  # names that are worth forgetting
 FULL: Final = 7 / 8  # share of an index that counts as full
 FREED: Final = 1 / 16  # share that a full index must get free
-FORMATS: Final = (*dict.fromkeys((*DECODERS, *TELEMETRY)), "journal")
-KEYED: Final = {"examon": with_key}
-"""What makes one of a message and its key, by format; messages of all others say everything themselves."""
-LDMS_FORMATS: Final = ("ldms", "auto")
+FORMAT_LABELS: Final = ("auto", *FORMATS, "journal")
 USERS_REMEMBERED: Final = 16_384
 RACKS_REMEMBERED: Final = 2  # lists, the second while a configuration is loaded anew; one may name 200,000 hosts
 PART_HOSTS: Final = 250  # whose minutes are written at one go; nothing is read meanwhile, so it must be quick
@@ -203,7 +198,7 @@ def metrics(config: Config | None = None, *, folds: bool = True) -> Metrics:
     """Return the metrics object of a process, with every closed list of labels in it; processors where it folds."""
     sources = () if config is None else tuple(dict.fromkeys(topic for one in config.sources for topic in one.topics))
     processors = _processors() if folds else ()
-    return Metrics(formats=FORMATS, reasons=(*REASONS, *ROLE_REASONS), processors=processors, sources=sources)
+    return Metrics(formats=FORMAT_LABELS, reasons=(*REASONS, *ROLE_REASONS), processors=processors, sources=sources)
 
 
 def _processors() -> tuple[str, ...]:
@@ -361,7 +356,8 @@ def source_decoders(config: Config, source: SourceSettings, schemas: Schemas | N
     options = telemetry_options(config, source)
     slices = None if telemetry is None else partial(guarded_samples, partial(telemetry, options))
     if source.encoding != "avro":
-        return Source(source.format, decode, slices, keyed=KEYED.get(source.format))
+        form = FORMATS.get(source.format)
+        return Source(source.format, decode, slices, keyed=None if form is None else form.keyed)
     messages = avro_messages(source, options, schemas or ConfiguredSchemas(options.schemas))
     return Source(
         source.format,
@@ -372,8 +368,9 @@ def source_decoders(config: Config, source: SourceSettings, schemas: Schemas | N
 
 
 def avro_messages(source: SourceSettings, options: TelemetryOptions, schemas: Schemas) -> AvroMessages:
-    """Return what opens the messages of a source; where they may be rows of LDMS, with the names of LDMS."""
-    return AvroMessages(schemas, ldms_names(options)) if source.format in LDMS_FORMATS else AvroMessages(schemas)
+    """Return the opener of a source's Avro messages; `auto` takes their names of columns as those of LDMS."""
+    names = FORMATS["ldms" if source.format == "auto" else source.format].avro_names
+    return AvroMessages(schemas) if names is None else AvroMessages(schemas, names(options))
 
 
 def _source_of(config: Config, schemas: Schemas | None) -> Callable[[str], Source]:

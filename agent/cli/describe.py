@@ -8,6 +8,7 @@ import msgspec
 from agent import describe
 from agent.cli.options import config_option, json_option, load_or_default
 from agent.config import reference
+from agent.decode.formats import FORMATS
 from processors.contracts.errors import ConfigError
 
 SUBJECTS = ("formats", "processors", "metrics", "config", "schemas", "asyncapi")
@@ -44,6 +45,8 @@ def _page(subject: str) -> str:
         return reference.markdown().rstrip("\n")
     if subject == "schemas":
         return describe.schemas_page()
+    if subject == "formats":
+        return describe.formats_page(FORMATS)
     return describe.markdown(subject.capitalize(), _rows(subject))
 
 
@@ -61,9 +64,7 @@ def _rows(subject: str) -> list[dict[str, Any]]:
 
         return describe.metrics(rows())
     if subject == "formats":
-        from agent.decode.files import ARCHIVES, DECODERS, TELEMETRY  # noqa: PLC0415
-
-        return describe.formats({**DECODERS, **TELEMETRY, **ARCHIVES})
+        return describe.formats(FORMATS)
     from processors.pipeline.shard import STATEFUL  # noqa: PLC0415
 
     return describe.processors(STATEFUL)

@@ -20,7 +20,8 @@ from agent.config.load import load
 from agent.config.tree import Config
 from agent.config.yaml import path_text
 from agent.decode.avro.wire import ConfiguredSchemas, opening, opening_slices
-from agent.decode.files import DECODERS, TELEMETRY, recognise
+from agent.decode.files import recognise
+from agent.decode.formats import DECODERS, TELEMETRY
 from agent.decode.guard import guarded, guarded_samples
 from agent.decode.message import Missed
 from agent.decode.opening import open_source

@@ -5,75 +5,27 @@ A file may hold JSON of any kind, text of `sacct`, a workload log, line protocol
 
 import io
 import itertools
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path, PurePath
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Final, Protocol
 
-import msgspec
 import numpy as np
 
-from agent.decode.archive import Read, read_archive
+from agent.decode.archive import read_archive
 from agent.decode.avro.names import ldms_names
 from agent.decode.avro.wire import AvroMessages, ConfiguredSchemas, opening_slices, wire_messages
 from agent.decode.cloudevents import opened
-from agent.decode.clustercockpit import FORMAT
+from agent.decode.formats import DECODERS, FORMATS, TELEMETRY, Format, any_samples_decoder, recognised
 from agent.decode.guard import guarded_samples
-from agent.decode.message import (
-    DecodeOne,
-    DecodeOptions,
-    FileRecord,
-    FileTelemetry,
-    TelemetryFactory,
-    TelemetryOptions,
-    invalid,
-)
-from agent.decode.native import native_decoder
-from agent.decode.opening import CHUNK_BYTES, STDIN, Source, any_decoder, cut_json, open_source
-from agent.decode.sacct import PAIRS, line_text, sacct_decoder, sacct_opened
-from agent.decode.slurm import slurm_decoder
-from agent.decode.sonar import sonar_decoder
-from agent.decode.swf import COLUMNS, read_header, swf_decoder, swf_lines
-from agent.decode.telemetry.columns import nothing
-from agent.decode.telemetry.line_protocol import line_protocol_decoder, parse_line
-from agent.decode.telemetry.native import load_decoder
-from agent.decode.telemetry.nws import nws_decoder
-from agent.decode.telemetry.sniff import FORMATS, any_telemetry_decoder, sniff_telemetry
-from agent.decode.xalt import xalt_decoder
+from agent.decode.message import DecodeOptions, FileRecord, FileTelemetry, TelemetryOptions, invalid
+from agent.decode.opening import CHUNK_BYTES, STDIN, Numbered, RecordFile, Source, TextFile, cut_json, open_source
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.events import Decode, Decoded
-from processors.contracts.telemetry import DecodedBatch, DecodeSamples, Samples, SeriesIndex
+from processors.contracts.events import Decoded
+from processors.contracts.telemetry import DecodedBatch, Samples, SeriesIndex
 
-DecoderFactory = Callable[[DecodeOptions], Decode]
-
-DECODERS: Final[dict[str, DecoderFactory]] = {
-    "auto": any_decoder,
-    "native": native_decoder,
-    "slurm": slurm_decoder,
-    "sonar": sonar_decoder,
-    "sacct": sacct_decoder,
-    "swf": swf_decoder,
-    "xalt": xalt_decoder,
-}
-
-TELEMETRY: Final[dict[str, TelemetryFactory]] = {"auto": any_telemetry_decoder, **FORMATS}
-"""Decoders of slices of messages into columns of samples; ``native`` takes events of jobs in the same topic too."""
-
-ARCHIVES: Final[dict[str, Read]] = {FORMAT: read_archive}
-"""Readers of folders, which stand where files may stand."""
-
-HEADER_LINES_MAX: Final = 10_000
+OTHER_TEXT: Final = "sacct"  # whose tables look like anything; its errors say what a table lacks
 BINARY_BYTES_MAX: Final = 64 * 1024 * 1024
-NO_HOST: Final = frozenset({".csv", ".dat", ".gz", ".log", ".nws", ".out", ".txt"})  # ends of file names
-
-Numbered = Iterator[tuple[bytes, int]]
-"""Records of a file, each with the number of the line on which it begins, counted from 1."""
-
-UNDATED: Final = "The log has no date, for its comment UnixStartTime is missing or 0; its second 0 is taken to be 2000-01-01T00:00:00Z."
-
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-_NUMBERS = re.compile(rb"\s*-?[0-9.]+(?:\s+-?[0-9.]+){%d}\s*" % (COLUMNS - 1))
-_EXTRACT = re.compile(rb"\s*(?:[0-9]+(?:\.[0-9]+)?\s+[0-9.eE+-]+\s+[^|]*[A-Za-z]|time\s+measurement\b)", re.IGNORECASE)
 
 
 class Readable(Protocol):
@@ -100,18 +52,6 @@ class _Begun:
         return self._begun.read(bytes_max) or self._rest.read(bytes_max)
 
 
-class RecordFile(msgspec.Struct):
-    """A recognised file: the name of its format, the decoder of slices of its records, and the records.
-
-    A `remark` says what was assumed of it.
-    """
-
-    format: str
-    decode: DecodeSamples
-    records: Numbered
-    remark: str | None = None
-
-
 def recognise(source: Readable, options: TelemetryOptions, name: str = "") -> RecordFile:
     """Return what a file holds; InvalidInputError where it is empty or nothing known.
 
@@ -127,8 +67,8 @@ def recognise(source: Readable, options: TelemetryOptions, name: str = "") -> Re
     begun = source.readline(1)
     if begun == b"\n":  # a blank line, or the first byte of a message in protobuf
         begun += source.read(bytes_max)
-        if sniff_telemetry(begun) == "otlp":
-            return RecordFile("otlp", FORMATS["otlp"](options), iter([(begun, 1)]))
+        if recognised(begun) == "otlp":
+            return RecordFile("otlp", TELEMETRY["otlp"](options), iter([(begun, 1)]))
     if begun == b"\0":
         return _avro(begun, source, options)
     source = _Begun(begun, source)
@@ -137,14 +77,11 @@ def recognise(source: Readable, options: TelemetryOptions, name: str = "") -> Re
     if not line:
         raise invalid("empty", "The file is empty.")
     line = line.removeprefix(_BYTE_ORDER_MARK)
-    start = line.lstrip()[:1]
-    if start in b"[{":
+    if line.lstrip()[:1] in b"[{":
         return _json(source, (line, number), lines, options)
-    if start == b";" or _NUMBERS.fullmatch(line):
-        return _workload_log(itertools.chain([(line, number)], lines), options.decode)
     while line.lstrip().startswith(b"#"):
         line, number = next(lines, (b"", number))
-    return _text((line, number), lines, options, name)
+    return _text(TextFile(name, line, itertools.chain([(line, number)], lines)), options)
 
 
 def _json(source: Readable, first: tuple[bytes, int], lines: Numbered, options: TelemetryOptions) -> RecordFile:
@@ -166,7 +103,7 @@ def _json(source: Readable, first: tuple[bytes, int], lines: Numbered, options: 
 def _avro(begun: bytes, source: Readable, options: TelemetryOptions) -> RecordFile:
     values = wire_messages(begun + _whole(source))
     messages = AvroMessages(ConfiguredSchemas(options.schemas), ldms_names(options))
-    return RecordFile("avro", opening_slices(any_telemetry_decoder(options), messages), zip(values, itertools.count(1)))
+    return RecordFile("avro", opening_slices(any_samples_decoder(options), messages), zip(values, itertools.count(1)))
 
 
 def _whole(source: Readable) -> bytes:
@@ -178,62 +115,34 @@ def _whole(source: Readable) -> bytes:
     return b"".join(parts)
 
 
-def _format_of(value: bytes) -> str:
+def _format_of(value: bytes) -> str | None:
     try:
-        return sniff_telemetry(opened(value))
-    except InvalidInputError:  # which its decoder will say
-        return sniff_telemetry(value)
+        return recognised(opened(value))
+    except InvalidInputError:  # its decoder says what is wrong with the envelope
+        return recognised(value)
 
 
-def _json_of(format_name: str, records: Numbered, options: TelemetryOptions) -> RecordFile:
-    if format_name == "native":  # load samples and events of jobs from any producer, also mixed
-        return RecordFile("json", load_decoder(options, any_decoder(options.decode)), records)
-    if format_name == "sonar":  # as well
-        return RecordFile("json", any_telemetry_decoder(options), records)
-    return RecordFile(format_name, FORMATS[format_name](options), records)
+def _json_of(name: str | None, records: Numbered, options: TelemetryOptions) -> RecordFile:
+    if name is None or name in DECODERS:  # events of jobs come mixed with anything
+        return RecordFile("json", any_samples_decoder(options), records)
+    return RecordFile(name, TELEMETRY[name](options), records)
 
 
 def _is_object(line: bytes) -> bool:
     return line.startswith(b"{") and line.rstrip().endswith(b"}")
 
 
-def _text(first: tuple[bytes, int], lines: Numbered, options: TelemetryOptions, name: str) -> RecordFile:
-    line, rest = first[0], itertools.chain([first], lines)
-    if sniff_telemetry(line) == "examon":
-        return RecordFile("examon", FORMATS["examon"](options), rest)
-    if _EXTRACT.match(line):
-        named = msgspec.structs.replace(options, host=options.host or _host_of(name))
-        return RecordFile("nws", nws_decoder(named), rest)
-    if _is_line_protocol(line):
-        return RecordFile("line-protocol", _without_received(line_protocol_decoder(options)), rest)
-    decode_one, header = sacct_opened(line_text(line, options.decode), options.decode)
-    return RecordFile("sacct", _each(decode_one), lines if header else rest)
+def _text(text: TextFile, options: TelemetryOptions) -> RecordFile:
+    name = next((name for name, form in FORMATS.items() if _begins(form, text.first)), OTHER_TEXT)
+    form = FORMATS[name]
+    if form.open_text is not None:
+        return form.open_text(text, options)
+    return RecordFile(name, TELEMETRY[name](options), text.lines)
 
 
-def _is_line_protocol(line: bytes) -> bool:
-    try:
-        parse_line(line.strip())
-        return not PAIRS.match(line.decode())
-    except (InvalidInputError, UnicodeDecodeError):
-        return False
-
-
-def _host_of(name: str) -> str:
-    path = PurePath(name)
-    while path.suffix in NO_HOST:
-        path = path.with_suffix("")
-    return path.name
-
-
-def _workload_log(lines: Numbered, options: DecodeOptions) -> RecordFile:
-    comments: list[str] = []
-    for line, number in lines:
-        if not line.startswith(b";") or len(comments) == HEADER_LINES_MAX:
-            lines = itertools.chain([(line, number)], lines)
-            break
-        comments.append(line[:1000].decode(errors="replace"))
-    header = read_header(comments, options)
-    return RecordFile("swf", _each(swf_lines(header, options)), lines, None if header.dated else UNDATED)
+def _begins(form: Format, line: bytes) -> bool:
+    is_line = form.is_line or form.is_text
+    return is_line is not None and is_line(line)
 
 
 def _lines(source: Readable, bytes_max: int) -> Numbered:
@@ -246,33 +155,6 @@ def _lines(source: Readable, bytes_max: int) -> Numbered:
             yield line, number
         while len(line) == bytes_max + 1 and not line.endswith(b"\n"):
             line = source.readline(bytes_max + 1)
-
-
-def _each(decode_one: DecodeOne) -> DecodeSamples:
-    """Return the decoder of slices of lines that are a job each."""
-
-    def decode(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
-        del index
-        others = []
-        for message, (value, moment_ms) in enumerate(zip(values, received_ms, strict=True)):
-            decoded = Decoded()
-            try:
-                decode_one(value or b"", moment_ms, decoded)
-            except InvalidInputError as error:
-                decoded = Decoded(rejects=[error])
-            others.append((message, decoded))
-        return nothing(others)
-
-    return decode
-
-
-def _without_received(decode: DecodeSamples) -> DecodeSamples:
-    """Return a decoder of lines for which the time at which a file is read says nothing of a line without a time."""
-
-    def decode_lines(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
-        return decode([(value or b"").rstrip(b"\r\n") for value in values], [0] * len(received_ms), index)
-
-    return decode_lines
 
 
 SLICE_RECORDS: Final = 2_048
@@ -308,7 +190,7 @@ def read_file(path: str, received_ms: int, telemetry: FileTelemetry) -> Iterator
     processors.contracts.errors.ConfigError: The file no/such/file cannot be read: No such file or directory.
     """
     if path != STDIN and Path(path).is_dir():
-        yield from read_archive(path, received_ms, telemetry)
+        yield from read_archive(path, received_ms, telemetry)  # the one format of folders
         return
     with open_source(path) as source:
         yield from read_source(path, source, received_ms, telemetry.options.decode, telemetry)

@@ -8,17 +8,13 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NamedTuple
 
 import msgspec
 
-from agent.decode.message import JSON_ERRORS, DecodeOne, DecodeOptions, invalid, json_error, whole
-from agent.decode.native import native_object
-from agent.decode.slurm import slurm_object
-from agent.decode.sonar import sonar_object
-from agent.decode.xalt import xalt_object
+from agent.decode.message import invalid
 from processors.contracts.errors import ConfigError, InvalidInputError
-from processors.contracts.events import Decode, Decoded
+from processors.contracts.telemetry import DecodeSamples
 
 _REST = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+("?)', re.DOTALL)  # of a string, to its end or as far as the bytes go
 _STRING: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
@@ -124,62 +120,28 @@ def cut_json(chunks: Iterable[bytes], bytes_max: int, line: int = 1) -> Iterator
     yield from cutter.close()
 
 
-# Recognise the format of a JSON message by its keys; nothing on the log says what a message is.
-class _Probe(msgspec.Struct):
-    type: msgspec.Raw = msgspec.Raw()
-    jobid: msgspec.Raw = msgspec.Raw()
-    data: msgspec.Raw = msgspec.Raw()
-    meta: msgspec.Raw = msgspec.Raw()
-    user: msgspec.Raw = msgspec.field(name="userT", default_factory=msgspec.Raw)
-    result: msgspec.Raw = msgspec.field(name="resultT", default_factory=msgspec.Raw)
-    run_uuid: msgspec.Raw = msgspec.field(name="xalt_run_uuid", default_factory=msgspec.Raw)
+Numbered = Iterator[tuple[bytes, int]]
+"""Records of a file, each with the number of the line on which it begins, counted from 1."""
 
 
-_PROBE = msgspec.json.Decoder(_Probe)
+class TextFile(NamedTuple):
+    """An open text file: its name, its first line, and all its lines, the first included."""
+
+    name: str
+    first: bytes
+    lines: Numbered
 
 
-def sniff(value: bytes) -> str:
-    """Return the name of the format of one JSON object: native by its `type`, Slurm by its `jobid`, Sonar by its envelope, XALT by its tables.
+class RecordFile(msgspec.Struct):
+    """A recognised file: the name of its format, the decoder of slices of its records, and the records.
 
-    Raises InvalidInputError (``unknown-format``, or what is wrong with the JSON).
-
-    >>> sniff(b'{"type": "identity"}'), sniff(b'{"jobid": 812, "state": "COMPLETED"}')
-    ('native', 'slurm')
+    A `remark` says what was assumed about it.
     """
-    try:
-        probe = _PROBE.decode(value)
-    except JSON_ERRORS as error:
-        raise json_error(error) from None
-    if bytes(probe.type):
-        return "native"
-    if bytes(probe.jobid):
-        return "slurm"
-    if bytes(probe.data) and bytes(probe.meta):
-        return "sonar"
-    if bytes(probe.user) or bytes(probe.result) or bytes(probe.run_uuid):
-        return "xalt"
-    raise invalid(
-        "unknown-format", "The message has neither the type of a native event, nor the keys of Slurm, Sonar or XALT."
-    )
 
-
-def any_decoder(options: DecodeOptions) -> Decode:
-    """Return the decoder of JSON messages of any format, which may be mixed within an array.
-
-    >>> decode = any_decoder(DecodeOptions())
-    >>> decode(b'[{"type": "load"}, {"JobID": 1}]', 0).rejects[1].reason
-    'unknown-format'
-    """
-    makers = {"native": native_object, "slurm": slurm_object, "sonar": sonar_object, "xalt": xalt_object}
-    made: dict[str, DecodeOne] = {}  # as they come: most topics and files hold one
-
-    def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
-        name = sniff(value)
-        if name not in made:
-            made[name] = makers[name](options)
-        made[name](value, received_ms, decoded)
-
-    return whole(decode_one, options)
+    format: str
+    decode: DecodeSamples
+    records: Numbered
+    remark: str | None = None
 
 
 STDIN: Final = "-"

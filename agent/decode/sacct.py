@@ -25,8 +25,10 @@ from agent.decode.fields import (
     sizes_of,
     zone_of,
 )
-from agent.decode.message import DecodeOne, DecodeOptions, checked, invalid, shown
+from agent.decode.message import DecodeOne, DecodeOptions, TelemetryOptions, checked, invalid, shown
+from agent.decode.opening import RecordFile, TextFile
 from agent.decode.slurm import NO_TIME, exit_code, one_partition
+from agent.decode.telemetry.columns import each_line
 from processors.contracts import nodes as hostlist
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import STATES, Attribute, Decode, Decoded, Evidence, JobCompleted
@@ -410,3 +412,16 @@ def sacct_opened(first_line: str, options: DecodeOptions) -> tuple[DecodeOne, bo
         return sacct_lines(pairs_row, options), False
     table, header = table_of(first_line)
     return sacct_lines(table.row, options), header
+
+
+def sacct_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
+    """Return the rows of an open table; InvalidInputError if its columns are not known.
+
+    >>> header = b"JobID|State|Start|Elapsed|NNodes"
+    >>> sacct_file(TextFile("jobs.txt", header, iter([(header, 1)])), TelemetryOptions()).format
+    'sacct'
+    """
+    decode_one, header = sacct_opened(line_text(text.first, options.decode), options.decode)
+    if header:
+        next(text.lines)
+    return RecordFile("sacct", each_line(decode_one), text.lines)

@@ -3,21 +3,30 @@
 Source: Chapin et al., "Benchmarks and Standards for the Evaluation of Parallel Job Schedulers", 1999. -1 is unknown.
 """
 
+import itertools
+import re
 from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
 from agent.decode.fields import COUNT_MAX, SECONDS_MAX, check_bounds, own_text, run_identity
-from agent.decode.message import DecodeOne, DecodeOptions, checked, invalid, shown
+from agent.decode.message import DecodeOne, DecodeOptions, TelemetryOptions, checked, invalid, shown
+from agent.decode.opening import RecordFile, TextFile
 from agent.decode.sacct import line_text
+from agent.decode.telemetry.columns import each_line
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decode, Decoded, Evidence, JobCompleted
 
 COLUMNS: Final = 18
+HEADER_LINES_MAX: Final = 10_000
+UNDATED: Final = "The log has no date, for its comment UnixStartTime is missing or 0; its second 0 is taken to be 2000-01-01T00:00:00Z."
 ASSUMED_START_S: Final = 946_684_800  # 2000-01-01T00:00:00Z
 STATES_OF_STATUS: Final = {1: "COMPLETED", 0: "FAILED", 5: "CANCELLED", -1: "COMPLETED"}
 """-1: the log does not tell; then a job that has a run time counts as completed."""
+
+
+_NUMBERS = re.compile(rb"\s*-?[0-9.]+(?:\s+-?[0-9.]+){%d}\s*" % (COLUMNS - 1))
 
 
 class SwfHeader(msgspec.Struct, frozen=True):
@@ -102,6 +111,32 @@ def swf_decoder(options: DecodeOptions) -> Decode:
         return decoded
 
     return decode
+
+
+def is_workload_log(line: bytes) -> bool:
+    """Return whether a file with this first line is a workload log.
+
+    >>> is_workload_log(b"; UnixStartTime: 843480031"), is_workload_log(b"1 0 60")
+    (True, False)
+    """
+    return line.startswith(b";") or _NUMBERS.fullmatch(line) is not None
+
+
+def swf_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
+    """Return the jobs of an open log, with a remark if the log has no date.
+
+    >>> swf_file(TextFile("kth.swf", b"; Computer: SP2", iter([(b"; Computer: SP2", 1)])), TelemetryOptions()).remark == UNDATED
+    True
+    """
+    comments: list[str] = []
+    lines = text.lines
+    for line, number in lines:
+        if not line.startswith(b";") or len(comments) == HEADER_LINES_MAX:
+            lines = itertools.chain([(line, number)], lines)
+            break
+        comments.append(line[:1000].decode(errors="replace"))
+    header = read_header(comments, options.decode)
+    return RecordFile("swf", each_line(swf_lines(header, options.decode)), lines, None if header.dated else UNDATED)
 
 
 def _row(text: str) -> list[float]:

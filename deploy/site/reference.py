@@ -10,7 +10,7 @@ from agent import describe
 from agent.cli import main
 from agent.config import reference
 from agent.config.tree import Config
-from agent.decode.files import ARCHIVES, DECODERS, TELEMETRY
+from agent.decode.formats import FORMATS
 from processors.pipeline.shard import STATEFUL
 from sinks.prometheus.table import rows
 
@@ -114,7 +114,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "topics.md": topics,
     "messages.md": messages,
     "configuration.md": reference.markdown,
-    "formats.md": lambda: describe.markdown("Formats", describe.formats({**DECODERS, **TELEMETRY, **ARCHIVES})),
+    "formats.md": lambda: describe.formats_page(FORMATS),
     "state.md": lambda: describe.markdown("Kinds of state", describe.processors(STATEFUL)),
     "commands.md": commands,
 }

@@ -10,7 +10,7 @@ import msgspec
 
 from agent.app import compose
 from agent.app.kafka import kafka_settings
-from agent.decode.files import DECODERS
+from agent.decode.formats import DECODERS
 from agent.log.kafka.log import KafkaLog
 from agent.log.kafka.settings import ClientName
 from processors.contracts.events import JournalRecord, decode_record, encode_record

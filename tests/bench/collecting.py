@@ -11,7 +11,7 @@ from agent.app import compose
 from agent.clock import SystemClock
 from agent.collector import Collector, Routes
 from agent.config.tree import Config, Source
-from agent.decode.files import TELEMETRY
+from agent.decode.formats import TELEMETRY
 from agent.decode.guard import guarded_samples
 from agent.log.memory import MemoryLog
 from agent.reading import Source as Decoders

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from agent.decode.files import TELEMETRY
+from agent.decode.formats import TELEMETRY
 from agent.decode.message import DecodeOptions, TelemetryOptions
 from processors.contracts.events import JournalRecord, encode_record
 from processors.contracts.names import rfc3339

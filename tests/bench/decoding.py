@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from agent.app import compose
 from agent.config.tree import Source
-from agent.decode.files import DECODERS
+from agent.decode.formats import DECODERS
 from tests.bench.result import Row, median_rate
 from tests.bench.workload import START_MS, TOPIC, Load, Message, config, messages
 from tests.kit.job_records import slurm_record

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from agent.decode.files import TELEMETRY
+from agent.decode.formats import TELEMETRY
 from agent.decode.message import DecodeOptions, TelemetryOptions
 from processors.contracts.names import rfc3339
 from processors.contracts.nodes import Node, Nodes

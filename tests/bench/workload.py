@@ -9,7 +9,7 @@ import numpy as np
 
 from agent.app import compose
 from agent.config.tree import Config, Source
-from agent.decode.files import DECODERS
+from agent.decode.formats import DECODERS
 from processors.contracts.events import JobEvent
 from processors.contracts.names import rfc3339
 

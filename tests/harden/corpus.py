@@ -8,26 +8,23 @@ from typing import Final
 import msgspec
 
 from agent.decode.avro.wire import wire_messages
+from agent.decode.formats import FORMATS
 from agent.decode.telemetry.scraped.protobuf import is_row_of
-from tests.kit.sample_records import GOOD
 
 CASES: Final = Path(__file__).parents[1] / "cases" / "decode"
-FORMATS: Final = {  # by the name of a case, or its beginning
-    "cloudevents": "native", "collectd": "collectd", "cray": "cray", "examon": "examon", "json": "native", "ldms": "ldms", "native": "native", "nws": "nws",
-    "otlp": "otlp", "prometheus": "prometheus", "xalt": "xalt",
-    "sacct": "sacct", "slurm": "slurm", "sonar": "sonar", "swf": "swf", "telegraf-json": "telegraf",
-    "telegraf-line-protocol": "line-protocol",
-}  # fmt: skip
+OTHER_NAMES: Final = {"cloudevents": "native", "json": "native", "telegraf-line-protocol": "line-protocol"}
+"""Beginnings of the names of cases that do not begin with the name of their format."""
 TABLES: Final = ("sacct", "swf")  # a record is a header and rows
 
 
 def corpus() -> dict[str, tuple[bytes, ...]]:
     """Return the records of each format, and all of them for the format that looks at each message."""
-    found: dict[str, list[bytes]] = {name: [value] for name, value in GOOD.items()}
+    found: dict[str, list[bytes]] = {name: [form.sample] for name, form in FORMATS.items() if form.sample}
+    names = {**{name: name for name in FORMATS}, **OTHER_NAMES}
     for case in sorted(CASES.iterdir()):
-        beginning = max((name for name in FORMATS if case.name.startswith(name)), key=len)
+        name = names[max((beginning for beginning in names if case.name.startswith(beginning)), key=len)]
         text = next(case.glob("input.*")).read_bytes()
-        found.setdefault(FORMATS[beginning], []).extend(messages(FORMATS[beginning], text))
+        found[name].extend(messages(name, text))
     by_format = {name: tuple(dict.fromkeys(values)) for name, values in sorted(found.items())}
     return {**by_format, "auto": tuple(dict.fromkeys(chain(*by_format.values())))}
 

@@ -21,7 +21,7 @@ from agent.config.references import ReferenceSettings
 from agent.config.schemas import SchemaRegistrySettings, SchemaText
 from agent.config.tree import Config, Source, TopicNames
 from agent.deadletters import Refusal
-from agent.decode.files import DECODERS
+from agent.decode.formats import DECODERS
 from agent.decode.guard import guarded
 from agent.decode.message import DecodeOptions
 from agent.log.memory import MemoryBroker, MemoryLog

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agent.decode.fields import TEXT_MAX, refuse_control
-from agent.decode.message import Reason, TelemetryOptions, invalid, shown
+from agent.decode.message import DecodeOne, Reason, TelemetryOptions, invalid, shown
 from agent.decode.telemetry.metric import BoundsTable
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decoded
@@ -306,6 +306,28 @@ def nothing(others: list[tuple[int, Decoded]]) -> DecodedBatch:
     """
     samples = Samples(np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.float64))
     return DecodedBatch(samples, np.empty(0, np.int32), others)
+
+
+def each_line(decode_one: DecodeOne) -> DecodeSamples:
+    """Return the decoder of slices of lines that are a job each.
+
+    >>> each_line(lambda line, received_ms, decoded: None)([b"812"], [0], SeriesIndex(9)).others
+    [(0, Decoded(events=[], rejects=[], ignored={}, unknown_fields=0))]
+    """
+
+    def decode(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
+        del index
+        others = []
+        for message, (value, moment_ms) in enumerate(zip(values, received_ms, strict=True)):
+            decoded = Decoded()
+            try:
+                decode_one(value or b"", moment_ms, decoded)
+            except InvalidInputError as error:
+                decoded = Decoded(rejects=[error])
+            others.append((message, decoded))
+        return nothing(others)
+
+    return decode
 
 
 def joined(batches: list[tuple[list[int], DecodedBatch]]) -> DecodedBatch:

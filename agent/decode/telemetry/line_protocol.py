@@ -6,6 +6,8 @@ from typing import Final, NamedTuple
 
 from agent.decode.clustercockpit import add_event, job_event
 from agent.decode.message import JSON_ERRORS, TelemetryOptions, checked, invalid
+from agent.decode.opening import RecordFile, TextFile
+from agent.decode.sacct import PAIRS
 from agent.decode.telemetry.clustercockpit import PEER_TAG, metric_of
 from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, Stamps
 from agent.decode.telemetry.metric import TELEGRAF, BoundsTable
@@ -135,6 +137,33 @@ def _text(part: bytes) -> str:
 
 _KnownLine = tuple[Shape, bytes, int]
 """A line that may be like one before it: the shape of that one, its own fields, which may be others, and its time."""
+
+
+def is_line_protocol(line: bytes) -> bool:
+    """Return whether a file with this first line is line protocol; key=value lines of sacct look alike.
+
+    >>> is_line_protocol(b"system,host=nid1 load1=0.5"), is_line_protocol(b"v=0.1.0,JobID=812,JobName=a b=c")
+    (True, False)
+    """
+    try:
+        parse_line(line.strip())
+        return not PAIRS.match(line.decode())
+    except (InvalidInputError, UnicodeDecodeError):
+        return False
+
+
+def line_protocol_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
+    """Return the lines of an open file; the time at which a file is read says nothing about a line without a time.
+
+    >>> line_protocol_file(TextFile("hosts.lp", b"", iter([])), TelemetryOptions()).format
+    'line-protocol'
+    """
+    decode = line_protocol_decoder(options)
+
+    def decode_lines(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
+        return decode([(value or b"").rstrip(b"\r\n") for value in values], [0] * len(received_ms), index)
+
+    return RecordFile("line-protocol", decode_lines, text.lines)
 
 
 def line_protocol_decoder(options: TelemetryOptions) -> DecodeSamples:

@@ -1,9 +1,13 @@
 """Text of `nws_extract`, of the Network Weather Service: measurements with their forecasts, with a header or without."""
 
 import re
+from pathlib import PurePath
 from typing import Final
 
+import msgspec
+
 from agent.decode.message import TelemetryOptions, checked, invalid, shown
+from agent.decode.opening import RecordFile, TextFile
 from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, epoch_ms, in_slices
 from agent.decode.telemetry.metric import NWS
 from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
@@ -25,6 +29,8 @@ COLUMNS: Final = (
 """The columns of `nws_extract` where nobody has chosen others."""
 _CHOSEN: Final = frozenset((*COLUMNS, "mse_method", "mae_method", "option"))
 _NEEDED: Final = frozenset(("time", "measurement", "resource"))
+_EXTRACT = re.compile(rb"\s*(?:[0-9]+(?:\.[0-9]+)?\s+[0-9.eE+-]+\s+[^|]*[A-Za-z]|time\s+measurement\b)", re.IGNORECASE)
+NO_HOST: Final = frozenset({".csv", ".dat", ".gz", ".log", ".nws", ".out", ".txt"})  # endings of file names
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
 
 
@@ -77,6 +83,28 @@ def nws_decoder(options: TelemetryOptions) -> DecodeSamples:
         take({row["resource"]: _number(row["measurement"])}, plan, epoch_ms(_number(row["time"])), message, columns)
 
     return in_slices(decode_message, options)
+
+
+def is_extract(line: bytes) -> bool:
+    """Return whether a file with this first line is an extract.
+
+    >>> is_extract(b"Time Measurement Resource"), is_extract(b"1 0 10 3600")
+    (True, False)
+    """
+    return _EXTRACT.match(line) is not None
+
+
+def nws_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
+    """Return the lines of an open extract; if they name no host, it is that of the options, else the file's name without its endings.
+
+    >>> nws_file(TextFile("green.ufo.edu.txt", b"", iter([])), TelemetryOptions()).format
+    'nws'
+    """
+    path = PurePath(text.name)
+    while path.suffix in NO_HOST:
+        path = path.with_suffix("")
+    named = msgspec.structs.replace(options, host=options.host or path.name)
+    return RecordFile("nws", nws_decoder(named), text.lines)
 
 
 def _header(fields: list[str]) -> tuple[str, ...] | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.decode.files import DECODERS, TELEMETRY
+from agent.decode.formats import DECODERS, TELEMETRY
 from agent.decode.guard import guarded, guarded_samples
 from agent.decode.message import DecodeOptions, TelemetryOptions
 from processors.contracts.errors import InvalidInputError

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agent.decode.files import DECODERS, TELEMETRY, read_source
+from agent.decode.files import read_source
+from agent.decode.formats import DECODERS, TELEMETRY
 from agent.decode.message import REASONS, DecodeOptions, TelemetryOptions
 from agent.decode.opening import Source
 from processors.contracts.errors import InvalidInputError

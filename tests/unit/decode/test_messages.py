@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.decode.files import DECODERS
+from agent.decode.formats import DECODERS
 from agent.decode.message import SHOWN_MAX, DecodeOptions
 from tests.kit.job_records import RECEIVED_MS, completed, refusal, slurm_record
 

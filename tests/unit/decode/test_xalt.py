@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent.decode import xalt
-from agent.decode.files import DECODERS
+from agent.decode.formats import DECODERS
 from agent.decode.message import DecodeOptions
 from agent.decode.xalt import xalt_decoder
 from agent.identify import Identifier

@@ -6,11 +6,11 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
-from agent.app.compose import FORMATS
+from agent.app.compose import FORMAT_LABELS
 from agent.cli import main
 from agent.config.reference import keys
 from agent.config.tree import Source
-from agent.decode.files import ARCHIVES, DECODERS, TELEMETRY
+from agent.decode.formats import DECODERS, FORMATS, TELEMETRY
 from agent.describe import NAMES
 from processors.pipeline.shard import STATEFUL
 from sinks.prometheus.table import METRICS
@@ -24,9 +24,12 @@ def described(*arguments: str) -> str:
 
 def test_every_format_is_described_with_a_meaning() -> None:
     rows = {row["name"]: row["meaning"] for row in json.loads(described("formats", "--json"))}
-    assert list(rows) == list(dict.fromkeys((*DECODERS, *TELEMETRY, *ARCHIVES)))
-    assert set(rows) - set(ARCHIVES) < set(FORMATS)
+    assert list(rows) == list(FORMATS)
+    assert set(rows) < set(FORMAT_LABELS)
     assert all(len(meaning) > 10 for meaning in rows.values())
+    page = described("formats")
+    assert all(form.sample.decode() in page for form in FORMATS.values())
+    assert "`node_load1`" in page
 
 
 def test_formats_that_the_configuration_knows_have_decoders() -> None:

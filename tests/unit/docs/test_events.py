@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent.decode.files import DECODERS, TELEMETRY
+from agent.decode.formats import DECODERS, TELEMETRY
 from agent.decode.message import DecodeOptions, TelemetryOptions
 from agent.reference import read_nodes
 from processors.contracts.names import parse_rfc3339, rfc3339

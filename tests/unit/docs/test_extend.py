@@ -7,10 +7,9 @@ from typing import get_args
 import pytest
 
 from agent.config.tree import SourceFormat
-from agent.decode.telemetry.sniff import FORMATS
+from agent.decode.formats import FORMATS
 from tests.harden import corpus
 from tests.kit.docs import DOCS
-from tests.kit.sample_records import GOOD
 
 ROOT = DOCS.parent
 PAGES = sorted(path for path in (DOCS / "extend").glob("*.md") if path.name != "index.md")
@@ -46,6 +45,7 @@ def test_tests_that_a_page_wants_run_are_there(path: Path) -> None:
 
 
 def test_a_format_that_is_in_one_of_the_lists_is_in_all() -> None:
-    assert FORMATS.keys() == GOOD.keys()
-    assert FORMATS.keys() <= {*get_args(SourceFormat)}
-    assert FORMATS.keys() <= {*corpus.FORMATS.values()}
+    files = {name for name, form in FORMATS.items() if form.open_text is not None and form.samples is None}
+    folders = {name for name, form in FORMATS.items() if form.folder is not None}
+    assert {*get_args(SourceFormat)} == {"auto", *FORMATS} - files - folders
+    assert corpus.corpus().keys() == {"auto", *FORMATS} - folders

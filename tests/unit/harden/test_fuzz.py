@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from agent.decode.files import DECODERS, TELEMETRY
+from agent.decode.formats import DECODERS, TELEMETRY
 from agent.decode.message import DecodeOptions
 from processors.contracts.events import Decode, Decoded, JobStarted
 from processors.pipeline.jobs import Jobs

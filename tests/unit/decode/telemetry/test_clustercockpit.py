@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.decode.files import TELEMETRY
+from agent.decode.formats import TELEMETRY
 from agent.decode.message import DecodeOptions, TelemetryOptions
 from processors.contracts.events import Decoded, JobCompleted, JobStarted
 from processors.contracts.telemetry import SeriesIndex

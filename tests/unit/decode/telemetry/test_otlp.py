@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.decode.files import TELEMETRY
+from agent.decode.formats import TELEMETRY, recognised
 from agent.decode.message import REASONS, DecodeOptions, TelemetryOptions
 from agent.decode.telemetry.scraped.otlp_messages import read_json, read_protobuf
-from agent.decode.telemetry.sniff import sniff_telemetry
 from processors.contracts.telemetry import DecodedBatch, MetricMapping, SeriesIndex, Telemetry
 
 CASES = Path(__file__).parents[3] / "cases" / "decode"
@@ -83,9 +82,9 @@ def test_protobuf_and_json_give_equal_metrics() -> None:
 
 
 def test_protobuf_is_recognised_beside_text_that_begins_with_a_blank_line() -> None:
-    assert sniff_telemetry(PROTOBUF) == "otlp"
+    assert recognised(PROTOBUF) == "otlp"
     for text in (b"\nsystem,host=a load1=1", b'\n{"name": "system", "fields": {}}', PROTOBUF[:-1], b"\n", b"\n\n\n"):
-        assert sniff_telemetry(text) != "otlp"
+        assert recognised(text) != "otlp"
 
 
 @settings(max_examples=300, deadline=None)

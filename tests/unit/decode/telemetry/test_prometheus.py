@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agent.decode.files import TELEMETRY
+from agent.decode.formats import TELEMETRY
 from agent.decode.message import DecodeOptions, TelemetryOptions
 from agent.decode.telemetry import processor_time
 from processors.contracts.names import rfc3339

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from agent.decode.files import DECODERS, TELEMETRY
+from agent.decode.formats import DECODERS, TELEMETRY
 from agent.decode.message import DecodeOptions, TelemetryOptions
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decoded

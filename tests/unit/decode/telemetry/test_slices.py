@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.decode.files import TELEMETRY
+from agent.decode.formats import TELEMETRY
 from agent.decode.message import REASONS, DecodeOptions, TelemetryOptions
 from processors.contracts.nodes import Node, Nodes
 from processors.contracts.telemetry import SeriesIndex

@@ -1,0 +1,337 @@
+"""The table of formats: each with its decoders, what tells its messages from others, the metrics it takes, and a sample.
+
+Everything that lists formats reads this table: sources, files, `describe formats`, metrics, tests and the fuzzer.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from agent.decode.archive import Read, read_archive
+from agent.decode.avro.names import ldms_names
+from agent.decode.message import (
+    JSON_ERRORS,
+    DecodeOne,
+    DecodeOptions,
+    TelemetryFactory,
+    TelemetryOptions,
+    invalid,
+    json_error,
+    whole,
+)
+from agent.decode.native import native_decoder, native_object
+from agent.decode.opening import RecordFile, TextFile
+from agent.decode.sacct import sacct_decoder, sacct_file
+from agent.decode.slurm import slurm_decoder, slurm_object
+from agent.decode.sonar import sonar_decoder, sonar_object
+from agent.decode.swf import is_workload_log, swf_decoder, swf_file
+from agent.decode.telemetry import metric
+from agent.decode.telemetry.collectd import collectd_decoder
+from agent.decode.telemetry.columns import joined
+from agent.decode.telemetry.cray import cray_decoder
+from agent.decode.telemetry.examon import examon_decoder, with_key
+from agent.decode.telemetry.ldms import ldms_decoder
+from agent.decode.telemetry.line_protocol import is_line_protocol, line_protocol_decoder, line_protocol_file
+from agent.decode.telemetry.native import load_decoder
+from agent.decode.telemetry.nws import is_extract, nws_decoder, nws_file
+from agent.decode.telemetry.scraped.otlp import otlp_decoder
+from agent.decode.telemetry.scraped.prometheus import prometheus_decoder
+from agent.decode.telemetry.scraped.protobuf import is_row_of
+from agent.decode.telemetry.sonar import sonar_samples_decoder
+from agent.decode.telemetry.telegraf import telegraf_decoder
+from agent.decode.xalt import xalt_decoder, xalt_object
+from processors.contracts.events import Decode, Decoded
+from processors.contracts.telemetry import DecodedBatch, DecodeSamples, SeriesIndex
+
+DecoderFactory = Callable[[DecodeOptions], Decode]
+
+
+class Keys(msgspec.Struct):
+    """The values of those top-level keys of a JSON object that tell formats apart, undecoded; empty if a key is absent."""
+
+    type: msgspec.Raw = msgspec.Raw()
+    data: msgspec.Raw = msgspec.Raw()
+    meta: msgspec.Raw = msgspec.Raw()
+    errors: msgspec.Raw = msgspec.Raw()
+    events: msgspec.Raw = msgspec.field(name="Events", default_factory=msgspec.Raw)
+    location: msgspec.Raw = msgspec.field(name="Location", default_factory=msgspec.Raw)
+    fields: msgspec.Raw = msgspec.Raw()
+    metrics: msgspec.Raw = msgspec.Raw()
+    resource_metrics: msgspec.Raw = msgspec.field(name="resourceMetrics", default_factory=msgspec.Raw)
+    labels: msgspec.Raw = msgspec.Raw()
+    tags: msgspec.Raw = msgspec.Raw()
+    value: msgspec.Raw = msgspec.Raw()
+    topic: msgspec.Raw = msgspec.Raw()
+    payload: msgspec.Raw = msgspec.Raw()
+    timestamp: msgspec.Raw = msgspec.Raw()
+    component_id: msgspec.Raw = msgspec.Raw()
+    producer: msgspec.Raw = msgspec.Raw()
+    schema: msgspec.Raw = msgspec.Raw()
+    jobid: msgspec.Raw = msgspec.Raw()
+    xalt_user: msgspec.Raw = msgspec.field(name="userT", default_factory=msgspec.Raw)
+    xalt_result: msgspec.Raw = msgspec.field(name="resultT", default_factory=msgspec.Raw)
+    xalt_run_uuid: msgspec.Raw = msgspec.Raw()
+
+    def __getitem__(self, name: str) -> bytes:
+        """Return the bytes of a value."""
+        return bytes(getattr(self, name))
+
+
+class Format(msgspec.Struct, frozen=True, kw_only=True):
+    """One format.
+
+    A format has a decoder of job messages (`jobs`), of slices of samples (`samples`), of folders (`folder`), or several
+    of them; samples decoders take the job messages of their format, too. `job` decodes one JSON object of a message.
+    `is_object`, `is_text` and `is_line` recognise a JSON object by its keys, another message by its first bytes, and a
+    file by its first line; `open_text` opens such a file. `keyed` merges a record's key into its message. `avro_names`
+    returns the function from names of columns in Avro to those of the format. `metrics` are taken without configuration.
+    """
+
+    reads: str
+    sample: bytes = b""
+    jobs: DecoderFactory | None = None
+    job: Callable[[DecodeOptions], DecodeOne] | None = None
+    samples: TelemetryFactory | None = None
+    folder: Read | None = None
+    is_object: Callable[[Keys], bool] | None = None
+    is_text: Callable[[bytes], bool] | None = None
+    is_line: Callable[[bytes], bool] | None = None
+    open_text: Callable[[TextFile, TelemetryOptions], RecordFile] | None = None
+    keyed: Callable[[bytes | None, bytes | None], bytes | None] | None = None
+    avro_names: Callable[[TelemetryOptions], Callable[[str], str]] | None = None
+    metrics: tuple[metric.Metric, ...] = ()
+
+
+_HEAD_BYTES: Final = 4096  # of a message that tell its format
+_KEYS = msgspec.json.Decoder(Keys)
+_NWS_TEXT = re.compile(rb"\s*(?:#|[0-9]+(?:\.[0-9]+)?\s+[0-9.eE+-]+\s|time\s+measurement\b)", re.IGNORECASE)
+_LINE_PROTOCOL = re.compile(
+    rb"[^\s,={}\[\]\"][^\n]*[^\\] [^\s=]+=[^\n]", re.DOTALL
+)  # a measurement, and a field after a space
+_EXAMON_TOPIC = re.compile(rb"[^\s\"{}\[\]]{0,256}\borg/[^\s/]+/cluster/\S+ +\S")  # a topic of MQTT, and its payload
+
+
+def _is_collectd(head: bytes) -> bool:
+    return head[:1] == b"[" and b'"dsnames"' in head and b'"plugin"' in head
+
+
+FORMATS: Final[Mapping[str, Format]] = {  # in the order in which they are tried
+    "native": Format(
+        reads="Scalewatch's own events: jobs, identities, load, counters, power and states of hosts.",
+        sample=b'{"type":"load","system":"exa","host":"nid1","resource":"load1","time":"2026-11-20T10:00:00Z","value":1}',
+        jobs=native_decoder,
+        job=native_object,
+        samples=load_decoder,
+        is_object=lambda keys: bool(keys["type"]),
+    ),
+    "sonar": Format(
+        reads="Sonar's messages: finished jobs of Slurm, and samples of nodes and their programs.",
+        sample=b'{"meta":{},"data":{"type":"sample","attributes":{"time":"2026-11-20T10:00:00Z","cluster":"exa","node":"nid1",'
+        b'"system":{"load1":1.5,"existing_entities":9,"gpus":[{"power":300}]}}}}',
+        jobs=sonar_decoder,
+        job=sonar_object,
+        samples=sonar_samples_decoder,
+        is_object=lambda keys: bool(keys["meta"] and (keys["data"] or keys["errors"])),
+        metrics=metric.SONAR,
+    ),
+    "cray": Format(
+        reads="Telemetry of Cray EX: Redfish events with readings of sensors, as its collector forwards them.",
+        sample=b'{"Context":"x9c3s0b0","Events":[{"EventTimestamp":"2026-11-20T10:00:00Z","MessageId":"CrayTelemetry.Power","Oem":'
+        b'{"Sensors":[{"Timestamp":"2026-11-20T10:00:00.951742109Z","Location":"x9c3s0b0n0","PhysicalContext":"Chassis","Value":"473.5"}]}}]}',
+        samples=cray_decoder,
+        is_object=lambda keys: bool(keys["events"] or keys["location"] or keys["metrics"][:1] == b"{"),
+    ),
+    "otlp": Format(
+        reads="OpenTelemetry's metrics (OTLP) in protobuf or JSON.",
+        sample=b'{"resourceMetrics":[{"resource":{"attributes":[{"key":"host.name","value":{"stringValue":"nid1"}}]},"scopeMetrics":[{"metrics":'
+        b'[{"name":"system.cpu.load_average.1m","gauge":{"dataPoints":[{"timeUnixNano":"1795168800000000000","asDouble":1.5}]}}]}]}]}',
+        samples=otlp_decoder,
+        is_object=lambda keys: bool(keys["resource_metrics"]),
+        metrics=metric.OTLP,
+    ),
+    "telegraf": Format(
+        reads="Telegraf's JSON, with times in s, ms, us or ns.",
+        sample=b'{"fields":{"load1":1.5},"name":"system","tags":{"host":"nid1"},"timestamp":1795168800}',
+        samples=telegraf_decoder,
+        is_object=lambda keys: bool(keys["metrics"] or keys["fields"]),
+        metrics=metric.TELEGRAF,
+    ),
+    "prometheus": Format(
+        reads="Samples of Prometheus as its Kafka adapters write them in JSON.",
+        sample=b'{"labels":{"__name__":"node_load1","instance":"nid1:9100","job":"node"},"name":"node_load1",'
+        b'"timestamp":"2026-11-20T10:00:00Z","value":"1.5"}',
+        samples=prometheus_decoder,
+        is_object=lambda keys: bool(keys["labels"][:1] == b"{" and keys["value"]),
+        metrics=metric.PROMETHEUS,
+    ),
+    "examon": Format(
+        reads="ExaMon's metrics: a topic of MQTT with value and time, in the message or in the record's key.",
+        sample=b"org/e4/cluster/exa/node/nid1/plugin/ganglia_pub/chnl/data/load_one 1.5;1795168800.000",
+        samples=examon_decoder,
+        is_object=lambda keys: bool(
+            (keys["tags"][:1] == b"{" and keys["value"] and keys["timestamp"])
+            or (keys["topic"][:1] == b'"' and keys["payload"])
+        ),
+        is_text=lambda head: _EXAMON_TOPIC.match(head) is not None,
+        keyed=with_key,
+        metrics=metric.EXAMON,
+    ),
+    "ldms": Format(
+        reads="Rows of LDMS in JSON or Avro, and the messages of its slurm_notifier.",
+        sample=b'{"timestamp":1795168800.5,"component_id":1,"load1min":1.5,"MemFree":7}',
+        samples=ldms_decoder,
+        is_object=lambda keys: bool(
+            keys["timestamp"] and (keys["component_id"] or keys["producer"] or keys["schema"][:7] == b'"slurm_')
+        ),
+        avro_names=ldms_names,
+        metrics=metric.LDMS,
+    ),
+    "slurm": Format(
+        reads="Records of Slurm's jobcomp/kafka plugin: finished jobs, and started ones since 26.05.",
+        sample=b'{"jobid":812,"username":"mary","@start":"2026-11-20T10:00:00","@end":"2026-11-20T11:00:00","elapsed":3600,'
+        b'"partition":"batch","nodes":"nid[1-4]","total_cpus":256,"total_nodes":4,"exit_code":"0:0","state":"COMPLETED",'
+        b'"cluster":"exa","job_name":"lammps","time_limit":7200}',
+        jobs=slurm_decoder,
+        job=slurm_object,
+        is_object=lambda keys: bool(keys["jobid"]),
+    ),
+    "xalt": Format(
+        reads="XALT's records of programs that jobs run, in JSON or as lines of syslog.",
+        sample=b'{"userT":{"syshost":"exa","job_id":"812","exec_path":"/apps/gromacs/2024.2/bin/gmx_mpi"},'
+        b'"envT":{"LOADEDMODULES":"gcc/13.2:gromacs/2024.2"},"userDT":{"run_time":60.0,"num_tasks":64},"xaltLinkT":{}}',
+        jobs=xalt_decoder,
+        job=xalt_object,
+        is_object=lambda keys: bool(keys["xalt_user"] or keys["xalt_result"] or keys["xalt_run_uuid"]),
+    ),
+    "collectd": Format(
+        reads="Value lists of collectd in JSON.",
+        sample=b'[{"values":[1.5],"dsnames":["shortterm"],"time":1795168800.5,"host":"nid1","plugin":"load","type":"load"}]',
+        samples=collectd_decoder,
+        is_text=_is_collectd,
+        metrics=metric.COLLECTD,
+    ),
+    "swf": Format(
+        reads="Logs in the Standard Workload Format of the Parallel Workloads Archive.",
+        sample=b"; UnixStartTime: 1795168800\n; Computer: exa\n1 0 60 3600 16 -1 -1 16 7200 -1 1 1 1 -1 -1 -1 -1 -1",
+        jobs=swf_decoder,
+        is_line=is_workload_log,
+        open_text=swf_file,
+    ),
+    "nws": Format(
+        reads="Text of nws_extract, of the Network Weather Service.",
+        sample=b"1795168800 0.5 0.5 0.1 0.5 0.1 nid1:8060 nid1:8060 availableCpu",
+        samples=nws_decoder,
+        is_text=lambda head: _NWS_TEXT.match(head) is not None,
+        is_line=is_extract,
+        open_text=nws_file,
+        metrics=metric.NWS,
+    ),
+    "line-protocol": Format(
+        reads="Line protocol of InfluxDB, as Telegraf and cc-metric-collector write it.",
+        sample=b'system,host=nid1 load1=1.5,users=3i,note="a \\"b" 1795168800000000000',
+        samples=line_protocol_decoder,
+        is_text=lambda head: _LINE_PROTOCOL.match(head) is not None,
+        is_line=is_line_protocol,
+        open_text=line_protocol_file,
+        metrics=metric.TELEGRAF,
+    ),
+    "sacct": Format(
+        reads="Tables of sacct --parsable2 with any columns, Sonar's fixed columns, and lines of key=value pairs.",
+        sample=b"JobID|JobName|User|State|Start|End|NNodes\n812|lammps|mary|COMPLETED|2026-11-20T10:00:00|2026-11-20T11:00:00|4",
+        jobs=sacct_decoder,
+        open_text=sacct_file,
+    ),
+    "clustercockpit": Format(
+        reads="Folders of ClusterCockpit's job archive: jobs with what their hosts measured.", folder=read_archive
+    ),
+}
+
+
+def recognised(value: bytes) -> str | None:
+    """Return the name of the format of a message, or None.
+
+    >>> recognised(b"system,host=nid1 load1=3.5"), recognised(b'{"timestamp": 1.5, "component_id": 7}')
+    ('line-protocol', 'ldms')
+    """
+    if is_row_of(1, value):  # in protobuf, which begins with a line feed, as text may
+        return "otlp"
+    head = value[:_HEAD_BYTES].lstrip()
+    if head[:1] == b"{":
+        try:
+            return _of_object(value.rstrip(b"\0"))
+        except JSON_ERRORS:
+            return None
+    if head[:1] == b"\0":
+        return None
+    return next((name for name, form in FORMATS.items() if form.is_text and form.is_text(head)), None)
+
+
+def _of_object(value: bytes) -> str | None:
+    keys = _KEYS.decode(value)
+    return next((name for name, form in FORMATS.items() if form.is_object and form.is_object(keys)), None)
+
+
+def any_decoder(options: DecodeOptions) -> Decode:
+    """Return the decoder of job messages in JSON of any format, also mixed within an array.
+
+    >>> decode = any_decoder(DecodeOptions())
+    >>> decode(b'[{"type": "load"}, {"JobID": 1}]', 0).rejects[1].reason
+    'unknown-format'
+    """
+    decoders: dict[str, DecodeOne] = {}  # made when first needed: most topics and files hold one format
+
+    def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
+        try:
+            name = _of_object(value)
+        except JSON_ERRORS as error:
+            raise json_error(error) from None
+        if name not in decoders:
+            make = None if name is None else FORMATS[name].job
+            if name is None or make is None:
+                raise invalid(
+                    "unknown-format",
+                    "The message has neither the type of a native event, nor the keys of Slurm, Sonar or XALT.",
+                )
+            decoders[name] = make(options)
+        decoders[name](value, received_ms, decoded)
+
+    return whole(decode_one, options)
+
+
+def any_samples_decoder(options: TelemetryOptions) -> DecodeSamples:
+    """Return the decoder of messages of any format, also mixed; samples are in the order of the messages.
+
+    >>> decode = any_samples_decoder(TelemetryOptions(decode=DecodeOptions(default_system="exa")))
+    >>> decode([b"system,host=nid1 load1=3.5 1787217284"], [1787217284000], SeriesIndex(9)).samples.value.tolist()
+    [3.5]
+    """
+    rest = load_decoder(options, any_decoder(options.decode))  # takes native events, and refuses what is unknown
+    decoders: dict[str | None, DecodeSamples] = {
+        name: form.samples(options) for name, form in FORMATS.items() if form.samples and name != "native"
+    }
+
+    def decode(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
+        places: dict[str | None, list[int]] = {}
+        for message, value in enumerate(values):
+            name = recognised(value or b"")
+            places.setdefault(name if name in decoders else None, []).append(message)
+        batches = [
+            (at, decoders.get(name, rest)([values[i] for i in at], [received_ms[i] for i in at], index))
+            for name, at in places.items()
+        ]
+        return joined(batches)
+
+    return decode
+
+
+DECODERS: Final[Mapping[str, DecoderFactory]] = {"auto": any_decoder} | {
+    name: form.jobs for name, form in FORMATS.items() if form.jobs is not None
+}
+"""Decoders of job messages by format; `auto` recognises each message."""
+
+TELEMETRY: Final[Mapping[str, TelemetryFactory]] = {"auto": any_samples_decoder} | {
+    name: form.samples for name, form in FORMATS.items() if form.samples is not None
+}
+"""Decoders of slices of samples by format; `auto` recognises each message."""
