@@ -48,35 +48,34 @@ from processors.contracts.telemetry import DecodedBatch, DecodeSamples, SeriesIn
 DecoderFactory = Callable[[DecodeOptions], Decode]
 
 
-class Keys(msgspec.Struct):
-    """The values of those top-level keys of a JSON object that tell formats apart, undecoded; empty if a key is absent."""
+ABSENT: Final = msgspec.Raw()
 
-    type: msgspec.Raw = msgspec.Raw()
-    data: msgspec.Raw = msgspec.Raw()
-    meta: msgspec.Raw = msgspec.Raw()
-    errors: msgspec.Raw = msgspec.Raw()
-    events: msgspec.Raw = msgspec.field(name="Events", default_factory=msgspec.Raw)
-    location: msgspec.Raw = msgspec.field(name="Location", default_factory=msgspec.Raw)
-    fields: msgspec.Raw = msgspec.Raw()
-    metrics: msgspec.Raw = msgspec.Raw()
-    resource_metrics: msgspec.Raw = msgspec.field(name="resourceMetrics", default_factory=msgspec.Raw)
-    labels: msgspec.Raw = msgspec.Raw()
-    tags: msgspec.Raw = msgspec.Raw()
-    value: msgspec.Raw = msgspec.Raw()
-    topic: msgspec.Raw = msgspec.Raw()
-    payload: msgspec.Raw = msgspec.Raw()
-    timestamp: msgspec.Raw = msgspec.Raw()
-    component_id: msgspec.Raw = msgspec.Raw()
-    producer: msgspec.Raw = msgspec.Raw()
-    schema: msgspec.Raw = msgspec.Raw()
-    jobid: msgspec.Raw = msgspec.Raw()
-    xalt_user: msgspec.Raw = msgspec.field(name="userT", default_factory=msgspec.Raw)
-    xalt_result: msgspec.Raw = msgspec.field(name="resultT", default_factory=msgspec.Raw)
-    xalt_run_uuid: msgspec.Raw = msgspec.Raw()
 
-    def __getitem__(self, name: str) -> bytes:
-        """Return the bytes of a value."""
-        return bytes(getattr(self, name))
+class Keys(msgspec.Struct, gc=False):
+    """The values of those top-level keys of a JSON object that tell formats apart, undecoded, or ABSENT."""
+
+    type: msgspec.Raw = ABSENT
+    data: msgspec.Raw = ABSENT
+    meta: msgspec.Raw = ABSENT
+    errors: msgspec.Raw = ABSENT
+    events: msgspec.Raw = msgspec.field(name="Events", default=ABSENT)
+    location: msgspec.Raw = msgspec.field(name="Location", default=ABSENT)
+    fields: msgspec.Raw = ABSENT
+    metrics: msgspec.Raw = ABSENT
+    resource_metrics: msgspec.Raw = msgspec.field(name="resourceMetrics", default=ABSENT)
+    labels: msgspec.Raw = ABSENT
+    tags: msgspec.Raw = ABSENT
+    value: msgspec.Raw = ABSENT
+    topic: msgspec.Raw = ABSENT
+    payload: msgspec.Raw = ABSENT
+    timestamp: msgspec.Raw = ABSENT
+    component_id: msgspec.Raw = ABSENT
+    producer: msgspec.Raw = ABSENT
+    schema: msgspec.Raw = ABSENT
+    jobid: msgspec.Raw = ABSENT
+    xalt_user: msgspec.Raw = msgspec.field(name="userT", default=ABSENT)
+    xalt_result: msgspec.Raw = msgspec.field(name="resultT", default=ABSENT)
+    xalt_run_uuid: msgspec.Raw = ABSENT
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,14 +116,23 @@ def _is_collectd(head: bytes) -> bool:
     return head[:1] == b"[" and b'"dsnames"' in head and b'"plugin"' in head
 
 
-FORMATS: Final[Mapping[str, Format]] = {  # in the order in which they are tried
+FORMATS: Final[Mapping[str, Format]] = {  # in the order in which they are tried, the most frequent first
     "native": Format(
         reads="Scalewatch's own events: jobs, identities, load, counters, power and states of hosts.",
         sample=b'{"type":"load","system":"exa","host":"nid1","resource":"load1","time":"2026-11-20T10:00:00Z","value":1}',
         jobs=native_decoder,
         job=native_object,
         samples=load_decoder,
-        is_object=lambda keys: bool(keys["type"]),
+        is_object=lambda keys: keys.type is not ABSENT,
+    ),
+    "slurm": Format(
+        reads="Records of Slurm's jobcomp/kafka plugin: finished jobs, and started ones since 26.05.",
+        sample=b'{"jobid":812,"username":"mary","@start":"2026-11-20T10:00:00","@end":"2026-11-20T11:00:00","elapsed":3600,'
+        b'"partition":"batch","nodes":"nid[1-4]","total_cpus":256,"total_nodes":4,"exit_code":"0:0","state":"COMPLETED",'
+        b'"cluster":"exa","job_name":"lammps","time_limit":7200}',
+        jobs=slurm_decoder,
+        job=slurm_object,
+        is_object=lambda keys: keys.jobid is not ABSENT and keys.timestamp is ABSENT,  # a row of LDMS has both
     ),
     "sonar": Format(
         reads="Sonar's messages: finished jobs of Slurm, and samples of nodes and their programs.",
@@ -133,7 +141,7 @@ FORMATS: Final[Mapping[str, Format]] = {  # in the order in which they are tried
         jobs=sonar_decoder,
         job=sonar_object,
         samples=sonar_samples_decoder,
-        is_object=lambda keys: bool(keys["meta"] and (keys["data"] or keys["errors"])),
+        is_object=lambda keys: keys.meta is not ABSENT and (keys.data is not ABSENT or keys.errors is not ABSENT),
         metrics=metric.SONAR,
     ),
     "cray": Format(
@@ -141,21 +149,23 @@ FORMATS: Final[Mapping[str, Format]] = {  # in the order in which they are tried
         sample=b'{"Context":"x9c3s0b0","Events":[{"EventTimestamp":"2026-11-20T10:00:00Z","MessageId":"CrayTelemetry.Power","Oem":'
         b'{"Sensors":[{"Timestamp":"2026-11-20T10:00:00.951742109Z","Location":"x9c3s0b0n0","PhysicalContext":"Chassis","Value":"473.5"}]}}]}',
         samples=cray_decoder,
-        is_object=lambda keys: bool(keys["events"] or keys["location"] or keys["metrics"][:1] == b"{"),
+        is_object=lambda keys: (
+            keys.events is not ABSENT or keys.location is not ABSENT or bytes(keys.metrics)[:1] == b"{"
+        ),
     ),
     "otlp": Format(
         reads="OpenTelemetry's metrics (OTLP) in protobuf or JSON.",
         sample=b'{"resourceMetrics":[{"resource":{"attributes":[{"key":"host.name","value":{"stringValue":"nid1"}}]},"scopeMetrics":[{"metrics":'
         b'[{"name":"system.cpu.load_average.1m","gauge":{"dataPoints":[{"timeUnixNano":"1795168800000000000","asDouble":1.5}]}}]}]}]}',
         samples=otlp_decoder,
-        is_object=lambda keys: bool(keys["resource_metrics"]),
+        is_object=lambda keys: keys.resource_metrics is not ABSENT,
         metrics=metric.OTLP,
     ),
     "telegraf": Format(
         reads="Telegraf's JSON, with times in s, ms, us or ns.",
         sample=b'{"fields":{"load1":1.5},"name":"system","tags":{"host":"nid1"},"timestamp":1795168800}',
         samples=telegraf_decoder,
-        is_object=lambda keys: bool(keys["metrics"] or keys["fields"]),
+        is_object=lambda keys: keys.metrics is not ABSENT or keys.fields is not ABSENT,
         metrics=metric.TELEGRAF,
     ),
     "prometheus": Format(
@@ -163,16 +173,16 @@ FORMATS: Final[Mapping[str, Format]] = {  # in the order in which they are tried
         sample=b'{"labels":{"__name__":"node_load1","instance":"nid1:9100","job":"node"},"name":"node_load1",'
         b'"timestamp":"2026-11-20T10:00:00Z","value":"1.5"}',
         samples=prometheus_decoder,
-        is_object=lambda keys: bool(keys["labels"][:1] == b"{" and keys["value"]),
+        is_object=lambda keys: bytes(keys.labels)[:1] == b"{" and keys.value is not ABSENT,
         metrics=metric.PROMETHEUS,
     ),
     "examon": Format(
         reads="ExaMon's metrics: a topic of MQTT with value and time, in the message or in the record's key.",
         sample=b"org/e4/cluster/exa/node/nid1/plugin/ganglia_pub/chnl/data/load_one 1.5;1795168800.000",
         samples=examon_decoder,
-        is_object=lambda keys: bool(
-            (keys["tags"][:1] == b"{" and keys["value"] and keys["timestamp"])
-            or (keys["topic"][:1] == b'"' and keys["payload"])
+        is_object=lambda keys: (
+            (bytes(keys.tags)[:1] == b"{" and keys.value is not ABSENT and keys.timestamp is not ABSENT)
+            or (bytes(keys.topic)[:1] == b'"' and keys.payload is not ABSENT)
         ),
         is_text=lambda head: _EXAMON_TOPIC.match(head) is not None,
         keyed=with_key,
@@ -182,20 +192,12 @@ FORMATS: Final[Mapping[str, Format]] = {  # in the order in which they are tried
         reads="Rows of LDMS in JSON or Avro, and the messages of its slurm_notifier.",
         sample=b'{"timestamp":1795168800.5,"component_id":1,"load1min":1.5,"MemFree":7}',
         samples=ldms_decoder,
-        is_object=lambda keys: bool(
-            keys["timestamp"] and (keys["component_id"] or keys["producer"] or keys["schema"][:7] == b'"slurm_')
+        is_object=lambda keys: (
+            keys.timestamp is not ABSENT
+            and (keys.component_id is not ABSENT or keys.producer is not ABSENT or bytes(keys.schema)[:7] == b'"slurm_')
         ),
         avro_names=ldms_names,
         metrics=metric.LDMS,
-    ),
-    "slurm": Format(
-        reads="Records of Slurm's jobcomp/kafka plugin: finished jobs, and started ones since 26.05.",
-        sample=b'{"jobid":812,"username":"mary","@start":"2026-11-20T10:00:00","@end":"2026-11-20T11:00:00","elapsed":3600,'
-        b'"partition":"batch","nodes":"nid[1-4]","total_cpus":256,"total_nodes":4,"exit_code":"0:0","state":"COMPLETED",'
-        b'"cluster":"exa","job_name":"lammps","time_limit":7200}',
-        jobs=slurm_decoder,
-        job=slurm_object,
-        is_object=lambda keys: bool(keys["jobid"]),
     ),
     "xalt": Format(
         reads="XALT's records of programs that jobs run, in JSON or as lines of syslog.",
@@ -203,7 +205,9 @@ FORMATS: Final[Mapping[str, Format]] = {  # in the order in which they are tried
         b'"envT":{"LOADEDMODULES":"gcc/13.2:gromacs/2024.2"},"userDT":{"run_time":60.0,"num_tasks":64},"xaltLinkT":{}}',
         jobs=xalt_decoder,
         job=xalt_object,
-        is_object=lambda keys: bool(keys["xalt_user"] or keys["xalt_result"] or keys["xalt_run_uuid"]),
+        is_object=lambda keys: (
+            keys.xalt_user is not ABSENT or keys.xalt_result is not ABSENT or keys.xalt_run_uuid is not ABSENT
+        ),
     ),
     "collectd": Format(
         reads="Value lists of collectd in JSON.",
