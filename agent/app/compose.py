@@ -31,7 +31,7 @@ from agent.learner.shard import Plan
 from agent.reading import Source
 from agent.sources import TOPICS_MAX
 from processors import __version__
-from processors.contracts.errors import InvalidInputError, described
+from processors.contracts.errors import ConfigError, InvalidInputError, described
 from processors.contracts.events import (
     DeadLetter,
     HostMinute,
@@ -325,9 +325,35 @@ def decode_options(config: Config, source: SourceSettings | None = None) -> Deco
     )
 
 
-def file_options(config: Config, timezone: str) -> DecodeOptions:
-    """Return the decoder options of event files; jobs that name no system belong to ``local``."""
-    return msgspec.structs.replace(decode_options(config), default_system="local", timezone=timezone)
+def systems_of_files(config: Config) -> tuple[str, ...]:
+    """Return the systems that a record may belong to if it names none: those that a running agent would give it.
+
+    It is the system of all sources of Slurm, or of all sources if the configuration has no source of Slurm.
+    """
+    of_slurm = {source.system for source in config.sources if source.format == "slurm"}
+    of_all = dict.fromkeys(source.system for source in config.sources)
+    if len(of_slurm or of_all) == 1 and (system := next(iter(of_slurm or of_all))):
+        return (system,)
+    return tuple(config.systems) or tuple(system for system in of_all if system)
+
+
+def file_options(
+    config: Config, timezone: str, system: str | None = None, *, unnamed: str | None = "local"
+) -> DecodeOptions:
+    """Return the decoder options of files.
+
+    `system` is that of records that name none; without it, the only one there can be, and `unnamed` if the configuration
+    has neither systems nor sources. ConfigError if the configuration does not accept the system.
+    """
+    if system is not None and config.journal_partition(system) is None:
+        raise ConfigError(
+            f"The configuration does not list the system {system!r}; it lists {', '.join(config.systems)}."
+        )
+    possible = systems_of_files(config)
+    if not possible and not config.sources and unnamed is not None:
+        possible = (unnamed,)
+    default = system or (possible[0] if len(possible) == 1 else None)
+    return msgspec.structs.replace(decode_options(config), default_system=default, timezone=timezone)
 
 
 def window_settings(config: Config) -> WindowSettings:

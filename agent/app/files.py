@@ -5,7 +5,7 @@ A file of events keeps its order, a table of jobs is sorted; files are merged by
 
 import heapq
 import shlex
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
@@ -38,6 +38,7 @@ JOBS_MAX: Final = 5_000_000
 NEVER_MS: Final = -1
 END_MS: Final = 2**62
 REMARKS_MAX: Final = 20
+OTHERS: Final = "and others"
 DAMAGED: Final = "file"  # the reason of a file that cannot be read to its end
 NOT_UTF8: Final = "encoding"  # the reason of a text in another encoding
 _Key = tuple[int, str]
@@ -362,10 +363,41 @@ class Remarks:
     What could be read of a damaged file counts, but whoever uses the figures must know that they are of a part.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, config: Config) -> None:
         self.texts: list[str] = []
         self.damaged = False
+        self.first_refusal: str | None = None
+        self._config = config
+        self._accepted = 0
+        self._left_out = Counter[str]()
         self._not_utf8: set[str] = set()
+
+    @property
+    def failed(self) -> bool:
+        """Whether a file is damaged, or every event belongs to a system that the configuration does not accept."""
+        return self.damaged or bool(self._left_out and not self._accepted)
+
+    def accepts(self, system: str) -> bool:
+        """Return whether the configuration accepts the system of an event, and count the event."""
+        if self._config.journal_partition(system) is not None:
+            self._accepted += 1
+            return True
+        if len(self._left_out) >= REMARKS_MAX and system not in self._left_out:
+            system = OTHERS
+        self._left_out[system] += 1
+        return False
+
+    def messages(self) -> list[str]:
+        """Return everything that the user has to hear, a sentence each."""
+        if not self._left_out:
+            return self.texts
+        total = self._left_out.total()
+        what = f"{'system' if len(self._left_out) == 1 else 'systems'} {', '.join(self._left_out)}"
+        text = (
+            f"{total} of {total + self._accepted} events are left out, because the configuration does not list the {what}; "
+            "add the name under `systems`, or to the aliases of a system."
+        )
+        return [*self.texts, text]
 
     def passing(self, records: Iterable[FileRecord]) -> Iterator[FileRecord]:
         """Yield the records of a file as they come, and gather what is remarkable."""
@@ -377,6 +409,10 @@ class Remarks:
         """Gather what is remarkable of a record; it is bounded, for archives have a million files."""
         damaged = record.error is not None and record.error.reason == DAMAGED
         self.damaged = self.damaged or damaged
+        for error in refused(record):
+            if error.reason == "system":
+                raise ConfigError(_ask_for_system(record.place, self._config))
+            self.first_refusal = self.first_refusal or f"{record.place}: {error}"
         text = record.error if damaged else record.remark
         if text is not None and len(self.texts) < REMARKS_MAX:
             self.texts.append(f"{record.place}: {text}")
@@ -391,6 +427,13 @@ class Remarks:
                 f"{file}: Its text is not UTF-8, and lines with letters beyond ASCII are left out. If it is Latin-1, convert it first: "
                 f"iconv -f LATIN1 -t UTF-8 {shlex.quote(file)}"
             )
+
+
+def _ask_for_system(place: str, config: Config) -> str:
+    systems = compose.systems_of_files(config)
+    if systems:
+        return f"{place} names no system, and there are several ({', '.join(systems)}): choose one with --system."
+    return f"{place} names no system, and neither does the configuration: name it with --system."
 
 
 class _Merging:

@@ -45,7 +45,7 @@ class Replay:
         self._scores = scores
         self._host = host
         self._files: TelemetryFiles | None = None
-        self.remarks = Remarks()
+        self.remarks = Remarks(config)
         self.counts, self.refusals, self.ignored, self.sent = (Counter[str]() for _ in range(4))
         self.agent = Embedded(config, SystemClock(), self._emitted)
         self._feed = Feed(self.agent)
@@ -78,7 +78,7 @@ class Replay:
         return {
             "schema": "scalewatch.summary/1",
             **{name: self.counts[name] for name in ("records", "events", "refused", "unidentified")},
-            "remarks": self.remarks.texts,
+            "remarks": self.remarks.messages(),
             "refused_by_reason": dict(sorted(self.refusals.items())),
             "ignored": dict(sorted(self.ignored.items())),
             "telemetry": self._telemetry(),
@@ -127,6 +127,7 @@ class Replay:
             self._score(item)
             return
         self.counts["minutes" if isinstance(item.event, HostMinute) else "events"] += 1
+        self.remarks.accepts(item.event.system)
         try:
             self._feed.take(item)
         except InvalidInputError as error:

@@ -19,6 +19,7 @@ from agent.cli.options import (
     load_or_default,
     progress,
     read_labels,
+    system_option,
     table,
     timezone_option,
 )
@@ -43,6 +44,7 @@ DAY_MIN: Final = 1_440
 @labels_option
 @click.option("--host", default=None, metavar="NAME", help="The host of telemetry that names none.")
 @config_option
+@system_option
 @timezone_option
 @json_option
 @click.option("--quiet", is_flag=True, help="No progress bar.")
@@ -53,6 +55,7 @@ def command(  # noqa: PLR0917 - options
     labels_file: Path | None,
     host: str | None,
     config: str | None,
+    system: str | None,
     timezone: str,
     as_json: bool,  # noqa: FBT001
     quiet: bool,  # noqa: FBT001
@@ -68,11 +71,13 @@ def command(  # noqa: PLR0917 - options
     history = AlertHistory()
     with progress("records", quiet=quiet) as on_progress:
         played = Replay(settings, history, None, host)
-        played.run(files, compose.file_options(settings, timezone), on_progress)
+        played.run(files, compose.file_options(settings, timezone, system), on_progress)
         events = played.summary()
         played.agent.close()
-    click.echo(_json(history) if as_json else _text(history, labels))
-    finish(played.remarks, empty=not events["events"] and not events["telemetry"]["taken"])
+    empty = played.remarks.failed or (not events["events"] and not events["telemetry"]["taken"])
+    if as_json or history.episodes or not empty:
+        click.echo(_json(history) if as_json else _text(history, labels))
+    finish(played.remarks, empty=empty)
 
 
 def _settings(config: str | None, sets: Sequence[str]) -> Config:

@@ -13,7 +13,7 @@ from agent.app.compose import privacy
 from agent.app.embedded import Feed
 from agent.app.files import Item, Remarks, TimedEvent, file_telemetry, in_order, refused, telemetry_files
 from agent.app.kafka import connected
-from agent.cli.options import counted, finish, progress, required_config_option, timezone_option
+from agent.cli.options import counted, finish, progress, required_config_option, system_option, timezone_option
 from agent.clock import SystemClock
 from agent.config.load import load
 from agent.config.tree import Config
@@ -50,6 +50,7 @@ def backfill(
     paths: Sequence[str],
     *,
     timezone: str,
+    system: str | None = None,
     now_ms: int,
     on_progress: Callable[[int], None],
     remarks: Remarks,
@@ -60,12 +61,13 @@ def backfill(
     out, for they say nothing of the past; those of archives become profiles of their runs. Raises ConfigError
     for a journal of other partitions, and UnavailableError; what was written then may be written again.
     """
+    options = compose.file_options(config, timezone, system, unnamed=None)
     log.create(own_topics(config))
     check_shards(log, config)
     producer, hide = log.producer(), privacy(config.privacy)
     counts: Counter[str] = Counter()
-    items = _with_profiles(config, paths, now_ms, compose.file_options(config, timezone), remarks)
-    for written, (partition, item) in enumerate(_of_the_past(config, items, counts), 1):
+    items = _with_profiles(config, paths, now_ms, options, remarks)
+    for written, (partition, item) in enumerate(_of_the_past(config, items, counts, remarks), 1):
         origin = Origin(item.place.rpartition(":")[0], 0, counts[WRITTEN])
         record = encode_record(JournalRecord(event=hide(item.event), origin=origin))
         producer.send(config.topics.journal, record, None, partition, now_ms)
@@ -79,7 +81,9 @@ def backfill(
     return +counts
 
 
-def _of_the_past(config: Config, items: Iterable[Item], counts: Counter[str]) -> Iterator[tuple[int, TimedEvent]]:
+def _of_the_past(
+    config: Config, items: Iterable[Item], counts: Counter[str], remarks: Remarks
+) -> Iterator[tuple[int, TimedEvent]]:
     """Yield what is to be written, with its partition of the journal; the rest is counted."""
     for item in items:
         if isinstance(item, FileRecord):
@@ -87,6 +91,7 @@ def _of_the_past(config: Config, items: Iterable[Item], counts: Counter[str]) ->
             counts[SAMPLES] += 0 if item.samples is None else len(item.samples.series)
         if not isinstance(item, TimedEvent) or isinstance(item.event, HostMinute):
             continue
+        remarks.accepts(item.event.system)
         partition, left_out = config.journal_partition(item.event.system), LEFT_OUT.get(type(item.event))
         if partition is None or left_out is not None:
             counts["unknown-system" if partition is None else left_out or ""] += 1
@@ -169,21 +174,29 @@ def _with_profiles(
 @click.command
 @click.argument("files", nargs=-1, required=True)
 @required_config_option
+@system_option
 @timezone_option
-def command(files: tuple[str, ...], config: str, timezone: str) -> None:
+def command(files: tuple[str, ...], config: str, system: str | None, timezone: str) -> None:
     """Write the ended runs of event FILES into the journal, oldest first, so that day one has models.
 
     Takes every file and folder that replay takes; runs of archives come with the profile of what their hosts measured. The agent may be running. Doing it twice changes nothing. Old runs raise no alerts.
     """
     settings = load(config)
-    now_ms, remarks = SystemClock().now_ms(), Remarks()
+    now_ms, remarks = SystemClock().now_ms(), Remarks(settings)
     with connected(settings) as log, progress("runs") as on_progress:
         counts = backfill(
-            settings, log, files, timezone=timezone, now_ms=now_ms, on_progress=on_progress, remarks=remarks
+            settings,
+            log,
+            files,
+            timezone=timezone,
+            system=system,
+            now_ms=now_ms,
+            on_progress=on_progress,
+            remarks=remarks,
         )
     rest = ", ".join(
         f"{count} {reason}" for reason, count in sorted(counts.items()) if reason not in {WRITTEN, PROFILES}
     )
     text = f", {counted(counts[PROFILES], 'profile')}" if counts[PROFILES] else ""
     click.echo(f"{counted(counts[WRITTEN], 'run')}{text} written" + (f"; left out: {rest}" if rest else ""))
-    finish(remarks, empty=False)
+    finish(remarks, empty=not counts[WRITTEN])

@@ -27,6 +27,7 @@ from agent.cli.options import (
     load_or_default,
     progress,
     read_labels,
+    system_option,
     timezone_option,
 )
 from agent.config.changes import changed, settings_of
@@ -67,8 +68,8 @@ class Past(msgspec.Struct, frozen=True):
     records: int
     refused: dict[str, int]
     ignored: dict[str, int]
+    remarks: Remarks
     host_minutes: int = 0
-    remarks: Remarks = msgspec.field(default_factory=Remarks)
 
 
 def read(
@@ -97,7 +98,7 @@ class _Reading:
         self._events: list[JobEvent] = []
         self._minutes: list[HostMinute] = []
         self._refused, self._ignored = Counter[str](), Counter[str]()
-        self._remarks = Remarks()
+        self._remarks = Remarks(config)
         self.records = 0
 
     def take(self, record: FileRecord) -> None:
@@ -107,7 +108,7 @@ class _Reading:
         self._ignored.update(record.decoded.ignored)
         self._refused.update(error.reason for error in refused(record))
         for event in record.decoded.events:
-            if self._config.journal_partition(event.system) is None:
+            if not self._remarks.accepts(event.system):
                 self._refused["unknown-system"] += 1
             elif isinstance(event, PredictionRequested | HostState):
                 self._ignored["request" if isinstance(event, PredictionRequested) else "host-state"] += 1
@@ -122,7 +123,7 @@ class _Reading:
             if isinstance(minute, Samples):
                 continue
             retained = {name: found for name, found in minute.resources.items() if is_profiled(name) or is_power(name)}
-            if self._config.journal_partition(minute.system) is None:
+            if not self._remarks.accepts(minute.system):
                 self._refused["unknown-system"] += 1
             elif not retained or len(self._minutes) >= MINUTES_MAX:
                 self._ignored["host-minute"] += 1
@@ -137,7 +138,7 @@ class _Reading:
             found = [moment for moment in found if moment.time_ms < until_ms]
         hosts = sum(isinstance(moment.event, HostMinute) for moment in found)
         refusals, ignored = dict(sorted(self._refused.items())), dict(sorted(self._ignored.items()))
-        return Past(found, self.records, refusals, ignored, hosts, self._remarks)
+        return Past(found, self.records, refusals, ignored, self._remarks, hosts)
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -344,6 +345,7 @@ def _moment_ms(_context: click.Context, _parameter: click.Parameter, value: str 
               "the log used at once.")  # fmt: skip
 @labels_option
 @config_option
+@system_option
 @timezone_option
 @click.option("--quiet", is_flag=True, help="No progress bar and no table.")
 def command(**given: Any) -> None:
@@ -373,7 +375,7 @@ def command(**given: Any) -> None:
     config = load_or_default(given["config"])
     tried = candidates(config, [settings_of(text) for text in given["sets"]])
     labels = read_labels(given["labels_file"])
-    options = compose.file_options(config, given["timezone"])
+    options = compose.file_options(config, given["timezone"], given["system"])
     with progress("records", quiet=given["quiet"]) as on_progress:
         past = read(config, files, options, until_ms=given["until"], on_progress=on_progress)
     with progress("events", total=len(past.moments) * len(tried), quiet=given["quiet"]) as on_progress:

@@ -8,13 +8,22 @@ from typing import Final
 import click
 import msgspec
 
-from agent.app.compose import privacy
+from agent.app.compose import file_options, privacy
 from agent.app.files import DAMAGED, NOT_UTF8, Remarks
 from agent.app.files import refused as rejected
-from agent.cli.options import config_option, counted, finish, json_option, load_or_default, table, timezone_option
+from agent.cli.options import (
+    config_option,
+    counted,
+    finish,
+    json_option,
+    load_or_default,
+    system_option,
+    table,
+    timezone_option,
+)
 from agent.clock import SystemClock
 from agent.decode.files import read_files
-from agent.decode.message import DecodeOptions, FileRecord
+from agent.decode.message import FileRecord
 from agent.decode.opening import STDIN
 from agent.identify import VAGUE_CONFIDENCE, Identification, Identifier, cleaned, is_vague, normalised_job_name
 from processors.contracts.events import Evidence, Identity, JobCompleted, JobEvent, JobStarted
@@ -164,14 +173,14 @@ def _named(evidence: Evidence) -> str:
 @click.command(short_help="Show what the rules make of the jobs in files.")
 @click.argument("files", nargs=-1, required=True)
 @config_option
-@click.option("--system", default="local", show_default=True, metavar="NAME", help="The system of jobs that name none.")
+@system_option
 @timezone_option
 @click.option("--top", default=40, show_default=True, type=click.IntRange(1), help="Rows of each table.")
 @json_option
 def command(  # noqa: PLR0917 - options
     files: tuple[str, ...],
     config: str | None,
-    system: str,
+    system: str | None,
     timezone: str,
     top: int,
     as_json: bool,  # noqa: FBT001
@@ -184,22 +193,22 @@ def command(  # noqa: PLR0917 - options
     settings = load_or_default(config)
     # whatever a rule may ask for is read here: nothing of it leaves this process
     keep = Keep(script=True, comment=True, paths=True)
-    options = DecodeOptions(default_system=system, timezone=timezone, keep=keep)
-    survey, remarks = Survey(Identifier(settings.identification), privacy(settings.privacy)), Remarks()
+    options = msgspec.structs.replace(file_options(settings, timezone, system), keep=keep)
+    survey, remarks = Survey(Identifier(settings.identification), privacy(settings.privacy)), Remarks(settings)
     records = remarks.passing(read_files(files, SystemClock().now_ms(), options))
-    refused, named, samples = _survey(survey, records)
+    refused, named, samples = _survey(survey, records, remarks)
     click.echo(_json(survey, refused) if as_json else _text(survey, top))
     if survey.jobs and not as_json:
-        click.echo("\n" + _advice(survey, files, config, timezone))
+        click.echo("\n" + _advice(survey, files, config, _options(timezone, system)))
     if samples and not as_json:
         click.echo(f"scalewatch: {counted(samples, 'sample')} of telemetry left out; they describe no job.", err=True)
     if refused and not as_json:
         rest = f"; the first {named} are above" if refused > named > 0 else ""
         click.echo(f"scalewatch: {counted(refused, 'record')} could not be used{rest}.", err=True)
-    finish(remarks, empty=not survey.jobs)
+    finish(remarks, empty=not survey.jobs, explained=True)
 
 
-def _survey(survey: Survey, records: Iterable[FileRecord]) -> tuple[int, int, int]:
+def _survey(survey: Survey, records: Iterable[FileRecord], remarks: Remarks) -> tuple[int, int, int]:
     """Take all records in; return how many were refused, how many of these are named on standard error, and the samples."""
     refused = named = samples = 0
     for record in records:
@@ -210,6 +219,7 @@ def _survey(survey: Survey, records: Iterable[FileRecord]) -> tuple[int, int, in
         refused, named = refused + len(rejects), named + len(shown)
         samples += 0 if record.samples is None else len(record.samples.series)
         for event in record.decoded.events:
+            remarks.accepts(event.system)
             survey.take(event)
     return refused, named, samples
 
@@ -237,14 +247,18 @@ def _text(survey: Survey, top: int) -> str:
     return "\n".join(lines)
 
 
-def _advice(survey: Survey, files: Sequence[str], config: str | None, timezone: str) -> str:
+def _options(timezone: str, system: str | None) -> str:
+    text = f" --timezone {timezone}" if timezone != "UTC" else ""
+    return text if system is None else f"{text} --system {shlex.quote(system)}"
+
+
+def _advice(survey: Survey, files: Sequence[str], config: str | None, options: str) -> str:
     """Return what to do next: rules, where most names say nothing, else a command that shows what was learned."""
     named = " ".join(shlex.quote(file) for file in files) if STDIN not in files else "FILES"
-    options = f" -c {shlex.quote(config)}" if config is not None else ""
-    options += f" --timezone {timezone}" if timezone != "UTC" else ""
     silent = survey.silent()
     if 2 * silent > survey.jobs:
-        return f"{_of_silent(survey, silent)}\n{_next(survey.learn_by(), named, config, timezone)}"
+        return f"{_of_silent(survey, silent)}\n{_next(survey.learn_by(), named, config, options)}"
+    options = (f" -c {shlex.quote(config)}" if config is not None else "") + options
     largest = survey.groups()[0]
     if len(files) > 1 or STDIN in files or not largest.sizes:
         return f"Next: scalewatch replay {named} --out results{options}"
@@ -261,15 +275,14 @@ def _of_silent(survey: Survey, silent: int) -> str:
     return f"{text} Jobs with the same {what} can count as one application, each with a curve over its sizes."
 
 
-def _next(field: str | None, files: str, config: str | None, timezone: str) -> str:
+def _next(field: str | None, files: str, config: str | None, options: str) -> str:
     if field is None:
         return (
             "Next: print the columns Comment and WCKey with sacct, too, or add the executables that XALT has recorded."
         )
     own = config or "agent.yaml"
-    zone = f" --timezone {timezone}" if timezone != "UTC" else ""
     return (
-        f"Next: write this into {own}, and look again with: scalewatch identify {files} -c {shlex.quote(own)}{zone}\n\n"
+        f"Next: write this into {own}, and look again with: scalewatch identify {files} -c {shlex.quote(own)}{options}\n\n"
         f"identify:\n  {LEARN_BY[field]}"
     )
 

@@ -13,7 +13,15 @@ from agent.app.files import Remarks
 from agent.backtest.alerts import Label, labels_of
 from agent.cli import FAILED
 from agent.config.load import load
-from agent.config.tree import Config
+from agent.config.tree import SYSTEM_NAME, Config
+
+
+def system_name(_context: click.Context, _parameter: click.Parameter, name: str | None) -> str | None:
+    """Return the name of a system as an option has it; BadParameter if the configuration could not have it."""
+    if name is not None and not SYSTEM_NAME.fullmatch(name):
+        raise click.BadParameter("a system has 1 to 64 printable ASCII characters without spaces.")
+    return name
+
 
 config_option = click.option(
     "-c", "--config", type=click.Path(dir_okay=False), default=None, help="Configuration; without one, the defaults."
@@ -24,6 +32,10 @@ required_config_option = click.option(
 timezone_option = click.option(
     "--timezone", default="UTC", show_default=True, metavar="ZONE",
     help="Zone of times without one, as sacct prints them; such as Europe/Oslo or +02:00.",
+)  # fmt: skip
+system_option = click.option(
+    "--system", default=None, metavar="NAME", callback=system_name,
+    help="System of the records in files that name none; default: the one that the configuration names.",
 )  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
@@ -71,14 +83,19 @@ def _is_number(text: str) -> bool:
 
 def show_remarks(remarks: Remarks) -> None:
     """Write on standard error what was remarkable of files."""
-    for text in remarks.texts:
+    for text in remarks.messages():
         click.echo(f"scalewatch: {text}", err=True)
 
 
-def finish(remarks: Remarks, *, empty: bool) -> None:
-    """End a command on files: the exit code is 1 where they held nothing of use, or one is damaged."""
+def finish(remarks: Remarks, *, empty: bool, explained: bool = False) -> None:
+    """End a command on files: the exit code is 1 if they held nothing of use, or one is damaged.
+
+    Files without use get one sentence that says why, unless the command has `explained` it.
+    """
     show_remarks(remarks)
-    if empty or remarks.damaged:
+    if empty and not explained and not remarks.messages():
+        click.echo(f"scalewatch: {remarks.first_refusal or 'The files hold nothing of use.'}", err=True)
+    if empty or remarks.failed:
         click.get_current_context().exit(FAILED)
 
 

@@ -14,7 +14,7 @@ from agent.app import compose
 from agent.app.embedded import Embedded
 from agent.app.replay import Replay
 from agent.cli import FAILED
-from agent.cli.options import config_option, load_or_default, show_remarks, table, timezone_option
+from agent.cli.options import config_option, load_or_default, show_remarks, system_name, table, timezone_option
 from agent.config.tree import Config
 from processors.contracts.errors import ConfigError, ScalewatchError, UnavailableError
 from processors.contracts.events import Attribute, Evidence, PredictionRequested
@@ -127,14 +127,15 @@ def _never_run(keys: Sequence[ApplicationKey], request: PredictionRequested) -> 
 
 
 @contextmanager
-def learned(config: Config, files: Sequence[str], timezone: str) -> Iterator[Embedded]:
-    """Yield an agent that has learned from files; where one is damaged, the exit code is 1 once everything is answered."""
+def learned(config: Config, files: Sequence[str], timezone: str, system: str | None = None) -> Iterator[Embedded]:
+    """Yield an agent that has learned from files; if one is damaged, the exit code is 1 once everything is answered."""
+    options = compose.file_options(config, timezone, system)
     replay = Replay(config)
     with closing(replay.agent) as agent:
-        replay.run(files, compose.file_options(config, timezone))
+        replay.run(files, options)
         show_remarks(replay.remarks)
         yield agent
-    if replay.remarks.damaged:
+    if replay.remarks.failed:
         click.get_current_context().exit(FAILED)
 
 
@@ -204,7 +205,8 @@ def _numbers(context: click.Context, parameter: click.Parameter, given: tuple[st
 @click.command
 @click.argument("arguments", nargs=-1, metavar="[FILE] [APPLICATION]")
 @click.option("--n", "sizes", callback=_sizes, help="Sizes, such as 64,128; by default those of the curve.")
-@click.option("--system", default=None, help="Its system; by default the only one that runs it.")
+@click.option("--system", default=None, callback=system_name,
+              help="Its system; by default the only one that runs it. Also the system of records in files that name none.")  # fmt: skip
 @click.option("--input", default=None, help="Its input; by default the only one, from a file all.")
 @click.option("--unit", default=None, help="Unit of the sizes; by default the only one, from a file all.")
 @click.option("--attribute", "attributes", multiple=True, callback=_pairs, help="Attribute of the job, as NAME=VALUE.")
@@ -245,7 +247,7 @@ def _many(given: dict[str, Any]) -> None:
     config = load_or_default(given["config"])
     out = given["out"] or Path("-")
     with (
-        learned(config, given["events"], given["timezone"]) as agent,
+        learned(config, given["events"], given["timezone"], given["system"]) as agent,
         click.open_file(str(out), "wb", atomic=str(out) != "-") as file,
     ):
         for line in answers(agent, requests):
@@ -272,7 +274,7 @@ def _one(given: dict[str, Any]) -> None:
         show(ask_agent(given["url"], request, _token(given["token_file"])), members=given["members"])
         return
     config = load_or_default(given["config"])
-    with learned(config, [arguments[0]], given["timezone"]) as agent:
+    with learned(config, [arguments[0]], given["timezone"], given["system"]) as agent:
         for answer in of_person(agent, arguments[0], request):
             show(answer, members=given["members"])
 

@@ -10,7 +10,7 @@ import msgspec
 from agent.app import compose
 from agent.app.files import scores_file
 from agent.app.replay import Replay
-from agent.cli.options import config_option, counted, finish, load_or_default, progress, timezone_option
+from agent.cli.options import config_option, counted, finish, load_or_default, progress, system_option, timezone_option
 from sinks.files import JsonLines
 
 
@@ -22,6 +22,7 @@ from sinks.files import JsonLines
               help="File for the anomaly score of each sample and host, a JSON line each.")  # fmt: skip
 @click.option("--host", default=None, metavar="NAME", help="The host of telemetry that names none.")
 @config_option
+@system_option
 @timezone_option
 @click.option("--quiet", is_flag=True, help="No progress bar and no closing line.")
 def command(  # noqa: PLR0917 - options
@@ -30,6 +31,7 @@ def command(  # noqa: PLR0917 - options
     scores: Path | None,
     host: str | None,
     config: str | None,
+    system: str | None,
     timezone: str,
     quiet: bool,  # noqa: FBT001 - click passes flags so
 ) -> None:
@@ -50,13 +52,13 @@ def command(  # noqa: PLR0917 - options
         scored = None if scores is None else stack.enter_context(scores_file(scores))
         on_progress = stack.enter_context(progress("records", quiet=quiet))
         replay = Replay(settings, sink, scored, host)
-        replay.run(files, compose.file_options(settings, timezone), on_progress)
+        replay.run(files, compose.file_options(settings, timezone, system), on_progress)
         summary = replay.summary()
         replay.agent.close()
     (folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
     if not quiet:
         click.echo(_summary_text(summary, folder), err=True)
-    finish(replay.remarks, empty=not summary["events"] and not summary["telemetry"]["taken"])
+    finish(replay.remarks, empty=not summary["events"] and not summary["telemetry"]["taken"], explained=True)
 
 
 def _summary_text(summary: dict[str, Any], folder: Path) -> str:

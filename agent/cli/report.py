@@ -13,7 +13,16 @@ from agent.app.compose import user_names
 from agent.app.files import Remarks
 from agent.app.kafka import connected
 from agent.app.replay import Replay
-from agent.cli.options import config_option, finish, json_option, load_or_default, progress, table, timezone_option
+from agent.cli.options import (
+    config_option,
+    finish,
+    json_option,
+    load_or_default,
+    progress,
+    system_option,
+    table,
+    timezone_option,
+)
 from agent.clock import SystemClock
 from agent.config.references import references
 from agent.config.roles import PrivacySettings
@@ -60,6 +69,7 @@ Collected = WeekRuns | EnergyRuns
               help="How many users are shown, those first who lost most; JSON has all.")  # fmt: skip
 @json_option
 @config_option
+@system_option
 @timezone_option
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 def command(**given: Any) -> None:
@@ -86,18 +96,20 @@ def command(**given: Any) -> None:
         raise click.UsageError("Name FILES with --replay, or neither to read the topics of the agent.")
     if not files and given["config"] is None:
         raise click.UsageError("Name the configuration of the agent with --config, or FILES with --replay.")
+    if given["system"] is not None and not files:
+        raise click.UsageError("--system is for FILES: the topics of the agent name the system of each run.")
     config, zone = load_or_default(given["config"]), zone_of(given["timezone"])
     week = week_named(given["week"], zone) if given["week"] else last_whole_week(SystemClock().now_ms(), zone)
     user = written_user(given["user"], config.privacy) if given["user"] is not None else None
     if given["energy"]:
         used = EnergyRuns(week, user)
-        remarks = _collect(config, files, used, given["timezone"], quiet=given["quiet"])
+        remarks = _collect(config, given, used)
         runs = _show_energy(given, week, used, zone, config)
     else:
         collected = WeekRuns(week, user, config.identification.unit)
-        remarks = _collect(config, files, collected, given["timezone"], quiet=given["quiet"])
+        remarks = _collect(config, given, collected)
         runs = _show(given, week, collected, zone)
-    finish(remarks, empty=not runs)
+    finish(remarks, empty=not runs, explained=True)
 
 
 def written_user(name: str, settings: PrivacySettings) -> str:
@@ -110,14 +122,15 @@ def written_user(name: str, settings: PrivacySettings) -> str:
     return written
 
 
-def _collect(config: Config, files: tuple[str, ...], into: Collected, timezone: str, *, quiet: bool) -> Remarks:
-    if not files:
+def _collect(config: Config, given: dict[str, Any], into: Collected) -> Remarks:
+    if not given["files"]:
         with connected(config) as log:
             collect_topics(config, log, into)
-        return Remarks()
-    with progress("records", quiet=quiet) as on_progress:
+        return Remarks(config)
+    options = compose.file_options(config, given["timezone"], given["system"])
+    with progress("records", quiet=given["quiet"]) as on_progress:
         played = Replay(config, into)
-        played.run(files, compose.file_options(config, timezone), on_progress)
+        played.run(given["files"], options, on_progress)
         played.agent.close()
     return played.remarks
 

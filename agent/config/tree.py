@@ -5,6 +5,7 @@ file). `agent.config.load` reads a file into this tree, and finds what no single
 """
 
 import hashlib
+import re
 from functools import cached_property
 from string import Formatter
 from typing import Annotated, Any, Final, Literal
@@ -38,7 +39,8 @@ from processors.contracts.settings import (
 )
 from processors.contracts.telemetry import Keep, Telemetry
 
-SystemName = Annotated[str, Field(pattern=r"^[!-~]{1,64}$")]
+SYSTEM_NAME: Final = re.compile("[!-~]{1,64}")
+SystemName = Annotated[str, Field(pattern=f"^{SYSTEM_NAME.pattern}$")]
 SourceFormat = Literal[
     "auto",
     "native",

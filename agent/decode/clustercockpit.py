@@ -152,7 +152,7 @@ def started(job: Job, received_ms: int, options: DecodeOptions) -> JobStarted:
     >>> started(Job(69, "ccfront", start_time=1738842000, num_nodes=4), 0, DecodeOptions()).evidence.sizes
     {'nodes': 4.0}
     """
-    system, job_id, start_ms = _system(job, options), _job_id(job), job.start_ms
+    system, job_id, start_ms = options.system_of(own_text(job.cluster, "cluster")), _job_id(job), job.start_ms
     check_bounds(start_ms, start_ms, received_ms, options)
     run_id = run_identity(system, job_id, start_ms)
     return JobStarted(system, job_id=job_id, run_id=run_id, start_ms=start_ms, evidence=_evidence(job, options))
@@ -165,7 +165,8 @@ def completed(job: Job, received_ms: int, options: DecodeOptions) -> JobComplete
     >>> completed(job, 0, DecodeOptions()).run_time_s
     306.0
     """
-    system, job_id, start_ms, end_ms = _system(job, options), _job_id(job), job.start_ms, job.end_ms
+    system, job_id = options.system_of(own_text(job.cluster, "cluster")), _job_id(job)
+    start_ms, end_ms = job.start_ms, job.end_ms
     check_bounds(start_ms, end_ms, received_ms, options)
     state = _state(job)
     if state == SUCCESS and end_ms == start_ms:
@@ -180,13 +181,6 @@ def completed(job: Job, received_ms: int, options: DecodeOptions) -> JobComplete
         state=state,
         evidence=_evidence(job, options),
     )
-
-
-def _system(job: Job, options: DecodeOptions) -> str:
-    system = own_text(job.cluster, "cluster") or options.default_system
-    if not system:
-        raise invalid("missing-field", "The job names no cluster, and no default system is configured.")
-    return system
 
 
 def _job_id(job: Job) -> str:

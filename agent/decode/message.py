@@ -76,6 +76,13 @@ class DecodeOptions(msgspec.Struct, frozen=True):
     future_ms: int = DAY_MS
     timezone: str = "UTC"
 
+    def system_of(self, named: str | None) -> str:
+        """Return the system that a record names, or else the default; InvalidInputError without either."""
+        system = named or self.default_system
+        if not system:
+            raise no_system()
+        return system
+
 
 class TelemetryOptions(msgspec.Struct, frozen=True):
     """Options of the decoders of telemetry; each uses those that concern it.
@@ -122,6 +129,7 @@ Reason = Literal[
     "unknown-type",
     "unsupported-type",
     "missing-field",
+    "system",  # the record names none, and neither does its source
     "wrong-type",
     "out-of-range",
     "text",  # too long, or with control characters
@@ -148,6 +156,15 @@ def invalid(reason: Reason, detail: str) -> InvalidInputError:
     'state'
     """
     return InvalidInputError(reason, detail)
+
+
+def no_system() -> InvalidInputError:
+    """Return the error of a record without a system.
+
+    >>> no_system().reason
+    'system'
+    """
+    return invalid("system", "The record names no system, and its source has none in the configuration.")
 
 
 def shown(text: str) -> str:

@@ -88,9 +88,9 @@ def finished_job(row: Row, zone: tzinfo, received_ms: int, options: DecodeOption
     if state not in STATES:
         raise invalid("state", f"The state {shown(state)} is none of the final states of Slurm.")
     job_id = own_text(row.get("jobidraw") or row.get("jobid"), "job id")
-    system = own_text(row.get("cluster"), "cluster") or options.default_system
-    if not job_id or not system:
-        raise invalid("missing-field", "A row needs a job id, and a cluster or a default system.")
+    if not job_id:
+        raise invalid("missing-field", "The row has no job id.")
+    system = options.system_of(own_text(row.get("cluster"), "cluster"))
     start_ms, end_ms, run_time_s = _times(row, zone)
     check_bounds(start_ms, end_ms, received_ms, options)
     return JobCompleted(

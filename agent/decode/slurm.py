@@ -119,7 +119,7 @@ def _started(record: _Record, evidence: Evidence, received_ms: int, options: Dec
     if start_ms is None:
         raise invalid("missing-field", "A record of a start has no @start.")
     check_bounds(start_ms, start_ms, received_ms, options)
-    system, job_id = _system(record, options), str(record.jobid)
+    system, job_id = options.system_of(own_text(record.cluster, "cluster")), str(record.jobid)
     return JobStarted(
         system=system,
         job_id=job_id,
@@ -135,7 +135,7 @@ def _completed(record: _Record, evidence: Evidence, received_ms: int, options: D
         raise invalid("state", f"The state {shown(state)} is none of the final states of Slurm.")
     start_ms, end_ms, run_time_s = _times(record)
     check_bounds(start_ms, end_ms, received_ms, options)
-    system, job_id = _system(record, options), str(record.jobid)
+    system, job_id = options.system_of(own_text(record.cluster, "cluster")), str(record.jobid)
     return JobCompleted(
         system=system,
         job_id=job_id,
@@ -148,13 +148,6 @@ def _completed(record: _Record, evidence: Evidence, received_ms: int, options: D
         exit_code=exit_code(record.exit_code),
         failed_host=own_text(record.failed_node, "failed node"),
     )
-
-
-def _system(record: _Record, options: DecodeOptions) -> str:
-    system = own_text(record.cluster, "cluster") or options.default_system
-    if not system:
-        raise invalid("missing-field", "The record names no cluster, and no default system is configured.")
-    return system
 
 
 def _times(record: _Record) -> tuple[int, int, float]:

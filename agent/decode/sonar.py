@@ -126,9 +126,7 @@ def _add(raw: msgspec.Raw, cluster: str | None, received_ms: int, options: Decod
         return
     if state not in STATES:
         raise invalid("state", f"The state {shown(state)} is none of the final states of Slurm.")
-    system = own_text(cluster, "cluster") or options.default_system
-    if not system:
-        raise invalid("missing-field", "The message names no cluster, and no default system is configured.")
+    system = options.system_of(own_text(cluster, "cluster"))
     decoded.events.append(_completed(job, system, state, received_ms, options))
 
 

@@ -143,9 +143,7 @@ def _ignored(record: _Record) -> str:
 
 
 def _identity(record: _Record, user: _User, options: DecodeOptions) -> Identity:
-    system = options.default_system or own_text(user.syshost, "syshost")
-    if not system:
-        raise invalid("missing-field", "The record names no syshost, and no default system is configured.")
+    system = options.system_of(options.default_system or own_text(user.syshost, "syshost"))
     if len(user.job_id) > TEXT_MAX:
         raise invalid("text", f"The job id has {len(user.job_id)} characters; {TEXT_MAX} are allowed.")
     executable = own_text(user.exec_path, "executable", PATH_MAX)

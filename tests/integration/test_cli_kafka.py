@@ -110,3 +110,18 @@ def test_a_time_that_is_none_is_wrong_usage(config: Path, since: str) -> None:
     result = run("deadletter", "list", "-c", str(config), "--since", since)
     assert result.exit_code == 2
     assert "--since" in result.stderr
+
+
+def test_a_backfill_that_leaves_everything_out_fails_with_the_remedy(config: Path, tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs.txt"
+    jobs.write_text("JobID|State|Start|Elapsed|NNodes|Cluster\n812|COMPLETED|2026-11-20T10:00:00|60|4|tera\n")
+    config.write_text(f"{config.read_text()}systems: {{exa: {{}}, giga: {{}}}}\n")
+    left_out = run("backfill", str(jobs), "-c", str(config))
+    assert (left_out.exit_code, left_out.stdout) == (1, "0 runs written; left out: 1 unknown-system\n")
+    assert "because the configuration does not list the system tera; add the name under `systems`" in left_out.stderr
+    jobs.write_text(jobs.read_text().replace("|Cluster", "").replace("|tera", ""))
+    without = run("backfill", str(jobs), "-c", str(config))
+    assert (without.exit_code, without.stdout) == (2, "")
+    assert f"{jobs}:2 names no system, and there are several (exa, giga): choose one with --system." in without.stderr
+    named = run("backfill", str(jobs), "-c", str(config), "--system", "giga")
+    assert (named.exit_code, named.stdout) == (0, "1 run written\n")

@@ -466,9 +466,7 @@ class _Decoder:
 
     def _target(self, key: _Key, columns: Columns, known: dict[_Key, Target]) -> Target | None:
         """Return what a sensor is, and remember it; None where its names cannot be those of a sensor."""
-        system = key[-1] or self._options.decode.default_system
-        if not system:
-            raise invalid("missing-field", "The message names no system, and its source has none in the configuration.")
+        system = self._options.decode.system_of(key[-1])
         try:
             target = self._resolver.target(Sensor(*key[:-1]), system, columns.index)
         except InvalidInputError:

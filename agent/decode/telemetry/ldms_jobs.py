@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from agent.decode.fields import PATH_MAX, own_text, sizes_of
-from agent.decode.message import JSON_ERRORS, DecodeOptions, invalid, json_error
+from agent.decode.message import JSON_ERRORS, DecodeOptions, json_error
 from agent.decode.telemetry.columns import Columns
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decoded, Evidence, Identity
@@ -137,9 +137,7 @@ class Jobs:
         if self._reported.get((source, job_id)) == evidence:
             columns.ignore("repeat")
             return
-        system = self._options.default_system
-        if not system:
-            raise invalid("missing-field", "The row names no system, and its source has none in the configuration.")
+        system = self._options.system_of(None)
         if len(self._reported) >= JOBS_MAX and (source, job_id) not in self._reported:  # the oldest, which is long over
             del self._reported[next(iter(self._reported))]
         self._reported[source, job_id] = evidence

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from agent.decode.message import NOT_NOTED, Missed, TelemetryOptions, invalid
+from agent.decode.message import NOT_NOTED, Missed, TelemetryOptions, invalid, no_system
 from agent.decode.telemetry.columns import Columns, number_of
 from agent.decode.telemetry.metric import Convert, Metric, kibibytes, mebibytes, megabits, milliseconds, percent
 from processors.contracts.telemetry import MetricMapping, SeriesIndex
@@ -105,7 +105,7 @@ class Plan:
         Raises InvalidInputError where the records name no host, or one that nobody could show.
         """
         if self._system is None:
-            raise invalid("missing-field", "The record names no system, and its source has none in the configuration.")
+            raise no_system()
         if not self._host:
             raise invalid("missing-field", "The record names no host.")
         targets: dict[int, Convert | None] = {}

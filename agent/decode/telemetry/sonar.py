@@ -120,9 +120,7 @@ class _Decoder:
             raise invalid("array-bomb", f"The message has more jobs than {elements_max}.")
         if sample.system is not None and len(sample.system.gpus) > elements_max:
             raise invalid("array-bomb", f"The message has more GPUs than {elements_max}.")
-        system = own_text(sample.cluster, "cluster") or self._options.decode.default_system
-        if not system:
-            raise invalid("missing-field", "The message names no cluster, and no default system is configured.")
+        system = self._options.decode.system_of(own_text(sample.cluster, "cluster"))
         if sample.system is not None:
             self._take_system(sample, sample.system, system, message, columns)
         programs = Decoded(events=[*self._programs(sample.jobs, system)])

@@ -96,7 +96,7 @@ def test_a_backfill_of_an_archive_reports_the_profiles_of_its_runs_after_their_e
     log = MemoryLog(MemoryBroker())
     counts = backfill(
         Config(), log, [str(tmp_path)], timezone="UTC", now_ms=(START_S + 90_000) * 1000, on_progress=lambda _: None,
-        remarks=Remarks(),
+        remarks=Remarks(Config()),
     )  # fmt: skip
     assert counts == {"written": 2, "profiles": 2, "start": 2}
     events: list[JournalEvent] = []

@@ -132,7 +132,7 @@ def test_a_record_without_state_or_without_end_is_a_start(missing: dict[str, Any
 
 
 def test_a_record_without_a_cluster_needs_a_default_system() -> None:
-    assert refusal(DECODE, slurm_record(cluster=...)).reason == "missing-field"
+    assert refusal(DECODE, slurm_record(cluster=...)).reason == "system"
     assert only(slurm_record(cluster=...), default_system="site").system == "site"
 
 

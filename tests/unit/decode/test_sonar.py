@@ -100,7 +100,7 @@ def test_a_message_is_bounded_like_a_batch() -> None:
 
 def test_a_message_without_a_cluster_needs_a_default_system() -> None:
     value = envelope(JOB, cluster=None)
-    assert sonar_decoder(DecodeOptions())(value, RECEIVED_MS).rejects[0].reason == "missing-field"
+    assert sonar_decoder(DecodeOptions())(value, RECEIVED_MS).rejects[0].reason == "system"
     assert sonar_decoder(DecodeOptions(default_system="saga"))(value, RECEIVED_MS).events[0].system == "saga"
 
 

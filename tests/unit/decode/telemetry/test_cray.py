@@ -188,7 +188,7 @@ def test_a_message_that_names_its_cluster_is_of_that_system() -> None:
 
 def test_a_message_without_any_system_is_refused() -> None:
     batch = Decoder(TelemetryOptions(nodes=NODES)).batch(message(event(sensor())))
-    assert refused(batch) == ["missing-field"]
+    assert refused(batch) == ["system"]
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_counts_of_a_step_that_no_job_has_cost_the_count_alone() -> None:
 
 
 def test_a_source_without_a_system_refuses_jobs() -> None:
-    assert Decoder(TelemetryOptions()).refusals(job()) == ["missing-field"]
+    assert Decoder(TelemetryOptions()).refusals(job()) == ["system"]
 
 
 def test_what_is_remembered_of_jobs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
