@@ -25,7 +25,7 @@ from typing import Final
 import msgspec
 
 from processors.contracts.errors import ConfigError
-from processors.contracts.events import UNITS, Attribute, Evidence, Identity
+from processors.contracts.events import PART_OF, UNITS, Attribute, Evidence, Identity
 from processors.contracts.names import ApplicationKey
 from processors.contracts.settings import IdentifySettings, Rule, Unit
 
@@ -390,7 +390,7 @@ class Identifier:
             system=self._settings.systems_by_alias.get(system, system),
             input=input_text,
             unit=best_unit,
-            n=n,
+            n=None if PART_OF in sources[0].attributes else n,
             source=source,
             confidence=confidence,
             reason=reason,

@@ -13,7 +13,8 @@ from agent.decode.fields import (
     Count,
     Seconds,
     check_bounds,
-    own_text,
+    free_text,
+    identity_text,
     run_identity,
     sizes_of,
 )
@@ -152,7 +153,7 @@ def started(job: Job, received_ms: int, options: DecodeOptions) -> JobStarted:
     >>> started(Job(69, "ccfront", start_time=1738842000, num_nodes=4), 0, DecodeOptions()).evidence.sizes
     {'nodes': 4.0}
     """
-    system, job_id, start_ms = options.system_of(own_text(job.cluster, "cluster")), _job_id(job), job.start_ms
+    system, job_id, start_ms = options.system_of(identity_text(job.cluster, "cluster")), _job_id(job), job.start_ms
     check_bounds(start_ms, start_ms, received_ms, options)
     run_id = run_identity(system, job_id, start_ms)
     return JobStarted(system, job_id=job_id, run_id=run_id, start_ms=start_ms, evidence=_evidence(job, options))
@@ -165,7 +166,7 @@ def completed(job: Job, received_ms: int, options: DecodeOptions) -> JobComplete
     >>> completed(job, 0, DecodeOptions()).run_time_s
     306.0
     """
-    system, job_id = options.system_of(own_text(job.cluster, "cluster")), _job_id(job)
+    system, job_id = options.system_of(identity_text(job.cluster, "cluster")), _job_id(job)
     start_ms, end_ms = job.start_ms, job.end_ms
     check_bounds(start_ms, end_ms, received_ms, options)
     state = _state(job)
@@ -184,7 +185,7 @@ def completed(job: Job, received_ms: int, options: DecodeOptions) -> JobComplete
 
 
 def _job_id(job: Job) -> str:
-    job_id = own_text(str(job.job_id), "job id")
+    job_id = identity_text(str(job.job_id), "job id")
     if job_id is None:
         raise invalid("missing-field", "The job has no jobId.")
     return job_id
@@ -202,14 +203,14 @@ def _evidence(job: Job, options: DecodeOptions) -> Evidence:
     notes = job.meta_data or _Notes()
     script = notes.job_script if options.keep.script else None
     attributes: dict[str, Attribute] = {}
-    sub_cluster = own_text(job.sub_cluster, "subCluster")
+    sub_cluster = identity_text(job.sub_cluster, "subCluster")
     if sub_cluster is not None:
         attributes["sub_cluster"] = sub_cluster
     return Evidence(
         sizes=_sizes(job),
-        job_name=own_text(notes.job_name, "job name"),
-        user=own_text(job.user, "user"),
-        account=own_text(job.project, "project"),
+        job_name=free_text(notes.job_name),
+        user=free_text(job.user),
+        account=free_text(job.project),
         partition=one_partition(job.partition),
         script=None if not script else script[:SCRIPT_MAX],
         hosts=_hosts(job),
@@ -229,7 +230,7 @@ def _hosts(job: Job) -> tuple[str, ...]:
     if sum(map(len, names)) > HOSTS_MAX:
         raise invalid("hosts", f"The hosts of the job have more than {HOSTS_MAX} characters.")
     for name in names:
-        own_text(name, "host")
+        identity_text(name, "host")
     return names
 
 

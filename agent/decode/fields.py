@@ -154,6 +154,7 @@ def sizes_of(counts: Mapping[str, float | None]) -> dict[str, float]:
     return {unit: float(count) for unit, count in counts.items() if count is not None and 0 < count <= COUNT_MAX}
 
 
+REPLACEMENT: Final = "\ufffd"  # in place of bytes that are not UTF-8
 _CONTROL = ("Cc", "Cs", "Zl", "Zp")  # control characters, halves of surrogate pairs, line and paragraph separators
 
 
@@ -167,29 +168,42 @@ def has_control(text: str) -> bool:
 
 
 def refuse_control(text: str, name: str) -> None:
-    """Raise InvalidInputError (``text``) where a text has control characters.
+    """Raise InvalidInputError (``text``) if a text has control characters, or U+FFFD in place of broken bytes.
 
-    >>> refuse_control("lammps", "application")
+    >>> refuse_control("nid[1-4]", "host list")
     """
-    if has_control(text):
-        raise invalid("text", f"The {name} {shown(text)} has control characters.")
+    if has_control(text) or REPLACEMENT in text:
+        raise invalid("text", f"The {name} {shown(text)} has control characters or bytes that are not UTF-8.")
 
 
-def own_text(text: str | None, name: str, length_max: int = TEXT_MAX) -> str | None:
-    """Return a scheduler's text, cut to its bound; None where it is blank.
+def identity_text(text: str | None, name: str) -> str | None:
+    """Return a text that identifies a job, host or system, cut to TEXT_MAX; None if it is blank.
 
-    A user may give a job a name of any length; that must not cost the run. Control characters are refused.
+    Raises InvalidInputError (``text``) for control characters and broken bytes: a cleaned name would be another one.
 
-    >>> own_text("gmx_prod_07", "job name"), own_text("", "job name"), len(own_text("x" * 999, "job name"))
-    ('gmx_prod_07', None, 256)
+    >>> identity_text("exa", "cluster"), identity_text("", "cluster")
+    ('exa', None)
     """
     if not text or text.isspace():
         return None
-    if len(text) > length_max:
-        text = text[:length_max]
+    refuse_control(text[:TEXT_MAX], name)
+    return text[:TEXT_MAX]
+
+
+def free_text(text: str | None, length_max: int = TEXT_MAX) -> str | None:
+    r"""Return a text that a user typed, cut to its bound and with spaces for control characters; None if it is blank.
+
+    Users give jobs names of any length and content, which must not cost the run.
+
+    >>> free_text("gmx_prod_07"), free_text("two\nlines"), free_text(""), len(free_text("x" * 999))
+    ('gmx_prod_07', 'two lines', None, 256)
+    """
+    if not text:
+        return None
+    text = text[:length_max]
     if not text.isprintable():
-        refuse_control(text, name)
-    return text
+        text = "".join(" " if category(character) in _CONTROL else character for character in text).strip()
+    return None if text.isspace() else text or None
 
 
 def run_identity(system: str, job_id: str, start_ms: int) -> str:

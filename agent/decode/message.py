@@ -1,10 +1,11 @@
 """A message as a whole: its options, its size, its encoding, JSON errors as reasons, and arrays of events as batches."""
 
 import json
+import re
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable
-from typing import Final, Literal, get_args
+from typing import Final, Literal, TypeVar, get_args
 
 import msgspec
 
@@ -256,6 +257,7 @@ DecodeOne = Callable[[bytes, int, Decoded], None]
 JSON_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """All that msgspec raises for bytes that are not what was asked for."""
 
+T = TypeVar("T")
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _BRACE = ord("{")
 _WHITESPACE = b" \t\r\n"
@@ -291,13 +293,80 @@ def json_error(error: Exception) -> InvalidInputError:
     return invalid(next((reason for part, reason in _REASONS if part in text), "wrong-type"), f"{text}.")
 
 
+_SPACES: Final = dict.fromkeys(range(32), " ")
+_ESCAPE: Final = re.compile(
+    r'\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|["\\/bfnrt]|)'
+)
+
+
+def repaired(value: bytes) -> bytes:
+    r"""Return JSON with U+FFFD for bytes that are not UTF-8 and for halves of surrogate pairs, and spaces for raw control characters.
+
+    Schedulers hand on names that users typed in Latin-1 or pasted from a terminal. Broken escapes become backslashes.
+
+    >>> repaired(b'{"name": "m\xfcller"}').decode(), repaired(b'{"name": "a\tb\\d"}')
+    ('{"name": "m\ufffdller"}', b'{"name": "a b\\\\d"}')
+    """
+    text = value.decode(errors="replace").translate(_SPACES)
+    return _ESCAPE.sub(_repaired_escape, text).encode()
+
+
+def _repaired_escape(escape: re.Match[str]) -> str:
+    text = escape[0]
+    if len(text) == 1:
+        return r"\\"
+    half = len(text) == 6 and text[2] in "dD" and text[3] in "89abcdefABCDEF"
+    return r"\ufffd" if half else text
+
+
+def read_json(decoder: msgspec.json.Decoder[T], value: bytes | msgspec.Raw) -> T:
+    """Return the object that JSON holds, or its `repaired` text; InvalidInputError if neither can be decoded.
+
+    >>> read_json(msgspec.json.Decoder(str), b'"two' + bytes([10]) + b'lines"')
+    'two lines'
+    """
+    try:
+        return decoder.decode(value)
+    except JSON_ERRORS:
+        pass
+    try:
+        return decoder.decode(repaired(bytes(value)))
+    except JSON_ERRORS as error:
+        raise json_error(error) from None
+
+
+def tolerant(decode_one: DecodeOne) -> DecodeOne:
+    r"""Return a decoder that tries the repaired text of an object whose text is broken.
+
+    >>> def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
+    ...     decoded.unknown_fields = len(read_json(msgspec.json.Decoder(str), value))
+    >>> tolerant(decode_one)(b'"m\xfcller"', 0, decoded := Decoded())
+    >>> decoded.unknown_fields
+    6
+    """
+
+    def decode(value: bytes, received_ms: int, decoded: Decoded) -> None:
+        try:
+            decode_one(value, received_ms, decoded)
+        except InvalidInputError as error:
+            better = repaired(value) if error.reason in ("encoding", "not-json") else value
+            if better == value:
+                raise
+            decode_one(better, received_ms, decoded)
+
+    return decode
+
+
 def whole(decode_one: DecodeOne, options: DecodeOptions) -> Decode:
     """Return the decoder of whole messages: an object, or an array of objects of which each stands for itself.
+
+    An object whose text is broken is decoded from its `repaired` bytes.
 
     >>> decode = whole(lambda value, received_ms, decoded: None, DecodeOptions())
     >>> decode(b"{}", 0).events
     []
     """
+    decode_one = tolerant(decode_one)
 
     def decode(value: bytes, received_ms: int) -> Decoded:
         decoded = Decoded()
@@ -361,10 +430,7 @@ def _elements(value: bytes, options: DecodeOptions) -> list[bytes]:
     commas = value.count(b",")
     if commas > options.elements_max and commas * 6 > len(value):
         raise _bomb(options)
-    try:
-        elements = _ELEMENTS.decode(value)
-    except JSON_ERRORS as error:
-        raise json_error(error) from None
+    elements = read_json(_ELEMENTS, value)
     if len(elements) > options.elements_max:
         raise _bomb(options)
     return [bytes(element) for element in elements]

@@ -8,6 +8,7 @@ import msgspec
 
 from agent.decode.fields import (
     HOSTS_MAX,
+    PATH_MAX,
     TEXT_MAX,
     Count,
     Path,
@@ -15,7 +16,7 @@ from agent.decode.fields import (
     Seconds,
     Text,
     check_bounds,
-    has_control,
+    free_text,
     moment_ms,
     refuse_control,
     run_identity,
@@ -251,7 +252,8 @@ class Requested(Facts, tag_field="type", tag="prediction.requested", kw_only=Tru
 
 NativeMessage = Started | Completed | Identified | Requested | NetworkReport
 
-_FREE_TEXT = ("script", "comment")  # several lines are their nature
+_IDENTITIES = ("system", "job_id", "array_job_id", "request_id", "source", "failed_host", "unit", "state")
+_LINES = ("script", "comment")  # which may hold line feeds
 
 
 class _Type(msgspec.Struct):
@@ -269,7 +271,8 @@ _KNOWN: dict[type, frozenset[str]] = {
 def read_native(value: bytes) -> tuple[NativeMessage, int]:
     """Return the message of one JSON object and how many fields it has that are not known.
 
-    Raises InvalidInputError for whatever is no such object, also where a text has control characters.
+    Raises InvalidInputError for whatever is no such object, and for control characters in names of systems, jobs and
+    hosts. Elsewhere they become spaces.
 
     >>> message, unknown = read_native(b'{"type": "identity", "system": "exa", "job_id": 812, "source": "xalt", "x": 1}')
     >>> message.job_id, unknown
@@ -281,7 +284,7 @@ def read_native(value: bytes) -> tuple[NativeMessage, int]:
         raise _refusal(value, error) from None
     unknown_fields = _unknown_fields(value, message)
     if not value.isascii() or b"\\" in value or b"\x7f" in value:  # else no control character can be in it
-        _refuse_control(message)
+        _clean(message)
     return message, unknown_fields
 
 
@@ -321,19 +324,23 @@ def _refusal(value: bytes, error: Exception) -> InvalidInputError:
     return invalid("unknown-type", f"There is no event of type {shown(type_)}.")
 
 
-def _refuse_control(message: NativeMessage) -> None:  # of features `network_event` tells the same
+def _clean(message: NativeMessage) -> None:  # of features `network_event` tells the same
     for name, text in zip(message.__struct_fields__, msgspec.structs.astuple(message), strict=True):
-        if isinstance(text, str) and name not in _FREE_TEXT and has_control(text):
-            raise invalid("text", f"The {name} {shown(text)} has control characters.")
+        if isinstance(text, str) and (name in _IDENTITIES or isinstance(message, NetworkReport)):
+            refuse_control(text, name)
+        elif isinstance(text, str) and name not in _LINES:
+            setattr(message, name, free_text(text, PATH_MAX))
     if isinstance(message, NetworkReport):
         return
-    texts = list(message.hosts or ())
-    for key, value in (message.attributes or {}).items():
-        texts += (key, value) if isinstance(value, str) else (key,)
-    if isinstance(message, Requested):
-        texts += message.features or ()
-    if any(has_control(text) for text in texts):
-        raise invalid("text", "A host, an attribute or a feature has control characters.")
+    for host in message.hosts or ():
+        refuse_control(host, "host")
+    for feature in (message.features if isinstance(message, Requested) else None) or ():
+        refuse_control(feature, "feature")
+    if message.attributes:
+        message.attributes = {
+            free_text(name) or name: (free_text(value) or "") if isinstance(value, str) else value
+            for name, value in message.attributes.items()
+        }
 
 
 def native_decoder(options: DecodeOptions) -> Decode:

@@ -14,9 +14,10 @@ from agent.decode.fields import (
     PATH_MAX,
     SECONDS_MAX,
     check_bounds,
+    free_text,
     gpus,
+    identity_text,
     moment_ms,
-    own_text,
     parse_duration,
     parse_limit,
     parse_tres,
@@ -87,10 +88,10 @@ def finished_job(row: Row, zone: tzinfo, received_ms: int, options: DecodeOption
     state = final_state(row.get("state", ""))
     if state not in STATES:
         raise invalid("state", f"The state {shown(state)} is none of the final states of Slurm.")
-    job_id = own_text(row.get("jobidraw") or row.get("jobid"), "job id")
+    job_id = identity_text(row.get("jobidraw") or row.get("jobid"), "job id")
     if not job_id:
         raise invalid("missing-field", "The row has no job id.")
-    system = options.system_of(own_text(row.get("cluster"), "cluster"))
+    system = options.system_of(identity_text(row.get("cluster"), "cluster"))
     start_ms, end_ms, run_time_s = _times(row, zone)
     check_bounds(start_ms, end_ms, received_ms, options)
     return JobCompleted(
@@ -103,7 +104,7 @@ def finished_job(row: Row, zone: tzinfo, received_ms: int, options: DecodeOption
         state=state,
         evidence=_evidence(row, zone, options),
         exit_code=exit_code(row.get("exitcode")),
-        failed_host=own_text(row.get("failednode"), "failed node"),
+        failed_host=identity_text(row.get("failednode"), "failed node"),
         energy_j=_energy_j(row),
     )
 
@@ -153,24 +154,24 @@ def _evidence(row: Row, zone: tzinfo, options: DecodeOptions) -> Evidence:
     refuse_control(hosts, "host list")
     array_job_id, _, task = row.get("jobid", "").partition("_")
     attributes: dict[str, Attribute | None] = {
-        "features": own_text(row.get("constraints"), "constraints"),
-        "wc_key": own_text(row.get("wckey"), "workload key"),
+        "features": free_text(row.get("constraints")),
+        "wc_key": free_text(row.get("wckey")),
     }
     return Evidence(
         sizes=_sizes(row, hosts),
-        job_name=own_text(row.get("jobname"), "job name"),
-        user=own_text(row.get("user"), "user"),
-        account=own_text(row.get("account"), "account"),
+        job_name=free_text(row.get("jobname")),
+        user=free_text(row.get("user")),
+        account=free_text(row.get("account")),
         partition=one_partition(row.get("partition")),
-        qos=own_text(row.get("qos"), "quality of service"),
-        reservation=own_text(row.get("reservation"), "reservation"),
-        container=own_text(row.get("container"), "container", PATH_MAX),
-        work_dir=own_text(row.get("workdir"), "working directory", PATH_MAX) if options.keep.paths else None,
-        comment=own_text(row.get("comment"), "comment", PATH_MAX) if options.keep.comment else None,
+        qos=free_text(row.get("qos")),
+        reservation=free_text(row.get("reservation")),
+        container=free_text(row.get("container"), PATH_MAX),
+        work_dir=free_text(row.get("workdir"), PATH_MAX) if options.keep.paths else None,
+        comment=free_text(row.get("comment"), PATH_MAX) if options.keep.comment else None,
         hosts=() if hosts in hostlist.NO_HOSTS else (hosts,),
         time_limit_s=minutes * 60 if minutes else parse_limit(row.get("timelimit", "")),
         submit_ms=_time(row.get("submit"), zone),
-        array_job_id=own_text(array_job_id, "job id") if task else None,
+        array_job_id=identity_text(array_job_id, "job id") if task else None,
         attributes={name: value for name, value in attributes.items() if value is not None},
     )
 

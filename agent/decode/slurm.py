@@ -16,8 +16,9 @@ from agent.decode.fields import (
     SCRIPT_MAX,
     SECONDS_MAX,
     check_bounds,
+    free_text,
     gpus,
-    own_text,
+    identity_text,
     parse_time,
     parse_tres,
     refuse_control,
@@ -25,7 +26,18 @@ from agent.decode.fields import (
     sizes_of,
 )
 from agent.decode.message import JSON_ERRORS, DecodeOne, DecodeOptions, invalid, json_error, shown, whole
-from processors.contracts.events import STATES, Attribute, Decode, Decoded, Evidence, JobCompleted, JobStarted
+from processors.contracts.events import (
+    PART_OF,
+    STATES,
+    SUCCESS,
+    Attribute,
+    Decode,
+    Decoded,
+    Evidence,
+    JobCompleted,
+    JobStarted,
+)
+from processors.contracts.nodes import NO_HOSTS
 
 NO_TIME: Final = ("", "Unknown", "None")  # what Slurm writes for a time that it does not have
 _NO_VALUE: Final = 2**32 - 3
@@ -57,6 +69,8 @@ class _Record(msgspec.Struct, kw_only=True, gc=False):
     qos: str | None = None
     container: str | None = None
     time_limit: int | None = None
+    het_job_id: int | None = None
+    pack_job_id: int | None = None
     array_job_id: int | None = None
     array_task_id: int | None = None
     ntasks_per_node: int | None = None
@@ -106,6 +120,9 @@ def slurm_object(options: DecodeOptions) -> DecodeOne:
             unasked = _PRIVATE.decode(value) if private else _Private()
         except JSON_ERRORS as error:
             raise json_error(error) from None
+        if _never_started(record):
+            decoded.ignored["never-started"] = decoded.ignored.get("never-started", 0) + 1
+            return
         evidence = _evidence(record, unasked, options)
         ended = record.end is not None or record.elapsed is not None or record.exit_code is not None
         read = _completed if record.state is not None and ended else _started
@@ -119,7 +136,7 @@ def _started(record: _Record, evidence: Evidence, received_ms: int, options: Dec
     if start_ms is None:
         raise invalid("missing-field", "A record of a start has no @start.")
     check_bounds(start_ms, start_ms, received_ms, options)
-    system, job_id = options.system_of(own_text(record.cluster, "cluster")), str(record.jobid)
+    system, job_id = options.system_of(identity_text(record.cluster, "cluster")), str(record.jobid)
     return JobStarted(
         system=system,
         job_id=job_id,
@@ -135,7 +152,7 @@ def _completed(record: _Record, evidence: Evidence, received_ms: int, options: D
         raise invalid("state", f"The state {shown(state)} is none of the final states of Slurm.")
     start_ms, end_ms, run_time_s = _times(record)
     check_bounds(start_ms, end_ms, received_ms, options)
-    system, job_id = options.system_of(own_text(record.cluster, "cluster")), str(record.jobid)
+    system, job_id = options.system_of(identity_text(record.cluster, "cluster")), str(record.jobid)
     return JobCompleted(
         system=system,
         job_id=job_id,
@@ -146,8 +163,15 @@ def _completed(record: _Record, evidence: Evidence, received_ms: int, options: D
         state=state,
         evidence=evidence,
         exit_code=exit_code(record.exit_code),
-        failed_host=own_text(record.failed_node, "failed node"),
+        failed_host=identity_text(record.failed_node, "failed node"),
     )
+
+
+def _never_started(record: _Record) -> bool:
+    """Return whether a job was cancelled before its planned start: elapsed is its end minus that start."""
+    placed = record.total_nodes or (record.nodes or "") not in NO_HOSTS
+    unknown = (record.start or "") in NO_TIME and (record.end or "") not in NO_TIME
+    return record.state not in (None, SUCCESS) and not placed and unknown and (record.elapsed or -1) < 0
 
 
 def _times(record: _Record) -> tuple[int, int, float]:
@@ -162,7 +186,9 @@ def _times(record: _Record) -> tuple[int, int, float]:
         raise invalid("missing-field", "The record needs two of @start, @end and elapsed.")
     if end_ms < start_ms:
         raise invalid("out-of-range", "The end is before the start.")
-    return start_ms, end_ms, (end_ms - start_ms) / 1000 if elapsed_s is None else float(elapsed_s)
+    span_s = (end_ms - start_ms) / 1000
+    # after a resize @start is the resize, and elapsed still counts from the first start
+    return start_ms, end_ms, span_s if elapsed_s is None else min(float(elapsed_s), span_s)
 
 
 def _time(text: str | None) -> int | None:
@@ -187,16 +213,16 @@ def _evidence(record: _Record, unasked: _Private, options: DecodeOptions) -> Evi
     limit_s = record.time_limit
     return Evidence(
         sizes=_sizes(record),
-        job_name=own_text(record.job_name, "job name"),
-        user=own_text(record.username, "user"),
-        account=own_text(record.account, "account"),
+        job_name=free_text(record.job_name),
+        user=free_text(record.username),
+        account=free_text(record.account),
         partition=one_partition(record.partition),
-        qos=own_text(record.qos, "quality of service"),
-        reservation=own_text(record.reservation_name, "reservation"),
-        container=own_text(record.container, "container", PATH_MAX),
-        work_dir=own_text(unasked.work_dir, "working directory", PATH_MAX) if options.keep.paths else None,
+        qos=free_text(record.qos),
+        reservation=free_text(record.reservation_name),
+        container=free_text(record.container, PATH_MAX),
+        work_dir=free_text(unasked.work_dir, PATH_MAX) if options.keep.paths else None,
         script=(unasked.script or "")[:SCRIPT_MAX] or None if options.keep.script else None,
-        comment=own_text(unasked.comment, "comment", PATH_MAX) if options.keep.comment else None,
+        comment=free_text(unasked.comment, PATH_MAX) if options.keep.comment else None,
         hosts=_hosts(record.nodes),
         time_limit_s=float(limit_s) if limit_s is not None and 0 < limit_s <= SECONDS_MAX else None,
         submit_ms=_time(record.submit),
@@ -226,7 +252,7 @@ def _allocated(record: _Record) -> dict[str, float]:
 
 
 def _hosts(text: str | None) -> tuple[str, ...]:
-    if not text:
+    if text is None or text in NO_HOSTS:
         return ()
     refuse_control(text, "host list")
     return (text,)
@@ -243,7 +269,7 @@ def one_partition(text: str | None) -> str | None:
     >>> one_partition("batch"), one_partition("batch,long")
     ('batch', None)
     """
-    return None if text and "," in text else own_text(text, "partition")
+    return None if text and "," in text else free_text(text)
 
 
 def _attributes(record: _Record) -> dict[str, Attribute]:
@@ -251,7 +277,8 @@ def _attributes(record: _Record) -> dict[str, Attribute]:
         "array_task_id": _number(record.array_task_id),
         "ntasks_per_node": _number(record.ntasks_per_node),
         "cpus_per_task": _number(record.cpus_per_task),
-        "features": own_text(record.features, "feature list"),
-        "wc_key": own_text(record.wc_key, "workload key"),
+        PART_OF: _number(record.het_job_id or record.pack_job_id) or None,
+        "features": free_text(record.features),
+        "wc_key": free_text(record.wc_key),
     }
     return {name: value for name, value in attributes.items() if value is not None}

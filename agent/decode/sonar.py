@@ -9,20 +9,21 @@ from agent.decode.fields import (
     HOSTS_MAX,
     SECONDS_MAX,
     check_bounds,
+    free_text,
     gpus,
-    own_text,
+    identity_text,
     parse_time,
     parse_tres,
     refuse_control,
     run_identity,
     sizes_of,
 )
-from agent.decode.message import JSON_ERRORS, DecodeOne, DecodeOptions, invalid, json_error, shown, whole
+from agent.decode.message import JSON_ERRORS, DecodeOne, DecodeOptions, invalid, json_error, read_json, shown, whole
 from agent.decode.sacct import UNFINISHED, final_state
 from agent.decode.slurm import one_partition
 from processors.contracts import nodes as hostlist
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.events import STATES, Attribute, Decode, Decoded, Evidence, JobCompleted
+from processors.contracts.events import PART_OF, STATES, Attribute, Decode, Decoded, Evidence, JobCompleted
 
 JOB_TYPES: Final = ("job", "jobs")  # what its source writes, and what its own reader expects
 _FIRST_LIMIT: Final = 2  # Sonar writes 0 for "not set", 1 for "unlimited" and adds 2 to every real limit
@@ -48,6 +49,7 @@ class _Job(msgspec.Struct, kw_only=True):
     submit_time: str | None = None
     time_limit: int = 0
     exit_code: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)] | None = None
+    het_job_id: int | None = None
     array_job_id: int | None = None
     array_task_id: int | None = None
     requested_cpus: int = 0
@@ -115,10 +117,7 @@ def sonar_object(options: DecodeOptions) -> DecodeOne:
 
 
 def _add(raw: msgspec.Raw, cluster: str | None, received_ms: int, options: DecodeOptions, decoded: Decoded) -> None:
-    try:
-        job = _JOB.decode(raw)
-    except JSON_ERRORS as error:
-        raise json_error(error) from None
+    job = read_json(_JOB, raw)
     state = final_state(job.job_state)
     ignored = "step" if job.job_step else UNFINISHED.get(state)
     if ignored is not None:
@@ -126,7 +125,7 @@ def _add(raw: msgspec.Raw, cluster: str | None, received_ms: int, options: Decod
         return
     if state not in STATES:
         raise invalid("state", f"The state {shown(state)} is none of the final states of Slurm.")
-    system = options.system_of(own_text(cluster, "cluster"))
+    system = options.system_of(identity_text(cluster, "cluster"))
     decoded.events.append(_completed(job, system, state, received_ms, options))
 
 
@@ -158,7 +157,8 @@ def _times(job: _Job) -> tuple[int, int, float]:
         raise invalid("out-of-range", "The elapsed time is negative or longer than thirty years.")
     if end_ms < start_ms:
         raise invalid("out-of-range", "The end is before the start.")
-    return start_ms, end_ms, (end_ms - start_ms) / 1000 if elapsed_s is None else float(elapsed_s)
+    span_s = (end_ms - start_ms) / 1000
+    return start_ms, end_ms, span_s if elapsed_s is None else min(float(elapsed_s), span_s)
 
 
 def _evidence(job: _Job) -> Evidence:
@@ -168,11 +168,13 @@ def _evidence(job: _Job) -> Evidence:
     attributes: dict[str, Attribute] = {}
     if job.array_task_id is not None and 0 <= job.array_task_id <= COUNT_MAX:
         attributes["array_task_id"] = job.array_task_id
+    if job.het_job_id and 0 < job.het_job_id <= COUNT_MAX:
+        attributes[PART_OF] = job.het_job_id
     return Evidence(
         sizes=_sizes(job),
-        job_name=own_text(job.job_name, "job name"),
-        user=own_text(job.user_name, "user"),
-        account=own_text(job.account, "account"),
+        job_name=free_text(job.job_name),
+        user=free_text(job.user_name),
+        account=free_text(job.account),
         partition=one_partition(job.partition),
         hosts=tuple(job.nodes),
         time_limit_s=float(limit_s) if 0 < limit_s <= SECONDS_MAX else None,

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from agent.decode.fields import COUNT_MAX, SECONDS_MAX, check_bounds, own_text, run_identity
+from agent.decode.fields import COUNT_MAX, SECONDS_MAX, check_bounds, identity_text, run_identity
 from agent.decode.message import DecodeOne, DecodeOptions, TelemetryOptions, checked, invalid, shown
 from agent.decode.opening import RecordFile, TextFile
 from agent.decode.sacct import line_text
@@ -53,7 +53,7 @@ def read_header(comments: Iterable[str], options: DecodeOptions) -> SwfHeader:
     start = fields.get("UnixStartTime", "")
     start_s = int(start) if start.isascii() and start.isdigit() and len(start) < 12 else 0
     system = options.default_system or fields.get("Computer") or fields.get("Installation")
-    return SwfHeader(start_s or ASSUMED_START_S, own_text(system, "system") or "swf", dated=start_s > 0)
+    return SwfHeader(start_s or ASSUMED_START_S, identity_text(system, "system") or "swf", dated=start_s > 0)
 
 
 def swf_lines(header: SwfHeader, options: DecodeOptions) -> DecodeOne:

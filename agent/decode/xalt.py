@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from agent.decode.fields import PATH_MAX, SECONDS_MAX, TEXT_MAX, own_text
+from agent.decode.fields import PATH_MAX, SECONDS_MAX, TEXT_MAX, free_text, identity_text
 from agent.decode.message import JSON_ERRORS, DecodeOne, DecodeOptions, invalid, json_error, whole
 from processors.contracts.events import Attribute, Decode, Decoded, Evidence, Identity
 
@@ -143,15 +143,15 @@ def _ignored(record: _Record) -> str:
 
 
 def _identity(record: _Record, user: _User, options: DecodeOptions) -> Identity:
-    system = options.system_of(options.default_system or own_text(user.syshost, "syshost"))
+    system = options.system_of(options.default_system or identity_text(user.syshost, "syshost"))
     if len(user.job_id) > TEXT_MAX:
         raise invalid("text", f"The job id has {len(user.job_id)} characters; {TEXT_MAX} are allowed.")
-    executable = own_text(user.exec_path, "executable", PATH_MAX)
+    executable = free_text(user.exec_path, PATH_MAX)
     if executable is None:
         raise invalid("missing-field", "The record of a run names no executable.")
     return Identity(
         system=system,
-        job_id=own_text(user.job_id.strip(), "job id") or "",
+        job_id=identity_text(user.job_id.strip(), "job id") or "",
         source=SOURCE,
         evidence=Evidence(  # without sizes: a run may be a part of its job
             executable=executable,
@@ -165,7 +165,7 @@ def _module(loaded: str, executable: str) -> str | None:
     """Return the module that the executable is of, or all that were loaded, which names none."""
     modules = loaded[:MODULES_CHARACTERS_MAX].split(":", MODULES_MAX)
     owners = [module for module in modules if "/" in module and f"/{module}/" in executable]
-    return own_text(owners[0] if len(owners) == 1 else loaded, "list of modules")
+    return free_text(owners[0] if len(owners) == 1 else loaded)
 
 
 def _attributes(record: _Record) -> dict[str, Attribute]:
@@ -173,7 +173,7 @@ def _attributes(record: _Record) -> dict[str, Attribute]:
     found: dict[str, Attribute] = {}
     if _HASH.fullmatch(record.hash_id):
         found[BUILD] = record.hash_id
-    compiler = own_text(record.link.compiler, "compiler")
+    compiler = free_text(record.link.compiler)
     if compiler:
         found[COMPILER] = compiler
     return found

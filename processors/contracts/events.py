@@ -34,6 +34,10 @@ STATES: Final = (  # the final states of Slurm; others are mapped onto them by t
 )
 
 
+PART_OF: Final = "het_job_id"
+"""Attribute of the parts of a heterogeneous job. They ran together, so the size of one part is not the size of the run."""
+
+
 class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is known of a job besides its times: all that identification and attributes may use.
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from processors.alerts import applications
 from processors.alerts.policy import NO_RUN, About
-from processors.contracts.events import SUCCESS, Attribute, Evidence, JobCompleted, JobStarted
+from processors.contracts.events import PART_OF, SUCCESS, Attribute, Evidence, JobCompleted, JobStarted
 from processors.contracts.hosts import ExplainedRun, HostCause
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import AlertEnd, SlowedBy
@@ -284,8 +284,10 @@ class Completions:
         if known is not None and known.matches(work.content) and _same_place(known, work.placement, work.before):
             self._state.tally["event", "repeated"] += 1
             return STOP
-        if work.fact is None and event.state == SUCCESS and event.run_time_s > 0 and work.placement.n is not None:
-            self._state.tally["refused", "not_one_size" if job.resized else "implausible"] += 1
+        part = PART_OF in work.evidence.attributes
+        sized = work.placement.n is not None or part
+        if work.fact is None and event.state == SUCCESS and event.run_time_s > 0 and sized:
+            self._state.tally["refused", "not_one_size" if job.resized or part else "implausible"] += 1
         return None
 
     def compare_with_similar_runs(self, work: CompletionWork) -> None:

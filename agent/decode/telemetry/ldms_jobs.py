@@ -9,10 +9,9 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from agent.decode.fields import PATH_MAX, own_text, sizes_of
+from agent.decode.fields import PATH_MAX, TEXT_MAX, free_text, sizes_of
 from agent.decode.message import JSON_ERRORS, DecodeOptions, json_error
 from agent.decode.telemetry.columns import Columns
-from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decoded, Evidence, Identity
 
 Kind = Literal["job", "process"]
@@ -104,11 +103,11 @@ class Jobs:
         columns: Columns,
     ) -> None:
         known = self._reported.get((JOB_SOURCE, job_id), Evidence())
-        tag = _text(named[TAG], "job tag")
+        tag = _text(named[TAG])
         evidence = Evidence(
             sizes=_largest(known.sizes, sizes_of(sizes)),
-            job_name=_text(named["job_name"], "job name") or known.job_name,
-            user=_text(named["user"], "user") or known.user,
+            job_name=_text(named["job_name"]) or known.job_name,
+            user=_text(named["user"]) or known.user,
             attributes={TAG: tag} if tag else known.attributes,
         )
         if evidence.job_name is None and evidence.user is None:
@@ -117,7 +116,7 @@ class Jobs:
             self._report(JOB_SOURCE, job_id, evidence, message, columns)
 
     def _take_process(self, job_id: str, row: Mapping[str, Any], message: int, columns: Columns) -> None:
-        executable = _text(row["exe"], "executable", PATH_MAX)
+        executable = _text(row["exe"], PATH_MAX)
         if executable is None:
             columns.ignore("no-program")
             return
@@ -159,12 +158,8 @@ def _number(value: object) -> float | None:
     return value if isinstance(value, float) and value.is_integer() and 0.0 < value < 2.0**63 else None
 
 
-def _text(value: object, name: str, length_max: int = 256) -> str | None:
-    """Return a text; None for what is none, or could not be shown: that must not cost the rest of its job."""
-    try:
-        return own_text(value, name, length_max) if isinstance(value, str) else None
-    except InvalidInputError:
-        return None
+def _text(value: object, length_max: int = TEXT_MAX) -> str | None:
+    return free_text(value, length_max) if isinstance(value, str) else None
 
 
 class _Data(msgspec.Struct, gc=False):

@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from agent.decode.fields import TEXT_MAX, own_text, parse_time
+from agent.decode.fields import TEXT_MAX, free_text, identity_text, parse_time
 from agent.decode.message import JSON_ERRORS, TelemetryOptions, checked, invalid, json_error
 from agent.decode.sonar import JOB_TYPES, sonar_decoder
 from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, in_slices
@@ -120,7 +120,7 @@ class _Decoder:
             raise invalid("array-bomb", f"The message has more jobs than {elements_max}.")
         if sample.system is not None and len(sample.system.gpus) > elements_max:
             raise invalid("array-bomb", f"The message has more GPUs than {elements_max}.")
-        system = self._options.decode.system_of(own_text(sample.cluster, "cluster"))
+        system = self._options.decode.system_of(identity_text(sample.cluster, "cluster"))
         if sample.system is not None:
             self._take_system(sample, sample.system, system, message, columns)
         programs = Decoded(events=[*self._programs(sample.jobs, system)])
@@ -169,7 +169,7 @@ class _Decoder:
         if key in self._reported:
             return None
         try:
-            executable = own_text(command, "command")
+            executable = free_text(command)
         except InvalidInputError:
             executable = None
         if len(self._reported) >= PROGRAMS_MAX:  # the oldest, whose job is long over

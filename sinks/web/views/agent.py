@@ -24,7 +24,7 @@ PLACES_SHOWN: Final = 3
 _REFUSED: Final = {
     "too_old": "ended before the agent's memory of runs begins, so it may have been counted already",
     "correction_too_late": "corrects a run that is merged into the model already",
-    "not_one_size": "changed its size while it ran",
+    "not_one_size": "changed its size while it ran, or is a part of a heterogeneous job",
     "implausible": "has no size, or impossible times",
     "network_of_no_run": "reports the network use of a run that never ended, or has settled",
 }

@@ -151,7 +151,6 @@ def test_time_limits_are_seconds(columns: dict[str, str], limit_s: float | None)
         (JOB.replace("2026-08-20T10:00:00", "0001-01-01T00:00:00"), "time"),
         (JOB.replace("2026-08-20T10:00:00", "soon"), "time"),
         (JOB.replace("2026-08-20T11:00:00", "2027-08-20T11:00:00"), "future"),
-        (JOB.replace("lammps", "a\x1b[0m"), "text"),
         (JOB.replace("|3600|", "||").replace("T11:00", "T09:00"), "out-of-range"),
         (JOB.replace("|3600|", "||").replace("2026-08-20T11:00:00", "Unknown"), "missing-field"),
         (JOB.replace("812|812", "|"), "missing-field"),

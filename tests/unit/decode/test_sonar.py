@@ -81,7 +81,6 @@ def test_a_job_cancelled_while_pending_ran_no_time() -> None:
         ({"sacct": {"ElapsedRaw": 10**30}, "start_time": ...}, "out-of-range"),
         ({"nodes": ["nid[1-"]}, "hosts"),
         ({"nodes": ["nid1\n"]}, "text"),
-        ({"job_name": "a\x00"}, "text"),
     ],
 )
 def test_a_job_that_cannot_be_used_is_refused_and_its_neighbours_are_taken(change: dict[str, Any], reason: str) -> None:

@@ -144,6 +144,15 @@ def test_a_job_that_changed_its_size_trains_nothing() -> None:
     assert {run["state"] for run in centre.at("10:40").messages("runs")} == {"RESIZING", "COMPLETED"}
 
 
+def test_the_parts_of_a_heterogeneous_job_are_runs_that_train_nothing() -> None:
+    centre = Scenario()
+    for part, nodes in ((0, 8), (1, 2)):
+        centre.at("10:30").ran(f"{100 + part}", "coupled", nodes, 1800.0, attributes={"het_job_id": 100})
+    assert centre.runs_of("coupled") == []
+    assert centre.tally["refused:not_one_size"] == 2
+    assert [run["n"] for run in centre.at("10:50").messages("runs")] == [None, None]
+
+
 @pytest.mark.parametrize("moment", ["10:20", "12:00", "9d 10:00"])
 def test_the_last_record_of_a_resized_job_has_the_start_of_the_first_and_trains_nothing(moment: str) -> None:
     centre = started_at_ten()

@@ -150,7 +150,7 @@ def test_faults_are_counted_by_name_each_with_its_meaning_and_advice() -> None:
         "not-json 5",
         "jobs 2",
         "events that became dead letters 1",
-        "not_one_size : changed its size while it ran 3",
+        "not_one_size : changed its size while it ran, or is a part of a heterogeneous job 3",
         "applications_max 4",
     ):
         assert prediction_for in page, prediction_for

@@ -85,11 +85,11 @@ def test_a_later_step_that_is_smaller_or_has_less_takes_nothing_away() -> None:
     assert larger.evidence.attributes == {"job_tag": "water"}
 
 
-def test_a_job_that_has_no_step_yet_no_number_or_a_name_that_none_could_show_is_counted() -> None:
+def test_a_job_that_has_no_step_yet_or_no_number_is_counted() -> None:
     assert Decoder().ignored(job(job_name="", user="")) == {"no-step": 1}
     assert Decoder().ignored(job(0), job(2**64), {**job(), "job_id": None}) == {"no-job": 3}
     (named,) = Decoder().events(job(job_name="run\n7"))
-    assert (named.evidence.job_name, named.evidence.user) == (None, "alice")
+    assert (named.evidence.job_name, named.evidence.user) == ("run 7", "alice")
 
 
 def test_of_the_processes_of_a_job_the_one_with_the_most_time_names_it() -> None:
