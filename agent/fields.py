@@ -47,7 +47,10 @@ MESSAGES: Final[dict[str, Field]] = {
     "job_id": Field("Id of the job on its system.", None, "4711"),
     "run_id": Field("Id of the run: a requeued job has several.", None, "exa/4711@1795168800000"),
     "host": Field("Name of the host.", None, "nid001042"),
-    "identified_by": Field("Which evidence or rule named the application.", None, "executable"),
+    "identified_by": Field(
+        "Which evidence or rule named the application; session for an interactive session.", None, "executable"
+    ),
+    "session": Field("Whether it is an interactive session.", example=False),
     "confidence": Field("How sure the identification is.", SHARE, 0.9),
     "state": Field("How the run ended, in Slurm's words.", None, "COMPLETED"),
     "time_limit_s": Field("Time limit that the user asked for.", "s", 7200.0),
@@ -500,6 +503,10 @@ REPORTS: Final[dict[str, Field]] = {
     "reserved": Field("What limits asked for beyond need."),
     "spared": Field("What odd hosts cost, for which no user can be blamed."),
     "not_judged": Field("How much of it could not be looked at.", "unit-hours", 80.0),
+    "sessions": Field("The interactive sessions among the runs, which are never counted as lost."),
+    "Sessions.runs": Field("How many.", "runs", 12),
+    "Sessions.used": Field("What they used.", "unit-hours", 96.0),
+    "Sessions.share": Field("Their share of all that was used.", SHARE, 0.08),
     "value": Field("How much.", "unit-hours", 40.0),
     "low": Field("Lower end of it.", "unit-hours", 30.0),
     "high": Field("Upper end of it.", "unit-hours", 55.0),

@@ -10,8 +10,8 @@ stay apart:
 - digits at the end of a part become `#`: `run7` -> `run#`, `lmp_n64` -> `lmp_n#`;
 - digits before letters stay, for they belong to names: `cp2k`, `h5bench`, `3dfft`, and problem sizes such as `32k`.
 
-Some names say nothing. A shell, an interpreter, a launcher or a session (`bash`, `python3`, `srun`, `interactive`)
-gives no application at all. A word that any program may go by (`run#`, `test`, `job`) gives one of low confidence.
+Some names say nothing. A shell, an interpreter or a launcher (`bash`, `python3`, `srun`) gives no application at all. Nor
+does an interactive session (`interactive`, `jupyter`): a person decides how long it takes, whatever runs in it. A word that any program may go by (`run#`, `test`, `job`) gives one of low confidence.
 """
 
 import hashlib
@@ -19,6 +19,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from itertools import combinations
 from string import Formatter
 from typing import Final
 
@@ -27,20 +28,27 @@ import msgspec
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import PART_OF, UNITS, Attribute, Evidence, Identity
 from processors.contracts.names import ApplicationKey
-from processors.contracts.settings import IdentifySettings, Rule, Unit
+from processors.contracts.settings import SESSION, SESSION_NAMES, IdentifySettings, Rule, Unit
 
 TEXT_MAX: Final = 256
 NAMELESS: Final = frozenset((
-    "interactive", "wrap", "sbatch", "salloc", "srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prun",
-    "aprun", "jsrun", "ibrun", "jobstep", "allocation", "sh", "bash", "dash", "zsh", "csh", "tcsh", "ksh", "fish",
-    "env", "time", "nohup", "nice", "numactl", "taskset", "timeout", "sleep", "true", "hostname", "date", "echo",
-    "cat", "ls", "python", "perl", "ruby", "julia", "rscript", "r", "java", "node", "matlab", "octave", "ipython",
-    "lua", "tclsh", "stdin", "null", "none", "unknown", "jupyter", "jupyterhub", "jupyterlab", "jupyter-notebook",
-    "jupyter-lab", "notebook", "spawner-jupyterhub", "rstudio", "rserver", "vscode", "code-server", "vnc",
-    "desktop", "bc_desktop", "tmux", "screen", "ssh", "sshd", "sys-dashboard", "singularity", "apptainer", "docker",
-    "podman", "charliecloud", "ch-run", "enroot", "shifter", "a.out", "slurm_script", "orted", "hydra_pmi_proxy",
-    "slurmstepd", "pmi_proxy",
+    *SESSION_NAMES, "jupyter-lab", "jupyter-notebook", "spawner-jupyterhub", "bc_desktop", "sys-dashboard", "wrap", "sbatch", "srun",
+    "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prun", "aprun", "jsrun", "ibrun", "jobstep", "allocation", "env", "time",
+    "nohup", "nice", "numactl", "taskset", "timeout", "sleep", "true", "hostname", "date", "echo", "cat", "ls", "python", "perl",
+    "ruby", "julia", "rscript", "r", "java", "node", "matlab", "octave", "ipython", "lua", "tclsh", "stdin", "null", "none",
+    "unknown", "screen", "ssh", "singularity", "apptainer", "docker", "podman", "charliecloud", "ch-run", "enroot", "shifter",
+    "a.out", "slurm_script", "orted", "hydra_pmi_proxy", "slurmstepd", "pmi_proxy",
 ))  # fmt: skip
+SHELLS: Final = frozenset(("bash", "sh", "dash", "zsh", "csh", "tcsh", "ksh", "fish"))
+AROUND_SESSION: Final = frozenset((
+    "bc", "ood", "ondemand", "my", "session", "job", "server", "lab", "notebook", "hub", "spawner", "singleuser", "app", "gpu", "cpu",
+    "node", "remote", "tunnel",
+))  # fmt: skip
+SESSION_PARTS_MAX: Final = 8
+_OPEN_ONDEMAND = re.compile(
+    r"ood |(?:[^/_-]+[/_-])?(?:sys|dev)[/_-]dashboard[/_-](?:batch_connect[/_-])?(?:sys|dev|usr)[/_-]."
+)
+_WORD_GAP = re.compile(r"[\W_]+")
 VAGUE: Final = frozenset((
     "run", "job", "test", "task", "batch", "submit", "script", "slurm", "pbs", "lsf", "main", "program", "prog",
     "exe", "app", "sim", "simulation", "calc", "calculation", "array", "mpi", "openmp", "omp", "hybrid", "parallel",
@@ -120,7 +128,7 @@ def program_of_container(image: str) -> str:
 def is_nameless(name: str) -> bool:
     """Return whether a name says nothing of the program: a shell, an interpreter, a launcher, a session."""
     lower = _EXTENSION.sub("", name.lower())
-    if lower.startswith("ood "):  # sessions of Open OnDemand
+    if _OPEN_ONDEMAND.match(lower):
         return True
     stems = {name.lower(), lower, _ENDING_NUMBERS.sub("", lower).rstrip("_- ")}
     return not _NOT_NAME.sub("", name) or bool(stems & NAMELESS)
@@ -129,6 +137,32 @@ def is_nameless(name: str) -> bool:
 def is_vague(name: str) -> bool:
     """Return whether a job name is a word that any program may go by."""
     return _ENDING_NUMBERS.sub("", name.lower()).rstrip("_- ") in VAGUE or len(_NOT_NAME.sub("", name)) < 2
+
+
+@lru_cache(maxsize=4096)
+def session_name(job_name: str, names: frozenset[str]) -> str | None:
+    """Return the session that a job name stands for, one of `names` or Open OnDemand; None if it stands for none.
+
+    Only whole words count, and every other word has to be one of AROUND_SESSION: a `jupyter_convergence_study` is a program.
+    """
+    plain = job_name.strip().lower()
+    if _OPEN_ONDEMAND.match(plain):
+        return "open-ondemand"
+    shell = plain.rpartition("/")[2]
+    if shell in SHELLS:
+        return shell if shell in names else None
+    parts = _parts(normalised_job_name(plain))
+    if len(parts) > SESSION_PARTS_MAX:
+        return None
+    for start, end in combinations(range(len(parts) + 1), 2):
+        name = "-".join(parts[start:end])
+        if name in names - SHELLS and AROUND_SESSION.issuperset(parts[:start] + parts[end:]):
+            return name
+    return None
+
+
+def _parts(name: str) -> list[str]:
+    return [word for word in _WORD_GAP.split(name.lower()) if word]
 
 
 SEARCHED_MAX: Final = 4096  # characters of a field that a pattern sees: scripts can be megabytes
@@ -159,7 +193,7 @@ class CompiledRule(msgspec.Struct, frozen=True):
             if found is None:
                 return None
             groups |= {name: text or "" for name, text in found.groupdict().items() if name not in groups}
-        if self.rule.drop:
+        if self.rule.drop or self.rule.session:
             return Match(self.number, None, "", self.rule)
         application = cleaned(_expanded(self.rule.application or "{application}", groups))
         if not application:
@@ -181,8 +215,11 @@ def compiled(rules: Sequence[Rule]) -> tuple[CompiledRule, ...]:
 def rule_faults(rule: Rule) -> list[str]:
     """Return what is wrong with a rule whose patterns are valid: templates and groups that do not fit."""
     groups = {name for pattern in rule.match.values() for name in re.compile(pattern).groupindex}
-    if rule.drop:
-        return ["drops its jobs, so application, input and unit have no use."] if _gives_something(rule) else []
+    if rule.drop and rule.session:
+        return ["drops its jobs and calls them sessions; remove one of drop and session."]
+    if rule.drop or rule.session:
+        what = "drops its jobs" if rule.drop else "calls its jobs sessions"
+        return [f"{what}, so application, input and unit have no use."] if _gives_something(rule) else []
     faults = []
     if rule.application is None and "application" not in groups:
         faults.append("gives no application: name one, or a group (?P<application>...).")
@@ -287,6 +324,7 @@ CONFIDENCE: Final = {
     "user": 0.2,
 }
 VAGUE_CONFIDENCE: Final = 0.2
+SESSION_CONFIDENCE: Final = 0.9
 REMEMBERED: Final = 4096  # texts of fields: the same jobs are run again and again, and identified at start and end
 _PROGRAM: Final[dict[str, Programs]] = {
     "application": cleaned,
@@ -353,6 +391,7 @@ class Identifier:
     def __init__(self, settings: IdentifySettings) -> None:
         self._settings = settings
         self._rules = compiled(settings.rules)
+        self._sessions = frozenset("-".join(_parts(name)) for name in settings.sessions)
         self._known: dict[Known, Identification] = {}
 
     def identify(
@@ -402,9 +441,14 @@ class Identifier:
         return sizes_of_input(names, sources, match.groups if match else {}, input_text) if names else ()
 
     def _named(self, match: Match | None, evidence: Evidence, others: Sequence[Identity]) -> Named:
+        if match is not None and match.rule.session:
+            return None, SESSION, match.rule.confidence, f"rule {match.number} calls it an interactive session"
         if match is not None:
             reason = f"rule {match.number} drops the job" if match.rule.drop else None
             return match.application, f"rule {match.number}", match.rule.confidence, reason
+        session = self._session(evidence, others)
+        if session is not None and session not in SHELLS:
+            return None, SESSION, SESSION_CONFIDENCE, f"it is an interactive session ({session})"
         nameless = None
         for field in self._settings.fallback:
             for source, reported in [("", evidence), *[(identity.source, identity.evidence) for identity in others]]:
@@ -416,7 +460,16 @@ class Identifier:
                 if name:
                     return name, f"{field} from {cleaned(source)}" if source else field, confidence, None
                 nameless = f"the {field.replace('_', ' ')} {text[:40]!r} names no program"
+        if session is not None:
+            return None, SESSION, SESSION_CONFIDENCE, nameless
         return None, "none", 0.0, nameless or "nothing in its evidence names a program"
+
+    def _session(self, evidence: Evidence, others: Sequence[Identity]) -> str | None:
+        """Return the session that a job is by the application that its producer names, else by its job name."""
+        fields = [field for field in ("application", "job_name") if field in ("job_name", *self._settings.fallback)]
+        sources = [evidence, *(identity.evidence for identity in others)]
+        name = next((text for field in fields for source in sources if (text := getattr(source, field))), "")
+        return session_name(name[:TEXT_MAX], self._sessions) if name else None
 
     def _size(
         self, sources: Sequence[Evidence], rule_unit: Unit | None, requested: str | None

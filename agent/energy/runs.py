@@ -1,5 +1,7 @@
 """The runs that were there in a week, with what is known of their energy, as its report wants them."""
 
+from typing import Final
+
 import msgspec
 
 from agent.waste.collected import Collected, reported_evidence
@@ -8,9 +10,12 @@ from processors.contracts.events import Evidence, JobCompleted, nodes_of
 from processors.contracts.hosts import Profile
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import CurvePoint, Run
+from processors.contracts.settings import SESSION
 from processors.power.accounting import RunEnergy, energy_of_run
 from processors.power.by_size import relied_on
 from sinks.web.views.job_messages import RELIABLE, predicted_now
+
+SESSIONS: Final = "interactive sessions"
 
 
 class EnergyRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,10 +34,13 @@ class EnergyRun(msgspec.Struct, frozen=True, kw_only=True):
     profile: Profile | None = None
     exclusive: bool | None = None
     scheduler_j: float | None = None
+    session: bool = False
 
     @property
     def application(self) -> str | None:
-        """What it ran, without its input; None where nothing names it."""
+        """The application without its input, or SESSIONS for an interactive session; None where nothing names it."""
+        if self.session:
+            return SESSIONS
         return ApplicationKey.parse(self.application_id).application if self.application_id else None
 
 
@@ -83,6 +91,7 @@ def _energy_run(run: Run, event: JobCompleted) -> EnergyRun:
         profile=run.profile,
         exclusive=next((each.exclusive for each in evidence if each.exclusive is not None), None),
         scheduler_j=event.energy_j,
+        session=run.identified_by == SESSION,
     )
 
 

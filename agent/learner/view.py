@@ -28,6 +28,7 @@ from processors.contracts.outputs import (
 from processors.contracts.racks import NO_RACKS, Racks
 from processors.contracts.running import Neighbour, RunningJob
 from processors.contracts.service import DeadLetterView, Health, Silence, SourceStatus
+from processors.contracts.settings import SESSION
 
 RETAINED_MAX: Final = 20_000
 DECODED_AT_ONCE: Final = 256
@@ -74,6 +75,7 @@ class _Settled(msgspec.Struct, frozen=True):
     run_time_s: float
     state: str
     event: _Completion
+    identified_by: str = ""
     identities: tuple[_Identity, ...] = ()
     profile: Profile | None = None
     predicted: PredictedAtStart | None = None
@@ -207,7 +209,7 @@ def recent_run(value: bytes) -> RecentRun | None:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     profile, event, evidence = run.profile or Profile(hosts=0), run.event, _evidence(run)
-    power_w = profile.power_w.get(SYSTEM)
+    power_w, session = profile.power_w.get(SYSTEM), run.identified_by == SESSION
     return RecentRun(
         run_id=run.run_id,
         system=event.system,
@@ -220,7 +222,7 @@ def recent_run(value: bytes) -> RecentRun | None:
         state=run.state,
         user=evidence.user,
         time_limit_s=evidence.time_limit_s,
-        predicted=run.predicted,
+        predicted=None if session else run.predicted,
         power_w=None if power_w is None else power_w * profile.hosts,
         energy_j=profile.energy_j.get(SYSTEM),
         nodes=nodes_of(Evidence(sizes=evidence.sizes, hosts=evidence.hosts)),
@@ -230,6 +232,7 @@ def recent_run(value: bytes) -> RecentRun | None:
         slowed_by=run.slowed_by,
         counters=profile.counters,
         shared=profile.shared / profile.expected if profile.expected else None,
+        session=session,
     )
 
 

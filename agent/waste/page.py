@@ -45,7 +45,7 @@ def environment() -> Environment:
     made = formatting.environment("agent.waste")
     made.filters.update(
         amount=amount, number=number, plain_amount=plain_amount, unit_hours=unit_hours, heading=HEADINGS.__getitem__, measure=measure,
-        rounded=rounded, not_judged=not_judged, user_name=user_name, part=part,
+        rounded=rounded, not_judged=not_judged, sessions=sessions, user_name=user_name, part=part,
     )  # fmt: skip
     made.globals.update(bounds_text=bounds_text)
     return made
@@ -58,6 +58,7 @@ def text(report: WeekReport, top: int, table: Table, *, one_user: bool) -> str:
         parts.append(table(*_users(report, top)))
         hidden = len(report.users) - top
         parts += [f"{counted(hidden, 'more user')}; --top shows more."] if hidden > 0 else []
+        parts += [f"{text}." for total in report.totals if (text := sessions(total))]
     parts += [part for user in report.users[:top] for part in _user(user, table)]
     if report.left_out:
         parts.append(f"{counted(report.left_out, 'run')} came after the list was full and are not counted.")
@@ -83,6 +84,13 @@ def not_judged(total: Total) -> str:
     return f"{100 * share:.0f} % of these {unit_hours(total.unit)} could not be judged" if share >= 0.005 else ""
 
 
+def sessions(total: Total) -> str:
+    """Return how much interactive sessions used; empty if there were none."""
+    shown = total.sessions
+    used = f"{number(shown.used)} {unit_hours(total.unit)} ({100 * shown.share:.0f} %), not counted as lost"
+    return f"{counted(shown.runs, 'interactive session')} used {used}" if shown.runs else ""
+
+
 def part(lost: Amount, used: float) -> str:
     """Return an amount as a share of what was used, in whole per cent."""
     return f"{100 * lost.value / used:.0f} %" if used else "-"
@@ -94,11 +102,11 @@ def measure(waste: Waste) -> str:
 
 
 def _users(report: WeekReport, top: int) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
-    head = ("USER", "RUNS", "UNIT", "USED", "LOST", "OF USED", "ASKED BEYOND NEED", "NOT JUDGED")
+    head = ("USER", "RUNS", "UNIT", "USED", "LOST", "OF USED", "ASKED BEYOND NEED", "SESSIONS", "NOT JUDGED")
     rows = [
         (
             printable(user_name(user)), str(total.runs), unit_hours(total.unit), number(total.used), plain_amount(total.lost),
-            part(total.lost, total.used), plain_amount(total.reserved), f"{100 * total.not_judged_share:.0f} %",
+            part(total.lost, total.used), plain_amount(total.reserved), number(total.sessions.used), f"{100 * total.not_judged_share:.0f} %",
         )
         for user in report.users[:top]
         for total in user.totals
@@ -118,7 +126,7 @@ def _total(total: Total) -> str:
     shown = f"{counted(total.runs, 'run')}, {number(total.used)} {unit_hours(total.unit)}"
     if total.lost.value:
         shown += f"; lost {amount(total.lost, total.unit)}, {part(total.lost, total.used)}"
-    return "; ".join(filter(None, (shown, not_judged(total)))) + "."
+    return "; ".join(filter(None, (shown, sessions(total), not_judged(total)))) + "."
 
 
 def _waste(waste: Waste, table: Table) -> str:

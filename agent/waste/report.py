@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from agent.waste.advice import Case, advice
-from agent.waste.judgement import KINDS, LOST, Amount, Bounds, Finding, Kind, judge
+from agent.waste.judgement import KINDS, LOST, Amount, Bounds, Finding, Judged, Kind, judge
 from agent.waste.runs import WeekRun, WeekRuns
 from agent.waste.week import Week
 from processors.contracts.names import rfc3339
@@ -48,10 +48,18 @@ class Waste(msgspec.Struct, frozen=True, kw_only=True):
     examples: tuple[Example, ...]
 
 
+class Sessions(msgspec.Struct, frozen=True, kw_only=True):
+    """The interactive sessions among the runs: how many, the unit-hours that they used, and the share of all that was used."""
+
+    runs: int = 0
+    used: float = 0.0
+    share: float = 0.0
+
+
 class Total(msgspec.Struct, frozen=True, kw_only=True):
     """What was used in one unit, in unit-hours.
 
-    `lost` is by sizes, failures and time-outs, of which `not_judged` says how much could not be looked at; `reserved` is what limits asked for
+    `sessions` are interactive, part of `used`, and never lost. `lost` is by sizes, failures and time-outs, of which `not_judged` says how much could not be looked at; `reserved` is what limits asked for
     beyond need, `spared` what odd hosts cost, for which nobody who ran there can be blamed.
     """
 
@@ -62,6 +70,7 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     reserved: Amount
     spared: Amount
     not_judged: float
+    sessions: Sessions = Sessions()
 
     @property
     def not_judged_share(self) -> float:
@@ -130,7 +139,7 @@ def encoded(found: WeekReport) -> bytes:
 
 
 def _found(run: WeekRun, collected: WeekRuns, bounds: Bounds) -> _Found:
-    judged = judge(run, collected.curves.get(run.application_id or ""), bounds)
+    judged = Judged(known=True) if run.session else judge(run, collected.curves.get(run.application_id or ""), bounds)
     return _Found(run, judged.known, judged.findings)
 
 
@@ -144,14 +153,17 @@ def _totals(found: Sequence[_Found]) -> tuple[Total, ...]:
 
 def _total(unit: str, found: Sequence[_Found]) -> Total:
     every = [finding for each in found for finding in each.findings]
+    used = sum(each.run.hours for each in found)
+    sessions = [each.run.hours for each in found if each.run.session]
     return Total(
         unit=unit,
         runs=len(found),
-        used=sum(each.run.hours for each in found),
+        used=used,
         lost=_sum(finding.lost for finding in every if finding.kind in LOST),
         reserved=_sum(finding.lost for finding in every if finding.kind == "long_limit"),
         spared=_sum(finding.lost for finding in every if finding.kind == "odd_host"),
         not_judged=sum(each.run.hours for each in found if not each.known),
+        sessions=Sessions(runs=len(sessions), used=sum(sessions), share=sum(sessions) / used if used else 0.0),
     )
 
 

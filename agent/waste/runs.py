@@ -7,6 +7,7 @@ from agent.waste.week import Week
 from processors.contracts.events import UNITS, JobCompleted
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import PredictedAtStart, Run, SlowedBy
+from processors.contracts.settings import SESSION
 
 
 class WeekRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +27,7 @@ class WeekRun(msgspec.Struct, frozen=True, kw_only=True):
     failed_host: str | None = None
     predicted: PredictedAtStart | None = None
     slowed_by: SlowedBy | None = None
+    session: bool = False
 
     @property
     def hours(self) -> float:
@@ -77,4 +79,5 @@ def _week_run(run: Run, event: JobCompleted, unit: str) -> WeekRun:
         failed_host=event.failed_host,
         predicted=run.predicted,
         slowed_by=run.slowed_by,
+        session=run.identified_by == SESSION,
     )

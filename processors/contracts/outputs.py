@@ -177,7 +177,7 @@ class RecentRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run that settled recently. `user` is as the journal has it: a pseudonym, unless names are configured to be plain.
 
     `predicted` is what was predicted of it, None where nothing was; power and energy are those of all its hosts together.
-    `hosts` are host lists as sent, `nodes` how many nodes it held, `account` the project that it was charged to. `slowed_by` is the
+    `session` is True for an interactive session. `hosts` are host lists as sent, `nodes` how many nodes it held, `account` the project that it was charged to. `slowed_by` is the
     odd host that explains why it was slow. `counters` are rates per second and host, `shared` the share of its host-minutes
     in which another job ran on the same host; None where its hosts reported nothing.
 
@@ -207,6 +207,7 @@ class RecentRun(msgspec.Struct, frozen=True, kw_only=True):
     slowed_by: SlowedBy | None = None
     counters: dict[str, float] = {}
     shared: float | None = None
+    session: bool = False
 
 
 VERDICTS: Final = (
@@ -454,7 +455,8 @@ class JobPrediction(Message, frozen=True, kw_only=True):
     it started. Where such figures have predicted past runs better than the plain ones (`under_load.better`), run time, band,
     end and chance are those under load, and `source` says "under_load"; else it says "curve", "similar_runs", "features" or
     "other_inputs". `user` is who runs it: a pseudonym, unless names are configured to be plain. `nodes` is how many nodes it
-    holds, `partition` where it runs; None where its producer does not say. `account` is the project that it is charged to.
+    holds, `partition` where it runs; None where its producer does not say. `account` is the project that it is charged to. `session` is True for an
+    interactive session.
     """
 
     system: str
@@ -490,6 +492,7 @@ class JobPrediction(Message, frozen=True, kw_only=True):
     quantiles: tuple[RunTimeQuantile, ...] = ()
     probability_ends_before_limit: float | None = None
     account: str | None = None
+    session: bool = False
 
 
 class AlertEvidence(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -7,13 +7,13 @@ import msgspec
 HITS: Final = 0.5  # from this chance on a job will probably hit its limit
 
 
-def hits(chance: float | None) -> bool:
-    """Return whether a job will probably hit its time limit, by the chance for it.
+def hits(chance: float | None, *, session: bool) -> bool:
+    """Return whether a time limit will probably cost a job its work, by the chance to reach it; a session ends there as a rule.
 
-    >>> hits(0.7), hits(0.5), hits(None)
-    (True, False, False)
+    >>> hits(0.7, session=False), hits(0.7, session=True), hits(0.5, session=False), hits(None, session=False)
+    (True, False, False, False)
     """
-    return chance is not None and chance > HITS
+    return chance is not None and chance > HITS and not session
 
 
 class Neighbour(msgspec.Struct, frozen=True):
@@ -58,3 +58,4 @@ class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int | None = None
     partition: str | None = None
     account: str | None = None
+    session: bool = False

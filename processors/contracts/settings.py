@@ -130,6 +130,13 @@ class ProfileSettings(Settings):
     )
 
 
+SESSION: Final = "session"
+"""What `identified_by` says of an interactive session: a person decides how long it takes, so no model learns it."""
+SESSION_NAMES: Final = (
+    "bash", "sh", "dash", "zsh", "csh", "tcsh", "ksh", "fish", "interactive", "interact", "sinteractive", "salloc", "idev", "qlogin",
+    "qrsh", "tmux", "sshd", "jupyter", "jupyterhub", "jupyterlab", "notebook", "rstudio", "rserver", "rsession", "vscode", "code-server",
+    "codeserver", "code-tunnel", "openvscode", "vnc", "vncserver", "turbovnc", "novnc", "x2go", "desktop", "xfce",
+)  # fmt: skip
 Unit = Literal["nodes", "cores", "processes", "threads", "gpus"]
 EVIDENCE_FIELDS = (
     "application", "executable", "module", "container", "job_name", "account", "partition", "qos", "reservation", "user",
@@ -159,6 +166,10 @@ class Rule(Settings):
     unit: Unit | None = Field(default=None, description="the unit that sizes its jobs, where the job is known in it")
     confidence: float = Field(default=0.8, gt=0, le=1, description="what the answer says of itself")
     drop: bool = Field(default=False, description="jobs that match are never given a model")
+    session: bool = Field(
+        default=False,
+        description="jobs that match are interactive sessions: no model learns them, and no report blames them",
+    )
 
     @field_validator("match")
     @classmethod
@@ -182,6 +193,13 @@ class IdentifySettings(Settings):
         default=("application", "executable", "module", "container", "job_name"),
         description="fields that may name the application where no rule matches, best first; "
         "with user, all jobs of a user that nothing else names are one application",
+    )
+    sessions: tuple[Annotated[str, Field(pattern=r"[^\W_]", max_length=64)], ...] = Field(
+        default=SESSION_NAMES,
+        max_length=256,
+        description="job names of interactive sessions, which end when their user leaves or at their limit. Case, numbers, separators and "
+        "words such as server, lab, hub or gpu around a name do not count, other words do. A shell is a session if nothing else names its "
+        "program; sessions of Open OnDemand (sys/dashboard/...) always are",
     )
     unit: Unit = Field(default="nodes", description="the unit that sizes a job which is known in several")
     input_attributes: tuple[str, ...] = Field(

@@ -32,7 +32,8 @@ class Forecast(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was last published of a running job: what it was taken for, and its run time, if any.
 
     `from_inputs` is where it came from while the application had no curve with this input, `source` where the band is from:
-    one of the sources of a job prediction. `fails` is the chance, at its start, that it does not complete.
+    one of the sources of a job prediction. `fails` is the chance, at its start, that it does not complete. `session` is True
+    for an interactive session.
     """
 
     application_id: str | None
@@ -41,6 +42,7 @@ class Forecast(msgspec.Struct, frozen=True, omit_defaults=True):
     from_inputs: FromInputs | None = None
     source: str | None = None
     fails: float | None = None
+    session: bool = False
 
 
 class StartPrediction(msgspec.Struct, frozen=True):

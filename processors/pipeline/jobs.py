@@ -9,6 +9,7 @@ from processors.contracts.events import Identity, JobCompleted, JobStarted, Netw
 from processors.contracts.hosts import Profile
 from processors.contracts.names import ApplicationKey, rfc3339
 from processors.contracts.outputs import JobPrediction, PredictedAtStart, Run, Tombstone
+from processors.contracts.settings import SESSION
 from processors.facts import REMEMBERED, Band, Remaining, noteworthy
 from processors.fairness import lane_of_user
 from processors.jobs.lifecycle import EndedRun, Job, NetworkReport, Placement, evidence_of, features_of, joined
@@ -58,7 +59,8 @@ class Forecasts:
         known = self._features.of_job(job, started, key)
         question = Question(started.system, found.key, started.evidence, found.input_sizes, known, runs=True)
         predicted, plain = self._predicted(question, found.n, started)
-        first = Forecast(key, found.n, plain.band if plain else None, _of_inputs(predicted))
+        session = found.source == SESSION
+        first = Forecast(key, found.n, plain.band if plain else None, _of_inputs(predicted), session=session)
         before, now = job.start_load, self._under_loads.at_start(started, first)
         if now is not None or before is None or (before.application_id, before.prediction.n) != (key, found.n):
             job.loaded(now)  # else the windows are gone, and what they said still holds
@@ -121,8 +123,8 @@ class Forecasts:
             band_differs = now.band is not last.band
         else:
             band_differs = noteworthy(last.band, now.band)
-        same = (last.application_id, last.n, last.source) == (now.application_id, now.n, now.source)
-        return band_differs or not same
+        before, after = ((one.application_id, one.n, one.source, one.session) for one in (last, now))
+        return band_differs or before != after
 
     def _elapsed_s(self, started: JobStarted) -> float:
         return max(self._state.now_ms - started.start_ms, 0) / 1000
@@ -181,6 +183,7 @@ class Forecasts:
                 nodes=nodes_of(started.evidence),
                 partition=started.evidence.partition,
                 account=started.evidence.account,
+                session=of.session,
             )
         )
         job.published(of, context.now_ms, self._revise_s(started, predicted))

@@ -33,7 +33,7 @@ class Running(msgspec.Struct):
         nodes = job.nodes or 0
         self.predicted += job.known
         self.unknown += not job.known
-        self.hit_limit += hits(job.probability_exceeds_limit)
+        self.hit_limit += hits(job.probability_exceeds_limit, session=job.session)
         self.nodes += nodes
         if job.end is not None:
             left_ms = parse_rfc3339(job.end) - now_ms

@@ -62,7 +62,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
             {"application": _names_of_job, "search": lambda job: f"{job.application or ''} {job.input or ''}"}
         )
         if self.hits_limit:
-            tests.append(lambda job: hits(job.probability_exceeds_limit))
+            tests.append(lambda job: hits(job.probability_exceeds_limit, session=job.session))
         return _passing(tests, found)
 
     def runs(self, found: Sequence[RecentRun]) -> list[RecentRun]:
@@ -73,7 +73,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
         if self.outside_band:
             tests.append(is_outside)
         if self.hits_limit:
-            tests.append(lambda run: run.state == "TIMEOUT")
+            tests.append(lambda run: run.state == "TIMEOUT" and not run.session)
         return _passing(tests, found)
 
     def is_known(

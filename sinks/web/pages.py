@@ -62,7 +62,7 @@ Endpoint = Callable[[Request], Response]
 def environment() -> Environment:
     """Return the templates with what the pages add to them."""
     made = formatting.environment("sinks.web")
-    made.filters.update(around=formatting.around, change=overview.change, resource_title=resource_title)
+    made.filters.update(around=formatting.around, change=overview.change, resource_title=resource_title, hits=hits)
     made.globals.update(
         link=link,
         host_link=host_link,
@@ -338,7 +338,7 @@ def tiles(
 ) -> list[Tile]:
     """Return the numbers at the top; `hosts_anomalous` is None where no host is known: nothing is said of hosts then."""
     worst = min((SEVERITIES.index(alert.severity) for alert in is_open), default=len(SEVERITIES))
-    late = sum(1 for job in jobs if hits(job.probability_exceeds_limit))
+    late = sum(1 for job in jobs if hits(job.probability_exceeds_limit, session=job.session))
     silent = sum(1 for source in sources if source.is_silent)
     good = sum(
         1 for entry in known if trust_of(entry).inside_good

@@ -58,6 +58,6 @@ def settled(job_id: str, n: float | None = 64.0, time_s: float | None = None, **
     event = JobCompleted("archer2", job_id=job_id, run_id=identity, start_ms=start_ms, end_ms=end_ms, run_time_s=time_s,
                          state=fields["state"], evidence=evidence, energy_j=fields.get("energy_j"))  # fmt: skip
     whole = COMMON | {"schema": "scalewatch.run/1", "id": identity}
-    return encode(Run(**whole, run_id=identity, application_id=fields["application_id"], identified_by="application",
+    return encode(Run(**whole, run_id=identity, application_id=fields["application_id"], identified_by=fields.get("identified_by", "application"),
                       confidence=1.0, n=n, run_time_s=time_s, state=fields["state"], event=msgspec.Raw(msgspec.json.encode(event)),
                       identities=(), predicted=fields.get("predicted"), profile=fields.get("profile"), slowed_by=fields.get("slowed_by")))  # fmt: skip

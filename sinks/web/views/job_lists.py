@@ -10,6 +10,7 @@ from processors.contracts.names import rfc3339
 from processors.contracts.outputs import RecentRun
 from processors.contracts.running import RunningJob, hits
 from processors.contracts.service import Service
+from processors.contracts.settings import SESSION
 from sinks.web import filters, queries
 from sinks.web.access import Reader
 from sinks.web.filters import JobFilter, address, id_of, key_of
@@ -83,7 +84,13 @@ RUNNING: Final = (
     Column("start", "started", lambda job: job.start, down=True),
     Column("end", "predicted end", lambda job: job.end),
     Column("band", "earliest to latest"),
-    Column("limit", "hits its limit", lambda job: job.probability_exceeds_limit, down=True, number=True),
+    Column(
+        "limit",
+        "hits its limit",
+        lambda job: None if job.session else job.probability_exceeds_limit,
+        down=True,
+        number=True,
+    ),
 )
 ENDED: Final = (
     Column("job", "job", lambda run: (run.system, len(run.job_id), run.job_id)),
@@ -215,21 +222,20 @@ def _offered(running: Sequence[RunningJob], ended: Sequence[RecentRun]) -> dict[
 
 
 def _of_running(service: Service, job: RunningJob) -> JobRow:
-    chance = job.probability_exceeds_limit
     return JobRow(
         f"{job.system}/{job.job_id}",
         job_link(job.system, job.job_id),
         (
-            _application(service, job.application or "", job.input or "", id_of(job)),
+            _application(service, job.application or SESSION * job.session, job.input or "", id_of(job)),
             _user(job.user),
             (job.partition or "-", ""),
             ("-" if job.n is None else size(job.n), ""),
             (moment(job.start), ""),
             (moment(job.end) if job.known else "unknown", ""),
             (around(job.end, job.end_low, job.end_high) if job.known else "-", ""),
-            (percent(chance), ""),
+            (SESSION if job.session else percent(job.probability_exceeds_limit), ""),
         ),
-        frozenset({7}) if hits(chance) else frozenset(),
+        frozenset({7}) if hits(job.probability_exceeds_limit, session=job.session) else frozenset(),
     )
 
 
@@ -239,7 +245,7 @@ def _of_ended(service: Service, run: RecentRun) -> JobRow:
         f"{run.system}/{run.job_id}",
         job_link(run.system, run.job_id),
         (
-            _application(service, key.application, key.input, run.application_id or ""),
+            _application(service, key.application or SESSION * run.session, key.input, run.application_id or ""),
             _user(run.user),
             (run.partition or "-", ""),
             ("-" if run.n is None else size(run.n), ""),

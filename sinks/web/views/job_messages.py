@@ -133,6 +133,8 @@ def _timed_out(run: RecentRun) -> str:
         if limit_s
         else f"Its time limit ended it after {rounded(run.run_time_s)}"
     )
+    if run.session:
+        return f"{text}, as is usual for an interactive session."
     if shown is None or limit_s is None:
         return f"{text}{_usually(shown)}."
     if limit_s < shown.high_s:
@@ -145,6 +147,8 @@ def _usually(shown: PredictedAtStart | None) -> str:
 
 
 def _not_compared(run: RecentRun) -> str:
+    if run.session:
+        return "It was an interactive session, so it is not compared with other runs."
     if run.n is None:
         return "Its size was not reported, or changed while it ran, so it is not compared with other runs."
     if run.application_id is None:
@@ -200,11 +204,13 @@ def limit_chance(job: JobPrediction) -> str:
     if limit_s is None:
         return ""
     limit = f"its time limit of {duration(limit_s)}"
+    if job.session:
+        return f"It is an interactive session: it ends when its user leaves, or at {limit}."
     if chance is None:
         return f"The chance that it reaches {limit} is not known."
     if chance < HARDLY:
         return f"It will hardly reach {limit}: the chance is {percent(chance)}."
-    if not hits(chance):
+    if not hits(chance, session=job.session):
         return f"It may reach {limit}: the chance is {percent(chance)}."
     return (
         f"{limit.capitalize()} will probably end it, with a chance of {percent(chance)}: "

@@ -150,6 +150,8 @@ def _part(ratio: float) -> str:
 
 
 def _unexplained(run: RecentRun) -> str:
+    if run.session:
+        return "It was an interactive session: its user decides how long it takes."
     if run.state == SUCCESS and run.predicted is None:
         return "It had not been predicted, so nobody knows whether that is long."
     return NOTHING

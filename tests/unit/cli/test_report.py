@@ -150,3 +150,17 @@ def test_a_factor_beside_a_series_is_refused(jobs: str, tmp_path: Path) -> None:
     refused = run("--replay", jobs, "--week", "2026-W47", "--energy", "-c", str(config))
     assert refused.exit_code == 2
     assert "has no use with reference.carbon" in refused.output
+
+
+def test_a_session_at_its_limit_loses_nothing_and_a_solver_at_its_limit_does(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.txt"
+    path.write_text(
+        "JobID|JobName|User|State|Start|End|ElapsedRaw|TimelimitRaw|NNodes|NCPUS|Partition\n"
+        "1|sys/dashboard/sys/jupyter|u1|TIMEOUT|2026-03-02T10:00:00|2026-03-02T18:00:00|28800|480|1|4|gpu\n"
+        "2|interactive|u2|TIMEOUT|2026-03-02T10:00:00|2026-03-02T14:00:00|14400|240|1|4|gpu\n"
+        "3|solver|u3|TIMEOUT|2026-03-02T10:00:00|2026-03-02T14:00:00|14400|240|4|64|batch\n"
+    )
+    found = json.loads(run("--replay", str(path), "--week", "2026-W10", "--json", "--quiet").stdout)
+    (total,) = found["totals"]
+    assert (total["lost"]["value"], total["not_judged"]) == (16.0, 0.0)
+    assert total["sessions"] == {"runs": 2, "used": 12.0, "share": 12 / 28}

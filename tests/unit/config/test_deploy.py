@@ -41,7 +41,7 @@ def test_it_reports_nothing_but_defaults_where_it_states_something() -> None:
 def test_every_example_in_it_is_good_too(everything: Config) -> None:
     assert set(everything.systems) == {"centre", "other"}
     assert everything.topics.journal_partitions == 2
-    assert len(everything.identify.rules) == 4
+    assert len(everything.identify.rules) == 5
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 import msgspec
 import pytest
 
+from processors.contracts.running import HITS, hits
+from processors.contracts.settings import SESSION
 from tests.kit.scenario import Scenario
 
 
@@ -94,7 +96,7 @@ def test_no_more_than_eight_sources_are_kept_for_a_job() -> None:
 
 def test_jobs_that_nothing_names_are_reported_settled_and_never_given_a_model() -> None:
     centre = Scenario()
-    centre.at("10:00").starts("1", None, nodes=4, job_name="bash")
+    centre.at("10:00").starts("1", None, nodes=4, job_name="python")
     prediction = centre.topic("job_predictions")["exa/1"]
     assert (prediction["application"], prediction["known"], prediction["reliability"]["verdict"]) == (
         None,
@@ -125,3 +127,24 @@ def test_evidence_of_a_size_moves_the_run_to_it() -> None:
     assert centre.runs_of("lammps") == [("1", 4.0, 60.0)]
     centre.fold(msgspec.structs.replace(event))
     assert centre.runs_of("lammps") == [("1", 4.0, 60.0)]
+
+
+def test_a_session_that_will_meet_its_limit_is_marked_and_never_given_a_model() -> None:
+    centre = Scenario()
+    for number in range(20):
+        centre.at_ms(centre.now_ms + 3_600_000 if centre.now_ms else 1_795_132_800_000)
+        centre.starts(str(number), None, nodes=1, job_name="jupyter", user="u1", time_limit_s=1800.0)
+        prediction = centre.topic("job_predictions")[f"exa/{number}"]
+        assert (prediction["application"], prediction["session"]) == (None, True)
+        centre.at_ms(centre.now_ms + 1_800_000)
+        centre.ends(str(number), "TIMEOUT")
+    chance = prediction["probability_exceeds_limit"]
+    assert chance > HITS
+    assert not hits(chance, session=prediction["session"])
+    (run,) = (
+        message
+        for message in centre.at_ms(centre.now_ms + 600_000).messages("runs")
+        if message["run_id"].startswith("exa/7@")
+    )
+    assert (run["application_id"], run["identified_by"]) == (None, SESSION)
+    assert len(centre.shard.state.models) == len(centre.shard.state.failures) == 0

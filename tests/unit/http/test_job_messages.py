@@ -224,3 +224,20 @@ def test_a_running_job_is_shown_whether_it_may_hit_its_limit(chance: float | Non
 
 def test_a_job_without_a_limit_is_shown_nothing_of_it() -> None:
     assert limit_chance(job(time_limit_s=None)) == ""
+
+
+def test_a_running_session_is_shown_its_limit_without_an_alarm() -> None:
+    page = limit_chance(job(probability_exceeds_limit=0.9, session=True))
+    assert page == "It is an interactive session: it ends when its user leaves, or at its time limit of 2 h."
+
+
+@pytest.mark.parametrize(
+    ("state", "page"),
+    [
+        ("TIMEOUT", "Its time limit of 1 h ended it, as is usual for an interactive session."),
+        ("COMPLETED", "It took 31 min. It was an interactive session, so it is not compared with other runs."),
+    ],
+)
+def test_a_session_that_ended_is_blamed_for_nothing(state: str, page: str) -> None:
+    session = recent_run(state=state, application_id=None, predicted=None, time_limit_s=3600.0, session=True)
+    assert outcome(session, "nodes") == page

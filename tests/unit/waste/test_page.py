@@ -89,3 +89,17 @@ def test_no_digit_is_finer_than_the_ends_are_apart(found: Amount, shown: str) ->
 def test_numbers_and_units_read_as_people_write_them() -> None:
     assert [number(value) for value in (0.0, 12.34, 987.6, 123_456.0)] == ["0", "12.3", "988", "123,000"]
     assert [unit_hours(unit) for unit in ("nodes", "gpus", "processes")] == ["node-hours", "GPU-hours", "process-hours"]
+
+
+def test_sessions_are_shown_apart_of_each_user_and_of_all() -> None:
+    week = week_named("2026-W47", UTC)
+    collected = WeekRuns(week)
+    session = {"state": "TIMEOUT", "application_id": None, "identified_by": "session"}
+    collected.write([settled("1", 2.0, 3600.0, **session), settled("2", 6.0, 3600.0, user="joe", application_id=None)])
+    whole = report(week, collected, Bounds(), "1.0")
+    of_mary = "1 interactive session used 2 node-hours (100 %), not counted as lost"
+    of_all = "1 interactive session used 2 node-hours (25 %), not counted as lost"
+    for shown in (text(whole, 10, table, one_user=False), page(whole, 10)):
+        assert of_mary in shown
+        assert of_all in shown
+    assert of_all not in text(whole, 10, table, one_user=True)

@@ -224,3 +224,15 @@ def test_three_cases_and_three_examples_are_enough() -> None:
 def test_the_json_follows_its_schema() -> None:
     found = week(settled("1", 128.0), settled("2", state="FAILED", user=None))
     jsonschema.validate(json.loads(encoded(found)), schema("scalewatch.week/1"))
+
+
+def test_sessions_are_shown_apart_and_never_lost_however_they_end() -> None:
+    session = {"application_id": None, "identified_by": "session"}
+    runs = [
+        settled(state, 1.0, 3600.0, state=state, **session) for state in ("TIMEOUT", "COMPLETED", "FAILED", "CANCELLED")
+    ]
+    found = week(settled("9", 4.0, 3600.0, state="TIMEOUT"), *runs)
+    (all_,) = found.totals
+    assert (all_.sessions.runs, all_.sessions.used, all_.sessions.share, all_.used) == (4, 4.0, 0.5, 8.0)
+    assert (all_.lost.value, all_.not_judged) == (4.0, 0.0)
+    assert {(waste.kind, waste.runs) for user in found.users for waste in user.waste} == {("timed_out", 1)}
