@@ -46,6 +46,7 @@ UNUSED: Final = {
     "metric": "unwanted",
     "series": "series_max",
     "null": "null",
+    "no-number": "no_number",
     "negative": "negative",
     "too_large": "too_large",
     "unknown-host": "unknown_host",

@@ -24,7 +24,7 @@ from agent.deadletters import Refusal
 from agent.decode.avro.wire import AvroMessages, ConfiguredSchemas, Schemas, opening, opening_slices
 from agent.decode.formats import DECODERS, FORMATS, TELEMETRY
 from agent.decode.guard import guarded, guarded_samples
-from agent.decode.message import REASONS, DecodeOptions, TelemetryOptions, dead_letter
+from agent.decode.message import REASONS, DecodeOptions, HostsReported, TelemetryOptions, dead_letter
 from agent.evidence import LeftOut, bounded, uncounted
 from agent.identify import Identifier
 from agent.learner.shard import Plan
@@ -379,7 +379,9 @@ def source_decoders(config: Config, source: SourceSettings, schemas: Schemas | N
     """Return the decoders of a source, with the backstop: a record may end no collector; without `schemas` those of the configuration are known."""
     make, telemetry = DECODERS.get(source.format), TELEMETRY.get(source.format)
     decode = None if make is None else guarded(make(decode_options(config, source)))
-    options = telemetry_options(config, source)
+    options = msgspec.structs.replace(
+        telemetry_options(config, source), missed=HostsReported(partial(_report_host, source.topics[0]))
+    )
     slices = None if telemetry is None else partial(guarded_samples, partial(telemetry, options))
     if source.encoding != "avro":
         form = FORMATS.get(source.format)
@@ -390,6 +392,15 @@ def source_decoders(config: Config, source: SourceSettings, schemas: Schemas | N
         None if decode is None else opening(decode, messages),
         None if slices is None else lambda: opening_slices(slices(), messages),
         messages.ready,
+    )
+
+
+def _report_host(topic: str, host: str) -> None:
+    logger("sources").warning(
+        "the host of measurements is not in the file of nodes, or is an address: list it there as an alias, or name the "
+        "label of its node in the source's telemetry.host_labels",
+        topic=topic,
+        host=host,
     )
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Annotated, Final
 from unicodedata import category
@@ -12,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from agent.decode.message import DAY_MS, DecodeOptions, invalid, shown
-from processors.contracts.errors import ConfigError
+from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.names import EARLIEST_MS, LATEST_MS, SAFE, checked_ms, parse_rfc3339, rfc3339, run_id
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -42,6 +43,45 @@ def parse_time(text: str) -> int:
     except ValueError:
         return parse_rfc3339(text)
     return moment_ms(moment)
+
+
+_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,4})?")
+
+
+def number_in(value: object) -> float | None:
+    """Return a value of JSON as a number, also if a producer writes it as a text; None for all that is no number.
+
+    Texts that Python alone would read, such as ``1_0``, are none; nor are ``nan`` and numbers larger than any float.
+
+    >>> number_in(3600), number_in("1e3"), number_in("1_0"), number_in("NaN"), number_in(True)
+    (3600.0, 1000.0, None, None, None)
+    """
+    if isinstance(value, str):
+        return float(value) if _NUMBER.fullmatch(value) else None
+    try:
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    except OverflowError:
+        return None
+
+
+_GO_ZONE: Final = re.compile(r"(?<=[0-9]) ([+-][0-9]{4}) [A-Z]{3,5}\Z")  # as Go prints a time without a layout
+
+
+def parse_stamp(text: str) -> int:
+    """Return the time in ms of a text in RFC 3339, or in RFC 1123, RFC 850 or asctime, as Go's named layouts have it.
+
+    A text without a zone is UTC. Raises InvalidInputError (``time``), also for layouts without a year.
+
+    >>> {parse_stamp(text) for text in ("2026-03-02 10:00:00", "Mon, 02 Mar 2026 10:00:00 UTC", "Mon Mar  2 10:00:00 2026")}
+    {1772445600000}
+    """
+    try:
+        return parse_time(_GO_ZONE.sub(r"\1", text))
+    except InvalidInputError:
+        try:
+            return moment_ms(parsedate_to_datetime(text))
+        except (ValueError, TypeError, IndexError, OverflowError):
+            raise invalid("time", f"The time {shown(text)} has none of the known layouts, such as RFC 3339.") from None
 
 
 def check_bounds(start_ms: int, end_ms: int, received_ms: int, options: DecodeOptions) -> None:

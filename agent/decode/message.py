@@ -4,7 +4,7 @@ import json
 import re
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeVar, get_args
 
 import msgspec
@@ -18,6 +18,9 @@ from processors.contracts.telemetry import NO_SENSORS, DecodeSamples, Keep, Samp
 # What decoders could not place, by name, for an operator who checks a configuration; a running agent only counts it.
 NAMES_MAX: Final = 1_000
 NAME_MAX: Final = 200
+HOSTS_REPORTED_MAX: Final = 20
+_NO_NAME: Final = re.compile(r"[0-9.]+|.*:.*", re.DOTALL)  # an address, or the number of a part of a host
+_PORT: Final = re.compile(r"[0-9]{1,5}")
 
 
 class Missed:
@@ -44,6 +47,25 @@ class Missed:
     def names(self, kind: str) -> tuple[str, ...]:
         """Return the names of a kind, sorted."""
         return tuple(sorted(self._names.get(kind, ())))
+
+
+class HostsReported(Missed):
+    """Reports each name of an unknown host once, at most 20 of them, for a running agent; other names are only counted.
+
+    >>> missed = HostsReported(print)
+    >>> missed.note("hosts", "10.4.1.8"), missed.note("hosts", "10.4.1.8")
+    10.4.1.8
+    (None, None)
+    """
+
+    def __init__(self, report: Callable[[str], object]) -> None:
+        self._report, self._reported = report, set[str]()
+
+    def note(self, kind: str, name: str) -> None:
+        """Report the name of a host."""
+        if kind == "hosts" and name not in self._reported and len(self._reported) < HOSTS_REPORTED_MAX:
+            self._reported.add(name[:NAME_MAX])
+            self._report(name[:NAME_MAX])
 
 
 class _NotNoted(Missed):
@@ -107,10 +129,38 @@ class TelemetryOptions(msgspec.Struct, frozen=True):
 
     def host_of(self, name: str, system: str | None = None) -> str:
         """Return the host that a producer's name stands for, in a system or in that of records that name none."""
-        listed = self.nodes.host(name, system or self.decode.default_system or "") if len(self.nodes) else None
-        if listed is None and len(self.nodes):
+        listed = self._listed(name, system)
+        no_name = _NO_NAME.fullmatch(name)
+        if listed is None and (len(self.nodes) or no_name):
             self.missed.note("hosts", name)
-        return listed or (name.partition(".")[0] if self.taken.short_hosts else name)
+        return listed or (name.partition(".")[0] if self.taken.short_hosts and not no_name else name)
+
+    def host_in(self, labels: Mapping[str, str], *others: str | None) -> str | None:
+        """Return the host that labels name, or else one of the `others`: a listed one before the rest, a name before an address.
+
+        >>> TelemetryOptions().host_in({"instance": "10.4.1.8:9100", "nodename": "n4"})
+        'n4'
+        """
+        wanted = self.taken.host_labels
+        names = [labels[label] for label in (*map("exported_{}".format, wanted), *wanted) if labels.get(label)]
+        hosts = [without_port(name) for name in (*names, *others) if name]
+        listed = next((host for host in hosts if self._listed(host)), None)
+        return listed or next((host for host in hosts if not _NO_NAME.fullmatch(host)), next(iter(hosts), None))
+
+    def _listed(self, name: str, system: str | None = None) -> str | None:
+        return self.nodes.host(name, system or self.decode.default_system or "") if len(self.nodes) else None
+
+
+def without_port(address: str) -> str:
+    """Return the host of an address that was scraped.
+
+    >>> without_port("nid001042:9100"), without_port("[fd00::7]:9100"), without_port("fd00::7"), without_port("nid1")
+    ('nid001042', 'fd00::7', 'fd00::7', 'nid1')
+    """
+    if address.startswith("["):
+        return address[1:].partition("]")[0]
+    host, _, port = address.rpartition(":")
+    return host if host and ":" not in host and _PORT.fullmatch(port) else address
 
 
 TelemetryFactory = Callable[[TelemetryOptions], DecodeSamples]

@@ -435,6 +435,26 @@ class MetricMapping(Settings):
     )
 
 
+HOST_LABELS: Final = (
+    "node",
+    "nodename",
+    "kubernetes_node",
+    "node_name",
+    "k8s.node.name",
+    "k8s_node_name",
+    "host.name",
+    "host_name",
+    "host",
+    "hostname",
+    "Hostname",
+    "instance",
+    "server.address",
+    "net.host.name",
+    "host.id",
+)
+"""In Kubernetes `host` and `Hostname` may be a pod and `instance` an address; the labels before them name its node."""
+
+
 class Telemetry(Settings):
     """What is taken of the measurements of hosts; samples in the agent's own format are all taken.
 
@@ -463,6 +483,13 @@ class Telemetry(Settings):
         default=1, ge=1, le=65_536, description="processors of a host, where a load average alone tells of them"
     )
     short_hosts: bool = Field(default=False, description="cut host names at the domain, as in host lists of jobs")
+    host_labels: tuple[Annotated[str, Field(min_length=1, max_length=128)], ...] = Field(
+        default=HOST_LABELS,
+        min_length=1,
+        max_length=100,
+        description="labels, tags or attributes that name the host in Prometheus, Telegraf and OTLP, the first first; each with "
+        "exported_ before it goes before all. A host of the file of nodes goes before others, and a name before an address",
+    )
     time_unit: TimeUnit = Field(
         default="auto", description="unit of times in line protocol; auto tells it by their size"
     )

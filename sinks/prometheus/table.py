@@ -68,8 +68,8 @@ BOUNDS: Final = (
     "http_connections_max", "http_address_connections_max",
 )  # fmt: skip
 SAMPLES_LEFT_OUT: Final = (
-    "late", "ahead", "not_finite", "repeated", "thinned", "unwanted", "series_max", "unknown_system", "null", "negative",
-    "too_large", "unknown_host", "shared", "no_unit", "second_sensor",
+    "late", "ahead", "not_finite", "repeated", "thinned", "unwanted", "series_max", "unknown_system", "null", "no_number",
+    "negative", "too_large", "unknown_host", "shared", "no_unit", "second_sensor",
 )  # fmt: skip
 OTHER: Final = "other"  # a value outside its closed list is counted here: a metric must never stop the agent
 FIT_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)

@@ -11,7 +11,7 @@ from processors.contracts.telemetry import DecodeSamples
 
 
 class _ValueList(msgspec.Struct, gc=False):
-    values: list[float | None]
+    values: list[float | str | bool | None]
     dsnames: list[str]
     time: float
     host: str
@@ -21,8 +21,9 @@ class _ValueList(msgspec.Struct, gc=False):
     type_instance: str = ""
 
 
-_LISTS = msgspec.json.Decoder(list[_ValueList])
-_REQUIRED = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_LISTS = msgspec.json.Decoder(list[msgspec.Raw])
+_LIST = msgspec.json.Decoder(_ValueList)
+_KEYS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def collectd_decoder(options: TelemetryOptions) -> DecodeSamples:
@@ -41,7 +42,7 @@ def collectd_decoder(options: TelemetryOptions) -> DecodeSamples:
         failures: list[InvalidInputError] = []
         for number, values in enumerate(_value_lists(checked(value, options.decode), options)):
             try:
-                take_values(values, message, columns)
+                take_values(_value_list(bytes(values)), message, columns)
             except InvalidInputError as error:
                 failures.append(error.at(f"[{number}]"))
         for failure in failures:
@@ -65,14 +66,21 @@ def collectd_decoder(options: TelemetryOptions) -> DecodeSamples:
     return in_slices(decode_message, options)
 
 
-def _value_lists(value: bytes, options: TelemetryOptions) -> list[_ValueList]:
+def _value_lists(value: bytes, options: TelemetryOptions) -> list[msgspec.Raw]:
     try:
         lists = _LISTS.decode(value)
-        keys = sum(map(len, _REQUIRED.decode(value)))
     except JSON_ERRORS as error:
         raise json_error(error) from None
     if len(lists) > options.decode.elements_max:
         raise invalid("array-bomb", f"The array has more elements than {options.decode.elements_max}.")
+    return lists
+
+
+def _value_list(value: bytes) -> _ValueList:
+    try:
+        values, keys = _LIST.decode(value), len(_KEYS.decode(value))
+    except JSON_ERRORS as error:
+        raise json_error(error) from None
     if value.count(b'":') != keys:  # or white space, or objects within
         refuse_duplicate_keys(value)
-    return lists
+    return values

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from agent.decode.fields import TEXT_MAX, refuse_control
+from agent.decode.fields import TEXT_MAX, number_in, parse_stamp, refuse_control
 from agent.decode.message import DecodeOne, Reason, TelemetryOptions, invalid, shown
 from agent.decode.telemetry.metric import BoundsTable
 from processors.contracts.errors import InvalidInputError
@@ -44,6 +44,7 @@ def without_nan(value: bytes) -> bytes | None:
 
 
 STAMPS_KNOWN_MAX: Final = 16_384
+STAMP_CHARACTERS_MAX: Final = 64
 _STAMP: Final = re.compile(rb"-?[0-9]{1,20}")
 _PER_MS: Final[dict[str, float]] = {"s": 1e-3, "ms": 1.0, "us": 1e3, "ns": 1e6}
 
@@ -57,17 +58,22 @@ class Stamps:
 
     def __init__(self, unit: TimeUnit) -> None:
         self._unit = unit
-        self._known: dict[float, int] = {}
+        self._known: dict[float | str, int] = {}
         self._of_text: dict[bytes, int] = {}
 
-    def time_ms(self, stamp: float) -> int:
-        """Return the time in ms of a number; see `stamp_ms`."""
+    def time_ms(self, stamp: float | str) -> int:
+        """Return the time in ms of a number, see `stamp_ms`, or of a text: of digits, or see `parse_stamp`.
+
+        >>> {Stamps("auto").time_ms(stamp) for stamp in (1787217284, "1787217284000", "2026-08-20T09:14:44Z")}
+        {1787217284000}
+        """
         known = self._known.get(stamp)
         if known is not None:
             return known
         if len(self._known) >= STAMPS_KNOWN_MAX:
             self._known.clear()
-        time_ms = self._known[stamp] = stamp_ms(stamp, self._unit)
+        time_ms = _text_ms(stamp, self._unit) if isinstance(stamp, str) else stamp_ms(stamp, self._unit)
+        self._known[stamp] = time_ms
         return time_ms
 
     def time_of(self, text: bytes) -> int | None:
@@ -101,6 +107,13 @@ def stamp_ms(stamp: float, unit: TimeUnit) -> int:
     if isinstance(stamp, int) and per_ms >= 1.0:
         return stamp // int(per_ms)
     return round(stamp / per_ms)
+
+
+def _text_ms(text: str, unit: TimeUnit) -> int:
+    if len(text) > STAMP_CHARACTERS_MAX:
+        raise invalid("time", f"The time {shown(text)} is longer than any time.")
+    number = int(text) if text.isascii() and text.isdigit() else number_in(text)
+    return parse_stamp(text) if number is None else stamp_ms(number, unit)
 
 
 Key = TypeVar("Key", bound=Hashable)

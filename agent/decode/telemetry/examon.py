@@ -59,7 +59,7 @@ class _Sample(msgspec.Struct, gc=False):
 
 
 _METRIC = msgspec.json.Decoder(_Metric)
-_BULK = msgspec.json.Decoder(list[_Metric])
+_BULK = msgspec.json.Decoder(list[msgspec.Raw])
 _SHORT = msgspec.json.Decoder(_Short)
 _ENVELOPE = msgspec.json.Decoder(_Envelope)
 _TEXT = msgspec.json.Decoder(str)
@@ -122,13 +122,15 @@ class _Decoder:
         failures: list[InvalidInputError] = []
         for number, sample in enumerate(self._samples(checked(value, self._options.decode), columns)):
             try:
-                self._take(sample, message, columns)
+                self._take(
+                    self._of_metric(bytes(sample)) if isinstance(sample, msgspec.Raw) else sample, message, columns
+                )
             except InvalidInputError as error:
                 failures.append(error.at(f"[{number}]"))
         for failure in failures:
             columns.refuse(message, failure)
 
-    def _samples(self, value: bytes, columns: Columns) -> Iterator[_Sample]:
+    def _samples(self, value: bytes, columns: Columns) -> Iterator[_Sample | msgspec.Raw]:
         if value[:1] in b"{[":
             return self._of_json(value, None, columns)
         line = _LINE.fullmatch(value.strip())
@@ -138,7 +140,7 @@ class _Decoder:
             )
         return self._of_payload(line[1], line[2], columns)
 
-    def _of_payload(self, topic: bytes, payload: bytes, columns: Columns) -> Iterator[_Sample]:
+    def _of_payload(self, topic: bytes, payload: bytes, columns: Columns) -> Iterator[_Sample | msgspec.Raw]:
         if payload[:1] in b"{[":
             yield from self._of_json(payload, topic, columns)
             return
@@ -148,7 +150,8 @@ class _Decoder:
         metric, tags = self._tags(topic, columns)
         yield _Sample(metric, tags, _value(text), epoch_ms(float(seconds)))
 
-    def _of_json(self, value: bytes, topic: bytes | None, columns: Columns) -> Iterator[_Sample]:
+    def _of_json(self, value: bytes, topic: bytes | None, columns: Columns) -> Iterator[_Sample | msgspec.Raw]:
+        """Yield the sample of a message, or each of several in JSON of its own, so that a bad one costs no other."""
         try:
             if value[:1] == b"[":
                 metrics = _BULK.decode(value)
@@ -156,9 +159,9 @@ class _Decoder:
                     raise invalid(
                         "array-bomb", f"The message has more metrics than {self._options.decode.elements_max}."
                     )
-                yield from map(self._of_metric, metrics)
+                yield from metrics
             elif b'"tags"' in value:
-                yield self._of_metric(_METRIC.decode(value))
+                yield self._of_metric(value)
             elif b'"payload"' in value:
                 outer = _ENVELOPE.decode(value)
                 inner = bytes(outer.payload)
@@ -174,7 +177,11 @@ class _Decoder:
         except JSON_ERRORS as error:
             raise json_error(error) from None
 
-    def _of_metric(self, metric: _Metric) -> _Sample:
+    def _of_metric(self, value: bytes) -> _Sample:
+        try:
+            metric = _METRIC.decode(value)
+        except JSON_ERRORS as error:
+            raise json_error(error) from None
         tags = {name: text if isinstance(text, str) else f"{text:g}" for name, text in metric.tags.items()}
         return _Sample(metric.name, tags, metric.value, self._stamps.time_ms(metric.timestamp))
 

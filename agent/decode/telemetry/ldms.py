@@ -1,10 +1,11 @@
 """Rows of LDMS in JSON, as its Kafka stores write them: as the sets are, or in the columns that a site has chosen."""
 
+import re
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from agent.decode.fields import check_bounds
+from agent.decode.fields import check_bounds, number_in
 from agent.decode.message import JSON_ERRORS, TelemetryOptions, checked, invalid, json_error, refuse_duplicate_keys
 from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, epoch_ms, in_slices, without_nan
 from agent.decode.telemetry.ldms_jobs import Jobs, Kind, is_notice, kind_of
@@ -14,19 +15,20 @@ from agent.decode.telemetry.metric import (
     CRAY_POWER,
     IDLE_SHARE,
     LDMS,
+    LOADAVG_INTEGER,
+    LOADS,
     PAPI,
     PROCSTAT,
     REMOTE,
     SAMPLER,
     SOCKET,
-    Metric,
     counters_of,
-    share_by_load,
+    share_by_loads,
 )
 from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take, take_row
 from agent.decode.telemetry.processor_time import IdleShares, Share
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.telemetry import CPU_AVAILABLE, LOAD, DecodeSamples
+from processors.contracts.telemetry import DecodeSamples
 
 MEASUREMENT: Final = "ldms"
 HOST_COLUMNS: Final = ("producer", "hostname", "host")
@@ -41,6 +43,7 @@ CRAY_COLUMNS: Final = frozenset({"energy", "power"})
 FORMS_MAX: Final = 256
 FORM_BYTES_MAX: Final = 16_384  # of names that are worth keeping
 _WHITESPACE: Final = b" \t\r\n"
+_INTEGER_LOAD: Final = re.compile(rb'"load(?:1|5|15)min"\s*:\s*[0-9]+\s*[,}]')  # doubles are written with a fraction
 _Column = float | str | bool | list[float | str | bool | None] | None
 _ROW = msgspec.json.Decoder(dict[str, _Column])
 
@@ -65,10 +68,9 @@ def ldms_decoder(options: TelemetryOptions) -> DecodeSamples:
 
 class _Decoder:
     def __init__(self, options: TelemetryOptions) -> None:
-        by_load = Metric(MEASUREMENT, "load1min", CPU_AVAILABLE, share_by_load(options.taken.host_cpus), peer=LOAD)
         counters = counters_of(options.taken.counters, cumulative=options.taken.counters_cumulative)
         self._options = options
-        self._planner = Planner((*LDMS, *counters, by_load), options)
+        self._planner = Planner((*LDMS, *counters, *share_by_loads(options.taken.host_cpus)), options)
         self._known = Known[tuple[str, ...], Plan]()
         self._forms: dict[tuple[str, ...], _Form] = {}
         self._jobs = Jobs(options.decode)
@@ -92,7 +94,10 @@ class _Decoder:
         if form.ticks:
             self._take_share(row, host, time_ms, message, columns)
         job_id = _job(row) if form.tasks else None
-        plan = self._plan(host, _tags(row, form), job_id, columns)
+        tags = _tags(row, form)
+        if form.loads and len(_INTEGER_LOAD.findall(value)) == form.loads:
+            tags[SAMPLER] = LOADAVG_INTEGER
+        plan = self._plan(host, tags, job_id, columns)
         values = form.values(list(row.values()))
         if take_row(form.metrics, values, plan, time_ms, message, columns):
             return
@@ -151,6 +156,7 @@ class _Form(NamedTuple):
     tasks: bool
     cray: bool
     ticks: bool  # of a processor
+    loads: int  # number of load averages
     job: Kind | None
 
     def values(self, every: list[Any]) -> list[Any]:
@@ -166,6 +172,7 @@ def _form(names: tuple[str, ...]) -> _Form:
         instances=tuple(name for name in names if name == REMOTE or name.endswith(INSTANCES)),
         tasks=TASKS in names,
         cray=CRAY_COLUMNS.issubset(names),
+        loads=sum(name in LOADS for name in names),
         ticks=CPU_NAME in names and all(column in names for column in CPU_TICKS),
         job=kind_of(names),
     )
@@ -218,8 +225,8 @@ def _decoded(value: bytes) -> dict[str, _Column]:
 
 
 def _time_ms(row: dict[str, _Column]) -> int:
-    stamp = row.get("timestamp")
-    if not isinstance(stamp, float):
+    stamp = number_in(row.get("timestamp"))
+    if stamp is None:
         raise invalid("time", "The row has no timestamp that is a number.")
     return epoch_ms(stamp)
 

@@ -1,7 +1,9 @@
 """Line protocol of InfluxDB, as Telegraf and others write it: a strict parser of our own, and its decoder."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from agent.decode.clustercockpit import add_event, job_event
@@ -12,7 +14,6 @@ from agent.decode.telemetry.clustercockpit import PEER_TAG, metric_of
 from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, Stamps
 from agent.decode.telemetry.metric import TELEGRAF, BoundsTable
 from agent.decode.telemetry.plans import FIELDS_MAX, NOTHING, Plan, Planner, ReadNumbers, Shape, take
-from agent.decode.telemetry.telegraf import host_of
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decoded
 from processors.contracts.telemetry import DecodedBatch, DecodeSamples, SeriesIndex
@@ -23,6 +24,8 @@ _NUMBER: Final = rb"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)
 _NUMBERS: Final = rb"(?:(" + _INTEGER + rb")[iu]|(" + _NUMBER + rb"))"
 _STRING: Final = rb'"(?:[^"\\]++|\\.)*+"'
 _BOOLEAN: Final = rb"(?:true|True|TRUE|false|False|FALSE|[tTfF])"
+_NOT_FINITE: Final = rb"[+-]?(?i:nan|inf(?:inity)?)"  # of writers other than Telegraf, which leaves such fields out
+_BAD: Final = rb"([^\\,= \"]*+)"  # no value of line protocol: it costs its field, not its neighbours
 _LINE = re.compile(
     rb"((?:[^\\, ]++|\\.)++)((?:,(?:[^\\ ]++|\\.)++)?) "  # measurement and tags
     rb'((?:[^" \\]++|\\.|' + _STRING + rb")++)"  # fields, of which only strings may hold spaces
@@ -30,7 +33,22 @@ _LINE = re.compile(
     re.DOTALL,
 )
 _TAG = re.compile(rb",(" + _WORD + rb")=(" + _WORD + rb")", re.DOTALL)
-_FIELD = re.compile(rb"(" + _WORD + rb")=(?:" + _NUMBERS + rb"|" + _BOOLEAN + rb"|" + _STRING + rb")(?:,|$)", re.DOTALL)
+_FIELD = re.compile(
+    rb"("
+    + _WORD
+    + rb")=(?:(?:"
+    + rb"|".join((_NUMBERS, _BOOLEAN, _NOT_FINITE, _STRING))
+    + rb")(?:,|$)|"
+    + _BAD
+    + rb"(?:,|$))",
+    re.DOTALL,
+)
+_OPEN = re.compile(  # a line that ends within the text of a field
+    rb'(?:[^\\, "]++|\\.)++(?:,(?:[^\\ "]++|\\.)++)? (?:[^" \\]++|\\.|' + _STRING + rb')*+"(?:[^"\\]++|\\.)*+\\?',
+    re.DOTALL,
+)
+_ESCAPED_BYTE = re.compile(rb"\\.", re.DOTALL)
+TEXT_BYTES_MAX: Final = 1 << 16  # of a record over several lines; InfluxDB bounds a text field by as much
 _NUMERIC = re.compile(r"[0-9+\-.eE,]*")  # no NaN, no infinity, no underscores: all that Python reads as well
 _WHOLE = re.compile(r"[+-]?[0-9]+[iu]")
 _STAMP = re.compile(rb"-?[0-9]{1,20}")
@@ -115,16 +133,16 @@ def _plain_line(line: bytes) -> Line | None:
 
 def _fields(part: bytes) -> dict[str, float | None]:
     fields: dict[str, float | None] = {}
-    position, count = 0, 0
+    position, count, bad = 0, 0, 0
     while position < len(part):
         field = _FIELD.match(part, position)
         if field is None:
             raise invalid("columns", "The fields of the line are no fields of line protocol.")
-        position, count = field.end(), count + 1
+        position, count, bad = field.end(), count + 1, bad + (field[4] is not None)
         number = field[2] or field[3]
         fields[_text(field[1])] = None if number is None else float(number)
-    if part.endswith(b","):
-        raise invalid("columns", "The fields of the line end in a comma.")
+    if part.endswith(b",") or bad == count:
+        raise invalid("columns", "The line has no field with a value of line protocol, or ends in a comma.")
     if count != len(fields):
         raise invalid("duplicate-key", "The line names a field twice.")
     return fields
@@ -243,11 +261,23 @@ class _LineDecoder:
         plans = self._known.of(columns.index)
         plan = plans.get(head)
         if plan is None:
-            plan = _plan(head, self._planner)
+            plan = self._plan(head)
             if plan is not NOTHING and len(head) <= KEY_BYTES_MAX:
                 plans[head] = plan
         time_ms = _received(columns.received_ms[message]) if stamp is None else self._stamps.time_ms(stamp)
         take(fields, plan, time_ms, message, columns)
+
+    def _plan(self, head: bytes) -> Plan:
+        """Return the plan of lines with these tags, by the mappings of Telegraf or as ClusterCockpit has them."""
+        measurement, tags = parse_head(head)
+        host = self._options.host_in(tags)
+        of_cockpit = metric_of(measurement, tags)
+        if of_cockpit is None:
+            return self._planner.plan(measurement, host, tags)
+        metric, peer = of_cockpit
+        return self._planner.plan(
+            measurement, host, {**tags, PEER_TAG: peer}, also=(metric,), system=tags.get("cluster")
+        )
 
     def _take_job(self, line: bytes, message: int, columns: Columns) -> bool:
         found = job_event(line)
@@ -256,18 +286,6 @@ class _LineDecoder:
             add_event(*found, columns.received_ms[message], self._options.decode, decoded)
             columns.other(message, decoded)
         return found is not None
-
-
-def _plan(head: bytes, planner: Planner) -> Plan:
-    """Return the plan of lines with these tags, by the mappings of Telegraf or as ClusterCockpit has them."""
-    measurement, tags = parse_head(head)
-    found = metric_of(measurement, tags)
-    if found is None:
-        return planner.plan(measurement, host_of(tags), tags)
-    metric, peer = found
-    return planner.plan(
-        measurement, host_of(tags), {**tags, PEER_TAG: peer}, also=(metric,), system=tags.get("cluster")
-    )
 
 
 def _numbers(lines: Sequence[_KnownLine | None]) -> list[tuple[float, ...] | None]:
@@ -338,9 +356,50 @@ def _lines(value: bytes, options: TelemetryOptions) -> Sequence[bytes]:
     if b"\n" not in value and b"\r" not in value and value[:1] != b"#":
         return (value,)
     lines = [line for line in value.splitlines() if line and not line.startswith(b"#") and not line.isspace()]
+    if b'"' in value:
+        lines = [line for line, _ in whole_records((line, 0) for line in lines)]
     if len(lines) > options.decode.elements_max:
         raise invalid("array-bomb", f"The message has more lines than {options.decode.elements_max}.")
     return lines
+
+
+def whole_records(lines: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
+    r"""Yield the records of numbered lines: one line each, or several where the text of a field holds line breaks.
+
+    A line whose text nowhere ends is a record of its own, so that it costs no line after it.
+
+    >>> [line for line, _ in whole_records([(b'm note="two', 1), (b'lines",a=1 5', 2), (b'm a="cut', 3), (b"m a=2 5", 4)])]
+    [b'm note="two\nlines",a=1 5', b'm a="cut', b'm a=2 5']
+    """
+    rest, ahead = iter(lines), deque[tuple[bytes, int]]()
+    while (record := ahead.popleft() if ahead else next(rest, None)) is not None:
+        line, number = record
+        if b'"' in line and _OPEN.fullmatch(line.rstrip(b"\r\n")):
+            line = _closed(line, ahead, rest)
+        yield line, number
+
+
+def _closed(line: bytes, ahead: deque[tuple[bytes, int]], rest: Iterator[tuple[bytes, int]]) -> bytes:
+    """Return a line with those in which its text goes on, taken from those ahead; the line alone if that gives no record.
+
+    The line has an odd number of quotes. No line with an even one is open itself, so each is looked at twice at most.
+    """
+    taken: list[tuple[bytes, int]] = []
+    size = len(line)
+    while size <= TEXT_BYTES_MAX:
+        following = ahead.popleft() if ahead else next(rest, None)
+        if following is None:
+            break
+        taken.append(following)
+        size += len(following[0])
+        if _ESCAPED_BYTE.sub(b"", following[0]).count(b'"') % 2:
+            whole = b"\n".join([part.rstrip(b"\r\n") for part in (line, *[part for part, _ in taken])])
+            with suppress(InvalidInputError):
+                parse_line(whole)
+                return whole
+            break
+    ahead.extendleft(reversed(taken))
+    return line
 
 
 def _received(received_ms: int) -> int:

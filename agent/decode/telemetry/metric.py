@@ -8,7 +8,16 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from processors.contracts.telemetry import COUNTER_DELTA, COUNTER_TOTAL, PEER, POWER_W, PROFILED, SeriesIndex
+from processors.contracts.telemetry import (
+    COUNTER_DELTA,
+    COUNTER_TOTAL,
+    CPU_AVAILABLE,
+    LOAD,
+    PEER,
+    POWER_W,
+    PROFILED,
+    SeriesIndex,
+)
 
 SLACK: Final = 0.01  # by which producers' rounding may take a fraction out of 0 to 1; it is cut to it
 VALUE_MAX: Final = 1e18
@@ -285,6 +294,7 @@ COLLECTD: Final = (
 """By plugin/type/type_instance and the name of the data source."""
 
 SAMPLER: Final = "\0sampler"  # no column has such a name
+LOADAVG_INTEGER: Final = "loadavgi"  # the schema of a `loadavg` with `force_integer`, which stores 100 times the load
 CRAY_POWER: Final = "cray_power_sampler"
 PAPI: Final = "papi_sampler"
 PROCSTAT: Final = "procstat2"
@@ -309,10 +319,10 @@ IBNET: Final = {
 IB_RATE: Final = "ib.port_{}.rate#"
 """How the names of columns begin in which `sysclassib` has rates of these counters, beside the counters."""
 
+LOADS: Final = {"load1min": "load1", "load5min": "load5", "load15min": "load15"}
 LDMS: Final = (
-    Metric("ldms", "load1min", "load1"),
-    Metric("ldms", "load5min", "load5"),
-    Metric("ldms", "load15min", "load15"),
+    *(Metric("ldms", column, load, percent, only=((SAMPLER, LOADAVG_INTEGER),)) for column, load in LOADS.items()),
+    *(Metric("ldms", column, load) for column, load in LOADS.items()),
     Metric("ldms", "runnable", "runnable"),
     Metric("ldms", "MemFree", "memory_free", kibibytes),
     Metric("ldms", "MemAvailable", "memory_available", kibibytes),
@@ -342,6 +352,26 @@ what share of the ticks of `procstat2` was idle.
 
 A row of `ibnet` is of one port (`remote` is its number in the fabric), the columns of `sysclassib` have adapter and port in their names. Of variorum's rows, one for each socket, the first reports the whole host; of procstat2's the one that adds up all processors.
 """
+
+
+def share_by_loads(cpus: int) -> tuple[Metric, ...]:
+    """Return the metrics of LDMS that give the available share by a load average, see `share_by_load`.
+
+    >>> [metric.convert(100.0) for metric in share_by_loads(1)]
+    [0.5, 0.009900990099009901]
+    """
+    share = share_by_load(cpus)
+    return (
+        Metric(
+            "ldms",
+            "load1min",
+            CPU_AVAILABLE,
+            lambda load: share(percent(load)),
+            ((SAMPLER, LOADAVG_INTEGER),),
+            peer=LOAD,
+        ),
+        Metric("ldms", "load1min", CPU_AVAILABLE, share, peer=LOAD),
+    )
 
 
 def counters_of(names: tuple[str, ...], *, cumulative: bool) -> tuple[Metric, ...]:

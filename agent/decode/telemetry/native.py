@@ -9,7 +9,7 @@ from typing import Annotated, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from agent.decode.fields import TEXT_MAX, check_bounds, moment_ms, refuse_control
+from agent.decode.fields import TEXT_MAX, check_bounds, moment_ms, number_in, refuse_control
 from agent.decode.message import (
     JSON_ERRORS,
     DecodeOptions,
@@ -179,6 +179,7 @@ class Counters(msgspec.Struct, tag_field="type", tag="counters"):
 
 
 SAMPLE_TYPES: Final = ("load", "power", "counters")
+_QUOTED_TYPES: Final = (b'"load"', b'"power"', b'"counters"')
 SAMPLE: Final = msgspec.json.Decoder(Load | Power | Counters)
 SAMPLES: Final = msgspec.json.Decoder(list[Load | Power | Counters])
 # of messages, each within brackets of its own; were it of loads alone, one without a type would be taken for one
@@ -484,7 +485,12 @@ class _LoadDecoder:
         try:
             sample = SAMPLE.decode(value)
         except JSON_ERRORS as error:
-            raise json_error(error) from None
+            value, bad = _without_texts(value)
+            if not bad:
+                raise json_error(error) from None
+            columns.ignore("no-number", bad)
+            self._decode_sample(value, message, columns)
+            return
         if value.count(b'"') != sample.quotes:
             columns.unknown_fields += unknown_fields(value, sample)
         moment, named = self._moment_ms(sample.time), sample.names()
@@ -507,10 +513,22 @@ class _LoadDecoder:
 
 
 def _repaired(value: bytes) -> bytes:
-    """Return a message of power or counters with null in place of what is no number; others must be JSON."""
-    if b'"power"' in value or b'"counters"' in value:
-        return without_nan(value) or value
-    return value
+    """Return a message of samples with null in place of what is no number; others must be JSON."""
+    return without_nan(value) or value if any(kind in value for kind in _QUOTED_TYPES) else value
+
+
+def _without_texts(value: bytes) -> tuple[bytes, int]:
+    """Return a message of counters with null in place of counters that are no numbers, and how many these are."""
+    try:
+        record = _FIELDS.decode(value)
+        counters = msgspec.json.decode(record.get("counters", b"null"))
+    except JSON_ERRORS:
+        return value, 0
+    if not isinstance(counters, dict) or b'"counters"' not in value:
+        return value, 0
+    numbers = {name: number_in(count) for name, count in counters.items()}
+    bad = sum(number is None and counters[name] is not None for name, number in numbers.items())
+    return msgspec.json.encode({**record, "counters": numbers}), bad
 
 
 def _quotes(value: bytes) -> int:

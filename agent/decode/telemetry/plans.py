@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from agent.decode.fields import number_in
 from agent.decode.message import NOT_NOTED, Missed, TelemetryOptions, invalid, no_system
 from agent.decode.telemetry.columns import Columns, number_of
 from agent.decode.telemetry.metric import Convert, Metric, kibibytes, mebibytes, megabits, milliseconds, percent
@@ -85,7 +86,7 @@ class Plan:
         *,
         job_id: str | None = None,
     ) -> None:
-        self._metrics, self._system, self._host, self._tags, self._job_id = metrics, system, host, tags, job_id
+        self._metrics, self._system, self.host, self._tags, self._job_id = metrics, system, host, tags, job_id
         self.targets: dict[str, Targets] = {metric.field: () for metric in metrics if metric.beginning is None}
         self.beginnings = tuple(metric.beginning for metric in metrics if metric.beginning is not None)
         self.shape: Shape | None = None
@@ -106,13 +107,13 @@ class Plan:
         """
         if self._system is None:
             raise no_system()
-        if not self._host:
+        if not self.host:
             raise invalid("missing-field", "The record names no host.")
         targets: dict[int, Convert | None] = {}
         for metric in self._metrics:
             if metric.of(field):
                 peer = metric.peer_of(field, self._tags)
-                number = number_of(self._system, self._host, metric.resource, peer, index, self._job_id)
+                number = number_of(self._system, self.host, metric.resource, peer, index, self._job_id)
                 if number is not None:
                     targets.setdefault(number, metric.convert)  # a site's own mapping goes first
         self.targets[field] = tuple(targets.items())
@@ -184,7 +185,7 @@ class Planner:
         needed = {tag: tags.get(tag, "") for tag in sorted(named)}
         instances = {tag: value for tag, value in needed.items() if value}
         plan = Plan(metrics, system or self._options.decode.default_system, host, instances, job_id=job_id)
-        if self._options.missed is not NOT_NOTED:
+        if type(self._options.missed) is Missed:
             plan.missed, plan.measurement = self._options.missed, measurement
         return plan
 
@@ -199,8 +200,8 @@ NOTHING: Final = Plan([], None, None, {})
 def take(fields: Mapping[str, object], plan: Plan, time_ms: int, message: int, columns: Columns) -> None:
     """Take the fields of one record that the plan has, as samples; the others are counted.
 
-    Records of one plan nearly always have the same fields, and then only their values are looked at. Raises
-    InvalidInputError, having taken nothing, where such a field is no number (``wrong-type``).
+    Records of one plan nearly always have the same fields, and then only their values are looked at. A wanted field that
+    is no number is counted and left out; the other fields are taken.
 
     >>> columns = Columns([0], SeriesIndex(9))
     >>> plan = Plan([Metric("system", "load1", "load1")], "exa", "nid1", {})
@@ -290,10 +291,10 @@ def _take_each(fields: Mapping[str, object], plan: Plan, time_ms: int, message: 
             if value is not None:
                 plan.missed.note("metrics", f"{plan.measurement} {field}")
             continue
-        if value is None:  # JSON has no other way to say that there is no number
-            columns.ignore("null")
+        amount = value if type(value) is float else number_in(value)
+        if amount is None:  # JSON writes null for what is no number
+            columns.ignore("null" if value is None else "no-number")
             continue
-        amount = value if type(value) is float else _number(field, value)
         if not targets:
             targets = plan.resolve(field, columns.index)
             if not targets:
@@ -305,12 +306,3 @@ def _take_each(fields: Mapping[str, object], plan: Plan, time_ms: int, message: 
         columns.ignore("metric", left_out)
     if series:
         columns.add(series, values, time_ms, message)
-
-
-def _number(field: str, value: object) -> float:
-    if isinstance(value, int) and not isinstance(value, bool):
-        try:
-            return float(value)
-        except OverflowError:
-            raise invalid("out-of-range", "A metric is larger than any number.") from None
-    raise invalid("wrong-type", f"The metric {field[:40]!a} is no number.")

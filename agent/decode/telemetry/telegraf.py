@@ -12,37 +12,29 @@ from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.telemetry import DecodeSamples
 
-HOST_TAGS: Final = ("host", "hostname")
 _WHITESPACE: Final = b" \t\r\n"
-_Field = float | str | bool | None
+_Tag = str | float | bool | None
+_Key = tuple[_Tag, ...]
+_Field = float | str | bool | list[msgspec.Raw] | dict[str, msgspec.Raw] | None
 
 
 class _Metric(msgspec.Struct, gc=False):
     name: str
     fields: dict[str, _Field]
-    timestamp: float
-    tags: dict[str, str] = {}
+    timestamp: float | str
+    tags: dict[str, _Tag] = {}
 
 
 class _Batch(msgspec.Struct, gc=False):
-    metrics: list[_Metric]
+    metrics: list[msgspec.Raw]
 
 
 _METRIC = msgspec.json.Decoder(_Metric)
 _BATCH = msgspec.json.Decoder(_Batch)
 
 
-def host_of(tags: dict[str, str]) -> str | None:
-    """Return the host that the tags name.
-
-    >>> host_of({"cpu": "cpu-total", "host": "nid001042"})
-    'nid001042'
-    """
-    return tags.get(HOST_TAGS[0]) or tags.get(HOST_TAGS[1])
-
-
 def telegraf_decoder(options: TelemetryOptions) -> DecodeSamples:
-    """Return the decoder of Telegraf's JSON, with times in s, ms, us or ns.
+    """Return the decoder of Telegraf's JSON, with times in s, ms, us or ns, or as texts.
 
     >>> from processors.contracts.telemetry import SeriesIndex
     >>> from agent.decode.message import DecodeOptions
@@ -51,50 +43,71 @@ def telegraf_decoder(options: TelemetryOptions) -> DecodeSamples:
     >>> decode([message], [1787217284000], SeriesIndex(9)).samples.value.tolist()
     [3.5]
     """
-    planner, known, stamps = Planner(TELEGRAF, options), Known[tuple[str, ...], Plan](), Stamps(options.taken.time_unit)
+    planner, known, stamps = Planner(TELEGRAF, options), Known[_Key, Plan](), Stamps(options.taken.time_unit)
 
     def decode_message(value: bytes, message: int, columns: Columns) -> None:
+        metric = _metric_of(value)
+        if metric is not None:
+            take_metric(metric, message, columns)
+            return
         failures: list[InvalidInputError] = []
-        plans = known.of(columns.index)
-        for number, metric in enumerate(_metrics(value, options)):
-            tags = metric.tags
-            key = (metric.name, *tags, *tags.values())
-            plan = plans.get(key)
-            if plan is None:
-                plan = planner.plan(metric.name, host_of(tags), tags)
-                if plan is not NOTHING and sum(map(len, key)) <= KEY_BYTES_MAX:
-                    plans[key] = plan
+        for number, element in enumerate(_others(checked(value, options.decode), options)):
             try:
-                take(metric.fields, plan, stamps.time_ms(metric.timestamp), message, columns)
+                take_metric(_decoded(element), message, columns)
             except InvalidInputError as error:
                 failures.append(error.at(f"metrics[{number}]"))
         for failure in failures:
             columns.refuse(message, failure)
 
+    def take_metric(metric: _Metric, message: int, columns: Columns) -> None:
+        plans = known.of(columns.index)
+        key = (metric.name, *metric.tags, *metric.tags.values())
+        plan = plans.get(key)
+        if plan is None:
+            tags = {tag: f"{text:g}" if isinstance(text, float) else str(text) for tag, text in metric.tags.items()}
+            plan = planner.plan(metric.name, options.host_in(tags), tags)
+            if plan is not NOTHING and sum(map(len, map(str, key))) <= KEY_BYTES_MAX:
+                plans[key] = plan
+        take(metric.fields, plan, stamps.time_ms(metric.timestamp), message, columns)
+
     return in_slices(decode_message, options)
 
 
-def _metrics(value: bytes, options: TelemetryOptions) -> Sequence[_Metric]:
+def _metric_of(value: bytes) -> _Metric | None:
+    """Return the one metric that nearly every message is; None for a batch, or bytes with a zero at their end."""
     try:
         metric = _METRIC.decode(value)
     except JSON_ERRORS:
-        return _others(checked(value, options.decode), options)
-    if _keys(value) != 4 + len(metric.fields) + len(metric.tags):  # more fields than are known, or one twice
-        refuse_duplicate_keys(value)
-    return (metric,)
+        return None
+    _refuse_others(value, metric)
+    return metric
 
 
-def _others(value: bytes, options: TelemetryOptions) -> list[_Metric]:
-    """Return the metrics of what is not simply one of them: of a batch, or of bytes with a zero at their end."""
+def _others(value: bytes, options: TelemetryOptions) -> Sequence[bytes]:
+    """Return the metrics of what is not simply one of them, each in JSON of its own, so that a bad one costs no other."""
+    if b'"metrics"' not in value:
+        return (value,)
     try:
-        metrics, keys = (_BATCH.decode(value).metrics, 1) if b'"metrics"' in value else ([_METRIC.decode(value)], 0)
+        metrics = _BATCH.decode(value).metrics
     except JSON_ERRORS as error:
         raise json_error(error) from None
     if len(metrics) > options.decode.elements_max:
         raise invalid("array-bomb", f"The message has more metrics than {options.decode.elements_max}.")
-    if _keys(value) != keys + sum(4 + len(metric.fields) + len(metric.tags) for metric in metrics):
+    return [bytes(metric) for metric in metrics]
+
+
+def _decoded(value: bytes) -> _Metric:
+    try:
+        metric = _METRIC.decode(value)
+    except JSON_ERRORS as error:
+        raise json_error(error) from None
+    _refuse_others(value, metric)
+    return metric
+
+
+def _refuse_others(value: bytes, metric: _Metric) -> None:
+    if _keys(value) != 4 + len(metric.fields) + len(metric.tags):  # more fields than are known, or one twice
         refuse_duplicate_keys(value)
-    return metrics
 
 
 def _keys(value: bytes) -> int:

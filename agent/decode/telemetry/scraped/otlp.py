@@ -16,20 +16,8 @@ from processors.contracts.telemetry import DecodeSamples
 
 FIELD: Final = "value"
 CPUS: Final = ("cpu", "cpu.logical_number")
-HOSTS: Final = ("host.name", "k8s.node.name", "server.address", "net.host.name", "host.id")
-"""Attributes of a resource that name the host, the first first; the address is that of a target which was scraped."""
-
 RATE: Final = " (delta)"
 """Follows the name of a metric that says what it grew by; its value is what it grew by a second."""
-
-
-def host_of(attributes: dict[str, str]) -> str | None:
-    """Return the host that the attributes of a resource name.
-
-    >>> host_of({"service.name": "node-agent", "host.name": "nid001042"})
-    'nid001042'
-    """
-    return next((attributes[name] for name in HOSTS if attributes.get(name)), None)
 
 
 def otlp_decoder(options: TelemetryOptions) -> DecodeSamples:
@@ -54,7 +42,7 @@ class _Decoder:
         self._options = options
         self._planner = Planner((*OTLP, *PROMETHEUS), options)
         self._plans = Known[tuple[str, ...], Plan]()
-        self._idle = IdleShares()
+        self.idle = IdleShares()
         own = {mapping.measurement for mapping in options.taken.metrics}
         self._seconds, self._shares = PROCESSOR_SECONDS.keys() - own, PROCESSOR_SHARES - own
 
@@ -85,7 +73,7 @@ class _Decoder:
         plans, key = self._plans.of(columns.index), (name, host or "", *attributes, *attributes.values())
         plan = plans.get(key)
         if plan is None:
-            plan = self._planner.plan(name, host, attributes)
+            plan = self._planner.plan(name, self._options.host_in(attributes, host), attributes)
             if plan is not NOTHING and sum(map(len, key)) <= KEY_BYTES_MAX:
                 plans[key] = plan
         return plan
@@ -98,11 +86,9 @@ class _Decoder:
         """Return whether the points of such a metric are shares already, whose mean counts."""
         return name in self._shares
 
-    def idle(self, host: str | None) -> IdleShares:
-        """Return the idle times; InvalidInputError (``missing-field``) where no host is named."""
-        if not (host or self._options.host):
-            raise invalid("missing-field", "The record names no host.")
-        return self._idle
+    def host_of(self, resource: Resource) -> str | None:
+        """Return the host that a resource names; points may name another one."""
+        return self._options.host_in(resource.attributes)
 
     def time_ms(self, point: Point, message: int, columns: Columns) -> int:
         """Return the time of a point, which may be remembered."""
@@ -116,9 +102,9 @@ class _OfResource:
 
     def __init__(self, decoder: _Decoder, resource: Resource, message: int, columns: Columns) -> None:
         self._decoder, self._message, self._columns = decoder, message, columns
-        self._host = host_of(resource.attributes)
+        self._host = decoder.host_of(resource)
         self._means: dict[tuple[int, int], tuple[Plan, list[float]]] = {}
-        self._idled: Plan | None = None
+        self._idled: dict[str, Plan] = {}  # by host
 
     def take(self, series: Series) -> Iterator[InvalidInputError]:
         """Take the points of a metric; yield what is wrong with some."""
@@ -136,10 +122,10 @@ class _OfResource:
         """Tell what all processors say together."""
         for (_, time_ms), (plan, shares) in self._means.items():
             take({FIELD: sum(shares) / len(shares)}, plan, time_ms, self._message, self._columns)
-        if self._idled is not None:
-            share = self._decoder.idle(self._host).finish(self._host or "")
+        for host, plan in self._idled.items():
+            share = self._decoder.idle.finish(host)
             if share is not None:
-                take({FIELD: share.value}, self._idled, share.time_ms, self._message, self._columns)
+                take({FIELD: share.value}, plan, share.time_ms, self._message, self._columns)
 
     def _take(self, name: str, point: Point, *, is_rate: bool) -> None:
         of_processors = self._decoder.is_of_processors(name)
@@ -161,13 +147,14 @@ class _OfResource:
             take({FIELD: value}, plan, time_ms, self._message, self._columns)
 
     def _note(self, name: str, plan: Plan, point: Point, time_ms: int, value: float) -> None:
-        idle = self._decoder.idle(self._host)
+        if not plan.host:
+            raise invalid("missing-field", "The record names no host.")
         if self._decoder.shares(name):
             self._means.setdefault((id(plan), time_ms), (plan, []))[1].append(value)
             return
         cpu = next((point.attributes[key] for key in CPUS if key in point.attributes), "")
-        self._idled = plan
-        share = idle.note(self._host or "", cpu, time_ms, value)
+        self._idled[plan.host] = plan
+        share = self._decoder.idle.note(plan.host, cpu, time_ms, value)
         if share is not None:
             take({FIELD: share.value}, plan, share.time_ms, self._message, self._columns)
 

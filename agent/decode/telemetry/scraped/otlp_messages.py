@@ -11,6 +11,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
+from agent.decode.fields import number_in
 from agent.decode.message import JSON_ERRORS, invalid, json_error
 from agent.decode.telemetry.scraped.protobuf import FIXED64, VARINT, Field, fields
 
@@ -27,7 +28,6 @@ _KNOWN_BYTES_MAX: Final = 256  # of an attribute that is worth keeping
 _OBJECT_BYTES: Final = 12  # of an honest object: half of what the shortest attribute takes for its two
 _NO_VALUE: Final = 1  # the flag of a point that says that a series has none
 _WHOLE: Final = re.compile(r"-?[0-9]{1,20}")
-_NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 
 
 class Point(NamedTuple):
@@ -88,8 +88,8 @@ class _Point(msgspec.Struct, rename="camel", gc=False):
     attributes: list[_Attribute] = []
     time_unix_nano: int | str = 0
     start_time_unix_nano: int | str = 0
-    as_double: float | str | None = None
-    as_int: int | str | None = None
+    as_double: float | str | bool | None = None
+    as_int: float | str | bool | None = None
     flags: int = 0
 
 
@@ -170,11 +170,7 @@ def _kind(temporality: int | str, *, monotonic: bool) -> Kind:
 
 
 def _point(point: _Point) -> Point:
-    value: float | None = None
-    if point.as_double is not None:
-        value = _double(point.as_double)
-    elif point.as_int is not None:
-        value = float(_whole(point.as_int))
+    value = number_in(point.as_int if point.as_double is None else point.as_double)
     if value is not None and (point.flags & _NO_VALUE or not math.isfinite(value)):
         value = None
     attributes = _attributes(point.attributes)
@@ -186,21 +182,10 @@ def _attributes(attributes: list[_Attribute]) -> dict[str, str]:
 
 
 def _whole(number: int | str) -> int:
+    """Return a time of a point in ns; 0, which is no time, for a text without one or a number of more than 64 bits."""
     if isinstance(number, str):
-        if not _WHOLE.fullmatch(number):
-            raise invalid("wrong-type", "A whole number of the message is none.")
-        number = int(number)
-    if not -(2**63) <= number < 2**64:
-        raise invalid("out-of-range", "A whole number of the message needs more than 64 bits.")
-    return number
-
-
-def _double(number: float | str) -> float | None:
-    if isinstance(number, str):
-        if number not in _NOT_FINITE:
-            raise invalid("wrong-type", "A number of the message is none.")
-        return None
-    return number
+        number = int(number) if _WHOLE.fullmatch(number) else 0
+    return number if 0 <= number < 2**64 else 0
 
 
 def read_protobuf(value: bytes, points_max: int) -> list[Resource]:

@@ -1,13 +1,12 @@
 """Samples of Prometheus in JSON, as prometheus-kafka-adapter writes what it gets by remote write: one per message."""
 
-import re
 from typing import Final
 
 import msgspec
 
-from agent.decode.fields import check_bounds, parse_time
+from agent.decode.fields import check_bounds, number_in
 from agent.decode.message import JSON_ERRORS, TelemetryOptions, checked, invalid, json_error, refuse_duplicate_keys
-from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, in_slices
+from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, Stamps, in_slices
 from agent.decode.telemetry.metric import PROCESSOR_SECONDS, PROMETHEUS
 from agent.decode.telemetry.plans import NOTHING, Plan, Planner, take
 from agent.decode.telemetry.processor_time import IdleShares
@@ -15,51 +14,24 @@ from processors.contracts.telemetry import DecodeSamples
 
 FIELD: Final = "value"
 CPU: Final = "cpu"
-HOST_LABELS: Final = ("Hostname", "node_name", "instance")
-"""Labels that name the host, the first first: dcgm-exporter and Kepler name it themselves, where a scrape may go to an address."""
-
-_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,400}(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,4})?")
 _NO_NUMBER: Final = frozenset({"NaN", "+Inf", "-Inf", "Inf"})
-_PORT: Final = re.compile(r":[0-9]{1,5}")
 _WHITESPACE: Final = b" \t\r\n"
 
 
 class _Sample(msgspec.Struct, gc=False):
     labels: dict[str, str]
     name: str
-    timestamp: str
-    value: str
+    timestamp: str | float
+    value: str | float
 
 
 _SAMPLE = msgspec.json.Decoder(_Sample)
 
 
-def without_port(instance: str) -> str:
-    """Return the host of an address that was scraped.
-
-    >>> without_port("nid001042:9100"), without_port("[fd00::7]:9100"), without_port("fd00::7"), without_port("nid1")
-    ('nid001042', 'fd00::7', 'fd00::7', 'nid1')
-    """
-    if instance.startswith("["):
-        return instance[1:].partition("]")[0]
-    host, _, port = instance.rpartition(":")
-    return host if host and ":" not in host and _PORT.fullmatch(f":{port}") else instance
-
-
-def host_of(labels: dict[str, str]) -> str | None:
-    """Return the host that the labels name.
-
-    >>> host_of({"instance": "nid001042:9100", "job": "node"})
-    'nid001042'
-    """
-    found = next((labels[label] for label in HOST_LABELS if labels.get(label)), None)
-    return None if found is None else without_port(found)
-
-
 def prometheus_decoder(options: TelemetryOptions) -> DecodeSamples:
     """Return the decoder of samples of Prometheus: node_exporter, ipmi_exporter, dcgm-exporter, Kepler.
 
-    The host is the instance without its port. What a processor has idled in all gives the available share, two scrapes
+    The host is that of the labels, see `TelemetryOptions.host_in`, without a port. What a processor has idled in all gives the available share, two scrapes
     given. A value that is no number, as of a series that has ended, is counted.
 
     >>> from processors.contracts.telemetry import SeriesIndex
@@ -77,6 +49,7 @@ class _Decoder:
         self._options = options
         self._planner = Planner(PROMETHEUS, options)
         self._plans = Known[tuple[str, ...], Plan]()
+        self._stamps = Stamps("auto")
         self._shares = IdleShares()
         self._seconds = PROCESSOR_SECONDS.keys() - {mapping.measurement for mapping in options.taken.metrics}
 
@@ -90,30 +63,28 @@ class _Decoder:
         if plan is NOTHING:
             columns.ignore("metric")
             return
-        number = _number(sample.value)
+        number = number_in(sample.value)
+        if number is None and sample.value not in _NO_NUMBER:
+            raise invalid("wrong-type", "The value of the sample is no number.")
         if number is None:
             columns.ignore("null")
             return
-        time_ms = parse_time(sample.timestamp)
+        time_ms = self._stamps.time_ms(sample.timestamp)
         if not of_processor:
             take({FIELD: number}, plan, time_ms, message, columns)
             return
         check_bounds(time_ms, time_ms, columns.received_ms[message], self._options.decode)  # before it is remembered
-        share = self._shares.note(self._host(labels), sample.labels.get(CPU, ""), time_ms, number)
+        if plan.host is None:
+            raise invalid("missing-field", "The record names no host.")
+        share = self._shares.note(plan.host, sample.labels.get(CPU, ""), time_ms, number)
         if share is not None:
             take({FIELD: share.value}, plan, share.time_ms, message, columns)
-
-    def _host(self, labels: dict[str, str]) -> str:
-        host = host_of(labels) or self._options.host
-        if host is None:
-            raise invalid("missing-field", "The record names no host.")
-        return host
 
     def _plan(self, name: str, labels: dict[str, str], columns: Columns) -> Plan:
         plans, key = self._plans.of(columns.index), (name, *labels, *labels.values())
         plan = plans.get(key)
         if plan is None:
-            plan = self._planner.plan(name, host_of(labels), labels)
+            plan = self._planner.plan(name, self._options.host_in(labels), labels)
             if plan is not NOTHING and sum(map(len, key)) <= KEY_BYTES_MAX:
                 plans[key] = plan
         return plan
@@ -127,12 +98,3 @@ def _sample(value: bytes) -> _Sample:
     if value.translate(None, _WHITESPACE).count(b'":') != 4 + len(sample.labels):
         refuse_duplicate_keys(value)
     return sample
-
-
-def _number(text: str) -> float | None:
-    """Return the value of a sample; None for what is no number."""
-    if _NUMBER.fullmatch(text):
-        return float(text)
-    if text in _NO_NUMBER:
-        return None
-    raise invalid("wrong-type", "The value of the sample is no number.")

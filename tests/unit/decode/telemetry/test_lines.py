@@ -1,7 +1,7 @@
 import pytest
 
 from agent.decode.message import DecodeOptions, TelemetryOptions
-from agent.decode.telemetry.line_protocol import line_protocol_decoder, parse_head, parse_line
+from agent.decode.telemetry.line_protocol import line_protocol_decoder, parse_head, parse_line, whole_records
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.telemetry import DecodedBatch, MetricMapping, Series, SeriesIndex, Telemetry
 
@@ -31,8 +31,6 @@ def test_fields_are_numbers_or_known_to_be_none(fields: bytes, expected: dict[st
         b"m ,f=1",
         b"m =1 5",
         b"m f=1=2,3 5",
-        b"m f=nan 5",
-        b"m f=inf 5",
         b"m f=1_000 5",
         b"m f=0x10 5",
         b"m f=1.5i 5",
@@ -49,6 +47,60 @@ def test_what_is_no_line_protocol_is_refused(line: bytes) -> None:
     with pytest.raises(InvalidInputError) as caught:
         parse_line(line)
     assert caught.value.reason == "columns"
+
+
+@pytest.mark.parametrize(
+    "bad", ["nan", "NaN", "-inf", "+Inf", "Infinity", "N/A", "null", "1_000", "0x10", "1.5i", "1e", "", "12abc"]
+)
+def test_a_field_that_is_no_number_costs_its_line_no_other_field(bad: str) -> None:
+    assert parse_line(f"m,host=a load1=1.5,load5={bad},load15=2 5".encode()).fields == {
+        "load1": 1.5,
+        "load5": None,
+        "load15": 2.0,
+    }
+
+
+def test_a_line_of_what_is_not_finite_is_a_line_without_numbers() -> None:
+    assert parse_line(b"m load1=NaN,load5=-Inf 5").fields == {"load1": None, "load5": None}
+
+
+TWO_LINES = (b'system,host=a load1=1,note="two\n', b'lines, and = \\"x\\"",load5=2 1787217284\n')
+AFTER = b"system,host=b load1=3 1787217285\n"
+
+
+def records(*lines: bytes) -> list[tuple[bytes, int]]:
+    return list(whole_records(zip(lines, range(1, 99), strict=False)))
+
+
+def test_a_text_field_may_go_on_in_the_next_line() -> None:
+    (first, number), second = records(*TWO_LINES, AFTER)
+    assert parse_line(first.rstrip()).fields == {"load1": 1.0, "note": None, "load5": 2.0}
+    assert (number, second) == (1, (AFTER, 3))
+    decode = line_protocol_decoder(TelemetryOptions(decode=DecodeOptions(default_system="exa")))
+    batch = decode([b"".join(TWO_LINES) + AFTER], [0], SeriesIndex(9))
+    assert batch.samples.value.tolist() == [1.0, 3.0]
+    assert not any(other.rejects for _, other in batch.others)
+
+
+def test_a_text_field_may_have_many_lines_and_another_one_may_follow() -> None:
+    lines = (b'm a=1,b="1\n', b"2\n", b'3",c="\n', b'",d=4 5\n')
+    assert records(*lines, AFTER) == [(b"".join(lines).rstrip(), 1), (AFTER, 5)]
+
+
+@pytest.mark.parametrize("cut", [b'm a=1,b="cut', b'm a=1,b="cut\\'])
+def test_a_line_cut_within_a_text_costs_no_line_after_it(cut: bytes) -> None:
+    assert [line for line, _ in records(cut, AFTER, cut, *TWO_LINES, cut)] == [
+        cut, AFTER, cut, b"".join(TWO_LINES).rstrip(), cut,
+    ]  # fmt: skip
+
+
+def test_lines_that_each_open_a_text_are_read_in_linear_time() -> None:
+    for line in (b'm a="x', b'm a="x",b="', b'"', b'","', b'm" a="', b"x"):
+        assert len(records(b'm a="', *[line] * 90)) <= 91
+    lines = [b'm a="'] + [b'","'] * 100_000
+    assert (
+        len(list(whole_records((line, 0) for line in lines * 2))) > 100_000
+    )  # a join of all for each would take hours
 
 
 @pytest.mark.parametrize("line", [b"m f=1,f=2 5", b"m f=1,f=t 5"])

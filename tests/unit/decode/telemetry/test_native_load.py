@@ -81,7 +81,7 @@ def test_a_host_state_is_an_event() -> None:
         (load(host="a" * 300), "text"),
         (load(host="a\0b"), "text"),
         (load(resource="a>b", peer="c"), "text"),
-        (load(value=float("nan")), "not-json"),
+        (load(value=float("nan")), "wrong-type"),
         (load(value=-1), "out-of-range"),
         (load(value=1.2), "out-of-range"),
         (load(resource="heat", value=1e300), "out-of-range"),

@@ -150,12 +150,14 @@ def test_power_is_of_the_part_that_the_point_names_and_of_none_other() -> None:
     ]  # fmt: skip
 
 
-def test_values_that_are_no_numbers_are_counted_and_wrong_ones_refused() -> None:
+def test_values_that_are_no_numbers_are_counted_and_times_that_are_none_refused() -> None:
     load = "system.cpu.load_average.1m"
-    assert Decoder().ignored(batch(gauge(load, point("NaN"), point(None), {**point(1.0), "flags": 1}))) == {"null": 3}
-    assert [reason for reason, _ in Decoder().refusals(batch(gauge(load, point("busy"))))] == ["wrong-type"]
-    huge = {"timeUnixNano": "9" * 20, "asInt": "1"}
-    assert [reason for reason, _ in Decoder().refusals(batch(gauge(load, huge)))] == ["out-of-range"]
+    bad = point("NaN"), point(None), {**point(1.0), "flags": 1}, point("busy")
+    assert Decoder().ignored(batch(gauge(load, *bad))) == {"null": 4}
+    for time in ("9" * 20, "now", -1):
+        points = gauge(load, {"timeUnixNano": time, "asInt": "1"}, point(2.0))
+        assert [reason for reason, _ in Decoder().refusals(batch(points))] == ["time"]
+        assert Decoder().samples(batch(points)) == [("nid1/load1", 0, 2.0)]
 
 
 @pytest.mark.parametrize(
