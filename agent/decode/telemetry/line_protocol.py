@@ -164,7 +164,8 @@ def is_line_protocol(line: bytes) -> bool:
     (True, False)
     """
     try:
-        parse_line(line.strip())
+        if not _OPEN.fullmatch(line.strip()):
+            parse_line(line.strip())
         return not PAIRS.match(line.decode())
     except (InvalidInputError, UnicodeDecodeError):
         return False
@@ -181,7 +182,7 @@ def line_protocol_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
     def decode_lines(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
         return decode([(value or b"").rstrip(b"\r\n") for value in values], [0] * len(received_ms), index)
 
-    return RecordFile("line-protocol", decode_lines, text.lines)
+    return RecordFile("line-protocol", decode_lines, whole_records(text.lines))
 
 
 def line_protocol_decoder(options: TelemetryOptions) -> DecodeSamples:

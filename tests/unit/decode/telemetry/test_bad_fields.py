@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent.decode.files import TELEMETRY
+from agent.decode.formats import TELEMETRY
 from agent.decode.message import DecodeOptions, TelemetryOptions
 from processors.contracts.telemetry import DecodedBatch, SeriesIndex
 

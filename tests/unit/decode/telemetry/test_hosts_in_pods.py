@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.decode.files import TELEMETRY
+from agent.decode.formats import TELEMETRY
 from agent.decode.message import DecodeOptions, HostsReported, TelemetryOptions
 from processors.contracts.nodes import Node, Nodes
 from processors.contracts.telemetry import SeriesIndex, Telemetry
