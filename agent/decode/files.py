@@ -5,6 +5,7 @@ A file may hold JSON of any kind, text of `sacct`, a workload log, line protocol
 
 import io
 import itertools
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, Protocol
@@ -25,6 +26,7 @@ from processors.contracts.telemetry import DecodedBatch, Samples, SeriesIndex
 
 OTHER_TEXT: Final = "sacct"  # whose tables look like anything; its errors say what a table lacks
 BINARY_BYTES_MAX: Final = 64 * 1024 * 1024
+_JSON: Final = re.compile(rb'\s*(?:\{|\[\s*(?:[\[{"\]\d-]|true|false|null|$))')  # unlike a prompt: [root@login1 ~]$
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
@@ -77,7 +79,7 @@ def recognise(source: Readable, options: TelemetryOptions, name: str = "") -> Re
     if not line:
         raise invalid("empty", "The file is empty.")
     line = line.removeprefix(_BYTE_ORDER_MARK)
-    if line.lstrip()[:1] in b"[{":
+    if not line.strip() or _JSON.match(line):
         return _json(source, (line, number), lines, options)
     while line.lstrip().startswith(b"#"):
         line, number = next(lines, (b"", number))

@@ -85,7 +85,7 @@ class DecodeOptions(msgspec.Struct, frozen=True):
     `default_system` names the system of records that do not name it. Scripts, comments and working directories of
     jobs are private: they are dropped here unless `keep` asks for them. A time is refused before `earliest_ms`, or more than
     `future_ms` after the message was received. `timezone` (such as ``Europe/Oslo`` or ``+02:00``) is the zone of
-    `sacct` times, which carry none.
+    `sacct` times, which carry none. `columns` maps our names of columns of job tables to those of a file.
 
     >>> DecodeOptions(default_system="archer2").keep.script
     False
@@ -98,6 +98,7 @@ class DecodeOptions(msgspec.Struct, frozen=True):
     earliest_ms: int = EARLIEST_MS
     future_ms: int = DAY_MS
     timezone: str = "UTC"
+    columns: dict[str, str] = {}
 
     def system_of(self, named: str | None) -> str:
         """Return the system that a record names, or else the default; InvalidInputError without either."""

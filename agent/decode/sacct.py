@@ -4,10 +4,9 @@ Job rows of finished jobs become events. Steps and unfinished jobs are counted a
 no zone, unless the file says so: the option `timezone` names it, UTC otherwise.
 """
 
-import csv
 import re
-from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, tzinfo
+from itertools import chain, product
 from typing import Final
 
 from agent.decode.fields import (
@@ -27,15 +26,22 @@ from agent.decode.fields import (
     zone_of,
 )
 from agent.decode.message import DecodeOne, DecodeOptions, TelemetryOptions, checked, invalid, shown
-from agent.decode.opening import RecordFile, TextFile
+from agent.decode.opening import Numbered, RecordFile, TextFile
 from agent.decode.slurm import NO_TIME, exit_code, one_partition
+from agent.decode.table import JobTable, Row, header_of, line_text, opened_table, quoted_cells, whole_rows
 from agent.decode.telemetry.columns import each_line
 from processors.contracts import nodes as hostlist
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.events import STATES, Attribute, Decode, Decoded, Evidence, JobCompleted
-
-Row = Mapping[str, str]
-"""Texts by column name in lower case; a column that is absent and one that is blank say the same."""
+from processors.contracts.events import (
+    PART_OF,
+    STATES,
+    SUCCESS,
+    Attribute,
+    Decode,
+    Decoded,
+    Evidence,
+    JobCompleted,
+)
 
 UNFINISHED: Final = {  # states of jobs without an end, and the name they are counted under
     "PENDING": "pending",
@@ -52,6 +58,24 @@ UNFINISHED: Final = {  # states of jobs without an end, and the name they are co
     "SPECIAL_EXIT": "pending",
 }
 
+STATE_NAMES: Final = {  # other ways to write a state: the numbers of Slurm's database, and what public logs have
+    "0": "PENDING",
+    "1": "RUNNING",
+    "2": "SUSPENDED",
+    "3": "COMPLETED",
+    "4": "CANCELLED",
+    "5": "FAILED",
+    "6": "TIMEOUT",
+    "7": "NODE_FAIL",
+    "8": "PREEMPTED",
+    "9": "BOOT_FAIL",
+    "10": "DEADLINE",
+    "11": "OUT_OF_MEMORY",
+    "COMPLETE": "COMPLETED",
+    "CANCELED": "CANCELLED",
+}
+HOUR_MS: Final = 3_600_000
+
 
 def ignored_row(row: Row) -> str | None:
     """Return why a row is of no use ("step", "pending", "running", "never-started"), or None where it is a finished job.
@@ -62,19 +86,28 @@ def ignored_row(row: Row) -> str | None:
     if "." in (row.get("jobid") or row.get("jobidraw") or ""):
         return "step"
     state = final_state(row.get("state", ""))
-    if state == "CANCELLED" and row.get("start", "") in NO_TIME and row.get("end", "") in NO_TIME:
+    if state in STATES and state != SUCCESS and _never_started(row):
         return "never-started"
     return UNFINISHED.get(state)
+
+
+def _never_started(row: Row) -> bool:
+    """Return whether a job ended before its planned start, or has neither start nor end."""
+    start, end, elapsed = row.get("start", ""), row.get("end", ""), row.get("elapsedraw") or row.get("elapsed") or ""
+    if start in NO_TIME:
+        return end in NO_TIME or elapsed.startswith("-")
+    return end not in NO_TIME and end < start and len(end) == len(start) and not elapsed.strip("0:")
 
 
 def final_state(text: str) -> str:
     """Return the state without what `sacct` adds to it.
 
-    >>> final_state("CANCELLED by 1001"), final_state("CANCELLED+")
-    ('CANCELLED', 'CANCELLED')
+    >>> final_state("CANCELLED by 1001"), final_state("CANCELLED+"), final_state("3")
+    ('CANCELLED', 'CANCELLED', 'COMPLETED')
     """
     fields = text.split(maxsplit=1)
-    return fields[0].rstrip("+").upper() if fields else ""
+    state = fields[0].rstrip("+").upper() if fields else ""
+    return STATE_NAMES.get(state, state)
 
 
 def finished_job(row: Row, zone: tzinfo, received_ms: int, options: DecodeOptions) -> JobCompleted:
@@ -110,7 +143,8 @@ def finished_job(row: Row, zone: tzinfo, received_ms: int, options: DecodeOption
 
 
 def _times(row: Row, zone: tzinfo) -> tuple[int, int, float]:
-    start_ms, end_ms, elapsed_s = _time(row.get("start"), zone), _time(row.get("end"), zone), _elapsed_s(row)
+    starts, ends, elapsed_s = _times_of(row.get("start"), zone), _times_of(row.get("end"), zone), _elapsed_s(row)
+    start_ms, end_ms = _meant(starts, ends, elapsed_s, _suspended_s(row))
     if elapsed_s is None and start_ms is not None and end_ms is not None:
         elapsed_s = (end_ms - start_ms) / 1000
     if elapsed_s is None or (start_ms is None and end_ms is None):
@@ -120,40 +154,73 @@ def _times(row: Row, zone: tzinfo) -> tuple[int, int, float]:
     elapsed_ms = round(elapsed_s * 1000)
     if start_ms is None:
         start_ms = (end_ms or 0) - elapsed_ms
-    if end_ms is None or end_ms < start_ms:  # the clock goes back in autumn: local times may
+    # a clock that goes back may hide an hour of a run whose zone is not known; what is beyond belongs to a resized job
+    if end_ms is None or end_ms < start_ms or 0 < elapsed_ms - (end_ms - start_ms) <= HOUR_MS:
         end_ms = start_ms + elapsed_ms
-    return start_ms, end_ms, elapsed_s
+    return start_ms, end_ms, min(elapsed_s, (end_ms - start_ms) / 1000)
+
+
+def _meant(
+    starts: tuple[int | None, ...], ends: tuple[int | None, ...], elapsed_s: float | None, suspended_s: float
+) -> tuple[int | None, int | None]:
+    """Return the start and the end whose distance is nearest to the elapsed time, or else not negative."""
+
+    def distance(times: tuple[int | None, int | None]) -> float:
+        span_ms = (times[1] or 0) - (times[0] or 0)
+        return float(span_ms < 0) if elapsed_s is None else abs(span_ms - (elapsed_s + suspended_s) * 1000)
+
+    if starts == (None,) or ends == (None,):
+        return starts[0], ends[0]
+    return min(product(starts, ends), key=distance)
 
 
 def _elapsed_s(row: Row) -> float | None:
     raw = row.get("elapsedraw", "")
-    if raw:
-        seconds = _count(raw)
+    if raw and ":" not in raw:
+        seconds = _count(raw.partition(".")[0])
         if seconds is None or seconds > SECONDS_MAX:
             raise invalid("out-of-range", f"{shown(raw)} is no elapsed time in seconds.")
         return seconds
-    elapsed = row.get("elapsed", "")
+    elapsed = raw or row.get("elapsed", "")
     return parse_duration(elapsed) if elapsed else None
 
 
+def _suspended_s(row: Row) -> float:
+    try:
+        return parse_duration(row.get("suspended") or "0")
+    except InvalidInputError:
+        return 0.0
+
+
 def _time(text: str | None, zone: tzinfo) -> int | None:
+    return _times_of(text, zone)[0]
+
+
+def _times_of(text: str | None, zone: tzinfo) -> tuple[int | None, ...]:
+    """Return the times that a text may stand for: two in the hour that is repeated when the clock goes back."""
     if text is None or text in NO_TIME:
-        return None
-    if text.isascii() and text.isdigit() and len(text) < 12:  # SLURM_TIME_FORMAT=%s
-        return moment_ms(datetime.fromtimestamp(int(text), UTC))
+        return (None,)
+    seconds = text.partition(".")[0]
+    if seconds.isascii() and seconds.isdigit() and len(seconds) < 12:  # SLURM_TIME_FORMAT=%s
+        return (moment_ms(datetime.fromtimestamp(int(seconds), UTC)),)
     try:
         moment = datetime.fromisoformat(text)
-        return moment_ms(moment if moment.tzinfo else moment.replace(tzinfo=zone))
+        if moment.tzinfo is not None:
+            return (moment_ms(moment),)
+        return tuple(dict.fromkeys(moment_ms(moment.replace(tzinfo=zone, fold=fold)) for fold in (0, 1)))
     except (ValueError, OverflowError):
         raise invalid("time", f"{shown(text)} is not a time.") from None
 
 
 def _evidence(row: Row, zone: tzinfo, options: DecodeOptions) -> Evidence:
     minutes = _count(row.get("timelimitraw", ""))
-    hosts = row.get("nodelist", "").strip()
+    hosts = row.get("nodelist") or row.get("nodes", "")
+    hosts = "" if _size(hosts) is not None else hosts.strip()
     refuse_control(hosts, "host list")
     array_job_id, _, task = row.get("jobid", "").partition("_")
+    part_of, is_part, _ = row.get("jobid", "").partition("+")
     attributes: dict[str, Attribute | None] = {
+        PART_OF: identity_text(part_of, "job id") if is_part else None,
         "features": free_text(row.get("constraints")),
         "wc_key": free_text(row.get("wckey")),
     }
@@ -185,128 +252,31 @@ def _energy_j(row: Row) -> float | None:
 
 def _sizes(row: Row, hosts: str) -> dict[str, float]:
     allocated = parse_tres(row.get("alloctres"))
-    nodes = _first(row, "allocnodes", "nnodes") or allocated.get("node") or float(hostlist.count(hosts))
+    nodes = _first(row, "allocnodes", "nnodes", "nodes") or allocated.get("node") or float(hostlist.count(hosts))
     return sizes_of(
         {
             "nodes": nodes or _first(row, "reqnodes"),
             "cores": _first(row, "alloccpus", "ncpus") or allocated.get("cpu") or _first(row, "reqcpus"),
             "processes": _first(row, "ntasks"),
-            "gpus": gpus(allocated),
+            "gpus": gpus(allocated) or _first(row, "ngpus"),
         }
     )
 
 
 def _first(row: Row, *columns: str) -> float | None:
-    return next((count for count in (_count(row.get(column, "")) for column in columns) if count), None)
+    return next((size for size in (_size(row.get(column, "")) for column in columns) if size), None)
+
+
+def _size(text: str) -> float | None:
+    """Return a count as `sacct` prints it: 1K nodes are 1024, and 1.50K are 1536."""
+    if text.isascii() and text.isdigit():
+        return _count(text)
+    amount = next(iter(parse_tres(f"size={text.strip().upper()}").values()), None)
+    return None if amount is None else float(round(amount))
 
 
 def _count(text: str) -> float | None:
     return float(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
-
-
-NEEDED: Final = (  # of each group one column
-    ("jobidraw", "jobid"),
-    ("state",),
-    ("elapsedraw", "elapsed", "end"),
-    ("start", "end"),
-    ("allocnodes", "nnodes", "nodelist", "alloccpus", "ncpus", "reqcpus", "alloctres"),
-)
-FREE_TEXT: Final = ("jobname", "comment", "workdir", "admincomment", "systemcomment", "submitline", "constraints")
-COLUMNS_MAX: Final = 200
-PAIRS: Final = re.compile(r'"?[A-Za-z]+=[^|]*?,"?[A-Za-z]+=')
-SONAR_COLUMNS: Final = (
-    *("JobIDRaw", "JobID", "User", "Account", "State", "Start", "End", "AveCPU", "AveDiskRead", "AveDiskWrite"),
-    *("AveRSS", "AveVMSize", "ElapsedRaw", "ExitCode", "Layout", "MaxRSS", "MaxVMSize", "MinCPU", "ReqCPUS", "ReqMem"),
-    *("ReqNodes", "Reservation", "Submit", "Suspended", "SystemCPU", "TimelimitRaw", "UserCPU", "NodeList"),
-    *("Partition", "AllocTRES", "Priority", "JobName"),
-)
-
-_RESOURCE = re.compile(r"[a-z][\w/:]*=[\w.]+(?:,|$)")  # as in AllocTRES
-_DELIMITERS: Final = "|,;\t"
-_HEADER = re.compile(r"([A-Za-z]+)([^A-Za-z0-9]*)")
-
-
-class SacctTable:
-    """The columns of a table and what parts them; cuts a line into a row.
-
-    A job name may hold the delimiter. Where it is the only column of free text it takes what the line has too much.
-
-    >>> table = SacctTable.of_header("JobID|JobName|State|Elapsed|End|NNodes")
-    >>> table.row("812|a|b|COMPLETED|00:01:00|2026-11-20T10:00:00|4")["jobname"]
-    'a|b'
-    """
-
-    def __init__(self, columns: tuple[str, ...], delimiter: str) -> None:
-        self.columns = tuple(column.strip().partition("%")[0].lower() for column in columns)
-        self.delimiter = delimiter
-        missing = [group for group in NEEDED if not set(group) & set(self.columns)]
-        if missing:
-            raise invalid("columns", f"The table has no column {' or '.join(missing[0])}.")
-        if len(self.columns) > COLUMNS_MAX:
-            raise invalid("columns", f"The table has more than {COLUMNS_MAX} columns.")
-        free = [index for index, column in enumerate(self.columns) if column in FREE_TEXT]
-        self._free = free[0] if len(free) == 1 else None
-        self._ends_with_delimiter = False  # as --parsable, unlike --parsable2, ends each line
-
-    @classmethod
-    def of_header(cls, line: str) -> "SacctTable":
-        """Return the table of a header line; what follows its first name is the delimiter."""
-        first = _HEADER.match(line)
-        if first is None or not first[2]:
-            raise invalid("columns", f"{shown(line)} is no header line of sacct.")
-        delimiter = first[2]
-        if delimiter.isspace() and delimiter != "\t":
-            raise invalid("columns", "This table of sacct is cut to the width of a screen; print it with --parsable2.")
-        table = cls(tuple(line.removesuffix(delimiter).split(delimiter)), delimiter)
-        table._ends_with_delimiter = line.endswith(delimiter)
-        return table
-
-    def row(self, line: str) -> Row:
-        """Return the row of a line; InvalidInputError (``columns``) where it does not fit the columns."""
-        cells = self._cells(line.removesuffix(self.delimiter) if self._ends_with_delimiter else line)
-        if len(cells) > len(self.columns) and self.delimiter == ",":
-            cells = rejoined(cells)
-        surplus = len(cells) - len(self.columns)
-        if surplus > 0 and self._free is not None:
-            end = self._free + surplus + 1
-            cells[self._free : end] = [self.delimiter.join(cells[self._free : end])]
-        if len(cells) != len(self.columns):
-            what = "; a comma may part a cell, print it with --parsable2" if self.delimiter == "," else ""
-            raise invalid("columns", f"The row has {len(cells)} cells for {len(self.columns)} columns{what}.")
-        return dict(zip(self.columns, cells, strict=True))
-
-    def _cells(self, line: str) -> list[str]:
-        if self.delimiter == "," and '"' in line:
-            return quoted_cells(line)
-        return line.split(self.delimiter)
-
-
-def rejoined(cells: Iterable[str]) -> list[str]:
-    """Return cells of which a comma has parted none: lists of hosts in brackets, and counts of resources, are whole again.
-
-    >>> rejoined(["812", "r1n[01", "04-07]", "cpu=8", "node=2"])
-    ['812', 'r1n[01,04-07]', 'cpu=8,node=2']
-    """
-    whole: list[str] = []
-    for cell in cells:
-        last = whole[-1] if whole else ""
-        if last.count("[") > last.count("]") or (_RESOURCE.match(last) and _RESOURCE.match(cell)):
-            whole[-1] = f"{last},{cell}"
-        else:
-            whole.append(cell)
-    return whole
-
-
-def quoted_cells(line: str) -> list[str]:
-    """Return the cells of a line with commas between them, of which some are quoted.
-
-    >>> quoted_cells('JobID=812,"AllocTRES=cpu=4,node=1"')
-    ['JobID=812', 'AllocTRES=cpu=4,node=1']
-    """
-    try:
-        return next(csv.reader([line]), [])
-    except csv.Error:
-        raise invalid("columns", "The row is no line of comma-separated values.") from None
 
 
 def pairs_row(line: str) -> Row:
@@ -324,58 +294,51 @@ def pairs_row(line: str) -> Row:
     return row
 
 
-def sacct_lines(read_row: Callable[[str], Row], options: DecodeOptions) -> DecodeOne:
-    """Return the decoder of single lines below the header: `SacctTable.row`, or `pairs_row`.
+PAIRS: Final = re.compile(r'"?[A-Za-z]+=[^|]*?,"?[A-Za-z]+=')
+
+
+def rows_decoder(table: JobTable | None, options: DecodeOptions) -> DecodeOne:
+    """Return the decoder of rows, some of which may be headers of further tables; without a table, of Key=Value lines.
 
     >>> decoded = Decoded()
-    >>> sacct_lines(pairs_row, DecodeOptions())(b"JobID=812.batch,State=COMPLETED", 0, decoded)
+    >>> rows_decoder(None, DecodeOptions())(b"JobID=812.batch,State=COMPLETED", 0, decoded)
     >>> decoded.ignored
     {'step': 1}
     """
     zone: tzinfo = zone_of(options.timezone)
 
     def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
-        row = read_row(line_text(value, options))
-        reason = ignored_row(row)
-        if reason is None:
-            decoded.events.append(finished_job(row, zone, received_ms, options))
-        else:
-            decoded.ignored[reason] = decoded.ignored.get(reason, 0) + 1
+        nonlocal table
+        header = None if table is None else header_of(value, options)
+        if header is not None:
+            table = header
+            return
+        text = line_text(value, options)
+        add_row(pairs_row(text) if table is None else table.row(text), zone, received_ms, options, decoded)
 
     return decode_one
 
 
-def line_text(value: bytes, options: DecodeOptions) -> str:
-    """Return a line as text without its end, or raise InvalidInputError.
+def add_row(row: Row, zone: tzinfo, received_ms: int, options: DecodeOptions, decoded: Decoded) -> None:
+    """Add the event of a row, or count why it has none.
 
-    >>> line_text(b"812|COMPLETED" + bytes([13, 10]), DecodeOptions())
-    '812|COMPLETED'
+    >>> add_row({"jobid": "812", "state": "RUNNING"}, UTC, 0, DecodeOptions(), decoded := Decoded())
+    >>> decoded.ignored
+    {'running': 1}
     """
-    try:
-        return checked(value, options).decode().rstrip("\r\n")
-    except UnicodeDecodeError:
-        raise invalid("encoding", "The line holds text that is not UTF-8.") from None
+    reason = ignored_row(row)
+    if reason is None:
+        decoded.events.append(finished_job(row, zone, received_ms, options))
+    else:
+        decoded.ignored[reason] = decoded.ignored.get(reason, 0) + 1
 
 
-def table_of(first_line: str) -> tuple[SacctTable, bool]:
-    """Return the table that a first line opens, and whether that line is a header.
-
-    Without a header, only the layout that Sonar asks `sacct` for is known.
-
-    >>> table_of("JobIDRaw|State|Start|End|NCPUS")[1]
-    True
-    """
-    if "jobid" in first_line[:80].lower():
-        return SacctTable.of_header(first_line), True
-    cells = first_line.split("|")
-    if len(cells) >= len(SONAR_COLUMNS) and cells[0].partition(".")[0].isdigit() and cells[0] == cells[1]:
-        return SacctTable(SONAR_COLUMNS, "|"), False
-    if max(first_line.count(delimiter) for delimiter in _DELIMITERS) < 2:
-        raise invalid("unknown-format", "This is neither JSON, nor a table of sacct, nor a workload log.")
-    raise invalid(
-        "columns",
-        "The table has no header line; print it without --noheader, or put one before it, such as JobID|State|Start|End|NNodes.",
-    )
+def _opened(first: bytes, lines: Numbered, options: DecodeOptions) -> tuple[DecodeOne, Numbered]:
+    """Return the decoder of the rows of a table, and its rows; `lines` begin with the first one."""
+    if PAIRS.match(first.decode(errors="replace")):
+        return rows_decoder(None, options), lines
+    table, row = opened_table(lines, options)
+    return rows_decoder(table, options), whole_rows(chain(row, lines), table, options)
 
 
 def sacct_decoder(options: DecodeOptions) -> Decode:
@@ -388,31 +351,23 @@ def sacct_decoder(options: DecodeOptions) -> Decode:
     """
 
     def decode(value: bytes, received_ms: int) -> Decoded:
-        lines = [line for line in checked(value, options).split(b"\n") if line.strip()]
+        lines = [
+            (line + b"\n", number)
+            for number, line in enumerate(checked(value, options).split(b"\n"), 1)
+            if line.strip()
+        ]
         if len(lines) > options.elements_max:
             raise invalid("array-bomb", f"The table has more rows than {options.elements_max}.")
-        decode_one, below = sacct_opened(line_text(lines[0], options), options)
+        decode_one, rows = _opened(lines[0][0], iter(lines), options)
         decoded = Decoded()
-        for number, line in enumerate(lines[1:] if below else lines, 2 if below else 1):
+        for row, number in rows:
             try:
-                decode_one(line, received_ms, decoded)
+                decode_one(row, received_ms, decoded)
             except InvalidInputError as error:
                 decoded.rejects.append(error.at(f"line {number}"))
         return decoded
 
     return decode
-
-
-def sacct_opened(first_line: str, options: DecodeOptions) -> tuple[DecodeOne, bool]:
-    """Return the decoder of lines that a first line asks for, and whether that line is a header and no row.
-
-    >>> sacct_opened("v=0.1.0,JobID=812,State=COMPLETED", DecodeOptions())[1]
-    False
-    """
-    if PAIRS.match(first_line):
-        return sacct_lines(pairs_row, options), False
-    table, header = table_of(first_line)
-    return sacct_lines(table.row, options), header
 
 
 def sacct_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
@@ -422,7 +377,5 @@ def sacct_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
     >>> sacct_file(TextFile("jobs.txt", header, iter([(header, 1)])), TelemetryOptions()).format
     'sacct'
     """
-    decode_one, header = sacct_opened(line_text(text.first, options.decode), options.decode)
-    if header:
-        next(text.lines)
-    return RecordFile("sacct", each_line(decode_one), text.lines)
+    decode_one, rows = _opened(text.first, text.lines, options.decode)
+    return RecordFile("sacct", each_line(decode_one), rows)

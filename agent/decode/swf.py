@@ -13,7 +13,7 @@ import msgspec
 from agent.decode.fields import COUNT_MAX, SECONDS_MAX, check_bounds, identity_text, run_identity
 from agent.decode.message import DecodeOne, DecodeOptions, TelemetryOptions, checked, invalid, shown
 from agent.decode.opening import RecordFile, TextFile
-from agent.decode.sacct import line_text
+from agent.decode.table import line_text
 from agent.decode.telemetry.columns import each_line
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decode, Decoded, Evidence, JobCompleted

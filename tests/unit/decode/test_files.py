@@ -124,7 +124,7 @@ def test_a_file_that_cannot_be_opened_is_an_error_of_the_command_line(tmp_path: 
         (b"Dear all,\nno data today.\n", "unknown-format"),
         (b"a|b|c\n1|2|3\n", "columns"),
         (b"JobID|State\n1|COMPLETED\n", "columns"),
-        (b"\x89PNG\r\n\x1a\n\x00", "encoding"),
+        (b"\x89PNG\r\n\x1a\n\x00", "unknown-format"),
     ],
 )
 def test_a_file_of_no_known_format_is_refused_once(value: bytes, reason: str) -> None:
