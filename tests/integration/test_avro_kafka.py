@@ -90,7 +90,9 @@ def test_rows_wait_for_their_schema_over_a_crash_of_the_collector(site: Site, re
     site.collector.kill()
     site.collector.start()
     until(lambda: site.waiting() == 1, WORKED_OFF_S, site.collector.output)
-    assert site.collector.lines("schema registry unavailable")[0]["reason"].startswith("It answered 503")
+    assert site.collector.lines("schema registry unavailable")[0]["reason"].startswith(
+        "The schema registry answered 503"
+    )
     registry.status = None
     site.read("nid1", "nid2")
     assert site.topics.read(site.collector.config.topics.deadletters) == []

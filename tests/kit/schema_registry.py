@@ -48,7 +48,10 @@ def row(time_ms: int, host: str, load: float, number: int = 37) -> bytes:
 
 
 class FakeRegistry:
-    """What the registry holds, and what it was asked for: `answers` by path; every answer has `status` where one is set."""
+    """What the registry holds, and what it was asked for.
+
+    `answers` are by path, and so are `statuses` of paths that fail; if `status` is set, every answer has it. A redirect goes to `location`.
+    """
 
     def __init__(self) -> None:
         self.url = ""
@@ -56,6 +59,8 @@ class FakeRegistry:
         self.requests: list[str] = []
         self.log_ins: list[str | None] = []
         self.status: int | None = None
+        self.statuses: dict[str, int] = {}
+        self.location = ""
         self.served = threading.Condition()
 
     def hold(self, number: int, schema: dict[str, Any] | str, **more: Any) -> None:
@@ -66,8 +71,9 @@ class FakeRegistry:
     def answer(self, path: str, log_in: str | None) -> tuple[int, bytes]:
         """Return status and body."""
         found = self.answers.get(path)
-        if self.status is not None:
-            status, body = self.status, b"<html>away</html>"
+        failing = self.status or self.statuses.get(path)
+        if failing is not None:
+            status, body = failing, b'{"error_code": 50001, "message": "Error in the backend"}'
         else:
             status, body = (404, NOT_FOUND) if found is None else (200, found)
         with self.served:
@@ -97,6 +103,8 @@ def schema_registry() -> Iterator[FakeRegistry]:
             status, body = registry.answer(self.path, self.headers["authorization"])
             self.send_response(status)
             self.send_header("content-length", str(len(body)))
+            if 300 <= status < 400 and registry.location:
+                self.send_header("location", registry.location)
             self.end_headers()
             self.wfile.write(body)
 

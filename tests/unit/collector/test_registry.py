@@ -11,7 +11,7 @@ import pytest
 from agent.app import compose
 from agent.clock import Clock
 from agent.config.schemas import SchemaRegistrySettings
-from agent.registry import ABSENT_S, ANSWER_BYTES_MAX, KNOWN_MAX, WANTED_MAX, SchemaRegistry
+from agent.registry import ABSENT_S, ANSWER_BYTES_MAX, FAULTY_S, KNOWN_MAX, REFUSED_S, WANTED_MAX, SchemaRegistry
 from processors.contracts.errors import ConfigError, InvalidInputError
 from sinks.prometheus.registry import Metrics
 from tests.kit.agent_process import until
@@ -110,7 +110,9 @@ def test_it_logs_in_as_configured_and_repeats_no_secret(
     asking.fake.status = 401
     registry = asking.client(None, **given)
     registry.text(37)
-    assert asking.outages.first().startswith("It answered 401 when asked for the schema 37.")
+    assert asking.outages.first().startswith(
+        "The schema registry answered 401 ('Error in the backend') when asked for the schema 37."
+    )
     assert asking.fake.log_ins[0] == log_in
     assert "s3cret" not in "".join(asking.outages.reasons) + repr(SchemaRegistrySettings.model_validate(given))
 
@@ -136,16 +138,7 @@ def test_what_the_registry_does_not_have_is_none_and_looked_up_again_later(askin
     assert (len(asking.fake.requests), lookups(asking.metrics, "absent")) == (1, 1)
     asking.fake.hold(7, LOADAVG)
     clock.advance(ABSENT_S + 1)
-    assert refusal(registry, 7), "until the registry has answered otherwise"
-    asking.fake.wait(2)
-
-    def now() -> bytes | None:
-        try:
-            return registry.text(7)
-        except InvalidInputError:
-            return None
-
-    assert until(now, 20.0, lambda: "it is there now") == TEXT
+    assert found(registry, 7) == TEXT
 
 
 @pytest.mark.parametrize(
@@ -156,7 +149,7 @@ def test_an_answer_that_is_none_of_a_registry_is_waited_out(asking: Asking, body
     asking.fake.answers["/schemas/ids/37"], asking.fake.status = body, status
     registry = asking.client()
     assert registry.text(37) is None
-    expected = f"It answered {status}" if status else "What it answered when asked for the schema 37 is no schema."
+    expected = f"The schema registry {f'answered {status}' if status else 'did not answer with a schema'}"
     assert asking.outages.first().startswith(expected)
     assert registry.text(37) is None
     asking.fake.status = None
@@ -170,7 +163,7 @@ def test_a_registry_that_nobody_reaches_is_waited_for_and_a_close_ends_that() ->
     registry = asking.client(url="http://127.0.0.1:9")
     assert registry.text(37) is None
     assert asking.outages.first() == (
-        "Asking for the schema 37 failed: ConnectError. What needs schemas that are not known is not read meanwhile."
+        "Asking for the schema 37 failed: ConnectError. Messages whose schema is not known wait in their topics."
     )
     asking.close()
     assert not [thread for thread in threading.enumerate() if thread.name == "schemas"]
@@ -178,13 +171,72 @@ def test_a_registry_that_nobody_reaches_is_waited_for_and_a_close_ends_that() ->
     assert not [thread for thread in threading.enumerate() if thread.name == "schemas"]
 
 
-def test_one_schema_that_fails_does_not_keep_others_waiting(asking: Asking) -> None:
-    asking.fake.answers["/schemas/ids/1"] = b"<html>"
+class StandingClock(FakeClock):
+    """A clock on which a sleep takes long, unless something ends it."""
+
+    def sleep(self, seconds: float, stop: threading.Event) -> bool:
+        return stop.wait(60.0)
+
+
+def test_the_back_off_of_one_schema_delays_no_other_one(asking: Asking) -> None:
+    asking.fake.statuses["/schemas/ids/1"] = 500
+    registry = asking.client(StandingClock())
+    assert registry.text(1) is None
+    asking.outages.first()
     asking.fake.hold(2, LOADAVG)
-    registry = asking.client()
-    assert registry.text(1) is None
     assert found(registry, 2) == TEXT
-    assert registry.text(1) is None
+    assert asking.fake.requests.count("/schemas/ids/1") == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "answered"),
+    [
+        (500, "500 ('Error in the backend')"),
+        (404, "404 ('Error in the backend')"),
+        (302, "302, a redirect to 'http://other.example/login' that is not followed,"),
+    ],
+)
+def test_a_schema_that_fails_while_others_are_answered_is_refused_after_some_minutes(
+    asking: Asking, status: int, answered: str
+) -> None:
+    asking.fake.hold(37, LOADAVG)
+    asking.fake.statuses["/schemas/ids/1"], asking.fake.location = status, "http://other.example/login?token=1"
+    clock = FakeClock()
+    registry = asking.client(clock)
+    assert found(registry, 37) == TEXT
+    assert refusal(registry, 1) == (
+        f"The schema registry answered {answered} when asked for the schema 1. It still answers for other schemas."
+    )
+    assert clock.monotonic_s() >= FAULTY_S
+    assert asking.outages.ends == 2
+    del asking.fake.statuses["/schemas/ids/1"]
+    asking.fake.hold(1, LOADAVG)
+    clock.advance(REFUSED_S + 1)
+    assert found(registry, 1) == TEXT, "no message is refused before the registry was asked again"
+
+
+def test_in_an_outage_a_refused_schema_waits_like_all_others(asking: Asking) -> None:
+    asking.fake.hold(37, LOADAVG)
+    asking.fake.statuses["/schemas/ids/1"] = 500
+    clock = FakeClock()
+    registry = asking.client(clock)
+    assert found(registry, 37) == TEXT
+    assert refusal(registry, 1)
+    asking.fake.status = 503
+    clock.advance(REFUSED_S + 1)
+    begin_s = clock.monotonic_s()
+    while clock.monotonic_s() < begin_s + 3 * FAULTY_S:
+        assert registry.text(1) is None
+
+
+def test_a_redirect_to_another_host_gets_no_log_in(asking: Asking) -> None:
+    with schema_registry() as other:
+        log_in = {"username": "reader", "password": "s3cret-word"}
+        asking.fake.status, asking.fake.location = 302, f"{other.url}/schemas/ids/37"
+        registry = asking.client(None, **log_in)
+        assert registry.text(37) is None
+        assert f"302, a redirect to '{other.url}/schemas/ids/37' that is not followed," in asking.outages.first()
+        assert other.requests == []
 
 
 def test_numbers_that_wait_and_schemas_that_are_kept_have_a_bound(asking: Asking) -> None:

@@ -8,10 +8,12 @@ import msgspec
 import pytest
 
 from agent.app import compose
+from agent.cli.deadletter import Filter, replayed
 from agent.collector import Collector
 from agent.config.schemas import SchemaRegistrySettings
 from agent.config.tree import Config, Source
 from agent.log.memory import MemoryLog
+from agent.registry import REFUSED_S
 from agent.topics import own_topics
 from processors.contracts.events import DeadLetter, HostMinute, decode_record
 from processors.contracts.log import Batch, TopicSettings
@@ -35,7 +37,8 @@ class Centre:
         self.log.create(
             [*own_topics(self.config), *(TopicSettings(name, 1, compacted=False) for name in ("avro", "json"))]
         )
-        self._schemas = compose.schemas(self.config, self.metrics, FakeClock())  # its time passes by waiting alone
+        self.registry_clock = FakeClock()  # its time passes by waiting alone
+        self._schemas = compose.schemas(self.config, self.metrics, self.registry_clock)
         routes = compose.routes(self.config, self._schemas)
         self.collector = Collector(self.log, routes, self.metrics, "one", monotonic_s=self.clock.monotonic_s)
         self._producer = self.log.producer()
@@ -124,6 +127,23 @@ def test_rows_are_read_once_their_schema_was_looked_up(registry: FakeRegistry) -
         centre.until("the schema was looked up")
         assert (centre.hosts(), centre.dead_letters()) == ({"nid1"}, [])
         assert registry.requests == ["/schemas/ids/37"], "it is asked once for all rows"
+
+
+def test_a_schema_that_only_fails_costs_its_messages_which_can_be_sent_again(registry: FakeRegistry) -> None:
+    registry.hold(37, LOADAVG)
+    registry.statuses["/schemas/ids/1"] = 500
+    with closing(Centre(settings(registry))) as centre:
+        centre.send("avro", *avro_rows("nid1"), *avro_rows("nid2", 1), *avro_rows("nid3"))
+        until(lambda: centre.step() or centre.hosts() == {"nid1", "nid3"} or None, 20.0, "the schema is given up")
+        assert {reason for reason, _ in centre.dead_letters()} == {"schema"}
+        assert centre.dead_letters()[0][1].startswith("The schema registry answered 500 ('Error in the backend')")
+        del registry.statuses["/schemas/ids/1"]
+        registry.hold(1, LOADAVG)
+        centre.registry_clock.advance(REFUSED_S + 1)
+        sent = replayed(centre.log, centre.config.topics.deadletters, Filter(reason="schema"), flush_timeout_s=1.0).sent
+        assert sent == len(centre.dead_letters()) == 20
+        until(lambda: centre.step() or centre.taken() == 80 or None, 20.0, "they are read")
+        assert len(centre.dead_letters()) == 20
 
 
 def test_while_the_registry_is_away_its_topic_waits_and_others_are_read(registry: FakeRegistry) -> None:
