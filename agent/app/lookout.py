@@ -1,5 +1,6 @@
 """What others wrote, read again now and then for the readers of this process: dead letters, messages of other learners."""
 
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -8,19 +9,21 @@ import msgspec
 
 from agent.app import logs
 from agent.app.outputs import OutputTopics
-from agent.clock import Clock
+from agent.clock import BrokerClock, Clock
 from agent.config.tree import Config
 from agent.topics import examine, own_faults
 from processors.contracts.errors import InvalidInputError, UnavailableError
 from processors.contracts.events import TopicReport
 from processors.contracts.log import Log, TopicPartition, topic_pattern
-from processors.contracts.names import parse_rfc3339
+from processors.contracts.names import duration, parse_rfc3339
 from processors.contracts.service import DeadLetterView, Measures
 from sinks.topics import UNREADABLE
 
 LOOK_S: Final = 30.0
 TOPICS_LOOK_S: Final = 600.0  # settings of topics change rarely, and by hand
 ENDS_LOOK_S: Final = 5.0
+CLOCK_LOOK_S: Final = 15.0
+DAY_MS: Final = 86_400_000
 TOPICS_MAX: Final = 200
 PARTITIONS_READ_MAX: Final = 64
 NEWEST: Final = 3  # the last offsets may be marks of transactions
@@ -75,6 +78,51 @@ class TopicFaults(Lookout):
         for fault in sorted(found - self._known):
             logs.logger("topics").warning("a topic is not as it has to be", fault=fault)
         self._known = found
+
+
+class BrokerTime(Lookout):
+    """Compares the clock of this host with the broker's, which notes in the journal when it took each record.
+
+    A record that was not there at the look before was taken since. The journal never rests: collectors write ticks.
+    """
+
+    def __init__(self, log: Log, journal: str, clock: BrokerClock, measures: Measures) -> None:
+        super().__init__("the clock of the broker", self._compare, CLOCK_LOOK_S)
+        self._log, self._journal, self._clock, self._measures = log, journal, clock, measures
+        self._has_broker_time: bool | None = None
+        self._end, self._looked_s, self._reported = 0, -math.inf, False
+
+    def _compare(self) -> None:
+        if self._has_broker_time is None:
+            settings = self._log.examine([self._journal], [], []).topics[self._journal].settings
+            self._has_broker_time = settings is None or settings.get("message.timestamp.type") == "LogAppendTime"
+        looks_s = self._clock.monotonic_s()
+        end = self._log.ends([self._journal]).get(self._journal, {}).get(0, 0)
+        if self._has_broker_time and end != self._end:
+            times_ms: list[int] = []
+            self._log.read(self._journal, 0, lambda batch: times_ms.extend(batch.timestamps_ms), newest=NEWEST)
+            if times_ms:
+                self._clock.compare(max(times_ms), self._clock.monotonic_s() - self._looked_s)
+        self._end, self._looked_s = end, looks_s
+        self._report_difference()
+
+    def _report_difference(self) -> None:
+        fault = clock_fault(self._clock.ahead_ms)
+        self._measures.set("scalewatch_clock_ahead_seconds", self._clock.ahead_ms / 1000)
+        if fault is not None and not self._reported:
+            logs.logger("clock").error("the clock of this host is wrong", fault=fault)
+        elif fault is None and self._reported:
+            logs.logger("clock").info("the clock of this host agrees with the broker's again")
+        self._reported = fault is not None
+
+
+def clock_fault(ahead_ms: int) -> str | None:
+    """Return in a sentence how wrong the clock of this host is; None if it is right."""
+    if not ahead_ms:
+        return None
+    side, days = "ahead of" if ahead_ms > 0 else "behind", round(abs(ahead_ms) / DAY_MS, 1)
+    length = duration(abs(ahead_ms) / 1000) if days < 1 else f"{days:g} day{'s' if days > 1 else ''}"
+    return f"The clock of this host is {length} {side} the broker's."
 
 
 class RecentDeadLetters(Lookout):

@@ -15,9 +15,9 @@ import msgspec
 from agent.app import compose
 from agent.app.kafka import until_available
 from agent.app.logs import Outage
-from agent.app.lookout import Lookout, RecentDeadLetters, SourceTopics, TopicFaults
+from agent.app.lookout import BrokerTime, Lookout, RecentDeadLetters, SourceTopics, TopicFaults, clock_fault
 from agent.app.outputs import OutputTopics
-from agent.clock import Clock
+from agent.clock import BrokerClock, Clock
 from agent.collector import Collector
 from agent.config.tree import Config
 from agent.learner.garbage import Garbage
@@ -83,13 +83,16 @@ class Role(ABC):
     own: Service
 
     def __init__(self, config: Config, log: Log, measures: Measures, clock: Clock, restarts: int) -> None:
-        self._config, self._log, self._measures, self._clock, self._restarts = config, log, measures, clock, restarts
+        self._config, self._log, self._measures, self._restarts = config, log, measures, restarts
+        self._clock = clock if isinstance(clock, BrokerClock) else BrokerClock(clock)
         self.reason: str | None = "The role is starting."
         self._topic_faults = TopicFaults(log, config, measures)
+        self._broker_time = BrokerTime(log, config.topics.journal, self._clock, measures)
 
     def watch(self, stop: threading.Event) -> None:
-        """Start the threads that look, until `stop` is set, at what others wrote, and at the settings of the topics."""
+        """Start the threads that look, until `stop` is set, at what others wrote, at settings of topics and at the broker's clock."""
         self._topic_faults.start(self._clock, stop)
+        self._broker_time.start(self._clock, stop)
 
     def open(self) -> None:
         """Make missing topics and join the group; UnavailableError where the broker is away, ConfigError for wrong topics."""
@@ -97,6 +100,7 @@ class Role(ABC):
             self._log.create(own_topics(self._config))
             check_shards(self._log, self._config)
             self._topic_faults.look()
+            self._broker_time.look()
             self._join()
         except UnavailableError as error:
             self.reason = str(error)
@@ -120,7 +124,8 @@ class Role(ABC):
 
     def _health(self) -> Sequence[Health]:
         lag_s = self._lag_s()
-        reasons = late(lag_s) if self.reason is None else (self.reason,)
+        fault = clock_fault(self._clock.ahead_ms)
+        reasons = ((fault,) if fault else ()) + (late(lag_s) if self.reason is None else (self.reason,))
         working = self.reason is None
         return (
             Health(
@@ -312,7 +317,8 @@ class CollectorRole(Role):
         self._never = threading.Event()
 
     def watch(self, stop: threading.Event) -> None:
-        """Start the thread that looks up what the topics of the sources hold."""
+        """Start the threads that look up what the topics of the sources hold, and the broker's clock."""
+        self._broker_time.start(self._clock, stop)
         self.topics.start(self._clock, stop)
 
     def step(self) -> None:

@@ -4,11 +4,13 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from agent.app import compose, logs, roles, supervisor
 from agent.app.handover import Handover
 from agent.app.kafka import kafka_settings
 from agent.app.lookout import Lookout
-from agent.clock import Clock, SystemClock
+from agent.clock import BrokerClock, Clock, SystemClock
 from agent.config.tree import Config
 from agent.log.kafka.log import KafkaLog
 from processors.contracts.errors import ConfigError, UnavailableError
@@ -32,9 +34,15 @@ def serve(
 
     `away_since_s` is when the outage began that the role before this one ended in.
     """
-    metrics, clock = compose.metrics(config, folds=name == roles.LearnerRole.name), SystemClock()
+    metrics, clock = compose.metrics(config, folds=name == roles.LearnerRole.name), BrokerClock(SystemClock())
     handover.measure(metrics)
-    role = MAKERS[name](config, KafkaLog(kafka_settings(config)), metrics, clock, restarts)
+    role = MAKERS[name](
+        config,
+        KafkaLog(msgspec.structs.replace(kafka_settings(config), now_ms=clock.stamp_ms)),
+        metrics,
+        clock,
+        restarts,
+    )
     _export(config, role, metrics, clock)
     role_events = logs.logger(name)
     outage = logs.Outage("broker", role_events, clock, away_since_s)

@@ -286,6 +286,10 @@ AGENT: Final = (
         "Ticks of collectors more than five seconds ahead of the broker's clock: the broker's time counted instead.",
     ),
     Declaration(
+        "scalewatch_clock_ahead_seconds", "gauge",
+        "How far the clock of this host is ahead of the broker's; negative if behind, 0 while both agree within a minute.",
+    ),
+    Declaration(
         "scalewatch_topic_faults", "gauge",
         "Faults of the agent's own topics: settings that lose data, copies and rights that are missing.",
     ),

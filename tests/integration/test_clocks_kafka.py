@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -11,15 +12,19 @@ from agent.app import compose
 from agent.app.roles import CollectorRole, LearnerRole
 from agent.cli import main
 from agent.clock import SystemClock
+from agent.log.kafka.settings import ClientName
 from processors.contracts.events import Evidence, JobCompleted, Tick
 from processors.contracts.log import TopicSettings
-from tests.kit.agent_process import until, write_config
+from processors.contracts.names import rfc3339
+from tests.kit.agent_process import READY_S, AgentProcess, until, write_config
+from tests.kit.agent_topics import AgentTopics
 from tests.kit.kafka_broker import KafkaBroker
 from tests.kit.shard_on_kafka import SOON_S, KafkaShard
 
 pytestmark = pytest.mark.kafka
 
 HOUR_MS = 3_600_000
+DAY_S = 86_400.0
 NEAR_S = 60.0  # what a busy machine may take between two looks
 
 
@@ -100,3 +105,40 @@ def test_a_rebuild_brings_a_learner_back_from_the_future(
         shard.report(Tick("", time_ms=SystemClock().now_ms()))
         shard.fold(learner)
         assert -6.0 < lag_s(learner) < NEAR_S
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shifted_s", [-DAY_S, DAY_S])
+def test_an_agent_whose_clock_is_a_day_wrong_names_it_and_works_by_the_clock_of_the_broker(
+    kafka: KafkaBroker, client: ClientName, fresh: Callable[[str], str], tmp_path: Path, shifted_s: float
+) -> None:
+    fault = f"The clock of this host is 1 day {'ahead of' if shifted_s > 0 else 'behind'} the broker's."
+    name = fresh("day")
+    sources = [{"topics": [f"{name}-jobs"], "format": "native", "system": "exa"}]
+    config = write_config(tmp_path, kafka.bootstrap, name, sources, client, jobs={"settle_max_s": 2.0})
+    with AgentProcess(config, shifted_s=shifted_s) as agent, AgentTopics(agent.config) as topics:
+        topics.create(f"{name}-jobs")
+        for role in ("learner", "collector"):
+            until(lambda role=role: fault in state(agent, role)["reasons"], READY_S, agent.output)  # type: ignore[misc] # bound to each role
+        end_ms = SystemClock().now_ms()
+        start, end = rfc3339(end_ms - 60_000), rfc3339(end_ms)
+        run = (
+            '{"type": "job.completed", "system": "exa", "job_id": "1", "application": "lammps", '
+            f'"n": 4, "unit": "nodes", "start": "{start}", "end": "{end}", "run_time_s": 60}}'
+        )
+        topics.write(f"{name}-jobs", [run.encode()])
+        until(lambda: topics.messages("runs"), READY_S, agent.output)
+        assert abs(state(agent, "learner")["lag_s"]) < NEAR_S
+        assert abs(agent.metric("learner", "scalewatch_clock_ahead_seconds") - shifted_s) < NEAR_S
+        page = agent.get("learner", "/agent")
+        assert page is not None
+        assert fault.replace("'", "&#39;") in page.text
+        assert len(agent.lines("the clock of this host is wrong")) == 2, "one line of each role"
+        assert [line["child"] for line in agent.lines("role ended")] == [], agent.output()
+
+
+def state(agent: AgentProcess, role: str) -> dict[str, Any]:
+    """Return what a role says of its readiness."""
+    answer = agent.get(role, "/readyz")
+    roles: list[dict[str, Any]] = answer.json()["roles"] if answer is not None else []
+    return roles[0] if roles else {"reasons": []}

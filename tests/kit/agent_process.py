@@ -33,6 +33,11 @@ from tests.kit.ports import free_ports
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = ("learner", "collector")
 READY_S = 180.0
+SHIFT = """import time
+real_s, real_ns = time.time, time.time_ns
+time.time = lambda: real_s() + {shifted_s}
+time.time_ns = lambda: real_ns() + int({shifted_s} * 1e9)
+"""
 LEAVE_S = 90.0  # the parent gives its roles 30
 LOOK_S = 0.05
 Result = TypeVar("Result")
@@ -83,6 +88,7 @@ class AgentProcess:
 
     Every start adds to the same log, so that the lines of all lives stand in it, in order. `code` is the folder of the agent's
     packages; that of another version reads the same configuration. `folder` is the working directory.
+    The host's clock is `shifted_s` ahead of that of the machine, as far as Python asks for the time.
     """
 
     def __init__(
@@ -93,11 +99,18 @@ class AgentProcess:
         watch: bool = False,
         code: Path = ROOT,
         folder: Path = ROOT,
+        shifted_s: float = 0.0,
     ) -> None:
         self.config: Config = load(str(config))
-        self.path, self.role, self._code, self._folder = config, role, code, folder
+        self.path, self.role, self._folder = config, role, folder
         self.log = config.with_name(f"{role or 'agent'}.log")
         self.starts = 0
+        self._paths = str(code)
+        if shifted_s:
+            shift = config.parent / "shift"
+            shift.mkdir(exist_ok=True)
+            (shift / "sitecustomize.py").write_text(SHIFT.format(shifted_s=shifted_s))
+            self._paths = f"{shift}:{code}"
         self._watch = ["--watch"] if watch else []
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -108,7 +121,7 @@ class AgentProcess:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "agent.cli", "run", "-c", str(self.path), *role, *self._watch],
-                cwd=self._folder, env={**os.environ, PARENT: str(os.getpid()), "PYTHONPATH": str(self._code)}, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                cwd=self._folder, env={**os.environ, PARENT: str(os.getpid()), "PYTHONPATH": self._paths}, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         self.starts += 1
         return self

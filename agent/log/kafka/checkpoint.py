@@ -118,7 +118,7 @@ class KafkaCheckpointStore:
         size_bytes = sum(len(value or b"") for _, value in records)
         timeout_s = self._settings.checkpoint_timeout_s + size_bytes / BYTES_PER_S_MIN
         self._deadline(self._fencing().begin, "Beginning a transaction")
-        return self._fencing().send(self._topic, self._shard, records, timeout_s)
+        return self._fencing().send(self._topic, self._shard, records, timeout_s, self._settings.stamp_ms())
 
     def _commit(self) -> None:
         self._deadline(self._fencing().commit, "Committing a checkpoint")

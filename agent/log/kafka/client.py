@@ -69,7 +69,14 @@ class TransactionWriter(Protocol):
     def begin(self) -> None:
         """Begin a transaction."""
 
-    def send(self, topic: str, partition: int, records: Sequence[tuple[bytes, bytes | None]], timeout_s: float) -> int:
+    def send(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[tuple[bytes, bytes | None]],
+        timeout_s: float,
+        timestamp_ms: int | None = None,
+    ) -> int:
         """Write keys and values, wait for each acknowledgement, and return the offset of the last. Raises for what failed."""
 
     def commit(self) -> None:

@@ -38,6 +38,8 @@ class KafkaLogProducer:
         if self._death is not None:
             self._refuse()
         check_record(topic, value, key)
+        if timestamp_ms is None:
+            timestamp_ms = self._settings.stamp_ms()
         try:
             while not self._writer.offer(topic, value, key, partition, timestamp_ms):
                 self._make_room()

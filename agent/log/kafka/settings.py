@@ -1,5 +1,6 @@
 """How the Kafka log reaches a cluster, its limits, and what follows from them: the same for both clients."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -81,6 +82,11 @@ class KafkaSettings(msgspec.Struct, frozen=True):
     queue_bytes_max: int = 64 << 20
     poll_records_max: int = 2000
     fetched_bytes_max: int = 16 << 20  # that a client holds for the next polls
+    now_ms: Callable[[], int] | None = None  # gives records their time that have none; None: the client does
+
+    def stamp_ms(self) -> int | None:
+        """Return the time of a record that is written now; None if the client has to give it."""
+        return None if self.now_ms is None else self.now_ms()
 
     @property
     def request_ms(self) -> int:

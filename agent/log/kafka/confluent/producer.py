@@ -1,7 +1,8 @@
 """Producers of confluent-kafka."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -117,10 +118,20 @@ class ConfluentTransactions:
         """Begin a transaction."""
         self._producer.begin_transaction()
 
-    def send(self, topic: str, partition: int, records: Sequence[tuple[bytes, bytes | None]], timeout_s: float) -> int:
+    def send(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[tuple[bytes, bytes | None]],
+        timeout_s: float,
+        timestamp_ms: int | None = None,
+    ) -> int:
         """Write keys and values, wait for each acknowledgement, and return the offset of the last."""
+        produce = partial(
+            self._producer.produce, topic, partition=partition, timestamp=timestamp_ms or NOW, on_delivery=self._report
+        )
         try:
-            self._send(topic, partition, records, timeout_s)
+            self._send(produce, records, timeout_s)
         except (KafkaException, RecordsFailedError):
             raise
         except:  # what is raised after a fatal error need not be an exception
@@ -141,10 +152,10 @@ class ConfluentTransactions:
         give_up(self)
 
     def _send(
-        self, topic: str, partition: int, records: Sequence[tuple[bytes, bytes | None]], timeout_s: float
+        self, produce: Callable[..., None], records: Sequence[tuple[bytes, bytes | None]], timeout_s: float
     ) -> None:
         for key, value in records:
-            while not self._queued(topic, partition, key, value):
+            while not _queued(produce, key, value):
                 if not self._producer.poll(STEP_S) and self._failure is None:
                     timeout_s -= STEP_S
                 self._check(timeout_s)
@@ -163,13 +174,6 @@ class ConfluentTransactions:
             if error.args[0].fatal():
                 raise
 
-    def _queued(self, topic: str, partition: int, key: bytes, value: bytes | None) -> bool:
-        try:
-            self._producer.produce(topic, value, key, partition, on_delivery=self._report)
-        except BufferError:
-            return False
-        return True
-
     def _report(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self._failure = self._failure or error
@@ -181,6 +185,14 @@ class ConfluentTransactions:
             raise KafkaException(self._failure)
         if left_s <= 0:
             raise RecordsFailedError(f"{len(self._producer)} records are not acknowledged in time")
+
+
+def _queued(produce: Callable[..., None], key: bytes, value: bytes | None) -> bool:
+    try:
+        produce(key=key, value=value)
+    except BufferError:
+        return False
+    return True
 
 
 def give_up(owner: ConfluentWriter | ConfluentTransactions) -> None:

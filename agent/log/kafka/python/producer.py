@@ -103,10 +103,19 @@ class PythonTransactions:
         """Begin a transaction."""
         self._producer.begin_transaction()
 
-    def send(self, topic: str, partition: int, records: Sequence[tuple[bytes, bytes | None]], timeout_s: float) -> int:
+    def send(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[tuple[bytes, bytes | None]],
+        timeout_s: float,
+        timestamp_ms: int | None = None,
+    ) -> int:
         """Write keys and values, wait for each acknowledgement, and return the offset of the last."""
         send = self._sender.send
-        last = {sent.batch: sent for sent in (send(topic, value, key, partition) for key, value in records)}
+        last = {
+            sent.batch: sent for sent in (send(topic, value, key, partition, timestamp_ms) for key, value in records)
+        }
         self._producer.flush(timeout_s)
         return [sent.offset() for sent in last.values()][-1]
 
