@@ -42,7 +42,7 @@ NAMELESS: Final = frozenset((
 SHELLS: Final = frozenset(("bash", "sh", "dash", "zsh", "csh", "tcsh", "ksh", "fish"))
 AROUND_SESSION: Final = frozenset((
     "bc", "ood", "ondemand", "my", "session", "job", "server", "lab", "notebook", "hub", "spawner", "singleuser", "app", "gpu", "cpu",
-    "node", "remote", "tunnel",
+    "node", "shell", "remote", "tunnel",
 ))  # fmt: skip
 SESSION_PARTS_MAX: Final = 8
 _OPEN_ONDEMAND = re.compile(

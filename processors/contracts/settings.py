@@ -134,7 +134,7 @@ SESSION: Final = "session"
 """What `identified_by` says of an interactive session: a person decides how long it takes, so no model learns it."""
 SESSION_NAMES: Final = (
     "bash", "sh", "dash", "zsh", "csh", "tcsh", "ksh", "fish", "interactive", "interact", "sinteractive", "salloc", "idev", "qlogin",
-    "qrsh", "tmux", "sshd", "jupyter", "jupyterhub", "jupyterlab", "notebook", "rstudio", "rserver", "rsession", "vscode", "code-server",
+    "qrsh", "tmux", "sshd", "jupyter", "jupyterhub", "jupyterlab", "jupyternotebook", "notebook", "rstudio", "rserver", "rsession", "vscode", "vs-code", "code-server",
     "codeserver", "code-tunnel", "openvscode", "vnc", "vncserver", "turbovnc", "novnc", "x2go", "desktop", "xfce",
 )  # fmt: skip
 Unit = Literal["nodes", "cores", "processes", "threads", "gpus"]

@@ -242,3 +242,10 @@ def test_what_was_split_of_a_shared_node_is_estimated() -> None:
     found = week(run).total
     assert found.energy_j == pytest.approx(0.6 * KWH_J)
     assert shares(found) == pytest.approx((0.5, 0.5, 0.0))
+
+
+def test_the_energy_of_sessions_stands_apart_from_applications_and_from_what_nothing_names() -> None:
+    session = settled("1", 4.0, 3600.0, application_id=None, identified_by="session", profile=metered())
+    found = week(session, settled("2", 4.0, 3600.0, application_id=None, profile=metered(100.0)))
+    assert [group.name for group in found.applications] == ["interactive sessions", None]
+    assert [job.application for job in found.jobs] == ["interactive sessions", None]

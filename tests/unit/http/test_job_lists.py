@@ -2,6 +2,7 @@
 
 import re
 from time import process_time
+from typing import Any
 
 import msgspec
 import pytest
@@ -243,3 +244,21 @@ def test_the_advice_of_a_user_rests_on_the_curve_where_there_is_one() -> None:
     page = text_of(read(app_of(service), "/users/ann"))
     assert "lammps rhodo 1 run" in page
     assert "The size is well used: 32 nodes take about" in page
+
+
+def test_sessions_at_their_limits_are_listed_as_sessions_and_alarm_nobody() -> None:
+    likely: dict[str, Any] = {"probability_exceeds_limit": 0.9, "application": None, "input": None}
+    session: dict[str, Any] = {"application_id": None, "predicted": None, "state": "TIMEOUT", "session": True}
+    app = app_of(
+        FixedService(
+            jobs=[job("1", session=True, **likely), job("2", **likely)],
+            runs=[recent_run("11", **session), recent_run("12", **session | {"session": False})],
+        )
+    )
+    assert listed(app, "/jobs") == ["2", "1"]
+    assert listed(app, "/jobs?hits_limit=1") == ["2"]
+    assert listed(app, "/jobs?tab=ended&hits_limit=1") == ["12"]
+    assert [read(app, path).count(">session<") for path in ("/jobs", "/jobs?tab=ended")] == [2, 1]
+    notice = '<p class="notice">'
+    assert [notice in read(app, f"/jobs/archer2/{number}") for number in (1, 2)] == [False, True]
+    assert "1 likely to hit the limit" in text_of(read(app, "/"))

@@ -270,3 +270,9 @@ def test_the_page_of_a_running_job_leads_to_its_neighbours_and_a_user_sees_their
     own = VisibilityFilter(service, lambda: Reader(user="ann"))
     assert [one.job_id for one in own.neighbours("archer2", "812")] == ["813"]
     assert own.neighbours("archer2", "814") == [], "the job of another"
+
+
+def test_nothing_has_to_explain_how_long_a_session_took() -> None:
+    session: dict[str, Any] = {"application_id": None, "predicted": None, "slowed_by": None, "session": True}
+    text = "It was an interactive session: its user decides how long it takes."
+    assert [why(state=state, **session) for state in ("TIMEOUT", "COMPLETED")] == [text, text]

@@ -20,7 +20,7 @@ def identified(evidence: Evidence, *also: Identity, **settings: object) -> Ident
         "OOD Jupyter", "ood-desktop", "bc_desktop", "interactive", "_interactive", "Interactive2", "interactive_gpu", "interact", "salloc",
         "bash", "/bin/zsh", "sh", "jupyter", "JupyterLab", "jupyter-lab", "jupyter-notebook", "jupyter_123456", "jupyter.sh",
         "jupyterhub-singleuser", "spawner-jupyterhub", "my-jupyter-job", "notebook", "rstudio", "rstudio_server", "vscode", "vscode-tunnel",
-        "code-server", "codeserver", "code_server_8080", "vnc", "vncserver", "desktop", "tmux",
+        "VS Code", "interactive_shell", "JupyterNotebook", "code-server", "codeserver", "code_server_8080", "vnc", "vncserver", "desktop", "tmux",
     ],
 )  # fmt: skip
 def test_sessions_are_known_by_their_names_and_are_no_application(name: str) -> None:

@@ -149,3 +149,13 @@ def test_runs_that_nobody_reads_stay_within_the_bound() -> None:
     assert [run.job_id for run in runs.newest()] == ["19", "18", "17", "16"]
     runs.take(*settled(20))
     assert [run.job_id for run in runs.newest()] == ["20", "19", "18", "17"]
+
+
+def test_a_session_is_marked_and_compared_with_nothing() -> None:
+    plain = msgspec.to_builtins(REPORTED)
+    run = recent_run(settled(1, application_id=None, identified_by="session", predicted=plain)[1])
+    other = recent_run(settled(1, application_id=None, identified_by="none", predicted=plain)[1])
+    assert run is not None
+    assert other is not None
+    assert (run.session, run.predicted) == (True, None)
+    assert (other.session, other.predicted) == (False, REPORTED)

@@ -1,5 +1,6 @@
 """Running jobs as metrics: bounded by partition, in the time of the jobs, and as the list of jobs marks them."""
 
+import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from processors.contracts.names import parse_rfc3339
@@ -69,3 +70,8 @@ def test_partitions_beyond_the_bound_are_one() -> None:
 def test_a_job_of_an_unknown_size_holds_no_nodes_that_anybody_could_plan_with() -> None:
     seen = scraped(running("1", "2026-11-20T10:59:00Z", None))
     assert (seen["nodes"], seen["nodes_free"]["exa", "batch", "12h"]) == ({("exa", "batch"): 0}, 0)
+
+
+def test_a_session_that_will_meet_its_limit_is_not_counted_as_hitting_it() -> None:
+    session = msgspec.structs.replace(running("1", "2026-11-20T10:59:00Z", 1, 0.9), session=True)
+    assert scraped(session)["jobs_hit_limit"] == {("exa", "batch"): 0}
