@@ -391,6 +391,7 @@ class Identifier:
     def __init__(self, settings: IdentifySettings) -> None:
         self._settings = settings
         self._rules = compiled(settings.rules)
+        self._session_fields = ("application", "job_name") if "application" in settings.fallback else ("job_name",)
         self._sessions = frozenset("-".join(_parts(name)) for name in settings.sessions)
         self._known: dict[Known, Identification] = {}
 
@@ -466,10 +467,12 @@ class Identifier:
 
     def _session(self, evidence: Evidence, others: Sequence[Identity]) -> str | None:
         """Return the session that a job is by the application that its producer names, else by its job name."""
-        fields = [field for field in ("application", "job_name") if field in ("job_name", *self._settings.fallback)]
-        sources = [evidence, *(identity.evidence for identity in others)]
-        name = next((text for field in fields for source in sources if (text := getattr(source, field))), "")
-        return session_name(name[:TEXT_MAX], self._sessions) if name else None
+        sources = (evidence, *(identity.evidence for identity in others))
+        for field in self._session_fields:
+            for source in sources:
+                if text := getattr(source, field):
+                    return session_name(text[:TEXT_MAX], self._sessions)
+        return None
 
     def _size(
         self, sources: Sequence[Evidence], rule_unit: Unit | None, requested: str | None
