@@ -20,6 +20,7 @@ from agent.decode.formats import DECODERS, FORMATS, TELEMETRY, Format, any_sampl
 from agent.decode.guard import guarded_samples
 from agent.decode.message import DecodeOptions, FileRecord, FileTelemetry, TelemetryOptions, invalid
 from agent.decode.opening import CHUNK_BYTES, STDIN, Numbered, RecordFile, Source, TextFile, cut_json, open_source
+from agent.decode.other_logs import refuse_other_logs
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decoded
 from processors.contracts.telemetry import DecodedBatch, Samples, SeriesIndex
@@ -135,6 +136,7 @@ def _is_object(line: bytes) -> bool:
 
 
 def _text(text: TextFile, options: TelemetryOptions) -> RecordFile:
+    refuse_other_logs(text.first)
     name = next((name for name, form in FORMATS.items() if _begins(form, text.first)), OTHER_TEXT)
     form = FORMATS[name]
     if form.open_text is not None:

@@ -23,13 +23,14 @@ from agent.decode.message import (
 )
 from agent.decode.native import native_decoder, native_object
 from agent.decode.opening import RecordFile, TextFile
+from agent.decode.pbs import is_pbs, pbs_decoder, pbs_file, pbs_object
 from agent.decode.sacct import sacct_decoder, sacct_file
 from agent.decode.slurm import slurm_decoder, slurm_object
 from agent.decode.sonar import sonar_decoder, sonar_object
 from agent.decode.swf import is_workload_log, swf_decoder, swf_file
 from agent.decode.telemetry import metric
 from agent.decode.telemetry.collectd import collectd_decoder
-from agent.decode.telemetry.columns import joined
+from agent.decode.telemetry.columns import each_line, joined
 from agent.decode.telemetry.cray import cray_decoder
 from agent.decode.telemetry.examon import examon_decoder, with_key
 from agent.decode.telemetry.ldms import ldms_decoder
@@ -41,7 +42,7 @@ from agent.decode.telemetry.scraped.prometheus import prometheus_decoder
 from agent.decode.telemetry.scraped.protobuf import is_row_of
 from agent.decode.telemetry.sonar import sonar_samples_decoder
 from agent.decode.telemetry.telegraf import telegraf_decoder
-from agent.decode.xalt import xalt_decoder, xalt_object
+from agent.decode.xalt import is_xalt, xalt_decoder, xalt_file, xalt_object
 from processors.contracts.events import Decode, Decoded
 from processors.contracts.telemetry import DecodedBatch, DecodeSamples, SeriesIndex
 
@@ -205,6 +206,8 @@ FORMATS: Final[Mapping[str, Format]] = {  # in the order in which they are tried
         b'"envT":{"LOADEDMODULES":"gcc/13.2:gromacs/2024.2"},"userDT":{"run_time":60.0,"num_tasks":64},"xaltLinkT":{}}',
         jobs=xalt_decoder,
         job=xalt_object,
+        is_text=is_xalt,
+        open_text=xalt_file,
         is_object=lambda keys: (
             keys.xalt_user is not ABSENT or keys.xalt_result is not ABSENT or keys.xalt_run_uuid is not ABSENT
         ),
@@ -215,6 +218,15 @@ FORMATS: Final[Mapping[str, Format]] = {  # in the order in which they are tried
         samples=collectd_decoder,
         is_text=_is_collectd,
         metrics=metric.COLLECTD,
+    ),
+    "pbs": Format(
+        reads="Accounting records of PBS Professional, OpenPBS and Torque: the ends of runs (E, R).",
+        sample=b"11/20/2026 11:00:00;E;812.master;user=mary group=chem jobname=lammps queue=batch start=1795168800 "
+        b"exec_host=nid1/0*8+nid2/0*8 Resource_List.walltime=04:00:00 end=1795172400 Exit_status=0 resources_used.walltime=01:00:00",
+        jobs=pbs_decoder,
+        job=pbs_object,
+        is_text=is_pbs,
+        open_text=pbs_file,
     ),
     "swf": Format(
         reads="Logs in the Standard Workload Format of the Parallel Workloads Archive.",
@@ -288,7 +300,7 @@ def any_decoder(options: DecodeOptions) -> Decode:
 
     def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
         try:
-            name = _of_object(value)
+            name = (recognised(value) if value[:1].isalnum() else None) or _of_object(value)
         except JSON_ERRORS as error:
             raise json_error(error) from None
         if name not in decoders:
@@ -304,6 +316,18 @@ def any_decoder(options: DecodeOptions) -> Decode:
     return whole(decode_one, options)
 
 
+def _job_slices(decode: Decode) -> DecodeSamples:
+    """Return the decoder of slices of messages that are texts of jobs."""
+
+    def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
+        found = decode(value, received_ms)
+        decoded.events.extend(found.events)
+        decoded.rejects.extend(found.rejects)
+        decoded.ignored.update(found.ignored)
+
+    return each_line(decode_one)
+
+
 def any_samples_decoder(options: TelemetryOptions) -> DecodeSamples:
     """Return the decoder of messages of any format, also mixed; samples are in the order of the messages.
 
@@ -314,6 +338,11 @@ def any_samples_decoder(options: TelemetryOptions) -> DecodeSamples:
     rest = load_decoder(options, any_decoder(options.decode))  # takes native events, and refuses what is unknown
     decoders: dict[str | None, DecodeSamples] = {
         name: form.samples(options) for name, form in FORMATS.items() if form.samples and name != "native"
+    }
+    decoders |= {
+        name: _job_slices(form.jobs(options.decode))
+        for name, form in FORMATS.items()
+        if form.jobs and form.is_text and name not in decoders
     }
 
     def decode(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:

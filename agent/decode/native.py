@@ -260,7 +260,7 @@ class _Type(msgspec.Struct):
     type: str
 
 
-_DECODER = msgspec.json.Decoder(NativeMessage)
+_DECODER = msgspec.json.Decoder(NativeMessage, strict=False)  # stream processors write 7 as 7.0 or "7"
 _TYPE = msgspec.json.Decoder(_Type)
 _ANY = msgspec.json.Decoder(dict[str, Any])
 _KNOWN: dict[type, frozenset[str]] = {

@@ -86,7 +86,7 @@ class _Private(msgspec.Struct):
     work_dir: str | None = None
 
 
-_RECORD = msgspec.json.Decoder(_Record)
+_RECORD = msgspec.json.Decoder(_Record, strict=False)  # stream processors write 7 as 7.0 or "7"
 _PRIVATE = msgspec.json.Decoder(_Private)
 
 

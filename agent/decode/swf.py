@@ -4,13 +4,14 @@ Source: Chapin et al., "Benchmarks and Standards for the Evaluation of Parallel 
 """
 
 import itertools
+import math
 import re
 from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
-from agent.decode.fields import COUNT_MAX, SECONDS_MAX, check_bounds, identity_text, run_identity
+from agent.decode.fields import COUNT_MAX, SECONDS_MAX, check_bounds, identity_text, number_in, run_identity
 from agent.decode.message import DecodeOne, DecodeOptions, TelemetryOptions, checked, invalid, shown
 from agent.decode.opening import RecordFile, TextFile
 from agent.decode.table import line_text
@@ -22,11 +23,23 @@ COLUMNS: Final = 18
 HEADER_LINES_MAX: Final = 10_000
 UNDATED: Final = "The log has no date, for its comment UnixStartTime is missing or 0; its second 0 is taken to be 2000-01-01T00:00:00Z."
 ASSUMED_START_S: Final = 946_684_800  # 2000-01-01T00:00:00Z
+ABSOLUTE_S: Final = 631_152_000  # 1990: no log is 20 years long, so a submission beyond it counts from 1970
+SUBMIT_MAX_S: Final = 1e11
+COLUMNS_MAX: Final = 28  # simulators append columns; 29 make a log of the Grid Workloads Archive
 STATES_OF_STATUS: Final = {1: "COMPLETED", 0: "FAILED", 5: "CANCELLED", -1: "COMPLETED"}
 """-1: the log does not tell; then a job that has a run time counts as completed."""
 
 
-_NUMBERS = re.compile(rb"\s*-?[0-9.]+(?:\s+-?[0-9.]+){%d}\s*" % (COLUMNS - 1))
+_CELL: Final = rb"-?[0-9.]++(?:[eE][+-]?[0-9]++)?"
+_NUMBERS = re.compile(
+    rb"\s*+"
+    + _CELL
+    + rb"(?:\s++"
+    + _CELL
+    + rb"){%d}(?:\s++[^\s;]++){0,%d}\s*+(?:;.*)?" % (COLUMNS - 1, COLUMNS_MAX - COLUMNS),
+    re.DOTALL,
+)
+_NAMED = re.compile(r"[;\s]*([A-Za-z]{1,32})\s*[:=]\s*(.*)", re.DOTALL)
 
 
 class SwfHeader(msgspec.Struct, frozen=True):
@@ -47,11 +60,11 @@ def read_header(comments: Iterable[str], options: DecodeOptions) -> SwfHeader:
     """
     fields: dict[str, str] = {}
     for comment in comments:
-        name, _, text = comment.strip().lstrip("; ").partition(":")
-        if name in ("UnixStartTime", "Computer", "Installation"):
-            fields.setdefault(name, text.strip())
-    start = fields.get("UnixStartTime", "")
-    start_s = int(start) if start.isascii() and start.isdigit() and len(start) < 12 else 0
+        named = _NAMED.match(comment)
+        if named is not None and named[1] in ("UnixStartTime", "Computer", "Installation"):
+            fields.setdefault(named[1], named[2].strip())
+    start = number_in(next(iter(fields.get("UnixStartTime", "").split()), "")) or 0.0  # words may follow the number
+    start_s = int(start) if 0 < start < SUBMIT_MAX_S else 0
     system = options.default_system or fields.get("Computer") or fields.get("Installation")
     return SwfHeader(start_s or ASSUMED_START_S, identity_text(system, "system") or "swf", dated=start_s > 0)
 
@@ -69,8 +82,8 @@ def swf_lines(header: SwfHeader, options: DecodeOptions) -> DecodeOne:
     """
 
     def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
-        text = line_text(value, options)
-        if text.lstrip().startswith(";"):
+        text = line_text(value, options).partition(";")[0].strip()
+        if not text or text.startswith("#"):
             return
         row = _row(text)
         run_time_s, status = row[3], int(row[10])
@@ -99,7 +112,7 @@ def swf_decoder(options: DecodeOptions) -> Decode:
         if len(lines) - len(comments) > options.elements_max:
             raise invalid("array-bomb", f"The log has more jobs than {options.elements_max}.")
         header = read_header(comments, options)
-        if not header.dated:
+        if not header.dated and not _is_absolute(line for line in lines if not line.lstrip().startswith((b";", b"#"))):
             raise invalid("missing-field", "The log has no comment UnixStartTime, so its jobs have no date.")
         decode_one = swf_lines(header, options)
         decoded = Decoded()
@@ -136,31 +149,42 @@ def swf_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
             break
         comments.append(line[:1000].decode(errors="replace"))
     header = read_header(comments, options.decode)
-    return RecordFile("swf", each_line(swf_lines(header, options.decode)), lines, None if header.dated else UNDATED)
+    ahead = list(itertools.islice(lines, 1))
+    dated = header.dated or _is_absolute(line for line, _ in ahead)
+    records = itertools.chain(ahead, lines)
+    return RecordFile("swf", each_line(swf_lines(header, options.decode)), records, None if dated else UNDATED)
+
+
+def _is_absolute(rows: Iterable[bytes]) -> bool:
+    """Return whether the first job was submitted at a time since 1970, so that the log needs no date."""
+    cells = next(iter(rows), b"").split(None, 2)
+    return len(cells) > 1 and (number_in(cells[1].decode(errors="replace")) or 0.0) >= ABSOLUTE_S
 
 
 def _row(text: str) -> list[float]:
     cells = text.split()
-    if len(cells) != COLUMNS:
+    if not COLUMNS <= len(cells) <= COLUMNS_MAX:
         raise invalid("columns", f"The row has {len(cells)} numbers for {COLUMNS} columns.")
-    row = [_number(cell) for cell in cells]
-    if any(abs(number) > COUNT_MAX for index, number in enumerate(row) if index not in (6, 9)):  # memory in kB may be
+    row = [_number(cell) for cell in cells[:COLUMNS]]
+    large = {1: SUBMIT_MAX_S, 6: math.inf, 9: math.inf}  # seconds since 1970, and memory in kB
+    if any(abs(number) > large.get(index, COUNT_MAX) for index, number in enumerate(row)):
         raise invalid("out-of-range", "A number of the row is beyond any job.")
     return row
 
 
 def _number(cell: str) -> float:
-    digits = cell.removeprefix("-").replace(".", "", 1)
-    if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
+    number = number_in(cell)
+    if number is None or not math.isfinite(number):
         raise invalid("wrong-type", f"{shown(cell)} is no number.")
-    return float(cell)
+    return number
 
 
 def _job(row: list[float], header: SwfHeader, received_ms: int, options: DecodeOptions) -> JobCompleted:
     job_id, status = str(int(row[0])), int(row[10])
     if status not in STATES_OF_STATUS or row[0] < 0 or row[1] < 0 or row[3] > SECONDS_MAX:
         raise invalid("out-of-range", "The row has a status, job number, submit or run time that no job has.")
-    start_ms = round((header.unix_start_time_s + row[1] + max(row[2], 0.0)) * 1000)
+    submit_s = row[1] if row[1] >= ABSOLUTE_S else header.unix_start_time_s + row[1]
+    start_ms = round((submit_s + max(row[2], 0.0)) * 1000)
     end_ms = start_ms + round(row[3] * 1000)
     check_bounds(start_ms, end_ms, received_ms, options)
     return JobCompleted(
@@ -171,11 +195,11 @@ def _job(row: list[float], header: SwfHeader, received_ms: int, options: DecodeO
         end_ms=end_ms,
         run_time_s=row[3],
         state=STATES_OF_STATUS[status],
-        evidence=_evidence(row, header),
+        evidence=_evidence(row, submit_s),
     )
 
 
-def _evidence(row: list[float], header: SwfHeader) -> Evidence:
+def _evidence(row: list[float], submit_s: float) -> Evidence:
     cores = row[4] if row[4] > 0 else row[7]
     return Evidence(
         sizes={"cores": cores} if cores > 0 else {},
@@ -184,7 +208,7 @@ def _evidence(row: list[float], header: SwfHeader) -> Evidence:
         account=_named("group", row[12]),
         partition=_named("queue", row[14]),
         time_limit_s=row[8] if row[8] > 0 else None,
-        submit_ms=round((header.unix_start_time_s + row[1]) * 1000),
+        submit_ms=round(submit_s * 1000),
     )
 
 

@@ -10,7 +10,9 @@ from typing import Annotated, Final
 import msgspec
 
 from agent.decode.fields import PATH_MAX, SECONDS_MAX, TEXT_MAX, free_text, identity_text
-from agent.decode.message import JSON_ERRORS, DecodeOne, DecodeOptions, invalid, json_error, whole
+from agent.decode.message import JSON_ERRORS, DecodeOne, DecodeOptions, TelemetryOptions, invalid, json_error, whole
+from agent.decode.opening import RecordFile, TextFile
+from agent.decode.telemetry.columns import each_line
 from processors.contracts.events import Attribute, Decode, Decoded, Evidence, Identity
 
 SOURCE: Final = "xalt"
@@ -105,6 +107,32 @@ def xalt_object(options: DecodeOptions) -> DecodeOne:
         decoded.events.append(identity)
 
     return decode_one
+
+
+def is_xalt(line: bytes) -> bool:
+    """Return whether a line of syslog holds a record of XALT.
+
+    >>> is_xalt(b"Nov 20 10:00:00 n1 XALT_LOGGING_exa: V:4 kind:run nb:1 syshost:exa key:k value:{}"), is_xalt(b"812|a")
+    (True, False)
+    """
+    return _LINE.match(line) is not None or (b"XALT" in line and _LINE_V1.match(line) is not None)
+
+
+def xalt_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
+    """Return the records of an open file of syslog; lines of other programs are counted.
+
+    >>> xalt_file(TextFile("xalt.log", b"", iter([])), TelemetryOptions()).format
+    'xalt'
+    """
+    decode_record = xalt_object(options.decode)
+
+    def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
+        if is_xalt(value) or value.lstrip()[:1] == b"{":
+            decode_record(value, received_ms, decoded)
+        else:
+            decoded.ignored["other-record"] = 1
+
+    return RecordFile("xalt", each_line(decode_one), text.lines)
 
 
 def _record(value: bytes) -> _Record:

@@ -165,12 +165,24 @@ def test_a_very_long_job_name_is_cut_and_does_not_cost_the_run() -> None:
     assert only(slurm_record(job_name="x" * 5000)).evidence.job_name == "x" * 256
 
 
+@pytest.mark.parametrize("form", ["{}.0", '"{}"', '"{}.0"', "{}e0"])
+def test_numbers_of_stream_processors_are_whole_again(form: str) -> None:
+    record = slurm_record(jobid=..., elapsed=..., total_nodes=...).decode()[:-1]
+    numbers = ", ".join(
+        f'"{name}": {form.format(number)}' for name, number in (("jobid", 7), ("elapsed", 60), ("total_nodes", 2))
+    )
+    (event,) = DECODE(f"{record}, {numbers}}}".encode(), RECEIVED_MS).events
+    assert isinstance(event, JobCompleted)
+    assert (event.job_id, event.run_time_s, event.evidence.sizes["nodes"]) == ("7", 60.0, 2.0)
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({"jobid": ...}, "missing-field"),
         ({"jobid": -1}, "out-of-range"),
-        ({"jobid": "8421337"}, "wrong-type"),
+        ({"jobid": "8421337x"}, "wrong-type"),
+        ({"elapsed": 60.5}, "wrong-type"),
         ({"state": "RUNNING"}, "state"),
         ({"state": 3}, "wrong-type"),
         ({"elapsed": -5}, "out-of-range"),

@@ -1,7 +1,8 @@
 import pytest
 
-from agent.decode.message import DecodeOptions
-from agent.decode.swf import swf_decoder
+from agent.decode.message import DecodeOptions, TelemetryOptions
+from agent.decode.opening import TextFile
+from agent.decode.swf import is_workload_log, swf_decoder, swf_file
 from processors.contracts.events import JobCompleted
 from tests.kit.job_records import RECEIVED_MS, refusal
 
@@ -69,11 +70,13 @@ def test_what_did_not_run_or_is_a_part_is_counted_and_left_out(line: str, ignore
     [
         ("1 2 3", "columns"),
         (JOB.replace("3600", "nan"), "wrong-type"),
-        (JOB.replace("3600", "1e9"), "wrong-type"),
+        (JOB.replace("3600", "1e10"), "out-of-range"),
+        (JOB.replace("3600", "1e999"), "wrong-type"),
+        (JOB + " 1" * 11, "columns"),
         (JOB.replace("3600", "9" * 15), "out-of-range"),
         (JOB.replace("-1 1 12", "-1 9 12"), "out-of-range"),
         (JOB.replace("7 100", "7 -100"), "out-of-range"),
-        (JOB.replace("7 100", "7 999999999"), "future"),
+        (JOB.replace("7 100", "7 599999999"), "future"),
     ],
 )
 def test_a_row_that_cannot_be_used_is_refused_and_its_neighbours_are_taken(line: str, reason: str) -> None:
@@ -81,6 +84,31 @@ def test_a_row_that_cannot_be_used_is_refused_and_its_neighbours_are_taken(line:
     decoded = swf_decoder(DecodeOptions())(f"{future}{line}\n{JOB}".encode(), RECEIVED_MS)
     assert [error.reason for error in decoded.rejects] == [reason]
     assert len(decoded.events) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [f"{JOB} 0", f"{JOB} 0.5 flag", f"{JOB} ; killed", JOB.replace("3600", "3.6e3"), JOB.replace(" 60 ", " 60.0 ")],
+)
+def test_columns_of_simulators_comments_and_other_forms_of_numbers_are_no_fault(line: str) -> None:
+    assert is_workload_log(line.encode())
+    assert only(line).run_time_s == 3600.0
+    assert only(f"{line}\n; end of log\n# done").run_time_s == 3600.0
+
+
+@pytest.mark.parametrize("start", ["843480031 (Feb 06 2007)", "843480031.0", "843480031 GMT", "8.43480031e8"])
+def test_words_may_follow_the_number_of_a_comment(start: str) -> None:
+    for header in (f"; UnixStartTime: {start}\n", f";UnixStartTime = {start}\n"):
+        assert only(JOB, header).start_ms == (843480031 + 160) * 1000
+
+
+@pytest.mark.parametrize("header", ["; UnixStartTime: 0\n", "", "; UnixStartTime: 843480031\n"])
+def test_submissions_since_1970_need_no_date(header: str) -> None:
+    line = JOB.replace("7 100", "7 1688169600")
+    event = only(line, header)
+    assert (event.start_ms, event.evidence.submit_ms) == (1688169660000, 1688169600000)
+    lines = [(text.encode(), 1) for text in (header, line) if text]
+    assert swf_file(TextFile("a.swf", lines[0][0], iter(lines)), TelemetryOptions()).remark is None
 
 
 def test_a_log_that_does_not_state_when_it_began_is_refused() -> None:

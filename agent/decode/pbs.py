@@ -1,0 +1,206 @@
+"""Accounting records of PBS Professional, OpenPBS and Torque: the ends of runs, from lines of `server_priv/accounting`.
+
+A line is ``date time;type;id.server;key=value ...``. Record E is the end of a run, R the end of one that is queued again;
+other types are counted. Sources: the chapters on accounting records of the administrator's guides of PBS Professional and Torque.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from agent.decode.fields import (
+    HOSTS_MAX,
+    SECONDS_MAX,
+    check_bounds,
+    free_text,
+    identity_text,
+    number_in,
+    parse_duration,
+    run_identity,
+    sizes_of,
+)
+from agent.decode.message import DecodeOne, DecodeOptions, TelemetryOptions, invalid, whole
+from agent.decode.opening import RecordFile, TextFile
+from agent.decode.telemetry.columns import each_line
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.events import SUCCESS, Decode, Decoded, Evidence, JobCompleted
+
+ENDED, REQUEUED = "E", "R"
+KILLED_AT_LIMIT: Final = -29  # what PBS writes for a job that it ended at its walltime
+SIGNALS: Final = (128, 256)  # an exit status above one of them is a signal: by a shell, and by PBS
+CANCELLING: Final = (2, 9, 15)  # interrupt, kill, terminate: what qdel sends
+PARTS_MAX: Final = 262_144  # of an exec_host
+
+_LINE = re.compile(
+    rb"[0-9]{2}/[0-9]{2}/[0-9]{4} [0-9:]{8}(?:\.[0-9]{1,9})?;([A-Za-z]{1,2});([^;\s]{0,256});(.*)", re.DOTALL
+)
+_KEY: Final = r"[A-Za-z_][A-Za-z0-9_.\-]{0,63}="
+_PAIR = re.compile(rf'(?<!\S)({_KEY})(?:"([^"]*+)"(?!\S)|(\S*+(?:\s++(?!{_KEY})\S++)*+))')  # values may hold spaces
+_HOST = re.compile(r"[A-Za-z0-9._\-]{1,256}")
+_RANGE = re.compile(r"([0-9]{1,6})-([0-9]{1,6})")
+
+
+def is_pbs(line: bytes) -> bool:
+    """Return whether a line is an accounting record of PBS.
+
+    >>> is_pbs(b"03/02/2026 11:00:00;E;6.master;user=u1 end=1772449200"), is_pbs(b"JobID|State")
+    (True, False)
+    """
+    return _LINE.match(line) is not None
+
+
+def pbs_decoder(options: DecodeOptions) -> Decode:
+    """Return the decoder of messages of one record or several lines.
+
+    >>> record = b"03/02/2026 11:00:00;E;6.master;start=1772445600 end=1772449200 Exit_status=0 exec_host=n1/0*8+n2/0*8"
+    >>> [run] = pbs_decoder(DecodeOptions(default_system="exa"))(record, 1772449200000).events
+    >>> run.job_id, run.run_time_s, run.evidence.sizes
+    ('6', 3600.0, {'nodes': 2.0, 'cores': 16.0})
+    """
+    return whole(pbs_object(options), options)
+
+
+def pbs_object(options: DecodeOptions) -> DecodeOne:
+    """Return the decoder of one message.
+
+    >>> decoded = Decoded()
+    >>> pbs_object(DecodeOptions())(b"03/02/2026 10:00:00;Q;6.master;queue=batch", 1772449200000, decoded)
+    >>> decoded.ignored
+    {'other-record': 1}
+    """
+
+    def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
+        lines = [line for line in value.splitlines() if line and not line.isspace()]
+        if len(lines) > options.elements_max:
+            raise invalid("array-bomb", f"The message has more lines than {options.elements_max}.")
+        for number, line in enumerate(lines, 1):
+            try:
+                _decode_line(line, received_ms, decoded, options)
+            except InvalidInputError as error:
+                if len(lines) == 1:
+                    raise
+                decoded.rejects.append(error.at(f"line {number}"))
+
+    return decode_one
+
+
+def pbs_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
+    """Return the records of an open file.
+
+    >>> pbs_file(TextFile("20260302", b"", iter([])), TelemetryOptions()).format
+    'pbs'
+    """
+    return RecordFile("pbs", each_line(pbs_object(options.decode)), text.lines)
+
+
+def state_of(exit_status: int | None, run_time_s: float, limit_s: float | None) -> str:
+    """Return the final state that an exit status stands for.
+
+    0 is success. Any other one at the time limit is TIMEOUT, and so is -29. Signals that end a job before it are CANCELLED,
+    all others and the negative ones, with which PBS says why it ended a job, are FAILED.
+
+    >>> [state_of(status, 60.0, 3600.0) for status in (0, 1, 271, 137, 139, -29, -1, None)]
+    ['COMPLETED', 'FAILED', 'CANCELLED', 'CANCELLED', 'FAILED', 'TIMEOUT', 'FAILED', 'COMPLETED']
+    >>> state_of(271, 3605.0, 3600.0)
+    'TIMEOUT'
+    """
+    if not exit_status:
+        return SUCCESS
+    if exit_status == KILLED_AT_LIMIT or (limit_s is not None and run_time_s >= limit_s):
+        return "TIMEOUT"
+    return "CANCELLED" if any(exit_status - base in CANCELLING for base in SIGNALS) else "FAILED"
+
+
+def _decode_line(line: bytes, received_ms: int, decoded: Decoded, options: DecodeOptions) -> None:
+    record = _LINE.fullmatch(line.rstrip(b"\0"))
+    if record is None:
+        raise invalid("columns", "The line is no accounting record of PBS: date and time;type;id;key=value ...")
+    kind, name = record[1].decode(), record[2].decode(errors="replace")
+    fields = {key[:-1]: quoted or plain for key, quoted, plain in _PAIR.findall(record[3].decode(errors="replace"))}
+    ignored = None if kind in (ENDED, REQUEUED) else "other-record"
+    if ignored is None and ("[]" in name or not number_in(fields.get("start"))):
+        ignored = "never-started"  # or an array as a whole, whose jobs have records of their own
+    if ignored is None:
+        decoded.events.append(_run(name, fields, received_ms, options, requeued=kind == REQUEUED))
+    else:
+        decoded.ignored[ignored] = decoded.ignored.get(ignored, 0) + 1
+
+
+def _run(
+    name: str, fields: Mapping[str, str], received_ms: int, options: DecodeOptions, *, requeued: bool
+) -> JobCompleted:
+    number, _, server = name.partition(".")
+    system = options.system_of(options.default_system or identity_text(server, "server"))
+    job_id = identity_text(number, "job id")
+    start_s, end_s = number_in(fields["start"]), number_in(fields.get("end"))
+    if job_id is None or start_s is None or end_s is None:
+        raise invalid("missing-field", "The record has no job id or no end.")
+    if not 0 <= end_s - start_s <= SECONDS_MAX:
+        raise invalid("out-of-range", "The end is before the start, or thirty years after it.")
+    start_ms, end_ms = round(start_s * 1000), round(end_s * 1000)
+    check_bounds(start_ms, end_ms, received_ms, options)
+    run_time_s = min(_seconds(fields, "resources_used.walltime") or end_s - start_s, end_s - start_s)
+    evidence, status = _evidence(fields), number_in(fields.get("Exit_status"))
+    exit_status = None if status is None or abs(status) > 1e6 else int(status)
+    return JobCompleted(
+        system=system,
+        job_id=job_id,
+        run_id=run_identity(system, job_id, start_ms),
+        start_ms=start_ms,
+        end_ms=end_ms,
+        run_time_s=run_time_s,
+        state="REQUEUED" if requeued else state_of(exit_status, run_time_s, evidence.time_limit_s),
+        evidence=evidence,
+        exit_code=None if exit_status is None or exit_status < 0 else exit_status,
+    )
+
+
+def _evidence(fields: Mapping[str, str]) -> Evidence:
+    hosts, cores = _placed(fields.get("exec_host") or fields.get("exec_vnode") or "")
+    requested = {name: number_in(fields.get(f"Resource_List.{name}")) for name in ("nodect", "ncpus", "ngpus")}
+    submitted_s = number_in(fields.get("qtime")) or number_in(fields.get("ctime")) or 0.0
+    return Evidence(
+        sizes=sizes_of(
+            {
+                "nodes": len(hosts) or requested["nodect"],
+                "cores": cores or requested["ncpus"],
+                "gpus": requested["ngpus"],
+            }
+        ),
+        job_name=free_text(fields.get("jobname")),
+        user=free_text(fields.get("user")),
+        account=free_text(fields.get("account") or fields.get("project") or fields.get("group")),
+        partition=free_text(fields.get("queue")),
+        hosts=(",".join(hosts)[:HOSTS_MAX],) if hosts else (),
+        time_limit_s=_seconds(fields, "Resource_List.walltime"),
+        submit_ms=round(submitted_s * 1000) if 0 < submitted_s < SECONDS_MAX * 10 else None,
+    )
+
+
+def _placed(text: str) -> tuple[tuple[str, ...], float]:
+    """Return the hosts of an ``n1/0*8+n2/0-7`` or ``(n1:ncpus=8)+(n2:ncpus=8)``, each once, and the number of cores."""
+    hosts: dict[str, None] = {}
+    cores = 0.0
+    for part in text.split("+", PARTS_MAX):
+        place, *resources = part.strip("()").split(":")
+        host, _, slots = place.partition("/")
+        if _HOST.fullmatch(host):
+            hosts[host] = None
+            counted = next((text.removeprefix("ncpus=") for text in resources if text.startswith("ncpus=")), None)
+            cores += number_in(counted) or (_cores(slots) if slots else 0.0)
+    return tuple(hosts), cores
+
+
+def _cores(slots: str) -> float:
+    """Return the number of cores behind a host: 1 of ``0``, 8 of ``0*8`` and of ``0-7``, 5 of ``0-3,8``."""
+    numbers, _, times = slots.partition("*")
+    ranges = [_RANGE.fullmatch(item) for item in numbers.split(",")]
+    return number_in(times) or float(sum(1 if each is None else int(each[2]) - int(each[1]) + 1 for each in ranges))
+
+
+def _seconds(fields: Mapping[str, str], name: str) -> float | None:
+    text = fields.get(name)
+    if text is None:
+        return None
+    seconds = number_in(text)
+    return (parse_duration(text) if seconds is None else seconds) or None
