@@ -10,6 +10,9 @@ STAMP_AHEAD_MAX_MS: Final = (
     3_000_000  # a broker refuses records from more than an hour ahead (message.timestamp.after.max.ms)
 )
 
+cpu_s = time.thread_time
+"""Return the seconds of processor time that this thread has taken."""
+
 
 class Clock(Protocol):
     """What the roles ask for the time and wait with; tests hand in one that obeys them."""

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from agent.config.patterns import pattern_fault
 from agent.config.roles import access_faults
 from agent.config.schemas import SchemaRegistrySettings, schema_faults
 from agent.config.tree import Config
@@ -73,10 +74,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def model_faults(model: StructuralModel) -> Iterator[tuple[Path, str]]:
     """Yield the key of a model that is at fault and a sentence."""
-    try:
-        re.compile(model.application)
-    except re.error as error:
-        yield ("application",), f"{model.application!r} is no regular expression: {error}."
+    message = pattern_fault(model.application)
+    if message is not None:
+        yield ("application",), message
     named = list(_name_faults(model))
     yield from named
     if named:
@@ -185,11 +185,10 @@ def _source_topics(config: Config) -> Iterator[Fault]:
             if topic in owner:
                 yield path, f"{topic!r} is already read by sources[{owner[topic]}]."
             owner.setdefault(topic, index)
-            try:
-                read = [name for name in own if (re.match(topic, name) if topic.startswith("^") else topic == name)]
-            except re.error as error:
-                yield path, f"{topic!r} is no regular expression: {error}."
+            if topic.startswith("^") and (message := pattern_fault(topic)) is not None:
+                yield path, message
                 continue
+            read = [name for name in own if (re.match(topic, name) if topic.startswith("^") else topic == name)]
             if read:
                 yield path, f"reads the agent's own topic {read[0]} ({own[read[0]]}): the agent would feed itself."
 
@@ -227,6 +226,9 @@ def _security(config: Config) -> Iterator[Fault]:
 
 def _rules(config: Config) -> Iterator[Fault]:
     for index, rule in enumerate(config.identify.rules):
+        for field, pattern in rule.match.items():
+            if (message := pattern_fault(pattern)) is not None:
+                yield ("identify", "rules", index, "match", field), message
         for fault in rule_faults(rule):
             yield ("identify", "rules", index), fault
 
@@ -280,6 +282,13 @@ def _models(config: Config) -> Iterator[Fault]:
             yield ("under_load", "models", index, *path), fault
 
 
+def _patterns(config: Config) -> Iterator[Fault]:
+    straggler, rack = config.alerts.straggler.resources, config.alerts.rack_anomaly.pattern
+    for path, pattern in ((("straggler", "resources"), straggler), (("rack_anomaly", "pattern"), rack or "")):
+        if (message := pattern_fault(pattern)) is not None:
+            yield ("alerts", *path), message
+
+
 def _carbon(config: Config) -> Iterator[Fault]:
     if config.energy.carbon_g_per_kwh is not None and config.reference.carbon is not None:
         yield (
@@ -305,6 +314,7 @@ CHECKS: Final = (
     Check(frozenset({"collector", "learner"}), _groups),
     Check(frozenset({"kafka"}), _security),
     Check(frozenset({"identify"}), _rules),
+    Check(frozenset({"alerts"}), _patterns),
     Check(frozenset({"identify", "sources"}), _retention),
     Check(frozenset({"identify", "privacy"}), _users),
     Check(frozenset({"alerts"}), _failures),

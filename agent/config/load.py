@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from agent.config.checks import Fault, faults
+from agent.config.patterns import pattern_fault
 from agent.config.reference import items_model, keys, model_at, secret_paths, section_model
 from agent.config.references import read_references, retain
 from agent.config.regular import open_regular
@@ -236,10 +237,8 @@ def match_faults(path: Path, data: Any) -> list[tuple[Path, str]]:
                 f"did you mean {close[0]}?" if close else f"use one of {', '.join(EVIDENCE_FIELDS)}, attributes.NAME."
             )
             found.append(((*path, field), f"is no field of a job; {hint}"))
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            found.append(((*path, field), f"{pattern!r} is no regular expression: {error}."))
+        if (message := pattern_fault(pattern)) is not None:
+            found.append(((*path, field), message))
     return found
 
 

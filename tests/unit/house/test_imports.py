@@ -25,9 +25,11 @@ OURS: dict[str, tuple[str, ...]] = {
     "agent.backtest": ("processors", "sinks.web"),
     "agent.collector": (CONTRACTS, "agent.deadletters", "agent.reading", "agent.sources", "processors.windows"),
     "agent.deadletters": (CONTRACTS,),
-    # an equation in a configuration is read by the parser that will evaluate it, and a schema by what will read messages by it
+    # an equation in a configuration is read by the parser that will evaluate it, and a schema by what will read messages by it;
+    # whether a regular expression is fast is measured
     "agent.config": (
         CONTRACTS,
+        "agent.clock",
         "agent.decode.avro.schema",
         "agent.identify",
         "agent.reference",

@@ -1,0 +1,136 @@
+"""Regular expressions of operators: each has to be fast on every text, for users choose what jobs are called."""
+
+import re
+import string
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from importlib import import_module
+from itertools import islice
+from typing import Any, Final
+
+from agent.clock import cpu_s
+
+PARSER: Final = import_module("re._parser")  # Python's own parser of expressions has had no public name since 3.11
+LENGTHS: Final = (*range(8, 40), 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+ATTACKS_MAX: Final = 96  # of one expression
+CHARACTERS_MAX: Final = 24
+SLOWEST_S: Final = 0.2  # for 1,024 characters; a shorter text gets the square of its share
+SLACK_S: Final = 0.002
+REMEMBERED: Final = 10_000
+FAILING: Final = "\0"  # ends a text that nearly matches, so that every way to match it is tried
+BY_CATEGORY: Final = {"DIGIT": "0", "SPACE": " ", "WORD": "a", "NOT_DIGIT": "a", "NOT_SPACE": "a", "NOT_WORD": "-"}
+REPEATS: Final = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
+
+Node = tuple[Any, Any]
+
+
+@lru_cache(maxsize=REMEMBERED)
+def slow_text(pattern: str) -> str | None:
+    """Return the beginning of a text on which an expression is slow; None if it is fast on all texts that were tried.
+
+    The texts repeat what one repeat of the expression takes, or one of its characters. They grow, and the first slow one
+    ends the trial: an expression whose time doubles with each character costs some milliseconds here.
+    """
+    search: Callable[[str], object] = re.compile(pattern).search
+    for before, repeated in islice(_attacks(PARSER.parse(pattern)), ATTACKS_MAX):
+        for length in LENGTHS:
+            text: str = before + (repeated * length)[:length] + FAILING
+            if _is_slow(search, text):
+                return text[:10]
+    return None
+
+
+def pattern_fault(pattern: str) -> str | None:
+    """Return what is wrong with an expression and how to write it; None if nothing is."""
+    try:
+        text = slow_text(pattern)
+    except re.error as error:
+        return f"{pattern!r} is no regular expression: {error}."
+    if text is None:
+        return None
+    return (
+        f"{pattern!r} takes too long on texts such as {text!r}...: write it without a repeat inside a repeat and with fewer "
+        "unbounded repeats that match the same characters, such as ^a+$ in place of ^(a+)+$."
+    )
+
+
+def _is_slow(search: Callable[[str], object], text: str) -> bool:
+    allowed_s = SLACK_S + SLOWEST_S * (len(text) / LENGTHS[-1]) ** 2
+    return all(_cpu_s(search, text) > allowed_s for _ in range(2))  # the first try may have met a collection of garbage
+
+
+def _cpu_s(search: Callable[[str], object], text: str) -> float:
+    begin_s = cpu_s()
+    search(text)
+    return cpu_s() - begin_s
+
+
+def _attacks(nodes: Sequence[Node]) -> Iterator[tuple[str, str]]:
+    """Yield for each repeat a text that leads to it, and what to repeat."""
+    characters = list(dict.fromkeys(_characters(nodes)))[:CHARACTERS_MAX]
+    for before, body in _repeats(nodes, ""):
+        for repeated in dict.fromkeys((*_texts(body), *characters)):
+            if repeated:
+                yield before, repeated
+
+
+def _repeats(nodes: Sequence[Node], before: str) -> Iterator[tuple[str, Sequence[Node]]]:
+    """Yield the body of each repeat, the outermost first, with a text that matches what stands before it."""
+    for node in nodes:
+        for body in _bodies(node):
+            if str(node[0]) in REPEATS:
+                yield before, body
+            yield from _repeats(body, before)
+        before += next(_texts([node]), "")
+
+
+def _texts(nodes: Sequence[Node]) -> Iterator[str]:
+    """Yield texts that nodes match, one for each branch; each repeat is taken as seldom as it may be, but once."""
+    for choice in range(max((len(_bodies(node)) for node in _every(nodes)), default=0) or 1):
+        yield "".join(_text(node, choice) for node in nodes)
+
+
+def _text(node: Node, choice: int) -> str:
+    name, bodies = str(node[0]), _bodies(node)
+    if bodies and name not in {"ASSERT", "ASSERT_NOT"}:
+        once = "".join(_text(each, choice) for each in bodies[min(choice, len(bodies) - 1)])
+        return once * max(1, min(node[1][0], LENGTHS[-1])) if name in REPEATS else once
+    return next(_characters([node]), "")
+
+
+def _every(nodes: Sequence[Node]) -> Iterator[Node]:
+    for node in nodes:
+        yield node
+        for body in _bodies(node):
+            yield from _every(body)
+
+
+def _bodies(node: Node) -> list[Sequence[Node]]:
+    """Return the parts of a node that are nodes themselves."""
+    name, value = str(node[0]), node[1]
+    if name == "BRANCH":
+        return list(value[1])
+    if name in REPEATS or name in {"SUBPATTERN", "ASSERT", "ASSERT_NOT"}:
+        return [value[-1]]
+    if name == "GROUPREF_EXISTS":
+        return [body for body in value[1:] if body is not None]
+    return [value] if name == "ATOMIC_GROUP" else []
+
+
+def _characters(nodes: Sequence[Node]) -> Iterator[str]:
+    """Yield characters that the nodes match: of a range both ends, of a class one of its kind."""
+    for node in _every(nodes):
+        name, value = str(node[0]), node[1]
+        if name == "LITERAL":
+            yield chr(value)
+        elif name == "RANGE":
+            yield from map(chr, value)
+        elif name == "CATEGORY":
+            yield BY_CATEGORY.get(str(value).removeprefix("CATEGORY_"), "a")
+        elif name == "ANY":
+            yield "a"
+        elif name == "NOT_LITERAL" or (name == "IN" and str(value[0][0]) == "NEGATE"):
+            taken = {chr(value)} if name == "NOT_LITERAL" else set(_characters(value[1:]))
+            yield next(character for character in "a0 -_" + string.printable if character not in taken)
+        elif name == "IN":
+            yield from _characters(value)
