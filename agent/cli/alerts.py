@@ -7,12 +7,13 @@ from typing import Final
 import click
 import msgspec
 
-from agent.app import compose
 from agent.app.replay import Replay
 from agent.backtest.alerts import AlertHistory, Episode, Label, precision, precision_rows
 from agent.cli.options import (
+    columns_option,
     config_option,
     counted,
+    file_options,
     finish,
     json_option,
     labels_option,
@@ -46,6 +47,7 @@ DAY_MIN: Final = 1_440
 @config_option
 @system_option
 @timezone_option
+@columns_option
 @json_option
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 def command(  # noqa: PLR0917 - options
@@ -71,7 +73,7 @@ def command(  # noqa: PLR0917 - options
     history = AlertHistory()
     with progress("records", quiet=quiet) as on_progress:
         played = Replay(settings, history, None, host)
-        played.run(files, compose.file_options(settings, timezone, system), on_progress)
+        played.run(files, file_options(settings, timezone, system), on_progress)
         events = played.summary()
         played.agent.close()
     empty = played.remarks.failed or (not events["events"] and not events["telemetry"]["taken"])

@@ -13,7 +13,16 @@ from agent.app.compose import privacy
 from agent.app.embedded import Feed
 from agent.app.files import Item, Remarks, TimedEvent, file_telemetry, in_order, refused, telemetry_files
 from agent.app.kafka import connected
-from agent.cli.options import counted, finish, progress, required_config_option, system_option, timezone_option
+from agent.cli.options import (
+    columns_option,
+    counted,
+    file_options,
+    finish,
+    progress,
+    required_config_option,
+    system_option,
+    timezone_option,
+)
 from agent.clock import SystemClock
 from agent.config.load import load
 from agent.config.tree import Config
@@ -61,7 +70,7 @@ def backfill(
     out, for they say nothing of the past; those of archives become profiles of their runs. Raises ConfigError
     for a journal of other partitions, and UnavailableError; what was written then may be written again.
     """
-    options = compose.file_options(config, timezone, system, unnamed=None)
+    options = file_options(config, timezone, system, unnamed=None)
     log.create(own_topics(config))
     check_shards(log, config)
     producer, hide = log.producer(), privacy(config.privacy)
@@ -176,6 +185,7 @@ def _with_profiles(
 @required_config_option
 @system_option
 @timezone_option
+@columns_option
 def command(files: tuple[str, ...], config: str, system: str | None, timezone: str) -> None:
     """Write the ended runs of event FILES into the journal, oldest first, so that day one has models.
 

@@ -21,7 +21,9 @@ from agent.backtest.page import page, summary
 from agent.backtest.report import SCHEMA, History, Report, Variant, encoded
 from agent.backtest.waits import PLAYS, Scheduling, queue_of, scheduling
 from agent.cli.options import (
+    columns_option,
     config_option,
+    file_options,
     finish,
     labels_option,
     load_or_default,
@@ -347,6 +349,7 @@ def _moment_ms(_context: click.Context, _parameter: click.Parameter, value: str 
 @config_option
 @system_option
 @timezone_option
+@columns_option
 @click.option("--quiet", is_flag=True, help="No progress bar and no table.")
 def command(**given: Any) -> None:
     """Score what the agent would have said about the jobs in FILES, and count the alerts it would have raised.
@@ -375,7 +378,7 @@ def command(**given: Any) -> None:
     config = load_or_default(given["config"])
     tried = candidates(config, [settings_of(text) for text in given["sets"]])
     labels = read_labels(given["labels_file"])
-    options = compose.file_options(config, given["timezone"], given["system"])
+    options = file_options(config, given["timezone"], given["system"])
     with progress("records", quiet=given["quiet"]) as on_progress:
         past = read(config, files, options, until_ms=given["until"], on_progress=on_progress)
     with progress("events", total=len(past.moments) * len(tried), quiet=given["quiet"]) as on_progress:

@@ -8,12 +8,14 @@ from typing import Final
 import click
 import msgspec
 
-from agent.app.compose import file_options, privacy
+from agent.app.compose import privacy
 from agent.app.files import DAMAGED, NOT_UTF8, Remarks
 from agent.app.files import refused as rejected
 from agent.cli.options import (
+    columns_option,
     config_option,
     counted,
+    file_options,
     finish,
     json_option,
     load_or_default,
@@ -175,6 +177,7 @@ def _named(evidence: Evidence) -> str:
 @config_option
 @system_option
 @timezone_option
+@columns_option
 @click.option("--top", default=40, show_default=True, type=click.IntRange(1), help="Rows of each table.")
 @json_option
 def command(  # noqa: PLR0917 - options

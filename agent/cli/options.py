@@ -5,15 +5,20 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
+import msgspec
 
+from agent.app import compose
 from agent.app.files import Remarks
 from agent.backtest.alerts import Label, labels_of
 from agent.cli import FAILED
 from agent.config.load import load
 from agent.config.tree import SYSTEM_NAME, Config
+from agent.decode.message import DecodeOptions
+from agent.decode.table import renamed_columns
+from processors.contracts.errors import ConfigError
 
 
 def system_name(_context: click.Context, _parameter: click.Parameter, name: str | None) -> str | None:
@@ -37,6 +42,39 @@ system_option = click.option(
     "--system", default=None, metavar="NAME", callback=system_name,
     help="System of the records in files that name none; default: the one that the configuration names.",
 )  # fmt: skip
+COLUMNS: Final = "scalewatch.columns"  # key in the context of a command
+
+
+def keep_columns(context: click.Context, _parameter: click.Parameter, pairs: tuple[str, ...]) -> None:
+    """Note the names of columns for `file_options`; BadParameter if a pair is none, or its column is not read."""
+    columns = dict[str, str]()
+    for pair in ",".join(pairs).split(",") if pairs else ():
+        column, sign, name = pair.partition("=")
+        if not (sign and column.strip() and name.strip()):
+            raise click.BadParameter(f"{pair!r} is not COLUMN=NAME, such as job_id=id_job.")
+        columns[column.strip()] = name.strip()
+    try:
+        renamed_columns(columns)
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from None
+    context.meta[COLUMNS] = columns
+
+
+columns_option = click.option(
+    "--columns", multiple=True, metavar="COLUMN=NAME,...", callback=keep_columns, expose_value=False,
+    help="Names of columns in tables of jobs, where they are not those of sacct: job_id=id_job,nodes=num_nodes.",
+)  # fmt: skip
+
+
+def file_options(
+    config: Config, timezone: str, system: str | None = None, *, unnamed: str | None = "local"
+) -> DecodeOptions:
+    """Return the decoder options of the files of a command, with the names of columns that it was given."""
+    context = click.get_current_context(silent=True)
+    columns = context.meta.get(COLUMNS, {}) if context is not None else {}
+    return msgspec.structs.replace(compose.file_options(config, timezone, system, unnamed=unnamed), columns=columns)
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 labels_option = click.option(

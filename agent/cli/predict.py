@@ -10,11 +10,19 @@ from typing import Any, Final
 import click
 import msgspec
 
-from agent.app import compose
 from agent.app.embedded import Embedded
 from agent.app.replay import Replay
 from agent.cli import FAILED
-from agent.cli.options import config_option, load_or_default, show_remarks, system_name, table, timezone_option
+from agent.cli.options import (
+    columns_option,
+    config_option,
+    file_options,
+    load_or_default,
+    show_remarks,
+    system_name,
+    table,
+    timezone_option,
+)
 from agent.config.tree import Config
 from processors.contracts.errors import ConfigError, ScalewatchError, UnavailableError
 from processors.contracts.events import Attribute, Evidence, PredictionRequested
@@ -129,7 +137,7 @@ def _never_run(keys: Sequence[ApplicationKey], request: PredictionRequested) -> 
 @contextmanager
 def learned(config: Config, files: Sequence[str], timezone: str, system: str | None = None) -> Iterator[Embedded]:
     """Yield an agent that has learned from files; if one is damaged, the exit code is 1 once everything is answered."""
-    options = compose.file_options(config, timezone, system)
+    options = file_options(config, timezone, system)
     replay = Replay(config)
     with closing(replay.agent) as agent:
         replay.run(files, options)
@@ -223,6 +231,7 @@ def _numbers(context: click.Context, parameter: click.Parameter, given: tuple[st
 )
 @config_option
 @timezone_option
+@columns_option
 def command(**given: Any) -> None:
     """Predict run times: learned from FILE for one APPLICATION, asked of a running agent, or for many requests.
 

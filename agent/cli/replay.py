@@ -7,10 +7,19 @@ from typing import Any
 import click
 import msgspec
 
-from agent.app import compose
 from agent.app.files import scores_file
 from agent.app.replay import Replay
-from agent.cli.options import config_option, counted, finish, load_or_default, progress, system_option, timezone_option
+from agent.cli.options import (
+    columns_option,
+    config_option,
+    counted,
+    file_options,
+    finish,
+    load_or_default,
+    progress,
+    system_option,
+    timezone_option,
+)
 from sinks.files import JsonLines
 
 
@@ -24,6 +33,7 @@ from sinks.files import JsonLines
 @config_option
 @system_option
 @timezone_option
+@columns_option
 @click.option("--quiet", is_flag=True, help="No progress bar and no closing line.")
 def command(  # noqa: PLR0917 - options
     files: tuple[str, ...],
@@ -52,7 +62,7 @@ def command(  # noqa: PLR0917 - options
         scored = None if scores is None else stack.enter_context(scores_file(scores))
         on_progress = stack.enter_context(progress("records", quiet=quiet))
         replay = Replay(settings, sink, scored, host)
-        replay.run(files, compose.file_options(settings, timezone, system), on_progress)
+        replay.run(files, file_options(settings, timezone, system), on_progress)
         summary = replay.summary()
         replay.agent.close()
     (folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")

@@ -14,7 +14,9 @@ from agent.app.files import Remarks
 from agent.app.kafka import connected
 from agent.app.replay import Replay
 from agent.cli.options import (
+    columns_option,
     config_option,
+    file_options,
     finish,
     json_option,
     load_or_default,
@@ -71,6 +73,7 @@ Collected = WeekRuns | EnergyRuns
 @config_option
 @system_option
 @timezone_option
+@columns_option
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 def command(**given: Any) -> None:
     """Report what the runs of a week cost beyond what was needed, per user, with what to ask for next time.
@@ -127,7 +130,7 @@ def _collect(config: Config, given: dict[str, Any], into: Collected) -> Remarks:
         with connected(config) as log:
             collect_topics(config, log, into)
         return Remarks(config)
-    options = compose.file_options(config, given["timezone"], given["system"])
+    options = file_options(config, given["timezone"], given["system"])
     with progress("records", quiet=given["quiet"]) as on_progress:
         played = Replay(config, into)
         played.run(given["files"], options, on_progress)

@@ -56,6 +56,7 @@ SourceFormat = Literal[
     "otlp",
     "examon",
     "xalt",
+    "sacct-json",
 ]
 KEEP_BY_FIELD: Final = {"script": "script", "comment": "comment", "work_dir": "paths"}
 """The key of `keep` by the field of a job that is dropped without it."""

@@ -18,14 +18,28 @@ from agent.decode.avro.wire import AvroMessages, ConfiguredSchemas, opening_slic
 from agent.decode.cloudevents import opened
 from agent.decode.formats import DECODERS, FORMATS, TELEMETRY, Format, any_samples_decoder, recognised
 from agent.decode.guard import guarded_samples
-from agent.decode.message import DecodeOptions, FileRecord, FileTelemetry, TelemetryOptions, invalid
-from agent.decode.opening import CHUNK_BYTES, STDIN, Numbered, RecordFile, Source, TextFile, cut_json, open_source
+from agent.decode.message import DecodeOptions, FileRecord, FileTelemetry, TelemetryOptions, invalid, tolerant
+from agent.decode.opening import (
+    CHUNK_BYTES,
+    STDIN,
+    Numbered,
+    RecordFile,
+    Source,
+    TextFile,
+    cut_jobs,
+    cut_json,
+    jobs_begin,
+    open_source,
+)
 from agent.decode.other_logs import refuse_other_logs
+from agent.decode.sacct_json import sacct_json_object
+from agent.decode.telemetry.columns import each_line
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decoded
 from processors.contracts.telemetry import DecodedBatch, Samples, SeriesIndex
 
 OTHER_TEXT: Final = "sacct"  # whose tables look like anything; its errors say what a table lacks
+JOB_BYTES_MAX: Final = 64 * 1024 * 1024  # of a job with its steps
 BINARY_BYTES_MAX: Final = 64 * 1024 * 1024
 _JSON: Final = re.compile(rb'\s*(?:\{|\[\s*(?:[\[{"\]\d-]|true|false|null|$))')  # unlike a prompt: [root@login1 ~]$
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
@@ -89,16 +103,21 @@ def recognise(source: Readable, options: TelemetryOptions, name: str = "") -> Re
 
 def _json(source: Readable, first: tuple[bytes, int], lines: Numbered, options: TelemetryOptions) -> RecordFile:
     line, number = first
-    if line.lstrip().startswith(b"{"):
+    begin = jobs_begin(line)
+    if begin is None and line.lstrip().startswith(b"{"):
         ahead = [] if line.rstrip().endswith(b"}") else list(itertools.islice(lines, 1))
         if not ahead or _is_object(ahead[0][0]):  # a torn first line is no reason to mistrust the others
             prediction_of = ahead[0][0] if ahead else line
             return _json_of(_format_of(prediction_of), itertools.chain([first], ahead, lines), options)
-        line += b"".join(value for value, _ in ahead)
-    elif _format_of(line) == "collectd" and line.rstrip().endswith(b"]"):  # an array is a message
+        line += b"".join(value for value, _ in ahead) + source.read(CHUNK_BYTES)
+        begin = jobs_begin(line)
+    elif begin is None and _format_of(line) == "collectd" and line.rstrip().endswith(b"]"):  # an array is a message
         return _json_of("collectd", itertools.chain([first], lines), options)
-    chunks = itertools.chain([line], iter(lambda: source.read(CHUNK_BYTES), b""))
-    values = cut_json(chunks, options.decode.max_message_bytes, number)
+    rest = iter(lambda: source.read(CHUNK_BYTES), b"")
+    if begin is not None:
+        jobs = cut_jobs(line[begin:], rest, JOB_BYTES_MAX, number + line.count(b"\n", 0, begin))
+        return RecordFile("sacct-json", each_line(tolerant(sacct_json_object(options.decode))), jobs)
+    values = cut_json(itertools.chain([line], rest), options.decode.max_message_bytes, number)
     value = next(values, (b"", number))
     return _json_of(_format_of(value[0]), itertools.chain([value], values), options)
 

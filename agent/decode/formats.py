@@ -25,6 +25,7 @@ from agent.decode.native import native_decoder, native_object
 from agent.decode.opening import RecordFile, TextFile
 from agent.decode.pbs import is_pbs, pbs_decoder, pbs_file, pbs_object
 from agent.decode.sacct import sacct_decoder, sacct_file
+from agent.decode.sacct_json import sacct_json_decoder, sacct_json_object
 from agent.decode.slurm import slurm_decoder, slurm_object
 from agent.decode.sonar import sonar_decoder, sonar_object
 from agent.decode.swf import is_workload_log, swf_decoder, swf_file
@@ -74,6 +75,7 @@ class Keys(msgspec.Struct, gc=False):
     producer: msgspec.Raw = ABSENT
     schema: msgspec.Raw = ABSENT
     jobid: msgspec.Raw = ABSENT
+    jobs: msgspec.Raw = ABSENT
     xalt_user: msgspec.Raw = msgspec.field(name="userT", default=ABSENT)
     xalt_result: msgspec.Raw = msgspec.field(name="resultT", default=ABSENT)
     xalt_run_uuid: msgspec.Raw = ABSENT
@@ -134,6 +136,14 @@ FORMATS: Final[Mapping[str, Format]] = {  # in the order in which they are tried
         jobs=slurm_decoder,
         job=slurm_object,
         is_object=lambda keys: keys.jobid is not ABSENT and keys.timestamp is ABSENT,  # a row of LDMS has both
+    ),
+    "sacct-json": Format(
+        reads="Jobs in JSON of sacct --json, squeue --json, scontrol show jobs --json and slurmrestd.",
+        sample=b'{"jobs":[{"job_id":812,"cluster":"exa","name":"lammps","user":"mary","state":{"current":["COMPLETED"]},"time":{"start":1795168800,'
+        b'"end":1795172400,"elapsed":3600,"limit":{"set":true,"infinite":false,"number":120}},"allocation_nodes":4,"nodes":"nid[1-4]"}],"meta":{}}',
+        jobs=sacct_json_decoder,
+        job=sacct_json_object,
+        is_object=lambda keys: bytes(keys.jobs)[:1] == b"[",
     ),
     "sonar": Format(
         reads="Sonar's messages: finished jobs of Slurm, and samples of nodes and their programs.",

@@ -476,11 +476,20 @@ def _unique(pairs: list[tuple[str, object]]) -> None:
         raise invalid("duplicate-key", "The message names a key twice.")
 
 
-def _elements(value: bytes, options: DecodeOptions) -> list[bytes]:
-    # an honest event has more than six bytes to a comma; this keeps a bomb from becoming a million objects
+def refuse_bomb(value: bytes, options: DecodeOptions) -> None:
+    """Raise InvalidInputError (``array-bomb``) for a message that would become a million objects.
+
+    An honest event has more than six bytes to a comma.
+
+    >>> refuse_bomb(b"[1,1]", DecodeOptions())
+    """
     commas = value.count(b",")
     if commas > options.elements_max and commas * 6 > len(value):
         raise _bomb(options)
+
+
+def _elements(value: bytes, options: DecodeOptions) -> list[bytes]:
+    refuse_bomb(value, options)
     elements = read_json(_ELEMENTS, value)
     if len(elements) > options.elements_max:
         raise _bomb(options)

@@ -3,6 +3,7 @@
 import codecs
 import gzip
 import io
+import itertools
 import re
 import sys
 import zlib
@@ -22,6 +23,7 @@ _STRING: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _WITHIN = re.compile(rb'(?:[^"{}\[\]]++|' + _STRING + rb')*+([{}\[\]"]?)', re.DOTALL)
 _BETWEEN = re.compile(rb'(?:[^"{}\[\],]++|' + _STRING + rb')*+([{}\[\],"]?)', re.DOTALL)  # commas part values
 _BLANK: Final = b" \t\r\n"
+_JOBS = re.compile(rb'"jobs"\s*+:\s*+\[')
 
 
 class JsonCutter:
@@ -42,6 +44,7 @@ class JsonCutter:
         self._value_line = line
         self._depth = 0  # brackets open within the value
         self._in_array = False
+        self._arrays = 0  # begun so far, at the top
         self._in_string = False
         self._escaped = False  # the last byte fed was a backslash in a string
 
@@ -63,6 +66,11 @@ class JsonCutter:
                 begin = position - 1 if self._depth else position
         self._keep(chunk[begin:])
 
+    @property
+    def in_first_array(self) -> bool:
+        """Whether the position reached is within the first array at the top."""
+        return self._in_array and self._arrays == 1
+
     def close(self) -> Iterator[tuple[bytes, int]]:
         """End the stream: yield what is left, which may be half a value."""
         yield from self._take(b"")
@@ -81,6 +89,7 @@ class JsonCutter:
         if token in b"{[":
             if self._depth == 0 and token == b"[" and not self._in_array:
                 self._in_array = True
+                self._arrays += 1
                 return position - 1
             self._depth += 1
             return position - 1 if self._depth == 1 else None
@@ -106,6 +115,40 @@ class JsonCutter:
         value, self._value = bytes(self._value).rstrip(_BLANK), bytearray()
         if value:
             yield value, self._value_line
+
+
+def jobs_begin(head: bytes) -> int | None:
+    """Return where the elements of the array `jobs` of an object begin; None if they do not in these first bytes.
+
+    >>> jobs_begin(b'{"meta": {"jobs": [1]}, "jobs": [{}]}')
+    33
+    """
+    depth = position = 0
+    marks = {mark.end() for mark in _JOBS.finditer(head)}
+    while position < max(marks, default=0):
+        found = _WITHIN.match(head, position)
+        if found is None or found[1] in b'"' or (depth == 0 and found[1] != b"{"):
+            return None
+        position = found.end()
+        depth += 1 if found[1] in b"{[" else -1
+        if depth == 2 and position in marks:
+            return position
+    return None
+
+
+def cut_jobs(head: bytes, chunks: Iterable[bytes], bytes_max: int, line: int = 1) -> Iterator[tuple[bytes, int]]:
+    """Return the elements of the array whose elements `head` begins with, and further objects that have an array `jobs`.
+
+    >>> list(cut_jobs(b'{"job_id": 1}], "meta": {}}', [b'{"jobs": []}'], 100))
+    [(b'{"job_id": 1}', 1), (b'{"jobs": []}', 1)]
+    """
+    cutter = JsonCutter(bytes_max, line)
+    for chunk in itertools.chain([b"[" + head], chunks):
+        for value, number in cutter.feed(chunk):
+            if cutter.in_first_array or _JOBS.search(value):
+                yield value, number
+    if cutter.in_first_array:  # the file ends too early
+        yield from cutter.close()
 
 
 def cut_json(chunks: Iterable[bytes], bytes_max: int, line: int = 1) -> Iterator[tuple[bytes, int]]:

@@ -96,7 +96,8 @@ def _never_started(row: Row) -> bool:
     start, end, elapsed = row.get("start", ""), row.get("end", ""), row.get("elapsedraw") or row.get("elapsed") or ""
     if start in NO_TIME:
         return end in NO_TIME or elapsed.startswith("-")
-    return end not in NO_TIME and end < start and len(end) == len(start) and not elapsed.strip("0:")
+    idle = elapsed.startswith("-") or not elapsed.strip("0:")
+    return end not in NO_TIME and end < start and len(end) == len(start) and idle
 
 
 def final_state(text: str) -> str:

@@ -45,7 +45,7 @@ def test_tests_that_a_page_wants_run_are_there(path: Path) -> None:
 
 
 def test_a_format_that_is_in_one_of_the_lists_is_in_all() -> None:
-    files = {name for name, form in FORMATS.items() if form.open_text is not None and form.samples is None}
+    files = {name for name, form in FORMATS.items() if form.open_text and form.samples is None and form.job is None}
     folders = {name for name, form in FORMATS.items() if form.folder is not None}
     assert {*get_args(SourceFormat)} == {"auto", *FORMATS} - files - folders
     assert corpus.corpus().keys() == {"auto", *FORMATS} - folders

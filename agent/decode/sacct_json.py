@@ -1,0 +1,206 @@
+"""Jobs in JSON of `sacct --json`, `squeue --json`, `scontrol show jobs --json` and slurmrestd: an object with an array `jobs`.
+
+Slurm's versions of it differ: a number is plain or an object with `set`, `infinite` and `number`, a state is a text or a
+list, and the controller's jobs have other keys than those of accounting. Times are seconds since the epoch.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC
+from typing import Any, Final
+
+import msgspec
+
+from agent.decode.message import DecodeOne, DecodeOptions, invalid, read_json, refuse_bomb, whole
+from agent.decode.sacct import UNFINISHED, add_row
+from agent.decode.table import Row
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.events import Decode, Decoded
+
+NO_NUMBER: Final = 2**32 - 3  # and above: Slurm's infinite and unset
+
+
+class _Job(msgspec.Struct, gc=False):
+    job_id: Any = None
+    cluster: Any = None
+    name: Any = None
+    user: Any = None
+    user_name: Any = None
+    account: Any = None
+    partition: Any = None
+    qos: Any = None
+    wckey: Any = None
+    reservation: Any = None
+    resv_name: Any = None
+    container: Any = None
+    constraints: Any = None
+    features: Any = None
+    comment: Any = None
+    working_directory: Any = None
+    current_working_directory: Any = None
+    nodes: Any = None
+    allocation_nodes: Any = None
+    node_count: Any = None
+    cpus: Any = None
+    tasks: Any = None
+    tres: Any = None
+    tres_alloc_str: Any = None
+    state: Any = None
+    job_state: Any = None
+    time: Any = None
+    start_time: Any = None
+    end_time: Any = None
+    submit_time: Any = None
+    time_limit: Any = None
+    exit_code: Any = None
+    failed_node: Any = None
+    het: Any = None
+    het_job_id: Any = None
+    het_job_offset: Any = None
+    array: Any = None
+    array_job_id: Any = None
+    array_task_id: Any = None
+
+
+class _Dump(msgspec.Struct):
+    jobs: list[msgspec.Raw] | None = None
+
+
+_JOB = msgspec.json.Decoder(_Job)
+_DUMP = msgspec.json.Decoder(_Dump)
+
+
+def sacct_json_decoder(options: DecodeOptions) -> Decode:
+    """Return the decoder of dumps of jobs: finished jobs become events, unfinished ones are counted.
+
+    >>> job = b'{"job_id": 8, "name": "a", "state": {"current": ["FAILED"]}, "time": {"start": 1795168800, "elapsed": 60}}'
+    >>> sacct_json_decoder(DecodeOptions(default_system="exa"))(b'{"jobs": [' + job + b"]}", 1795170700000).events[0].run_time_s
+    60.0
+    """
+    return whole(sacct_json_object(options), options)
+
+
+def sacct_json_object(options: DecodeOptions) -> DecodeOne:
+    """Return the decoder of a dump, or of one job that was cut out of a dump.
+
+    >>> sacct_json_object(DecodeOptions())(b'{"job_id": 8, "job_state": "RUNNING"}', 0, decoded := Decoded())
+    >>> decoded.ignored
+    {'running': 1}
+    """
+
+    def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
+        refuse_bomb(value, options)
+        jobs = read_json(_DUMP, value).jobs
+        if jobs is None:
+            add_row(_row(read_json(_JOB, value)), UTC, received_ms, options, decoded)
+            return
+        for number, job in enumerate(jobs):
+            try:
+                add_row(_row(read_json(_JOB, job)), UTC, received_ms, options, decoded)
+            except InvalidInputError as error:
+                decoded.rejects.append(error.at(f"jobs[{number}]"))
+
+    return decode_one
+
+
+def _row(job: _Job) -> Row:
+    """Return what `sacct` would print about a job."""
+    job_id = _number(job.job_id)
+    if job_id is None:
+        raise invalid("missing-field", "The job has no job_id.")
+    time, het, array = _object(job.time), _object(job.het), _object(job.array)
+    start = _text_of(time.get("start"), job.start_time) or ""
+    return {
+        "jobidraw": str(job_id),
+        "jobid": _job_id(
+            job_id,
+            part_of=(_first(het.get("job_id"), job.het_job_id), _first(het.get("job_offset"), job.het_job_offset)),
+            task_of=(_first(array.get("job_id"), job.array_job_id), _first(array.get("task_id"), job.array_task_id)),
+        ),
+        "cluster": _word(job.cluster),
+        "jobname": _word(job.name),
+        "user": _word(job.user) or _word(job.user_name),
+        "account": _word(job.account),
+        "partition": _word(job.partition),
+        "qos": _word(job.qos),
+        "wckey": _word(job.wckey, "wckey"),
+        "reservation": _word(job.reservation) or _word(job.resv_name),
+        "container": _word(job.container),
+        "constraints": _word(job.constraints) or _word(job.features),
+        "comment": _word(job.comment, "job"),
+        "workdir": _word(job.working_directory) or _word(job.current_working_directory),
+        "failednode": _word(job.failed_node),
+        "state": _state(_object(job.state).get("current") or job.state or job.job_state),
+        "start": start,
+        "end": _text_of(time.get("end"), job.end_time) or "",
+        "submit": _text_of(time.get("submission"), job.submit_time) or "",
+        "elapsedraw": _text_of(time.get("elapsed")) or ("" if start else "0"),
+        "timelimitraw": _text_of(time.get("limit"), job.time_limit) or "",
+        "nodelist": _word(job.nodes),
+        "nnodes": _text_of(job.allocation_nodes, job.node_count) or "",
+        "ncpus": _text_of(job.cpus) or "",
+        "ntasks": _text_of(job.tasks) or "",
+        "alloctres": _resources(job),
+        "exitcode": _exit_code(job.exit_code),
+    }
+
+
+def _job_id(job_id: int, part_of: tuple[int | None, int | None], task_of: tuple[int | None, int | None]) -> str:
+    if part_of[0]:
+        return f"{part_of[0]}+{part_of[1] or 0}"
+    return f"{task_of[0]}_{task_of[1]}" if task_of[0] and task_of[1] is not None else str(job_id)
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _number(value: object) -> int | None:
+    if isinstance(value, dict):
+        value = None if value.get("infinite") or value.get("set") is False else value.get("number")
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -NO_NUMBER < value < NO_NUMBER:
+        return None
+    return int(value)
+
+
+def _first(*values: object) -> int | None:
+    return next((number for number in map(_number, values) if number is not None), None)
+
+
+def _text_of(*values: object) -> str | None:
+    """Return the first number that is not 0 as text: 0 stands for a time or a count that is not known."""
+    number = next((number for number in map(_number, values) if number), None)
+    return None if number is None else str(number)
+
+
+def _word(value: object, key: str = "name") -> str:
+    value = value.get(key) if isinstance(value, dict) else value
+    return value if isinstance(value, str) else ""
+
+
+def _state(value: object) -> str:
+    """Return the state; of several, such as RUNNING and COMPLETING, one that says that the job goes on."""
+    states = [state for state in (value if isinstance(value, list) else [value]) if isinstance(state, str)]
+    return next((state for state in states if state.upper() in UNFINISHED), states[0] if states else "")
+
+
+def _resources(job: _Job) -> str:
+    allocated = _object(job.tres).get("allocated")
+    if not isinstance(allocated, list):
+        return _word(job.tres_alloc_str)
+    return ",".join(_amounts(item for item in allocated if isinstance(item, dict)))
+
+
+def _amounts(allocated: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    for item in allocated:
+        count = _number(item.get("count"))
+        if count is not None and count > 0:
+            yield f"{'/'.join(filter(None, (_word(item.get('type')), _word(item.get('name')))))}={count}"
+
+
+def _exit_code(value: object) -> str:
+    parts = _object(value)
+    signal = _object(parts.get("signal"))
+    code = _number(parts.get("return_code", value))
+    return "" if code is None else f"{code}:{_first(signal.get('id'), signal.get('signal_id')) or 0}"
