@@ -57,6 +57,7 @@ SourceFormat = Literal[
     "examon",
     "xalt",
     "sacct-json",
+    "pbs",
 ]
 KEEP_BY_FIELD: Final = {"script": "script", "comment": "comment", "work_dir": "paths"}
 """The key of `keep` by the field of a job that is dropped without it."""

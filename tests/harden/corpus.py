@@ -12,7 +12,15 @@ from agent.decode.formats import FORMATS
 from agent.decode.telemetry.scraped.protobuf import is_row_of
 
 CASES: Final = Path(__file__).parents[1] / "cases" / "decode"
-OTHER_NAMES: Final = {"cloudevents": "native", "json": "native", "telegraf-line-protocol": "line-protocol"}
+OTHER_NAMES: Final = {
+    "cloudevents": "native",
+    "grid-engine": "sacct",
+    "gwf": "swf",
+    "json": "native",
+    "lsf": "sacct",
+    "numbers": "slurm",
+    "telegraf-line-protocol": "line-protocol",
+}
 """Beginnings of the names of cases that do not begin with the name of their format."""
 TABLES: Final = ("sacct", "swf")  # a record is a header and rows
 
