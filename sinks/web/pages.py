@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.resources import files
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import msgspec
 from jinja2 import Environment
@@ -289,7 +289,7 @@ class Pages:
             refresh_s=0 if is_off else REFRESH_S,
             versions=getattr(request.state, "versions", {}),
             path=request.url.path,
-            turned=f"{request.url.path}?{turned}".removesuffix("?"),
+            turned=f"{_path(request)}?{turned}".removesuffix("?"),
             health=health,
             faults=self._faults(),
             ready=bool(health) and all(role.ready for role in health),
@@ -379,3 +379,8 @@ class Static(StaticFiles):
         response = await super().get_response(path, scope)
         response.headers.setdefault("Cache-Control", "no-cache")
         return response
+
+
+def _path(request: Request) -> str:
+    """Return the path of a request as a link of this site: a browser would take //other.example/ for another one."""
+    return "/" + quote(request.scope["path"].lstrip("/"))

@@ -1,4 +1,5 @@
 import re
+from urllib.parse import urljoin
 
 import pytest
 from starlette.applications import Starlette
@@ -46,6 +47,16 @@ def test_the_overview_shows_applications_alerts_and_running_jobs(app: Starlette)
     assert "lammps is 50 % slower at 16 nodes than its curve says." in text
     assert "archer2/812" in text
     assert '<td data-label="predicted end">10:31</td>' in text
+
+
+@pytest.mark.parametrize(
+    "path", ["//evil.example/x", "//evil.example/x?refresh=off", "/\\evil.example", "///evil.example"]
+)
+def test_no_link_of_a_page_leads_to_a_site_that_its_address_names(app: Starlette, path: str) -> None:
+    links = re.findall(r'(?:href|src|action)="([^"]*)"', get(app, f"http://site{path}").text)
+    as_browsers_do = [urljoin("http://site/", link.replace("\\", "/")) for link in links]
+    assert any("evil.example" in link for link in links)
+    assert [link for link in as_browsers_do if not link.startswith("http://site/")] == []
 
 
 def test_what_needs_attention_comes_first(app: Starlette, service: FixedService) -> None:
