@@ -7,9 +7,11 @@ from typing import Any, Final
 
 from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_when_event_set, wait_exponential_jitter
 
+from agent.app.logs import limit_libraries
 from agent.config.tree import Config
 from agent.log.kafka.log import KafkaLog
 from agent.log.kafka.settings import KafkaSecurity, KafkaSettings, Protocol
+from agent.topics import own_topics, source_topics
 from processors.contracts.errors import UnavailableError
 from processors.contracts.log import Log
 
@@ -39,6 +41,7 @@ def kafka_settings(config: Config) -> KafkaSettings:
         client_id=config.client_id,
         security=security,
         state_topic=config.topics.state,
+        written_topics=tuple(topic.name for topic in (*own_topics(config), *source_topics(config))),
         compression=config.kafka.compression,
         replication_factor=config.topics.replication,
         checkpoint_timeout_s=config.learner.deadline_s,
@@ -50,6 +53,7 @@ def kafka_settings(config: Config) -> KafkaSettings:
 @contextmanager
 def connected(config: Config) -> Iterator[Log]:
     """Yield the log on the broker; it is closed at the end. Nothing is connected before it is needed."""
+    limit_libraries()  # a command prints one sentence, not a line for each attempt to connect
     log = KafkaLog(kafka_settings(config))
     try:
         yield log

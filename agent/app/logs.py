@@ -46,14 +46,19 @@ def configure(settings: LogSettings) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    for name, least in LIBRARIES.items():
-        logging.getLogger(name).setLevel(max(level, least) if level > logging.DEBUG else level)
+    limit_libraries(level)
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
+
+
+def limit_libraries(level: int = logging.WARNING) -> None:
+    """Let libraries write no more than LIBRARIES say, unless everything is to be written."""
+    for name, least in LIBRARIES.items():
+        logging.getLogger(name).setLevel(max(level, least) if level > logging.DEBUG else level)
 
 
 def with_traceback(_logger: object, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

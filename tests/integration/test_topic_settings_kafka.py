@@ -18,11 +18,13 @@ from kafka.admin import (
     ResourceType,
 )
 
+from agent.app.kafka import connected
 from agent.cli import main
 from agent.config.load import load
 from agent.log.kafka.settings import ClientName
 from agent.topics import Resource, own_topics, rights
-from processors.contracts.log import TopicSettings
+from processors.contracts.errors import UnavailableError
+from processors.contracts.log import Marker, TopicSettings
 from tests.kit.agent_process import READY_S, AgentProcess, until, write_config
 from tests.kit.agent_topics import AgentTopics
 from tests.kit.kafka_broker import PASSWORD, USER, KafkaBroker
@@ -30,6 +32,7 @@ from tests.kit.kafka_broker import PASSWORD, USER, KafkaBroker
 pytestmark = pytest.mark.kafka
 
 SOON_S = 60.0  # nothing takes so long where it works
+MARKER = Marker(offset=1, number=1, count=50, agent_version="0", config_hash="0", journal_partitions=1, now_ms=1)
 GUARDED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",  # whoever needs no login: the broker itself, and the operator of this test
@@ -76,6 +79,31 @@ def test_topics_with_delete_and_a_minute_of_retention_are_called_wrong(
         faults = wrong.stderr.count("scalewatch: ")
         until(lambda: agent.metric("learner", "scalewatch_topic_faults") == faults, READY_S, "the faults are exported")
         assert len(agent.lines("a topic is not as it has to be")) == faults
+
+
+def test_records_that_fit_into_a_topic_get_there_though_a_usual_batch_would_not(
+    kafka: KafkaBroker, fresh: Callable[[str], str], tmp_path: Path, client: ClientName
+) -> None:
+    file = write_config(tmp_path, kafka.bootstrap, prefix := fresh("narrow"), [{"topics": [f"{prefix}-raw"]}], client)
+    config = load(str(file))
+    with connected(config) as log:
+        log.create(own_topics(config))
+    for topic in (config.topics.predictions, config.topics.state):
+        set_topic(kafka.bootstrap, topic, cleanup__policy="compact", max__message__bytes="8192")
+    with connected(config) as log:
+        producer = log.producer()
+        for number in range(200):
+            producer.send(config.topics.predictions, b"x" * 1000, b"%d" % number)
+        producer.flush(SOON_S)
+        store = log.checkpoints(0)
+        store.take_over()
+        store.save({f"jobs/{number}": b"x" * 1000 for number in range(50)}, MARKER)
+        read: list[bytes | None] = []
+        log.read(config.topics.predictions, 0, lambda batch: read.extend(batch.values))
+        assert read == [b"x" * 1000] * 200
+        producer.send(config.topics.predictions, b"x" * 10_000, b"large")
+        with pytest.raises(UnavailableError, match=r"(?i)message.*too.*large|larger than"):
+            producer.flush(SOON_S)
 
 
 @pytest.fixture(scope="module")

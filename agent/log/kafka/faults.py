@@ -9,6 +9,7 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from agent.log.kafka.client import Client, Fault, Meaning
 from agent.log.kafka.settings import KafkaSettings
+from agent.log.kafka.tls import refusal
 from processors.contracts.errors import FencedError, RebalancingError, ScalewatchError, UnavailableError
 
 ASK_AGAIN_S: Final = 0.2
@@ -54,7 +55,9 @@ def forbidden(settings: KafkaSettings, doing: str, fault: Fault) -> str:
 
 def unreachable(settings: KafkaSettings, cause: str = "") -> str:
     """Return what to check when no broker can be talked to: the clients say the same for nearly every cause."""
-    security = settings.security
+    security, refused = settings.security, refusal(settings)
+    if refused:
+        return f"No Kafka broker could be reached at {settings.bootstrap} ({security.described}). {refused}"
     tls = ", and that the CA file has signed the broker's certificate" if security.encrypted else ""
     login = ", the user and password" if security.mechanism else " without a password"
     seen = f" The last error was: {cause.rstrip('.')}." if cause else ""

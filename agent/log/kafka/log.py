@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
+
+import msgspec
 
 from agent.log.kafka import topics as kafka_topics
 from agent.log.kafka.checkpoint import KafkaCheckpointStore
@@ -11,10 +13,11 @@ from agent.log.kafka.consumer import KafkaLogConsumer
 from agent.log.kafka.faults import check_reachable
 from agent.log.kafka.producer import KafkaLogProducer
 from agent.log.kafka.reading import KafkaReader, ends
-from agent.log.kafka.settings import KafkaSettings
+from agent.log.kafka.settings import BATCH_BYTES_MIN, BATCH_MARGIN_BYTES, REQUEST_BYTES_MAX, KafkaSettings
 from processors.contracts.errors import UnavailableError
 from processors.contracts.log import Batch, Examined, TopicSettings
 
+LIMIT: Final = "max.message.bytes"
 Client = TypeVar("Client", bound=KafkaLogConsumer | KafkaLogProducer | KafkaCheckpointStore)
 
 
@@ -25,6 +28,7 @@ class KafkaLog:
         self._settings = settings
         self._clients: list[KafkaLogConsumer | KafkaLogProducer | KafkaCheckpointStore] = []
         self._partitions: dict[str, int] = {}
+        self._writes: KafkaSettings | None = None
         self._reached = False
         self._closed = False
 
@@ -38,12 +42,12 @@ class KafkaLog:
     def producer(self) -> KafkaLogProducer:
         """Return a new producer (acks of all replicas, idempotent)."""
         self._connect()
-        return self._retained(KafkaLogProducer(self._settings))
+        return self._retained(KafkaLogProducer(self._writing()))
 
     def checkpoints(self, shard: int) -> KafkaCheckpointStore:
         """Return a new store for a shard's checkpoints; the shard is the partition of the state topic."""
         self._connect()
-        return self._retained(KafkaCheckpointStore(self._settings, shard))
+        return self._retained(KafkaCheckpointStore(self._writing(), shard))
 
     def partitions(self, topic: str) -> int | None:
         """Return the number of partitions, None where the topic does not exist; a known number is not asked again."""
@@ -91,6 +95,15 @@ class KafkaLog:
         for client in self._clients:
             client.close()
         self._clients.clear()
+
+    def _writing(self) -> KafkaSettings:
+        """Return the settings of clients that write: a broker refuses a whole batch if it is larger than a topic allows."""
+        if self._writes is None:
+            found = self.examine(self._settings.written_topics, [], []).topics if self._settings.written_topics else {}
+            limits = [int((topic.settings or {}).get(LIMIT, REQUEST_BYTES_MAX)) for topic in found.values()]
+            fitting = min(limits, default=REQUEST_BYTES_MAX) - BATCH_MARGIN_BYTES
+            self._writes = msgspec.structs.replace(self._settings, batch_bytes_max=max(fitting, BATCH_BYTES_MIN))
+        return self._writes
 
     def _retained(self, client: Client) -> Client:
         self._clients = [*(one for one in self._clients if not one.closed), client]

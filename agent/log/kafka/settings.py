@@ -11,6 +11,8 @@ Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Compression = Literal["none", "gzip", "lz4", "zstd"]
 ClientName = Literal["auto", "kafka-python", "confluent"]
 REQUEST_BYTES_MAX = 1 << 20
+BATCH_BYTES_MIN = 1024
+BATCH_MARGIN_BYTES = 512  # what a batch may have around its records
 WAIT_MS = 20  # a broker may wait so long for more before it answers a reader; a checkpoint waits for this answer
 LINGER_MS = 5  # a record waits so long for others, unless somebody flushes: a request for each costs more than the rest
 
@@ -81,6 +83,8 @@ class KafkaSettings(msgspec.Struct, frozen=True):
     queue_records_max: int = 50_000
     queue_bytes_max: int = 64 << 20
     poll_records_max: int = 2000
+    written_topics: tuple[str, ...] = ()  # whose max.message.bytes bounds a batch
+    batch_bytes_max: int = REQUEST_BYTES_MAX
     fetched_bytes_max: int = 16 << 20  # that a client holds for the next polls
     now_ms: Callable[[], int] | None = None  # gives records their time that have none; None: the client does
 

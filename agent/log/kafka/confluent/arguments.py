@@ -18,6 +18,7 @@ from processors.contracts.errors import ConfigError
 
 LOGGER: Final = logging.getLogger("confluent_kafka")
 LOG_EVERYTHING, LOG_NOTHING = 7, 0  # without a logger the library writes to standard error
+BATCH_BYTES: Final = 1_000_000  # the library's own default
 SOCKET_MS_MAX, SETUP_MS_MIN = 300_000, 1000  # what the library takes
 RECONNECT_MS_MAX: Final = 2000  # ten seconds otherwise: so long after an outage nothing would come
 FETCH_BACKOFF_MS: Final = 10  # a second otherwise: so long a full queue would stay empty after it was read
@@ -46,6 +47,7 @@ def producing(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
         "enable.idempotence": True,
         "compression.type": settings.compression,
         "message.max.bytes": REQUEST_BYTES_MAX,
+        "batch.size": min(BATCH_BYTES, settings.batch_bytes_max),
         "linger.ms": LINGER_MS,
         "request.timeout.ms": settings.request_ms,
         "delivery.timeout.ms": settings.delivery_ms,

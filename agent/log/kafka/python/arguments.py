@@ -1,6 +1,5 @@
 """The settings of the log as arguments of kafka-python's clients."""
 
-import ssl
 from typing import Any, Final
 
 from kafka.codec import has_lz4, has_zstd
@@ -15,6 +14,7 @@ from agent.log.kafka.settings import (
     isolation,
     milliseconds,
 )
+from agent.log.kafka.tls import context_of
 from processors.contracts.errors import ConfigError
 
 BATCH_BYTES: Final = 64 << 10  # a batch costs the client 0.7 ms: with its own 16 kB more than the records did
@@ -47,7 +47,7 @@ def producing(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
         "metrics_enabled": False,
         "compression_type": _compression(settings),
         "max_request_size": REQUEST_BYTES_MAX,
-        "batch_size": BATCH_BYTES,
+        "batch_size": min(BATCH_BYTES, settings.batch_bytes_max),
         "linger_ms": LINGER_MS,
         "request_timeout_ms": settings.request_ms,
         "delivery_timeout_ms": settings.delivery_ms,
@@ -112,21 +112,8 @@ def _security(security: KafkaSecurity) -> dict[str, Any]:
         "sasl_plain_username": security.username,
         "sasl_plain_password": security.password,
     }
-    context = {"ssl_context": _context(security)} if security.encrypted else {}
+    context = {"ssl_context": context_of(security)} if security.encrypted else {}
     return {"security_protocol": security.protocol, **context, **(login if security.mechanism else {})}
-
-
-def _context(security: KafkaSecurity) -> ssl.SSLContext:
-    """Return our own TLS context: the client's accepts versions that are no longer safe."""
-    try:
-        context = ssl.create_default_context(cafile=security.ca_file)
-        if security.certificate_file is not None:
-            context.load_cert_chain(security.certificate_file, security.key_file)
-    except OSError as error:  # also of a file that holds something else
-        named = (security.ca_file, security.certificate_file, security.key_file)
-        files = ", ".join(one for one in named if one is not None)
-        raise ConfigError(f"The certificate files {files} cannot be used: {error}.") from error
-    return context
 
 
 def _compression(settings: KafkaSettings) -> str | None:
