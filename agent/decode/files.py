@@ -15,7 +15,7 @@ import numpy as np
 from agent.decode.archive import read_archive
 from agent.decode.avro.names import ldms_names
 from agent.decode.avro.wire import AvroMessages, ConfiguredSchemas, opening_slices, wire_messages
-from agent.decode.cloudevents import opened
+from agent.decode.envelopes import opened
 from agent.decode.formats import DECODERS, FORMATS, TELEMETRY, Format, any_samples_decoder, recognised
 from agent.decode.guard import guarded_samples
 from agent.decode.message import DecodeOptions, FileRecord, FileTelemetry, TelemetryOptions, invalid, tolerant

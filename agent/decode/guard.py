@@ -6,7 +6,7 @@ the message is refused with the reason ``decoder``, so that it can be looked at 
 
 from collections.abc import Callable, Sequence
 
-from agent.decode.cloudevents import MARK, is_envelope, opened
+from agent.decode.envelopes import may_be_envelopes, opened
 from agent.decode.telemetry.columns import joined, nothing
 from processors.contracts.errors import InvalidInputError, ScalewatchError, defect
 from processors.contracts.events import Decode, Decoded
@@ -51,10 +51,13 @@ def guarded_samples(make: Callable[[], DecodeSamples]) -> DecodeSamples:
     """
     decode = make()
 
+    def decode_all(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
+        if may_be_envelopes(b"\n".join(filter(None, values))):  # one look for all is enough
+            return _opened(decode_safely, values, received_ms, index)
+        return decode_safely(values, received_ms, index)
+
     def decode_safely(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
         nonlocal decode
-        if MARK in b"\n".join(filter(None, values)) and any(map(is_envelope, values)):  # one look for all is enough
-            return _opened(decode_safely, values, received_ms, index)
         try:
             return decode(values, received_ms, index)
         except Exception:  # noqa: BLE001  see `defect`; which message it was, only the search below tells
@@ -63,7 +66,7 @@ def guarded_samples(make: Callable[[], DecodeSamples]) -> DecodeSamples:
             [([at], _decoded_alone(decode, value, received_ms[at], index)) for at, value in enumerate(values)]
         )
 
-    return decode_safely
+    return decode_all
 
 
 def _opened(

@@ -1,14 +1,18 @@
-"""Messages in envelopes of CloudEvents are read as they are without, by every decoder and in both modes of the binding."""
+"""Messages in envelopes are read as they are without: CloudEvents in both modes of the binding, and wrappers of other programs."""
 
+import io
 import json
 from base64 import b64encode
 from typing import Any
 
 import pytest
 
+from agent.decode.envelopes import opened
+from agent.decode.files import read_source
 from agent.decode.formats import DECODERS, TELEMETRY
 from agent.decode.guard import guarded, guarded_samples
 from agent.decode.message import DecodeOptions, TelemetryOptions
+from agent.decode.opening import Source
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.nodes import Node, Nodes
 from processors.contracts.telemetry import SeriesIndex
@@ -94,3 +98,89 @@ def test_an_envelope_that_cannot_be_opened_is_refused_and_costs_no_neighbour(bad
 def test_a_message_that_only_speaks_of_envelopes_is_none() -> None:
     speaks = GOOD["native"].replace(b'"system":"exa"', b'"system":"exa","note":"\\"specversion\\""')
     assert outcome("native", speaks)[0] == outcome("native", GOOD["native"])[0]
+
+
+JOB = slurm_record()
+
+
+def hit(message: bytes, **fields: Any) -> dict[str, Any]:
+    return {"_index": "slurm", "_id": "x", "_score": 1, "_source": json.loads(message), **fields}
+
+
+def logged(message: bytes, **fields: Any) -> dict[str, Any]:
+    return {"@timestamp": "2026-03-02T12:00:01Z", "host": {"name": "ctl"}, "message": message.decode(), **fields}
+
+
+def connected(message: bytes, payload: Any = None) -> dict[str, Any]:
+    return {"schema": {"type": "struct", "optional": False}, "payload": payload or json.loads(message)}
+
+
+WRAPPED = [
+    hit(JOB),
+    {"took": 3, "timed_out": False, "hits": {"total": {"value": 1}, "hits": [hit(JOB)]}},
+    [hit(JOB)],
+    connected(JOB),
+    connected(JOB, JOB.decode()),
+    {**connected(JOB), "schema": None},
+    logged(JOB),
+    {"message": JOB.decode()},
+    hit(json.dumps(logged(JOB)).encode()),
+    json.loads(enveloped(json.dumps(hit(JOB)).encode())),
+]
+
+
+@pytest.mark.parametrize("wrapped", WRAPPED)
+def test_a_job_in_a_wrapper_is_read_on_topics_and_in_files(wrapped: Any) -> None:
+    decode = guarded(DECODERS["slurm"](OPTIONS.decode))
+    events = decode(JOB, RECEIVED_MS).events
+    assert len(events) == 1
+    value = json.dumps(wrapped).encode()
+    assert decode(value, RECEIVED_MS).events == events
+    for text in (value, json.dumps(wrapped, indent=2).encode(), value + b"\n" + value):
+        records = list(read_source("in", Source(io.BytesIO(text)), RECEIVED_MS, OPTIONS.decode))
+        assert not any(record.error for record in records)
+        assert {event.identity for record in records for event in record.decoded.events} == {events[0].identity}
+
+
+def test_measurements_in_wrappers_are_read_beside_others() -> None:
+    for name in ("telegraf", "prometheus", "ldms", "native"):
+        message = GOOD[name]
+        plain = outcome(name, message, message, message)
+        wrapped = [json.dumps(wrap(message)).encode() for wrap in (hit, connected)]
+        assert outcome(name, wrapped[0], message, wrapped[1]) == plain
+    line = GOOD["line-protocol"]
+    assert outcome("line-protocol", json.dumps(logged(line)).encode())[0] == outcome("line-protocol", line)[0]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"type": "load", "message": "{}"},
+        {"jobid": 812, "message": JOB.decode()},
+        {"message": "disk full"},
+        {"topic": "org/e4/cluster/red", "payload": "1;2"},
+        {"hits": 7},
+        {"_source": None},
+        {"schema": "slurm_step", "payload": 7},
+    ],
+)
+def test_a_message_with_a_key_of_an_envelope_need_not_be_one(message: Any) -> None:
+    value = json.dumps(message).encode()
+    assert opened(value) == value
+
+
+def test_envelopes_are_opened_a_bounded_number_of_times() -> None:
+    value = JOB
+    for _ in range(50):
+        value = json.dumps({"message": value.decode()}).encode()[:2_000_000]
+        if len(value) > 500_000:
+            break
+    with pytest.raises(InvalidInputError) as refused:
+        opened(value)
+    assert refused.value.reason == "nesting"
+    many = {"hits": {"hits": [hit(b"{}")] * 10_001}}
+    with pytest.raises(InvalidInputError) as refused:
+        opened(json.dumps(many).encode())
+    assert refused.value.reason == "array-bomb"
+    for unit in (b'{"message":', b'"payload",', b'[{"_source":{', b'"hits":'):
+        opened(unit * (500_000 // len(unit)))
