@@ -6,7 +6,6 @@ It keeps no stored state. What it wrote and did not commit is written again afte
 where windows are open it commits the offset of the first record that they still need, and reads again from there.
 """
 
-import itertools
 import logging
 import math
 from collections import Counter, deque
@@ -17,8 +16,10 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 import numpy as np
 
+from agent.attempts import Attempts, left_out
 from agent.deadletters import Allowance, DeadLetterWriter, Refusal
-from agent.reading import Reading, Source, Waits
+from agent.reading import Reading, Source, Waits, others_by_message
+from agent.recorder import Attempt, Recorder
 from agent.sources import Taken
 from processors.contracts.errors import InvalidInputError, RebalancingError, UnavailableError, defect
 from processors.contracts.events import (
@@ -288,7 +289,8 @@ def unknown_system(system: str) -> InvalidInputError:
 class Collector:
     """One member of the group of collectors. Any error but InvalidInputError ends it: make a new one.
 
-    `monotonic_s` is a clock that only grows. `report` is asked at each tick for what to write beside it.
+    `monotonic_s` is a clock that only grows. `report` is asked at each tick for what to write beside it. `recorder`
+    outlives the process and knows what it was reading.
     """
 
     def __init__(
@@ -300,7 +302,9 @@ class Collector:
         *,
         monotonic_s: Callable[[], float],
         report: Report = unreported,
+        recorder: Recorder | None = None,
     ) -> None:
+        self._recorder = recorder or Recorder()
         self._routes = routes
         self._measures = measures
         self._monotonic_s = monotonic_s
@@ -418,9 +422,12 @@ class Collector:
         if committed is not None and first is not None:
             self._consumer.seek(partition, first)
             self._count_deleted(partition, first - committed.offset)
-        windows = self._routes.windows(f"{topic}/{number}", "" if committed is None else committed.metadata)
-        self._readings[partition] = Reading(self._routes.source(topic), windows, committed, self._monotonic_s())
-        self._readings[partition].next_offset = first
+        metadata = "" if committed is None else committed.metadata
+        attempts = Attempts(partition, metadata, self._recorder.attempts())
+        windows = self._routes.windows(f"{topic}/{number}", attempts.windows)
+        reading = Reading(self._routes.source(topic), windows, committed, self._monotonic_s(), attempts)
+        reading.next_offset = first
+        self._readings[partition] = reading
 
     def _count_gap(self, partition: TopicPartition, expected: int | None, first: int) -> None:
         """Count what was deleted while this member was behind; a broker also needs offsets for transactions of its own."""
@@ -475,7 +482,7 @@ class Collector:
     def _begin_anew(self, partition: TopicPartition, ended: Reading) -> None:
         topic, number = partition
         windows = self._routes.windows(f"{topic}/{number}", ended.resume())
-        reading = Reading(ended.source, windows, ended.committed, self._monotonic_s())
+        reading = Reading(ended.source, windows, ended.committed, self._monotonic_s(), ended.attempts)
         reading.next_offset = ended.next_offset
         self._readings[partition] = reading
 
@@ -489,15 +496,30 @@ class Collector:
         batch = self._waits.ready(batch, reading.source)
         if not batch.values:
             return
-        self._count_gap((batch.topic, batch.partition), reading.next_offset, batch.offsets[0])
+        partition = (batch.topic, batch.partition)
+        self._count_gap(partition, reading.next_offset, batch.offsets[0])
+        if reading.attempts.any(batch):
+            self.commit()  # so the next reader of the partition knows of the attempts, whatever happens here
+        for part, attempt in reading.attempts.parts(batch):
+            if reading.part is not None:  # the minutes of the part before are on their way
+                self._consumer.seek(partition, attempt.first)
+                break
+            with self._recorder.reading(attempt):
+                self._take_part(part, reading, attempt)
+        self._hold(partition, reading)
+
+    def _take_part(self, batch: Batch, reading: Reading, attempt: Attempt) -> None:
         decode, first = reading.source.decode, 0
-        if decode is not None:
+        if attempt.hopeless:
+            value, timestamp_ms = batch.values[0], batch.timestamps_ms[0]
+            self._writing.message(left_out(attempt), reading.source, _origin(batch, 0), value, timestamp_ms)
+            first = 1
+        elif decode is not None:
             first = self._take_jobs(batch, reading, decode)
         if first < len(batch.values):
             self._take_samples(batch, reading, first)
         else:
             reading.take(batch, first, NO_SAMPLES, NO_MESSAGES)
-        self._hold((batch.topic, batch.partition), reading)
 
     def _take_jobs(self, batch: Batch, reading: Reading, decode: Decode) -> int:
         """Take messages of jobs up to the first that may be something else; return which that is."""
@@ -515,7 +537,7 @@ class Collector:
     def _take_samples(self, batch: Batch, reading: Reading, first: int) -> None:
         """Take messages from number `first` on as a slice: samples into windows, all else as from any message."""
         decoded = reading.decode(batch.values[first:], batch.timestamps_ms[first:])
-        others = _by_message(decoded)
+        others = others_by_message(decoded)
         samples, message = self._accepted(decoded, reading, others)
         for at, other in sorted(others.items()):
             place = first + at
@@ -567,17 +589,3 @@ NO_SAMPLES = Samples(NO_MESSAGES, np.zeros(0, np.int64), np.zeros(0))
 
 def _origin(batch: Batch, at: int) -> Origin:
     return Origin(batch.topic, batch.partition, batch.offsets[at])
-
-
-def _by_message(decoded: DecodedBatch) -> dict[int, Decoded]:
-    """Return what is no sample by the number of its message, in one piece each."""
-    found: dict[int, Decoded] = {}
-    for at, parts in itertools.groupby(sorted(decoded.others, key=lambda other: other[0]), key=lambda other: other[0]):
-        one = found[at] = Decoded()
-        for _, part in parts:
-            one.events += part.events
-            one.rejects += part.rejects
-            one.unknown_fields += part.unknown_fields
-            for reason, count in part.ignored.items():
-                one.ignored[reason] = one.ignored.get(reason, 0) + count
-    return found

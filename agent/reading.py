@@ -1,5 +1,6 @@
 """One source partition as a collector reads it: how it is decoded, its windows, and from where to read again."""
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -7,13 +8,15 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from processors.contracts.events import Decode
+from agent.attempts import Attempts, part_of
+from processors.contracts.events import Decode, Decoded
 from processors.contracts.log import Batch, Consumer, Position, TopicPartition
 from processors.contracts.names import LATEST_MS
 from processors.contracts.telemetry import DecodedBatch, DecodeSamples, Part, Samples, SampleWindows, SeriesIndex
 
 HEAD_BYTES: Final = 16
 Accepts = Callable[[str], bool]
+NO_ATTEMPTS: Final = Attempts(("", 0), "", ())
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -42,10 +45,16 @@ class Reading:
     """
 
     def __init__(
-        self, source: Source, windows: SampleWindows, committed: Position | None, spoke_s: float = 0.0
+        self,
+        source: Source,
+        windows: SampleWindows,
+        committed: Position | None,
+        spoke_s: float = 0.0,
+        attempts: Attempts = NO_ATTEMPTS,
     ) -> None:
         self.source = source
         self.committed = committed
+        self.attempts = attempts
         self.spoke_s = spoke_s
         self.ended = False
         self.next_offset = None if committed is None else committed.offset
@@ -114,7 +123,8 @@ class Reading:
         """Return what to commit; None where nothing was read, or minutes are on their way."""
         if self.part is not None or self.next_offset is None:
             return None
-        return self._windows.position(self.next_offset)
+        at = self._windows.position(self.next_offset)
+        return Position(at.offset, self.attempts.metadata(at.metadata, at.offset))
 
     def counts(self) -> Mapping[str, int]:
         """Return what became of samples since the last call."""
@@ -150,15 +160,7 @@ class Waits:
                 self._consumer.pause([partition])
         if count == len(batch.values):
             return batch
-        return Batch(
-            topic=batch.topic,
-            partition=batch.partition,
-            next_offset=batch.offsets[count],
-            offsets=batch.offsets[:count],
-            values=batch.values[:count],
-            keys=batch.keys[:count],
-            timestamps_ms=batch.timestamps_ms[:count],
-        )
+        return part_of(batch, 0, count)
 
     def over(self) -> list[TopicPartition]:
         """Return the partitions whose next message can be decoded by now; they wait no more."""
@@ -170,3 +172,17 @@ class Waits:
         """Let partitions wait no more: they are another member's, or begin anew."""
         for partition in partitions:
             self.partitions.pop(partition, None)
+
+
+def others_by_message(decoded: DecodedBatch) -> dict[int, Decoded]:
+    """Return what is no sample by the number of its message, in one piece each."""
+    found: dict[int, Decoded] = {}
+    for at, parts in itertools.groupby(sorted(decoded.others, key=lambda other: other[0]), key=lambda other: other[0]):
+        one = found[at] = Decoded()
+        for _, part in parts:
+            one.events += part.events
+            one.rejects += part.rejects
+            one.unknown_fields += part.unknown_fields
+            for reason, count in part.ignored.items():
+                one.ignored[reason] = one.ignored.get(reason, 0) + count
+    return found

@@ -24,6 +24,7 @@ from agent.learner.garbage import Garbage
 from agent.learner.learner import Learner, in_thread
 from agent.learner.shard import OwnedShard
 from agent.learner.view import RETAINED_MAX, LearnerService, View
+from agent.recorder import Recorder
 from agent.sources import Backlog, combined
 from agent.topics import check_shards, own_topics
 from processors.contracts.errors import UnavailableError
@@ -75,7 +76,7 @@ class OwnShards(Forwarding):
 class Role(ABC):
     """One role of one process; `service` is what readers see, `own` what it tells Prometheus and Alertmanagers by itself.
 
-    `reason` says why it is not ready.
+    `reason` says why it is not ready. The parent reads `recorder`.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Role(ABC):
     def __init__(self, config: Config, log: Log, measures: Measures, clock: Clock, restarts: int) -> None:
         self._config, self._log, self._measures, self._restarts = config, log, measures, restarts
         self._clock = clock if isinstance(clock, BrokerClock) else BrokerClock(clock)
+        self.recorder = Recorder()
         self.reason: str | None = "The role is starting."
         self._topic_faults = TopicFaults(log, config, measures)
         self._broker_time = BrokerTime(log, config.topics.journal, self._clock, measures)
@@ -149,6 +151,7 @@ def run(role: Role, stop: threading.Event, outage: Outage) -> None:
         if until_available(role.open, stop, AGAIN_MAX_S, lambda _state: outage.failed(role.reason or "")):
             outage.over()
             while not stop.is_set():
+                role.recorder.beat()
                 role.step()
             role.finish()
     finally:
@@ -229,6 +232,7 @@ class LearnerRole(Role):
             on_emission=self._view.apply,
             monotonic_s=self._clock.monotonic_s,
             saving=in_thread,
+            recorder=self.recorder,
         )
         self._opened_s = self._clock.monotonic_s()
 
@@ -350,6 +354,7 @@ class CollectorRole(Role):
             self.name,
             monotonic_s=self._clock.monotonic_s,
             report=self._report,
+            recorder=self.recorder,
         )
         self.reason = None
 

@@ -13,6 +13,7 @@ from agent.app.lookout import Lookout
 from agent.clock import BrokerClock, Clock, SystemClock
 from agent.config.tree import Config
 from agent.log.kafka.log import KafkaLog
+from agent.recorder import Recorder
 from processors.contracts.errors import ConfigError, UnavailableError
 from processors.contracts.log import Log
 from processors.contracts.service import Measures
@@ -28,7 +29,14 @@ STATUS_LOOK_S: Final = 1.0
 
 
 def serve(
-    config: Config, name: str, stop: threading.Event, handover: Handover, *, restarts: int, away_since_s: float | None
+    config: Config,
+    name: str,
+    stop: threading.Event,
+    handover: Handover,
+    recorder: Recorder,
+    *,
+    restarts: int,
+    away_since_s: float | None,
 ) -> int:
     """Run a role of this process until `stop` is set or it fails; return the exit code. ConfigError where it refuses.
 
@@ -36,13 +44,9 @@ def serve(
     """
     metrics, clock = compose.metrics(config, folds=name == roles.LearnerRole.name), BrokerClock(SystemClock())
     handover.measure(metrics)
-    role = MAKERS[name](
-        config,
-        KafkaLog(msgspec.structs.replace(kafka_settings(config), now_ms=clock.stamp_ms)),
-        metrics,
-        clock,
-        restarts,
-    )
+    settings = msgspec.structs.replace(kafka_settings(config), now_ms=clock.stamp_ms, on_wait=recorder.beat)
+    role = MAKERS[name](config, KafkaLog(settings), metrics, clock, restarts)
+    role.recorder = recorder
     _export(config, role, metrics, clock)
     role_events = logs.logger(name)
     outage = logs.Outage("broker", role_events, clock, away_since_s)

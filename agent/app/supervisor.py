@@ -6,13 +6,16 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
+from agent.app.watchdog import Watch
 from agent.clock import Clock
+from agent.recorder import Recorder
 
 BACKOFF_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 STEADY_S: Final = 60.0  # a process that lived so long starts again at once
 LEAVE_S: Final = 30.0
 LOOK_S: Final = 0.2
 BAD_CONFIG: Final = 2
+CERTAIN_S: Final = 1.0  # of standing still with a record: then it was the record, whoever killed the process
 UNAVAILABLE: Final = 75  # the broker is away: the role has told it, and its successor tells when it is back
 
 
@@ -34,11 +37,13 @@ class Reloads(Protocol):
 
 
 class Child:
-    """One role's process, its restarts, and when to start it next."""
+    """One role's process, its restarts, and when to start it next. `attempt` is the one that failed when it ended."""
 
-    def __init__(self, role: str, start: Start, now_s: float) -> None:
-        self.role, self._start = role, start
+    def __init__(self, role: str, start: Start, recorder: Recorder, now_s: float) -> None:
+        self.role, self._start, self._recorder = role, start, recorder
         self.restarts = 0
+        self.attempt = recorder.settle()  # of the parent before this one, which ended with all roles
+        self._watch = Watch(recorder, now_s)
         self.process = start(role, 0, None)
         self.away_since_s: float | None = None
         self._since_s = now_s
@@ -50,8 +55,17 @@ class Child:
         """Return the exit code of a process that ended and has not been started again."""
         return self.process.poll() if self.again_s is None else None
 
+    def kill_if_still(self, now_s: float) -> str | None:
+        """Kill a process whose loop has stood still for too long; return what it reads, and for how long, as text."""
+        if self.again_s is not None or not self._watch.too_long(now_s) or self.process.poll() is not None:
+            return None
+        self.process.kill()  # not SIGTERM: Python would handle it only once the loop goes on
+        return f"{self._recorder.reads() or 'no record'} for {self._watch.still_s:.0f} s"
+
     def plan(self, code: int, now_s: float) -> float:
         """Decide when to start again after an end with this code; return the wait in seconds."""
+        certain = code not in (-signal.SIGKILL, -signal.SIGTERM) or self._watch.still_s >= CERTAIN_S
+        self.attempt = self._recorder.settle(certain=certain)
         self.away_since_s = now_s if code == UNAVAILABLE else None
         self._quick = 0 if now_s - self._since_s > STEADY_S else self._quick + 1
         wait_s = BACKOFF_S[min(self._quick, len(BACKOFF_S) - 1)]
@@ -63,11 +77,7 @@ class Child:
         if self.again_s is None or now_s < self.again_s:
             return False
         self.restarts += 1
-        self.process, self._since_s, self.again_s = (
-            self._start(self.role, self.restarts, self.away_since_s),
-            now_s,
-            None,
-        )
+        self._begin(self.away_since_s, now_s)
         return True
 
     def leave(self, now_s: float) -> None:
@@ -85,18 +95,30 @@ class Child:
             if self.kill_s is not None and now_s >= self.kill_s:
                 self.process.kill()
             return False
-        self.process, self._since_s, self.kill_s = self._start(self.role, self.restarts, None), now_s, None
+        self.attempt = self._recorder.settle()
+        self._begin(None, now_s)
         return True
+
+    def _begin(self, away_since_s: float | None, now_s: float) -> None:
+        self._watch = Watch(self._recorder, now_s)
+        self.process, self._since_s = self._start(self.role, self.restarts, away_since_s), now_s
+        self.again_s = self.kill_s = None
 
 
 def supervise(
-    roles: Mapping[str, Start], clock: Clock, stop: threading.Event, log: Any, reloads: Reloads | None = None
+    recorders: Mapping[str, Recorder],
+    start: Start,
+    clock: Clock,
+    stop: threading.Event,
+    log: Any,
+    *,
+    reloads: Reloads | None = None,
 ) -> int:
     """Run the roles until `stop` is set, or until one of them refuses the configuration; return the exit code.
 
     A configuration that came by a reload and is refused by a role is replaced by the one before it.
     """
-    children = [Child(role, start, clock.monotonic_s()) for role, start in roles.items()]
+    children = [Child(role, start, recorder, clock.monotonic_s()) for role, recorder in recorders.items()]
     code = 0
     try:
         while not stop.is_set() and code != BAD_CONFIG:
@@ -118,6 +140,9 @@ def _look(child: Child, now_s: float, log: Any) -> int:
         if child.start_if_left(now_s):
             log.info("role started with the new configuration", child=child.role, pid=child.process.pid)
         return 0
+    if reading := child.kill_if_still(now_s):
+        log.error("role stands still and is killed", child=child.role, pid=child.process.pid, reading=reading)
+        return 0
     code = child.ended()
     if code == BAD_CONFIG:
         log.error("role refused its configuration", child=child.role)
@@ -125,7 +150,8 @@ def _look(child: Child, now_s: float, log: Any) -> int:
     if code is not None:
         wait_s = child.plan(code, now_s)
         write = log.debug if code == UNAVAILABLE else log.error
-        write("role ended", child=child.role, exit_code=code, starts_again_in_s=wait_s)
+        reading = None if child.attempt is None else str(child.attempt)
+        write("role ended", child=child.role, exit_code=code, starts_again_in_s=wait_s, reading=reading)
     if child.start_if_due(now_s):
         write = log.warning if child.away_since_s is None else log.debug
         write("role started again", child=child.role, restarts=child.restarts, pid=child.process.pid)

@@ -13,11 +13,13 @@ import click
 from agent.app import logs, supervisor
 from agent.app.handover import Handover, Status
 from agent.app.reload import Reloader
+from agent.app.watchdog import Fuse
 from agent.cli.loading import lasting
 from agent.cli.options import required_config_option, stopped_by_signals
 from agent.clock import SystemClock
 from agent.config.load import load
 from agent.config.tree import Config
+from agent.recorder import RECORDER_FD, Recorder
 
 RESTARTS: Final = "SCALEWATCH_RESTARTS"
 PARENT: Final = "SCALEWATCH_PARENT"  # the id of the process that started this one
@@ -84,16 +86,18 @@ class _Given(NamedTuple):
 
 
 def _both(given: _Given, stop: threading.Event, handover: Handover, reloader: Reloader) -> int:
+    recorders = {role: Recorder.made(role) for role in ROLES}
+
     def start(role: str, restarts: int, away_since_s: float | None) -> subprocess.Popen[bytes]:
         text = {RESTARTS: str(restarts), PARENT: str(os.getpid()), BELOW: "1", **handover.environment}
+        text[RECORDER_FD] = str(recorder_fd := recorders[role].descriptor)
         if away_since_s is not None:
             text[AWAY_SINCE] = str(away_since_s)
         return subprocess.Popen(  # noqa: S603 - our own program
-            given.arguments(role), env={**os.environ, **text}, pass_fds=handover.descriptors
+            given.arguments(role), env={**os.environ, **text}, pass_fds=(*handover.descriptors, recorder_fd)
         )
 
-    roles_by_name = dict.fromkeys(ROLES, start)
-    return supervisor.supervise(roles_by_name, SystemClock(), stop, logs.logger("parent"), reloader)
+    return supervisor.supervise(recorders, start, SystemClock(), stop, logs.logger("parent"), reloads=reloader)
 
 
 def _anew(given: _Given, config: Config, stop: threading.Event, handover: Handover, reloader: Reloader) -> int:
@@ -121,11 +125,18 @@ def _begin_again(given: _Given, role: str, handover: Handover) -> NoReturn:
 
 
 def _alone(config: Config, role: str, stop: threading.Event, handover: Handover) -> int:
+    recorder = Recorder.inherited()
+    if recorder is None:  # without a parent the role looks after itself
+        recorder = Recorder.made(role)
+        if attempt := recorder.settle():
+            logs.logger(role).error("the process before this one ended while it read", reading=str(attempt))
+        recorder.on_beat = Fuse(SystemClock())
     with lasting():
         from agent.app.serving import serve  # noqa: PLC0415 - the parent of the roles needs nothing of what they are made of
 
     restarts, since = int(os.environ.get(RESTARTS, "0")), os.environ.get(AWAY_SINCE)
-    return serve(config, role, stop, handover, restarts=restarts, away_since_s=None if since is None else float(since))
+    away_since_s = None if since is None else float(since)
+    return serve(config, role, stop, handover, recorder, restarts=restarts, away_since_s=away_since_s)
 
 
 def _leave_with_parent(stop: threading.Event) -> None:

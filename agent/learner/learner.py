@@ -23,6 +23,7 @@ from agent.deadletters import Complaints
 from agent.learner.shard import Fold, OwnedShard, Plan, Snapshot
 from agent.learner.ticks import at_broker_time, is_ahead
 from agent.learner.turns import Turns
+from agent.recorder import Attempt, Recorder
 from agent.sources import Collectors, Sources
 from processors.contracts.errors import (
     CheckpointLostError,
@@ -220,7 +221,7 @@ class Meter:
 class Learner:
     """One member of the group of learners. Any error ends it: make a new one. `monotonic_s` is a clock that only grows.
 
-    `saving` says where checkpoints are written.
+    `saving` says where checkpoints are written. `recorder` outlives the process and knows which record it was folding.
     """
 
     def __init__(
@@ -233,7 +234,9 @@ class Learner:
         on_emission: OnEmission,
         monotonic_s: Callable[[], float],
         saving: Saving = at_once,
+        recorder: Recorder | None = None,
     ) -> None:
+        self._recorder = recorder or Recorder()
         self._log = log
         self._saving = saving
         self._saves: dict[TopicPartition, Save] = {}
@@ -398,12 +401,16 @@ class Learner:
             return 0
         shard.check(batch)
         began_s, folded = self._monotonic_s(), 0
-        for offset, value, written_ms in zip(batch.offsets, batch.values, batch.timestamps_ms, strict=True):
-            if offset >= shard.offset:
-                self._fold_one(shard, Origin(batch.topic, batch.partition, offset), value or b"", written_ms)
-                folded += 1
-                if self._encoding and self._monotonic_s() >= self._encode_at_s:
-                    self._encode(ENCODED_S)
+        try:
+            for offset, value, written_ms in zip(batch.offsets, batch.values, batch.timestamps_ms, strict=True):
+                if offset >= shard.offset:
+                    self._recorder.begin(Attempt(batch.topic, batch.partition, offset, offset, written_ms))
+                    self._fold_one(shard, Origin(batch.topic, batch.partition, offset), value or b"", written_ms)
+                    folded += 1
+                    if self._encoding and self._monotonic_s() >= self._encode_at_s:
+                        self._encode(ENCODED_S)
+        finally:
+            self._recorder.end()
         shard.folded(batch)
         shard.records += folded
         self._meter.folded(folded, self._monotonic_s() - began_s)

@@ -87,7 +87,7 @@ class AgentProcess:
     """`scalewatch run` with one configuration: both roles, or one role alone.
 
     Every start adds to the same log, so that the lines of all lives stand in it, in order. `code` is the folder of the agent's
-    packages; that of another version reads the same configuration. `folder` is the working directory.
+    packages; that of another version reads the same configuration. `folder` is the working directory, `entry` the module that is run.
     The host's clock is `shifted_s` ahead of that of the machine, as far as Python asks for the time.
     """
 
@@ -100,9 +100,10 @@ class AgentProcess:
         code: Path = ROOT,
         folder: Path = ROOT,
         shifted_s: float = 0.0,
+        entry: str = "agent.cli",
     ) -> None:
         self.config: Config = load(str(config))
-        self.path, self.role, self._folder = config, role, folder
+        self.path, self.role, self._folder, self._entry = config, role, folder, entry
         self.log = config.with_name(f"{role or 'agent'}.log")
         self.starts = 0
         self._paths = str(code)
@@ -120,7 +121,7 @@ class AgentProcess:
         role = ["--role", self.role] if self.role else []
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "agent.cli", "run", "-c", str(self.path), *role, *self._watch],
+                [sys.executable, "-P", "-m", self._entry, "run", "-c", str(self.path), *role, *self._watch],
                 cwd=self._folder, env={**os.environ, PARENT: str(os.getpid()), "PYTHONPATH": self._paths}, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         self.starts += 1

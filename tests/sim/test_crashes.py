@@ -93,14 +93,17 @@ def everything_holds(world: World) -> None:
 def test_the_faults_are_real() -> None:
     """A simulation whose faults never strike proves nothing."""
     struck: Counter[str] = Counter()
+    attempts = []
     for seed in range(FIRST, FIRST + min(SEEDS, 20)):
         world = World(seed)
         world.live()
+        attempts += world.attempts
         for line in world.fault:
             struck[
                 next((word for word in ("crash", "efused", "sleeps", "fenced", "owner", "group") if word in line), "?")
             ] += 1
     assert {"crash", "efused", "sleeps"} <= set(struck), struck
+    assert any(attempt.first < attempt.last for attempt in attempts), "a crash within a slice"
 
 
 def test_a_quiet_world_has_no_faults() -> None:

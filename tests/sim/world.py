@@ -1,6 +1,7 @@
 """A world of two collectors and two learners over one broker in memory, in which everything goes wrong by a seed."""
 
 import random
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,6 +16,7 @@ from agent.config.roles import CollectorSettings, LearnerSettings
 from agent.config.tree import Config, Source, TopicNames
 from agent.learner.learner import Learner
 from agent.log.memory import MemoryBroker, MemoryLog
+from agent.recorder import Attempt, Recorder
 from agent.topics import own_topics
 from processors.contracts.errors import ConfigError, ScalewatchError
 from processors.contracts.events import HostMinute, JournalRecord, Tick, encode_record
@@ -111,6 +113,8 @@ class World:
         self._hosts = Hosts(self.dice)
         self._restarts = 0
         self._threads: dict[str, Slow] = {}
+        self._recorders: dict[str, Recorder] = defaultdict(Recorder)  # as the parent of each process has it
+        self.attempts: list[Attempt] = []
         create_topics(self.broker)
         self.unsent = shuffled(self.predicted.messages, JOB_PARTITIONS, self.dice)
         self.processes = [
@@ -259,10 +263,13 @@ class World:
             threads.happen()  # what was sent may still arrive
         if process.log is not None:
             process.log.close()
+            attempt = self._recorders[process.name].settle()
+            self.attempts += [attempt] if attempt is not None else []
         process.role = process.log = None
 
     def _collector(self, name: str) -> Callable[[FaultyLog], Role]:
-        return lambda log: self.collector(log, ROUTES, METRICS, name, monotonic_s=self._now_s)
+        recorder = self._recorders[name]
+        return lambda log: self.collector(log, ROUTES, METRICS, name, monotonic_s=self._now_s, recorder=recorder)
 
     def _learner(self, name: str) -> Callable[[FaultyLog], Role]:
         def make(log: FaultyLog) -> Role:

@@ -20,6 +20,7 @@ Result = TypeVar("Result")
 @contextmanager
 def translated(client: Client, doing: str) -> Iterator[None]:
     """Turn whatever the client raises into FencedError, RebalancingError or UnavailableError."""
+    client.settings.on_wait()
     try:
         yield
     except ScalewatchError:

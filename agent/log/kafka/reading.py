@@ -55,6 +55,7 @@ class KafkaReader:
             self._reader.seek(first if newest is None else max(first, end - newest))
             quiet_s = 0.0
             while self._reader.position() < end:
+                self._client.settings.on_wait()
                 batch = self._reader.poll(POLL_S)
                 quiet_s = 0.0 if batch else quiet_s + POLL_S
                 self._check_progress(quiet_s, end)

@@ -86,6 +86,7 @@ class KafkaSettings(msgspec.Struct, frozen=True):
     written_topics: tuple[str, ...] = ()  # whose max.message.bytes bounds a batch
     batch_bytes_max: int = REQUEST_BYTES_MAX
     fetched_bytes_max: int = 16 << 20  # that a client holds for the next polls
+    on_wait: Callable[[], object] = tuple  # called before each wait for a broker, in any thread
     now_ms: Callable[[], int] | None = None  # gives records their time that have none; None: the client does
 
     def stamp_ms(self) -> int | None:

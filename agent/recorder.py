@@ -1,0 +1,161 @@
+"""The flight recorder of a role: what it is reading, in memory that outlives its process.
+
+Before a role reads records it writes their place here, and takes it back when they are read. If the process ends in
+between, in whatever way, its parent finds the place, and the next process is careful with these records. The role also
+counts its beats here, so the parent sees a loop that stands still although the role's interpreter is locked.
+
+No record pays for this: a slice costs 8 µs, a record of the journal 2 µs.
+"""
+
+import mmap
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import get_ident
+from typing import Final, Self, TypeVar
+
+import msgspec
+
+from processors.contracts.errors import ScalewatchError
+
+RECORDER_FD: Final = "SCALEWATCH_RECORDER_FD"
+FOLDER: Final = "RUNTIME_DIRECTORY"  # systemd sets it; the image has one that outlives its container
+ATTEMPTS_MAX: Final = 16
+_BEATS, _READS, _ATTEMPTS, _END = 0, 512, 1024, 8192  # where each part begins
+_LENGTH_BYTES: Final = 4
+Content = TypeVar("Content")
+
+
+class Attempt(msgspec.Struct, frozen=True, array_like=True):
+    """An attempt to read the records `first` to `last` of a partition; it has failed if the process ends meanwhile.
+
+    `ends` counts the processes that ended so. `alone` says how sure it is that this record was the cause: 0 for a slice;
+    for a single record 2 for each end that only the record explains, 1 for each that may have been an operator's kill.
+    `written_ms` is the time of the first record: a topic that was made anew has another record at this offset.
+    """
+
+    topic: str
+    partition: int
+    first: int
+    last: int
+    written_ms: int = 0
+    ends: int = 0
+    alone: int = 0
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether the record has ended two processes."""
+        return self.ends >= 2 and self.alone >= 2
+
+    def ended(self, *, certain: bool) -> "Attempt":
+        """Return the attempt after one more end; `certain` if no operator can have killed the process at this moment."""
+        alone = 0 if self.first < self.last else 2 if certain else 1
+        return msgspec.structs.replace(self, ends=self.ends + 1, alone=self.alone + alone)
+
+    def __str__(self) -> str:
+        """Return the place: topic, partition and offsets."""
+        last = f" to {self.last}" if self.first < self.last else ""
+        return f"{self.topic}/{self.partition}/{self.first}{last}"
+
+
+class Recorder:
+    """One role's recorder. Only the thread that made it beats: others run on while the loop stands still.
+
+    `on_beat` is called at each beat, and is passed whether records are being read. Without a descriptor the recorder ends
+    with its process.
+    """
+
+    def __init__(self, descriptor: int = -1) -> None:
+        self.descriptor, self._memory = descriptor, mmap.mmap(descriptor, _END)
+        self.on_beat: Callable[[bool], object] = bool
+        self._owner, self._beats = get_ident(), 0
+
+    @classmethod
+    def made(cls, role: str) -> Self:
+        """Return the recorder of a role: a file in the folder for such files if there is one, else in memory."""
+        descriptor = os.memfd_create("scalewatch-recorder")
+        if folder := os.environ.get(FOLDER):
+            with suppress(OSError):  # a folder that cannot be written to costs the memory of whole restarts alone
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+                descriptor = os.open(Path(folder, f"scalewatch-{role}"), flags, 0o600)
+        os.ftruncate(descriptor, _END)
+        return cls(descriptor)
+
+    @classmethod
+    def inherited(cls) -> Self | None:
+        """Return the recorder that the parent made for this role; None without one."""
+        number = os.environ.pop(RECORDER_FD, None)
+        if number is None:
+            return None
+        os.set_inheritable(int(number), False)  # noqa: FBT003 - a function of C
+        return cls(int(number))
+
+    def beat(self) -> None:
+        """Say that the loop goes on: before each step, and before each wait for the broker."""
+        self._beat(reading=False)
+
+    @contextmanager
+    def reading(self, attempt: Attempt) -> Iterator[None]:
+        """Mark records as being read. A defect leaves the mark, an error with a known cause takes it back."""
+        self.begin(attempt)
+        try:
+            yield
+        except ScalewatchError:
+            self.end()
+            raise
+        self.end()
+
+    def begin(self, attempt: Attempt) -> None:
+        """Mark records as being read, until `end` or the next call."""
+        self._beat(reading=True)
+        self._write(_READS, attempt)
+
+    def end(self) -> None:
+        """Take the mark back."""
+        self._memory[_READS : _READS + _LENGTH_BYTES] = bytes(_LENGTH_BYTES)
+        self._beat(reading=False)
+
+    def beats(self) -> int:
+        """Return how often the process has beaten since its start."""
+        return int.from_bytes(self._memory[_BEATS : _BEATS + 8], "little")
+
+    def reads(self) -> Attempt | None:
+        """Return the attempt that is under way, or was when the process ended."""
+        return self._read(_READS, Attempt)
+
+    def attempts(self) -> list[Attempt]:
+        """Return the attempts that failed, newest first."""
+        return self._read(_ATTEMPTS, list[Attempt]) or []
+
+    def settle(self, *, certain: bool = False) -> Attempt | None:
+        """Note and return the attempt that failed because the process ended; then the next process may start."""
+        reads = self.reads()
+        attempt = None if reads is None else reads.ended(certain=certain)
+        if attempt is not None:
+            place = (attempt.topic, attempt.partition, attempt.first, attempt.last)
+            others = [one for one in self.attempts() if (one.topic, one.partition, one.first, one.last) != place]
+            self._write(_ATTEMPTS, [attempt, *others][:ATTEMPTS_MAX])
+        self._memory[_BEATS:_ATTEMPTS] = bytes(_ATTEMPTS)
+        return attempt
+
+    def _beat(self, *, reading: bool) -> None:
+        if get_ident() == self._owner:
+            self._beats += 1
+            self._memory[_BEATS : _BEATS + 8] = self._beats.to_bytes(8, "little")
+            self.on_beat(reading)
+
+    def _write(self, at: int, content: object) -> None:
+        """Write the length last: a process that is killed meanwhile leaves no half content."""
+        encoded, text = msgspec.json.encode(content), at + _LENGTH_BYTES
+        self._memory[at:text] = bytes(_LENGTH_BYTES)
+        self._memory[text : text + len(encoded)] = encoded
+        self._memory[at:text] = len(encoded).to_bytes(_LENGTH_BYTES, "little")
+
+    def _read(self, at: int, kind: type[Content]) -> Content | None:
+        text = at + _LENGTH_BYTES
+        length = int.from_bytes(self._memory[at:text], "little")
+        try:
+            return msgspec.json.decode(self._memory[text : text + length], type=kind) if length else None
+        except msgspec.DecodeError:  # a file that another version wrote, or a damaged one
+            return None
