@@ -1,4 +1,4 @@
-"""`python -m tests.harden [--only kills|fuzz|soak] [--seed 1]`: the slow lane; one table at the end, exit 1 when a bound is broken.
+"""`python -m tests.harden [--only kills|fuzz|amplify|soak] [--seed 1]`: the slow lane; one table at the end, exit 1 when a bound is broken.
 
 Details go to harden-results/ as JSON.
 """
@@ -15,10 +15,10 @@ import click
 import agent  # noqa: F401 - before numpy, whose threads it limits
 from tests.bench import machine, result
 from tests.bench.result import Row
-from tests.harden import fuzz, kills, soak
+from tests.harden import amplify, fuzz, kills, soak
 
 FOLDER: Final = Path("harden-results")
-PARTS: Final = ("kills", "fuzz", "soak")
+PARTS: Final = ("kills", "fuzz", "amplify", "soak")
 
 
 @click.command
@@ -27,12 +27,16 @@ PARTS: Final = ("kills", "fuzz", "soak")
 @click.option("--kills", "kill_count", default=60, show_default=True, help="How many processes to kill.")
 @click.option("--faults", default=10, show_default=True, help="How many faults of the broker.")
 @click.option("--records", default=1_000_000, show_default=True, help="How many records to fuzz.")
+@click.option("--amplified", default=100_000, show_default=True, help="How many amplified records.")
 @click.option("--minutes", default=20.0, show_default=True, help="How long to soak.")
-def main(only: tuple[str, ...], *, seed: int, kill_count: int, faults: int, records: int, minutes: float) -> None:
-    """Kill processes and a broker under load, fuzz the decoders, and soak: each against bounds."""
+def main(
+    only: tuple[str, ...], *, seed: int, kill_count: int, faults: int, records: int, amplified: int, minutes: float
+) -> None:
+    """Kill processes and a broker under load, fuzz the decoders with hostile and amplified records, and soak: each against bounds."""
     parts: dict[str, Callable[[], Iterator[Row]]] = {
         "kills": lambda: kills.run(seed=seed, kills=kill_count, faults=faults, report=report),
         "fuzz": lambda: fuzz.run(seed=seed, records=records, report=report),
+        "amplify": lambda: amplify.run(seed=seed, records=amplified, report=report),
         "soak": lambda: soak.run(seed=seed, minutes=minutes, report=report),
     }
     rows: list[Row] = []
@@ -41,7 +45,7 @@ def main(only: tuple[str, ...], *, seed: int, kill_count: int, faults: int, reco
         rows += parts[part]()
         report(f"{part}: done after {(time.monotonic() - began_s) / 60:.1f} min")
     console = result.console()
-    console.print(result.table(rows, title="Scalewatch: kills, fuzz and soak"))
+    console.print(result.table(rows, title="Scalewatch: kills, fuzz, amplified records and soak"))
     path = FOLDER / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json"
     result.write(path, {**machine.facts(), "seed": seed}, rows)
     console.print(f"Details: {path}")

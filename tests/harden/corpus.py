@@ -22,6 +22,17 @@ OTHER_NAMES: Final = {
     "telegraf-line-protocol": "line-protocol",
 }
 """Beginnings of the names of cases that do not begin with the name of their format."""
+OTHERS: Final = {
+    "line-protocol": (
+        b'job,hostname=m2,function=start_job event={"jobId":69,"cluster":"exa","startTime":1795168800,"numNodes":4} 1795168801',
+        b'stop_job,hostname=m2 event="{\\"jobId\\":69,\\"cluster\\":\\"exa\\",\\"startTime\\":1795168800}" 1795168801',
+    ),
+    "native": (
+        b'{"type":"network","system":"exa","job_id":"812","time":"2026-11-20T10:31:12Z","mapping":{"text":"0,1","hosts":["n1"],"ranks_per_host":2}}',
+        b'{"type":"network","system":"exa","job_id":"812","time":"2026-11-20T10:31:12Z","mapping":{"text":"rank 0=n1 slot=0:1"}}',
+    ),
+}
+"""Records of which no case is made."""
 TABLES: Final = ("sacct", "swf")  # a record is a header and rows
 
 
@@ -33,6 +44,8 @@ def corpus() -> dict[str, tuple[bytes, ...]]:
         name = names[max((beginning for beginning in names if case.name.startswith(beginning)), key=len)]
         text = next(case.glob("input.*")).read_bytes()
         found[name].extend(messages(name, text))
+    for name, values in OTHERS.items():
+        found[name].extend(values)
     by_format = {name: tuple(dict.fromkeys(values)) for name, values in sorted(found.items())}
     return {**by_format, "auto": tuple(dict.fromkeys(chain(*by_format.values())))}
 

@@ -86,9 +86,8 @@ def tags_of(topic: str) -> tuple[str, dict[str, str]]:
     """
     parts = topic.split("/")
     for begin in range(len(parts) - 3):
-        named = parts[begin:]
-        if (named[0], named[2]) == FIRST and len(named) % 2:
-            return named[-1], dict(zip(named[:-1:2], named[1::2], strict=True))
+        if (parts[begin], parts[begin + 2]) == FIRST and (len(parts) - begin) % 2:
+            return parts[-1], dict(zip(parts[begin:-1:2], parts[begin + 1 :: 2], strict=True))
     if len(parts) > len(PLAIN):
         *values, metric = parts[-len(PLAIN) - 1 :]
         return metric, dict(zip(PLAIN, values, strict=True))
