@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from agent.decode.avro.wire import wire_messages
-from agent.decode.formats import FORMATS
+from agent.decode.formats import FORMATS, recognised
 from agent.decode.telemetry.scraped.protobuf import is_row_of
 
 CASES: Final = Path(__file__).parents[1] / "cases" / "decode"
@@ -41,8 +41,9 @@ def corpus() -> dict[str, tuple[bytes, ...]]:
     found: dict[str, list[bytes]] = {name: [form.sample] for name, form in FORMATS.items() if form.sample}
     names = {**{name: name for name in FORMATS}, **OTHER_NAMES}
     for case in sorted(CASES.iterdir()):
-        name = names[max((beginning for beginning in names if case.name.startswith(beginning)), key=len)]
         text = next(case.glob("input.*")).read_bytes()
+        beginning = max((beginning for beginning in names if case.name.startswith(beginning)), key=len, default="")
+        name = names.get(beginning) or recognised(text.partition(b"\n")[0]) or "native"
         found[name].extend(messages(name, text))
     for name, values in OTHERS.items():
         found[name].extend(values)
