@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
@@ -19,7 +19,7 @@ from agent.app import compose
 from agent.collector import Collector, Routes
 from agent.config.references import ReferenceSettings
 from agent.config.schemas import SchemaRegistrySettings, SchemaText
-from agent.config.tree import Config, Source, TopicNames
+from agent.config.tree import Config, Source, SourceFormat, TopicNames
 from agent.deadletters import Refusal
 from agent.decode.formats import DECODERS
 from agent.decode.guard import guarded
@@ -32,7 +32,7 @@ from processors.contracts.events import DeadLetter, HostMinute, Tick, decode_rec
 from processors.contracts.log import TopicSettings
 from processors.contracts.telemetry import Keep, SeriesIndex, Telemetry
 from processors.pipeline.shard import Shard
-from tests.harden.corpus import CASES, TABLES, corpus
+from tests.harden.corpus import CASES, corpus
 from tests.harden.mutate import Mutant, mutant
 from tests.kit.agent_topics import states
 
@@ -51,6 +51,7 @@ NODES: Final = (
 )
 
 
+FILES_ALONE: Final = frozenset(DECODERS) - frozenset(get_args(SourceFormat))  # formats that no source may have
 NOTHING: Final = Mutant(b"", "")
 
 
@@ -106,7 +107,7 @@ def configured() -> Config:
             encoding="avro" if name == "ldms" else "plain",  # what is JSON is read as it is
         )
         for name in corpus()
-        if name not in TABLES
+        if name not in FILES_ALONE
     )  # fmt: skip
     config = Config(
         sources=sources,
@@ -146,7 +147,7 @@ class Bench:
         return msgspec.structs.replace(
             routes,
             topics=(self.topic,),
-            source=_of_table if self._format in TABLES else routes.source,
+            source=_of_file if self._format in FILES_ALONE else routes.source,
             dead_letter=dead_letter,
             deadletter_bytes_per_s_max=1e15,
             partition_idle_s=SILENT_S / 2,
@@ -190,7 +191,7 @@ class Bench:
         return least_ms
 
 
-def _of_table(topic: str) -> Reader:
+def _of_file(topic: str) -> Reader:
     """Return the decoder of a format that only files may have."""
     name = topic.removeprefix("fuzz-")
     return Reader(name, guarded(DECODERS[name](DecodeOptions(default_system="exa"))), None)

@@ -54,7 +54,7 @@ def test_a_decoder_that_raises_is_reported_with_the_smallest_record(monkeypatch:
         return raising
 
     monkeypatch.setitem(DECODERS, "slurm", broken)
-    found = fuzz("slurm", SEED, 400)
+    found = fuzz("slurm", SEED, 1_600)
     ((what, example),) = found.defects.items()
     assert what == "decoder: The decoder raised OverflowError: too large"
     assert BAD in example.value
