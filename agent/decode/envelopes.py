@@ -1,7 +1,8 @@
 """Envelopes around messages: opened here, before any decoder sees a message, on topics and in files.
 
 CloudEvents 1.0 in the structured mode of its Kafka binding (in the binary mode the value is the message), hits and answers of
-Elasticsearch, Kafka Connect's JSON converter with schemas, and documents of Logstash, Filebeat and their like.
+Elasticsearch, Kafka Connect's JSON converter with schemas (with Debezium's changes in it), and what Logstash, Filebeat, Fluent Bit
+and GELF make of a line.
 
 Sources: CloudEvents 1.0.2, its JSON event format and its Kafka protocol binding; Elasticsearch's search API; Kafka's
 JsonConverter; the Elastic Common Schema.
@@ -33,6 +34,8 @@ class _Outer(msgspec.Struct, gc=False):
     schema: msgspec.Raw = ABSENT
     payload: msgspec.Raw = ABSENT
     message: msgspec.Raw = ABSENT
+    log: msgspec.Raw = ABSENT
+    short_message: msgspec.Raw = ABSENT
     received: msgspec.Raw = msgspec.field(name="@timestamp", default=ABSENT)
 
 
@@ -40,11 +43,17 @@ class _Hit(msgspec.Struct, gc=False):
     source: msgspec.Raw = msgspec.field(name="_source")
 
 
+class _Change(msgspec.Struct, gc=False):
+    after: msgspec.Raw = ABSENT
+    op: msgspec.Raw = ABSENT
+
+
 class _Hits(msgspec.Struct, gc=False):
     hits: list[_Hit]
 
 
 _OUTER = msgspec.json.Decoder(_Outer)
+_CHANGE = msgspec.json.Decoder(_Change)
 _HITS = msgspec.json.Decoder(_Hits)
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _TEXT = msgspec.json.Decoder(str)
@@ -59,10 +68,19 @@ class Envelope(NamedTuple):
     open: Callable[[_Outer], bytes]
 
 
-def _is_log(outer: _Outer) -> bool:
-    text = bytes(outer.message)
+def _is_line(outer: _Outer, text: bytes) -> bool:
+    """Return whether a text is a line that a log shipper took up; with a time of its own it need not be JSON."""
     other = outer.type is not ABSENT or outer.jobid is not ABSENT
     return text[:1] == b'"' and not other and (outer.received is not ABSENT or text[1:].lstrip()[:1] in (b"{", b"["))
+
+
+def _row_of(payload: msgspec.Raw) -> bytes:
+    """Return the payload of Kafka Connect; of a change that Debezium reports, the row after it."""
+    value = _text(bytes(payload))
+    if b'"after"' in value:
+        change = _CHANGE.decode(value)
+        return bytes(change.after) if bytes(change.after)[:1] == b"{" and change.op is not ABSENT else value
+    return value
 
 
 def _open_cloud_event(outer: _Outer) -> bytes:
@@ -116,9 +134,21 @@ ENVELOPES: Final[dict[str, Envelope]] = {
     "envelope of Kafka Connect": Envelope(
         b'"payload"',
         lambda outer: outer.schema is not ABSENT and bytes(outer.payload)[:1] in (b"{", b"[", b'"'),
-        lambda outer: _text(bytes(outer.payload)),
+        lambda outer: _row_of(outer.payload),
     ),
-    "document of Logstash": Envelope(b'"message"', _is_log, lambda outer: _text(bytes(outer.message))),
+    "document of Logstash": Envelope(
+        b'"message"',
+        lambda outer: _is_line(outer, bytes(outer.message)),
+        lambda outer: _text(bytes(outer.message)),
+    ),
+    "record of Fluent Bit": Envelope(
+        b'"log"', lambda outer: _is_line(outer, bytes(outer.log)), lambda outer: _text(bytes(outer.log))
+    ),
+    "message of GELF": Envelope(
+        b'"short_message"',
+        lambda outer: _is_line(outer, bytes(outer.short_message)),
+        lambda outer: _text(bytes(outer.short_message)),
+    ),
 }
 
 

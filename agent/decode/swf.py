@@ -64,6 +64,7 @@ def read_header(comments: Iterable[str], options: DecodeOptions) -> SwfHeader:
         if named is not None and named[1] in ("UnixStartTime", "Computer", "Installation"):
             fields.setdefault(named[1], named[2].strip())
     start = number_in(next(iter(fields.get("UnixStartTime", "").split()), "")) or 0.0  # words may follow the number
+    start = start / 1000 if start >= SUBMIT_MAX_S else start  # in ms
     start_s = int(start) if 0 < start < SUBMIT_MAX_S else 0
     system = options.default_system or fields.get("Computer") or fields.get("Installation")
     return SwfHeader(start_s or ASSUMED_START_S, identity_text(system, "system") or "swf", dated=start_s > 0)
@@ -132,7 +133,7 @@ def is_workload_log(line: bytes) -> bool:
     >>> is_workload_log(b"; UnixStartTime: 843480031"), is_workload_log(b"1 0 60")
     (True, False)
     """
-    return line.startswith(b";") or _NUMBERS.fullmatch(line) is not None
+    return line.lstrip().startswith(b";") or _NUMBERS.fullmatch(line) is not None
 
 
 def swf_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
@@ -144,7 +145,7 @@ def swf_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
     comments: list[str] = []
     lines = text.lines
     for line, number in lines:
-        if not line.startswith(b";") or len(comments) == HEADER_LINES_MAX:
+        if not line.lstrip().startswith(b";") or len(comments) == HEADER_LINES_MAX:
             lines = itertools.chain([(line, number)], lines)
             break
         comments.append(line[:1000].decode(errors="replace"))

@@ -61,7 +61,7 @@ class _Record(msgspec.Struct, gc=False):
     package_name: msgspec.Raw = msgspec.Raw()
 
 
-_RECORD = msgspec.json.Decoder(_Record)
+_RECORD = msgspec.json.Decoder(_Record, strict=False)  # stream processors write 7 as 7.0 or "7"
 
 
 def xalt_decoder(options: DecodeOptions) -> Decode:

@@ -124,6 +124,9 @@ WRAPPED = [
     {**connected(JOB), "schema": None},
     logged(JOB),
     {"message": JOB.decode()},
+    {"log": JOB.decode() + "\n", "stream": "stdout", "time": "2026-03-02T12:00:00Z"},
+    {"version": "1.1", "host": "ctl", "short_message": JOB.decode()},
+    connected(JOB, {"before": None, "after": json.loads(JOB), "op": "c"}),
     hit(json.dumps(logged(JOB)).encode()),
     json.loads(enveloped(json.dumps(hit(JOB)).encode())),
 ]
@@ -158,6 +161,7 @@ def test_measurements_in_wrappers_are_read_beside_others() -> None:
         {"type": "load", "message": "{}"},
         {"jobid": 812, "message": JOB.decode()},
         {"message": "disk full"},
+        {"log": {"offset": 7}, "jobid": 812},
         {"topic": "org/e4/cluster/red", "payload": "1;2"},
         {"hits": 7},
         {"_source": None},

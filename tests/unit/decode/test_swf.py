@@ -96,9 +96,12 @@ def test_columns_of_simulators_comments_and_other_forms_of_numbers_are_no_fault(
     assert only(f"{line}\n; end of log\n# done").run_time_s == 3600.0
 
 
-@pytest.mark.parametrize("start", ["843480031 (Feb 06 2007)", "843480031.0", "843480031 GMT", "8.43480031e8"])
+@pytest.mark.parametrize(
+    "start", ["843480031 (Feb 06 2007)", "843480031.0", "843480031 GMT", "8.43480031e8", "843480031000"]
+)
 def test_words_may_follow_the_number_of_a_comment(start: str) -> None:
-    for header in (f"; UnixStartTime: {start}\n", f";UnixStartTime = {start}\n"):
+    for header in (f"; UnixStartTime: {start}\n", f";UnixStartTime = {start}\n", f" ;  UnixStartTime: {start}\n"):
+        assert is_workload_log(header.encode())
         assert only(JOB, header).start_ms == (843480031 + 160) * 1000
 
 
