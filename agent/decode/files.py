@@ -20,7 +20,9 @@ from agent.decode.formats import DECODERS, FORMATS, TELEMETRY, Format, any_sampl
 from agent.decode.guard import guarded_samples
 from agent.decode.message import DecodeOptions, FileRecord, FileTelemetry, TelemetryOptions, invalid, tolerant
 from agent.decode.opening import (
+    BYTE_ORDER_MARK,
     CHUNK_BYTES,
+    STDERR,
     STDIN,
     Numbered,
     RecordFile,
@@ -42,7 +44,6 @@ OTHER_TEXT: Final = "sacct"  # whose tables look like anything; its errors say w
 JOB_BYTES_MAX: Final = 64 * 1024 * 1024  # of a job with its steps
 BINARY_BYTES_MAX: Final = 64 * 1024 * 1024
 _JSON: Final = re.compile(rb'\s*(?:\{|\[\s*(?:[\[{"\]\d-]|true|false|null|$))')  # unlike a prompt: [root@login1 ~]$
-_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 class Readable(Protocol):
@@ -93,7 +94,9 @@ def recognise(source: Readable, options: TelemetryOptions, name: str = "") -> Re
     line, number = next(lines, (b"", 1))
     if not line:
         raise invalid("empty", "The file is empty.")
-    line = line.removeprefix(_BYTE_ORDER_MARK)
+    while STDERR.match(line):
+        line, number = next(lines, (b"", number))
+    line = line.removeprefix(BYTE_ORDER_MARK)
     if not line.strip() or _JSON.match(line):
         return _json(source, (line, number), lines, options)
     while line.lstrip().startswith(b"#"):

@@ -23,6 +23,10 @@ _STRING: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _WITHIN = re.compile(rb'(?:[^"{}\[\]]++|' + _STRING + rb')*+([{}\[\]"]?)', re.DOTALL)
 _BETWEEN = re.compile(rb'(?:[^"{}\[\],]++|' + _STRING + rb')*+([{}\[\],"]?)', re.DOTALL)  # commas part values
 _BLANK: Final = b" \t\r\n"
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+STDERR: Final = re.compile(
+    rb"s\w{2,30}: (?:error|warning|fatal|debug\d?|info): "
+)  # of Slurm's commands, caught with their output
 _JOBS = re.compile(rb'"jobs"\s*+:\s*+\[')
 
 

@@ -170,8 +170,9 @@ def _completed(record: _Record, evidence: Evidence, received_ms: int, options: D
 def _never_started(record: _Record) -> bool:
     """Return whether a job was cancelled before its planned start: elapsed is its end minus that start."""
     placed = record.total_nodes or (record.nodes or "") not in NO_HOSTS
-    unknown = (record.start or "") in NO_TIME and (record.end or "") not in NO_TIME
-    return record.state not in (None, SUCCESS) and not placed and unknown and (record.elapsed or -1) < 0
+    start, end = record.start or "", record.end or ""
+    planned = end not in NO_TIME and (start in NO_TIME or (start > end and len(start) == len(end)))
+    return record.state not in (None, SUCCESS) and not placed and planned and (record.elapsed or -1) < 0
 
 
 def _times(record: _Record) -> tuple[int, int, float]:

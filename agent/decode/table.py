@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from agent.decode.message import DecodeOptions, checked, invalid, shown
-from agent.decode.opening import Numbered
+from agent.decode.opening import BYTE_ORDER_MARK, STDERR, Numbered
 from processors.contracts.errors import ConfigError, InvalidInputError
 
 Row = Mapping[str, str]
@@ -346,7 +346,10 @@ def whole_rows(lines: Numbered, table: JobTable, options: DecodeOptions) -> Numb
     """
     row: list[bytes] = []
     first = size = delimiters = quotes = 0
-    for line, number in lines:
+    for each, number in lines:
+        line = each.removeprefix(BYTE_ORDER_MARK)  # of a further dump
+        if STDERR.match(line):
+            continue
         header = header_of(line, options)
         full = len(row) >= ROW_LINES_MAX or size + len(line) > options.max_message_bytes
         whole = table.is_whole(delimiters, quotes)

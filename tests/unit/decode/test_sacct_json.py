@@ -148,6 +148,12 @@ def test_several_dumps_stand_in_one_file(between: bytes) -> None:
     ] * 3
 
 
+def test_lines_of_standard_error_before_a_dump_are_passed_over() -> None:
+    assert [run.job_id for run in runs(b"sacct: error: retrying\nsacct: warning: slow\n" + dump(V42, indent=1))] == [
+        "812"
+    ]
+
+
 def test_a_dump_that_was_cut_off_gives_its_whole_jobs_and_one_refusal() -> None:
     records = read(dump(V42, V42)[:-400])
     assert [len(record.decoded.events) for record in records] == [1, 0]

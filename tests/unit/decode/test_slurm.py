@@ -129,9 +129,12 @@ def test_a_resized_job_takes_no_longer_than_from_its_start_to_its_end() -> None:
 
 
 @pytest.mark.parametrize("state", ["CANCELLED", "DEADLINE"])
+@pytest.mark.parametrize("start", ["Unknown", "None", "2026-08-21T10:41:01"])
 @pytest.mark.parametrize(("elapsed", "nodes"), [(-86_400, "(null)"), (-1, ""), (..., None)])
-def test_a_job_cancelled_before_its_planned_start_is_ignored(state: str, elapsed: Any, nodes: str | None) -> None:
-    times = {"@start": "Unknown", "@end": "2026-08-20T10:41:01"}
+def test_a_job_cancelled_before_its_planned_start_is_ignored(
+    state: str, start: str, elapsed: Any, nodes: str | None
+) -> None:
+    times = {"@start": start, "@end": "2026-08-20T10:41:01"}
     value = slurm_record(state=state, elapsed=elapsed, nodes=nodes, total_cpus=0, total_nodes=0, **times)
     decoded = DECODE(value, RECEIVED_MS)
     assert (decoded.events, decoded.ignored) == ([], {"never-started": 1})

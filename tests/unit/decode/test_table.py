@@ -135,6 +135,19 @@ def test_a_delimiter_may_have_several_or_unusual_characters(mark: str) -> None:
     assert [run.run_time_s for run in runs(text)] == [3600.0]
 
 
+def test_lines_of_standard_error_and_byte_order_marks_may_stand_between_rows() -> None:
+    text = (
+        HEAD
+        + ROW.format(1, "a")
+        + "sacct: error: retrying\n"
+        + ROW.format(2, "a\nb")
+        + "\ufeff"
+        + HEAD
+        + ROW.format(3, "c")
+    )
+    assert [run.job_id for run in runs(text + "slurmdbd: warning: slow\n")] == ["1", "2", "3"]
+
+
 XDMOD = (
     "{0}|{0}|hub|general|normal|grp|grp|918273|u1|192837|2026-02-26T13:57:00|2026-02-26T13:57:00|2026-02-28T02:55:50|"
     "2026-03-03T02:55:50|3-00:00:00|1:0|TIMEOUT|3|24|24|3000Mc||billing=24,cpu=24,gres/gpu=2,mem=3000M,node=3|3-00:00:00|"
