@@ -187,8 +187,9 @@ def _elapsed_s(row: Row) -> float | None:
 
 
 def _suspended_s(row: Row) -> float:
+    suspended = row.get("suspended")
     try:
-        return parse_duration(row.get("suspended") or "0")
+        return parse_duration(suspended) if suspended else 0.0
     except InvalidInputError:
         return 0.0
 
@@ -207,6 +208,8 @@ def _times_of(text: str | None, zone: tzinfo) -> tuple[int | None, ...]:
     try:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is not None:
+            return (moment_ms(moment),)
+        if zone is UTC:
             return (moment_ms(moment),)
         return tuple(dict.fromkeys(moment_ms(moment.replace(tzinfo=zone, fold=fold)) for fold in (0, 1)))
     except (ValueError, OverflowError):
@@ -270,7 +273,7 @@ def _first(row: Row, *columns: str) -> float | None:
 
 def _size(text: str) -> float | None:
     """Return a count as `sacct` prints it: 1K nodes are 1024, and 1.50K are 1536."""
-    if text.isascii() and text.isdigit():
+    if text.isdigit() or not text[:1].isdigit():  # as nearly all: plain numbers, and lists of hosts
         return _count(text)
     amount = next(iter(parse_tres(f"size={text.strip().upper()}").values()), None)
     return None if amount is None else float(round(amount))
