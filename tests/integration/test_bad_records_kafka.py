@@ -28,6 +28,26 @@ GARBAGE: list[tuple[bytes | None, bytes | None]] = [
     (b"z", None),
 ]
 UNREADABLE = 4  # of these
+NETWORK = {"type": "network", "system": SYSTEM, "job_id": "812", "time": "2026-11-20T10:31:12Z"}
+BOMBS: dict[str, list[bytes]] = {  # hours of a processor, or GB of memory, to a decoder without bounds
+    "line-protocol": [
+        b"cpu,host=n1 usage_idle=3i 1795168800000000000",
+        b"cpu,host=n1 usage_idle=" + b"." * 900_000 + b" 1795168800000000000",
+        b"job," * 20_000 + b" x",
+        b"job,hostname=m2," + b"function=start_job," * 40_000,
+    ],
+    "native": [
+        json.dumps(NETWORK | {"mapping": mapping}).encode()
+        for mapping in (
+            {"text": "0-999999," * 100, "hosts": ["n[1-60000]"], "ranks_per_host": 65_536},
+            {"text": "0,1", "hosts": ["n[1-60000]"] * 1_000, "ranks_per_host": 2},
+        )
+    ],
+    "ldms": [
+        b'{"schema":"slurm_step_data","event":"step_init","timestamp":1795168800,"data":{"job_id":7,"job_name":"a","nnodes":1'
+        + b"0" * 400 + b"}}",
+    ],
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +58,17 @@ def source(_numbers: Iterator[int]) -> str:
 @pytest.fixture(scope="module")
 def agent(kafka: KafkaBroker, source: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
     """An agent that starts on output topics with garbage in them."""
-    sources = [{"topics": [source], "format": "auto", "system": SYSTEM}]
+    sources = [
+        {"topics": [source if name == "auto" else f"{source}-{name}"], "format": name, "system": SYSTEM}
+        for name in ("auto", *BOMBS)
+    ]
     settings: dict[str, dict[str, Any]] = {"jobs": {"settle_max_s": 2.0}}
     path = write_config(tmp_path_factory.mktemp("bad"), kafka.bootstrap, f"{source}-own", sources, **settings)
     running = AgentProcess(path)
     with AgentTopics(running.config) as topics:
         create(topics.log, running.config)
-        topics.create(source)
+        for each in sources:
+            topics.create(each["topics"][0])
         producer = topics.log.producer()
         for name in ("predictions", "job_predictions", "alerts", "runs"):
             for key, value in GARBAGE:
@@ -116,6 +140,30 @@ def test_fifty_bad_samples_of_a_batch_are_one_dead_letter(
     (written,) = [one for one in topics.messages("deadletters") if one["topic"] == source]
     assert (written["reason"], written["count"], len(written["places"])) == ("out-of-range", 50, 20)
     assert len(json.dumps(written)) < 1.5 * len(batch)
+
+
+def test_no_record_holds_the_collector_and_those_behind_it_are_read(
+    agent: AgentProcess, topics: AgentTopics, source: str
+) -> None:
+    began_s = time.monotonic()
+    for name, bombs in BOMBS.items():
+        topics.write(source, bombs)
+        topics.write(f"{source}-{name}", bombs)
+    topics.write(source, [completed("behind the bombs")])
+    topics.write(f"{source}-native", [completed("behind the bombs of its format")])
+    until(lambda: journalled(topics, "behind the bombs"), SOON_S, agent.output)
+    until(lambda: journalled(topics, "behind the bombs of its format"), SOON_S, agent.output)
+    assert time.monotonic() - began_s < SOON_S, "each of them took minutes to hours"
+    for reason, count in (("mapping", 4), ("columns", 4), ("not-json", 2)):
+        assert len(_reasons_of(topics, source, reason)) == count, reason
+    assert _reasons_of(topics, source, "decoder") == []
+    assert agent.metric("collector", "scalewatch_role_restarts_total", role="collector") == 0
+
+
+def _reasons_of(topics: AgentTopics, source: str, reason: str) -> list[str]:
+    """Return the topics of the dead letters of a reason."""
+    letters = (one for one in topics.messages("deadletters") if one["topic"].startswith(source))
+    return [letter["topic"] for letter in letters if letter["reason"] == reason]
 
 
 def test_the_hosts_of_a_job_of_2500_nodes_are_in_the_journal(
