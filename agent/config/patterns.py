@@ -94,7 +94,7 @@ def _text(node: Node, choice: int) -> str:
     name, bodies = str(node[0]), _bodies(node)
     if bodies and name not in {"ASSERT", "ASSERT_NOT"}:
         once = "".join(_text(each, choice) for each in bodies[min(choice, len(bodies) - 1)])
-        return once * max(1, min(node[1][0], LENGTHS[-1])) if name in REPEATS else once
+        return (once * max(1, min(node[1][0], LENGTHS[-1])))[: LENGTHS[-1]] if name in REPEATS else once
     return next(_characters([node]), "")
 
 

@@ -21,6 +21,7 @@ SLOW = [
 FAST = [
     r"(?P<application>.+)", r"^(?P<application>[a-z0-9]+)[-_].*", r".*lammps.*in\.(?P<input>\w+).*", r"(?:[a-z]+_)+x",
     r"^wf_(?P<application>\w+)_\d+$", r"lmp|lammps", r"", r"^(\d+\.)*\d+$", r"\s+x", r"(?P<a>x)(?P=a)+", r"(?:a++)+b",
+    r"(((a{1000}){1000}){1000}){1000}b+",
 ]  # fmt: skip
 
 
