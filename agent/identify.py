@@ -462,7 +462,7 @@ class Identifier:
                     return name, f"{field} from {cleaned(source)}" if source else field, confidence, None
                 nameless = f"the {field.replace('_', ' ')} {text[:40]!r} names no program"
         if session is not None:
-            return None, SESSION, SESSION_CONFIDENCE, nameless
+            return None, SESSION, VAGUE_CONFIDENCE, nameless
         return None, "none", 0.0, nameless or "nothing in its evidence names a program"
 
     def _session(self, evidence: Evidence, others: Sequence[Identity]) -> str | None:

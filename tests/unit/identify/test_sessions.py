@@ -25,7 +25,7 @@ def identified(evidence: Evidence, *also: Identity, **settings: object) -> Ident
 )  # fmt: skip
 def test_sessions_are_known_by_their_names_and_are_no_application(name: str) -> None:
     found = identified(Evidence(job_name=name))
-    assert (found.application, found.source, found.confidence) == (None, SESSION, 0.9)
+    assert (found.application, found.source) == (None, SESSION)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,9 @@ def test_what_runs_in_a_session_does_not_make_it_a_run_of_that_program() -> None
 def test_a_shell_is_a_session_only_if_nothing_else_names_its_program() -> None:
     xalt = Identity(system="exa", job_id="1", source="xalt", evidence=Evidence(executable="/opt/lammps/lmp"))
     assert identified(Evidence(job_name="bash"), xalt).application == "lmp"
-    assert identified(Evidence(job_name="bash")).reason == "the job name 'bash' names no program"
+    shell, session = identified(Evidence(job_name="bash")), identified(Evidence(job_name="salloc"))
+    assert (shell.source, shell.reason) == (SESSION, "the job name 'bash' names no program")
+    assert (shell.confidence, session.confidence) == (0.2, 0.9)
 
 
 def test_an_application_that_its_producer_names_is_one_unless_that_is_a_session() -> None:
