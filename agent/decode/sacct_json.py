@@ -19,53 +19,21 @@ from processors.contracts.events import Decode, Decoded
 NO_NUMBER: Final = 2**32 - 3  # and above: Slurm's infinite and unset
 
 
-class _Job(msgspec.Struct, gc=False):
-    job_id: Any = None
-    cluster: Any = None
-    name: Any = None
-    user: Any = None
-    user_name: Any = None
-    account: Any = None
-    partition: Any = None
-    qos: Any = None
-    wckey: Any = None
-    reservation: Any = None
-    resv_name: Any = None
-    container: Any = None
-    constraints: Any = None
-    features: Any = None
-    comment: Any = None
-    working_directory: Any = None
-    current_working_directory: Any = None
-    nodes: Any = None
-    allocation_nodes: Any = None
-    node_count: Any = None
-    cpus: Any = None
-    tasks: Any = None
-    tres: Any = None
-    tres_alloc_str: Any = None
-    state: Any = None
-    job_state: Any = None
-    time: Any = None
-    start_time: Any = None
-    end_time: Any = None
-    submit_time: Any = None
-    time_limit: Any = None
-    exit_code: Any = None
-    failed_node: Any = None
-    het: Any = None
-    het_job_id: Any = None
-    het_job_offset: Any = None
-    array: Any = None
-    array_job_id: Any = None
-    array_task_id: Any = None
+_KEYS: Final = (
+    "job_id cluster name user user_name account partition qos wckey reservation resv_name container "
+    "constraints features comment working_directory current_working_directory nodes allocation_nodes "
+    "node_count cpus tasks tres tres_alloc_str state job_state time start_time end_time submit_time "
+    "time_limit exit_code failed_node het het_job_id het_job_offset array array_job_id array_task_id"
+)
+# of any type; steps, most of a dump, are not decoded
+_Job: Any = msgspec.defstruct("_Job", [(key, Any, None) for key in _KEYS.split()], gc=False)
 
 
 class _Dump(msgspec.Struct):
     jobs: list[msgspec.Raw] | None = None
 
 
-_JOB = msgspec.json.Decoder(_Job)
+_JOB: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Job)
 _DUMP = msgspec.json.Decoder(_Dump)
 
 
@@ -102,7 +70,7 @@ def sacct_json_object(options: DecodeOptions) -> DecodeOne:
     return decode_one
 
 
-def _row(job: _Job) -> Row:
+def _row(job: Any) -> Row:
     """Return what `sacct` would print about a job."""
     job_id = _number(job.job_id)
     if job_id is None:
@@ -185,7 +153,7 @@ def _state(value: object) -> str:
     return next((state for state in states if state.upper() in UNFINISHED), states[0] if states else "")
 
 
-def _resources(job: _Job) -> str:
+def _resources(job: Any) -> str:
     allocated = _object(job.tres).get("allocated")
     if not isinstance(allocated, list):
         return _word(job.tres_alloc_str)
