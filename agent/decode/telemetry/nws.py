@@ -29,7 +29,7 @@ COLUMNS: Final = (
 """The columns of `nws_extract` where nobody has chosen others."""
 _CHOSEN: Final = frozenset((*COLUMNS, "mse_method", "mae_method", "option"))
 _NEEDED: Final = frozenset(("time", "measurement", "resource"))
-_EXTRACT = re.compile(rb"\s*(?:[0-9]+(?:\.[0-9]+)?\s+[0-9.eE+-]+\s+[^|]*[A-Za-z]|time\s+measurement\b)", re.IGNORECASE)
+_EXTRACT = re.compile(rb"\s*(?:[0-9]+(?:\.[0-9]+)?\s+[0-9.eE+-]+\s[^|]*[A-Za-z]|time\s+measurement\b)", re.IGNORECASE)
 NO_HOST: Final = frozenset({".csv", ".dat", ".gz", ".log", ".nws", ".out", ".txt"})  # endings of file names
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
 

@@ -1,11 +1,15 @@
 """No message costs more than its bytes: whatever is repeated in a record, time grows with its length and memory stays bounded."""
 
+import io
 import random
 import time
 
 import pytest
 
+from agent.decode.files import read_source
 from agent.decode.formats import FORMATS
+from agent.decode.message import DecodeOptions
+from agent.decode.opening import Source
 from tests.harden.amplify import SIZES, Amplified, Cost, Repeat, cost, fault, repeats, rows, spelled, warm_bench
 from tests.harden.corpus import corpus
 
@@ -24,6 +28,21 @@ def test_whatever_is_repeated_in_a_record_time_grows_with_its_length(name: str) 
 
     chosen = [*own, *dice.sample(other, min(len(other), OF_OTHERS))]
     assert {each.shown: what for each in chosen if (what := wrong(each))} == {}
+
+
+def file_cost(value: bytes) -> Cost:
+    began_s = time.process_time()
+    for _ in read_source("file", Source(io.BytesIO(value)), 0, DecodeOptions(default_system="exa")):
+        pass
+    return Cost(time.process_time() - began_s, 0.0)
+
+
+@pytest.mark.parametrize("unit", [b" ", b"1", b"1 ", b"a", b"a|", b'"', b"[", b"a=", b"a,", b"-", b".", b"\t"])
+@pytest.mark.parametrize("before", [b"", b"1 1", b"a", b'"', b"time", b"a,b=c d", b"JobID|"])
+def test_whatever_is_repeated_in_the_first_line_of_a_file_it_is_recognised_in_linear_time(
+    before: bytes, unit: bytes
+) -> None:
+    assert fault(lambda size: file_cost(Repeat(before, unit, b"1").of_size(size)))[0] == ""
 
 
 def test_a_format_without_a_sample_is_no_format_of_messages() -> None:
