@@ -162,8 +162,8 @@ def test_no_record_holds_the_collector_and_those_behind_it_are_read(
 
 def _reasons_of(topics: AgentTopics, source: str, reason: str) -> list[str]:
     """Return the topics of the dead letters of a reason."""
-    letters = (one for one in topics.messages("deadletters") if one["topic"].startswith(source))
-    return [letter["topic"] for letter in letters if letter["reason"] == reason]
+    refused = (one for one in topics.messages("deadletters") if one["topic"].startswith(source))
+    return [one["topic"] for one in refused if one["reason"] == reason]
 
 
 def test_the_hosts_of_a_job_of_2500_nodes_are_in_the_journal(
