@@ -57,11 +57,10 @@ def forbidden(settings: KafkaSettings, doing: str, fault: Fault) -> str:
 def unreachable(settings: KafkaSettings, cause: str = "") -> str:
     """Return what to check when no broker can be talked to: the clients say the same for nearly every cause."""
     security, refused = settings.security, refusal(settings)
-    if refused:
-        return f"No Kafka broker could be reached at {settings.bootstrap} ({security.described}). {refused}"
     tls = ", and that the CA file has signed the broker's certificate" if security.encrypted else ""
     login = ", the user and password" if security.mechanism else " without a password"
-    seen = f" The last error was: {cause.rstrip('.')}." if cause else ""
+    last = f" The last error was: {cause.rstrip('.')}." if cause else ""
+    seen = f" {refused}" if refused else last
     return (
         f"No Kafka broker could be reached at {settings.bootstrap} ({security.described}) within "
         f"{settings.bootstrap_timeout_s:g} s: check the address and port, that this listener speaks "
