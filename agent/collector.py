@@ -21,6 +21,7 @@ from agent.deadletters import Allowance, DeadLetterWriter, Refusal
 from agent.reading import Reading, Source, Waits, others_by_message
 from agent.recorder import Attempt, Recorder
 from agent.sources import Taken
+from agent.watermark import Watermark
 from processors.contracts.errors import InvalidInputError, RebalancingError, UnavailableError, defect
 from processors.contracts.events import (
     CollectorReport,
@@ -36,11 +37,7 @@ from processors.contracts.events import (
 )
 from processors.contracts.log import Assignment, Batch, Log, Producer, TopicPartition
 from processors.contracts.service import Measures
-from processors.contracts.telemetry import (
-    DecodedBatch,
-    MakeWindows,
-    Samples,
-)
+from processors.contracts.telemetry import DecodedBatch, MakeWindows, Samples
 
 _LOG = logging.getLogger("scalewatch.collector")
 UNUSED: Final = {
@@ -102,6 +99,7 @@ class Routes(msgspec.Struct, frozen=True):
     commit_s: float = 1.0
     partition_idle_s: float = 900.0
     record_bytes_max: int = 400_000
+    hold_back_max_s: float = 900.0
 
 
 class Meter:
@@ -240,13 +238,14 @@ class Writing:
             self._send(self._routes.journal_topic, value, None, partition, now_ms)
             self._meter.minute()
 
-    def tick(self, now_ms: int) -> None:
-        """Write the tick that is due."""
+    def tick(self, now_ms: int, collector: str, until_ms: int | None) -> None:
+        """Write the tick that is due, with the time until which this collector lets time pass."""
         tick_ms = now_ms - now_ms % self._routes.tick_ms
         if tick_ms == self._last_tick_ms:  # a clock that was set back ticks on from there
             return
         self._last_tick_ms = tick_ms
-        value = encode_record(JournalRecord(event=Tick(system="", time_ms=tick_ms), collector=self._report()))
+        tick = Tick(system="", time_ms=tick_ms, collector=collector, until_ms=until_ms)
+        value = encode_record(JournalRecord(event=tick, collector=self._report()))
         for partition in range(self._routes.journal_partitions):
             self._send(self._routes.journal_topic, value, None, partition, tick_ms)
 
@@ -291,6 +290,7 @@ class Collector:
 
     `monotonic_s` is a clock that only grows. `report` is asked at each tick for what to write beside it. `recorder`
     outlives the process and knows what it was reading.
+    Ticks carry `name`, by default that of the member.
     """
 
     def __init__(
@@ -303,9 +303,10 @@ class Collector:
         monotonic_s: Callable[[], float],
         report: Report = unreported,
         recorder: Recorder | None = None,
+        name: str = "",
     ) -> None:
         self._recorder = recorder or Recorder()
-        self._routes = routes
+        self._routes, self._name = routes, name or member
         self._measures = measures
         self._monotonic_s = monotonic_s
         self._meter = Meter(measures, monotonic_s, routes.source_name)
@@ -314,6 +315,7 @@ class Collector:
         self._readings: dict[TopicPartition, Reading] = {}
         self._reporting: deque[TopicPartition] = deque()  # partitions with minutes on their way
         self._waits = Waits(self._consumer)
+        self._watermark = Watermark(self._consumer, routes.hold_back_max_s, monotonic_s)
         self._committed_s = -math.inf
         self._refused_s: float | None = None  # since when commits are refused
         self._gaps_s: dict[TopicPartition, float] = {}  # when a gap was looked into last
@@ -335,7 +337,9 @@ class Collector:
                 self._take(batch)
             self._report(now_ms)
             self._close_idle()
-            self._writing.tick(now_ms)
+            until_ms = self._watermark.until_ms(now_ms, self._readings)
+            if self._watermark.started:
+                self._writing.tick(now_ms, self._name, until_ms)
             if self._monotonic_s() - self._committed_s >= self._routes.commit_s:
                 self.commit()
         return sum(len(batch.values) for batch in poll.batches)
@@ -397,6 +401,7 @@ class Collector:
             "scalewatch_collector_series", sum(reading.series_count() for reading in self._readings.values())
         )
         self._measures.set("scalewatch_collector_partitions_waiting", len(self._waits.partitions))
+        self._measures.set("scalewatch_time_held_back_seconds", self._watermark.held_back_s)
 
     def _folded(self, partition: TopicPartition) -> int:
         reading = self._readings.get(partition)
@@ -408,6 +413,7 @@ class Collector:
         for partition in change.lost:
             self._readings.pop(partition, None)
         self._waits.forget((*change.lost, *change.gained))
+        self._watermark.follow(change)
         for partition in change.gained:
             self._begin(partition)
         if change.lost or change.gained:
@@ -532,6 +538,7 @@ class Collector:
             if decoded.rejects and source.telemetry is not None:
                 return at
             self._writing.message(decoded, source, _origin(batch, at), value, timestamp_ms)
+            reading.note(decoded.events, timestamp_ms)
         return len(batch.values)
 
     def _take_samples(self, batch: Batch, reading: Reading, first: int) -> None:
@@ -543,6 +550,7 @@ class Collector:
             place = first + at
             value, timestamp_ms = batch.values[place], batch.timestamps_ms[place]
             self._writing.message(other, reading.source, _origin(batch, place), value, timestamp_ms)
+            reading.note(other.events, timestamp_ms)
         reading.take(batch, first, samples, message)
         self._meter.samples(reading.source.format, reading.counts())
 

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from agent.attempts import Attempts, part_of
-from processors.contracts.events import Decode, Decoded
+from agent.sources import TIMES
+from processors.contracts.events import Decode, Decoded, JobEvent
 from processors.contracts.log import Batch, Consumer, Position, TopicPartition
 from processors.contracts.names import LATEST_MS
 from processors.contracts.telemetry import DecodedBatch, DecodeSamples, Part, Samples, SampleWindows, SeriesIndex
@@ -60,6 +61,7 @@ class Reading:
         self.next_offset = None if committed is None else committed.offset
         self.part: Part | None = None
         self.newest_ms = 0  # when the newest message was written that was taken
+        self._event_ms = 0  # of the newest event that is no sample
         self._windows = windows
         self._decode: DecodeSamples | None = None if source.telemetry is None else source.telemetry()
         self._parts: Iterator[Part] = iter(())
@@ -92,6 +94,27 @@ class Reading:
     def system(self, series: int) -> str:
         """Return the system of a series."""
         return self._windows.index[series].system
+
+    @property
+    def has_samples(self) -> bool:
+        """Whether the partition has brought any sample."""
+        return self._windows.watermark_ms is not None
+
+    @property
+    def time_ms(self) -> int | None:
+        """Return the newest time of which everything is written, None before the first record.
+
+        Times of samples come first: their minutes may still be on their way. Else events have a time, or messages.
+        """
+        samples_ms = self._windows.watermark_ms
+        return max(self._event_ms or self.newest_ms, 0) or None if samples_ms is None else samples_ms
+
+    def note(self, events: Sequence[JobEvent], written_ms: int) -> None:
+        """Take note of the times of events of a message; none is newer than the message."""
+        for event in events:
+            own = TIMES.get(type(event))
+            time_ms = written_ms if own is None else own(event)
+            self._event_ms = max(self._event_ms, min(time_ms, written_ms) if written_ms > 0 else time_ms)
 
     def take(self, batch: Batch, first: int, samples: Samples, message: npt.NDArray[np.int32]) -> None:
         """Fold the samples of a batch; `message` (m,) counts from the batch's message number `first` on."""

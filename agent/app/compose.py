@@ -89,6 +89,11 @@ class SourceWindows:
         for columns in self._windows.end():
             yield partial(self._windows.events, columns)
 
+    @property
+    def watermark_ms(self) -> int | None:
+        """The newest time of samples, whose minutes were yielded as far as they are due."""
+        return self._windows.watermark_ms
+
     def position(self, next_offset: int) -> Position:
         """Return where to read again."""
         at = self._windows.position(next_offset)
@@ -274,6 +279,7 @@ def routes(config: Config, schemas: Schemas | None = None) -> Routes:
         tick_ms=round(config.collector.tick_s * 1000),
         flush_timeout_s=config.collector.flush_timeout_s,
         commit_s=config.collector.commit_s,
+        hold_back_max_s=config.collector.hold_back_max_s,
         deadletter_bytes_per_s_max=config.collector.deadletter_bytes_per_s_max,
     )
 

@@ -134,6 +134,7 @@ class Embedded:
     def collector(self) -> Collector:
         """Return a collector on this log's topics."""
         routes = compose.routes(self.config, self._schemas)
+        routes = msgspec.structs.replace(routes, hold_back_max_s=0.0)  # who feeds it waits until it has read everything
         return Collector(self.log, routes, self.metrics, "embedded", monotonic_s=self._clock.monotonic_s)
 
     def write(self, event: JobEvent | HostMinute, origin: Origin) -> None:

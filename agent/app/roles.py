@@ -261,7 +261,7 @@ class LearnerRole(Role):
         """Return why nothing can be folded; None where there is no reason."""
         if not learner.shards():
             return "No shard is assigned to this learner; another one may own it."
-        if self._folded_ms() is None:
+        if self._clock_ms() is None:
             return "The journal holds no tick yet: a collector writes the first one when it starts."
         return None
 
@@ -279,12 +279,17 @@ class LearnerRole(Role):
         return (msgspec.structs.replace(health, **found),)
 
     def _lag_s(self) -> float | None:
-        folded_ms = self._folded_ms()
-        return None if folded_ms is None else (self._clock.now_ms() - folded_ms) / 1000
+        clock_ms = self._clock_ms()
+        return None if clock_ms is None else (self._clock.now_ms() - clock_ms) / 1000
 
     def _folded_ms(self) -> int | None:
-        """Return the newest tick of the shard that is furthest behind."""
+        """Return the present time of the shard that is furthest behind."""
         return min((shard.fold.now_ms for shard in self._shards().values() if shard.fold.now_ms), default=None)
+
+    def _clock_ms(self) -> int | None:
+        """Return the newest clock in the ticks of the shard that is furthest behind: sources may hold its time back."""
+        clocks_ms = (shard.fold.watermarks.clock_ms for shard in self._shards().values())
+        return min(filter(None, clocks_ms), default=None)
 
     def _sources(self) -> Sequence[SourceStatus]:
         learner = self._learner
@@ -319,6 +324,7 @@ class CollectorRole(Role):
             View(), config.journal_partition, self._health, sources=self._sources, absent=absent
         )
         self._never = threading.Event()
+        self._member = f"{socket.gethostname()}:{config.http.port}"
 
     def watch(self, stop: threading.Event) -> None:
         """Start the threads that look up what the topics of the sources hold, and the broker's clock."""
@@ -355,6 +361,7 @@ class CollectorRole(Role):
             monotonic_s=self._clock.monotonic_s,
             report=self._report,
             recorder=self.recorder,
+            name=self._member,
         )
         self.reason = None
 
@@ -380,7 +387,7 @@ class CollectorRole(Role):
         self._reported_s = now_s
         (health,) = self._health()
         return CollectorReport(
-            member=f"{socket.gethostname()}:{self._config.http.port}",
+            member=self._member,
             time_ms=self._clock.now_ms(),
             reasons=tuple(health.reasons),
             restarts=self._restarts,

@@ -210,6 +210,7 @@ def _save(
         hosts_offset=old.hosts_offset if old and hosts_stay else None,
         hosts_now_ms=old.hosts_now_ms if old and hosts_stay else 0,
         last_record=place.last_record,
+        hosts_watermarks=old.hosts_watermarks if old and hosts_stay else None,
     )
     store.save(states | gone, marker)
 

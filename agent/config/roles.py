@@ -140,6 +140,13 @@ class CollectorSettings(Settings):
         le=600,
         description="samples that come later than others of their partition by more are counted and left out",
     )
+    hold_back_max_s: float = Field(
+        default=900.0,
+        ge=0,
+        le=86_400,
+        description="time waits at most so long for samples whose producers write them late, and for a partition that is read "
+        "again after time went on without it; 0: time is the clock of the collectors, whatever waits to be read",
+    )
 
 
 class LearnerSettings(Settings):

@@ -452,7 +452,7 @@ class Learner:
         if record.collector is not None:
             self.collectors.take(record.collector)
         if type(record.event) is not Tick:
-            self.sources.note(record, shard.fold.now_ms)
+            self.sources.note(record, shard.fold.watermarks.clock_ms)
             with self._folding:
                 return shard.take(offset, record)
         with self._folding:

@@ -22,6 +22,7 @@ from processors.contracts.log import (
 )
 from processors.contracts.outputs import Answer, Emission
 from processors.contracts.running import Neighbour
+from processors.contracts.watermarks import Watermarks
 
 
 class Unsaved(Protocol):
@@ -39,6 +40,8 @@ class Fold(Protocol):
 
     It has two groups of states. That of hosts is large and less precious, and has a rhythm of checkpoints of its own.
     """
+
+    watermarks: Watermarks
 
     @property
     def now_ms(self) -> int:
@@ -139,10 +142,11 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """What the state of hosts stands for: the next journal offset, and the newest tick before it."""
+    """What the state of hosts stands for: the next journal offset, the newest tick before it, and the watermarks then."""
 
     offset: int
     now_ms: int
+    watermarks: Watermarks
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -195,10 +199,11 @@ class OwnedShard:
             hosts = None
         self.fold: Fold = plan.make_fold()
         self.fold.restore(restored.states, marker.now_ms if marker else 0, hosts.now_ms if hosts else None)
+        self.fold.watermarks = hosts.watermarks if hosts else _watermarks(marker)
         self.dead_letters = Allowance(
             plan.deadletter_bytes_per_s_max, lambda: self.fold.now_ms / 1000, _deadletters_left(marker)
         )
-        self._saved_hosts = hosts
+        self._saved_hosts, self._hosts_watermarks = hosts, self.fold.watermarks
         self._hosts_offset = self.offset = hosts.offset if hosts else self._jobs_from
         known = self._last_record is not None and self.offset == self._jobs_from > first
         self.start = self.offset - 1 if known else self.offset
@@ -246,7 +251,7 @@ class OwnedShard:
             return self.fold.fold_hosts(record) if self.is_known(offset) else self.fold.fold(record)
         finally:
             if not self.fold.hosts_wait:
-                self._hosts_offset = offset + 1
+                self._hosts_offset, self._hosts_watermarks = offset + 1, self.fold.watermarks
 
     def snapshot(self, now_s: float, *, with_hosts: bool = False) -> Snapshot:
         """Return a checkpoint of what is known now, to be encoded while the fold goes on, and then written.
@@ -255,7 +260,9 @@ class OwnedShard:
         """
         with_hosts = with_hosts or self._hosts_due(now_s)
         unsaved = self.fold.unsaved(with_hosts=with_hosts)
-        place = Place(self._hosts_offset, self.fold.hosts_now_ms) if with_hosts else self._saved_hosts
+        place = self._saved_hosts
+        if with_hosts:
+            place = Place(self._hosts_offset, self.fold.hosts_now_ms, self._hosts_watermarks)
         marker = Marker(
             offset=max(self.offset, self._jobs_from),
             number=self._number + 1,
@@ -269,6 +276,8 @@ class OwnedShard:
             last_record=self._last_record,
             deadletter_bytes_left=self.dead_letters.left.count,
             deadletter_at_s=self.dead_letters.left.at_s,
+            watermarks=self.fold.watermarks,
+            hosts_watermarks=place.watermarks if place else None,
         )
         self._saving = Snapshot(now_s, marker, with_hosts, unsaved, self._store)
         self.records = 0
@@ -302,7 +311,13 @@ class OwnedShard:
 def _hosts(marker: Marker | None) -> Place | None:
     if marker is None or marker.hosts_offset is None:
         return None
-    return Place(marker.hosts_offset, marker.hosts_now_ms)
+    return Place(marker.hosts_offset, marker.hosts_now_ms, marker.hosts_watermarks or Watermarks(marker.hosts_now_ms))
+
+
+def _watermarks(marker: Marker | None) -> Watermarks:
+    if marker is None:
+        return Watermarks()
+    return marker.watermarks or Watermarks(marker.now_ms)
 
 
 def _deadletters_left(marker: Marker | None) -> Left | None:

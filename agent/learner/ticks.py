@@ -22,4 +22,4 @@ def is_ahead(record: JournalRecord, written_ms: int) -> bool:
 def at_broker_time(record: JournalRecord, written_ms: int) -> JournalRecord:
     """Return a tick of the time at which the broker took it, in place of one that is ahead: time has to go on."""
     time_ms = written_ms - written_ms % FULL_SECOND_MS
-    return msgspec.structs.replace(record, event=Tick(system="", time_ms=time_ms))
+    return msgspec.structs.replace(record, event=msgspec.structs.replace(record.event, time_ms=time_ms))

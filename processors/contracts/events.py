@@ -168,9 +168,14 @@ class PredictionRequested(Event, frozen=True, tag="prediction.requested"):
 
 
 class Tick(Event, frozen=True, tag="tick"):
-    """Time as data: the learner's now is the largest tick it has seen. `system` is empty: a tick is for all."""
+    """Time as data: `time_ms` is the clock of the collector that wrote the tick. `system` is empty: a tick is for all.
+
+    A collector whose sources are behind lets time pass only `until_ms` (`processors.contracts.watermarks`).
+    """
 
     time_ms: int
+    collector: str = ""
+    until_ms: int | None = None
 
     @property
     def identity(self) -> str:

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 import msgspec
 
 from processors.contracts.errors import UnavailableError
+from processors.contracts.watermarks import Watermarks
 
 # limits that every log keeps, so that what works on one works on the other
 RECORD_BYTES_MAX = 1_000_000  # a broker refuses batches over 1,048,588 bytes unless told otherwise
@@ -135,6 +136,7 @@ class Marker(msgspec.Struct, frozen=True):
     stands for `hosts_offset` and `hosts_now_ms`, and has no state yet where that is None. `last_record` is the digest of
     the journal's record before `offset`: a journal with another one in its place is another journal. Of the bytes that dead
     letters may have, `deadletter_bytes_left` were left at `deadletter_at_s` of event time; older markers do not say.
+    `watermarks` are those at `offset`, `hosts_watermarks` those at `hosts_offset`; older markers have none.
     """
 
     offset: int
@@ -149,6 +151,8 @@ class Marker(msgspec.Struct, frozen=True):
     last_record: str | None = None
     deadletter_bytes_left: float | None = None
     deadletter_at_s: float = 0.0
+    watermarks: Watermarks | None = None
+    hosts_watermarks: Watermarks | None = None
 
 
 def record_digest(value: bytes | None) -> str:

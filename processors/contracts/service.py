@@ -49,7 +49,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
     `floods` tells who floods it, in sentences: others are served as ever. A role that is `working` does what it is there for, even while it is too far behind to be ready.
 
-    `lag_s` is the event time between the newest tick folded and now, negative where the tick is ahead of now; `checkpoint_age_s`
+    `lag_s` is the time between the clock of the newest tick folded and now, negative where the tick is ahead of now; `checkpoint_age_s`
     the time since the last confirmed checkpoint; `folded_ms` the newest tick folded, which is now in event time. None where the
     role has no such thing. `unanswered` tells who could not be asked lately, and since when, in sentences: what they said last
     is shown meanwhile.

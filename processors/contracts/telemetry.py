@@ -207,6 +207,10 @@ class SampleWindows(Protocol):
     def index(self) -> SeriesIndex:
         """The numbers of series that samples must have now; another one after `forget`."""
 
+    @property
+    def watermark_ms(self) -> int | None:
+        """The newest time of samples, whose minutes were yielded as far as they are due; None before the first sample."""
+
     def fold(
         self, samples: Samples, offsets: npt.NDArray[np.int64], received_ms: npt.NDArray[np.int64]
     ) -> Iterator[Part]:

@@ -11,6 +11,7 @@ from processors.contracts.events import (
     JobCompleted,
     JobProfile,
     JobStarted,
+    JournalEvent,
     JournalRecord,
     Network,
     PredictionRequested,
@@ -20,6 +21,7 @@ from processors.contracts.hosts import Explained, HostLines, HostUse, HostView
 from processors.contracts.names import job_key
 from processors.contracts.outputs import Answer, Message, Tombstone
 from processors.contracts.running import Neighbour
+from processors.contracts.watermarks import Watermarks
 from processors.fairness import flood
 from processors.features import FeatureTimes
 from processors.hosts.lines import LINE_KINDS
@@ -92,6 +94,7 @@ class Shard:
 
     def __init__(self, settings: FoldSettings, identify: Identify, coefficients_of: CoefficientsOf = shipped) -> None:
         self.hosts = HostShard(settings)
+        self.watermarks = Watermarks()
         self.state = ShardState(settings, identify, self.hosts, coefficients_of)
         state, self._warnings = self.state, Warnings(self.state)
         self._similar_runs, self._features = similar_runs, features = SimilarRunForecasts(state), Features(state)
@@ -177,7 +180,7 @@ class Shard:
         Where it raises, nothing of the event is sent: it is for the caller to say what was refused. What hosts had to say
         is then sent with the next event.
         """
-        event = record.event
+        event = self._in_time(record.event)
         attempt(self.state, HostRows.name, self.hosts.take, event)  # what is wrong with hosts does not stop the jobs
         if self._predictor.forecasts:
             self._predictor.begin()
@@ -197,7 +200,7 @@ class Shard:
 
     def fold_hosts(self, record: JournalRecord) -> list[Message | Tombstone]:
         """Take a record in that the jobs know already, as after a restart: the states of hosts are written more rarely."""
-        attempt(self.state, HostRows.name, self.hosts.take, record.event)
+        attempt(self.state, HostRows.name, self.hosts.take, self._in_time(record.event))
         self.state.tally["event", "processed"] += 1
         return self.hosts.sent()
 
@@ -287,6 +290,13 @@ class Shard:
         self.state.confirm()
         if with_hosts:
             self.hosts.state.confirm()
+
+    def _in_time(self, event: JournalEvent) -> JournalEvent:
+        """Return a tick with the time that all collectors let pass by now; any other event as it is."""
+        if not isinstance(event, Tick):
+            return event
+        self.watermarks = self.watermarks.after(event)
+        return Tick("", time_ms=self.watermarks.now_ms)
 
     def _advance(self, work: TickWork) -> bool | None:
         """Move the present moment on; stop a tick that was seen before."""

@@ -199,6 +199,10 @@ AGENT: Final = (
         "Partitions of sources that are not read because the schema of their next message has to be looked up first.",
     ),
     Declaration(
+        "scalewatch_time_held_back_seconds", "gauge",
+        "How far a collector holds back the time of all learners: its sources are behind, or come late. Zero up to a minute.",
+    ),
+    Declaration(
         "scalewatch_schema_lookups_total", "counter", "Questions to the schema registry, by outcome.",
         (Label("outcome", values=("found", "absent", "failed")),),
     ),

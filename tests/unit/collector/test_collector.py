@@ -204,7 +204,7 @@ def test_a_name_with_two_peers_is_refused() -> None:
 
 def test_a_collector_whose_clock_was_set_back_ticks_on() -> None:
     log, settings = MemoryLog(), config()
-    log.create([*own_topics(settings), TopicSettings("jobs", 1, compacted=False)])
+    log.create([*own_topics(settings), TopicSettings("raw", 1, compacted=False)])
     collector = Collector(log, compose.routes(settings), compose.metrics(), "one", monotonic_s=FakeClock().monotonic_s)
     times_ms = [NOW_MS, NOW_MS + 86_400_000, NOW_MS + 1000, NOW_MS + 1100, NOW_MS + 2000]
     for now_ms in times_ms:
@@ -212,4 +212,4 @@ def test_a_collector_whose_clock_was_set_back_ticks_on() -> None:
     found: list[Batch] = []
     log.read(settings.topics.journal, 0, found.append)
     ticks = [decode_record(value or b"").event for batch in found for value in batch.values]
-    assert ticks == [Tick("", time_ms=time_ms) for time_ms in times_ms if not time_ms % 200]
+    assert ticks == [Tick("", time_ms, "one") for time_ms in times_ms if not time_ms % 200]
