@@ -29,7 +29,7 @@ from processors.pipeline.machines import Machines
 from processors.pipeline.power import Power, least_energy
 from processors.pipeline.predictor import Predictor, Prepared, Question
 from processors.pipeline.similar_runs import SimilarRunForecasts
-from processors.pipeline.stage import TickWork, guard
+from processors.pipeline.stage import CompletionWork, TickWork, guard
 from processors.pipeline.state import CENTRE, ShardState, related_curves_key
 from processors.power.by_size import published_powers
 from processors.run_time.members import ahead
@@ -151,6 +151,18 @@ class FitQueue:
         for batch in _batches(self._due(work.since_ms)):
             self._fit(batch)
         self._evict()
+
+    def catch_up(self, work: CompletionWork) -> None:
+        """Fit the curve that scores a run of long ago, if the curve lacks too many of the runs before it.
+
+        History arrives faster than ticks, and bands of curves that lag behind hold fewer runs than they promise.
+        """
+        application_id = work.placement.application_id
+        if application_id is None or not work.first or self._state.recent(work.event.end_ms):
+            return
+        model = self._state.models.get(application_id)
+        if model is not None and model.lags:
+            self._fit([application_id])
 
     def _due(self, since_ms: int) -> list[str]:
         """Return what is fitted at this tick: few of each system, and so many more that none waits for longer than WAIT_MS.

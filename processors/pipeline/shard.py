@@ -133,6 +133,7 @@ class Shard:
             JobCompleted: Line(partial(of_completion, state), (
                 stage(completions.recognise),
                 stage(completions.identify),
+                stage(fits.catch_up, Pool, *FORGOTTEN),
                 stage(completions.compare_with_similar_runs, SimilarRuns, ModelComparison),
                 stage(completions.learn, NodeShapes, ExplainedRuns, *FORGOTTEN),
                 stage(completions.count_failures, FailureRate, HostFailureRate, AlertLife),

@@ -516,8 +516,15 @@ class RunTime:
             return None
         if self.on_probation:
             return state.waiting_ms
-        at_once = state.published is None or state.new_runs * GROWTH >= state.total
-        return state.waiting_ms if at_once else state.waiting_ms + WAIT_MS
+        return state.waiting_ms if self.lags else state.waiting_ms + WAIT_MS
+
+    @property
+    def lags(self) -> bool:
+        """Whether a curve can be fitted and lacks a large share of the runs."""
+        state = self._state
+        if state.waiting_ms is None or self.on_probation:
+            return False
+        return state.published is None or state.new_runs * GROWTH >= state.total
 
     def snapshot(self) -> RunTimeState:
         """Return the stored form."""
