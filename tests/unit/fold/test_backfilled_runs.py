@@ -1,7 +1,8 @@
 """Runs of long ago arrive faster than ticks; each is scored by a curve that knows the runs before it."""
 
 import math
-from random import Random
+
+import numpy as np
 
 from tests.kit.scenario import DAY_MS, Scenario, completed
 
@@ -12,11 +13,11 @@ A_DAY_MS = 86_400_000
 
 def backfilled(seed: int) -> Scenario:
     """Return a centre that was given three months of runs between two ticks."""
-    centre, random = Scenario(), Random(seed)
+    centre, random = Scenario(), np.random.default_rng(seed)
     centre.at("08:00")
     for run in range(RUNS):
-        nodes = 2 ** random.randrange(6)
-        run_time_s = 60.0 + 3600.0 / nodes * math.exp(random.gauss(0.0, 0.1))
+        nodes = 2 ** int(random.integers(6))
+        run_time_s = 60.0 + 3600.0 / nodes * math.exp(random.normal(0.0, 0.1))
         start_ms = DAY_MS - (RUNS - run) * A_DAY_MS
         centre.fold(completed(f"old{run}", start_ms, run_time_s, application="lammps", nodes=nodes))
     return centre
