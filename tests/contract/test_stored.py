@@ -183,7 +183,11 @@ def of_marker() -> Subject:
         return {"marker": plain(restored.marker), "fault": restored.fault}
 
     return Subject(
-        1, [form_of(Marker), form_of(StateTotals)], lambda: filled(Marker) | filled(StateTotals), reports, ""
+        1,
+        {"marker": form_of(Marker), "totals": form_of(StateTotals)},
+        lambda: filled(Marker) | filled(StateTotals),
+        reports,
+        "",
     )
 
 
