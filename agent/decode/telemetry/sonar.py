@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from agent.decode.fields import TEXT_MAX, free_text, identity_text, parse_time
+from agent.decode.fields import TEXT_MAX, identity_text, parse_time
 from agent.decode.message import JSON_ERRORS, TelemetryOptions, checked, invalid, json_error
 from agent.decode.sonar import JOB_TYPES, sonar_decoder
 from agent.decode.telemetry.columns import KEY_BYTES_MAX, Columns, Known, in_slices
@@ -169,7 +169,7 @@ class _Decoder:
         if key in self._reported:
             return None
         try:
-            executable = free_text(command)
+            executable = identity_text(command, "command")
         except InvalidInputError:
             executable = None
         if len(self._reported) >= PROGRAMS_MAX:  # the oldest, whose job is long over
