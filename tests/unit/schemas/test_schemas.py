@@ -12,7 +12,7 @@ from agent.decode.native import native_decoder
 from agent.decode.telemetry.native import load_decoder
 from agent.describe import DIALECT, INPUTS, NAMES, schema
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.events import Refused
+from processors.contracts.events import JobCompleted, Refused
 from processors.contracts.load import LoadHistogram, LoadQuality, UnderLoad
 from processors.contracts.outputs import (
     SCHEMAS,
@@ -150,7 +150,7 @@ REQUEST = {"type": "prediction.requested", "system": "exa", "request_id": "r9", 
         {name: value for name, value in COMPLETED.items() if name != "n"},
         {name: value for name, value in COMPLETED.items() if name != "end"},
         COMPLETED | {"state": "GREAT"},
-        COMPLETED | {"run_time_s": "60"},
+        COMPLETED | {"run_time_s": "a minute"},
         COMPLETED | {"application": "x" * 257},
         COMPLETED | {"attributes": {str(i): i for i in range(33)}},
         {name: value for name, value in IDENTITY.items() if name != "source"},
@@ -174,6 +174,14 @@ def test_the_schema_takes_an_event_exactly_where_the_decoder_does(event: dict[st
         taken = False
     fitting = schema(f"scalewatch.event.{event['type']}/1")
     assert jsonschema.Draft202012Validator(fitting).is_valid(event) == taken
+
+
+def test_a_number_that_became_a_text_on_its_way_is_taken_though_the_schema_asks_producers_for_a_number() -> None:
+    event = COMPLETED | {"run_time_s": "60"}
+    (found,) = native_decoder(DecodeOptions())(json.dumps(event).encode(), 1795170000000).events
+    assert isinstance(found, JobCompleted)
+    assert found.run_time_s == 60.0
+    assert not jsonschema.Draft202012Validator(schema("scalewatch.event.job.completed/1")).is_valid(event)
 
 
 @pytest.mark.parametrize(
