@@ -1,5 +1,6 @@
 """Checks of single values that more than one format needs."""
 
+import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
@@ -57,7 +58,8 @@ def number_in(value: object) -> float | None:
     (3600.0, 1000.0, None, None, None)
     """
     if isinstance(value, str):
-        return float(value) if _NUMBER.fullmatch(value) else None
+        number = float(value) if _NUMBER.fullmatch(value) else math.inf  # as is 1e999
+        return number if math.isfinite(number) else None
     try:
         return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
     except OverflowError:

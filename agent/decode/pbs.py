@@ -6,6 +6,7 @@ other types are counted. Sources: the chapters on accounting records of the admi
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from agent.decode.fields import (
@@ -202,5 +203,8 @@ def _seconds(fields: Mapping[str, str], name: str) -> float | None:
     text = fields.get(name)
     if text is None:
         return None
-    seconds = number_in(text)
-    return (parse_duration(text) if seconds is None else seconds) or None
+    with suppress(InvalidInputError):  # a time that is none costs this field alone
+        seconds = number_in(text)
+        seconds = parse_duration(text) if seconds is None else seconds
+        return seconds if seconds > 0 else None
+    return None
