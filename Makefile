@@ -56,7 +56,7 @@ quality: .venv/dev.stamp  ## how well the models predict: the guard, with DATA=f
 mutate: .venv/dev.stamp  ## do tests notice small faults in what predicts run times? ARGS="--seed 1 --count 150 --only PATH"
 	$(BIN)/python -m tests.mutation $(ARGS)
 
-harden: .venv/dev.stamp  ## kills on a real Kafka, a million hostile records, a soak: 45 minutes; ARGS="--only fuzz --records 100000"
+harden: .venv/dev.stamp  ## kills on a real Kafka with each client, a million hostile records, a soak: two hours; ARGS="--only fuzz --records 100000"
 	@.ci/provide kafka
 	$(BIN)/python -m tests.harden $(ARGS)
 

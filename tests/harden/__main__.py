@@ -24,8 +24,10 @@ PARTS: Final = ("kills", "fuzz", "amplify", "soak")
 @click.command
 @click.option("--only", type=click.Choice(PARTS), multiple=True, help="Run these alone; may be repeated.")
 @click.option("--seed", default=1, show_default=True, help="Of everything that is left to chance.")
-@click.option("--kills", "kill_count", default=60, show_default=True, help="How many processes to kill.")
-@click.option("--faults", default=10, show_default=True, help="How many faults of the broker.")
+@click.option(
+    "--kills", "kill_count", default=30, show_default=True, help="How many processes to kill, on each Kafka client."
+)
+@click.option("--faults", default=10, show_default=True, help="How many faults of the broker, on each Kafka client.")
 @click.option("--records", default=1_000_000, show_default=True, help="How many records to fuzz.")
 @click.option("--amplified", default=100_000, show_default=True, help="How many amplified records.")
 @click.option("--minutes", default=20.0, show_default=True, help="How long to soak.")

@@ -13,6 +13,7 @@ from typing import Any, Final
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
+from agent.log.kafka.settings import ClientName
 from tests.bench.result import Row, quantile
 from tests.harden.count import Compared, by_key, compared, expected_models, learned, settled_run
 from tests.harden.members import EACH, SOURCE, Members
@@ -20,6 +21,7 @@ from tests.harden.topics import Record, create, producing, records
 from tests.harden.traffic import PARTITIONS, SYSTEMS, Answers, Traffic, Watch
 from tests.kit.agent_process import AgentProcess
 from tests.kit.kafka_broker import KafkaBroker
+from tests.kit.logs import CLIENTS
 
 JOBS_PER_S: Final = 12.0
 RECOVERY_S_MAX: Final = 120.0
@@ -77,7 +79,7 @@ class Storm:
                 self._kill(plan[0], kills - done)
                 plan.append(plan.pop(0))
             self._report(
-                f"kills: {self._members.kills.total()} of {kills} kills, {faults - len(left)} of {faults} faults, "
+                f"{self._members.client}: {self._members.kills.total()} of {kills} kills, {faults - len(left)} of {faults} faults, "
                 f"recovered in {self.tale.recovery_s[-1]:.1f} s"
             )
 
@@ -176,13 +178,19 @@ def _rebalances(admin: KafkaAdminClient, group: str) -> bool:
 
 
 def run(*, seed: int, kills: int, faults: int, report: Callable[[str], object]) -> Iterator[Row]:
-    """Yield what became of the runs that were produced meanwhile."""
+    """Disturb agents of each Kafka client in turn, and yield how their output differs from what was produced."""
+    for client in CLIENTS:
+        yield from run_on(client, seed=seed, kills=kills, faults=faults, report=report)
+
+
+def run_on(client: ClientName, *, seed: int, kills: int, faults: int, report: Callable[[str], object]) -> Iterator[Row]:
+    """Disturb agents that use one Kafka client."""
     dice = random.Random(seed)  # noqa: S311 - the same storm for the same seed
     with ExitStack() as stack:
         kafka = stack.enter_context(KafkaBroker())
         create(kafka.bootstrap, {SOURCE: PARTITIONS})
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="scalewatch-kills-")))
-        members = Members(folder, kafka.bootstrap)
+        members = Members(folder, kafka.bootstrap, client)
         stack.callback(members.end)
         members.look()
         members.until(members.ready, RECOVERY_S_MAX)
@@ -195,12 +203,12 @@ def run(*, seed: int, kills: int, faults: int, report: Callable[[str], object]) 
         stack.callback(storm.end)
         storm.rage(kills, faults)
         traffic.end(FLUSH_S)
-        report(f"kills: {len(traffic.produced.ended):,} runs were produced; waiting until all is worked off")
+        report(f"{client}: {len(traffic.produced.ended):,} runs were produced; waiting until all is worked off")
         outcome = Outcome(kafka.bootstrap, members, traffic)
         members.until(outcome.worked_off, HEAL_S)
         members.leave("collector")
         members.leave("learner")
-        yield from rows(storm.tale, members, traffic, outcome)
+        yield from rows(client, storm.tale, members, traffic, outcome)
 
 
 class Outcome:
@@ -263,32 +271,35 @@ class Outcome:
         return records(self._bootstrap, getattr(self._topics, kind))
 
 
-def rows(tale: Tale, members: Members, traffic: Traffic, outcome: Outcome) -> Iterator[Row]:
+def rows(client: ClientName, tale: Tale, members: Members, traffic: Traffic, outcome: Outcome) -> Iterator[Row]:
     """Yield the figures of a storm that is over."""
     produced, runs, answers, wrong = traffic.produced, outcome.runs(), outcome.answers(), outcome.wrong_models()
     kills = ", ".join(f"{what} {count}" for what, count in sorted(members.kills.items()))
-    yield Row("kills: kill -9 of processes", float(members.kills.total()), "", kills)
-    yield Row("kills: faults of the broker", float(len(tale.faults)), "", ", ".join(tale.faults))
+    yield Row(f"{client}: kill -9 of processes", float(members.kills.total()), "", kills)
+    yield Row(f"{client}: faults of the broker", float(len(tale.faults)), "", ", ".join(tale.faults))
     ended = members.ended_by_themselves()
     yield Row(
-        "kills: processes that ended by themselves", float(ended), "", "and were started again, as their parent does"
+        f"{client}: processes that ended by themselves",
+        float(ended),
+        "",
+        "and were started again, as their parent does",
     )
     yield Row(
-        "kills: runs", float(len(produced.ended)), "", f"produced, in {produced.messages:,} messages with repeats"
+        f"{client}: runs", float(len(produced.ended)), "", f"produced, in {produced.messages:,} messages with repeats"
     )
-    yield Row("kills: runs lost", float(len(runs.lost)), "", ", ".join(runs.lost[:5]), 0.0)
+    yield Row(f"{client}: runs lost", float(len(runs.lost)), "", ", ".join(runs.lost[:5]), 0.0)
     double = sorted({*runs.different, *runs.unknown})
-    yield Row("kills: runs doubled", float(len(double)), "", "as another run, or with other contents", 0.0)
-    yield Row("kills: runs wrong", float(len(runs.wrong)), "", "settled as something else than was produced", 0.0)
-    yield Row("kills: runs repeated", float(runs.repeats), "records", "with equal bytes, which readers may see")
-    yield Row("kills: models", float(outcome.models()), "", "compared")
-    yield Row("kills: models wrong", float(len(wrong)), "", f"not exact to the run; {', '.join(wrong[:5])}", 0.0)
+    yield Row(f"{client}: runs doubled", float(len(double)), "", "as another run, or with other contents", 0.0)
+    yield Row(f"{client}: runs wrong", float(len(runs.wrong)), "", "settled as something else than was produced", 0.0)
+    yield Row(f"{client}: runs repeated", float(runs.repeats), "records", "with equal bytes, which readers may see")
+    yield Row(f"{client}: models", float(outcome.models()), "", "compared")
+    yield Row(f"{client}: models wrong", float(len(wrong)), "", f"not exact to the run; {', '.join(wrong[:5])}", 0.0)
     lost = [*answers.lost, *answers.different, *answers.unknown]
-    yield Row("kills: questions", float(len(produced.questions)), "", "sent on every lane all the time")
-    yield Row("kills: answers lost or double", float(len(lost)), "", ", ".join(lost[:5]), 0.0)
+    yield Row(f"{client}: questions", float(len(produced.questions)), "", "sent on every lane all the time")
+    yield Row(f"{client}: answers lost or double", float(len(lost)), "", ", ".join(lost[:5]), 0.0)
     different = outcome.different()
-    yield Row("kills: messages with two contents", float(different), "", "in any output topic, by key and id", 0.0)
+    yield Row(f"{client}: messages with two contents", float(different), "", "in any output topic, by key and id", 0.0)
     missing = produced.bad - outcome.dead_letters()
-    yield Row("kills: dead letters amiss", float(abs(missing)), "", f"of {produced.bad} bad messages", 0.0)
-    yield Row("kills: recovery, median", quantile(tale.recovery_s, 0.5), "s", "until every lane answers again")
-    yield Row("kills: recovery, max", max(tale.recovery_s), "s", ", ".join(tale.not_recovered), RECOVERY_S_MAX)
+    yield Row(f"{client}: dead letters amiss", float(abs(missing)), "", f"of {produced.bad} bad messages", 0.0)
+    yield Row(f"{client}: recovery, median", quantile(tale.recovery_s, 0.5), "s", "until every lane answers again")
+    yield Row(f"{client}: recovery, max", max(tale.recovery_s), "s", ", ".join(tale.not_recovered), RECOVERY_S_MAX)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import yaml
 
+from agent.log.kafka.settings import ClientName
 from tests.harden.traffic import SYSTEMS
 from tests.kit.agent_process import AgentProcess, write_config
 from tests.kit.ports import free_ports
@@ -30,14 +31,16 @@ SETTINGS: Final[dict[str, dict[str, Any]]] = {
 class Members:
     """All roles as processes; `look` starts again what has ended by itself."""
 
-    def __init__(self, folder: Path, bootstrap: str) -> None:
+    def __init__(self, folder: Path, bootstrap: str, client: ClientName) -> None:
+        self.client = client
         self.by_role: dict[str, list[AgentProcess]] = {"collector": [], "learner": []}
         self.kills: Counter[str] = Counter()
         for number in range(EACH):
             for role, members in self.by_role.items():
                 own = folder / f"{role}-{number}"
                 own.mkdir()
-                path = write_config(own, bootstrap, PREFIX, [{"topics": [SOURCE], "format": "native"}], **SETTINGS)
+                sources = [{"topics": [SOURCE], "format": "native"}]
+                path = write_config(own, bootstrap, PREFIX, sources, client, **SETTINGS)
                 _own_port(path)
                 members.append(AgentProcess(path, role))
         self.config = self.by_role["learner"][0].config
