@@ -13,7 +13,7 @@ import msgspec
 from processors.contracts.events import SUCCESS, JobCompleted
 from processors.contracts.names import Horizon, horizon_of
 from processors.contracts.outputs import Reliability, ScalabilityStudy, Source, UsefulSizes
-from processors.models.statistics import Z95, rounded, six_digits
+from processors.models.numerics.statistics import Z95, rounded, six_digits
 
 N_MIN: Final = 1e-3
 N_MAX: Final = 1e9

@@ -15,6 +15,7 @@ import numpy as np
 
 from processors.contracts.outputs import Member, Model, Reliability
 from processors.facts import QUANTILES, Band, Measured, Remaining, RunFact, Scored, measured, outlasted
+from processors.models.numerics.statistics import pinball, six_digits
 from processors.models.similar_runs import (
     CENTRE,
     CLASS,
@@ -36,7 +37,6 @@ from processors.models.similar_runs import (
     quantiles_s,
     row_of,
 )
-from processors.models.statistics import pinball, six_digits
 from processors.store import RateLimit, Untimed, counted, digest64, due, hexdigest
 
 # Does the run time of an application follow its size? Its curve and the distribution of its past runs, scored as rivals.

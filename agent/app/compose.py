@@ -14,22 +14,22 @@ import numpy.typing as npt
 
 from agent.app.logs import Outage, logger
 from agent.clock import Clock
-from agent.collector import Fact, Privacy, Routes
+from agent.collector.collector import Fact, Privacy, Routes
+from agent.collector.deadletters import Refusal
+from agent.collector.reading import Source
+from agent.collector.sources import TOPICS_MAX
 from agent.config.calendar import with_windows
 from agent.config.references import references, with_machines
 from agent.config.roles import PrivacySettings, TokenSettings
 from agent.config.tree import Config, config_hash
 from agent.config.tree import Source as SourceSettings
-from agent.deadletters import Refusal
 from agent.decode.avro.wire import AvroMessages, ConfiguredSchemas, Schemas, opening, opening_slices
 from agent.decode.formats import DECODERS, FORMATS, TELEMETRY
 from agent.decode.guard import guarded, guarded_samples
 from agent.decode.message import REASONS, DecodeOptions, HostsReported, TelemetryOptions, dead_letter
-from agent.evidence import LeftOut, bounded, uncounted
-from agent.identify import Identifier
+from agent.identify.evidence import LeftOut, bounded, uncounted
+from agent.identify.identify import Identifier
 from agent.learner.shard import Plan
-from agent.reading import Source
-from agent.sources import TOPICS_MAX
 from processors import __version__
 from processors.contracts.errors import ConfigError, InvalidInputError, described
 from processors.contracts.events import (
@@ -54,7 +54,7 @@ from sinks.prometheus.registry import Metrics
 from sinks.topics import KINDS, Output, emission, tombstone
 
 if TYPE_CHECKING:  # a collector and a parent of roles fold nothing, and the fold is 130 modules
-    from processors.jobs.placements import Placements
+    from processors.features.placements import Placements
     from processors.pipeline.shard import Shard
     from processors.pipeline.state import CoefficientsOf
     from sinks.web.access import Access, Token
@@ -246,7 +246,7 @@ def _racks(listed: tuple[RackHosts, ...], pattern: str | None) -> Racks:
 
 @lru_cache(maxsize=RACKS_REMEMBERED)
 def _placements(listed: tuple[HostPlace, ...]) -> "Placements":
-    from processors.jobs.placements import Placements  # noqa: PLC0415 - only where something is folded
+    from processors.features.placements import Placements  # noqa: PLC0415 - only where something is folded
 
     return Placements(listed)
 
@@ -256,7 +256,7 @@ def schemas(config: Config, measures: Measures, clock: Clock) -> Schemas:
     settings = config.schema_registry
     if settings.url is None:
         return ConfiguredSchemas(settings.texts)
-    from agent.registry import SchemaRegistry  # noqa: PLC0415 - with the HTTP client
+    from agent.collector.registry import SchemaRegistry  # noqa: PLC0415 - with the HTTP client
 
     outage = Outage("schema registry", logger("collector"), clock)
     return SchemaRegistry(settings, outage, measures, clock)

@@ -12,11 +12,11 @@ import psutil
 
 from agent.app.embedded import Embedded
 from agent.clock import Clock
+from agent.collector.sources import newest_first
 from agent.config.tree import Config, Source
 from agent.simulation.centre import SYSTEM, Centre, TimedEvent
 from agent.simulation.load import SharedNodes
 from agent.simulation.meters import MeasuredJobs, Meters
-from agent.sources import newest_first
 from processors.contracts.alerts import AlertSettings, HostAnomaly, RackAnomaly
 from processors.contracts.hosts import Explained, HostLines, HostUse, HostView
 from processors.contracts.names import rfc3339

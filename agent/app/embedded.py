@@ -12,13 +12,13 @@ from agent.app.files import TimedEvent
 from agent.app.lookout import RecentDeadLetters
 from agent.app.outputs import OutputTopics
 from agent.clock import Clock
-from agent.collector import Collector
+from agent.collector.collector import Collector
+from agent.collector.sources import combined
+from agent.config.topics import source_topics
 from agent.config.tree import Config
 from agent.learner.learner import Learner, OnEmission
 from agent.learner.view import LearnerService, View
 from agent.log.memory import MemoryBroker, MemoryLog
-from agent.sources import combined
-from agent.topics import source_topics
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import HostMinute, JobEvent, JournalRecord, Origin, Tick, encode_record
 from processors.contracts.log import TopicSettings

@@ -8,10 +8,10 @@ from typing import Any, Final
 from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_when_event_set, wait_exponential_jitter
 
 from agent.app.logs import limit_libraries
+from agent.config.topics import own_topics, source_topics
 from agent.config.tree import Config
 from agent.log.kafka.log import KafkaLog
 from agent.log.kafka.settings import KafkaSecurity, KafkaSettings, Protocol
-from agent.topics import own_topics, source_topics
 from processors.contracts.errors import UnavailableError
 from processors.contracts.log import Log
 

@@ -10,8 +10,8 @@ import msgspec
 from agent.app import logs
 from agent.app.outputs import OutputTopics
 from agent.clock import BrokerClock, Clock
+from agent.config.topics import examine, own_faults
 from agent.config.tree import Config
-from agent.topics import examine, own_faults
 from processors.contracts.errors import InvalidInputError, UnavailableError
 from processors.contracts.events import TopicReport
 from processors.contracts.log import Log, TopicPartition, topic_pattern

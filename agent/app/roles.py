@@ -18,21 +18,21 @@ from agent.app.logs import Outage
 from agent.app.lookout import BrokerTime, Lookout, RecentDeadLetters, SourceTopics, TopicFaults, clock_fault
 from agent.app.outputs import OutputTopics
 from agent.clock import BrokerClock, Clock
-from agent.collector import Collector
+from agent.collector.collector import Collector
+from agent.collector.recorder import Recorder
+from agent.collector.sources import Backlog, combined
+from agent.config.topics import check_shards, own_topics
 from agent.config.tree import Config
 from agent.learner.garbage import Garbage
 from agent.learner.learner import Learner, in_thread
 from agent.learner.shard import OwnedShard
 from agent.learner.view import RETAINED_MAX, LearnerService, View
-from agent.recorder import Recorder
-from agent.sources import Backlog, combined
-from agent.topics import check_shards, own_topics
 from processors.contracts.errors import UnavailableError
 from processors.contracts.events import CollectorReport
 from processors.contracts.log import Log
 from processors.contracts.outputs import Alert, Prediction
 from processors.contracts.service import Forwarding, Health, Measures, Service, SourceStatus, late
-from processors.models import scipy_functions
+from processors.models.numerics import scipy_functions
 from sinks.topics import Kind
 
 AGAIN_MAX_S = 5.0  # between two looks for a broker, each of which may take ten seconds itself

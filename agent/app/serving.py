@@ -11,9 +11,9 @@ from agent.app.handover import Handover
 from agent.app.kafka import kafka_settings
 from agent.app.lookout import Lookout
 from agent.clock import BrokerClock, Clock, SystemClock
+from agent.collector.recorder import Recorder
 from agent.config.tree import Config
 from agent.log.kafka.log import KafkaLog
-from agent.recorder import Recorder
 from processors.contracts.errors import ConfigError, UnavailableError
 from processors.contracts.log import Log
 from processors.contracts.service import Measures

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from agent.app.watchdog import Watch
 from agent.clock import Clock
-from agent.recorder import Recorder
+from agent.collector.recorder import Recorder
 
 BACKOFF_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 STEADY_S: Final = 60.0  # a process that lived so long starts again at once

@@ -5,7 +5,7 @@ import math
 from typing import Final
 
 from agent.clock import Clock
-from agent.recorder import Recorder
+from agent.collector.recorder import Recorder
 
 READING_MAX_S: Final = 60.0  # one slice or one record of the journal, the fits of a tick included
 WAITING_MAX_S: Final = 300.0  # between records: a rebalance, a checkpoint, clients that are closed one after another

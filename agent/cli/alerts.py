@@ -8,7 +8,6 @@ import click
 import msgspec
 
 from agent.app.replay import Replay
-from agent.backtest.alerts import AlertHistory, Episode, Label, precision, precision_rows
 from agent.cli.options import (
     columns_option,
     config_option,
@@ -26,6 +25,7 @@ from agent.cli.options import (
 )
 from agent.config.changes import changed, settings_of
 from agent.config.tree import Config
+from agent.reports.backtest.alerts import AlertHistory, Episode, Label, precision, precision_rows
 from processors.contracts.errors import ConfigError
 from processors.contracts.names import rfc3339
 

@@ -25,11 +25,11 @@ from agent.cli.options import (
 )
 from agent.clock import SystemClock
 from agent.config.load import load
+from agent.config.topics import check_shards, own_topics
 from agent.config.tree import Config
 from agent.decode.files import read_file
 from agent.decode.message import DecodeOptions, FileRecord
 from agent.decode.opening import STDIN
-from agent.topics import check_shards, own_topics
 from processors.contracts.events import (
     HostMinute,
     HostState,

@@ -14,12 +14,6 @@ from agent.app.compose import privacy
 from agent.app.embedded import Feed
 from agent.app.files import JOBS_MAX, Remarks, refused, telemetry_files, with_following
 from agent.app.replay import FAR_FUTURE_MS, SETTLE_MS
-from agent.backtest.alerts import Label
-from agent.backtest.easy import QueuedJob
-from agent.backtest.observer import Moment, Observer, minute_moments, moments, period_edges, ran, span, variant
-from agent.backtest.page import page, summary
-from agent.backtest.report import SCHEMA, History, Report, Variant, encoded
-from agent.backtest.waits import PLAYS, Scheduling, queue_of, scheduling
 from agent.cli.options import (
     columns_option,
     config_option,
@@ -35,6 +29,12 @@ from agent.cli.options import (
 from agent.config.changes import changed, settings_of
 from agent.config.tree import Config
 from agent.decode.message import DecodeOptions, FileRecord
+from agent.reports.backtest.alerts import Label
+from agent.reports.backtest.easy import QueuedJob
+from agent.reports.backtest.observer import Moment, Observer, minute_moments, moments, period_edges, ran, span, variant
+from agent.reports.backtest.page import page, summary
+from agent.reports.backtest.report import SCHEMA, History, Report, Variant, encoded
+from agent.reports.backtest.waits import PLAYS, Scheduling, queue_of, scheduling
 from processors import __version__
 from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.events import (

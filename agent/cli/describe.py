@@ -5,10 +5,10 @@ from typing import Any
 import click
 import msgspec
 
-from agent import describe
 from agent.cli.options import config_option, json_option, load_or_default
 from agent.config import reference
 from agent.decode.formats import FORMATS
+from agent.describe import describe
 from processors.contracts.errors import ConfigError
 
 SUBJECTS = ("formats", "processors", "metrics", "config", "schemas", "asyncapi")

@@ -12,12 +12,12 @@ import msgspec
 
 from agent.app import compose
 from agent.app.files import Remarks
-from agent.backtest.alerts import Label, labels_of
 from agent.cli import FAILED
 from agent.config.load import load
 from agent.config.tree import SYSTEM_NAME, Config
 from agent.decode.message import DecodeOptions
 from agent.decode.table import renamed_columns
+from agent.reports.backtest.alerts import Label, labels_of
 from processors.contracts.errors import ConfigError
 
 

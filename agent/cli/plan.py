@@ -13,7 +13,7 @@ import yaml
 from agent.cli.options import config_option, json_option, load_or_default, table
 from agent.config.references import references
 from agent.config.tree import Config
-from agent.measurements import Costs, Measurements, costs, measured
+from agent.describe.measurements import Costs, Measurements, costs, measured
 from processors.contracts.errors import ConfigError
 from processors.hosts.lines import retained_bytes
 from processors.models.training.retention import room_bytes

@@ -13,8 +13,8 @@ from agent.app.kafka import connected
 from agent.cli.options import counted, progress, required_config_option
 from agent.clock import SystemClock
 from agent.config.load import load
+from agent.config.topics import check_shards
 from agent.config.tree import Config, config_hash
-from agent.topics import check_shards
 from processors import __version__
 from processors.contracts.errors import ConfigError, FencedError, InvalidInputError, ScalewatchError
 from processors.contracts.events import Identity, JobCompleted, JobEvent, JobProfile, JournalRecord, Tick

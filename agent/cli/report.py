@@ -30,15 +30,15 @@ from agent.config.references import references
 from agent.config.roles import PrivacySettings
 from agent.config.tree import Config
 from agent.decode.fields import zone_of
-from agent.energy import page as energy_page
-from agent.energy import report as energy_report
-from agent.energy.carbon import Factor, Series
-from agent.energy.runs import EnergyRuns
-from agent.waste.judgement import Bounds
-from agent.waste.page import page, text
-from agent.waste.report import encoded, report
-from agent.waste.runs import WeekRuns
-from agent.waste.week import Week, last_whole_week, week_named, week_of
+from agent.reports import energy as energy_report
+from agent.reports import energy_page
+from agent.reports.carbon import Factor, Series
+from agent.reports.energy_runs import EnergyRuns
+from agent.reports.waste import encoded, report
+from agent.reports.waste_judgement import Bounds
+from agent.reports.waste_page import page, text
+from agent.reports.waste_runs import WeekRuns
+from agent.reports.week import Week, last_whole_week, week_named, week_of
 from processors import __version__
 from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.log import Batch, Log

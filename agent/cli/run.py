@@ -17,9 +17,9 @@ from agent.app.watchdog import Fuse
 from agent.cli.loading import lasting
 from agent.cli.options import required_config_option, stopped_by_signals
 from agent.clock import SystemClock
+from agent.collector.recorder import RECORDER_FD, Recorder
 from agent.config.load import load
 from agent.config.tree import Config
-from agent.recorder import RECORDER_FD, Recorder
 
 RESTARTS: Final = "SCALEWATCH_RESTARTS"
 PARENT: Final = "SCALEWATCH_PARENT"  # the id of the process that started this one

@@ -5,10 +5,10 @@ from typing import Final
 
 import click
 
-from agent import topics
 from agent.app.kafka import connected
 from agent.cli import FAILED
 from agent.cli.options import required_config_option, table
+from agent.config import topics
 from agent.config.load import load
 from agent.config.tree import Config
 from processors.contracts.log import FoundTopic, Log, TopicSettings

@@ -13,7 +13,7 @@ from agent.config.roles import access_faults
 from agent.config.schemas import SchemaRegistrySettings, schema_faults
 from agent.config.tree import Config
 from agent.config.yaml import Path
-from agent.identify import rule_faults
+from agent.identify.identify import rule_faults
 from processors.contracts.load import StructuralModel
 from processors.contracts.outputs import VERDICTS
 from processors.contracts.telemetry import Telemetry

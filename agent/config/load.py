@@ -18,7 +18,7 @@ from agent.config.references import read_references, retain
 from agent.config.regular import open_regular
 from agent.config.tree import Config
 from agent.config.yaml import Document, InvalidConfigError, Path, Problem, parse, path_text
-from agent.identify import rule_faults
+from agent.identify.identify import rule_faults
 from processors.contracts.settings import EVIDENCE_FIELDS, Rule
 
 SECRET_BYTES_MAX: Final = 64 * 1024

@@ -19,12 +19,12 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final, Protocol, get_args
 
-from agent.deadletters import Complaints
+from agent.collector.deadletters import Complaints
+from agent.collector.recorder import Attempt, Recorder
+from agent.collector.sources import Collectors, Sources
 from agent.learner.shard import Fold, OwnedShard, Plan, Snapshot
 from agent.learner.ticks import at_broker_time, is_ahead
 from agent.learner.turns import Turns
-from agent.recorder import Attempt, Recorder
-from agent.sources import Collectors, Sources
 from processors.contracts.errors import (
     CheckpointLostError,
     FencedError,

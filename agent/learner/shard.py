@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from agent.deadletters import Allowance, Left
+from agent.collector.deadletters import Allowance, Left
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import DeadLetter, JournalRecord, Origin, PredictionRequested
 from processors.contracts.hosts import Explained, HostLines, HostUse, HostView

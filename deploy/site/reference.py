@@ -6,11 +6,11 @@ from typing import Any, Final
 import click
 import msgspec
 
-from agent import describe
 from agent.cli import main
 from agent.config import reference
 from agent.config.tree import Config
 from agent.decode.formats import FORMATS
+from agent.describe import describe
 from processors.pipeline.shard import STATEFUL
 from sinks.prometheus.table import rows
 

@@ -205,9 +205,9 @@ class Network(Event, frozen=True, tag="network"):
     """What the network did for a job, told by its producer: ready features, or bounded arrays to work them out from.
 
     `links` are bytes, buffered and received packets of each link, `messages` hops and bytes of each message,
-    `fifo_messages` the messages of each injection queue: columns, as `processors.models.communication` takes them.
+    `fifo_messages` the messages of each injection queue: columns, as `processors.models.features.communication` takes them.
     A mapping has `hosts`, and for each of the `ranks` the place of its host among them; `exchanged` are then the ranks that
-    messages are from and to, and their bytes (`processors.jobs.placements`).
+    messages are from and to, and their bytes (`processors.features.placements`).
     """
 
     job_id: str

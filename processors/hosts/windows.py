@@ -19,7 +19,7 @@ from processors.models.forecast import PREDICTORS, WIDTH, Forecast, Forecasters
 from processors.models.forecast_errors import NONE, RETAINED, coded, quantiles
 from processors.models.histogram.arithmetic import mixture
 from processors.models.histogram.values import INTERVALS, in_common
-from processors.models.statistics import six_digits
+from processors.models.numerics.statistics import six_digits
 from processors.windows.settings import MINUTE_MS, PARTS
 
 Floats = npt.NDArray[np.float64]

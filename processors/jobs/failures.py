@@ -11,7 +11,7 @@ import msgspec
 
 from processors.contracts.alerts import AlertSettings
 from processors.facts import Outcome
-from processors.models.scipy_functions import beta_share_below
+from processors.models.numerics.scipy_functions import beta_share_below
 from processors.store import Untimed, digest64
 
 PAST_RUNS_MAX = 2000  # the past fades: beyond this both counts are halved

@@ -18,8 +18,8 @@ from processors.contracts.settings import EVIDENCE_FIELDS, JobSettings
 from processors.facts import CurvePrediction
 from processors.jobs.remaining_time import Forecast, StartPrediction
 from processors.load.runs import StartLoad
-from processors.models.communication import features, reported_features
-from processors.models.statistics import six_digits
+from processors.models.features.communication import features, reported_features
+from processors.models.numerics.statistics import six_digits
 
 NEEDED: Final = frozenset((*EVIDENCE_FIELDS, "input", "sizes", "attributes", "hosts"))
 _NOTHING: tuple[None, dict[str, Any], tuple[()]] = (None, {}, ())

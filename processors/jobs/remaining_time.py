@@ -9,9 +9,9 @@ from processors.contracts.events import JobStarted
 from processors.contracts.names import LATEST_MS, rfc3339
 from processors.contracts.outputs import Model, PredictedAtStart, Reliability, RunTimeQuantile
 from processors.facts import QUANTILES, REMEMBERED, Band, PublishedCurve, Remaining
-from processors.features import NAME as FEATURES
+from processors.features.times import NAME as FEATURES
 from processors.inputs import NAME as INPUTS
-from processors.models.statistics import all_to_digits, band_digits, rounded_band, six_digits
+from processors.models.numerics.statistics import all_to_digits, band_digits, rounded_band, six_digits
 from processors.run_time.quality import COVERAGE
 from processors.similar_runs import MODEL_NAME as SIMILAR_RUNS
 

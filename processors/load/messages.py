@@ -36,7 +36,7 @@ from processors.load.runs import HostLoad, Reckoned
 from processors.load.scores import LoadScores
 from processors.models.histogram.arithmetic import quantiles, scaled, variation_class
 from processors.models.histogram.values import INTERVALS_MAX, Histogram
-from processors.models.statistics import six_digits
+from processors.models.numerics.statistics import six_digits
 from processors.models.structure.inputs import Alike, Value
 from processors.models.structure.parse import DEDICATED, HOSTS, EquationError, Model, parse
 

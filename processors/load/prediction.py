@@ -48,7 +48,7 @@ from processors.models.histogram.values import (
     in_common,
     point,
 )  # fmt: skip
-from processors.models.scipy_functions import normal_share_below
+from processors.models.numerics.scipy_functions import normal_share_below
 from processors.models.structure.evaluate import LEVELS, evaluate
 from processors.models.structure.inputs import Value
 from processors.models.structure.parse import DEDICATED, Model

@@ -16,7 +16,7 @@ from processors.models.combination.evidence import ENSEMBLE, LN2, Evidence, anch
 from processors.models.downey import two_step
 from processors.models.downey.curve import curvature_of_sigma
 from processors.models.laws import barnes, family, prefixes
-from processors.models.statistics import rounded, rounded_rows, six_digits
+from processors.models.numerics.statistics import rounded, rounded_rows, six_digits
 
 Floats = NDArray[np.float64]
 

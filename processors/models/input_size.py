@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from processors.models.downey.bayes import BAND_DEVIATIONS
-from processors.models.scipy_functions import normal_share_below
+from processors.models.numerics.scipy_functions import normal_share_below
 
 Floats = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.scipy_functions import least_squares_not_negative
+from processors.models.numerics.scipy_functions import least_squares_not_negative
 
 Floats = npt.NDArray[np.float64]
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.statistics import six_digits
+from processors.models.numerics.statistics import six_digits
 
 Floats = npt.NDArray[np.float64]
 

@@ -6,7 +6,7 @@ from processors.contracts.events import PredictionRequested
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import Answer
 from processors.facts import N_MAX, N_MIN
-from processors.features import STAGES
+from processors.features.times import STAGES
 from processors.jobs.deduplication import MINUTE_MS, minutes_back
 from processors.pipeline.features import Features
 from processors.pipeline.inputs import UnseenInputs

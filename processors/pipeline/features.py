@@ -12,15 +12,15 @@ from processors.contracts.names import LATEST_MS, ApplicationKey, escaped, job_k
 from processors.contracts.outputs import FeatureModel
 from processors.contracts.settings import FeatureSettings
 from processors.facts import Band, CurvePrediction, plausible, trains
-from processors.features import KNOWN_NAMES, FeatureFact, FeatureTimes, shares_text
+from processors.features.shared import CommunicationPool, SharedForecast, SharedRun, SharedScore
+from processors.features.times import KNOWN_NAMES, FeatureFact, FeatureTimes, shares_text
 from processors.jobs.lifecycle import EndedRun, Job, Placement, evidence_of, parted
-from processors.models.communication import NAMES, comparable
-from processors.models.communication_counters import counted_features
+from processors.models.features.communication import NAMES, comparable
+from processors.models.features.communication_counters import counted_features
 from processors.pipeline.stage import TickWork, guard
 from processors.pipeline.state import ShardState
 from processors.power.by_size import reported_counters, values_of
 from processors.power.model import GIVEN_SIZE, ProfileModels, RunTimeByCounters
-from processors.run_time.communication_pool import CommunicationPool, SharedForecast, SharedRun, SharedScore
 from processors.store import FIT_COST_GRAIN_MS, FIT_COST_MAX, share
 
 SO_FAR_MIN: Final = 3  # whole minutes of each host, before counters of a running job count

@@ -24,7 +24,7 @@ from processors.jobs.remaining_time import (
     source_of,
 )
 from processors.load.runs import better_band
-from processors.models.statistics import band_digits, to_digits
+from processors.models.numerics.statistics import band_digits, to_digits
 from processors.pipeline.completions import Completions
 from processors.pipeline.features import Features
 from processors.pipeline.load import UnderLoads

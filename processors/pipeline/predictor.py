@@ -22,13 +22,13 @@ from processors.facts import (
     Remaining,
     remaining,
 )
-from processors.features import DECIDES, ByCounters, FeatureQuestion, judged, model_with
-from processors.features import NAME as FEATURES
+from processors.features.times import DECIDES, ByCounters, FeatureQuestion, judged, model_with
+from processors.features.times import NAME as FEATURES
 from processors.inputs import NAME as OTHER_INPUTS
 from processors.inputs import Inputs, Sizes, TransferPrediction
 from processors.jobs.remaining_time import FromInputs
 from processors.models.combination.combine import Combination
-from processors.models.statistics import rounded, six_digits
+from processors.models.numerics.statistics import rounded, six_digits
 from processors.models.training.table import Band as ValueBand
 from processors.pipeline.features import NOTHING, Features, KnownFeatures
 from processors.pipeline.inputs import UnseenInputs

@@ -23,7 +23,8 @@ from processors.contracts.outputs import Answer, Message, Tombstone
 from processors.contracts.running import Neighbour
 from processors.contracts.watermarks import Watermarks
 from processors.fairness import flood
-from processors.features import FeatureTimes
+from processors.features.shared import CommunicationPool
+from processors.features.times import FeatureTimes
 from processors.hosts.lines import LINE_KINDS
 from processors.hosts.rows import HostRows
 from processors.inputs import Inputs
@@ -60,7 +61,6 @@ from processors.pipeline.state import (
 from processors.power.blame import PowerBlame
 from processors.power.model import ProfileModels
 from processors.run_time.calibration import BandPool
-from processors.run_time.communication_pool import CommunicationPool
 from processors.run_time.drift import Drift
 from processors.run_time.machine import Allocations, NodeShapes
 from processors.run_time.members import Members

@@ -22,7 +22,9 @@ from processors.contracts.outputs import Message, Tombstone
 from processors.contracts.racks import NO_RACKS, Racks
 from processors.contracts.settings import FeatureSettings, JobSettings, ProfileSettings, RunTimeSettings
 from processors.fairness import go_on
-from processors.features import FeatureTimes, FeatureTimesState
+from processors.features.placements import NO_PLACEMENTS, Placements
+from processors.features.shared import CommunicationPool, CommunicationPoolState
+from processors.features.times import FeatureTimes, FeatureTimesState
 from processors.inputs import Inputs, InputsState, input_key
 from processors.jobs.allowance import ForecastAllowance, ForecastAllowanceState
 from processors.jobs.deduplication import (
@@ -37,14 +39,12 @@ from processors.jobs.explained import ExplainedRuns, ExplainedRunsState
 from processors.jobs.failures import FailureRate, FailureState
 from processors.jobs.host_failures import HostFailureRate, HostFailureState
 from processors.jobs.lifecycle import Job, JobState
-from processors.jobs.placements import NO_PLACEMENTS, Placements
 from processors.load.messages import LoadPredictor
 from processors.load.scores import LoadScores, LoadScoresState
 from processors.models.combination.combine import SHIPPED, Coefficients
 from processors.power.blame import PowerBlame, PowerBlameState
 from processors.power.model import ProfileModels, ProfileModelsState
 from processors.run_time.calibration import BandPool, BandPoolState, Counts
-from processors.run_time.communication_pool import CommunicationPool, CommunicationPoolState
 from processors.run_time.drift import Drift, DriftState
 from processors.run_time.machine import Allocations, AllocationsState, NodeShapes, NodeShapesState
 from processors.run_time.members import Members, MembersState

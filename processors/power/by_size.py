@@ -19,11 +19,11 @@ from processors.contracts.hosts import Profile
 from processors.contracts.names import HORIZONS, Horizon, horizon_of
 from processors.contracts.outputs import CurvePoint, PowerQuality, UsefulSizes
 from processors.contracts.telemetry import COMPONENTS
-from processors.models.conformal import AggregatedRadius
 from processors.models.counters.model import CYCLES, per_cycle
 from processors.models.energy import PowerLaw, power_law
+from processors.models.numerics.conformal import AggregatedRadius
+from processors.models.numerics.statistics import six_digits
 from processors.models.power import efficient
-from processors.models.statistics import six_digits
 from processors.models.training.runs import Run
 from processors.models.training.table import Band
 

@@ -30,7 +30,7 @@ from processors.models.counters.model import (
     unusual,
     weight,
 )
-from processors.models.statistics import six_digits
+from processors.models.numerics.statistics import six_digits
 from processors.models.training.retention import room_bytes
 from processors.models.training.runs import Run
 from processors.models.training.table import Band, Floats, Table

@@ -11,7 +11,7 @@ from statistics import NormalDist, median
 from typing import Final, NamedTuple
 
 from processors.models.counters.model import CYCLES
-from processors.models.statistics import six_digits
+from processors.models.numerics.statistics import six_digits
 from processors.models.training.runs import Run
 from processors.power.by_size import COUNTER, LN_N, NIC, RATE, RUN_TIME
 

@@ -17,7 +17,7 @@ import msgspec
 from processors.contracts.events import Attribute
 from processors.facts import Scored
 from processors.models import drift
-from processors.models.statistics import Z95
+from processors.models.numerics.statistics import Z95
 from processors.store import Untimed, digest64
 
 ATTRIBUTES_MAX: Final = 8

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from processors.contracts.names import HORIZONS
 from processors.models.battery import Battery
-from processors.models.statistics import Z95
+from processors.models.numerics.statistics import Z95
 
 Floats = NDArray[np.float64]
 

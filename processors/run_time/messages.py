@@ -27,7 +27,7 @@ from processors.inputs import NAME
 from processors.models import battery
 from processors.models.battery import LARGER_ONLY, REFERENCE, SIZES_MIN, explained
 from processors.models.combination.evidence import ENSEMBLE
-from processors.models.statistics import rounded, rounded_band, to_digits
+from processors.models.numerics.statistics import rounded, rounded_band, to_digits
 from processors.run_time.earned import Shares
 from processors.run_time.members import PUBLISHED, Fits, Members, ahead
 from processors.run_time.model import RunTime

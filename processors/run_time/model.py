@@ -35,7 +35,7 @@ from processors.models.aggregates.sizes import (
 from processors.models.combination.evidence import REPEATS_MAX, Curve, evidence
 from processors.models.combination.evidence import Evidence as LawEvidence
 from processors.models.drift import began, matters, risen
-from processors.models.statistics import Z95
+from processors.models.numerics.statistics import Z95
 from processors.run_time.calibration import Calibration, Counts, share
 from processors.run_time.drift import SizeTurn
 from processors.run_time.probabilities import ByHorizon, with_probabilities, with_run

@@ -24,7 +24,7 @@ from processors.models.adept.study import Study
 from processors.models.adept.verdict import Verdict
 from processors.models.combination.combine import Combination, Forecast
 from processors.models.input_size import Knot
-from processors.models.statistics import rounded
+from processors.models.numerics.statistics import rounded
 from processors.run_time.calibration import Calibration, Counts
 from processors.run_time.earned import Seeds, widened
 from processors.run_time.model import RunTime

@@ -12,7 +12,7 @@ import msgspec
 from processors.contracts.names import Horizon
 from processors.contracts.outputs import Quality
 from processors.facts import COVERAGE_RUNS_MIN, Scored
-from processors.models.statistics import all_to_digits, pinball, share_below, to_digits
+from processors.models.numerics.statistics import all_to_digits, pinball, share_below, to_digits
 
 TENTHS: Final = 10
 LOW, HIGH = 0.05, 0.95  # what the ends of a band stand for

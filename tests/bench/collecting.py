@@ -9,13 +9,13 @@ import msgspec
 
 from agent.app import compose
 from agent.clock import SystemClock
-from agent.collector import Collector, Routes
+from agent.collector.collector import Collector, Routes
+from agent.collector.reading import Source as Decoders
+from agent.config.topics import own_topics
 from agent.config.tree import Config, Source
 from agent.decode.formats import TELEMETRY
 from agent.decode.guard import guarded_samples
 from agent.log.memory import MemoryLog
-from agent.reading import Source as Decoders
-from agent.topics import own_topics
 from processors.contracts.log import TopicSettings
 from tests.bench import counters, decoding, telemetry
 from tests.bench.layers import Layered, Layers, described

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from agent.measurements import Measurement, encoded, read
+from agent.describe.measurements import Measurement, encoded, read
 from tests.bench import hosts
 
 Rows = Mapping[str, Mapping[str, Any]]

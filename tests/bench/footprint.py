@@ -16,7 +16,7 @@ from agent.app.embedded import Embedded
 from agent.clock import SystemClock
 from processors.contracts.events import JournalRecord, Origin, Tick, encode_record
 from processors.contracts.outputs import Emission
-from processors.models import scipy_functions
+from processors.models.numerics import scipy_functions
 from tests.bench import hosts
 from tests.bench.result import Row
 from tests.bench.workload import START_MS, Load, config, events, messages

@@ -7,8 +7,8 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 import msgspec
 
-from agent.collector import Collector, Routes
-from agent.reading import Source
+from agent.collector.collector import Collector, Routes
+from agent.collector.reading import Source
 from processors.contracts.log import Log
 from processors.contracts.telemetry import SampleWindows
 

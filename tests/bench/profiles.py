@@ -27,8 +27,8 @@ from processors.contracts.hosts import Profile
 from processors.contracts.names import run_id
 from processors.contracts.outputs import Run
 from processors.contracts.settings import ProfileSettings
-from processors.models import scipy_functions
 from processors.models.counters.model import KINDS
+from processors.models.numerics import scipy_functions
 from processors.models.training.runs import Run as LearnedRun
 from processors.models.training.trainer import Trainer
 from processors.pipeline.shard import Shard

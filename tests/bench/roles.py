@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from agent.app import compose
 from agent.clock import SystemClock
-from agent.collector import Collector
+from agent.collector.collector import Collector
+from agent.config.topics import own_topics
 from agent.config.tree import Config
 from agent.learner.learner import Learner
 from agent.learner.view import View
 from agent.log.memory import MemoryLog
-from agent.topics import own_topics
 from processors.contracts.events import JournalRecord, Origin, Tick, encode_record
 from processors.contracts.log import TopicSettings
 from tests.bench.result import Row, median_rate

@@ -9,10 +9,10 @@ from typing import Final
 import msgspec
 
 from agent.app import compose
+from agent.config.topics import own_topics
 from agent.log.kafka.log import KafkaLog
 from agent.log.kafka.settings import KafkaSettings
 from agent.log.memory import MemoryLog
-from agent.topics import own_topics
 from processors.contracts.log import Log, Marker
 from processors.contracts.settings import RunTimeSettings
 from processors.jobs.deduplication import BUCKET_RUNS_MAX, KnownRun, RunDeduplication

@@ -14,14 +14,14 @@ from typing import Any, Final
 import msgspec
 
 from agent.app import compose
+from agent.config.topics import own_topics
 from agent.learner.learner import Learner
 from agent.learner.shard import Fold
 from agent.learner.view import View
 from agent.log.memory import MemoryLog
-from agent.topics import own_topics
 from processors.contracts.events import JournalRecord, Tick, encode_record
 from processors.contracts.outputs import Emission
-from processors.models import scipy_functions
+from processors.models.numerics import scipy_functions
 from processors.pipeline.shard import Shard
 from tests.bench.result import Row
 from tests.bench.roles import CLOCK, journalled

@@ -9,12 +9,12 @@ from typing import Final
 from agent.app import compose
 from agent.app.kafka import kafka_settings
 from agent.clock import SystemClock
-from agent.collector import Collector
+from agent.collector.collector import Collector
 from agent.config.roles import CollectorSettings
+from agent.config.topics import own_topics
 from agent.config.tree import Config, KafkaSettings, Source, TopicNames
 from agent.log.kafka.log import KafkaLog
 from agent.log.kafka.settings import ClientName
-from agent.topics import own_topics
 from processors.contracts.log import TopicSettings
 from processors.contracts.service import Measures
 from processors.contracts.telemetry import MetricMapping, Telemetry

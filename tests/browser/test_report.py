@@ -6,9 +6,9 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from agent.app import compose
-from agent.backtest.page import page
 from agent.cli.backtest import backtest, candidates, read
 from agent.config.tree import Config
+from agent.reports.backtest.page import page
 from tests.kit.browser import visit
 
 pytestmark = pytest.mark.tools

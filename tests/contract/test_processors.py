@@ -13,7 +13,8 @@ from processors.contracts.alerts import AlertSettings
 from processors.contracts.hosts import ExplainedRun
 from processors.contracts.settings import JobSettings, ProfileSettings, RunTimeSettings
 from processors.facts import Outcome
-from processors.features import FeatureTimes, FeatureTimesState
+from processors.features.shared import CommunicationPool, CommunicationPoolState
+from processors.features.times import FeatureTimes, FeatureTimesState
 from processors.hosts import jobs
 from processors.hosts.lines import LINE_KINDS
 from processors.inputs import Inputs, InputsState
@@ -42,7 +43,6 @@ from processors.power.model import ProfileModels, ProfileModelsState
 from processors.power.profiles.attribution import ProfileRun, ProfileRunState, ReportedStarts, ReportedStartsState
 from processors.power.profiles.finalisation import HostPower, HostPowerState
 from processors.run_time.calibration import BandPool, BandPoolState
-from processors.run_time.communication_pool import CommunicationPool, CommunicationPoolState
 from processors.run_time.drift import Drift, DriftState
 from processors.run_time.machine import (
     Allocation,

@@ -16,17 +16,17 @@ from typing import Any, Final, get_args
 import msgspec
 
 from agent.app import compose
-from agent.collector import Collector, Routes
+from agent.collector.collector import Collector, Routes
+from agent.collector.deadletters import Refusal
+from agent.collector.reading import Source as Reader
 from agent.config.references import ReferenceSettings
 from agent.config.schemas import SchemaRegistrySettings, SchemaText
+from agent.config.topics import own_topics
 from agent.config.tree import Config, Source, SourceFormat, TopicNames
-from agent.deadletters import Refusal
 from agent.decode.formats import DECODERS
 from agent.decode.guard import guarded
 from agent.decode.message import DecodeOptions
 from agent.log.memory import MemoryBroker, MemoryLog
-from agent.reading import Source as Reader
-from agent.topics import own_topics
 from processors.contracts.errors import DECODER
 from processors.contracts.events import DeadLetter, HostMinute, Tick, decode_record
 from processors.contracts.log import TopicSettings

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.topics import create
+from agent.config.topics import create
 from processors.contracts.events import JobCompleted, decode_record
 from processors.contracts.names import rfc3339
 from tests.kit.agent_process import AgentProcess, until, write_config

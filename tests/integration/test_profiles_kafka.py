@@ -12,7 +12,7 @@ from kafka import KafkaProducer
 from msgspec.structs import replace
 
 from agent.config.load import load
-from agent.topics import own_topics
+from agent.config.topics import own_topics
 from processors.contracts.events import HostMinute, JournalRecord, Tick, decode_record, encode_record
 from processors.contracts.names import rfc3339
 from tests.kit.agent_process import AgentProcess, until, write_config

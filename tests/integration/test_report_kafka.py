@@ -10,8 +10,8 @@ from agent.app.compose import encode, hashed
 from agent.app.kafka import kafka_settings
 from agent.cli import main
 from agent.config.load import load
+from agent.config.topics import create
 from agent.log.kafka.log import KafkaLog
-from agent.topics import create
 from tests.kit.kafka_broker import KafkaBroker
 from tests.kit.logs import WAIT_S
 from tests.kit.week_runs import curve, settled

@@ -11,11 +11,11 @@ import pytest
 from kafka import KafkaProducer
 
 from agent.app import compose
-from agent.collector import Collector
+from agent.collector.collector import Collector
+from agent.config.topics import own_topics
 from agent.config.tree import Config
 from agent.log.kafka.settings import ClientName
 from agent.log.memory import MemoryLog
-from agent.topics import own_topics
 from processors.contracts.events import HostMinute, decode_record
 from processors.contracts.log import TopicSettings
 from processors.contracts.names import rfc3339

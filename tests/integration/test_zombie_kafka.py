@@ -12,13 +12,13 @@ import pytest
 from agent.app import compose
 from agent.app.kafka import kafka_settings
 from agent.config.load import load
+from agent.config.topics import own_topics
 from agent.config.tree import Config
 from agent.decode.message import DecodeOptions
 from agent.decode.native import native_decoder
 from agent.learner.learner import Learner
 from agent.log.kafka.log import KafkaLog
 from agent.log.kafka.settings import ClientName
-from agent.topics import own_topics
 from processors.contracts.errors import FencedError
 from processors.contracts.events import JournalRecord, encode_record
 from processors.contracts.names import rfc3339

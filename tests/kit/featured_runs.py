@@ -1,9 +1,9 @@
 """Runs of an application whose times follow from attributes of the job, and from its communication."""
 
 from processors.facts import CurvePrediction, PublishedPoint
-from processors.features import FeatureFact, FeatureQuestion, FeatureTimes
-from processors.models.communication import NAMES
-from processors.run_time.communication_pool import CommunicationPool, SharedRun
+from processors.features.shared import CommunicationPool, SharedRun
+from processors.features.times import FeatureFact, FeatureQuestion, FeatureTimes
+from processors.models.features.communication import NAMES
 
 SOLVERS = ("sweep", "cg", "amg")
 FITTED_MS = (8_000, 25_000, 99_000)

@@ -16,7 +16,7 @@ import msgspec
 
 from agent.app.compose import encode
 from agent.app.embedded import ticks
-from agent.identify import Identifier
+from agent.identify.identify import Identifier
 from processors.contracts.alerts import AlertSettings
 from processors.contracts.events import (
     Evidence,
@@ -33,7 +33,7 @@ from processors.contracts.events import (
 from processors.contracts.names import run_id
 from processors.contracts.outputs import Emission
 from processors.contracts.settings import FeatureSettings, IdentifySettings, JobSettings, RunTimeSettings
-from processors.jobs.placements import Placements
+from processors.features.placements import Placements
 from processors.pipeline.shard import Shard
 from processors.pipeline.state import FoldSettings
 from processors.run_time.model import RunTime

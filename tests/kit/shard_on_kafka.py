@@ -13,10 +13,10 @@ from agent.app.kafka import kafka_settings
 from agent.app.roles import CollectorRole, LearnerRole
 from agent.clock import SystemClock
 from agent.config.load import loads
+from agent.config.topics import own_topics
 from agent.config.tree import Config
 from agent.log.kafka.log import KafkaLog
 from agent.log.kafka.settings import ClientName
-from agent.topics import own_topics
 from processors.contracts.events import JournalEvent, JournalRecord, Tick, encode_record
 from sinks.prometheus.registry import Metrics
 from tests.kit.agent_process import until

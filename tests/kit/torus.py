@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.communication import Traffic, reported_features
+from processors.models.features.communication import Traffic, reported_features
 
 Integers = npt.NDArray[np.int64]
 

@@ -20,8 +20,8 @@ import numpy as np
 from processors.inputs import AHEAD, DEVIATION_MIN, KNOTS_MAX, RUN_DEVIATION, spread
 from processors.models.adept.study import study
 from processors.models.combination.evidence import Curve
-from processors.models.conformal import NORMAL_90
 from processors.models.input_size import Expected, Input, Knot, expected, pooled, values
+from processors.models.numerics.conformal import NORMAL_90
 from tests.kit.combination import combine
 from tests.quality.curves import Measured
 

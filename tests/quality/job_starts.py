@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agent.identify import Identifier
+from agent.identify.identify import Identifier
 from processors.contracts.alerts import AlertSettings
 from processors.contracts.events import JobCompleted, JobStarted, JournalRecord, Tick
 from processors.contracts.outputs import JobPrediction
 from processors.contracts.settings import IdentifySettings, JobSettings, RunTimeSettings
-from processors.models.statistics import quantile_of_band
+from processors.models.numerics.statistics import quantile_of_band
 from processors.pipeline.shard import Shard
 from processors.pipeline.state import FoldSettings
 from tests.quality.job_logs import LastTwo, as_ended, jobs, pinball

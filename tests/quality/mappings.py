@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from processors.contracts.events import Evidence, Network, PredictionRequested
-from processors.models.communication import features, r_squared, rcc_symmetric
+from processors.models.features.communication import features, r_squared, rcc_symmetric
 from tests.kit import torus
 from tests.kit.scenario import SYSTEM, Scenario
 

@@ -24,13 +24,13 @@ from unittest import mock
 import numpy as np
 import numpy.typing as npt
 
-from processors.models import features
 from processors.models.counters import gaussian_process, linear
 from processors.models.counters.model import KINDS
 from processors.models.counters.selection import ridge
+from processors.models.features import features
+from processors.models.numerics.trees import Growth, grow
 from processors.models.training.table import Answering, Predicted, Table, Tracked, finished
 from processors.models.training.trainer import Kind
-from processors.models.trees import Growth, grow
 from tests.kit.rapl import RAPL_RANGE_J
 from tests.quality.node_power import Scored
 from tests.quality.node_power_classes import job, one_server, preceding, scored, without_sensors

@@ -1,9 +1,9 @@
 """Roles that leave a step out: the simulation has to catch each of them."""
 
-from agent.collector import Collector
+from agent.collector.collector import Collector
+from agent.collector.reading import Reading
 from agent.learner.learner import Learner
 from agent.learner.shard import OwnedShard, Unsaved
-from agent.reading import Reading
 from processors.contracts.errors import ScalewatchError
 from processors.contracts.log import Position, TopicPartition
 

@@ -11,13 +11,13 @@ import msgspec
 
 from agent.app import compose
 from agent.app.compose import SourceWindows
-from agent.collector import Collector, Routes
+from agent.collector.collector import Collector, Routes
+from agent.collector.recorder import Attempt, Recorder
 from agent.config.roles import CollectorSettings, LearnerSettings
+from agent.config.topics import own_topics
 from agent.config.tree import Config, Source, TopicNames
 from agent.learner.learner import Learner
 from agent.log.memory import MemoryBroker, MemoryLog
-from agent.recorder import Attempt, Recorder
-from agent.topics import own_topics
 from processors.contracts.errors import ConfigError, ScalewatchError
 from processors.contracts.events import HostMinute, JournalRecord, Tick, encode_record
 from processors.contracts.hosts import HostSettings

@@ -1,6 +1,6 @@
 """Trees of many runs: what a line through all counters leaves, where runs are more than a smooth model can take.
 
-Extremely randomised trees (`processors.models.trees`) cost little for each run, so they have all of them where a matrix has some. They
+Extremely randomised trees (`processors.models.numerics.trees`) cost little for each run, so they have all of them where a matrix has some. They
 tell apart what only many runs show, such as hosts that draw more than others and differ a little in what they count; the line goes on
 beyond the runs that were seen.
 """
@@ -13,9 +13,9 @@ import numpy as np
 
 from processors.models.counters.distance import ROWS_MAX
 from processors.models.counters.selection import Floats, Linear, Range, ridge
+from processors.models.numerics.trees import Forest, Growth, growing
 from processors.models.training.table import Answering, Model, Predicted, Table, finished, left_out
 from processors.models.training.trainer import Found, Replayed
-from processors.models.trees import Forest, Growth, growing
 
 TREES: Final = Growth(trees=20, leaf_rows=2)
 BEYOND: Final = 0.25  # times the range of a counter, up to which the line is followed

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from processors.models.aggregates.observations import observations
 from processors.models.downey.curve import affine_pieces, checked_sizes, curvature_of_sigma
-from processors.models.statistics import mixture_quantiles
+from processors.models.numerics.statistics import mixture_quantiles
 
 Floats = NDArray[np.float64]
 

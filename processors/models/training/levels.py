@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any, Final, NamedTuple
 
 from processors.models.drift import Cusum, began, clipped, explained_by_one, matters, noise_after, risen
-from processors.models.statistics import six_digits
+from processors.models.numerics.statistics import six_digits
 
 RATIOS_MAX: Final = 32  # newest, in which the begin of a shift is looked for
 RUNS_MIN: Final = 10  # that tell a shift

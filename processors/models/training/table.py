@@ -9,13 +9,13 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.conformal import AggregatedRadius
-from processors.models.statistics import Z95
+from processors.models.numerics.conformal import AggregatedRadius
+from processors.models.numerics.statistics import Z95
 
 Floats = npt.NDArray[np.float64]
 
 # A model's answers against what came, strictly in order: its error, its level, its band, and whom to believe.
-# Bands are conformal (`processors.models.conformal`): the share of runs they hold is that of the past, whatever the model.
+# Bands are conformal (`processors.models.numerics.conformal`): the share of runs they hold is that of the past, whatever the model.
 
 ERROR_RATE: Final = 0.05  # how quickly an error is forgotten
 LEVEL_RATE: Final = 0.05

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from processors.contracts.events import JobCompleted, JobStarted
 from processors.contracts.hosts import Profile
 from processors.contracts.telemetry import COMPONENTS, JOB
-from processors.models.statistics import to_digits
+from processors.models.numerics.statistics import to_digits
 from processors.power.profiles.finalisation import REACH_MAX, Amounts
 from processors.power.profiles.meters import (
     ALWAYS,

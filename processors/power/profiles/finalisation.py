@@ -18,8 +18,8 @@ from processors.contracts.settings import ProfileSettings
 from processors.contracts.telemetry import COMPONENTS, JOB
 from processors.hosts.rows import NEVER_MS
 from processors.models.energy import Step, increments
+from processors.models.numerics.statistics import six_digits
 from processors.models.power import PowerModel, believable
-from processors.models.statistics import six_digits
 from processors.power.profiles.meters import (
     COUNTER,
     COVERED,

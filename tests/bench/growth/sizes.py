@@ -16,7 +16,7 @@ from agent.config.tree import Config
 from agent.learner.garbage import Garbage
 from processors.contracts.events import JournalRecord, encode_record
 from processors.contracts.hosts import HostSettings
-from processors.models import scipy_functions
+from processors.models.numerics import scipy_functions
 from processors.pipeline.shard import Shard
 from tests.bench import hosts
 from tests.bench.footprint import resident_bytes

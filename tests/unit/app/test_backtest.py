@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from agent.app import compose
-from agent.backtest.report import Report, Variant
 from agent.cli.backtest import Candidate, Past, backtest, candidates, read
 from agent.config.load import loads
 from agent.config.tree import Config
+from agent.reports.backtest.report import Report, Variant
 from processors.contracts.errors import ConfigError
 from tests.kit.scenario import SYSTEM
 

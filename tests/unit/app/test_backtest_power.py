@@ -8,10 +8,10 @@ import pytest
 from agent.app import compose
 from agent.app.demo import START_MS
 from agent.app.replay import Replay
-from agent.backtest.page import page, summary
-from agent.backtest.report import Report, decoded, encoded
 from agent.cli.backtest import Past, backtest, candidates, read
 from agent.config.tree import Config
+from agent.reports.backtest.page import page, summary
+from agent.reports.backtest.report import Report, decoded, encoded
 from agent.simulation.load import HOUR_MS, SharedNodes
 
 HOURS = 5

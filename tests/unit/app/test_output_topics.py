@@ -8,9 +8,9 @@ import pytest
 
 from agent.app import compose
 from agent.app.roles import LearnerRole
+from agent.config.topics import own_topics
 from agent.config.tree import Config
 from agent.log.memory import MemoryBroker, MemoryLog
-from agent.topics import own_topics
 from processors.contracts.events import JournalRecord, Tick, encode_record
 from processors.contracts.outputs import Message
 from sinks.prometheus.registry import Metrics

@@ -1,9 +1,9 @@
 """A rebuild leaves what is learned of hosts as it is, unless nobody can read it."""
 
 from agent.cli.rebuild import rebuild
+from agent.config.topics import own_topics
 from agent.config.tree import Config
 from agent.log.memory import MemoryLog
-from agent.topics import own_topics
 from processors import __version__
 from processors.contracts.events import JournalRecord
 from processors.contracts.log import Marker, Restored

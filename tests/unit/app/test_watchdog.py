@@ -11,7 +11,7 @@ import pytest
 from agent.app import supervisor
 from agent.app.supervisor import Child
 from agent.app.watchdog import READING_MAX_S, WAITING_MAX_S, Fuse, Watch
-from agent.recorder import RECORDER_FD, Attempt, Recorder
+from agent.collector.recorder import RECORDER_FD, Attempt, Recorder
 from tests.kit.clock import FakeClock
 
 SLICE = Attempt("raw", 3, 100, 599, 7)

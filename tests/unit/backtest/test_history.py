@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import msgspec
 
-from agent.backtest.observer import PERIODS, RUNS_OF_PERIOD, moments, period_edges, span
+from agent.reports.backtest.observer import PERIODS, RUNS_OF_PERIOD, moments, period_edges, span
 from processors.contracts.events import Evidence, Identity, JobStarted
 from tests.kit.scenario import completed, moment_ms
 

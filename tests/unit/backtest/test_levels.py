@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from agent.backtest.groups import LEVELS, Levels
-from agent.backtest.scores import Band
+from agent.reports.backtest.groups import LEVELS, Levels
+from agent.reports.backtest.scores import Band
 
 BAND = Band(100.0, 80.0, 160.0)
 

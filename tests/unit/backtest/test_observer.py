@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from agent.backtest import observer as module
-from agent.backtest.observer import Observer
-from agent.backtest.scores import LastTwo
+from agent.reports.backtest import observer as module
+from agent.reports.backtest.observer import Observer
+from agent.reports.backtest.scores import LastTwo
 from processors.contracts.events import Evidence, JobCompleted, JobStarted
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import JobPrediction

@@ -10,11 +10,11 @@ import jsonschema
 import pytest
 
 from agent.app import compose
-from agent.backtest.page import page
-from agent.backtest.report import Report, decoded, encoded
 from agent.cli.backtest import backtest, candidates, read
 from agent.config.tree import Config
-from agent.describe import schema
+from agent.describe.describe import schema
+from agent.reports.backtest.page import page
+from agent.reports.backtest.report import Report, decoded, encoded
 
 VOID = {"meta", "link", "br", "line", "input"}
 EVIL = '<script>alert("x")</script>&"\''

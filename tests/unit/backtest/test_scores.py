@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.backtest.scores import Band, Figures, Sketch, Tally, interval
-from processors.models.statistics import pinball
+from agent.reports.backtest.scores import Band, Figures, Sketch, Tally, interval
+from processors.models.numerics.statistics import pinball
 
 TIMES = st.floats(0.01, 1e7)
 

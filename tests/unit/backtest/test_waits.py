@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.backtest.easy import Machine, Order, Perfect, QueuedJob, Requested, Start
-from agent.backtest.waits import LastTwoJobs, queue_of, scheduling
+from agent.reports.backtest.easy import Machine, Order, Perfect, QueuedJob, Requested, Start
+from agent.reports.backtest.waits import LastTwoJobs, queue_of, scheduling
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import Evidence, JobCompleted
 

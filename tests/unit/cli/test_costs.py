@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.measurements import read, shipped
+from agent.describe.measurements import read, shipped
 from tests.bench.costs import update
 
 

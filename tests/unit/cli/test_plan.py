@@ -18,7 +18,7 @@ from agent.cli import main
 from agent.cli.plan import BUSY, Centre, Plan, plan
 from agent.config.load import loads
 from agent.config.tree import Config, TopicNames
-from agent.measurements import Costs, costs, encoded, names, shipped
+from agent.describe.measurements import Costs, costs, encoded, names, shipped
 from processors.contracts.hosts import HostSettings
 from tests.bench.__main__ import BENCHMARKS
 from tests.bench.costs import FROM

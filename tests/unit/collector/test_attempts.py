@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from agent.app import compose
-from agent.attempts import KEEP_MAX, Attempts
-from agent.collector import Collector
+from agent.collector.attempts import KEEP_MAX, Attempts
+from agent.collector.collector import Collector
+from agent.collector.reading import Source as Decoders
+from agent.collector.recorder import Attempt, Recorder
+from agent.config.topics import own_topics
 from agent.config.tree import Config, Source
 from agent.log.memory import MemoryLog
-from agent.reading import Source as Decoders
-from agent.recorder import Attempt, Recorder
-from agent.topics import own_topics
 from processors.contracts.errors import UnavailableError
 from processors.contracts.events import DeadLetter, Decoded, Evidence, JobCompleted, decode_record
 from processors.contracts.log import Batch, Position, TopicSettings

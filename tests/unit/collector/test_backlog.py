@@ -1,6 +1,6 @@
 """How far a collector is behind its topics."""
 
-from agent.sources import GRACE_S, Backlog, Taken
+from agent.collector.sources import GRACE_S, Backlog, Taken
 
 NOW_MS = 1_795_168_800_000
 HOUR_MS = 3_600_000

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from agent.app import compose
-from agent.collector import Collector
+from agent.collector.collector import Collector
+from agent.collector.deadletters import BURST_S
+from agent.collector.reading import Source as Decoders
+from agent.config.topics import own_topics
 from agent.config.tree import Config, Source, System
-from agent.deadletters import BURST_S
 from agent.decode.guard import guarded
 from agent.log.memory import MemoryLog
-from agent.reading import Source as Decoders
-from agent.topics import own_topics
 from processors.contracts.events import DeadLetter, Decoded, Evidence, JobCompleted, Tick, decode_record
 from processors.contracts.log import Batch, TopicSettings
 from processors.contracts.names import rfc3339

@@ -10,8 +10,16 @@ import pytest
 
 from agent.app import compose
 from agent.clock import Clock
+from agent.collector.registry import (
+    ABSENT_S,
+    ANSWER_BYTES_MAX,
+    FAULTY_S,
+    KNOWN_MAX,
+    REFUSED_S,
+    WANTED_MAX,
+    SchemaRegistry,
+)
 from agent.config.schemas import SchemaRegistrySettings
-from agent.registry import ABSENT_S, ANSWER_BYTES_MAX, FAULTY_S, KNOWN_MAX, REFUSED_S, WANTED_MAX, SchemaRegistry
 from processors.contracts.errors import ConfigError, InvalidInputError
 from sinks.prometheus.registry import Metrics
 from tests.kit.agent_process import until

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from agent.app import compose
-from agent.collector import Collector
+from agent.collector.collector import Collector
+from agent.config.topics import own_topics
 from agent.config.tree import Config, Source, System
 from agent.log.memory import MemoryBroker, MemoryConsumer, MemoryLog
-from agent.topics import own_topics
 from processors.contracts.errors import RebalancingError, UnavailableError
 from processors.contracts.events import DeadLetter, HostMinute, HostState, JobCompleted, JournalEvent, decode_record
 from processors.contracts.log import Batch, TopicSettings

@@ -9,12 +9,12 @@ import pytest
 
 from agent.app import compose
 from agent.cli.deadletter import Filter, replayed
-from agent.collector import Collector
+from agent.collector.collector import Collector
+from agent.collector.registry import REFUSED_S
 from agent.config.schemas import SchemaRegistrySettings
+from agent.config.topics import own_topics
 from agent.config.tree import Config, Source
 from agent.log.memory import MemoryLog
-from agent.registry import REFUSED_S
-from agent.topics import own_topics
 from processors.contracts.events import DeadLetter, HostMinute, decode_record
 from processors.contracts.log import Batch, TopicSettings
 from tests.kit.agent_process import until

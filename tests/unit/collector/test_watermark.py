@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent import watermark
 from agent.app import compose
-from agent.collector import Collector
+from agent.collector import watermark
+from agent.collector.collector import Collector
+from agent.config.topics import own_topics
 from agent.config.tree import Config, Source
 from agent.log.memory import MemoryBroker, MemoryLog
-from agent.topics import own_topics
 from processors.contracts.events import Tick, decode_record
 from processors.contracts.log import TopicSettings
 from processors.contracts.names import rfc3339

@@ -10,7 +10,7 @@ import pytest
 
 from agent.decode.files import read_files
 from agent.decode.message import DecodeOptions, FileRecord, FileTelemetry, TelemetryOptions
-from agent.reference import read_nodes, read_units
+from agent.reference.nodes import read_nodes, read_units
 from processors.contracts.names import parse_rfc3339, rfc3339
 from processors.contracts.nodes import Nodes
 from processors.contracts.telemetry import Sensors, SeriesIndex

@@ -11,7 +11,7 @@ from agent.cli import main
 from agent.config.reference import keys
 from agent.config.tree import Source
 from agent.decode.formats import DECODERS, FORMATS, TELEMETRY
-from agent.describe import NAMES
+from agent.describe.describe import NAMES
 from processors.pipeline.shard import STATEFUL
 from sinks.prometheus.table import METRICS
 

@@ -12,7 +12,7 @@ import pytest
 
 from agent.decode.formats import DECODERS, TELEMETRY
 from agent.decode.message import DecodeOptions, TelemetryOptions
-from agent.reference import read_nodes
+from agent.reference.nodes import read_nodes
 from processors.contracts.names import parse_rfc3339, rfc3339
 from processors.contracts.telemetry import SeriesIndex
 from tests.kit.docs import DOCS, Block, blocks

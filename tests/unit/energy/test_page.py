@@ -5,11 +5,11 @@ from datetime import UTC
 import pytest
 
 from agent.cli.options import table
-from agent.energy.carbon import Factor, Series
-from agent.energy.page import page, per_cent, text
-from agent.energy.report import EnergyReport, report
-from agent.energy.runs import EnergyRuns
-from agent.waste.week import week_named
+from agent.reports.carbon import Factor, Series
+from agent.reports.energy import EnergyReport, report
+from agent.reports.energy_page import page, per_cent, text
+from agent.reports.energy_runs import EnergyRuns
+from agent.reports.week import week_named
 from processors.contracts.carbon import Intensity
 from tests.kit.week_runs import settled
 from tests.unit.backtest.test_page import EVIL, checked

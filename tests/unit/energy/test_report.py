@@ -12,11 +12,11 @@ import pytest
 from agent.app.compose import encode
 from agent.decode.message import DecodeOptions
 from agent.decode.sacct import finished_job
-from agent.describe import schema
-from agent.energy.carbon import Factor, Series
-from agent.energy.report import EnergyReport, EnergyTotal, encoded, report
-from agent.energy.runs import EnergyRuns
-from agent.waste.week import week_named
+from agent.describe.describe import schema
+from agent.reports.carbon import Factor, Series
+from agent.reports.energy import EnergyReport, EnergyTotal, encoded, report
+from agent.reports.energy_runs import EnergyRuns
+from agent.reports.week import week_named
 from processors.contracts.carbon import Intensity
 from processors.contracts.hosts import Profile
 from processors.contracts.names import parse_rfc3339

@@ -10,8 +10,8 @@ import pytest
 from processors.contracts.events import Evidence, JobProfile, Network, PredictionRequested
 from processors.contracts.hosts import Profile
 from processors.contracts.outputs import Answer
-from processors.models.communication import features
-from processors.models.statistics import six_digits
+from processors.models.features.communication import features
+from processors.models.numerics.statistics import six_digits
 from tests.kit import torus
 from tests.kit.scenario import SYSTEM, Scenario, completed
 

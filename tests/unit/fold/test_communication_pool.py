@@ -5,7 +5,7 @@ import pytest
 
 from processors.contracts.events import Evidence, Network, PredictionRequested
 from processors.contracts.outputs import Answer
-from processors.models.communication import features, rcc_symmetric
+from processors.models.features.communication import features, rcc_symmetric
 from tests.kit import torus
 from tests.kit.scenario import SYSTEM, Scenario
 

@@ -5,8 +5,8 @@ import pytest
 
 from agent.app.compose import make_shard
 from agent.config.load import loads
+from agent.config.topics import own_topics, rights
 from agent.config.tree import Config
-from agent.topics import own_topics, rights
 from processors.contracts.events import JournalEvent, JournalRecord, Tick
 from processors.contracts.outputs import HostReport, Message, Tombstone
 from processors.pipeline.host_reports import slots

@@ -8,7 +8,7 @@ from agent.config.references import with_machines
 from agent.decode.message import DecodeOptions
 from agent.decode.sacct import sacct_decoder
 from agent.decode.slurm import slurm_decoder
-from agent.reference import read_nodes
+from agent.reference.nodes import read_nodes
 from processors.contracts.names import ApplicationKey, parse_rfc3339
 from processors.contracts.settings import IdentifySettings, RunTimeSettings
 from processors.pipeline.machines import Machines

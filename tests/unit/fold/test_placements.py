@@ -14,9 +14,9 @@ from processors.contracts.events import Evidence, Network, PredictionRequested
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import Answer
 from processors.contracts.topology import HostPlace
-from processors.jobs.placements import Placements
-from processors.models.communication import rcc_symmetric
-from processors.models.placement import Torus, spread
+from processors.features.placements import Placements
+from processors.models.features.communication import rcc_symmetric
+from processors.models.features.placement import Torus, spread
 from processors.pipeline.features import Features
 from sinks.prometheus.registry import Metrics
 from sinks.web.server import create_app

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from processors.contracts.settings import IdentifySettings
-from processors.models.statistics import band_digits, rounded_band, to_digits
+from processors.models.numerics.statistics import band_digits, rounded_band, to_digits
 from tests.kit.scenario import Scenario
 
 NUMBERS = ("run_time_s", "low_s", "high_s", "coverage", "coverage_measured")

@@ -49,7 +49,7 @@ from agent.app import compose
 from agent.app.roles import LearnerRole
 from agent.config.tree import Config
 from agent.log.memory import MemoryBroker, MemoryLog
-from agent.topics import own_topics
+from agent.config.topics import own_topics
 from tests.kit.clock import FakeClock
 config = Config()
 log = MemoryLog(MemoryBroker(), state_topic=config.topics.state)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from starlette.applications import Starlette
 
-from agent.backtest.alerts import labels_of
+from agent.reports.backtest.alerts import labels_of
 from processors.contracts.hosts import Explained, ExplainedRun, HostFinding
 from processors.contracts.outputs import Alert, AlertEvidence
 from processors.contracts.racks import HostRack

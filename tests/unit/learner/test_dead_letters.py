@@ -5,10 +5,10 @@ from collections.abc import Iterable
 
 from agent.app import compose
 from agent.config.roles import LearnerSettings
+from agent.config.topics import own_topics
 from agent.config.tree import Config
 from agent.learner.learner import Learner
 from agent.log.memory import MemoryLog
-from agent.topics import own_topics
 from processors.contracts.events import JournalRecord, Tick, encode_record
 from processors.contracts.log import Batch
 from processors.contracts.names import rfc3339

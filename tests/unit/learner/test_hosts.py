@@ -7,10 +7,10 @@ import pytest
 
 from agent.app import compose
 from agent.config.roles import LearnerSettings
+from agent.config.topics import own_topics
 from agent.config.tree import Config
 from agent.learner.learner import Learner
 from agent.log.memory import MemoryConsumer, MemoryLog
-from agent.topics import own_topics
 from processors.contracts.events import HostMinute, JournalEvent, JournalRecord, Tick, encode_record
 from processors.contracts.hosts import HostUse
 from processors.contracts.log import Marker

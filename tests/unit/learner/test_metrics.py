@@ -3,10 +3,10 @@
 import msgspec
 
 from agent.app import compose
+from agent.config.topics import own_topics
 from agent.config.tree import Config
 from agent.learner.learner import Learner
 from agent.log.memory import MemoryLog
-from agent.topics import own_topics
 from processors.contracts.events import JournalEvent, JournalRecord, Tick, encode_record
 from tests.kit.scenario import completed
 

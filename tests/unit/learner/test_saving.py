@@ -8,10 +8,10 @@ import pytest
 
 from agent.app import compose
 from agent.config.roles import LearnerSettings
+from agent.config.topics import own_topics
 from agent.config.tree import Config
 from agent.learner.learner import Learner, Save, Saving, at_once, in_thread
 from agent.log.memory import MemoryLog
-from agent.topics import own_topics
 from processors.contracts.errors import CheckpointLostError, UnavailableError
 from processors.contracts.events import JournalRecord, Tick, encode_record
 from processors.contracts.log import Marker

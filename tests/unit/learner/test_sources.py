@@ -1,11 +1,11 @@
 """Which raw topics the learner has heard of, and how new what they told is."""
 
 from agent.app import compose
+from agent.collector.sources import MINUTE_MS, TOPICS_MAX, Collectors, Sources, combined
+from agent.config.topics import own_topics
 from agent.config.tree import Config, Source
 from agent.learner.learner import Learner
 from agent.log.memory import MemoryLog
-from agent.sources import MINUTE_MS, TOPICS_MAX, Collectors, Sources, combined
-from agent.topics import own_topics
 from processors.contracts.events import (
     CollectorReport,
     Evidence,

@@ -4,10 +4,10 @@ import msgspec
 
 from agent.app import compose
 from agent.config.roles import LearnerSettings
+from agent.config.topics import own_topics
 from agent.config.tree import Config
 from agent.learner.learner import Learner
 from agent.log.memory import MemoryBroker, MemoryLog
-from agent.topics import own_topics
 from processors.contracts.events import HostMinute, JournalEvent, JournalRecord, ResourceMinute, Tick, encode_record
 from processors.contracts.log import Marker
 from processors.contracts.watermarks import SILENT_MS, Watermarks

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from processors.models.conformal import (
+from processors.models.numerics.conformal import (
     NORMAL_90,
     SCORES_MIN,
     WINDOW,

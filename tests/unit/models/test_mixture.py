@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.statistics import mixture_quantiles
+from processors.models.numerics.statistics import mixture_quantiles
 
 LEVELS = (0.05, 0.5, 0.95)
 

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from processors.models.placement import Torus, Tree, routed, spread
+from processors.models.features.placement import Torus, Tree, routed, spread
 from tests.kit.torus import halo_3d, mappings
 
 SIDE = 4

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from processors.models.battery import MEMBERS, Battery
-from processors.models.statistics import Z95
+from processors.models.numerics.statistics import Z95
 from processors.run_time.earned import CENTRES, SEEDS, Duels, Seeds, Shares, shares, widened
 
 KAZMINA = SEEDS.index("kazmina")

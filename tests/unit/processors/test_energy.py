@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from processors.contracts.outputs import CurvePoint, UsefulSizes
-from processors.models.statistics import Z95
+from processors.models.numerics.statistics import Z95
 from processors.power.by_size import (
     BAND_MAX,
     changed,

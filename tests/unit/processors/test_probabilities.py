@@ -11,7 +11,7 @@ from processors.contracts.names import Horizon
 from processors.contracts.outputs import HorizonQuality, Quality
 from processors.facts import COVERAGE_RUNS_MIN as RUNS_MIN
 from processors.facts import RunFact, Scored
-from processors.models.statistics import Z95
+from processors.models.numerics.statistics import Z95
 from processors.run_time.probabilities import ByHorizon, with_probabilities, with_run
 from tests.kit.scenario import Scenario
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent import reference
 from agent.app.compose import source_decoders, telemetry_options
 from agent.config.load import load, loads
-from agent.reference import COLUMNS, read_nodes, read_units
+from agent.reference import nodes
+from agent.reference.nodes import COLUMNS, read_nodes, read_units
 from processors.contracts.errors import ConfigError
 from processors.contracts.telemetry import Sensor, SeriesIndex
 
@@ -112,9 +112,9 @@ def test_a_component_id_goes_before_the_nid_of_another_node() -> None:
 
 
 def test_rows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reference, "ROWS_MAX", 3)
-    nodes, (fault,) = read_nodes("host\na\nb\nc\nd\n")
-    assert (len(nodes), fault.message) == (3, "has more than 3 rows before it.")
+    monkeypatch.setattr(nodes, "ROWS_MAX", 3)
+    listed, (fault,) = read_nodes("host\na\nb\nc\nd\n")
+    assert (len(listed), fault.message) == (3, "has more than 3 rows before it.")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from agent.app import compose
 from agent.config.load import loads
 from agent.config.yaml import InvalidConfigError
-from agent.reference import TableFault, read_racks
+from agent.reference.nodes import TableFault, read_racks
 from processors.contracts.racks import HostRack, Racks
 
 TABLE = 'host,rack\n"nid[001-003,7]",r1\nlogin1,r2\n'

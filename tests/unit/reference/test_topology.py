@@ -7,8 +7,8 @@ import pytest
 from agent.app import compose
 from agent.config.load import loads
 from agent.config.yaml import InvalidConfigError
-from agent.topology import read_topology
-from processors.jobs.placements import Placements
+from agent.reference.topology import read_topology
+from processors.features.placements import Placements
 
 TORUS = 'host,x,y,z\nn1,0,0,0\nn2,0,0,1\n"n[3-4]",0,3,1\n'
 GROUPS = 'host,group,switch\n"n[1-2]",g1,s1\nn3,g1,s2\nn4,g2,s3\n'

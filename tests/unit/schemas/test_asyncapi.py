@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from jsonschema import Draft7Validator, Draft202012Validator
 
 from agent.cli import main
+from agent.config.topics import own_topics
 from agent.config.tree import Config, Source
-from agent.describe import document
-from agent.topics import own_topics
+from agent.describe.describe import document
 from sinks.topics import emission
 from tests.kit.messages import alert, job, prediction
 

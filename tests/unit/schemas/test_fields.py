@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
 from agent.cli import main
-from agent.describe import FILES, INPUTS, NAMES, schema, short_name
-from agent.fields import EVENTS, MESSAGES, REPORTS
+from agent.describe.describe import FILES, INPUTS, NAMES, schema, short_name
+from agent.describe.fields import EVENTS, MESSAGES, REPORTS
 
 NUMBERS = {"integer", "number"}
 PLACES = {"dead-letter.offset", "dead-letter.partition", "event.job.completed.exit_code"}  # numbers that count nothing

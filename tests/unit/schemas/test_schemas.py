@@ -10,7 +10,7 @@ import pytest
 from agent.decode.message import DecodeOptions, TelemetryOptions, dead_letter
 from agent.decode.native import native_decoder
 from agent.decode.telemetry.native import load_decoder
-from agent.describe import DIALECT, INPUTS, NAMES, schema
+from agent.describe.describe import DIALECT, INPUTS, NAMES, schema
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import JobCompleted, Refused
 from processors.contracts.load import LoadHistogram, LoadQuality, UnderLoad

@@ -4,8 +4,7 @@ import msgspec
 import pytest
 
 from agent.config.load import loads
-from agent.log.memory import MemoryLog
-from agent.topics import (
+from agent.config.topics import (
     create,
     examine,
     faults,
@@ -15,6 +14,7 @@ from agent.topics import (
     rights,
     rights_to_create,
 )
+from agent.log.memory import MemoryLog
 from processors.contracts.log import FoundTopic, TopicSettings
 
 SHARDED = loads("topics: {prefix: hpc, journal_partitions: 3}\nsources: [{topics: [slurm.jobs, '^ldms.*']}]")

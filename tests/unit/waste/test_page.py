@@ -7,12 +7,12 @@ import pytest
 
 from agent.app.compose import encode
 from agent.cli.options import table
-from agent.waste.advice import amount, number, unit_hours
-from agent.waste.judgement import Amount, Bounds
-from agent.waste.page import page, text
-from agent.waste.report import WeekReport, report
-from agent.waste.runs import WeekRuns
-from agent.waste.week import week_named
+from agent.reports.waste import WeekReport, report
+from agent.reports.waste_advice import amount, number, unit_hours
+from agent.reports.waste_judgement import Amount, Bounds
+from agent.reports.waste_page import page, text
+from agent.reports.waste_runs import WeekRuns
+from agent.reports.week import week_named
 from processors.contracts.outputs import SlowedBy
 from tests.kit.week_runs import curve, settled
 from tests.unit.backtest.test_page import EVIL, checked

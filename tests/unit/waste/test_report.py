@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from agent.app.compose import encode
-from agent.describe import schema
-from agent.waste.judgement import Bounds
-from agent.waste.report import Total, Waste, WeekReport, encoded, report
-from agent.waste.runs import WeekRuns
-from agent.waste.week import week_named
+from agent.describe.describe import schema
+from agent.reports.waste import Total, Waste, WeekReport, encoded, report
+from agent.reports.waste_judgement import Bounds
+from agent.reports.waste_runs import WeekRuns
+from agent.reports.week import week_named
 from processors.contracts.outputs import Emission, PredictedAtStart, Prediction, Range, SlowedBy
 from tests.kit.week_runs import curve, run_time_s, settled, slowing_curve
 

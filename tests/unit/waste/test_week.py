@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from agent.waste.week import last_whole_week, week_named, week_of
+from agent.reports.week import last_whole_week, week_named, week_of
 from processors.contracts.errors import ConfigError
 from processors.contracts.names import parse_rfc3339
 

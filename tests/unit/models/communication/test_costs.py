@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from processors.models.communication import r_squared, rcc_symmetric
-from processors.models.communication_costs import costs, ranged
-from processors.models.features import measured, small_forest
+from processors.models.features.communication import r_squared, rcc_symmetric
+from processors.models.features.communication_costs import costs, ranged
+from processors.models.features.features import measured, small_forest
 from processors.models.training.table import Floats, Model, Table, finished
 
 NAMES = ("n", "network.avg_buffer_to", "network.max_bytes", "network.max_fifo")

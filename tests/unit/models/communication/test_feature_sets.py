@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 
-from processors.models.communication import FEATURE_SETS, KINDS, NAMES, features, mapped, r_squared, rcc, rcc_symmetric
+from processors.models.features.communication import (
+    FEATURE_SETS,
+    KINDS,
+    NAMES,
+    features,
+    mapped,
+    r_squared,
+    rcc,
+    rcc_symmetric,
+)
 from processors.models.training.runs import Run
 from processors.models.training.table import Table
 from processors.models.training.trainer import Trainer

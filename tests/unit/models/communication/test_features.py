@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from processors.models.communication import (
+from processors.models.features.communication import (
     LINKS_MAX,
     NAMES,
     average_outliers,

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from processors.models.communication import NAMES
-from processors.models.communication_pool import shared
+from processors.features.shared import APPLICATIONS_MAX, RUNS_MAX, CommunicationPool, SharedRun
+from processors.models.features.communication import NAMES
+from processors.models.features.communication_pool import shared
 from processors.models.training.table import Floats
-from processors.run_time.communication_pool import APPLICATIONS_MAX, RUNS_MAX, CommunicationPool, SharedRun
 
 SET = ("max_bytes", "avg_buffer_to", "max_fifo")
 Rows = list[dict[str, float]]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.features import Blend, Forecast
+from processors.models.features.features import Blend, Forecast
 
 NOISE = 0.05
 RUNS = 600

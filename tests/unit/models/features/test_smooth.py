@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from processors.models.features import KINDS, encoded
-from processors.models.kriging import GROUPS_MAX, NEAR, STEPS, Points, searching
-from processors.models.smooth import SmoothKind
+from processors.models.features.features import KINDS, encoded
+from processors.models.features.smooth import SmoothKind
+from processors.models.numerics.kriging import GROUPS_MAX, NEAR, STEPS, Points, searching
 from processors.models.training.runs import Run
 from processors.models.training.table import Table, finished
 from processors.models.training.trainer import Trainer

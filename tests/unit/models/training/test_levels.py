@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from processors.models.features import KINDS
+from processors.models.features.features import KINDS
 from processors.models.training.levels import LevelWatch, Ratio, Shift
 from processors.models.training.retention import BY_WHAT_THEY_ADD
 from processors.models.training.runs import Reservoir, Run

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.trees import Forest, Growth, grow, grow_trees, growing, joined
+from processors.models.numerics.trees import Forest, Growth, grow, grow_trees, growing, joined
 
 
 def friedman(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

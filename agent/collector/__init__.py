@@ -1,0 +1,1 @@
+"""Collectors: they read the sources, decode records, and write the journal."""

@@ -1,0 +1,118 @@
+"""What one of each costs, as it was measured: the figures that `scalewatch plan` reckons with.
+
+A file holds each figure with the benchmark, the commit, the time and the processor that it is from. One is part of the
+package, and a site may measure its own.
+"""
+
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from processors.contracts.errors import ConfigError
+
+SCHEMA: Final = "scalewatch.measurements/1"
+SHIPPED: Final = "measurements.json"
+
+
+class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One figure: seconds of processor time or bytes, the benchmark that measured it, and where it ran."""
+
+    value: Annotated[float, msgspec.Meta(gt=0)]
+    bench: str
+    commit: str
+    time: str
+    processor: str
+
+
+class Measurements(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file of figures by name; the names are the fields of `Costs`."""
+
+    schema: Literal["scalewatch.measurements/1"]
+    figures: dict[str, Measurement]
+
+
+class Costs(msgspec.Struct, frozen=True, kw_only=True):
+    """What one of each costs: seconds of a core, bytes of memory, bytes of messages and of stored state."""
+
+    # a collector
+    sample_s: float  # one in each record, the dearest form
+    collected_job_s: float  # its completion
+    window_bytes: float
+    window_sample_bytes: float  # that it holds
+    # a learner
+    job_event_s: float  # a start or a completion, with its share of ticks, fits, settlement and checkpoints
+    resource_minute_s: float  # of a host
+    published_resource_s: float  # of a host that is published, once
+    process_bytes: float  # that knows nothing yet
+    learned_resource_bytes: float  # of a host
+    saved_resource_bytes: float  # the same while it is saved
+    application_in_use_bytes: float
+    application_at_rest_bytes: float
+    remembered_run_bytes: float  # at rest
+    remembered_run_in_use_bytes: float
+    # the journal
+    host_minute_bytes: float  # without its resources
+    host_minute_resource_bytes: float
+    journalled_job_bytes: float
+    tick_bytes: float
+    # outputs: one message, and all that a job has written
+    run_bytes: float
+    prediction_bytes: float
+    job_prediction_bytes: float
+    written_predictions_bytes: float
+    written_job_predictions_bytes: float
+    host_report_bytes: float  # without its resources
+    host_report_resource_bytes: float
+    # state topic
+    state_resource_bytes: float
+    state_application_bytes: float
+
+
+def shipped() -> Measurements:
+    """Return the figures that are part of the package."""
+    return _decoded(files("agent.describe").joinpath(SHIPPED).read_bytes(), SHIPPED)
+
+
+def measured(path: Path | None = None) -> Measurements:
+    """Return the figures of a site's own file, those that it lacks as shipped. Raises ConfigError."""
+    own = {} if path is None else read(path).figures
+    return Measurements(SCHEMA, {**shipped().figures, **own})
+
+
+def read(path: Path) -> Measurements:
+    """Return the figures of a file. Raises ConfigError."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}.") from error
+    return _decoded(content, str(path))
+
+
+def costs(measurements: Measurements) -> Costs:
+    """Return what one of each costs."""
+    return Costs(**{name: found.value for name, found in measurements.figures.items()})
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all figures."""
+    return Costs.__struct_fields__
+
+
+def encoded(figures: Mapping[str, Measurement]) -> bytes:
+    """Return a file of these figures."""
+    ordered = {name: figures[name] for name in names() if name in figures}
+    return msgspec.json.format(msgspec.json.encode(Measurements(SCHEMA, ordered)), indent=1) + b"\n"
+
+
+def _decoded(content: bytes, name: str) -> Measurements:
+    try:
+        found = msgspec.json.decode(content, type=Measurements)
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"{name}: is no file of measurements: {error}.") from error
+    unknown = found.figures.keys() - set(names())
+    if unknown:
+        raise ConfigError(f"{name}: {min(unknown)} is no figure that plans rest on.")
+    return found

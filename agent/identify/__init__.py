@@ -1,0 +1,1 @@
+"""Which application a job ran."""

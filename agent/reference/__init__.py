@@ -1,0 +1,1 @@
+"""Reference data of a site: nodes, topology, and calendar."""

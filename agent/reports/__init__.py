@@ -1,0 +1,1 @@
+"""Reports for people: the week, waste, energy, and backtests."""

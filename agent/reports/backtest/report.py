@@ -1,0 +1,254 @@
+"""The report of a backtest as data: what `report.json` holds and the page shows."""
+
+from collections import Counter, defaultdict, deque
+from typing import Final
+
+import msgspec
+
+from agent.reports.backtest.alerts import Precision
+from agent.reports.backtest.scores import Figures
+from agent.reports.backtest.waits import Scheduling
+from processors.contracts.outputs import Alert, CurvePoint, ProfileModel
+
+SCHEMA: Final = "scalewatch.backtest/1"
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """What the files held: records, events, runs that ran, what was refused and left out, and the times of the starts.
+
+    `host_minutes` are minutes of hosts with counters or power.
+    `scored_since` is the time from which on runs were scored and alerts counted; earlier ones were only learned.
+    """
+
+    files: tuple[str, ...]
+    records: int
+    events: int
+    runs: int
+    refused: int
+    refused_by_reason: dict[str, int]
+    ignored: dict[str, int]
+    first: str
+    last: str
+    scored_since: str | None = None
+    host_minutes: int = 0
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """Runs of one kind: how many there were, the share whose run time was predicted at their start, and its errors."""
+
+    name: str
+    runs: int
+    answered: float
+    figures: Figures
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """Predictions against a baseline, on the runs for which both have a number.
+
+    `runs` is `completed` or `all`, `baseline` is `requested` or `last_two`; `share` is that of the runs with both. `alone`
+    are the figures of the baseline on every run for which it has a number.
+    """
+
+    runs: str
+    baseline: str
+    share: float
+    prediction: Figures
+    baseline_prediction: Figures
+    alone: Figures
+
+
+class Frequency(msgspec.Struct, frozen=True, kw_only=True):
+    """A predicted probability against what was observed, with the 95 % interval after Wilson."""
+
+    predicted: float
+    observed: float
+    low: float
+    high: float
+    runs: int
+
+
+class Coverage(msgspec.Struct, frozen=True, kw_only=True):
+    """How much the bands of several levels held, all read off the distributions that were predicted at one distance."""
+
+    name: str
+    levels: tuple[Frequency, ...]
+
+
+class Period(msgspec.Struct, frozen=True, kw_only=True):
+    """Completed runs that started in one stretch of time; median errors of the predictions and of the baselines."""
+
+    start: str
+    end: str
+    row: Row
+    requested_median_error: float | None
+    last_two_median_error: float | None
+
+
+class Observed(msgspec.Struct, frozen=True, array_like=True):
+    """A completed run of the sample that is drawn beside its curve: size and run time in seconds."""
+
+    n: float
+    run_time_s: float
+
+
+class Application(msgspec.Struct, frozen=True, kw_only=True):
+    """One application: its completed runs, also by how far their size lay beyond what was known, and its last curve.
+
+    `observed` is a sample of its runs.
+    """
+
+    application: str
+    system: str
+    input: str
+    unit: str
+    row: Row
+    horizons: tuple[Row, ...]
+    verdict: str | None
+    curve: tuple[CurvePoint, ...]
+    observed: tuple[Observed, ...]
+
+
+class PowerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Runs of one kind whose power is known, and what was predicted at their start.
+
+    `measured` is the share of their host-minutes with a sensor of power, `estimated` that of those estimated from counters.
+    Only runs that were measured for the most part are scored; `mean_w` is their mean measured power. `explained` is what
+    counters explain at the end.
+    """
+
+    name: str
+    runs: int
+    answered: float
+    measured: float
+    estimated: float
+    mean_w: float | None
+    figures: Figures
+    explained: tuple[ProfileModel, ...] = ()
+
+
+class Drawn(msgspec.Struct, frozen=True, array_like=True):
+    """A run of the sample that is drawn: power predicted at its start with its band, and measured power, in W."""
+
+    predicted_w: float
+    low_w: float
+    high_w: float
+    measured_w: float
+
+
+class Profiled(msgspec.Struct, frozen=True, kw_only=True):
+    """What hosts reported of settled runs: how many have a profile, and how many of these were learned or left out, by reason.
+
+    `readings_left_out` counts readings of sensors that were implausible, by reason. `total` and `by_application` are of runs
+    whose power is known.
+    """
+
+    settled: int
+    profiles: int
+    learned: int
+    left_out: dict[str, int]
+    readings_left_out: dict[str, int]
+    total: PowerRow
+    by_application: tuple[PowerRow, ...]
+    sample: tuple[Drawn, ...]
+
+
+class AlertCount(msgspec.Struct, frozen=True, kw_only=True):
+    """How often an alert fired, for how many different subjects, and how many still fire at the end."""
+
+    name: str
+    fired: int
+    per_1000_runs: float
+    subjects: int
+    open: int
+    examples: tuple[str, ...]
+
+
+class Variant(msgspec.Struct, frozen=True, kw_only=True):
+    """All that came of one configuration. Rows are of completed runs, but `by_state`, which is of all that ran.
+
+    `profiled` is None where hosts reported nothing of any run. `limit` sets the predicted probability that a run exceeds its
+    time limit against how often it did. `precision` is that of the alerts that a file of labels judges. `coverages` sets what bands were to hold against what they held, by distance.
+    """
+
+    name: str
+    settings: dict[str, str]
+    total: Row
+    by_state: tuple[Row, ...]
+    by_horizon: tuple[Row, ...]
+    by_verdict: tuple[Row, ...]
+    by_application: tuple[Application, ...]
+    applications: int
+    comparisons: tuple[Comparison, ...]
+    periods: tuple[Period, ...]
+    quantiles: tuple[Frequency, ...]
+    limit: tuple[Frequency, ...]
+    limit_brier: float | None
+    alerts: tuple[AlertCount, ...]
+    faults: int
+    profiled: Profiled | None = None
+    coverages: tuple[Coverage, ...] = ()
+    precision: tuple[Precision, ...] = ()
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """File report.json of a backtest: the history, and one variant for each configuration, the given one first.
+
+    `scheduling` is what the given configuration is worth to a scheduler; None where nobody asked.
+    """
+
+    schema: str
+    agent_version: str
+    history: History
+    variants: tuple[Variant, ...]
+    scheduling: Scheduling | None = None
+
+
+def encoded(report: Report) -> bytes:
+    """Return the report as JSON for people and programs."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
+
+
+def decoded(text: bytes) -> Report:
+    """Return the report of its JSON; msgspec.DecodeError where it is none."""
+    return msgspec.json.decode(text, type=Report)
+
+
+SUBJECTS_MAX: Final = 100_000  # of one alert; more are counted as fired, not as subjects of their own
+EXAMPLES: Final = 3
+
+
+class AlertCounts:
+    """Counts alerts by name, as they begin to fire."""
+
+    def __init__(self) -> None:
+        self._fired = Counter[str]()
+        self._subjects = defaultdict[str, set[str]](set)
+        self._firing = defaultdict[str, set[str]](set)
+        self._examples = defaultdict[str, deque[str]](lambda: deque(maxlen=EXAMPLES))
+
+    def take(self, alert: Alert) -> None:
+        """Take in a change of an alert."""
+        name = alert.labels.get("alertname", "")
+        if alert.status == "resolved":
+            self._firing[name].discard(alert.fingerprint)
+        if alert.status != "firing":
+            return
+        self._firing[name].add(alert.fingerprint)
+        if len(self._subjects[name]) < SUBJECTS_MAX:
+            self._subjects[name].add(alert.fingerprint)
+        self._fired[name] += 1
+        self._examples[name].append(f"{alert.time[:16].replace('T', ' ')}  {alert.annotations.get('summary', '')}")
+
+    def counts(self, runs: int) -> tuple[AlertCount, ...]:
+        """Return the counts by name, against a number of runs."""
+        return tuple(
+            AlertCount(
+                name=name,
+                fired=fired,
+                per_1000_runs=1000.0 * fired / runs if runs else 0.0,
+                subjects=len(self._subjects[name]),
+                open=len(self._firing[name]),
+                examples=tuple(self._examples[name]),
+            )
+            for name, fired in sorted(self._fired.items())
+        )

@@ -1,0 +1,200 @@
+"""The energy of a week as data: totals by application, user, account and day, and each job; with how much was measured."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from datetime import date, datetime, time, timedelta, tzinfo
+from typing import Final, NamedTuple
+
+import msgspec
+
+from agent.reports.carbon import Carbon, Factor, Series
+from agent.reports.energy_runs import EnergyRun, EnergyRuns
+from agent.reports.week import Week
+from processors.contracts.names import rfc3339
+from processors.power.accounting import RunEnergy
+
+SCHEMA: Final = "scalewatch.energy/1"
+CarbonSource = Factor | Series
+
+
+class EnergyTotal(msgspec.Struct, frozen=True, kw_only=True):
+    """What several runs used, and of how many of their node-seconds it was measured, estimated, or neither; in all they are `node_s`.
+
+    `energy_j` is between
+    `energy_low_j` and `energy_high_j` where models estimated it. Runs of which nothing is known add nothing to it. `carbon_g` is
+    that of the energy, None without a factor and without a series; `carbon_unknown_j` is the energy for whose time the
+    series says nothing.
+    """
+
+    runs: int
+    node_s: float
+    measured_s: float
+    estimated_s: float
+    unknown_s: float
+    energy_j: float
+    energy_low_j: float
+    energy_high_j: float
+    carbon_g: float | None = None
+    carbon_unknown_j: float = 0.0
+
+
+class EnergyGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """The total of one application, user, account or day; `name` is None for runs that name none."""
+
+    name: str | None
+    total: EnergyTotal
+
+
+class JobEnergy(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job used in the week: its total is of the part of its run that lies in the week."""
+
+    system: str
+    job_id: str
+    user: str | None
+    account: str | None
+    application: str | None
+    nodes: int
+    start: str
+    end: str
+    total: EnergyTotal
+
+
+class EnergyReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The energy of a week, of one user or of all; in each list those first that used most, and days in their order."""
+
+    schema: str
+    agent_version: str
+    week: str
+    days: str
+    start: str
+    end: str
+    total: EnergyTotal
+    applications: tuple[EnergyGroup, ...]
+    users: tuple[EnergyGroup, ...]
+    accounts: tuple[EnergyGroup, ...]
+    by_day: tuple[EnergyGroup, ...]
+    jobs: tuple[JobEnergy, ...]
+    left_out: int = 0
+
+
+class Day(NamedTuple):
+    """A day in a zone: its name, its first moment and the one after its last, in ms: 23 to 25 hours."""
+
+    name: str
+    from_ms: int
+    until_ms: int
+
+
+class _Part(NamedTuple):
+    """The part of a run that lies in one day: which one of the runs it is of, the share of the run, its energy and carbon."""
+
+    key: str
+    run: EnergyRun
+    day: str
+    share: float
+    energy: RunEnergy
+    carbon: Carbon | None
+
+
+def report(
+    week: Week, zone: tzinfo, collected: EnergyRuns, carbon: CarbonSource | None, agent_version: str
+) -> EnergyReport:
+    """Return the report of the runs that were collected; days are those of the `zone` that the week is in."""
+    days = list(days_of(week, zone))
+    parts = [
+        part for key, run in collected.runs.items() for part in _parts(key, run, collected.energy(run), days, carbon)
+    ]
+    jobs = [_job(own) for own in _grouped(parts, lambda part: part.key).values()]
+    return EnergyReport(
+        schema=SCHEMA,
+        agent_version=agent_version,
+        week=week.name,
+        days=week.days,
+        start=rfc3339(week.from_ms),
+        end=rfc3339(week.until_ms),
+        total=_total(parts, with_carbon=carbon is not None),
+        applications=_groups(parts, lambda part: part.run.application),
+        users=_groups(parts, lambda part: part.run.user),
+        accounts=_groups(parts, lambda part: part.run.account),
+        by_day=tuple(sorted(_groups(parts, lambda part: part.day), key=lambda group: group.name or "")),
+        jobs=tuple(sorted(jobs, key=lambda job: (-job.total.energy_j, job.system, job.job_id, job.start))),
+        left_out=collected.left_out,
+    )
+
+
+def encoded(found: EnergyReport) -> bytes:
+    """Return the report as JSON, for programs."""
+    return msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
+
+
+def days_of(week: Week, zone: tzinfo) -> Iterator[Day]:
+    """Yield the days of a week; where the clock changes one has 23 or 25 hours."""
+    monday = datetime.fromtimestamp(week.from_ms / 1000, zone).date()
+    for number in range(7):
+        day = monday + timedelta(days=number)
+        yield Day(day.isoformat(), _midnight_ms(day, zone), _midnight_ms(day + timedelta(days=1), zone))
+
+
+def _midnight_ms(day: date, zone: tzinfo) -> int:
+    return round(datetime.combine(day, time.min, zone).timestamp() * 1000)
+
+
+def _parts(
+    key: str, run: EnergyRun, energy: RunEnergy, days: Iterable[Day], carbon: CarbonSource | None
+) -> Iterator[_Part]:
+    """Yield the parts of a run by day: its power is taken to be the same all the time."""
+    for day in days:
+        from_ms, until_ms = max(run.start_ms, day.from_ms), min(run.end_ms, day.until_ms)
+        if from_ms >= until_ms:
+            continue
+        share = (until_ms - from_ms) / (run.end_ms - run.start_ms)
+        emitted = None if carbon is None else carbon.of((energy.energy_j or 0.0) * share, from_ms, until_ms)
+        yield _Part(key, run, day.name, share, energy, emitted)
+
+
+def _grouped(parts: Iterable[_Part], name_of: Callable[[_Part], str | None]) -> dict[str | None, list[_Part]]:
+    found: dict[str | None, list[_Part]] = defaultdict(list)
+    for part in parts:
+        found[name_of(part)].append(part)
+    return found
+
+
+def _groups(parts: Iterable[_Part], name_of: Callable[[_Part], str | None]) -> tuple[EnergyGroup, ...]:
+    groups = [EnergyGroup(name=name, total=_total(own)) for name, own in _grouped(parts, name_of).items()]
+    return tuple(sorted(groups, key=lambda group: (-group.total.energy_j, -group.total.node_s, group.name or "")))
+
+
+def _job(parts: list[_Part]) -> JobEnergy:
+    run = parts[0].run
+    return JobEnergy(
+        system=run.system,
+        job_id=run.job_id,
+        user=run.user,
+        account=run.account,
+        application=run.application,
+        nodes=run.nodes,
+        start=rfc3339(run.start_ms),
+        end=rfc3339(run.end_ms),
+        total=_total(parts),
+    )
+
+
+def _total(parts: list[_Part], *, with_carbon: bool = False) -> EnergyTotal:
+    """Return the sum of parts of runs; with nothing to add its carbon is 0 where carbon is asked for (`with_carbon`)."""
+    emitted = [part.carbon for part in parts if part.carbon is not None]
+    return EnergyTotal(
+        runs=len({part.key for part in parts}),
+        node_s=sum(map(_node_s, parts)),
+        measured_s=sum(_node_s(part) * part.energy.measured for part in parts),
+        estimated_s=sum(_node_s(part) * part.energy.estimated for part in parts),
+        unknown_s=sum(_node_s(part) * part.energy.unknown for part in parts),
+        energy_j=sum(part.share * (part.energy.energy_j or 0.0) for part in parts),
+        energy_low_j=sum(part.share * (part.energy.low_j or 0.0) for part in parts),
+        energy_high_j=sum(part.share * (part.energy.high_j or 0.0) for part in parts),
+        carbon_g=sum(each.grams for each in emitted) if emitted or with_carbon else None,
+        carbon_unknown_j=sum(each.unknown_j for each in emitted),
+    )
+
+
+def _node_s(part: _Part) -> float:
+    return part.run.nodes * part.run.run_time_s * part.share

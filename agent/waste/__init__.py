@@ -1,1 +1,0 @@
-"""What users' runs of a week cost beyond what was needed, and what to ask for next time."""

@@ -1,0 +1,103 @@
+"""Placements of runs on the network of a centre: features of the hosts that a job names, and of a mapping of its ranks."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.events import Network as NetworkEvent
+from processors.contracts.nodes import expand, expand_all
+from processors.contracts.topology import PLACED_HOSTS_MAX, HostPlace
+from processors.models.features.communication import features, reported_features
+from processors.models.features.placement import Integers, Network, Torus, Tree, routed, spread
+
+HOSTS_MAX: Final = 65_536  # of a job
+REMEMBERED: Final = 1_024  # placements: the forecast of a running job asks for the same again and again
+
+
+class _Known(NamedTuple):
+    """The hosts of a system by their rows, and where each is."""
+
+    rows: Mapping[str, int]
+    places: Integers
+    sides: Integers | None
+
+    def network(self, hosts: Sequence[str]) -> Network | None:
+        """Return the network of some hosts; None where one of them is not known."""
+        rows = [row for host in hosts if (row := self.rows.get(host)) is not None]
+        if len(rows) < len(hosts):
+            return None
+        places = self.places[rows]
+        return Tree(places) if self.sides is None else Torus(places, self.sides)
+
+
+class Placements:
+    """Where the hosts of a centre are.
+
+    A job whose hosts are not all known has no features; nor has one on a single host, or on more than HOSTS_MAX.
+    """
+
+    def __init__(self, listed: Iterable[HostPlace] = ()) -> None:
+        by_system: dict[str, list[HostPlace]] = {}
+        for each in listed:
+            by_system.setdefault(each.system, []).append(each)
+        self._systems = {system: _known(places) for system, places in by_system.items()}
+        self._of = lru_cache(maxsize=REMEMBERED)(self._spread)
+
+    def of(self, system: str, hosts: tuple[str, ...]) -> dict[str, float]:
+        """Return the features of the hosts of a job, some host lists in the order of its ranks; nothing where one is not known."""
+        return dict(self._of(system, hosts)) if hosts and self._systems else {}
+
+    def mapped(self, event: NetworkEvent) -> dict[str, float]:
+        """Return the features of a mapping of ranks that an event brings, and those of its messages between ranks.
+
+        Nothing where one of its hosts is not known; ValueError where a rank has no host, or messages have ranks that there are not.
+        """
+        ranks = np.asarray(event.ranks, np.int64)
+        if ranks.size and int(ranks.max()) >= len(event.hosts):
+            raise ValueError("Each rank needs a host.")
+        network = self._network(event.system, event.hosts) if ranks.size else None
+        if network is None:
+            return {}
+        found = spread(network, ranks)
+        sender, receiver, carried = (np.asarray(each) for each in event.exchanged)
+        if not len(sender):
+            return found
+        if max(int(sender.max()), int(receiver.max())) >= len(ranks):
+            raise ValueError("Messages are between ranks that the mapping has.")
+        sent = routed(network, ranks[sender.astype(np.int64)], ranks[receiver.astype(np.int64)], carried)
+        traffic = reported_features(messages=(sent.hops.tolist(), carried.tolist()))
+        return found | sent.link_features | features(traffic)
+
+    def _spread(self, system: str, hosts: tuple[str, ...]) -> dict[str, float]:
+        try:
+            names = expand_all(hosts, HOSTS_MAX)
+        except InvalidInputError:
+            return {}
+        network = self._network(system, tuple(dict.fromkeys(names)))
+        return spread(network) if network is not None else {}
+
+    def _network(self, system: str, hosts: Sequence[str]) -> Network | None:
+        known = self._systems.get(system) or self._systems.get("")
+        return known.network(hosts) if known is not None else None
+
+
+def _known(listed: Sequence[HostPlace]) -> _Known:
+    """Return the hosts of a list: all of them with coordinates, or all of them below switches."""
+    rows: dict[str, int] = {}
+    numbers: dict[tuple[str, ...], int] = {}  # of switches, by those above them
+    places: list[tuple[int, ...]] = []
+    for each in listed:
+        above = each.switches
+        path = [numbers.setdefault(above[: level + 1], len(numbers)) for level in range(len(above))]
+        for host in expand(each.hosts, PLACED_HOSTS_MAX):
+            rows[host] = len(places)
+            places.append(each.coordinates or tuple(path))
+    depth = max(map(len, places))
+    array = np.array([place + (-1,) * (depth - len(place)) for place in places], np.int64).reshape(len(places), depth)
+    return _Known(rows, array, array.max(axis=0) + 1 if listed[0].coordinates else None)
+
+
+NO_PLACEMENTS: Final = Placements()

@@ -1,0 +1,237 @@
+"""Costs of communication that the applications of a system share: a few runs of each, what was learned of them, and its record.
+
+What it says of a run is scaled to the runs of its application that are kept here (`processors.models.features.communication_pool`).
+How far to believe that is for the record to say: of all applications together (`compare`), by whether an application had a
+model of its own for the run, and inside or beyond the sizes it ran at. At most RUNS_MAX runs of an application are kept, an even
+sample that follows from their ids, and APPLICATIONS_MAX applications, those that ran last.
+"""
+
+from collections.abc import Container, Mapping
+from typing import Any, ClassVar, Final, Literal, NamedTuple, get_args
+
+import msgspec
+import numpy as np
+
+from processors.models.features.communication import FEATURE_SETS, NAMES
+from processors.models.features.communication_pool import Shared, shared
+from processors.models.features.features import Blend, Forecast
+from processors.models.numerics.statistics import six_digits
+from processors.models.training.runs import packed, singles, unpacked
+from processors.store import digest64
+
+RUNS_MAX: Final = 32  # of an application
+APPLICATIONS_MAX: Final = 16
+NEW_SHARE: Final = 0.1  # so many new runs, and it is worth to fit again
+STEP_COST: Final = 15  # of one set of features, in units of about a millisecond
+
+Condition = Literal["alone", "inside", "beyond"]
+"""Whether the application had no model of its own, or had one and the size was among those it ran at, or beyond them."""
+CONDITIONS: Final[tuple[Condition, ...]] = get_args(Condition)
+
+
+class SharedRun(NamedTuple):
+    """A run of an application that told its communication: comparable features, and its run time."""
+
+    application_id: str
+    run_id: str
+    end_ms: int
+    run_time_s: float
+    features: Mapping[str, float]
+    now_ms: int
+
+
+class SharedForecast(NamedTuple):
+    """What others say of a run, and the record of that by condition."""
+
+    forecast: Forecast
+    records: Mapping[str, Blend]
+
+
+class SharedScore(NamedTuple):
+    """What was said of a run that ended, before and with others, and ln of what came.
+
+    `without` is what was said without its communication: what an application without a model of its own would have had.
+    """
+
+    condition: Condition
+    without: Forecast
+    before: Forecast
+    forecast: Forecast
+    ln_t: float
+
+
+class CommunicationPoolState(msgspec.Struct, omit_defaults=True):
+    """Stored form: runs (application, id, end, run time), their features, costs by set (with the error), and the record.
+
+    `coming` are the costs of the fit that goes on, None where none does; `changed` counts runs since the last one began.
+    """
+
+    runs: list[tuple[str, str, int, float]] = []
+    features: dict[str, Any] | None = None
+    fitted: dict[str, tuple[tuple[float, ...], float]] = {}
+    coming: dict[str, tuple[tuple[float, ...], float] | None] | None = None
+    changed: int = 0
+    records: dict[str, dict[str, Any]] = {}
+    waiting_ms: int | None = None
+
+
+class CommunicationPool:
+    """What the applications of one system, sized in one unit, tell one another of communication."""
+
+    name: ClassVar[str] = "communication_pool"
+    version: ClassVar[int] = 1
+
+    def __init__(self, state: CommunicationPoolState) -> None:
+        rows = unpacked(state.features) if state.features is not None else []
+        self._runs: dict[str, dict[str, SharedRun]] = {}
+        for (application_id, run_id, end_ms, run_time_s), row in zip(state.runs, rows, strict=True):
+            run = SharedRun(application_id, run_id, end_ms, run_time_s, row, 0)
+            self._runs.setdefault(application_id, {})[run_id] = run
+        self._fitted = dict(state.fitted)
+        self._coming = None if state.coming is None else dict(state.coming)
+        self._changed = state.changed
+        self._records = {name: Blend.build(record) for name, record in state.records.items()}
+        self._waiting_ms = state.waiting_ms
+
+    @classmethod
+    def build(cls, state: CommunicationPoolState | None = None) -> "CommunicationPool":
+        """Return what a stored state was of, or something that knows nothing."""
+        return cls(state or CommunicationPoolState())
+
+    def __len__(self) -> int:
+        """Return how many runs are kept."""
+        return sum(map(len, self._runs.values()))
+
+    @property
+    def trusted(self) -> str | None:
+        """The set of features that is believed: that of the least error where applications were left out; None before a fit."""
+        return min(self._fitted, key=lambda name: (self._fitted[name][1], name), default=None)
+
+    def costs(self, reported: Container[str] = NAMES) -> Shared | None:
+        """Return the costs that are believed of those whose features are `reported`, None where there are none."""
+        known = (name for name in self._fitted if all(each in reported for each in FEATURE_SETS[name]))
+        name = min(known, key=lambda name: (self._fitted[name][1], name), default=None)
+        return None if name is None else Shared(FEATURE_SETS[name], *self._fitted[name])
+
+    def importances(self) -> dict[str, float]:
+        """Return the share of each feature in what the costs explain: cost times deviation over the runs that are kept."""
+        known = self.costs()
+        rows = [run.features for run in self._all() if known is not None and _reports(run, known.names)]
+        if known is None or not rows:
+            return {}
+        spread = [float(np.std([row[name] for row in rows])) for name in known.names]
+        found = {name: cost * by for name, cost, by in zip(known.names, known.cost, spread, strict=True)}
+        total = sum(found.values())
+        return {name: six_digits(each / total) for name, each in found.items() if each > 0}
+
+    def score(self, fact: SharedRun) -> SharedForecast | None:
+        """Return what is said of a run of an application; None without costs, or where too little is told of it.
+
+        The costs are those of the best set of features that it tells. Its run time and times are not looked at.
+        """
+        known = self.costs(fact.features)
+        own = self._runs.get(fact.application_id, {})
+        if known is None:
+            return None
+        runs = [own[run_id] for run_id in sorted(own) if _reports(own[run_id], known.names)]
+        if not runs:
+            return None
+        found = known.scaled([run.features for run in runs], np.array([run.run_time_s for run in runs]))
+        ln_t = float(found.ln(known.total([fact.features]))[0])
+        return SharedForecast(Forecast(ln_t, max(found.deviation, known.error)), self._records)
+
+    def learn(self, fact: SharedRun) -> None:
+        """Take a run in; one with a known id replaces that, and a repeat changes nothing."""
+        given = singles({name: fact.features[name] for name in NAMES if name in fact.features})
+        run = fact._replace(features=given, run_time_s=six_digits(fact.run_time_s), now_ms=0)
+        own = self._runs.setdefault(run.application_id, {})
+        if own.get(run.run_id) == run:
+            return
+        own[run.run_id] = run
+        if len(own) > RUNS_MAX:
+            del own[max(own, key=lambda run_id: (digest64(run_id), run_id))]
+        if len(self._runs) > APPLICATIONS_MAX:
+            del self._runs[
+                min(self._runs, key=lambda name: (max(each.end_ms for each in self._runs[name].values()), name))
+            ]
+        self._note_change(fact.now_ms)
+
+    def forget(self, application_id: str, run_id: str, now_ms: int) -> bool:
+        """Let a run tell nothing any more; return whether it was known."""
+        own = self._runs.get(application_id, {})
+        if own.pop(run_id, None) is None:
+            return False
+        if not own:
+            del self._runs[application_id]
+        self._note_change(now_ms)
+        return True
+
+    def compare(self, score: SharedScore) -> None:
+        """Follow how good it is to listen to others."""
+        compared: dict[Condition, Forecast] = {"alone": score.without, score.condition: score.before}
+        for condition, before in compared.items():
+            self._records.setdefault(condition, Blend()).learn(before, score.forecast, score.ln_t)
+
+    def step(self) -> bool:
+        """Fit the costs of one more set of features; return whether there is more to do."""
+        if self._coming is None:
+            if not self._due():
+                self._waiting_ms = None
+                return False
+            self._coming, self._changed = {}, 0
+        name = next(each for each in FEATURE_SETS if each not in self._coming)
+        self._coming[name] = self._fit(FEATURE_SETS[name])
+        if len(self._coming) == len(FEATURE_SETS):
+            self._fitted = {each: found for each, found in self._coming.items() if found is not None}
+            self._coming = None
+            if not self._due():
+                self._waiting_ms = None
+        return self._waiting_ms is not None
+
+    @property
+    def step_cost(self) -> int:
+        """What a step costs, in units of about a millisecond."""
+        return STEP_COST
+
+    def due_ms(self) -> int | None:
+        """Return since when a fit waits to go on; None where none does."""
+        return self._waiting_ms
+
+    def snapshot(self) -> CommunicationPoolState:
+        """Return the stored form."""
+        runs = self._all()
+        return CommunicationPoolState(
+            [(run.application_id, run.run_id, run.end_ms, run.run_time_s) for run in runs],
+            packed([run.features for run in runs]) if runs else None,
+            dict(self._fitted),
+            None if self._coming is None else dict(self._coming),
+            self._changed,
+            {name: record.snapshot() for name, record in self._records.items()},
+            self._waiting_ms,
+        )
+
+    def _all(self) -> list[SharedRun]:
+        """Return the runs that are kept, by application and id."""
+        return [self._runs[name][run_id] for name in sorted(self._runs) for run_id in sorted(self._runs[name])]
+
+    def _fit(self, names: tuple[str, ...]) -> tuple[tuple[float, ...], float] | None:
+        runs = [run for run in self._all() if _reports(run, names)]
+        number = {name: i for i, name in enumerate(sorted(self._runs))}
+        group = np.array([number[run.application_id] for run in runs], np.int64)
+        try:
+            found = shared(names, [run.features for run in runs], np.array([run.run_time_s for run in runs]), group)
+        except ValueError:
+            return None  # too few runs, or of too few applications
+        return found.cost, found.error
+
+    def _due(self) -> bool:
+        return self._changed >= max(1.0, NEW_SHARE * len(self))
+
+    def _note_change(self, now_ms: int) -> None:
+        self._changed += 1
+        if self._waiting_ms is None and self._due():
+            self._waiting_ms = now_ms
+
+
+def _reports(run: SharedRun, names: tuple[str, ...]) -> bool:
+    return all(name in run.features for name in names)

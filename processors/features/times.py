@@ -1,0 +1,532 @@
+"""Run times of one application from what is known of a run besides its size: attributes of the job, its communication, counters.
+
+Models are learned from runs that settled (`processors.models.features.features`). What they say is put together with what the
+curve says, in ln t, by how both did on the same runs before these were learned (`processors.models.features.features`): first
+the curve and the attributes, then both and the placement of the run's hosts, then these and the communication, then all that and
+what the applications of the system share (`processors.features.shared`), and all of that and the counters, whose
+forecast comes from the profiles of runs (`processors.power.model`). Beyond the sizes that were run the curve says how times go on from the nearest one, but for the
+costs of communication, which is told for the size itself.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from processors.contracts.events import Attribute
+from processors.contracts.names import HORIZONS
+from processors.contracts.outputs import FeatureModel, HorizonError, Member, Model, Reliability
+from processors.facts import Band, CurvePrediction, Measured, measured
+from processors.features.shared import CONDITIONS, CommunicationPool, Condition, SharedForecast, SharedScore
+from processors.models.features.communication import NAMES, comparable, r_squared, rcc, rcc_symmetric
+from processors.models.features.communication_costs import COUNTED_KINDS, NETWORK_KINDS, PLACEMENT_KINDS
+from processors.models.features.communication_counters import COUNTED
+from processors.models.features.features import (
+    ATTRIBUTE_KINDS,
+    DEVIATION_MIN,
+    NETWORK,
+    Blend,
+    Chosen,
+    Forecast,
+    encoded,
+)
+from processors.models.features.placement import SPREAD_NAMES
+from processors.models.numerics.statistics import six_digits
+from processors.models.training.levels import LevelWatch, Ratio
+from processors.models.training.retention import BY_WHAT_THEY_ADD
+from processors.models.training.runs import Run
+from processors.models.training.table import CHOICE
+from processors.models.training.trainer import Kind, Learner, Trainer
+from processors.run_time.members import ERROR_MAX, WINDOW
+from processors.run_time.verdict import REASON_TEXT, RELIABLE, UNCERTAIN, WIDTH_MAX
+from processors.store import RateLimit, counted, digest64, due, hexdigest
+
+RANKED_MIN = 8
+
+
+def step_cost(runs: int) -> int:
+    """Return what a step of a fit to so many runs costs, in units of about a millisecond."""
+    return min(1 + int(runs / ROWS_PER_UNIT), COST_MAX)
+
+
+def feature_model(features: str, learner: Learner, blend: Blend, pairs: Sequence[tuple[float, float]]) -> FeatureModel:
+    """Return what is reported one kind of features; `pairs` are what the believed model said, and what came, in seconds."""
+    name = learner.trusted or "none"
+    model = learner.models.get(name)
+    importances = model.importances() if isinstance(model, Chosen) else {}
+    runs = len(learner.table) if learner.table is not None else 0
+    return reported_model(features, (name, runs, importances), blend, pairs)
+
+
+def reported_model(
+    features: str, what: tuple[str, int, dict[str, float]], blend: Blend, pairs: Sequence[tuple[float, float]]
+) -> FeatureModel:
+    """Return the same of `what` answers: its name, the runs that it is of, and importances."""
+    name, runs, importances = what
+    first, second, both = (six_digits(each) if blend.scored else None for each in blend.errors)
+    order = _order(pairs)
+    return FeatureModel(
+        features=features,
+        model=name,
+        runs=runs,
+        weight=six_digits(blend.share),
+        scored=blend.scored,
+        error=second,
+        curve_error=first,
+        combined_error=both,
+        coverage_90=held.coverage if (held := measured(blend.inside, blend.scored)) else None,
+        ranked=len(pairs),
+        rcc=order[0],
+        rcc_symmetric=order[1],
+        r_squared=order[2],
+        importances=_rounded(importances),
+    )
+
+
+def _order(pairs: Sequence[tuple[float, float]]) -> tuple[float | None, float | None, float | None]:
+    if len(pairs) < RANKED_MIN:
+        return None, None, None
+    predicted, actual = np.array(pairs).T
+    rcc_, symmetric, explained = (_known(score(predicted, actual)) for score in (rcc, rcc_symmetric, r_squared))
+    return rcc_, symmetric, explained
+
+
+def _known(value: float) -> float | None:
+    return six_digits(value) if math.isfinite(value) else None
+
+
+def _rounded(shares: dict[str, float]) -> dict[str, float]:
+    return {name.removeprefix(NETWORK): six_digits(share) for name, share in shares.items() if share > 0}
+
+
+ATTRIBUTES: Final = "attributes"
+COMMUNICATION: Final = "communication"
+PLACEMENT: Final = "placement"  # how far apart its hosts are in the network
+ADAPTERS: Final = "adapters"  # what those of a run's hosts counted
+SHARED: Final = "shared_communication"  # costs that the applications of a system share
+OWN_STAGES: Final = (ATTRIBUTES, PLACEMENT, COMMUNICATION, ADAPTERS)
+COUNTERS: Final = "counters"
+STAGES: Final = (*OWN_STAGES, SHARED, COUNTERS)
+SHARED_RECORD: Final[Mapping[Condition, str]] = {each: f"{SHARED}.{each}" for each in CONDITIONS}
+SHARED_RECORDS: Final = tuple(SHARED_RECORD.values())
+CONDITION: Final[Mapping[str, Condition]] = {name: each for each, name in SHARED_RECORD.items()}
+SHARED_SCORED_MIN: Final = 8  # runs, from which an application's own record says how far to believe the others
+COMBINED: Final = "combination"
+KINDS: Final[Mapping[str, Mapping[str, Kind]]] = {
+    ATTRIBUTES: ATTRIBUTE_KINDS,
+    PLACEMENT: PLACEMENT_KINDS,
+    COMMUNICATION: NETWORK_KINDS,
+    ADAPTERS: COUNTED_KINDS,
+}
+KNOWN_NAMES: Final = (*NAMES, *COUNTED, *SPREAD_NAMES)
+SIZE: Final = "n"
+ATTRIBUTES_MAX: Final = 40  # of a run
+PAIRS_MAX: Final = 64  # newest runs by which an order is judged
+SCORED_PER_TICK: Final = 4  # runs of an application
+ROWS_PER_UNIT: Final = 200.0  # a level of a tree, or a matrix of a sample, of so many rows takes a millisecond or less
+COST_MAX: Final = 12  # of a step: what is more is done in several
+USUAL: Final = 0.5  # a choice that this share of runs made has to be told
+
+
+class FeatureFact(msgspec.Struct, frozen=True):
+    """A run that settled: its attributes and the features of its communication.
+
+    `curve` is what was published about it when it ended; None where it was reported before, or nothing was published. `shared`
+    is what other applications said of it before, `counters` what its counters let expect of it before they were learned.
+    """
+
+    run_id: str
+    n: float
+    run_time_s: float
+    end_ms: int
+    now_ms: int
+    attributes: Mapping[str, Attribute] = {}
+    network: Mapping[str, float] = {}
+    curve: CurvePrediction | None = None
+    shared: SharedForecast | None = None
+    counters: Band | None = None
+
+
+class ByCounters(NamedTuple):
+    """What counters let expect of a run's time at the nearest size that was run, and the curve's band there."""
+
+    own: Band
+    near: Band
+
+
+class FeatureQuestion(NamedTuple):
+    """A run to come of size `n`: what is known of it, the curve's band there, and that at the nearest size that was run, `near_n`.
+
+    `shared` is what other applications say of it, `counters` what its counters do.
+    """
+
+    attributes: Mapping[str, Attribute]
+    network: Mapping[str, float]
+    n: float
+    at: Band
+    near: Band
+    near_n: float
+    shared: SharedForecast | None = None
+    counters: ByCounters | None = None
+
+
+class Pooled(NamedTuple):
+    """Curve and features together, in seconds, and the share of each of STAGES that said something."""
+
+    run_time_s: float
+    low_s: float
+    high_s: float
+    shares: dict[str, float]
+    measured: Measured | None = None
+
+
+class _Predicted(NamedTuple):
+    """What a stage says of a run, what was said before it, and both; `blend` puts them together, kept by the name of its `record`."""
+
+    stage: str
+    record: str
+    blend: Blend
+    forecast: Forecast
+    before: Forecast
+    pooled: Forecast
+
+
+class FeatureTimesState(msgspec.Struct, omit_defaults=True):
+    """Stored form; `errors` by stage and index of the horizon: runs scored, and their mean |ln(observed / predicted)|."""
+
+    trainer: dict[str, Any] | None = None
+    blends: dict[str, dict[str, Any]] = {}
+    errors: dict[str, dict[int, tuple[int, float]]] = {}
+    pairs: dict[str, list[tuple[float, float]]] = {}
+    waiting_ms: int | None = None
+    rate_limit: RateLimit = (0, 0)
+    level: dict[str, Any] | None = None
+
+
+class FeatureTimes:
+    """What features say of the run times of one application."""
+
+    name: ClassVar[str] = "feature_times"
+    version: ClassVar[int] = 3
+
+    def __init__(self, runs_max: int, state: FeatureTimesState) -> None:
+        self._runs_max = runs_max
+        self._trainer = Trainer(KINDS, runs_max, state.trainer, cost=step_cost, retention=BY_WHAT_THEY_ADD)
+        self._blends = {stage: Blend.build(retained) for stage, retained in state.blends.items()}
+        self._errors = {name: dict(rows) for name, rows in state.errors.items()}
+        self._pairs = {stage: list(pairs) for stage, pairs in state.pairs.items()}
+        self._waiting_ms = state.waiting_ms
+        self._rate_limit = state.rate_limit
+        self._level = LevelWatch.build(state.level) if state.level is not None else LevelWatch()
+
+    @classmethod
+    def build(cls, runs_max: int, state: FeatureTimesState | None = None) -> "FeatureTimes":
+        """Return what a stored state was of, or something that knows nothing."""
+        return cls(runs_max, state or FeatureTimesState())
+
+    def nearest(self, n: float) -> float:
+        """Return the size nearest to `n` within the range of those that models were fitted to."""
+        tables = [learner.table for learner in self._trainer.learners.values()]
+        sizes = [table.values[:, table.names.index(SIZE)] for table in tables if table is not None and len(table)]
+        if not sizes:
+            return n
+        return float(min(max(n, min(each.min() for each in sizes)), max(each.max() for each in sizes)))
+
+    def score(self, fact: FeatureQuestion) -> Pooled | None:
+        """Return what curve and features say together of a run to come; None where the curve alone has a say."""
+        prediction = self._predicted(fact)
+        if not any(each.blend.share for each in prediction):
+            return None
+        rest, shares = 1.0, dict[str, float]()
+        for each in reversed(prediction):  # the last one has its share of all, those before of what is left
+            shares[each.stage] = rest * each.blend.share
+            rest -= shares[each.stage]
+        last = prediction[-1]
+        ordered: dict[str, float] = {stage: shares[stage] for stage in STAGES if stage in shares}
+        return Pooled(*last.blend.band(last.pooled), ordered, measured(last.blend.inside, last.blend.scored))
+
+    def missing(self, attributes: Mapping[str, Attribute], network: Mapping[str, float]) -> tuple[str, ...]:
+        """Return what a run has to report its attributes, or of its communication, and does not."""
+        values = _values(attributes, network, 1.0, 1.0)
+        stages = _stages(attributes, network)
+        names = {name: None for stage in stages for name in self._missing(self._trainer.learners[stage], values)}
+        return tuple(name.removeprefix(NETWORK) for name in names)
+
+    def learn(self, fact: FeatureFact) -> None:
+        """Take a run in, after all were compared with it; one with a known id replaces that."""
+        self.compared(fact)
+
+    def compared(self, fact: FeatureFact) -> SharedScore | None:
+        """Take a run in as `learn`, and return how what other applications said of it did; None where that was not compared."""
+        values = _values(fact.attributes, fact.network, fact.n, fact.n)
+        targets = dict.fromkeys(_stages(fact.attributes, fact.network), fact.run_time_s)
+        run = Run(hexdigest(fact.run_id), fact.end_ms, values, targets)
+        if targets and self._trainer.reservoir.find(run.id) == run:
+            return None
+        score = None
+        if fact.curve is not None and due(self._rate_limit, fact.now_ms, SCORED_PER_TICK):
+            self._rate_limit = counted(self._rate_limit, fact.now_ms)
+            score = self._compare(fact, fact.curve)
+            if targets:
+                self._watch_level(run)
+                self._trainer.learn(run)
+        elif targets:
+            self._trainer.reservoir.add(run)
+        self._wait(fact.now_ms)
+        return score
+
+    def bound(self, bytes_max: int) -> bool:
+        """Retain no more runs than so many bytes hold, and at least RUNS_LEAST; return whether some had to go by that.
+
+        To be called before each `learn` and `step`.
+        """
+        return self._trainer.reservoir.bound(bytes_max, self._runs_max)
+
+    def forget(self, run_id: str, now_ms: int) -> None:
+        """Let a run tell nothing any more: it belongs to another application."""
+        if self._trainer.reservoir.drop(hexdigest(run_id)):
+            self._wait(now_ms)
+
+    def step(self) -> bool:
+        """Do a part of the next fit; return whether there is more to do."""
+        self._trainer.tick()
+        if self._trainer.wants:
+            return True
+        self._waiting_ms = None
+        return False
+
+    @property
+    def step_cost(self) -> int:
+        """What a step of the fit that goes on costs, in units of about a millisecond."""
+        return self._trainer.step_cost
+
+    def errors(self, name: str) -> tuple[HorizonError, ...]:
+        """Return the errors of one of STAGES, or of COMBINED, by horizon."""
+        rows = sorted(self._errors.get(name, {}).items())
+        return tuple(HorizonError(HORIZONS[at], scored, error) for at, (scored, error) in rows)
+
+    def models(self) -> tuple[FeatureModel, ...]:
+        """Return how each of OWN_STAGES did, and what it is."""
+        return tuple(
+            feature_model(stage, self._trainer.learners[stage], self._blend(stage), self._pairs.get(stage, ()))
+            for stage in OWN_STAGES
+            if self._trainer.learners[stage].trusted is not None
+        )
+
+    def shared_model(self, pool: CommunicationPool) -> FeatureModel | None:
+        """Return how costs did that applications share, and what they are; None before they said anything of this one."""
+        pairs, records = (
+            self._pairs.get(SHARED, ()),
+            [blend for name, blend in self._blends.items() if name in SHARED_RECORDS],
+        )
+        if pool.trusted is None or not records:
+            return None
+        blend = max(records, key=lambda each: each.scored)
+        return reported_model(SHARED, (pool.trusted, len(pool), pool.importances()), blend, pairs)
+
+    def counters_model(self, model: str, runs: int, importances: dict[str, float]) -> FeatureModel:
+        """Return how counters did, of which is known what they are fitted to elsewhere."""
+        return reported_model(
+            COUNTERS, (model, runs, importances), self._blend(COUNTERS), self._pairs.get(COUNTERS, ())
+        )
+
+    @property
+    def trusts_counters(self) -> bool:
+        """Whether counters have a share, by their record."""
+        return self._blend(COUNTERS).share > 0.0
+
+    def due_ms(self) -> int | None:
+        """Return since when a fit waits to go on; None where none does."""
+        return self._waiting_ms
+
+    def snapshot(self) -> FeatureTimesState:
+        """Return the stored form."""
+        return FeatureTimesState(
+            self._trainer.snapshot(),
+            {stage: blend.snapshot() for stage, blend in self._blends.items()},
+            {name: dict(rows) for name, rows in self._errors.items()},
+            {stage: list(pairs) for stage, pairs in self._pairs.items()},
+            self._waiting_ms,
+            self._rate_limit,
+            self._level.snapshot() if self._level.runs else None,
+        )
+
+    def _predicted(self, requested: FeatureQuestion) -> list[_Predicted]:
+        """Return what each stage says, and what it makes of that and of what was said before."""
+        values = _values(requested.attributes, requested.network, requested.n, requested.near_n)
+        curve, near = (
+            Forecast.of_band(point.run_time_s, point.low_s, point.high_s) for point in (requested.at, requested.near)
+        )
+        pooled, found = curve, list[_Predicted]()
+        for stage in OWN_STAGES:
+            own = self._forecast(stage, values, curve, near)
+            if own is not None:
+                blend = self._blend(stage)
+                before, pooled = pooled, blend.combined(pooled, own)
+                found.append(_Predicted(stage, stage, blend, own, before, pooled))
+        if requested.shared is not None:
+            has_own = any(each.stage == COMMUNICATION for each in found)
+            beyond = requested.n != requested.near_n
+            condition: Condition = ("beyond" if beyond else "inside") if has_own else "alone"
+            blend, forecast = self._shared_blend(condition, requested.shared), requested.shared.forecast
+            combined = blend.combined(pooled, forecast)
+            found.append(_Predicted(SHARED, SHARED_RECORD[condition], blend, forecast, pooled, combined))
+            pooled = combined
+        if requested.counters is not None:
+            own, near = (Forecast.of_band(each.run_time_s, each.low_s, each.high_s) for each in requested.counters)
+            blend, forecast = self._blend(COUNTERS), _moved(own, near, curve)
+            found.append(_Predicted(COUNTERS, COUNTERS, blend, forecast, pooled, blend.combined(pooled, forecast)))
+        return found
+
+    def _shared_blend(self, condition: Condition, shared: SharedForecast) -> Blend:
+        """Return how far to believe others: by what they said of this application, and before enough was compared, of all."""
+        own = self._blend(SHARED_RECORD[condition])
+        return own if own.scored >= SHARED_SCORED_MIN else shared.records.get(condition) or own
+
+    def _forecast(self, stage: str, values: Mapping[str, float], curve: Forecast, near: Forecast) -> Forecast | None:
+        learner = self._trainer.learners[stage]
+        if self._missing(learner, values):
+            return None
+        answered = learner.levelled(values)
+        if answered is None:
+            return None
+        value, deviation = answered  # no band yet: the blend makes one, and two in a row swung against each other
+        own = Forecast(math.log(value) + self._trainer.reservoir.level, max(deviation, DEVIATION_MIN))
+        return _moved(own, near, curve, _besides(learner, values))
+
+    def _missing(self, learner: Learner, values: Mapping[str, float]) -> tuple[str, ...]:
+        """Return the columns of the model that answers which these values do not tell; a word that is new is told."""
+        table, model = learner.table, learner.models.get(learner.trusted or "")
+        if table is None or not isinstance(model, Chosen):
+            return ()
+        given = {name.partition(CHOICE)[0] for name in values}
+        wanted: dict[str, float] = {}
+        for name, column in zip(model.names, table.values[:, list(model.at)].T, strict=True):
+            known = float((column == column).mean()) if CHOICE in name else 1.0  # noqa: PLR0124  not nan
+            base = name.partition(CHOICE)[0]
+            wanted[base] = wanted.get(base, 0.0) + known
+        return tuple(name for name, share in wanted.items() if share >= USUAL and name not in given)
+
+    def _compare(self, fact: FeatureFact, curve: CurvePrediction) -> SharedScore | None:
+        ln_t, horizon = math.log(fact.run_time_s), HORIZONS.index(curve.horizon)
+        bands = curve.at.band, curve.near.band, curve.near.n
+        counters = ByCounters(fact.counters, curve.at.band) if fact.counters is not None else None
+        question = FeatureQuestion(fact.attributes, fact.network, fact.n, *bands, fact.shared, counters)
+        prediction = self._predicted(question)
+        score = None
+        for each in prediction:
+            blend = self._blends.setdefault(each.record, Blend())
+            blend.learn(each.before, each.forecast, ln_t)
+            if each.stage == SHARED:
+                without = next((other.before for other in prediction if other.stage == COMMUNICATION), each.before)
+                score = SharedScore(CONDITION[each.record], without, each.before, each.forecast, ln_t)
+            self._note(each.stage, horizon, ln_t - each.forecast.ln_t)
+            pairs = self._pairs.setdefault(each.stage, [])
+            pairs.append((six_digits(math.exp(each.forecast.ln_t)), six_digits(fact.run_time_s)))
+            del pairs[:-PAIRS_MAX]
+        if prediction:
+            self._note(COMBINED, horizon, ln_t - prediction[-1].pooled.ln_t)
+        return score
+
+    def _watch_level(self, run: Run) -> None:
+        """Compare a run with what its models answer, and let all before count at another level where all are off alike."""
+        stage = next((each for each in OWN_STAGES if each in run.targets), ATTRIBUTES)
+        answered = self._trainer.learners[stage].answered(run.values) if run.targets else None
+        if answered is None:
+            return
+        value, deviation = answered
+        off = math.log(run.targets[stage] / value) - self._trainer.reservoir.level
+        shift = self._level.learn(
+            Ratio(run.time_ms, digest64(*(f"{name}={value}" for name, value in run.values.items())), six_digits(off)),
+            deviation,
+        )
+        if shift is not None:
+            self._trainer.reservoir.shift(shift)
+
+    def _note(self, name: str, horizon: int, off: float) -> None:
+        rows = self._errors.setdefault(name, {})
+        scored, mean = rows.get(horizon, (0, 0.0))
+        error = min(abs(off), ERROR_MAX)
+        rows[horizon] = scored + 1, six_digits(mean + (error - mean) / min(scored + 1, WINDOW))
+
+    def _blend(self, stage: str) -> Blend:
+        return self._blends.get(stage) or Blend()
+
+    def _wait(self, now_ms: int) -> None:
+        if self._waiting_ms is None and self._trainer.wants:
+            self._waiting_ms = now_ms
+
+
+def _moved(own: Forecast, near: Forecast, curve: Forecast, besides: float = 1.0) -> Forecast:
+    """Return what is known at a size that was run, moved to another one as the curve goes on from there: as much as `besides`."""
+    further, grown_ln = max(curve.deviation**2 - near.deviation**2, 0.0), curve.ln_t - near.ln_t
+    if besides < 1.0:
+        grown_ln = math.log(1.0 - besides + besides * math.exp(grown_ln))
+    return Forecast(own.ln_t + grown_ln, math.sqrt(own.deviation**2 + besides**2 * further))
+
+
+def _besides(learner: Learner, values: Mapping[str, float]) -> float:
+    """Return the share of a run that goes on with the size as the curve does: all that is no cost of its communication."""
+    model = learner.models.get(learner.trusted or "")
+    if learner.table is None or not isinstance(model, Chosen):
+        return 1.0
+    return float(model.besides(learner.table.row(dict(values)))[0])
+
+
+def _stages(attributes: Mapping[str, Attribute], network: Mapping[str, float]) -> tuple[str, ...]:
+    """Return which of OWN_STAGES a run tells something for."""
+    known = {
+        ATTRIBUTES: bool(attributes),
+        PLACEMENT: not network.keys().isdisjoint(SPREAD_NAMES),
+        COMMUNICATION: not network.keys().isdisjoint(NAMES),
+        ADAPTERS: not network.keys().isdisjoint(COUNTED),
+    }
+    return tuple(stage for stage in OWN_STAGES if known[stage])
+
+
+def _values(
+    attributes: Mapping[str, Attribute], network: Mapping[str, float], n: float, size: float
+) -> dict[str, float]:
+    """Return what is known of a run of size n as values: attributes, communication under `network.`, and the size to answer at."""
+    known = sorted(encoded(attributes).items())[:ATTRIBUTES_MAX]
+    given = comparable({name: network[name] for name in KNOWN_NAMES if name in network}, n)
+    return {
+        **{name: value for name, value in known if not name.startswith(NETWORK)},
+        **{NETWORK + name: value for name, value in given.items()},
+        SIZE: size,
+    }
+
+
+NAME: Final = "features"
+DECIDES: Final = 0.5  # the share from which features, and no more the curve, say how far to trust
+WIDE: Final = "wide_band"
+
+
+def model_with(model: Model, times: FeatureTimes, shares: Mapping[str, float]) -> Model:
+    """Return where a prediction came from that features had a say in: what there was, with less weight, and they."""
+    rest = 1.0 - sum(shares.values())
+    before = (msgspec.structs.replace(each, weight=six_digits(each.weight * rest)) for each in model.members)
+    own = (
+        Member(stage, six_digits(shares[stage]), {}, errors=times.errors(stage)) for stage in STAGES if stage in shares
+    )
+    return Model(NAME, (*before, *own), times.errors(COMBINED), model.study)
+
+
+def judged(prediction: Pooled, curve: Reliability, *, inside: bool) -> Reliability:
+    """Return how far to trust what curve and features say, where the curve alone is trusted so far.
+
+    Within the sizes that were run it is the width of the band, once features decide.
+    """
+    if sum(prediction.shares.values()) < DECIDES or not inside:
+        return curve
+    if math.log(prediction.high_s / prediction.low_s) / 2.0 <= WIDTH_MAX:
+        return Reliability(RELIABLE)
+    return Reliability(UNCERTAIN, (WIDE,), (f"The prediction is uncertain: {REASON_TEXT[WIDE]}.",))
+
+
+def shares_text(shares: Mapping[str, float]) -> str:
+    """Return a sentence about what had how much of a say."""
+    known = " and ".join(f"{stage.replace('_', ' ')} {share:.0%}" for stage, share in shares.items() if share)
+    return f"Features of the run contribute: {known}."

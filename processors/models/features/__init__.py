@@ -1,0 +1,1 @@
+"""Models of job features: communication, placement, and attribute laws."""

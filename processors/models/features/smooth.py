@@ -1,0 +1,128 @@
+"""Run time from attributes by a law, and by what runs near in them were off it (`processors.models.numerics.kriging`)."""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from processors.models.counters.selection import Floats
+from processors.models.features.attribute_law import Law, law, taken
+from processors.models.numerics.kriging import Chosen, Kriging, Points, Search, kriging, onward, searching
+from processors.models.training.table import CHOICE, FOLDS, Predicted, Table, silent, spread
+from processors.models.training.trainer import Found
+
+RUNS_MIN: Final = 12
+LEFT_OUT_RUNS: Final = 32  # of each fold, that are requested: so many are answered in some milliseconds
+DEVIATION_MIN: Final = 0.005
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Smooth:
+    """A law, the process of what runs were off it, and how wrong both were on runs that were left out.
+
+    >>> from processors.models.training.table import finished
+    >>> x = np.linspace(1.0, 9.0, 60)[:, None]
+    >>> table = Table(("a",), x, 200.0 + 50.0 * np.sin(x[:, 0]), np.ones(60), np.arange(60))
+    >>> found = finished(SmoothKind()(table))
+    >>> round(found.predict(np.array([[1.57]])).value.item()), found.error < 0.01
+    (250, True)
+    """
+
+    law: Law
+    process: Kriging
+    relevance: Floats
+    error: float = 0.0
+    deviation: float = 0.0
+
+    def predict(self, values: Floats) -> Predicted:
+        """Return the target of rows (m, p); the deviation widens where no run is near."""
+        off = self.process.predict(taken(values, self.law.by_ln))
+        own = np.hypot(off.deviation, self.deviation) / 2**0.5
+        return Predicted(np.exp(self.law.ln(values) + off.target), own)
+
+    def importances(self) -> Floats:
+        """Return the share of each column (p,) by how quickly what is near changes with it, sum 1."""
+        return self.relevance
+
+
+class SmoothKind:
+    """Fits `Smooth` in steps: reaches are looked for, then runs are left out, a fold at a time.
+
+    >>> table = Table(("a",), np.arange(1.0, 14.0)[:, None], np.arange(2.0, 15.0), np.ones(13), np.arange(13))
+    >>> steps = list(SmoothKind().fitting(table, None))
+    >>> list(SmoothKind().fitting(table, steps[20]))[-1] == steps[-1], sorted(steps[-1])
+    (True, ['deviation', 'error', 'off', 'search'])
+    """
+
+    def __call__(self, table: Table) -> Generator[None, None, Smooth]:
+        """Fit from the beginning."""
+        found = yield from silent(self.fitting(table, None))
+        return found
+
+    def fitting(self, table: Table, found: Found | None) -> Generator[Found, None, Smooth]:
+        """Yield what was found after each step; ValueError for less than RUNS_MIN runs, or without columns."""
+        if len(table) < RUNS_MIN:
+            raise ValueError(f"A smooth function of attributes needs {RUNS_MIN} runs.")
+        group, given = _groups(table.names), found or {"search": None, "off": []}
+        points, _ = _points(table)
+        search: Search = given["search"]
+        for step in searching(points, group, search):
+            search = step
+            yield {"search": search, "off": []}
+        chosen, off = Chosen.of(search), list(given["off"])
+        for number in range(len(off), FOLDS):
+            off.append(_left_out(table, chosen, number))
+            yield {"search": search, "off": off, **_errors(off)}
+        return self.model(table, {"search": search, **_errors(off)})
+
+    def again(self, found: Found) -> Found:
+        """Return what the next fit begins with: the reaches of the last one."""
+        return {"search": onward(found["search"]), "off": []}
+
+    def model(self, table: Table, found: Found) -> Smooth:
+        """Return the model of a table with the reaches that were found."""
+        return _fitted(table, Chosen.of(found["search"]), found["error"], found["deviation"])
+
+
+def _points(table: Table) -> tuple[Points, Law]:
+    found, values = law(table), table.filled()
+    return Points.of(taken(values, found.by_ln), np.log(table.target) - found.ln(values), table.weight), found
+
+
+def _fitted(table: Table, chosen: Chosen, error: float = 0.0, deviation: float = 0.0) -> Smooth:
+    points, found = _points(table)
+    group = _groups(table.names)
+    shares = np.where(points.values.std(axis=0) > 0, 1.0 / chosen.reach[np.array(group)], 0.0)
+    return Smooth(found, kriging(points, group, chosen), shares / (shares.sum() or 1.0), error, deviation)
+
+
+def _groups(names: Sequence[str]) -> list[int]:
+    """Return whose reach each column has: words of one attribute share theirs.
+
+    >>> _groups(("n", "solver=cg", "solver=amg"))
+    [0, 1, 1]
+    """
+    known: dict[str, int] = {}
+    return [known.setdefault(name.partition(CHOICE)[0], len(known)) for name in names]
+
+
+def _left_out(table: Table, chosen: Chosen, number: int) -> list[float]:
+    """Return of some runs of a fold, which the law and the process did not see: their weight, and that times |ratio - 1| and the square of their spread."""
+    out = np.unique(table.group, return_inverse=True)[1] % FOLDS == number
+    if not out.any() or out.all():
+        return [0.0, 0.0, 0.0]
+    rest, requested = table.rows(~out), np.flatnonzero(out)
+    requested = requested[
+        np.arange(min(len(requested), LEFT_OUT_RUNS)) * len(requested) // min(len(requested), LEFT_OUT_RUNS)
+    ]
+    predicted = _fitted(rest, chosen).predict(rest.filled(table.values[requested])).value
+    off, weight = np.log(table.target[requested] / predicted), table.weight[requested]
+    return [float(weight.sum()), float(weight @ np.abs(np.expm1(-off))), float(weight.sum()) * spread(off, weight) ** 2]
+
+
+def _errors(off: Sequence[Sequence[float]]) -> dict[str, float]:
+    weight, error, squares = (sum(each[at] for each in off) for at in range(3))
+    if not weight:
+        return {"error": 1.0, "deviation": 1.0}
+    return {"error": error / weight, "deviation": max((squares / weight) ** 0.5, DEVIATION_MIN)}

@@ -1,0 +1,1 @@
+"""Numerical methods that models share: statistics, trees, Kriging, and conformal bands."""
