@@ -17,7 +17,8 @@ from processors.contracts.names import ApplicationKey, escaped
 from processors.contracts.outputs import Reliability
 from processors.facts import PublishedCurve
 from processors.models.downey.bayes import BAND_DEVIATIONS
-from processors.models.input_size import Expected, Floats, Input, Knot, expected, ln_sizes, pooled
+from processors.models.input_size import Expected, Input, Knot, expected, ln_sizes, pooled
+from processors.models.numerics.arrays import Floats
 from processors.store import Untimed
 
 INPUTS_MAX: Final = 24  # of an application in one unit; a new one takes the place of the one most like it

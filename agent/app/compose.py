@@ -43,11 +43,11 @@ from processors.contracts.events import (
     Refused,
 )
 from processors.contracts.log import Position, topic_pattern
+from processors.contracts.nodes import HostPlace
 from processors.contracts.outputs import Emission, Message, Tombstone
 from processors.contracts.racks import RackHosts, Racks
 from processors.contracts.service import ROLE_REASONS, SILENT_S, Measures
 from processors.contracts.telemetry import Part, Samples, SeriesIndex, Telemetry
-from processors.contracts.topology import HostPlace
 from processors.windows.partition import PartitionWindows
 from processors.windows.settings import Resume, WindowSettings
 from sinks.prometheus.registry import Metrics

@@ -9,8 +9,7 @@ import msgspec
 from agent.app import compose
 from agent.app.compose import privacy
 from agent.app.files import TimedEvent
-from agent.app.lookout import RecentDeadLetters
-from agent.app.outputs import OutputTopics
+from agent.app.lookout import OutputTopics, RecentDeadLetters
 from agent.clock import Clock
 from agent.collector.collector import Collector
 from agent.collector.sources import combined

@@ -10,12 +10,12 @@ from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_
 from agent.app.logs import limit_libraries
 from agent.config.topics import own_topics, source_topics
 from agent.config.tree import Config
+from agent.log.kafka.client import KafkaSecurity, KafkaSettings, SecurityProtocol
 from agent.log.kafka.log import KafkaLog
-from agent.log.kafka.settings import KafkaSecurity, KafkaSettings, Protocol
 from processors.contracts.errors import UnavailableError
 from processors.contracts.log import Log
 
-PROTOCOLS: Final[dict[str, Protocol]] = {
+PROTOCOLS: Final[dict[str, SecurityProtocol]] = {
     "plaintext": "PLAINTEXT",
     "tls": "SSL",
     "sasl_plaintext": "SASL_PLAINTEXT",

@@ -4,26 +4,34 @@ A role that cannot reach the broker at its start tries again and says so in its 
 process ends with the reason, and its parent starts it anew. There is one way back, the start.
 """
 
+import gc
 import math
 import socket
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
 from agent.app import compose
 from agent.app.kafka import until_available
 from agent.app.logs import Outage
-from agent.app.lookout import BrokerTime, Lookout, RecentDeadLetters, SourceTopics, TopicFaults, clock_fault
-from agent.app.outputs import OutputTopics
+from agent.app.lookout import (
+    BrokerTime,
+    Lookout,
+    OutputTopics,
+    RecentDeadLetters,
+    SourceTopics,
+    TopicFaults,
+    clock_fault,
+)
 from agent.clock import BrokerClock, Clock
 from agent.collector.collector import Collector
 from agent.collector.recorder import Recorder
 from agent.collector.sources import Backlog, combined
 from agent.config.topics import check_shards, own_topics
 from agent.config.tree import Config
-from agent.learner.garbage import Garbage
 from agent.learner.learner import Learner, in_thread
 from agent.learner.shard import OwnedShard
 from agent.learner.view import RETAINED_MAX, LearnerService, View
@@ -34,6 +42,39 @@ from processors.contracts.outputs import Alert, Prediction
 from processors.contracts.service import Forwarding, Health, Measures, Service, SourceStatus, late
 from processors.models.numerics import scipy_functions
 from sinks.topics import Kind
+
+YOUNG_MAX: Final = 5_000  # new objects between two looks at these alone: an object costs up to a microsecond
+MIDDLE_MAX: Final = (
+    2  # such looks between two at what survived them: ten times as many took .1 s where state is decoded
+)
+NEVER: Final = 1_000_000_000  # the collector is not to decide itself when it looks at everything
+IDLE_S: Final = 600.0  # between two full collections while there is nothing to do
+BUSY_S: Final = 7200.0  # and where there always is: then it must not be put off for ever
+
+
+class Garbage:
+    """Full collections of this process, at moments of its choice. One may last as long as a tick of a busy centre.
+
+    What survives is frozen, so that the next one looks only at what is new since. `now_s` is of a clock that only grows.
+    """
+
+    def __init__(self, now_s: float) -> None:
+        self._collected_s = now_s
+
+    def restrain(self) -> None:
+        """Leave full collections to `collect`."""
+        gc.set_threshold(YOUNG_MAX, MIDDLE_MAX, NEVER)
+
+    def is_due(self, now_s: float, *, idle: bool) -> bool:
+        """Return whether the next moment is one for a full collection."""
+        return now_s - self._collected_s >= (IDLE_S if idle else BUSY_S)
+
+    def collect(self, now_s: float) -> None:
+        """Free cycles, and take all that is left for lasting."""
+        gc.collect()
+        gc.freeze()
+        self._collected_s = now_s
+
 
 AGAIN_MAX_S = 5.0  # between two looks for a broker, each of which may take ten seconds itself
 FEW = 200  # messages of a poll, after which more are waited for: a poll costs as much as twenty of them

@@ -20,7 +20,7 @@ from processors.contracts.service import Measures
 from sinks.prometheus.jobs import JobCollector
 from sinks.prometheus.predictions import PredictionCollector
 from sinks.prometheus.registry import HealthCollector, HostCollector, Metrics, SourceCollector
-from sinks.web.links import Links
+from sinks.web.queries import Links
 from sinks.web.server import Server, create_app
 
 MakeRole = Callable[[Config, Log, Measures, Clock, int], roles.Role]

@@ -1,15 +1,32 @@
 """The command line. Each command is loaded only when it is used: `scalewatch --help` imports next to nothing."""
 
+import gc
 import signal
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Final
 
 import click
 
-from agent.cli.loading import lasting
 from processors import __version__
 from processors.contracts.errors import ConfigError, ScalewatchError
+
+
+@contextmanager
+def lasting() -> Iterator[None]:
+    """Look for no garbage until the end of the block, and never in what it made: it lasts as long as the process.
+
+    A look at all objects takes as long as ten modules, and without this a role takes several while it starts.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
 
 COMMANDS: Final = {
     "demo": "Show the agent at work on a simulated centre; needs nothing else.",

@@ -14,7 +14,7 @@ from agent.app import logs, supervisor
 from agent.app.handover import Handover, Status
 from agent.app.reload import Reloader
 from agent.app.watchdog import Fuse
-from agent.cli.loading import lasting
+from agent.cli import lasting
 from agent.cli.options import required_config_option, stopped_by_signals
 from agent.clock import SystemClock
 from agent.collector.recorder import RECORDER_FD, Recorder

@@ -14,12 +14,10 @@ from agent.config.yaml import InvalidConfigError, Problem
 from agent.reference.nodes import FAULTS_MAX, TableFault, read_intensities, read_nodes, read_racks, read_units
 from agent.reference.topology import read_topology
 from processors.contracts.alerts import Maintenance
-from processors.contracts.carbon import Intensity
-from processors.contracts.nodes import NO_NODES, Nodes
+from processors.contracts.nodes import NO_NODES, HostPlace, Intensity, Nodes
 from processors.contracts.racks import RackHosts
 from processors.contracts.settings import MachineSettings, RunTimeSettings, Settings
 from processors.contracts.telemetry import NO_SENSORS, Sensors
-from processors.contracts.topology import HostPlace
 
 FILE_BYTES_MAX: Final = 32 * 1024 * 1024
 RETAINED_MAX: Final = 2

@@ -19,12 +19,12 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final, Protocol, get_args
 
+import msgspec
+
 from agent.collector.deadletters import Complaints
 from agent.collector.recorder import Attempt, Recorder
 from agent.collector.sources import Collectors, Sources
 from agent.learner.shard import Fold, OwnedShard, Plan, Snapshot
-from agent.learner.ticks import at_broker_time, is_ahead
-from agent.learner.turns import Turns
 from processors.contracts.errors import (
     CheckpointLostError,
     FencedError,
@@ -36,9 +36,52 @@ from processors.contracts.errors import (
 from processors.contracts.events import JournalRecord, Origin, PredictionRequested, Tick, decode_record
 from processors.contracts.hosts import Explained, HostLines, HostUse, HostView, most_anomalous_first
 from processors.contracts.log import Batch, Log, Position, TopicPartition
-from processors.contracts.outputs import AlertEnd, Answer, Emission
-from processors.contracts.running import Neighbour
+from processors.contracts.outputs import AlertEnd, Answer, Emission, Neighbour
 from processors.contracts.service import Measures
+
+
+class Turns:
+    """A lock that is fair: whoever waits has it before one who had it just now.
+
+    The fold takes it record by record, and for a tick that fits a hundred curves slice by slice. With a plain lock it would
+    have it again before anybody else woke up.
+    """
+
+    def __init__(self) -> None:
+        self._next, self._held = threading.Lock(), threading.Lock()
+
+    def __enter__(self) -> None:
+        with self._next:  # one waits, and all others behind it
+            self._held.acquire()
+
+    def __exit__(self, *_error: object) -> None:
+        self._held.release()
+
+    @property
+    def awaited(self) -> bool:
+        """Whether anybody waits for a turn."""
+        return self._next.locked()
+
+    def give_way(self) -> None:
+        """Let whoever waits go first, in the midst of one's own turn."""
+        self._held.release()
+        self.__enter__()
+
+
+AHEAD_MAX_MS: Final = 5_000  # what clocks that are set over the network, and collectors under load, may differ by
+FULL_SECOND_MS: Final = 1_000  # ticks of several collectors then stay the same
+
+
+def is_ahead(record: JournalRecord, written_ms: int) -> bool:
+    """Return whether a record is a tick ahead of the time at which the broker took it; never where it noted no time."""
+    return type(record.event) is Tick and 0 < written_ms < record.event.time_ms - AHEAD_MAX_MS
+
+
+def at_broker_time(record: JournalRecord, written_ms: int) -> JournalRecord:
+    """Return a tick of the time at which the broker took it, in place of one that is ahead: time has to go on."""
+    time_ms = written_ms - written_ms % FULL_SECOND_MS
+    return msgspec.structs.replace(record, event=msgspec.structs.replace(record.event, time_ms=time_ms))
+
 
 _LOG = logging.getLogger("scalewatch.learner")
 OnEmission = Callable[[Emission], None]

@@ -20,8 +20,7 @@ from processors.contracts.log import (
     partitions_fault,
     record_digest,
 )
-from processors.contracts.outputs import Answer, Emission
-from processors.contracts.running import Neighbour
+from processors.contracts.outputs import Answer, Emission, Neighbour
 from processors.contracts.watermarks import Watermarks
 
 

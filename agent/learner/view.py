@@ -20,13 +20,14 @@ from processors.contracts.outputs import (
     Emission,
     JobPrediction,
     Message,
+    Neighbour,
     PredictedAtStart,
     Prediction,
     RecentRun,
+    RunningJob,
     SlowedBy,
 )
 from processors.contracts.racks import NO_RACKS, Racks
-from processors.contracts.running import Neighbour, RunningJob
 from processors.contracts.service import DeadLetterView, Health, Silence, SourceStatus
 from processors.contracts.settings import SESSION
 

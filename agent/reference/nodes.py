@@ -11,10 +11,9 @@ from typing import Final
 
 import msgspec
 
-from processors.contracts.carbon import Intensity
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.names import parse_rfc3339
-from processors.contracts.nodes import NO_HOSTS, Node, Nodes, expand
+from processors.contracts.nodes import NO_HOSTS, Intensity, Node, Nodes, expand
 from processors.contracts.racks import RACK_HOSTS_MAX, RackHosts
 from processors.contracts.telemetry import COMPONENTS, FACTORS, IGNORED, PEER, SensorRule, Sensors, quantity_of
 

@@ -7,8 +7,7 @@ from typing import Final
 
 from agent.reference.nodes import NAME_MAX, Row, TableFault, is_topology, read_table, topology_rows
 from processors.contracts.errors import InvalidInputError
-from processors.contracts.nodes import NO_HOSTS, expand
-from processors.contracts.topology import PLACED_HOSTS_MAX, HostPlace
+from processors.contracts.nodes import NO_HOSTS, PLACED_HOSTS_MAX, HostPlace, expand
 
 COORDINATES: Final = ("x", "y", "z", "a", "b", "c", "d", "e")
 SWITCHES: Final = ("group", "switch")

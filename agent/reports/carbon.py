@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from processors.contracts.carbon import Intensity
+from processors.contracts.nodes import Intensity
 
 J_PER_KWH: Final = 3.6e6
 

@@ -11,7 +11,7 @@ from agent.reports.carbon import Carbon, Factor, Series
 from agent.reports.energy_runs import EnergyRun, EnergyRuns
 from agent.reports.week import Week
 from processors.contracts.names import rfc3339
-from processors.power.accounting import RunEnergy
+from processors.power.by_size import RunEnergy
 
 SCHEMA: Final = "scalewatch.energy/1"
 CarbonSource = Factor | Series

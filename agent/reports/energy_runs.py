@@ -11,8 +11,7 @@ from processors.contracts.hosts import Profile
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import CurvePoint, Run
 from processors.contracts.settings import SESSION
-from processors.power.accounting import RunEnergy, energy_of_run
-from processors.power.by_size import relied_on
+from processors.power.by_size import RunEnergy, energy_of_run, relied_on
 from sinks.web.views.job_messages import RELIABLE, predicted_now
 
 SESSIONS: Final = "interactive sessions"

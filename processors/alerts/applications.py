@@ -15,7 +15,7 @@ from processors.facts import Scored
 from processors.jobs.failures import FailureJudgement
 from processors.jobs.host_failures import HostFailureJudgement
 from processors.models.drift import Direction
-from processors.power.moved import Moved
+from processors.power.blame import Moved
 from processors.run_time.drift import RunJudgement, Shift
 
 SLOW_SIZE: Final = "SlowSize"

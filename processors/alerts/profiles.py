@@ -9,8 +9,7 @@ from processors.alerts.lifecycle import Condition
 from processors.contracts.alerts import DisturbedRun, UnexplainedPower
 from processors.contracts.names import ApplicationKey, measured, signed
 from processors.contracts.outputs import AlertEvidence, ProfileModel
-from processors.models.counters.effects import Added
-from processors.models.counters.model import Unusual
+from processors.models.counters.model import Added, Unusual
 from processors.models.training.table import Band
 from processors.power.blame import NINE_OF_TEN, Blamed, JudgedPower
 from processors.power.by_size import COUNTER, NIC, RATE

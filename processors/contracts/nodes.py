@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, product
 from math import prod
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 import msgspec
 
@@ -415,3 +415,29 @@ class Nodes:
 
 
 NO_NODES: Final = Nodes()
+
+
+PLACED_HOSTS_MAX: Final = 200_000  # of a list
+
+
+class HostPlace(msgspec.Struct, frozen=True):
+    """A line of the list: some hosts as a host list, and where they are.
+
+    They have `coordinates` in a torus, or `switches` above them from the top down. `system` is empty where that is the same in all systems.
+    """
+
+    hosts: str
+    coordinates: tuple[int, ...] = ()
+    switches: tuple[str, ...] = ()
+    system: str = ""
+
+
+class Intensity(NamedTuple):
+    """From a moment on so much carbon comes with a unit of energy, in g CO2e per kWh.
+
+    >>> Intensity(1_795_132_800_000, 310.0).g_per_kwh
+    310.0
+    """
+
+    time_ms: int
+    g_per_kwh: float

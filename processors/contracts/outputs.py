@@ -598,3 +598,60 @@ SCHEMAS: Final[dict[str, type[Prediction | JobPrediction | Answer | Alert | Run 
 
 TIMES: Final = frozenset({"time", "as_of", "valid_until", "start", "end", "starts", "ends", "end_low", "end_high"})
 """Fields of messages that hold a time as RFC 3339, where they hold anything."""
+
+
+HITS: Final = 0.5  # from this chance on a job will probably hit its limit
+
+
+def hits(chance: float | None, *, session: bool) -> bool:
+    """Return whether a time limit will probably cost a job its work, by the chance to reach it; a session ends there as a rule.
+
+    >>> hits(0.7, session=False), hits(0.7, session=True), hits(0.5, session=False), hits(None, session=False)
+    (True, False, False, False)
+    """
+    return chance is not None and chance > HITS and not session
+
+
+class Neighbour(msgspec.Struct, frozen=True):
+    """Another job on the hosts of a running one: on how many of them, and since when."""
+
+    job_id: str
+    hosts: int
+    start_ms: int
+
+
+class LoadedBand(msgspec.Struct, frozen=True):
+    """Quantiles of the run time under the load of the hosts, in seconds; None where too little is known of it."""
+
+    q05_s: float | None = None
+    q50_s: float | None = None
+    q95_s: float | None = None
+
+
+class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
+    """What lists show of a running job: a part of its prediction, so that twenty thousand are read in a moment."""
+
+    id: str
+    time: str
+    as_of: str
+    system: str
+    job_id: str
+    application: str | None
+    input: str | None
+    unit: str | None
+    n: float | None
+    start: str
+    time_limit_s: float | None
+    known: bool
+    run_time_s: float | None
+    end: str | None
+    end_low: str | None
+    end_high: str | None
+    probability_exceeds_limit: float | None
+    under_load: LoadedBand | None = None
+    power_w: float | None = None
+    user: str | None = None
+    nodes: int | None = None
+    partition: str | None = None
+    account: str | None = None
+    session: bool = False

@@ -14,11 +14,12 @@ from processors.contracts.outputs import (
     Alert,
     Answer,
     JobPrediction,
+    Neighbour,
     Prediction,
     RecentRun,
+    RunningJob,
 )
 from processors.contracts.racks import HostRack
-from processors.contracts.running import Neighbour, RunningJob
 
 ROLE_REASONS: Final = ("unknown-system", "decoder", "processor")
 """Why a role refuses a record whatever its format says: a system that is not listed, a decoder or a processor that raised."""

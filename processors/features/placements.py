@@ -8,8 +8,7 @@ import numpy as np
 
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Network as NetworkEvent
-from processors.contracts.nodes import expand, expand_all
-from processors.contracts.topology import PLACED_HOSTS_MAX, HostPlace
+from processors.contracts.nodes import PLACED_HOSTS_MAX, HostPlace, expand, expand_all
 from processors.models.features.communication import features, reported_features
 from processors.models.features.placement import Integers, Network, Torus, Tree, routed, spread
 

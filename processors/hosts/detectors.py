@@ -15,6 +15,7 @@ from processors.hosts.rows import NEVER_MS, Rows, RowTable
 from processors.hosts.windows import MinuteBatch
 from processors.models.detect.multivariate import RESOURCES_MAX, CombinedRule, CombinedSettings
 from processors.models.detect.record import MARK_BYTES, WAYS, Column, RecordRule, RecordStep, Table
+from processors.models.numerics.arrays import Floats
 from processors.windows.settings import MINUTE_MS, PART_MS, PARTS
 
 RESOURCES_MIN: Final = 2  # of a host that is judged by several together
@@ -29,7 +30,6 @@ RATIO_MAX: Final = 1e9
 UNUSUAL_RATIO: Final = 1.5  # times its usual level a host's energy has to be for its records to count
 SUSPECTED_RATIO: Final = 2.0
 SUSPECTED_MS: Final = 600_000  # a host that was suspected again within this has been all along
-Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 _MARK: Final = np.dtype(

@@ -15,7 +15,8 @@ from processors.contracts.hosts import Band, HostLines, Line
 from processors.contracts.names import rfc3339
 from processors.contracts.telemetry import is_cumulative
 from processors.hosts.rows import BLOCK, HEAL, BlockCopy, KeyedRows, Rows, Series, decoded
-from processors.hosts.windows import Floats, Ints, ReportedWindows
+from processors.hosts.windows import Ints, ReportedWindows
+from processors.models.numerics.arrays import Floats
 from processors.windows.minutes import WINDOW_MS
 from processors.windows.settings import MINUTE_MS
 

@@ -12,16 +12,45 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.hosts.rows import NEVER_MS, RowTable
-from processors.hosts.spells import Spells, expected_per_day
 from processors.hosts.windows import MinuteBatch
 from processors.models.detect.multivariate import PEERS_MIN, Peers, compared_with_peers
+from processors.models.numerics.arrays import Floats
 from processors.windows.settings import MINUTE_MS
+
+DAY_MS: Final = 86_400_000.0
+POOL_MS: Final = DAY_MS  # of comparison of one host in which one spell is presumed, until more is known
+OWN_RATE: Final = 0.5  # spells for which the rate of the others counts: hosts are calm or bursty, so little
+OWN_LENGTH: Final = 2.0  # spells for which their length counts
+SHAPE: Final = 4.0  # spells that the length presumed of all counts for
+SHAPE_MAX: Final = 24.0  # spells that are ever relied on: real ones are not exponential to the end of their tail
+
+
+class Spells(NamedTuple):
+    """Of some series: how many spells ended, how long all of them were together, and for how long they were compared, in ms."""
+
+    number: Floats
+    length_ms: Floats
+    compared_ms: Floats
+
+
+def expected_per_day(spell_ms: Floats, own: Spells, others: Spells, usual_ms: float) -> Floats:
+    """Return how many spells a day are to be expected of each series (m,) that last at least `spell_ms`.
+
+    `usual_ms` is the mean length that is presumed before spells are known. What the spells tell of the length is uncertain, so the tail
+    is that of the Lomax distribution, the predictive one of exponential lengths under a gamma prior.
+    """
+    pool_rate = (others.number + 1.0) / (others.compared_ms + POOL_MS)
+    rate = (own.number + OWN_RATE) / (own.compared_ms + OWN_RATE / pool_rate)
+    pool_ms = (others.length_ms + SHAPE * usual_ms) / (others.number + SHAPE)
+    mean_ms = (own.length_ms + OWN_LENGTH * pool_ms) / (own.number + OWN_LENGTH)
+    shape = np.minimum(SHAPE + own.number + others.number, SHAPE_MAX)
+    return np.asarray(DAY_MS * rate * (1.0 + spell_ms / (shape * mean_ms)) ** -shape)
+
 
 FRESH_MS: Final = 240_000  # a minute that began longer ago says nothing of now
 LIKE: Final = 0.5  # of the difference that makes a host unlike: below it, it is as the others
 LONGEST_MS: Final = 14_400_000  # a spell counts as this long at most: a fault says little of those that are none
 COMPARED_MAX_MS: Final = 14 * 86_400_000  # beyond this of compared time, what is known of spells counts for half
-Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 

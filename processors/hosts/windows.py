@@ -15,14 +15,13 @@ import numpy.typing as npt
 from processors.contracts.events import ResourceMinute
 from processors.contracts.hosts import ForecastHistogram, HostWindow, ResourceForecast
 from processors.hosts.rows import Rows, RowTable, rounds
-from processors.models.forecast import PREDICTORS, WIDTH, Forecast, Forecasters
-from processors.models.forecast_errors import NONE, RETAINED, coded, quantiles
+from processors.models.forecast import NONE, PREDICTORS, RETAINED, WIDTH, Forecast, Forecasters, coded, quantiles
 from processors.models.histogram.arithmetic import mixture
 from processors.models.histogram.values import INTERVALS, in_common
+from processors.models.numerics.arrays import Floats
 from processors.models.numerics.statistics import six_digits
 from processors.windows.settings import MINUTE_MS, PARTS
 
-Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 SLOTS: Final = 4  # minutes of a series that are kept; of two sources two minutes each

@@ -11,13 +11,13 @@ from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 import msgspec
+import numpy as np
 
-from processors.contracts.hosts import Windows
+from processors.contracts.hosts import SHARES, Windows
 from processors.contracts.load import LoadHistogram, LoadSource, StructuralModel, UnderLoad, UnderLoadSettings
 from processors.contracts.names import rfc3339
 from processors.facts import PublishedPoint
 from processors.load.communication import Network
-from processors.load.known_loads import KnownLoads, Slowdown
 from processors.load.prediction import (
     Learned,
     Load,
@@ -26,11 +26,14 @@ from processors.load.prediction import (
     TooLittleError,
     by_equation,
     first_window,
+    load,
     load_spread,
     loaded_run_time,
     pooled,
     quiet_run_time,
+    slowdown,
     summary,
+    waiting,
 )
 from processors.load.runs import HostLoad, Reckoned
 from processors.load.scores import LoadScores
@@ -39,6 +42,60 @@ from processors.models.histogram.values import INTERVALS_MAX, Histogram
 from processors.models.numerics.statistics import six_digits
 from processors.models.structure.inputs import Alike, Value
 from processors.models.structure.parse import DEDICATED, HOSTS, EquationError, Model, parse
+
+REMEMBERED: Final = 256  # places; one of 128 hosts takes about 20 kB
+
+
+class Slowdown(NamedTuple):
+    """The factor by which the slowest host of a place stretches a run, its median, and the load that it follows from.
+
+    Of what is no share of a whole, such as bandwidth, it is the inverse.
+    """
+
+    factor: Histogram
+    median: float
+    load: Load
+
+
+class KnownLoads:
+    """What windows say of places."""
+
+    def __init__(self) -> None:
+        self._loads = lru_cache(REMEMBERED)(_load)
+        self._slowdowns = lru_cache(REMEMBERED)(self._slowdown)
+
+    def load(self, windows: Windows, place: Place, resource: str, until_ms: int, source: LoadSource = "window") -> Load:
+        """Return what the windows before a moment say of a resource; TooLittleError where too many are missing."""
+        read = place._replace(hosts=0.0, text="")  # how many of these hosts a job gets changes nothing that is read
+        found = self._loads(windows, windows.changes(), read, resource, windows.moment(until_ms), source)
+        if isinstance(found, TooLittleError):
+            raise TooLittleError(str(found), found.missing)
+        return found if place.each else found._replace(counts=np.array([float(place.hosts)]))
+
+    def slowdown(
+        self, windows: Windows, place: Place, resource: str, until_ms: int, source: LoadSource = "window"
+    ) -> Slowdown:
+        """Return by what factor the hosts of a place stretch a run; errors as those of `load`."""
+        return self._slowdowns(
+            windows, windows.changes(), place._replace(text=""), resource, windows.moment(until_ms), source
+        )
+
+    def _slowdown(
+        self, windows: Windows, _changes: int, place: Place, resource: str, until_ms: int, source: LoadSource
+    ) -> Slowdown:
+        found = self.load(windows, place, resource, until_ms, source)
+        factor = slowdown(found) if resource in SHARES else waiting(found)
+        return Slowdown(factor, float(quantiles(factor, [0.5])[0]), found)
+
+
+def _load(
+    windows: Windows, _changes: int, place: Place, resource: str, until_ms: int, source: LoadSource
+) -> Load | TooLittleError:
+    try:
+        return load(windows, place, resource, until_ms, source)
+    except TooLittleError as error:
+        return error.with_traceback(None)  # as much of an answer as a load, and asked for as often
+
 
 CPU: Final = "cpu_available"
 DEFAULT: Final = "default"

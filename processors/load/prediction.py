@@ -41,13 +41,13 @@ from processors.models.histogram.arithmetic import (
 from processors.models.histogram.values import (
     INTERVALS,
     INTERVALS_MAX,
-    Floats,
     Histogram,
     between,
     equal_edges,
     in_common,
     point,
-)  # fmt: skip
+)
+from processors.models.numerics.arrays import Floats
 from processors.models.numerics.scipy_functions import normal_share_below
 from processors.models.structure.evaluate import LEVELS, evaluate
 from processors.models.structure.inputs import Value

@@ -9,16 +9,14 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from processors.models.adept.study import Study
 from processors.models.combination.evidence import ENSEMBLE, LN2, Evidence, anchored
 from processors.models.downey import two_step
 from processors.models.downey.curve import curvature_of_sigma
-from processors.models.laws import barnes, family, prefixes
+from processors.models.laws import family, prefixes
+from processors.models.numerics.arrays import Floats
 from processors.models.numerics.statistics import rounded, rounded_rows, six_digits
-
-Floats = NDArray[np.float64]
 
 Parameters = tuple[float, ...]
 
@@ -108,7 +106,7 @@ def _flat(_members: Battery, own: Parameters, _n: float) -> float:
 
 
 def _barnes(members: Battery, own: Parameters, n: float) -> float:
-    return LN2 * barnes.log2_run_time(own, math.log2(n), math.log2(members.n_min), math.log2(members.n_max))
+    return LN2 * family.log2_run_time(own, math.log2(n), math.log2(members.n_min), math.log2(members.n_max))
 
 
 def _downey(members: Battery, own: Parameters, n: float) -> float:
@@ -254,7 +252,7 @@ def reference(
 def _fit_barnes(n: Floats, run_time_s: Floats, *, degree: int) -> Parameters:
     if n.size < SIZES_MIN[("barnes_linear", "barnes_quadratic")[degree - 1]]:
         return NOTHING
-    return barnes.fit_barnes(n, run_time_s, degree=degree)
+    return family.fit_barnes(n, run_time_s, degree=degree)
 
 
 def _fit_adept(n: Floats, run_time_s: Floats, study: Study) -> Parameters:

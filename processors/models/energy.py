@@ -7,8 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-
+from processors.models.numerics.arrays import Floats
 
 # Counters that only grow: how much they did between two readings, where they wrap, and where they start anew.
 # A counter that falls has either wrapped (its range is known, and what it must have done fits the time) or was reset, by a

@@ -11,12 +11,10 @@ from itertools import product
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from processors.models.downey.bayes import BAND_DEVIATIONS
+from processors.models.numerics.arrays import Floats
 from processors.models.numerics.scipy_functions import normal_share_below
-
-Floats = NDArray[np.float64]
 
 SINGLE_SIZE_SLOPE: Final = (
     -0.75

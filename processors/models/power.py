@@ -11,10 +11,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from processors.models.numerics.arrays import Floats
 from processors.models.numerics.scipy_functions import least_squares_not_negative
-
-Floats = npt.NDArray[np.float64]
-
 
 # Which size takes the least energy, and which the least energy times delay.
 # R. Gonzalez, M. Horowitz, "Energy dissipation in general purpose microprocessors" (1996) name the product: it does not

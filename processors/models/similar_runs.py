@@ -23,9 +23,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from processors.models.numerics.arrays import Floats
 from processors.models.numerics.statistics import six_digits
-
-Floats = npt.NDArray[np.float64]
 
 Rows = npt.NDArray[np.float32]
 Row = npt.NDArray[np.float32]  # (4,)

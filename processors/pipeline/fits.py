@@ -23,9 +23,8 @@ from processors.models.combination.replay import Rows, rows
 from processors.pipeline.alerts import Warnings
 from processors.pipeline.completions import DriftDetection
 from processors.pipeline.features import Features
-from processors.pipeline.inputs import UnseenInputs
+from processors.pipeline.inputs import Machines, UnseenInputs
 from processors.pipeline.load import UnderLoads
-from processors.pipeline.machines import Machines
 from processors.pipeline.power import Power, least_energy
 from processors.pipeline.predictor import Predictor, Prepared, Question
 from processors.pipeline.similar_runs import SimilarRunForecasts

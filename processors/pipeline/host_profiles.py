@@ -18,7 +18,7 @@ from processors.hosts.jobs import HostJobs
 from processors.hosts.rows import IdAllocator
 from processors.models.features.communication_counters import BUSIEST as MOST
 from processors.pipeline.host_state import HostShardState
-from processors.power.accounting import SYSTEM
+from processors.power.by_size import SYSTEM
 from processors.power.profiles.attribution import (
     Occupancy,
     ProfileRun,

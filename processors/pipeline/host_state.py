@@ -22,7 +22,6 @@ from processors.contracts.settings import JobSettings, ProfileSettings, RunTimeS
 from processors.fairness import go_on
 from processors.hosts.causes import HostCauses, HostLevels
 from processors.hosts.detectors import AnomalyCandidates, MultivariateDetector, Records
-from processors.hosts.estimates import MeasuredProcessors
 from processors.hosts.jobs import (
     HostCondition,
     HostConditionState,
@@ -33,7 +32,7 @@ from processors.hosts.jobs import (
 )
 from processors.hosts.lines import LINE_KINDS, LineStore
 from processors.hosts.peers import PeerComparison, PeerRules
-from processors.hosts.rows import HEAL, Block, BlockCopy, RowIndex, decoded
+from processors.hosts.rows import HEAL, Block, BlockCopy, MeasuredProcessors, RowIndex, decoded
 from processors.hosts.windows import HostForecasts, HostWindows
 from processors.models.detect.daily import WEEK
 from processors.models.detect.multivariate import CombinedSettings

@@ -21,10 +21,9 @@ from processors.contracts.hosts import (
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import Message, Tombstone
 from processors.contracts.telemetry import BY_LOAD, CPU_AVAILABLE, is_profiled
-from processors.hosts.estimates import entered_as
 from processors.hosts.jobs import HostJobs
 from processors.hosts.lines import BANDS
-from processors.hosts.rows import HostRows
+from processors.hosts.rows import HostRows, entered_as
 from processors.hosts.windows import WaitingMinutes, merged_window
 from processors.models.histogram.arithmetic import variation_class
 from processors.pipeline.host_alerts import HostAlerts

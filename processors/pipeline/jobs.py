@@ -32,7 +32,7 @@ from processors.pipeline.power import Power, Profiles
 from processors.pipeline.predictor import UNKNOWN, Predicted, Predictor, Question
 from processors.pipeline.stage import STOP, CompletionWork, JobWork, TickWork, guard
 from processors.pipeline.state import ShardState
-from processors.power.accounting import energy_of_run
+from processors.power.by_size import energy_of_run
 from processors.run_time.quality import COVERAGE
 from processors.store import hexdigest
 

@@ -18,7 +18,7 @@ from processors.load.messages import Question
 from processors.load.prediction import Place, TooLittleError, of_hosts, of_partition
 from processors.load.runs import StartLoad
 from processors.load.scores import LoadScores
-from processors.pipeline.machines import Machines
+from processors.pipeline.inputs import Machines
 from processors.pipeline.stage import guard
 from processors.pipeline.state import ShardState
 from processors.run_time.machine import Machine

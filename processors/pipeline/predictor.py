@@ -31,8 +31,7 @@ from processors.models.combination.combine import Combination
 from processors.models.numerics.statistics import rounded, six_digits
 from processors.models.training.table import Band as ValueBand
 from processors.pipeline.features import NOTHING, Features, KnownFeatures
-from processors.pipeline.inputs import UnseenInputs
-from processors.pipeline.machines import Machines
+from processors.pipeline.inputs import Machines, UnseenInputs
 from processors.pipeline.similar_runs import SimilarRunForecasts, coming, home
 from processors.pipeline.stage import guard
 from processors.pipeline.state import CENTRE, ShardState, related_curves_key

@@ -19,8 +19,7 @@ from processors.contracts.events import (
 )
 from processors.contracts.hosts import Explained, HostLines, HostUse, HostView
 from processors.contracts.names import job_key
-from processors.contracts.outputs import Answer, Message, Tombstone
-from processors.contracts.running import Neighbour
+from processors.contracts.outputs import Answer, Message, Neighbour, Tombstone
 from processors.contracts.watermarks import Watermarks
 from processors.fairness import flood
 from processors.features.shared import CommunicationPool
@@ -28,12 +27,10 @@ from processors.features.times import FeatureTimes
 from processors.hosts.lines import LINE_KINDS
 from processors.hosts.rows import HostRows
 from processors.inputs import Inputs
-from processors.jobs.allowance import ForecastAllowance
 from processors.jobs.deduplication import AnsweredRequests, LowWater, RunDeduplication
-from processors.jobs.explained import ExplainedRuns
-from processors.jobs.failures import FailureRate
+from processors.jobs.failures import ExplainedRuns, FailureRate
 from processors.jobs.host_failures import HostFailureRate
-from processors.jobs.lifecycle import Job
+from processors.jobs.lifecycle import ForecastAllowance, Job
 from processors.load.scores import LoadScores
 from processors.pipeline import host_state
 from processors.pipeline.alerts import Warnings

@@ -26,7 +26,6 @@ from processors.features.placements import NO_PLACEMENTS, Placements
 from processors.features.shared import CommunicationPool, CommunicationPoolState
 from processors.features.times import FeatureTimes, FeatureTimesState
 from processors.inputs import Inputs, InputsState, input_key
-from processors.jobs.allowance import ForecastAllowance, ForecastAllowanceState
 from processors.jobs.deduplication import (
     AnsweredRequests,
     AnsweredRequestsState,
@@ -35,10 +34,9 @@ from processors.jobs.deduplication import (
     RunDeduplication,
     RunDeduplicationState,
 )
-from processors.jobs.explained import ExplainedRuns, ExplainedRunsState
-from processors.jobs.failures import FailureRate, FailureState
+from processors.jobs.failures import ExplainedRuns, ExplainedRunsState, FailureRate, FailureState
 from processors.jobs.host_failures import HostFailureRate, HostFailureState
-from processors.jobs.lifecycle import Job, JobState
+from processors.jobs.lifecycle import ForecastAllowance, ForecastAllowanceState, Job, JobState
 from processors.load.messages import LoadPredictor
 from processors.load.scores import LoadScores, LoadScoresState
 from processors.models.combination.combine import SHIPPED, Coefficients

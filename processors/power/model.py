@@ -18,23 +18,25 @@ from processors.contracts.hosts import Profile
 from processors.contracts.outputs import AddedByCounter, ExpectedFromCounters, Explained, PowerQuality, ProfileModel
 from processors.contracts.settings import ProfileSettings
 from processors.models.counters.distance import ROWS_MAX
-from processors.models.counters.effects import Added
 from processors.models.counters.given_size import GivenSize, GivenSizeKind
 from processors.models.counters.model import (
     KINDS,
     POWER_KINDS,
     RUNS_MIN,
+    Added,
     Unusual,
     adds,
     explanation,
     unusual,
     weight,
 )
+from processors.models.numerics.arrays import Floats
 from processors.models.numerics.statistics import six_digits
 from processors.models.training.retention import room_bytes
 from processors.models.training.runs import Run
-from processors.models.training.table import Band, Floats, Table
+from processors.models.training.table import Band, Table
 from processors.models.training.trainer import Kind, Learner, Trainer, inverting
+from processors.power.blame import Moved, moved
 from processors.power.by_size import (
     COLUMNS,
     COUNTER,
@@ -54,7 +56,6 @@ from processors.power.by_size import (
     targets_of,
     values_of,
 )
-from processors.power.moved import Moved, moved
 
 EXPLAINED_COUNTERS_MAX: Final = 8  # that are told: the ones that move the target most
 GIVEN_SIZE: Final = "given_size"

@@ -13,13 +13,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from processors.contracts.names import HORIZONS
 from processors.models.battery import Battery
+from processors.models.numerics.arrays import Floats
 from processors.models.numerics.statistics import Z95
-
-Floats = NDArray[np.float64]
 
 SEEDS: Final = ("adept", "downey", "kazmina", "barnes_linear", "barnes_quadratic")
 # The constants were chosen on made curves whose sizes came one after another; a power of 2 to 4 and sizes of 1 to 4 do alike there.

@@ -7,7 +7,6 @@ from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from processors.contracts.names import ApplicationKey, rfc3339
 from processors.contracts.outputs import (
@@ -34,7 +33,6 @@ from processors.run_time.model import RunTime
 from processors.run_time.prediction import RunTimePrediction
 from processors.run_time.verdict import RELIABLE
 
-Floats = NDArray[np.float64]
 Point = TypeVar("Point", bound=CurvePoint)
 
 DOWNEY: Final = "downey"

@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from processors import facts
 from processors.contracts.names import horizon_of
@@ -24,14 +23,13 @@ from processors.models.adept.study import Study
 from processors.models.adept.verdict import Verdict
 from processors.models.combination.combine import Combination, Forecast
 from processors.models.input_size import Knot
+from processors.models.numerics.arrays import Floats
 from processors.models.numerics.statistics import rounded
 from processors.run_time.calibration import Calibration, Counts
 from processors.run_time.earned import Seeds, widened
 from processors.run_time.model import RunTime
 from processors.run_time.quality import OWN, ROW_OF, ROWS
 from processors.run_time.verdict import HIGH_ERROR, RELIABLE, STEPS_NEAR, Place, Verdicts, steps
-
-Floats = NDArray[np.float64]
 
 
 class PredictedPoints(NamedTuple):

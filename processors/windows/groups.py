@@ -10,12 +10,12 @@ from typing import Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from processors.models.numerics.arrays import Floats
 from processors.windows.rings import Held, Rings, Strip
 
 WIDTH: Final = 8
 NO_GROUP: Final = -1
 GROUPS_STEP: Final = 64
-Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Number = TypeVar("Number", bound=np.generic)

@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from processors.models.numerics.arrays import Floats
 from processors.windows.settings import NEVER_MS
 
-Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int64]
 

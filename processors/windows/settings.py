@@ -5,11 +5,9 @@ from typing import Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from processors.contracts.errors import InvalidInputError
-
-Floats = npt.NDArray[np.float64]
+from processors.models.numerics.arrays import Floats
 
 MINUTE_MS: Final = 60_000
 PART_MS: Final = 10_000

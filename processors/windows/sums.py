@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from processors.contracts.events import ResourceMinute
 from processors.contracts.telemetry import COUNTER_LEVEL, PEER, SeriesIndex, is_cumulative, is_power, is_profiled
+from processors.models.numerics.arrays import Floats
 from processors.windows.settings import MINUTE_MS, NEVER_MS, significant
 
 NO_ROW: Final = -1
@@ -21,7 +22,6 @@ LANES: Final = 2
 MOMENT_BITS: Final = 7  # hold a moment of a minute
 ROWS_STEP: Final = 1_024
 Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 

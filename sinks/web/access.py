@@ -16,8 +16,7 @@ from starlette.types import Scope
 
 from processors.contracts.hosts import Explained, HostLines, HostUse, HostView, Line
 from processors.contracts.names import job_key
-from processors.contracts.outputs import Alert, JobPrediction, RecentRun
-from processors.contracts.running import Neighbour, RunningJob
+from processors.contracts.outputs import Alert, JobPrediction, Neighbour, RecentRun, RunningJob
 from processors.contracts.service import DeadLetterView, Forwarding, Health, Service, Silence
 from processors.contracts.telemetry import JOB
 

@@ -1,7 +1,14 @@
 """Words for people: verdicts explained, durations, sizes and shares. The page and the demo's screen share them."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.resources import files
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
+
+import msgspec
+from markupsafe import Markup, escape
 
 from processors.contracts import names
 from processors.contracts.names import measured, signed
@@ -9,6 +16,7 @@ from processors.contracts.outputs import CurvePoint, UsefulSizes
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
 
 INSIDE: Final = frozenset({"observed", "interpolated"})  # sources of points among the sizes that were run
 _EXPLAINED: Final = {
@@ -196,3 +204,50 @@ def environment(package: str) -> "Environment":
     )  # fmt: skip
     made.globals.update(band=band)
     return made
+
+
+class Section(msgspec.Struct, frozen=True):
+    """A section of the runbook: the anchor, the heading, its level (1: of a group), and the text as HTML."""
+
+    anchor: str
+    heading: str
+    level: int
+    html: Markup
+
+
+def section(name: str) -> Section | None:
+    """Return the section with a heading; None where there is none."""
+    return next((each for each in sections() if each.heading == name), None)
+
+
+@cache
+def sections() -> tuple[Section, ...]:
+    """Return all sections, in their order."""
+    return tuple(parsed((files("sinks.web") / "runbook.md").read_text(encoding="utf-8")))
+
+
+def parsed(text: str) -> Iterator[Section]:
+    """Yield the sections of a text; its tables scroll where they are wide, its own links lead to the page of the runbook."""
+    from markdown_it import MarkdownIt  # noqa: PLC0415  read by those who open the page, and 60 modules large
+
+    markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
+    tokens = markdown.parse(text)
+    for token in [each for block in tokens for each in (block, *(block.children or ()))]:
+        target = str(token.attrs.get("href", ""))
+        if target.startswith("#"):
+            token.attrSet("href", f"/runbook{target}")
+        if token.type == "th_open":
+            token.attrSet("scope", "col")
+    starts = [place for place, token in enumerate(tokens) if token.type == "heading_open"]
+    for start, stop in pairwise([*starts, len(tokens)]):
+        heading = tokens[start + 1].content
+        html = markdown.renderer.render(tokens[start + 3 : stop], markdown.options, {})
+        region = f'<div class="wide" tabindex="0" role="region" aria-label="table: {escape(heading)}">'
+        html = html.replace("<table>", f"{region}<table>")
+        html = html.replace("</table>", "</table></div>")
+        yield Section(anchor(heading), heading, int(tokens[start].tag[1]), Markup(html))  # noqa: S704 -- no HTML passes
+
+
+def anchor(heading: str) -> str:
+    """Return what a link to a heading ends with."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")

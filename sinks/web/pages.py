@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.resources import files
-from typing import Any, Final
-from urllib.parse import quote, urlencode
+from typing import Any, Final, Protocol
+from urllib.parse import quote, unquote, urlencode
 
 import msgspec
 from jinja2 import Environment
@@ -15,22 +15,23 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from processors import __version__
+from processors.contracts.events import STATES
 from processors.contracts.names import host_link, resource_title
-from processors.contracts.outputs import Alert, Prediction
-from processors.contracts.running import RunningJob, hits
+from processors.contracts.outputs import Alert, Prediction, RunningJob, hits
 from processors.contracts.service import Service
 from sinks.web import formatting, queries
 from sinks.web.access import reader
 from sinks.web.changes import Changes
-from sinks.web.job_pages import JobPages
-from sinks.web.links import Links
-from sinks.web.queries import Truth, application_id, find, known_ids, link, name_of, present_ms, raw_path
-from sinks.web.runbook import sections
+from sinks.web.filters import JobFilter
+from sinks.web.formatting import sections
+from sinks.web.queries import Links, Truth, application_id, find, known_ids, link, name_of, present_ms, raw_path, text
 from sinks.web.views import alerts as alert_view
 from sinks.web.views import hosts, jobs, lines, multiples, overview
 from sinks.web.views.agent import Faults, agent_view, standing
 from sinks.web.views.alert_states import CHOICES, SEVERITIES, Alerts
 from sinks.web.views.application import (
+    answer_view,
+    both,
     explained_views,
     history,
     load_view,
@@ -39,11 +40,83 @@ from sinks.web.views.application import (
     scaling_chart,
     uprights,
 )
-from sinks.web.views.ask import answer_view, both
-from sinks.web.views.explained import explained_rows
+from sinks.web.views.comparison import comparison, job_named, newest_run
+from sinks.web.views.hosts import explained_rows
+from sinks.web.views.job_lists import job_list, owner_view
 from sinks.web.views.jobs import job_link, link_of_key
-from sinks.web.views.overview import SourceRow, source_rows
-from sinks.web.views.trust import trust_of
+from sinks.web.views.overview import SourceRow, source_rows, trust_of
+
+
+class Render(Protocol):
+    """Makes a page of a template, and the page that reports that there is none."""
+
+    def page(self, request: Request, template: str, status: int = 200, **values: object) -> Response:
+        """Return the page that a template makes of values."""
+
+    def missing(self, request: Request, detail: str, name: str = "", status: int = 404) -> Response:
+        """Return the page that reports what is not there."""
+
+
+class JobPages:
+    """The pages of jobs over a service, which shows a reader their own jobs alone."""
+
+    def __init__(self, service: Service, render: Render) -> None:
+        self._service, self._render = service, render
+
+    def jobs(self, request: Request) -> Response:
+        """Show running or ended jobs, filtered and sorted; by default running ones, those first that may hit their limit."""
+        return self._render.page(
+            request,
+            "jobs.html",
+            list=job_list(self._service, reader(request), JobFilter.of(request.query_params), request.query_params),
+            states=STATES,
+            everybody=reader(request).operator,
+        )
+
+    def job(self, request: Request) -> Response:
+        """Show one job to those who may see it."""
+        system, _, job_id = (unquote(part) for part in raw_path(request, "/jobs/").partition("/"))
+        if not jobs.may_see(reader(request), jobs.owners(self._service, system, job_id)):
+            return self._render.page(request, "refused.html", 403, detail="This is the job of another user.")
+        view = jobs.job_view(self._service, system, job_id)
+        if view is None:  # why is nobody's business
+            why = "no longer" if reader(request).operator else "it is not yours"
+            return self._render.missing(
+                request, f"Nothing is known of the job {job_id[:80]!r} on {system[:80]!r}, or {why}."
+            )
+        return self._render.page(
+            request, "job.html", view=view, job_hosts=multiples.of_job(self._service, system, job_id)
+        )
+
+    def comparison(self, request: Request) -> Response:
+        """Show the newest runs of two jobs side by side to those who may see both."""
+        named = [job_named(text(request.query_params, name), name) for name in ("a", "b")]
+        may_see = reader(request)
+        if not all(jobs.may_see(may_see, jobs.owners(self._service, *job)) for job in named):
+            return self._render.page(request, "refused.html", 403, detail="One of these is the job of another user.")
+        runs = [newest_run(self._service, job) for job in named]
+        found = [run for run in runs if run is not None]
+        if len(found) < len(runs):
+            system, job_id = named[runs.index(None)]
+            why = "or no longer" if may_see.operator else "or it is not yours"
+            detail = f"No run that ended is known of the job {job_id[:80]!r} on {system[:80]!r}, {why}."
+            return self._render.missing(request, detail)
+        return self._render.page(request, "comparison.html", view=comparison(self._service, *found))
+
+    def user(self, request: Request) -> Response:
+        """Show the jobs of a user to that user, and to operators."""
+        name, asks = unquote(raw_path(request, "/users/")), reader(request)
+        if not asks.sees(name):
+            return self._render.page(request, "refused.html", 403, detail="These are the jobs of another user.")
+        view = owner_view(self._service, asks, "user", name)
+        return self._render.page(request, "owner.html", view=view, everybody=asks.operator)
+
+    def project(self, request: Request) -> Response:
+        """Show the jobs of a project: to operators all of them, to others their own."""
+        name, asks = unquote(raw_path(request, "/projects/")), reader(request)
+        view = owner_view(self._service, asks, "account", name)
+        return self._render.page(request, "owner.html", view=view, everybody=asks.operator)
+
 
 REFRESH_S: Final = 15  # where there is no script
 APPLICATIONS_SHOWN: Final = 60

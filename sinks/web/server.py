@@ -24,9 +24,8 @@ from sinks.web.access import PRESENT, STRANGER, Access, Reader, VisibilityFilter
 from sinks.web.api import Api, Problem, json
 from sinks.web.changes import STOPPING
 from sinks.web.connections import Connections, Limits, Reached, bounded, unreported
-from sinks.web.links import Links
 from sinks.web.pages import Pages
-from sinks.web.queries import BadParameterError, Truth
+from sinks.web.queries import BadParameterError, Links, Truth
 from sinks.web.views.agent import faults
 
 CONTENT_SECURITY_POLICY: Final = (

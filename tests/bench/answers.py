@@ -11,8 +11,8 @@ import msgspec
 from agent.app import compose
 from agent.app.kafka import kafka_settings
 from agent.decode.formats import DECODERS
+from agent.log.kafka.client import ClientName
 from agent.log.kafka.log import KafkaLog
-from agent.log.kafka.settings import ClientName
 from processors.contracts.events import JournalRecord, decode_record, encode_record
 from tests.bench.centre import QUESTIONS, RHYTHM_S, Centre, centre, producing
 from tests.bench.kafka_path import APPLICATIONS, LOOK_S, WARM_UP_S

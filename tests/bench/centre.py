@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from agent.app.kafka import kafka_settings
+from agent.log.kafka.client import ClientName
 from agent.log.kafka.log import KafkaLog
-from agent.log.kafka.settings import ClientName
 from processors.contracts.log import TopicSettings
 from tests.kit.agent_process import ROOT, AgentProcess, write_config
 from tests.kit.kafka_broker import KafkaBroker

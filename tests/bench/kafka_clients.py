@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from agent.log.kafka.client import ClientName, KafkaSettings
 from agent.log.kafka.log import KafkaLog
-from agent.log.kafka.settings import ClientName, KafkaSettings
 from processors.contracts.log import Consumer, Log, Position, TopicSettings
 from tests.bench.result import Row
 from tests.kit.kafka_broker import KafkaBroker

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from agent.log.kafka.settings import ClientName
+from agent.log.kafka.client import ClientName
 from tests.bench.centre import centre, cpu_s, producing
 from tests.bench.result import Row
 from tests.kit.logs import CLIENTS

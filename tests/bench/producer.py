@@ -8,8 +8,8 @@ import sys
 import time
 from collections.abc import Iterator
 
+from agent.log.kafka.client import KafkaSettings
 from agent.log.kafka.log import KafkaLog
-from agent.log.kafka.settings import KafkaSettings
 from tests.bench.workload import Load, Message, messages
 
 LEAD_PER_MESSAGE_S = 0.0002  # the messages are made before the first is sent

@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 
 from agent.app import compose
+from agent.app.roles import Garbage
 from agent.config.tree import Config
-from agent.learner.garbage import Garbage
 from processors.contracts.events import (
     Evidence,
     HostMinute,

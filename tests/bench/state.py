@@ -10,8 +10,8 @@ import msgspec
 
 from agent.app import compose
 from agent.config.topics import own_topics
+from agent.log.kafka.client import KafkaSettings
 from agent.log.kafka.log import KafkaLog
-from agent.log.kafka.settings import KafkaSettings
 from agent.log.memory import MemoryLog
 from processors.contracts.log import Log, Marker
 from processors.contracts.settings import RunTimeSettings

@@ -14,9 +14,9 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from agent.app.roles import Garbage
 from agent.config.roles import LearnerSettings
 from agent.config.tree import Config
-from agent.learner.garbage import Garbage
 from processors.contracts.events import HostMinute, JournalRecord, encode_record
 from tests.bench import hosts
 from tests.bench.growth.driven import SECOND_MS, Driven, continued, jobs_by_second, settings_for

@@ -13,8 +13,8 @@ from agent.collector.collector import Collector
 from agent.config.roles import CollectorSettings
 from agent.config.topics import own_topics
 from agent.config.tree import Config, KafkaSettings, Source, TopicNames
+from agent.log.kafka.client import ClientName
 from agent.log.kafka.log import KafkaLog
-from agent.log.kafka.settings import ClientName
 from processors.contracts.log import TopicSettings
 from processors.contracts.service import Measures
 from processors.contracts.telemetry import MetricMapping, Telemetry

@@ -9,9 +9,8 @@ import pytest
 
 from processors.hosts.causes import HostCauses, HostLevels
 from processors.hosts.detectors import AnomalyCandidates, MultivariateDetector, Places, Records
-from processors.hosts.estimates import MeasuredProcessors
 from processors.hosts.peers import PeerComparison
-from processors.hosts.rows import BLOCK, HOST_BLOCK, HostRows, SeriesRows
+from processors.hosts.rows import BLOCK, HOST_BLOCK, HostRows, MeasuredProcessors, SeriesRows
 from processors.hosts.windows import HostForecastErrors, HostForecasts, HostWindows, MinuteBatch, ReportedWindows
 from processors.models.detect.multivariate import RESOURCES_MAX
 from processors.pipeline.host_state import COLUMNS

@@ -18,7 +18,6 @@ from processors.features.times import FeatureTimes, FeatureTimesState
 from processors.hosts import jobs
 from processors.hosts.lines import LINE_KINDS
 from processors.inputs import Inputs, InputsState
-from processors.jobs.allowance import ForecastAllowance, ForecastAllowanceState
 from processors.jobs.deduplication import (
     REQUESTS_MAX,
     AnsweredRequests,
@@ -29,10 +28,9 @@ from processors.jobs.deduplication import (
     RunDeduplication,
     RunDeduplicationState,
 )
-from processors.jobs.explained import ExplainedRuns, ExplainedRunsState
-from processors.jobs.failures import FailureRate, FailureState
+from processors.jobs.failures import ExplainedRuns, ExplainedRunsState, FailureRate, FailureState
 from processors.jobs.host_failures import HostFailureRate, HostFailureState, HostOutcome
-from processors.jobs.lifecycle import Job, JobState
+from processors.jobs.lifecycle import ForecastAllowance, ForecastAllowanceState, Job, JobState
 from processors.load.scores import LoadScores, LoadScoresState
 from processors.models.combination.scores import NO_SCORES
 from processors.pipeline import host_state

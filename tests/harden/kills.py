@@ -13,7 +13,7 @@ from typing import Any, Final
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from agent.log.kafka.settings import ClientName
+from agent.log.kafka.client import ClientName
 from tests.bench.result import Row, quantile
 from tests.harden.count import Compared, by_key, compared, expected_models, learned, settled_run
 from tests.harden.members import EACH, SOURCE, Members

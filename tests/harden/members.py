@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import yaml
 
-from agent.log.kafka.settings import ClientName
+from agent.log.kafka.client import ClientName
 from tests.harden.traffic import SYSTEMS
 from tests.kit.agent_process import AgentProcess, write_config
 from tests.kit.ports import free_ports

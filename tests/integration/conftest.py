@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from agent.log.kafka.client import ClientName, KafkaSettings
 from agent.log.kafka.log import KafkaLog
-from agent.log.kafka.settings import ClientName, KafkaSettings
 from processors.contracts.log import TopicSettings
 from tests.kit.kafka_broker import KafkaBroker
 from tests.kit.logs import CLIENTS

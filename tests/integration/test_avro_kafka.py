@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.log.kafka.settings import ClientName
+from agent.log.kafka.client import ClientName
 from processors.contracts.events import HostMinute, JournalEvent, decode_record
 from tests.kit.agent_process import AgentProcess, until, write_config
 from tests.kit.agent_topics import AgentTopics

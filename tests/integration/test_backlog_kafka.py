@@ -13,8 +13,8 @@ import pytest
 from agent.app.kafka import kafka_settings
 from agent.app.roles import CollectorRole
 from agent.clock import BrokerClock, SystemClock
+from agent.log.kafka.client import ClientName
 from agent.log.kafka.log import KafkaLog
-from agent.log.kafka.settings import ClientName
 from processors.contracts.log import TopicSettings
 from processors.contracts.names import rfc3339
 from tests.kit.agent_process import until

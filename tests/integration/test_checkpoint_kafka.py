@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from agent.log.kafka.checkpoint import KafkaCheckpointStore
+from agent.log.kafka.client import ClientName, KafkaSettings
 from agent.log.kafka.log import KafkaLog
-from agent.log.kafka.settings import ClientName, KafkaSettings
 from processors.contracts.errors import CheckpointLostError, FencedError, UnavailableError
 from processors.contracts.log import Restored, TopicSettings
 from tests.kit.checkpoints import (

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from agent.log.kafka.checkpoint import KafkaCheckpointStore
-from agent.log.kafka.settings import ClientName, KafkaSettings
+from agent.log.kafka.client import ClientName, KafkaSettings
 from processors.contracts.errors import CheckpointLostError, UnavailableError
 from processors.contracts.log import Restored
 from tests.kit.checkpoints import (

@@ -12,7 +12,7 @@ from agent.app import compose
 from agent.app.roles import CollectorRole, LearnerRole
 from agent.cli import main
 from agent.clock import SystemClock
-from agent.log.kafka.settings import ClientName
+from agent.log.kafka.client import ClientName
 from processors.contracts.events import Evidence, JobCompleted, Tick
 from processors.contracts.log import TopicSettings
 from processors.contracts.names import rfc3339

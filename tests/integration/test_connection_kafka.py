@@ -8,9 +8,7 @@ import pytest
 from kafka.admin import KafkaAdminClient
 from kafka.errors import NodeNotReadyError
 
-from agent.log.kafka.clients import client_of
-from agent.log.kafka.faults import check_reachable
-from agent.log.kafka.settings import ClientName, KafkaSettings
+from agent.log.kafka.client import ClientName, KafkaSettings, check_reachable, client_of
 from processors.contracts.errors import UnavailableError
 from tests.kit.kafka_broker import KafkaBroker
 

@@ -10,10 +10,10 @@ from typing import TypedDict
 import pytest
 from msgspec.structs import replace
 
+from agent.log.kafka.client import ClientName, KafkaSecurity, KafkaSettings
 from agent.log.kafka.confluent import arguments as confluent
 from agent.log.kafka.log import KafkaLog
 from agent.log.kafka.python import arguments as python
-from agent.log.kafka.settings import ClientName, KafkaSecurity, KafkaSettings
 from processors.contracts.errors import ConfigError, UnavailableError
 from processors.contracts.log import Poll, Producer, TopicSettings
 from tests.kit.agent_process import until

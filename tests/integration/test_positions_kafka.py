@@ -11,7 +11,7 @@ from agent.app import compose
 from agent.app.roles import CollectorRole
 from agent.cli import main
 from agent.clock import SystemClock
-from agent.log.kafka.settings import ClientName
+from agent.log.kafka.client import ClientName
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import Evidence, HostMinute, JobStarted, decode_record
 from processors.contracts.log import Batch, TopicSettings

@@ -11,7 +11,7 @@ import pytest
 from kafka import KafkaProducer
 
 from agent.config.load import load
-from agent.log.kafka.settings import ClientName
+from agent.log.kafka.client import ClientName
 from processors.contracts.names import rfc3339
 from tests.kit.agent_process import AgentProcess, until, write_config
 from tests.kit.agent_topics import AgentTopics

@@ -14,7 +14,7 @@ from agent.app import compose
 from agent.collector.collector import Collector
 from agent.config.topics import own_topics
 from agent.config.tree import Config
-from agent.log.kafka.settings import ClientName
+from agent.log.kafka.client import ClientName
 from agent.log.memory import MemoryLog
 from processors.contracts.events import HostMinute, decode_record
 from processors.contracts.log import TopicSettings

@@ -22,7 +22,7 @@ from agent.app.kafka import connected
 from agent.cli import main
 from agent.config.load import load
 from agent.config.topics import Resource, own_topics, rights
-from agent.log.kafka.settings import ClientName
+from agent.log.kafka.client import ClientName
 from processors.contracts.errors import UnavailableError
 from processors.contracts.log import Marker, TopicSettings
 from tests.kit.agent_process import READY_S, AgentProcess, until, write_config

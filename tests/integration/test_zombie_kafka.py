@@ -17,8 +17,8 @@ from agent.config.tree import Config
 from agent.decode.message import DecodeOptions
 from agent.decode.native import native_decoder
 from agent.learner.learner import Learner
+from agent.log.kafka.client import ClientName
 from agent.log.kafka.log import KafkaLog
-from agent.log.kafka.settings import ClientName
 from processors.contracts.errors import FencedError
 from processors.contracts.events import JournalRecord, encode_record
 from processors.contracts.names import rfc3339

@@ -27,7 +27,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from agent.cli.run import PARENT
 from agent.config.load import load
 from agent.config.tree import Config
-from agent.log.kafka.settings import ClientName
+from agent.log.kafka.client import ClientName
 from tests.kit.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,11 +10,11 @@ from processors.models.downey.two_step import (
     NOISE_FLOOR,
     STEP,
     Envelope,
-    Floats,
     envelope,
     prior_penalty,
     target_weights,
 )
+from processors.models.numerics.arrays import Floats
 
 CURVATURE_MAX = 0.999  # sigma of about 1000, which no observation tells from Amdahl's law
 PARALLELISM_CAP = 32.0  # times the largest size; beyond it a curve cannot be told from Amdahl's law

@@ -9,8 +9,8 @@ from _pytest.mark.structures import ParameterSet
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.protocol.group import LeaveGroupRequest
 
+from agent.log.kafka.client import ClientName, KafkaSettings
 from agent.log.kafka.log import KafkaLog
-from agent.log.kafka.settings import ClientName, KafkaSettings
 from agent.log.memory import MemoryBroker, MemoryLog
 from processors.contracts.log import (
     Batch,

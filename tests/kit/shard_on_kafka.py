@@ -15,8 +15,8 @@ from agent.clock import SystemClock
 from agent.config.load import loads
 from agent.config.topics import own_topics
 from agent.config.tree import Config
+from agent.log.kafka.client import ClientName
 from agent.log.kafka.log import KafkaLog
-from agent.log.kafka.settings import ClientName
 from processors.contracts.events import JournalEvent, JournalRecord, Tick, encode_record
 from sinks.prometheus.registry import Metrics
 from tests.kit.agent_process import until

@@ -24,8 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.hosts.windows import LEVELS, HostForecasts, MinuteBatch
-from processors.models.forecast import Forecasters
-from processors.models.forecast_errors import RETAINED
+from processors.models.forecast import RETAINED, Forecasters
 from processors.models.histogram.arithmetic import crps, in_range, pit
 from processors.models.histogram.values import INTERVALS, Histogram, from_samples
 

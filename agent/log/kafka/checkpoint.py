@@ -10,11 +10,8 @@ goes wrong without it.
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from agent.log.kafka.client import TransactionWriter
-from agent.log.kafka.clients import client_of
-from agent.log.kafka.faults import translated, within
+from agent.log.kafka.client import KafkaSettings, TransactionWriter, client_of, translated, within
 from agent.log.kafka.reading import KafkaReader
-from agent.log.kafka.settings import KafkaSettings
 from processors.contracts.errors import CheckpointLostError, ScalewatchError, UnavailableError
 from processors.contracts.log import (
     LiveStates,

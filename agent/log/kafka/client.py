@@ -4,12 +4,150 @@ What is decided stands beside this file, once: which errors are ours, deadlines,
 rebalance takes away. Here a client only adapts: it raises what its library raises, and `Client.fault` says what it means.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import Enum, auto
-from typing import NamedTuple, Protocol
+from importlib import import_module
+from importlib.util import find_spec
+from threading import Thread
+from typing import Final, Literal, NamedTuple, Protocol, TypeVar, cast
 
-from agent.log.kafka.settings import KafkaSettings
+import msgspec
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
+
+from agent.log.kafka.tls import refusal
+from processors.contracts.errors import ConfigError, FencedError, RebalancingError, ScalewatchError, UnavailableError
 from processors.contracts.log import Batch, FoundTopic, Position, TopicPartition
+
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+Compression = Literal["none", "gzip", "lz4", "zstd"]
+ClientName = Literal["auto", "kafka-python", "confluent"]
+REQUEST_BYTES_MAX = 1 << 20
+BATCH_BYTES_MIN = 1024
+BATCH_MARGIN_BYTES = 512  # what a batch may have around its records
+WAIT_MS = 20  # a broker may wait so long for more before it answers a reader; a checkpoint waits for this answer
+LINGER_MS = 5  # a record waits so long for others, unless somebody flushes: a request for each costs more than the rest
+
+
+class Secret(str):
+    """A text that does not show in a repr: clients and tracebacks print their settings."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'"
+
+
+class KafkaSecurity(msgspec.Struct, frozen=True):
+    """How to prove who we are, and how the broker proves who it is."""
+
+    protocol: SecurityProtocol = "PLAINTEXT"
+    mechanism: str | None = None
+    username: str | None = None
+    password: str | None = None
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.password is not None:
+            msgspec.structs.force_setattr(self, "password", Secret(self.password))
+
+    @property
+    def described(self) -> str:
+        """Return protocol, mechanism and user for an error message."""
+        return self.protocol if self.mechanism is None else f"{self.protocol}, {self.mechanism} as {self.username}"
+
+    @property
+    def encrypted(self) -> bool:
+        """Return whether the connection is encrypted."""
+        return self.protocol.endswith("SSL")
+
+    def check(self) -> None:
+        """Raise ConfigError where a login is not complete."""
+        if self.protocol.startswith("SASL") and not (self.mechanism and self.username and self.password):
+            raise ConfigError(f"{self.protocol} needs a mechanism, a user name and a password.")
+
+
+class KafkaSettings(msgspec.Struct, frozen=True):
+    """Everything that the Kafka log has to know. Every default is here."""
+
+    bootstrap: str
+    client: ClientName = "auto"
+    client_id: str = "scalewatch"
+    security: KafkaSecurity = KafkaSecurity()
+    state_topic: str = "scalewatch.state"
+    compression: Compression = "none"
+    replication_factor: int | None = None  # of topics we create; None: 3, or as many as there are brokers
+    static_membership: bool = False  # keep partitions through a restart, at the price of a slower leave
+    bootstrap_timeout_s: float = 10.0
+    request_timeout_s: float = 10.0
+    delivery_timeout_s: float = 60.0
+    block_timeout_s: float = 10.0
+    session_timeout_s: float = 10.0
+    work_timeout_s: float = 300.0  # a member that does not poll for so long loses its partitions
+    metadata_age_s: float = 30.0  # how soon new topics are found
+    stuck_after_s: float = 30.0  # a consumer that is behind and gets nothing for so long is given up
+    read_timeout_s: float = 30.0
+    checkpoint_timeout_s: float = 8.0
+    transaction_timeout_s: float = 60.0
+    take_overs_max: int = 5
+    queue_records_max: int = 50_000
+    queue_bytes_max: int = 64 << 20
+    poll_records_max: int = 2000
+    written_topics: tuple[str, ...] = ()  # whose max.message.bytes bounds a batch
+    batch_bytes_max: int = REQUEST_BYTES_MAX
+    fetched_bytes_max: int = 16 << 20  # that a client holds for the next polls
+    on_wait: Callable[[], object] = tuple  # called before each wait for a broker, in any thread
+    now_ms: Callable[[], int] | None = None  # gives records their time that have none; None: the client does
+
+    def stamp_ms(self) -> int | None:
+        """Return the time of a record that is written now; None if the client has to give it."""
+        return None if self.now_ms is None else self.now_ms()
+
+    @property
+    def request_ms(self) -> int:
+        """How long a broker may take for an answer."""
+        return milliseconds(self.request_timeout_s)
+
+    @property
+    def delivery_ms(self) -> int:
+        """How long a record may be under way: at least as long as one request, which has waited for others."""
+        return max(milliseconds(self.delivery_timeout_s), self.request_ms + LINGER_MS)
+
+    @property
+    def session_ms(self) -> int:
+        """How long a group waits for a member's heartbeat."""
+        return milliseconds(self.session_timeout_s)
+
+    @property
+    def heartbeat_ms(self) -> int:
+        """How often a member's heart beats: two beats may be lost."""
+        return self.session_ms // 3
+
+    @property
+    def work_ms(self) -> int:
+        """How long a member may work between two polls; never shorter than its session."""
+        return max(milliseconds(self.work_timeout_s), self.session_ms)
+
+    def named(self, purpose: str) -> str:
+        """Return the name of a client towards the brokers."""
+        return f"{self.client_id}-{purpose}"
+
+
+def isolation(*, committed: bool) -> str:
+    """Return which records a consumer sees: what is committed, or also what open and aborted transactions wrote."""
+    return "read_committed" if committed else "read_uncommitted"
+
+
+def first_read(*, from_beginning: bool) -> str:
+    """Return where a consumer begins that has no position."""
+    return "earliest" if from_beginning else "latest"
+
+
+def milliseconds(seconds: float) -> int:
+    """Return a time as clients take it."""
+    return round(seconds * 1000)
 
 
 class Meaning(Enum):
@@ -218,3 +356,123 @@ class Client(Protocol):
 
     def cluster_admin(self) -> ClusterAdmin:
         """Return what asks the cluster."""
+
+
+ADAPTERS: Final[dict[ClientName, str]] = {
+    "kafka-python": "agent.log.kafka.python.client",
+    "confluent": "agent.log.kafka.confluent.client",
+}
+
+
+def client_name(wanted: ClientName) -> ClientName:
+    """Return the client that a setting means here. Raises ConfigError where it is not installed."""
+    installed = find_spec("confluent_kafka") is not None
+    if wanted == "auto":
+        return "confluent" if installed else "kafka-python"
+    if wanted == "confluent" and not installed:
+        raise ConfigError("kafka.client is confluent, which is not installed: `pip install scalewatch[fast]` does it.")
+    return wanted
+
+
+def client_of(settings: KafkaSettings) -> Client:
+    """Return the client of some settings. Only its own library is imported: each costs a start."""
+    adapter = import_module(ADAPTERS[client_name(settings.client)])
+    return cast("Client", adapter.make(settings))
+
+
+ASK_AGAIN_S: Final = 0.2
+NAMES_MAX: Final = 5
+Result = TypeVar("Result")
+
+
+@contextmanager
+def translated(client: Client, doing: str) -> Iterator[None]:
+    """Turn whatever the client raises into FencedError, RebalancingError or UnavailableError."""
+    client.settings.on_wait()
+    try:
+        yield
+    except ScalewatchError:
+        raise
+    except Exception as error:  # closed clients also raise AssertionError, AttributeError and RuntimeError
+        raise translate(client, error, doing) from error
+
+
+def translate(client: Client, error: BaseException, doing: str) -> ScalewatchError:
+    """Return our error for one of the client."""
+    if isinstance(error, ScalewatchError):
+        return error
+    fault, settings = client.fault(error), client.settings
+    if fault.meaning is Meaning.UNREACHABLE:
+        return UnavailableError(unreachable(settings, fault.reason))
+    if fault.meaning is Meaning.FORBIDDEN:
+        return UnavailableError(forbidden(settings, doing, fault))
+    message = f"{doing} failed at {settings.bootstrap}: {fault.reason.rstrip('.')}."
+    if fault.meaning is Meaning.FENCED:
+        return FencedError(message)
+    return RebalancingError(message) if fault.meaning is Meaning.REBALANCED else UnavailableError(message)
+
+
+def forbidden(settings: KafkaSettings, doing: str, fault: Fault) -> str:
+    """Return what to do where the broker's authorizer refuses something."""
+    named = f" ({', '.join(sorted(fault.names)[:NAMES_MAX])})" if fault.names else ""
+    user = settings.security.username or "without a log-in"
+    return (
+        f"{doing} failed at {settings.bootstrap}: the agent's user ({user}) has no right to {fault.resource}{named}. "
+        "`scalewatch topics --acls` prints the rights that it needs."
+    )
+
+
+def unreachable(settings: KafkaSettings, cause: str = "") -> str:
+    """Return what to check when no broker can be talked to: the clients say the same for nearly every cause."""
+    security, refused = settings.security, refusal(settings)
+    tls = ", and that the CA file has signed the broker's certificate" if security.encrypted else ""
+    login = ", the user and password" if security.mechanism else " without a password"
+    last = f" The last error was: {cause.rstrip('.')}." if cause else ""
+    seen = f" {refused}" if refused else last
+    return (
+        f"No Kafka broker could be reached at {settings.bootstrap} ({security.described}) within "
+        f"{settings.bootstrap_timeout_s:g} s: check the address and port, that this listener speaks "
+        f"{security.protocol}{login}{tls}.{seen}"
+    )
+
+
+def check_reachable(client: Client) -> None:
+    """Ask the cluster who it is, until it names a broker. Raises UnavailableError.
+
+    Clients can be made although a login is wrong or missing, and then wait in silence for ever. A broker that was out of
+    its controller's sight for a moment answers, but names no broker, not even itself.
+    """
+    timeout_s = client.settings.bootstrap_timeout_s
+    until_one_is_named = Retrying(
+        retry=retry_if_result(lambda count: count == 0),
+        wait=wait_fixed(ASK_AGAIN_S),
+        stop=stop_after_delay(timeout_s),
+        retry_error_callback=lambda _: 0,
+    )
+    with translated(client, "Connecting"):
+        if not until_one_is_named(client.named_brokers, timeout_s):
+            raise UnavailableError(unreachable(client.settings, "the cluster names no broker"))
+
+
+def within(timeout_s: float, call: Callable[[], Result], doing: str) -> Result:
+    """Call in a thread and wait at most so long: some calls may never return once a broker has died.
+
+    Raises UnavailableError at the deadline; the thread is then left to itself, so its client has to be given up.
+    """
+    results: list[Result] = []
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:  # noqa: BLE001 - handed to the waiting thread
+            raised.append(error)
+
+    thread = Thread(target=run, name=doing, daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    if raised:
+        raise raised[0]
+    if not results:
+        raise UnavailableError(f"{doing} did not end within {timeout_s:g} s.")
+    return results[0]

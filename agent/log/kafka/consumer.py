@@ -2,13 +2,28 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import Final
 
-from agent.log.kafka.clients import client_of
-from agent.log.kafka.faults import translated
-from agent.log.kafka.metadata import marked, unmarked
-from agent.log.kafka.settings import KafkaSettings
+from agent.log.kafka.client import KafkaSettings, client_of, translated
 from processors.contracts.errors import RebalancingError, UnavailableError
 from processors.contracts.log import Assignment, Poll, Position, TopicPartition
+
+END: Final = "\n"
+NUL: Final = "\0"
+
+
+def marked(metadata: str) -> str:
+    """Return metadata as it is stored."""
+    return metadata + END
+
+
+def unmarked(stored: str, *, exact: bool) -> str:
+    """Return the metadata up to its mark. Without one it is older: kept where the client reads it exactly, else left out."""
+    text, mark, _ = stored.partition(END)
+    if mark:
+        return text
+    return stored.rstrip(NUL) if exact else ""
+
 
 JOIN_TIMEOUT_S = 1.0  # a member without partitions polls so long, because a join should end within a call
 

@@ -1,21 +1,103 @@
 """The log on Kafka."""
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
-from agent.log.kafka import topics as kafka_topics
 from agent.log.kafka.checkpoint import KafkaCheckpointStore
-from agent.log.kafka.clients import client_of
+from agent.log.kafka.client import (
+    BATCH_BYTES_MIN,
+    BATCH_MARGIN_BYTES,
+    REQUEST_BYTES_MAX,
+    ClusterAdmin,
+    Fault,
+    KafkaSettings,
+    Meaning,
+    check_reachable,
+    client_of,
+    forbidden,
+    translated,
+)
 from agent.log.kafka.consumer import KafkaLogConsumer
-from agent.log.kafka.faults import check_reachable
 from agent.log.kafka.producer import KafkaLogProducer
 from agent.log.kafka.reading import KafkaReader, ends
-from agent.log.kafka.settings import BATCH_BYTES_MIN, BATCH_MARGIN_BYTES, REQUEST_BYTES_MAX, KafkaSettings
 from processors.contracts.errors import UnavailableError
-from processors.contracts.log import Batch, Examined, TopicSettings
+from processors.contracts.log import IN_SYNC_MIN, REPLICAS_SAFE, Batch, Examined, TopicSettings
+
+REPLICAS: Final = 3
+TOPIC_READY_POLLS: Final = 50
+ACTIVE_POLLS, ACTIVE_POLL_S = 100, 0.1
+Result = TypeVar("Result")
+
+
+def asking(settings: KafkaSettings, doing: str, ask: Callable[[ClusterAdmin], Result]) -> Result:
+    """Ask the cluster with a client of its own. Raises UnavailableError."""
+    client = client_of(settings)
+    with translated(client, doing):
+        admin = client.cluster_admin()
+        try:
+            return ask(admin)
+        finally:
+            admin.close()
+
+
+def counts(admin: ClusterAdmin, settings: KafkaSettings, topics: Sequence[str]) -> dict[str, int]:
+    """Return the number of partitions of the topics that there are; UnavailableError where one may not be seen."""
+    found = admin.describe(topics) if topics else {}
+    denied = tuple(name for name, one in found.items() if not one.partitions)
+    if denied:
+        raise UnavailableError(
+            forbidden(settings, "Looking up topics", Fault(Meaning.FORBIDDEN, "", "a topic", denied))
+        )
+    return {name: one.partitions for name, one in found.items()}
+
+
+def create(admin: ClusterAdmin, settings: KafkaSettings, topics: Sequence[TopicSettings]) -> list[str]:
+    """Create the topics that are missing, wait until they are known, and return their names."""
+    existing = counts(admin, settings, [topic.name for topic in topics])
+    missing = [topic for topic in topics if topic.name not in existing]
+    active = _active_brokers(admin) if missing else 0
+    replicas = settings.replication_factor or min(REPLICAS, active)
+    made = [topic.name for topic in missing if _create_one(admin, topic, replicas)]
+    for _ in range(TOPIC_READY_POLLS):  # a broker learns of a new topic a little after its controller
+        if len(counts(admin, settings, made)) == len(made):
+            break
+    return made
+
+
+def examine(
+    admin: ClusterAdmin, topics: Sequence[str], groups: Sequence[str], transactional_ids: Sequence[str]
+) -> Examined:
+    """Return how topics really are, and what the user may do with topics, groups and transactional ids."""
+    found = admin.describe(topics)
+    settings = admin.settings([name for name, one in found.items() if one.partitions])
+    return Examined(
+        {name: replace(one, settings=settings.get(name)) for name, one in found.items()},
+        {group: admin.group_operations(group) for group in groups},
+        admin.transactional_operations(transactional_ids),
+    )
+
+
+def _active_brokers(admin: ClusterAdmin) -> int:
+    """Return how many brokers serve; one that comes back from a hang is not among them for a second or two."""
+    pause = threading.Event()
+    for _ in range(ACTIVE_POLLS):
+        if brokers := admin.brokers():
+            return brokers
+        pause.wait(ACTIVE_POLL_S)
+    raise UnavailableError("The cluster has no active broker yet, so no topic can be created.")
+
+
+def _create_one(admin: ClusterAdmin, topic: TopicSettings, replicas: int) -> bool:
+    options = dict(topic.options())
+    if replicas >= REPLICAS_SAFE:  # a broker's own default is one
+        options["min.insync.replicas"] = str(IN_SYNC_MIN)
+    return admin.create(topic.name, topic.partitions, replicas, options)
+
 
 LIMIT: Final = "max.message.bytes"
 Client = TypeVar("Client", bound=KafkaLogConsumer | KafkaLogProducer | KafkaCheckpointStore)
@@ -53,26 +135,26 @@ class KafkaLog:
         """Return the number of partitions, None where the topic does not exist; a known number is not asked again."""
         self._connect()
         if topic not in self._partitions:
-            counts = partial(kafka_topics.counts, settings=self._settings, topics=[topic])
-            self._partitions.update(kafka_topics.asking(self._settings, "Looking up topics", counts))
+            look_up = partial(counts, settings=self._settings, topics=[topic])
+            self._partitions.update(asking(self._settings, "Looking up topics", look_up))
         return self._partitions.get(topic)
 
     def ends(self, topics: Sequence[str]) -> Mapping[str, Mapping[int, int]]:
         """Return the ends of the partitions of each topic that is there; names with ``^`` are regular expressions."""
         self._connect()
-        return kafka_topics.asking(self._settings, "Looking for the ends of the sources", partial(ends, topics=topics))
+        return asking(self._settings, "Looking for the ends of the sources", partial(ends, topics=topics))
 
     def create(self, topics: Sequence[TopicSettings]) -> Sequence[str]:
         """Create the topics that are missing; return their names. Raises UnavailableError."""
         self._connect()
-        make = partial(kafka_topics.create, settings=self._settings, topics=topics)
-        return kafka_topics.asking(self._settings, "Creating topics", make)
+        make = partial(create, settings=self._settings, topics=topics)
+        return asking(self._settings, "Creating topics", make)
 
     def examine(self, topics: Sequence[str], groups: Sequence[str], transactional_ids: Sequence[str]) -> Examined:
         """Return how topics really are, and what the user may do with all these. Raises UnavailableError."""
         self._connect()
-        look = partial(kafka_topics.examine, topics=topics, groups=groups, transactional_ids=transactional_ids)
-        return kafka_topics.asking(self._settings, "Reading the settings of topics", look)
+        look = partial(examine, topics=topics, groups=groups, transactional_ids=transactional_ids)
+        return asking(self._settings, "Reading the settings of topics", look)
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """Return the first offset that is still there and the end of a partition. Raises UnavailableError."""

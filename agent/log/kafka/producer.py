@@ -1,9 +1,6 @@
 """A producer on Kafka: a bounded queue, and every acknowledgement checked."""
 
-from agent.log.kafka.client import NotQueuedError
-from agent.log.kafka.clients import client_of
-from agent.log.kafka.faults import translate, translated
-from agent.log.kafka.settings import KafkaSettings
+from agent.log.kafka.client import KafkaSettings, NotQueuedError, client_of, translate, translated
 from processors.contracts.errors import ScalewatchError, UnavailableError
 from processors.contracts.log import check_record
 

@@ -7,10 +7,7 @@ from typing import Self
 
 from msgspec.structs import replace
 
-from agent.log.kafka.client import ClusterAdmin
-from agent.log.kafka.clients import client_of
-from agent.log.kafka.faults import translated
-from agent.log.kafka.settings import KafkaSettings
+from agent.log.kafka.client import ClusterAdmin, KafkaSettings, client_of, translated
 from processors.contracts.errors import UnavailableError
 from processors.contracts.log import Batch, topic_pattern
 

@@ -4,7 +4,7 @@ import socket
 import ssl
 from typing import Final
 
-from agent.log.kafka.settings import KafkaSecurity, KafkaSettings
+from agent.log.kafka.client import KafkaSecurity, KafkaSettings
 from processors.contracts.errors import ConfigError
 
 ADDRESSES_MAX: Final = 3

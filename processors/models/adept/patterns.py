@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from processors.models.downey.fit import QuickFitter, fit_downey
 from processors.models.laws.family import AmdahlFits, least_squares_amdahl
+from processors.models.numerics.arrays import Floats
 
-Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 
 # Fluctuation of a run-time curve: the metric R of ADEPT and a rule that holds for any spacing of the sizes.

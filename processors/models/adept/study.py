@@ -26,8 +26,7 @@ from processors.models.adept.verdict import NOISE_FLOOR, SIZES_MIN, Judge, Verdi
 from processors.models.aggregates.observations import observations
 from processors.models.downey.bayes import AnchoredCurve, Posterior, anchored_curve, parallel_curve
 from processors.models.downey.two_step import DEVIATION, Envelope, envelope
-
-Floats = NDArray[np.float64]
+from processors.models.numerics.arrays import Floats
 
 Indices = NDArray[np.intp]
 

@@ -11,7 +11,6 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from processors.models.adept.advice import (
     REACH,
@@ -27,8 +26,7 @@ from processors.models.downey.bayes import AnchoredCurve
 from processors.models.downey.curve import inverse_speedup
 from processors.models.downey.fit import Profile, profiles
 from processors.models.laws.family import least_squares_amdahl_each
-
-Floats = NDArray[np.float64]
+from processors.models.numerics.arrays import Floats
 
 SIZES_MIN = 3  # of ADEPT
 MISFIT = 0.02  # relative error of a model that is right

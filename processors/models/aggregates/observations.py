@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from processors.models.downey.curve import Floats, checked_sizes
+from processors.models.downey.curve import checked_sizes
+from processors.models.numerics.arrays import Floats
 
 _TIME_MIN_S = np.finfo(np.float64).tiny
 _TIME_MAX_S = np.finfo(np.float64).max

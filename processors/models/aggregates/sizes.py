@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from processors.models.aggregates.sketch import LogSketch, ln_factor_of, positions_of
-from processors.models.downey.curve import Floats
+from processors.models.numerics.arrays import Floats
 
 SIZES_MAX = 64
 NOISE_MIN = 0.03  # standard deviation of ln t below which no run-to-run noise is believed

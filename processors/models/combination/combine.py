@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from processors.models.combination import average, inside
+from processors.models.combination import inside
 from processors.models.combination.evidence import (
     ENSEMBLE,
     GATE,
@@ -22,12 +22,12 @@ from processors.models.combination.evidence import (
     NO_OFFSETS,
     PESSIMISM,
     Evidence,
-    Floats,
     Gate,
     Ints,
     Laws,
     RelatedCurve,
     RelatedLosses,
+    Scaled,
     anchored,
     logits,
     relative,
@@ -73,6 +73,55 @@ from processors.models.combination.shapes import (
     shapes,
     trusted,
 )
+from processors.models.downey.bayes import posterior
+from processors.models.numerics.arrays import Floats
+
+SHARE: Final = 0.15
+SIZES_FULL, SIZES_NONE = 5, 7
+DISTANCE_FULL, DISTANCE_NONE = 2.0, 3.0  # doublings
+DISTANCE_NEAR = 0.5  # below, it fades: a forecast starts at what was observed
+LOST_FULL = 0.05  # of ln efficiency between the smallest and the largest size
+
+
+def shares(data: Scaled, doubt: float, distance: Floats) -> Floats:
+    """Return the share of the average in the forecast at each distance (m,) in doublings.
+
+    `doubt` is how little the related curves say: 1 without any.
+
+    >>> from processors.models.combination.evidence import Curve, scaled
+    >>> data = scaled(Curve("a", "s", (4.0, 8.0, 16.0), (25.0, 13.0, 7.0)))
+    >>> shares(data, 1.0, np.array([0.25, 1.0, 2.5, 4.0])).tolist()
+    [0.075, 0.15, 0.075, 0.0]
+    """
+    near = np.clip((DISTANCE_NONE - distance) / (DISTANCE_NONE - DISTANCE_FULL), 0.0, 1.0)
+    return np.asarray(share_most(data, doubt) * near * np.minimum(distance / DISTANCE_NEAR, 1.0))
+
+
+def share_most(data: Scaled, doubt: float) -> float:
+    """Return the most that the average has of any forecast.
+
+    >>> from processors.models.combination.evidence import Curve, scaled
+    >>> share_most(scaled(Curve("a", "s", (4.0, 8.0, 16.0), (25.0, 13.0, 7.0))), 1.0)
+    0.15
+    """
+    few = min(max((SIZES_NONE - data.n.size) / (SIZES_NONE - SIZES_FULL), 0.0), 1.0)
+    lost = -float(data.y[0] + data.x[0] * LN2)
+    return SHARE * few * min(max(lost / LOST_FULL, 0.0), 1.0) * doubt
+
+
+def ln_run_times(data: Scaled, n: Floats) -> Floats:
+    """Return ln of the relative run time by the average of Downey's curves at relative sizes (m,).
+
+    Sizes are counted in the smallest one, so that their unit does not matter.
+
+    >>> from processors.models.combination.evidence import Curve, scaled
+    >>> data = scaled(Curve("a", "s", (4.0, 8.0, 16.0), (25.0, 12.5, 6.25)))
+    >>> bool(-0.7 < ln_run_times(data, np.array([2.0]))[0] < -0.5)
+    True
+    """
+    belief = posterior(data.n / data.n[0], data.t)
+    return belief.mean_ln_run_times(n / data.n[0])
+
 
 # Everything that was fitted to measured curves: what other data would change. It stands here and beside the formulas that
 # use it (GATE, SCALE, INSIDE_SCALE). The program of `make quality` refits all of it, also with each data set left out in turn.
@@ -349,9 +398,9 @@ def _tempered(curves: Sequence[Combination], at: _Targets, ln_t: Floats, distanc
     """Return forecasts with the share that short lone curves leave to the average of Downey's curves."""
     for place, rows in at.each():
         one = curves[place]
-        share = average.shares(one.evidence.data, float(one.related_losses.doubt[0]), distance[rows])
+        share = shares(one.evidence.data, float(one.related_losses.doubt[0]), distance[rows])
         if share.any():
-            ln_t[rows] += share * (average.ln_run_times(one.evidence.data, at.n[rows]) - ln_t[rows])
+            ln_t[rows] += share * (ln_run_times(one.evidence.data, at.n[rows]) - ln_t[rows])
     return ln_t
 
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from processors.models.laws import prefixes
+from processors.models.numerics.arrays import Floats
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
 RATIO_MAX: Final = 1e30  # of sizes and of times: nothing measured comes near, and its eighth power stays finite

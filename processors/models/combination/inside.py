@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from processors.models.combination.evidence import Evidence, Floats, Ints, LeftOut, Scaled
+from processors.models.combination.evidence import Evidence, Ints, LeftOut, Scaled
 from processors.models.combination.related import Related
+from processors.models.numerics.arrays import Floats
 
 ERROR_BASE: Final = 0.005
 LEFT_OUT_UNKNOWN, LEFT_OUT_WEIGHT = 0.03, 0.3  # what is expected before any size was left out, and what that weighs

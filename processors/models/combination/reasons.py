@@ -5,8 +5,8 @@ from typing import Final
 
 import numpy as np
 
-from processors.models.combination.evidence import Floats
 from processors.models.combination.replay import Circumstances, Scale, features
+from processors.models.numerics.arrays import Floats
 
 DISTANCE_MAX: Final = 4.0  # doublings
 REASON_SHARE: Final = 0.2  # of what speaks against a forecast, to be named

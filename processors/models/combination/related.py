@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from processors.models.combination.evidence import ENSEMBLE, Floats, Ints, RelatedCurve, RelatedLosses
+from processors.models.combination.evidence import ENSEMBLE, Ints, RelatedCurve, RelatedLosses
+from processors.models.numerics.arrays import Floats
 
 RELATED_SHRINKAGE: Final = 2.0
 OTHER_SYSTEM: Final = 0.5  # what a curve on another system weighs

@@ -16,7 +16,6 @@ from processors.models.combination.evidence import (
     NO_OFFSETS,
     PESSIMISM,
     Evidence,
-    Floats,
     Gate,
     LeftOut,
     anchored,
@@ -37,6 +36,7 @@ from processors.models.combination.shapes import (
     trusted,
 )
 from processors.models.combination.shapes import losses as shape_losses
+from processors.models.numerics.arrays import Floats
 
 GAP_MAX: Final = 2.0
 LN_SCALE_MIN, LN_SCALE_MAX = -5.0, 1.0

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from processors.models.combination.distance import DISTANCES, nearness, place
 from processors.models.combination.related import OTHER_SYSTEM
-
-Floats = NDArray[np.float64]
+from processors.models.numerics.arrays import Floats
 
 
 class Scores(NamedTuple):

@@ -13,8 +13,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from processors.models.combination.distance import DISTANCES, nearness, place
-from processors.models.combination.evidence import LN2, Curve, Floats, Ints, Scaled, lost
+from processors.models.combination.evidence import LN2, Curve, Ints, Scaled, lost
 from processors.models.combination.related import Related
+from processors.models.numerics.arrays import Floats
 
 AGREEMENT: Final = 0.07  # disagreement of slopes at which the weight of a curve falls by a factor e
 UNKNOWN_DISAGREEMENT: Final = 0.3  # with fewer sizes in common: as good as no weight

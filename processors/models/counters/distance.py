@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.counters.selection import Floats, scaled, scales
+from processors.models.counters.selection import scaled, scales
+from processors.models.numerics.arrays import Floats
 from processors.models.training.table import Table
 
 Mask = npt.NDArray[np.bool_]

@@ -16,8 +16,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from processors.models.counters.effects import Explanation
-from processors.models.counters.selection import Floats, scaled, scales, spearman
+from processors.models.counters.model import Explanation
+from processors.models.counters.selection import scaled, scales, spearman
+from processors.models.numerics.arrays import Floats
 from processors.models.training.table import Predicted, Table, finished, left_out
 from processors.models.training.trainer import Found, Replayed
 

@@ -10,16 +10,227 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from processors.models.counters import gaussian_process, linear
-from processors.models.counters.distance import Distance, parts, thinned
-from processors.models.counters.effects import Added, Explanation, added, explained
-from processors.models.counters.forest import FOREST, FOREST_KIND
+from processors.models.counters.distance import ROWS_MAX, Distance, parts, thinned
 from processors.models.counters.gaussian_process import Smooth
 from processors.models.counters.linear import Line
-from processors.models.counters.selection import SELECTION_RUNS_MIN
-from processors.models.training.table import Floats, Model, Predicted, Table, finished, silent
-from processors.models.training.trainer import Found, Kind, Learner
+from processors.models.counters.selection import SELECTION_RUNS_MIN, Linear, Range, ridge, scales, spearman
+from processors.models.numerics.arrays import Floats
+from processors.models.numerics.trees import Forest, Growth, growing
+from processors.models.training.table import Answering, Model, Predicted, Table, finished, left_out, silent
+from processors.models.training.trainer import Found, Kind, Learner, Replayed
+
+TREES: Final = Growth(trees=20, leaf_rows=2)
+BEYOND: Final = 0.25  # times the range of a counter, up to which the line is followed
+RIDGE: Final = 1e-3
+RATIO_MAX: Final = 1.5  # of the target to its extremes: nothing further is answered
+LEFT_OUT: Final = 256  # runs that tell an error: those of one fold
+DEVIATION_MIN: Final = 0.002
+_NORMAL_90: Final = 1.645
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grown:
+    """A line through the ln of the target, the trees of what it leaves, and how wrong both were on runs that were left out.
+
+    >>> x = np.linspace(0.0, 6.0, 400)[:, None]
+    >>> table = Table(("a",), x, 200.0 + 50.0 * np.sin(x[:, 0]), np.ones(400), np.arange(400))
+    >>> found = finished(FOREST_KIND(table))
+    >>> round(found.predict(np.array([[1.57]])).value.item(), -1), found.error < 0.01
+    (250.0, True)
+    """
+
+    line: Linear
+    range: Range
+    forest: Forest
+    low: float
+    high: float
+    error: float = 0.0
+    deviation: float = 0.0
+
+    def predict(self, values: Floats) -> Predicted:
+        """Return the target of rows (m, p), none missing, and the deviation of left-out runs and of what lies in the leaves."""
+        inside = self.range.apply(values)
+        low, middle, high = self.forest.quantiles(inside, (0.05, 0.5, 0.95)).T
+        found = np.clip(np.exp(self.line.predict(inside) + middle), self.low, self.high)
+        own = (high - low) / 2 / _NORMAL_90
+        return Predicted(found, np.hypot(np.where(own > 0, own, self.deviation), self.deviation) / 2**0.5)
+
+
+def growing_on(table: Table) -> Generator[None, None, Grown]:
+    """Yield as trees grow, and return the line and the trees of a table; ValueError without columns.
+
+    >>> next(growing_on(Table((), np.ones((9, 0)), np.ones(9), np.ones(9), np.arange(9))))
+    Traceback (most recent call last):
+    ValueError: Trees need a counter.
+    """
+    if not table.names:
+        raise ValueError("Trees need a counter.")
+    values, target = table.filled(), np.log(table.target)
+    line = ridge(values, target, table.weight, RIDGE)
+    yield
+    forest = yield from growing(values, target - line.predict(values), table.weight, TREES)
+    low, high = float(table.target.min()) / RATIO_MAX, float(table.target.max()) * RATIO_MAX
+    return Grown(line, Range.of(values, BEYOND), forest, low, high)
+
+
+class ForestKind(Replayed):
+    """Trees as a kind of model, of more runs than a smooth model takes; what is made again of what was found is not judged again.
+
+    >>> next(FOREST_KIND(Table(("a",), np.ones((9, 1)), np.ones(9), np.ones(9), np.arange(9))))
+    Traceback (most recent call last):
+    ValueError: Trees need more than 256 runs.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(_judged)
+
+    def found(self, model: Model) -> Found:
+        """Return how a model did."""
+        return {"error": model.error, "deviation": model.deviation} if isinstance(model, Grown) else {}
+
+    def model(self, table: Table, found: Found) -> Grown:
+        """Grow all at once."""
+        return _with(finished(growing_on(table)), found["error"], found["deviation"])
+
+
+def _judged(table: Table) -> Generator[None, None, Grown]:
+    """Yield as trees grow, and return those of a table with their errors about runs that were left out."""
+    if len(table) <= ROWS_MAX:
+        raise ValueError(f"Trees need more than {ROWS_MAX} runs.")
+    found = yield from growing_on(table)
+    off = yield from left_out(table, _answering, enough=LEFT_OUT)
+    return _with(found, off.error, max(off.deviation, DEVIATION_MIN))
+
+
+def _answering(table: Table) -> Generator[None, None, Answering]:
+    found = yield from growing_on(table)
+    return found
+
+
+def _with(found: Grown, error: float, deviation: float) -> Grown:
+    return Grown(found.line, found.range, found.forest, found.low, found.high, float(error), float(deviation))
+
+
+FOREST: Final = "forest"
+FOREST_KIND: Final = ForestKind()
+
+
+STEPS: Final = 8  # of the way from the mean run to a point
+COUNTERS_MAX: Final = 12  # that are followed on the way; the others add next to nothing
+SHARE_MIN: Final = 0.005  # of what all counters move: less explains nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why: a counter, and what it does to the target.
+
+    `coefficient` is in the target's unit per rate, `standardised` the same in deviations of both, `rho` the rank correlation.
+    `effect` is what one deviation of the counter adds in the target's unit, `share` its part of what all counters move.
+
+    >>> Explanation("PAPI_L2_TCM", 120.0, 0.8, 0.91, 16.0, 0.6).counter
+    'PAPI_L2_TCM'
+    """
+
+    counter: str
+    coefficient: float
+    standardised: float
+    rho: float
+    effect: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What a counter adds to one answer beyond that for the mean run, in the target's unit, and its share of all that is added.
+
+    >>> Added("PAPI_L2_TCM", -4.0, 0.25).amount
+    -4.0
+    """
+
+    counter: str
+    amount: float
+    share: float
+
+
+def explained(model: Answering, table: Table) -> list[Explanation]:
+    """Return the counters that move what a model of a table says, the one that moves it most first.
+
+    >>> from processors.models.counters.selection import on_all
+    >>> x = np.arange(8.0)[:, None]
+    >>> table = Table(("a", "b"), np.hstack([x, x % 2]), 100 + 50 * (x[:, 0] % 2), np.ones(8), np.arange(8))
+    >>> [(each.counter, round(each.effect), round(each.share, 2)) for each in explained(on_all(table, 1e-6), table)]
+    [('b', 25, 1.0)]
+    """
+    values = table.filled()
+    mean, deviation = scales(values, table.weight)
+    spread = float(scales(table.target[:, None], table.weight)[1][0])
+    effect = _differences(model, mean[None, :], deviation)[0] if table.names else np.zeros(0)
+    rho = spearman(values, table.target, table.weight)
+    share = _shares(effect)
+    coefficient = np.divide(effect, deviation, out=np.zeros(len(effect)), where=deviation > 0)
+    found = [
+        Explanation(
+            name,
+            float(coefficient[i]),
+            float(effect[i]) / spread if spread > 0 else 0.0,
+            float(rho[i]),
+            float(effect[i]),
+            float(share[i]),
+        )
+        for i, name in enumerate(table.names)
+        if share[i] >= SHARE_MIN
+    ]
+    return sorted(found, key=lambda each: (-each.share, each.counter))
+
+
+def added(model: Answering, table: Table, row: Floats) -> list[Added]:
+    """Return what counters add to the answer to a row (1, p), none missing, the one that adds most first.
+
+    >>> from processors.models.counters.selection import on_all
+    >>> x = np.arange(8.0)[:, None]
+    >>> table = Table(("a", "b"), np.hstack([x, x % 2]), 100 + 50 * (x[:, 0] % 2), np.ones(8), np.arange(8))
+    >>> [(each.counter, round(each.amount)) for each in added(on_all(table, 1e-6), table, np.array([[3.0, 1.0]]))]
+    [('b', 25)]
+    """
+    if not table.names:
+        return []
+    mean = scales(table.filled(), table.weight)[0]
+    way = row[0] - mean
+    about = np.abs(_differences(model, mean[None, :] + way / 2, way / 2)[0])
+    most = np.argsort(-about, kind="stable")[:COUNTERS_MAX]
+    at = (np.arange(STEPS) + 0.5) / STEPS
+    amounts = np.zeros(len(way))
+    amounts[most] = 2.0 * _differences(model, mean + at[:, None] * way, way / (2 * STEPS), most).sum(axis=0)
+    ends = model.predict(np.stack([row[0], mean])).value
+    sizes = np.abs(amounts).sum()
+    if sizes > 0.0:  # what the steps missed belongs to those that move most
+        amounts = amounts + (ends[0] - ends[1] - amounts.sum()) * np.abs(amounts) / sizes
+    return _named(table.names, amounts)
+
+
+def _named(names: Sequence[str], amounts: Floats) -> list[Added]:
+    share = _shares(amounts)
+    found = [Added(name, float(amounts[i]), float(share[i])) for i, name in enumerate(names) if share[i] >= SHARE_MIN]
+    return sorted(found, key=lambda each: (-each.share, each.counter))
+
+
+def _differences(model: Answering, points: Floats, steps: Floats, at: npt.NDArray[np.integer] | None = None) -> Floats:
+    """Return half of what the answers differ by, at points (m, p), between a step (p,) up and one down in each column (q,): (m, q)."""
+    each = np.diag(steps) if at is None else np.diag(steps)[at]
+    columns = len(each)
+    moved = np.repeat(points, columns, axis=0)
+    step = np.tile(each, (len(points), 1))
+    both = model.predict(np.concatenate([moved + step, moved - step])).value
+    return np.asarray((both[: len(moved)] - both[len(moved) :]).reshape(len(points), columns) / 2.0)
+
+
+def _shares(amounts: Floats) -> Floats:
+    total = np.abs(amounts).sum()
+    return np.abs(amounts) / total if total > 0 else np.zeros(len(amounts))
+
 
 CYCLES: Final = ("PAPI_TOT_CYC", "cycles", "cpu_cycles", "cpu-cycles", "CPU_CLK_UNHALTED_CORE")
 

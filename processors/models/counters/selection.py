@@ -13,12 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from processors.models.numerics.arrays import Floats
 from processors.models.training.table import Predicted, Table
-
-Floats = npt.NDArray[np.float64]
-
 
 # Rank correlation (C. Spearman, "The proof and measurement of association between two things", 1904).
 

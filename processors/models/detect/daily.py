@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from processors.models.detect.record import Column, Table
+from processors.models.numerics.arrays import Floats
 
-Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 Rows = NDArray[np.intp]
 Times = NDArray[np.int64]

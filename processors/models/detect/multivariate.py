@@ -34,8 +34,7 @@ from processors.models.detect.daily import (
     same_weekday,
 )
 from processors.models.detect.record import Column, Table
-
-Floats = NDArray[np.float64]
+from processors.models.numerics.arrays import Floats
 
 PEERS_MIN: Final = 4  # hosts in a group, of which one can be told apart
 PEER_FLOOR: Final = 0.01  # of the median: hosts that differ by less are alike

@@ -22,7 +22,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from processors.models.numerics.arrays import Floats
 
 ROWS_FIRST: Final = 16
 MARK_BYTES: Final = 4  # before stored rows: a mark of the columns

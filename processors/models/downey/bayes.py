@@ -12,13 +12,12 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from processors.models.aggregates.observations import observations
 from processors.models.downey.curve import affine_pieces, checked_sizes, curvature_of_sigma
+from processors.models.numerics.arrays import Floats
 from processors.models.numerics.statistics import mixture_quantiles
-
-Floats = NDArray[np.float64]
 
 LEVELS = (0.05, 0.5, 0.95)
 _PARALLELISM_STEPS = 96

@@ -10,9 +10,9 @@ serial share w/A.
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Floats = NDArray[np.float64]
+from processors.models.numerics.arrays import Floats
 
 SIGMA_MAX = 1e9  # from here on the model is Amdahl's law within 1e-9, and infinity has no place in a message
 _CURVATURE_MAX = 1 - 1 / (1 + SIGMA_MAX)

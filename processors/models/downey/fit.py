@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from processors.models.aggregates.observations import Observations, observations
 from processors.models.downey.curve import affine_pieces, inverse_speedup, sigma_of_curvature, speedup
-
-Floats = NDArray[np.float64]
+from processors.models.numerics.arrays import Floats
 
 # The best Downey curve for each given average parallelism A: variable projection, exact and without a loop.
 # With A fixed and with the piece of 1/S on which each size lies, T(n) = T1 g0(n) + T1 w g1(n) is linear in (T1, T1 w).

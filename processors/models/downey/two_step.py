@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from processors.models.downey.bayes import Grid, Posterior
 from processors.models.downey.curve import curvature_of_sigma
-
-Floats = NDArray[np.float64]
+from processors.models.numerics.arrays import Floats
 
 CANDIDATES_MAX: Final = 256
 TARGET: Final = 2.0  # times the largest size

@@ -11,7 +11,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.counters.selection import Floats, Linear, ridge
+from processors.models.counters.selection import Linear, ridge
+from processors.models.numerics.arrays import Floats
 from processors.models.training.table import Predicted, Table
 
 LAW_RUNS_MIN: Final = 6

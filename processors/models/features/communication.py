@@ -16,11 +16,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from processors.models.numerics.arrays import Floats
 from processors.models.numerics.trees import Forest, Growth, growing
 from processors.models.training.table import Model, Predicted, Table, finished, left_out
 from processors.models.training.trainer import Kind
-
-Floats = npt.NDArray[np.float64]
 
 # Sets of features that predict together, and the forest of each: which one to believe, every application tells.
 # H1 to H6 are the sets of Jain et al.; `dilation` and `bytes` are what was used before them.

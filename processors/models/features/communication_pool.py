@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.counters.selection import Floats
+from processors.models.numerics.arrays import Floats
 from processors.models.numerics.scipy_functions import least_squares_not_negative
 from processors.models.numerics.statistics import six_digits
 

@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from processors.models.features.communication import Floats, average_outliers, top_outliers
+from processors.models.features.communication import average_outliers, top_outliers
+from processors.models.numerics.arrays import Floats
 
 Integers = npt.NDArray[np.int64]
 

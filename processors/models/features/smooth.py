@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from processors.models.counters.selection import Floats
 from processors.models.features.attribute_law import Law, law, taken
+from processors.models.numerics.arrays import Floats
 from processors.models.numerics.kriging import Chosen, Kriging, Points, Search, kriging, onward, searching
 from processors.models.training.table import CHOICE, FOLDS, Predicted, Table, silent, spread
 from processors.models.training.trainer import Found

@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from processors.models.histogram.values import (
     INTERVALS,
-    Floats,
     Histogram,
     below,
     between,
@@ -23,6 +22,7 @@ from processors.models.histogram.values import (
     rebinned,
     span,
 )
+from processors.models.numerics.arrays import Floats
 
 VariationClass = Literal["low", "medium", "high"]
 LOW_VARIATION, MEDIUM_VARIATION = 0.25, 0.5

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from processors.models.numerics.arrays import Floats
 
 INTERVALS = 5  # more than five gave Schopf no better predictions
 INTERVALS_MAX = 25

@@ -9,9 +9,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from processors.models.numerics.arrays import Floats
 
 TERMS_MAX = 5
 RIDGE = 1e-13  # of the diagonal: terms that say the same on these sizes stay solvable

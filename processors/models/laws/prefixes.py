@@ -13,11 +13,9 @@ Two power laws need the end of the curve only: perfect speed-up from the last si
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from processors.models.laws.nnls import nnls
-
-Floats = NDArray[np.float64]
+from processors.models.numerics.arrays import Floats
 
 GROWTH_PENALTY = 0.004
 UNIVERSAL_RIDGE = 1e-10

@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from processors.models.numerics.arrays import Floats
 from processors.models.numerics.scipy_functions import inverse_and_ln_determinant
 
-Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 NEAR: Final = 64  # runs that an answer is made of

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from processors.models.numerics.arrays import Floats
 
 
 def load() -> None:

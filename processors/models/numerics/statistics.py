@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from processors.models.downey.curve import Floats
+from processors.models.numerics.arrays import Floats
 
 _BINS = 2048
 _SECTIONS = 8

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from processors.models.numerics.arrays import Floats
 
 # A forest of regression trees as arrays, and what it answers.
 # A leaf keeps the targets of its rows, so that the forest answers with a distribution and not with a mean alone

@@ -24,7 +24,8 @@ from processors.models.histogram.arithmetic import (
     shifted,
     variation,
 )
-from processors.models.histogram.values import INTERVALS, Floats, Histogram, check_intervals, from_samples, point
+from processors.models.histogram.values import INTERVALS, Histogram, check_intervals, from_samples, point
+from processors.models.numerics.arrays import Floats
 from processors.models.structure.form import OVER, Atom, Builder, Form, Monomial, Table
 from processors.models.structure.inputs import HOSTS_MAX, Inputs, Value, sorted_out
 from processors.models.structure.parse import EquationError, Model

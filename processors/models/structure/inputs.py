@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from processors.models.histogram.arithmetic import AVAILABILITY_MIN, at_least
-from processors.models.histogram.values import Floats, Histogram
+from processors.models.histogram.values import Histogram
+from processors.models.numerics.arrays import Floats
 from processors.models.structure.parse import HOSTS, EquationError, Place
 
 AVAILABILITY = "_available"  # how names of shares that are left for a job end

@@ -9,10 +9,9 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from processors.models.numerics.arrays import Floats
 from processors.models.numerics.conformal import AggregatedRadius
 from processors.models.numerics.statistics import Z95
-
-Floats = npt.NDArray[np.float64]
 
 # A model's answers against what came, strictly in order: its error, its level, its band, and whom to believe.
 # Bands are conformal (`processors.models.numerics.conformal`): the share of runs they hold is that of the past, whatever the model.

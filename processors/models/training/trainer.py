@@ -9,9 +9,10 @@ import math
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final, Protocol, runtime_checkable
 
+from processors.models.numerics.arrays import Floats
 from processors.models.training.retention import EVENLY, Retention
 from processors.models.training.runs import RUNS_MAX, Reservoir, Run
-from processors.models.training.table import Band, Floats, Model, Predicted, Table, Tracked, best, finished
+from processors.models.training.table import Band, Model, Predicted, Table, Tracked, best, finished
 
 Found = dict[str, Any]
 """What the steps of a fit found, as plain data; once it is done `error` is that of the model."""

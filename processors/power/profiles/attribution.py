@@ -13,6 +13,7 @@ import numpy.typing as npt
 from processors.contracts.events import JobCompleted, JobStarted
 from processors.contracts.hosts import Profile
 from processors.contracts.telemetry import COMPONENTS, JOB
+from processors.models.numerics.arrays import Floats
 from processors.models.numerics.statistics import to_digits
 from processors.power.profiles.finalisation import REACH_MAX, Amounts
 from processors.power.profiles.meters import (
@@ -34,7 +35,6 @@ from processors.power.profiles.meters import (
 from processors.power.profiles.splitting import Allocation, SharedNumbers, Split, Stays, split_minute
 from processors.windows.settings import MINUTE_MS
 
-Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int64]
 

@@ -18,6 +18,7 @@ from processors.contracts.settings import ProfileSettings
 from processors.contracts.telemetry import COMPONENTS, JOB
 from processors.hosts.rows import NEVER_MS
 from processors.models.energy import Step, increments
+from processors.models.numerics.arrays import Floats
 from processors.models.numerics.statistics import six_digits
 from processors.models.power import PowerModel, believable
 from processors.power.profiles.meters import (
@@ -36,7 +37,6 @@ from processors.power.profiles.meters import (
 from processors.store import Store, digest64
 from processors.windows.settings import MINUTE_MS
 
-Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 AMOUNT: Final = np.dtype([("host", "<i4"), ("quantity", "<i2"), ("reach", "<i2"), ("amount", "<f8")])

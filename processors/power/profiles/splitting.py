@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from processors.contracts.events import Evidence, nodes_of
 from processors.contracts.settings import RunTimeSettings
+from processors.models.numerics.arrays import Floats
 from processors.power.profiles.finalisation import Amounts
 from processors.windows.settings import MINUTE_MS
 
-Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 MINUTE_S: Final = MINUTE_MS / 1000

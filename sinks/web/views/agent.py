@@ -11,8 +11,7 @@ from processors.contracts.events import CollectorReport
 from processors.contracts.names import rfc3339
 from processors.contracts.service import DeadLetterView, Health, SourceStatus, late
 from sinks.prometheus.registry import Metrics
-from sinks.web.formatting import behind, counted, duration, moment
-from sinks.web.runbook import anchor
+from sinks.web.formatting import anchor, behind, counted, duration, moment
 from sinks.web.views.overview import SourceRow, source_rows
 
 FAULT: Final = "processor"  # the reason of dead letters whose event made a processor fail

@@ -13,9 +13,8 @@ from processors.contracts.service import Service
 from sinks.web.filters import key_of, of_predicted
 from sinks.web.formatting import counted, duration, energy, moment, power, share, sized
 from sinks.web.queries import BadParameterError
-from sinks.web.views.host_load import MEASURED, MeasuredLoad, measured_load, stretched_by
 from sinks.web.views.jobs import job_link, predicted_text
-from sinks.web.views.why import Why, expanded, why_ended
+from sinks.web.views.why import MEASURED, MeasuredLoad, Why, expanded, measured_load, stretched_by, why_ended
 
 COUNTERS_SHOWN: Final = 8
 HOSTS_SHOWN: Final = 12

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from processors.contracts.names import parse_rfc3339
-from processors.contracts.outputs import CurvePoint, JobPrediction, PredictedAtStart, Prediction, RecentRun
-from processors.contracts.running import hits
+from processors.contracts.outputs import CurvePoint, JobPrediction, PredictedAtStart, Prediction, RecentRun, hits
 from sinks.web.formatting import (
     INSIDE,
     between,

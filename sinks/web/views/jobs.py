@@ -8,8 +8,7 @@ import msgspec
 
 from processors.contracts.events import SUCCESS
 from processors.contracts.names import ApplicationKey, job_key, parse_rfc3339, rfc3339
-from processors.contracts.outputs import JobPrediction, PredictedAtStart, Prediction, RecentRun
-from processors.contracts.running import RunningJob
+from processors.contracts.outputs import JobPrediction, PredictedAtStart, Prediction, RecentRun, RunningJob
 from processors.contracts.service import Service
 from processors.jobs.remaining_time import source_of
 from sinks.web.access import Reader

@@ -18,8 +18,7 @@ from processors.contracts.service import Service
 from sinks.web.charts import Chart, level_axis, time_axis
 from sinks.web.filters import key_of
 from sinks.web.formatting import moment
-from sinks.web.views.explained import job_of
-from sinks.web.views.hosts import most_important_first
+from sinks.web.views.hosts import job_of, most_important_first
 from sinks.web.views.jobs import job_link
 
 Range = Literal["day", "hour"]

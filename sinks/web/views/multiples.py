@@ -13,8 +13,7 @@ from processors.contracts.nodes import spread
 from processors.contracts.service import Service
 from sinks.web.charts import Spark, sparkline
 from sinks.web.formatting import span
-from sinks.web.views.explained import job_of
-from sinks.web.views.hosts import IMPORTANT
+from sinks.web.views.hosts import IMPORTANT, job_of
 
 HOSTS_MAX: Final = 24
 RESOURCES_MAX: Final = 2

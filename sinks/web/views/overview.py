@@ -1,5 +1,6 @@
 """What the overview shows, and what it shares with the page of an application: order, sources, laws, what stands out."""
 
+import math
 from collections.abc import Mapping, Sequence
 from heapq import nsmallest
 from math import isfinite, log
@@ -10,19 +11,67 @@ import msgspec
 from markupsafe import Markup
 
 from processors.contracts.names import HORIZONS, Horizon, rfc3339
-from processors.contracts.outputs import Alert, CurvePoint, HorizonError, Member, Model, Prediction
-from processors.contracts.running import RunningJob
+from processors.contracts.outputs import Alert, CurvePoint, HorizonError, Member, Model, Prediction, RunningJob
 from processors.contracts.service import SourceStatus
 from sinks.web.charts import Spark, drawable, sparkline
-from sinks.web.formatting import attention, counted, duration, explained, moment, share, verdict_text
+from sinks.web.formatting import INSIDE, attention, counted, duration, explained, moment, share, size, verdict_text
 from sinks.web.queries import Truth, application_id, link, point_at
 from sinks.web.views.alert_states import SEVERITIES
-from sinks.web.views.trust import Trust, trust_of
+
+SCORED_MIN: Final = 10  # fewer scored runs tell less of the error than the bands do
+MEDIAN_OF_BAND: Final = 0.41  # of the half-width of a band for nine of ten runs, under a normal law: the median error
+GOOD: Final = 0.05
+FAIR: Final = 0.15
+
+
+class Trust(msgspec.Struct, frozen=True):
+    """What is said of predictions inside and beyond the sizes that were run; whether each is good news."""
+
+    inside: str
+    beyond: str
+    inside_good: bool
+    beyond_good: bool
+
+
+def trust_of(entry: Prediction) -> Trust:
+    """Return how far to trust the predictions of an application."""
+    error = inside_error(entry)
+    known = error is not None
+    word = "unknown" if error is None else "good" if error <= GOOD else "fair" if error <= FAIR else "rough"
+    return Trust(
+        f"{word}, {share(error)}" if known else word,
+        _beyond(entry),
+        inside_good=word == "good",
+        beyond_good=entry.useful_n.slower_beyond is None and entry.reliability.verdict == "reliable",
+    )
+
+
+def inside_error(entry: Prediction) -> float | None:
+    """Return the relative error of predictions at sizes among those that were run: measured, or by the width of their bands."""
+    scored = next((part for part in entry.quality.horizons if part.horizon == "inside"), None)
+    if scored is not None and scored.scored >= SCORED_MIN:
+        return scored.median_error
+    widths = [
+        math.log(point.high_s / point.low_s) / 2.0
+        for point in entry.curve
+        if point.source in INSIDE and 0 < point.low_s <= point.high_s
+    ]
+    return math.expm1(MEDIAN_OF_BAND * median(widths)) if widths else None
+
+
+def _beyond(entry: Prediction) -> str:
+    if entry.useful_n.slower_beyond is not None:
+        return f"gets slower beyond {size(entry.useful_n.slower_beyond)}"
+    reach = entry.reliable_n
+    if entry.reliability.verdict == "reliable" and reach is not None:
+        return f"good up to {size(reach.max)}"
+    return "unknown"
+
 
 TARGET: Final = "target"  # evidence that has one is of that, in its own unit
 SKETCH: Final = (320, 90)  # pixels
 _KEY: Final = ("application", "system", "input", "unit")
-INSIDE: Final[Horizon] = "inside"
+INSIDE_STUDY: Final[Horizon] = "inside"
 PREDICTION: Final = "prediction"  # in the place of a law: what was published
 _MEMBERS: Final = {
     PREDICTION: "what was predicted",
@@ -122,8 +171,8 @@ def ranked(model: Model) -> list[Ranked]:
     if model.errors:
         rows.append(Ranked(PREDICTION, _MEMBERS[PREDICTION], None, _by_horizon(model.errors), "", {}))
     deciding: Sequence[Horizon] = [
-        name for name in HORIZONS if name != INSIDE and any(name in row.errors for row in rows)
-    ] or [INSIDE]
+        name for name in HORIZONS if name != INSIDE_STUDY and any(name in row.errors for row in rows)
+    ] or [INSIDE_STUDY]
     return sorted(rows, key=lambda row: (_mean(row, deciding), -(row.weight or 0.0), row.name))
 
 

@@ -9,8 +9,7 @@ from typing import Any, Final, TypeVar
 from agent.app import compose
 from agent.config.topics import own_topics
 from agent.config.tree import Config, TopicNames
-from agent.learner.learner import Learner, at_once
-from agent.learner.turns import Turns
+from agent.learner.learner import Learner, Turns, at_once
 from agent.learner.view import View
 from agent.log.memory import MemoryLog
 from processors.contracts.events import JournalRecord, Origin, Tick, encode_record

@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from agent.app import compose
+from agent.app.roles import Garbage
 from agent.config.tree import Config
-from agent.learner.garbage import Garbage
 from processors.contracts.events import JournalRecord, encode_record
 from processors.contracts.hosts import HostSettings
 from processors.models.numerics import scipy_functions

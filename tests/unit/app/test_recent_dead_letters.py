@@ -7,8 +7,7 @@ import msgspec
 from structlog.testing import capture_logs
 
 from agent.app import compose
-from agent.app.lookout import DETAIL_MAX, LOOK_S, SHOWN_MAX, RecentDeadLetters
-from agent.app.outputs import OutputTopics
+from agent.app.lookout import DETAIL_MAX, LOOK_S, SHOWN_MAX, OutputTopics, RecentDeadLetters
 from agent.log.memory import MemoryLog
 from processors.contracts.errors import UnavailableError
 from processors.contracts.events import DeadLetter

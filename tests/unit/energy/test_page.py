@@ -10,7 +10,7 @@ from agent.reports.energy import EnergyReport, report
 from agent.reports.energy_page import page, per_cent, text
 from agent.reports.energy_runs import EnergyRuns
 from agent.reports.week import week_named
-from processors.contracts.carbon import Intensity
+from processors.contracts.nodes import Intensity
 from tests.kit.week_runs import settled
 from tests.unit.backtest.test_page import EVIL, checked
 from tests.unit.energy.test_report import MONDAY_MS, metered

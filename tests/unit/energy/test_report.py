@@ -17,9 +17,9 @@ from agent.reports.carbon import Factor, Series
 from agent.reports.energy import EnergyReport, EnergyTotal, encoded, report
 from agent.reports.energy_runs import EnergyRuns
 from agent.reports.week import week_named
-from processors.contracts.carbon import Intensity
 from processors.contracts.hosts import Profile
 from processors.contracts.names import parse_rfc3339
+from processors.contracts.nodes import Intensity
 from processors.contracts.outputs import Emission, Prediction, Tombstone
 from tests.kit.week_runs import curve, settled
 

@@ -8,7 +8,7 @@ import pytest
 
 from processors.contracts.events import Tick
 from processors.contracts.names import run_id
-from processors.jobs.allowance import BURST
+from processors.jobs.lifecycle import BURST
 from tests.kit.scenario import Scenario, completed, moment_ms
 
 FLOOD = 300

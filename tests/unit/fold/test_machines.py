@@ -11,7 +11,7 @@ from agent.decode.slurm import slurm_decoder
 from agent.reference.nodes import read_nodes
 from processors.contracts.names import ApplicationKey, parse_rfc3339
 from processors.contracts.settings import IdentifySettings, RunTimeSettings
-from processors.pipeline.machines import Machines
+from processors.pipeline.inputs import Machines
 from processors.run_time.machine import (
     PARTITIONS_MAX,
     RUNS_MIN,

@@ -12,8 +12,8 @@ from agent.app.embedded import Embedded
 from agent.config.load import loads
 from processors.contracts.events import Evidence, Network, PredictionRequested
 from processors.contracts.names import rfc3339
+from processors.contracts.nodes import HostPlace
 from processors.contracts.outputs import Answer
-from processors.contracts.topology import HostPlace
 from processors.features.placements import Placements
 from processors.models.features.communication import rcc_symmetric
 from processors.models.features.placement import Torus, spread

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from processors.hosts.spells import DAY_MS, Spells, expected_per_day
+from processors.hosts.peers import DAY_MS, Spells, expected_per_day
 
 HOUR_MS = 3_600_000.0
 USUAL_MS = 600_000.0

@@ -34,7 +34,7 @@ looks = []
 gc.callbacks.append(lambda phase, info: looks.append(info) if phase == "start" else None)
 import agent.cli.loading
 looks.clear()
-with agent.cli.loading.lasting():
+with agent.cli.lasting():
     import agent.app.serving
 print(len(looks), gc.isenabled(), gc.get_freeze_count() > 100_000)
 """

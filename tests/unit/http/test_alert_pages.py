@@ -13,7 +13,7 @@ from processors.contracts.racks import HostRack
 from processors.contracts.service import Silence
 from sinks.prometheus.registry import Metrics
 from sinks.web.server import create_app
-from sinks.web.views.alert_context import NO_FIGURE, how_sure
+from sinks.web.views.alerts import NO_FIGURE, how_sure
 from tests.kit.get import get
 from tests.kit.messages import alert, host_view, job, prediction
 from tests.kit.pages import parsed, read

@@ -11,8 +11,8 @@ from processors.alerts.applications import ALERT_NAMES
 from processors.contracts.outputs import Alert, AlertEvidence
 from sinks.prometheus.registry import Metrics
 from sinks.web.access import Reader
-from sinks.web.runbook import parsed as of_markdown
-from sinks.web.runbook import sections
+from sinks.web.formatting import parsed as of_markdown
+from sinks.web.formatting import sections
 from sinks.web.server import create_app
 from sinks.web.views.alert_states import Alerts
 from sinks.web.views.alerts import evidence_rows

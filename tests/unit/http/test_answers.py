@@ -21,7 +21,7 @@ from processors.contracts.outputs import (
 from sinks.prometheus.registry import Metrics
 from sinks.web.queries import named, not_named
 from sinks.web.server import create_app
-from sinks.web.views.ask import AnswerView, answer_view, both, usual_size
+from sinks.web.views.application import AnswerView, answer_view, both, usual_size
 from tests.kit.messages import curve_point, prediction, under_load
 from tests.kit.pages import HOSTILE, read
 from tests.kit.service import FixedService

@@ -7,7 +7,7 @@ import pytest
 from starlette.applications import Starlette
 
 from sinks.prometheus.registry import Metrics
-from sinks.web.links import Links
+from sinks.web.queries import Links
 from sinks.web.server import create_app
 from tests.kit.dashboards import dashboards, variables
 from tests.kit.get import get

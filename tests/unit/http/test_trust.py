@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from processors.contracts.outputs import HorizonQuality, Quality, Range, Reliability, UsefulSizes
-from sinks.web.views.trust import Trust, inside_error, trust_of
+from sinks.web.views.overview import Trust, inside_error, trust_of
 from tests.kit.messages import curve_point, prediction
 
 UNMEASURED: dict[str, Any] = {"quality": Quality()}

@@ -1,6 +1,6 @@
 """When a process looks for garbage: once in a while when it is idle, rarely when it never is."""
 
-from agent.learner.garbage import BUSY_S, IDLE_S, Garbage
+from agent.app.roles import BUSY_S, IDLE_S, Garbage
 
 
 def test_a_full_collection_waits_for_an_idle_moment_but_not_for_ever() -> None:

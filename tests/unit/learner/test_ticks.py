@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.learner.ticks import AHEAD_MAX_MS, at_broker_time, is_ahead
+from agent.learner.learner import AHEAD_MAX_MS, at_broker_time, is_ahead
 from processors.contracts.events import HostState, JournalRecord, Tick
 
 NOW_MS = 1_700_000_000_400

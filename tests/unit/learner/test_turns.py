@@ -2,7 +2,7 @@
 
 import threading
 
-from agent.learner.turns import Turns
+from agent.learner.learner import Turns
 
 
 def test_whoever_waits_is_let_in_before_the_fold_goes_on() -> None:

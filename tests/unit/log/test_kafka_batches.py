@@ -11,8 +11,8 @@ from kafka.record import MemoryRecords, MemoryRecordsBuilder
 from kafka.record.default_records import DefaultRecordBatch
 from kafka.structs import TopicPartition
 
-from agent.log.kafka.python.batches import Sent, appended
-from agent.log.kafka.python.records import records_of
+from agent.log.kafka.python.consumer import records_of
+from agent.log.kafka.python.producer import Sent, appended
 from tests.unit.log.test_kafka_records import PART
 
 Record = tuple[int, bytes | None, bytes | None]

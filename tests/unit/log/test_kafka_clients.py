@@ -7,10 +7,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from kafka import errors
 
-from agent.log.kafka.clients import client_name, client_of
+from agent.log.kafka.client import KafkaSettings, client_name, client_of, translate
 from agent.log.kafka.confluent.arguments import consuming, joining, producing, transactional
-from agent.log.kafka.faults import translate
-from agent.log.kafka.settings import KafkaSettings
 from processors.contracts.errors import ConfigError, FencedError, RebalancingError, ScalewatchError, UnavailableError
 
 ADDRESS = "127.0.0.1:1"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.log.kafka.metadata import marked, unmarked
+from agent.log.kafka.consumer import marked, unmarked
 
 
 @pytest.mark.parametrize("behind", ["", "\0", "7", "7\0", "!A", "\n9"])

@@ -11,7 +11,7 @@ from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from kafka.structs import TopicPartition
 
-from agent.log.kafka.python.records import QuickRecords, records_of
+from agent.log.kafka.python.consumer import QuickRecords, records_of
 
 PARTITION = TopicPartition("raw", 0)
 # of a long one its length and its beginning are drawn: to draw every byte takes most of the time

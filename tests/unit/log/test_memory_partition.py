@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.log.memory_partition import COMPACTION_SLACK, MemoryPartition
+from agent.log.memory import COMPACTION_SLACK, MemoryPartition
 
 RECORDS = st.lists(st.tuples(st.sampled_from([b"a", b"b", b"c"]), st.none() | st.binary(max_size=3)), max_size=40)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agent.log.kafka.settings import ClientName, KafkaSecurity, KafkaSettings
+from agent.log.kafka.client import ClientName, KafkaSecurity, KafkaSettings
 from agent.log.kafka.tls import refusal
 
 Serve = Callable[[str], int]

@@ -4,8 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processors.models.adept.study import Study, study
-from processors.models.downey.curve import Floats, speedup
+from processors.models.downey.curve import speedup
 from processors.models.downey.two_step import curve_bounds
+from processors.models.numerics.arrays import Floats
 
 DENSE, EVEN, POWERS = np.arange(1.0, 17.0), np.arange(2.0, 17.0, 2.0), 2.0 ** np.arange(6.0)
 SQUARES = np.array([4.0, 9.0, 12.0, 16.0, 20.0, 25.0, 30.0, 36.0, 42.0, 49.0])

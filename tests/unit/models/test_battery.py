@@ -11,10 +11,19 @@ from hypothesis import strategies as st
 from processors.models.adept.study import study
 from processors.models.battery import MEMBERS, REFERENCE, SIZES_MIN, Battery, combined, explained, knots, reference
 from processors.models.combination.evidence import ENSEMBLE, Curve, evidence
-from processors.models.downey.curve import Floats, speedup
-from processors.models.laws.barnes import SLOPE_MAX, SLOPE_MIN, fit_barnes, log2_run_time
-from processors.models.laws.family import GROWTH, NOISE, PRIOR_SIZE, fit_family
+from processors.models.downey.curve import speedup
+from processors.models.laws.family import (
+    GROWTH,
+    NOISE,
+    PRIOR_SIZE,
+    SLOPE_MAX,
+    SLOPE_MIN,
+    fit_barnes,
+    fit_family,
+    log2_run_time,
+)
 from processors.models.laws.nnls import nnls
+from processors.models.numerics.arrays import Floats
 from tests.kit.exact_two_steps import exact_two_steps
 
 N = (4.0, 8.0, 16.0, 32.0)

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.downey.curve import Floats, inverse_speedup, speedup
+from processors.models.downey.curve import inverse_speedup, speedup
 from processors.models.downey.fit import DowneyFit, fit_downey
+from processors.models.numerics.arrays import Floats
 
 Rows = tuple[list[float], list[float], list[float]]
 

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from processors.models.downey.curve import speedup
-from processors.models.downey.two_step import Floats, curve_bounds, envelope
+from processors.models.downey.two_step import curve_bounds, envelope
+from processors.models.numerics.arrays import Floats
 
 CURVES = {
     "serial time known, 2 %": (16.0, 0.5, [1, 4, 8, 16, 24, 32], 0.02),

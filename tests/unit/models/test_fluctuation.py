@@ -3,8 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processors.models.adept.patterns import Floats, excess_over_chord, fluctuation, tolerance, violation
+from processors.models.adept.patterns import excess_over_chord, fluctuation, tolerance, violation
 from processors.models.downey.curve import speedup
+from processors.models.numerics.arrays import Floats
 
 POWERS = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
 

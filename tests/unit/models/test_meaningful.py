@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from processors.models.adept.patterns import Floats
 from processors.models.adept.study import MeaningfulSizes, last_efficient_size, meaningful_sizes
 from processors.models.downey.curve import speedup
+from processors.models.numerics.arrays import Floats
 
 POWERS = 2.0 ** np.arange(9.0)
 GRID = np.geomspace(1.0, 256.0, 257)

@@ -3,9 +3,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.adept.verdict import Floats, amdahl_gain, disagreement, gather, judge
+from processors.models.adept.verdict import amdahl_gain, disagreement, gather, judge
 from processors.models.downey.curve import speedup
 from processors.models.downey.fit import fit_downey
+from processors.models.numerics.arrays import Floats
 
 
 def downey(n: Floats, parallelism: float, sigma: float) -> Floats:

@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 
-from processors.models.adept.patterns import Floats, SpecialSizes, classes, find_special_sizes, members
+from processors.models.adept.patterns import SpecialSizes, classes, find_special_sizes, members
 from processors.models.downey.curve import speedup
 from processors.models.downey.fit import QuickFitter
+from processors.models.numerics.arrays import Floats
 
 
 def find(n: Floats, t: Floats, cores_per_node: int | None = None) -> SpecialSizes | None:

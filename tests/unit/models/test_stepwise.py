@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 
-from processors.models.adept.patterns import Floats, Phases, find_phases
+from processors.models.adept.patterns import Phases, find_phases
 from processors.models.downey.curve import speedup
 from processors.models.downey.fit import fit_downey
+from processors.models.numerics.arrays import Floats
 
 EVEN = np.arange(2.0, 17.0, 2.0)
 

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from processors.models.adept.study import study
 from processors.models.adept.verdict import Evidence, Points, compare, disagreement, gather, gather_many, judge
-from processors.models.downey.curve import Floats, speedup
+from processors.models.downey.curve import speedup
+from processors.models.numerics.arrays import Floats
 
 EVEN = np.arange(2.0, 33.0, 2.0)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from processors.models.training.runs import Run
-from processors.power.moved import Moved, moved
+from processors.power.blame import Moved, moved
 
 MOMENT_MS = 10_000_000
 TIME_S = 10.0

@@ -12,7 +12,7 @@ from processors.contracts.outputs import HorizonQuality, Quality
 from processors.facts import COVERAGE_RUNS_MIN as RUNS_MIN
 from processors.facts import RunFact, Scored
 from processors.models.numerics.statistics import Z95
-from processors.run_time.probabilities import ByHorizon, with_probabilities, with_run
+from processors.run_time.quality import ByHorizon, with_probabilities, with_run
 from tests.kit.scenario import Scenario
 
 DEVIATION = 0.1

@@ -13,7 +13,8 @@ from processors.facts import PublishedCurve, RunFact
 from processors.models.adept.study import Study, study
 from processors.models.adept.verdict import Verdict
 from processors.models.combination.combine import Combination
-from processors.models.downey.curve import Floats, speedup
+from processors.models.downey.curve import speedup
+from processors.models.numerics.arrays import Floats
 from processors.run_time.messages import reliable_range
 from processors.run_time.model import RunTime
 from processors.run_time.prediction import RunTimePrediction, fitted_curve

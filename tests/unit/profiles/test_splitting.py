@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from processors.contracts.events import Evidence, JobStarted, JournalEvent
 from processors.contracts.hosts import Profile
 from processors.contracts.settings import MachineSettings, RunTimeSettings
-from processors.power.accounting import energy_of_run
+from processors.power.by_size import energy_of_run
 from processors.power.profiles.splitting import Allocation, Stays, allocation, split
 from tests.kit.profiled_hosts import ended, folded, in_time, level, minute, of_run, started
 

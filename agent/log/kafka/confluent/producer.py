@@ -3,15 +3,20 @@
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from threading import Thread
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from agent.log.kafka.client import NotQueuedError
-from agent.log.kafka.confluent.arguments import producing, transactional
-from agent.log.kafka.confluent.ending import end_unattended
-from agent.log.kafka.confluent.faults import RecordsFailedError
-from agent.log.kafka.settings import KafkaSettings
+from agent.log.kafka.client import KafkaSettings, NotQueuedError
+from agent.log.kafka.confluent.arguments import RecordsFailedError, producing, transactional
+
+
+def end_unattended(owner: object, attribute: str) -> None:
+    """Let a thread be the last to refer to what an attribute holds: the library ends it then, and nobody waits for that."""
+    held = [owner.__dict__.pop(attribute)]
+    Thread(target=held.clear, name="ending a client", daemon=True).start()
+
 
 STEP_S: Final = 0.2  # a longer poll would wait to its end though acknowledgements came
 LOOK_EVERY: Final = 1000  # records between two looks at the acknowledgements

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from kafka.codec import has_lz4, has_zstd
 
-from agent.log.kafka.settings import (
+from agent.log.kafka.client import (
     LINGER_MS,
     REQUEST_BYTES_MAX,
     WAIT_MS,

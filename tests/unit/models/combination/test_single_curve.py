@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from processors.models.combination import average as single
+from processors.models.combination import combine as single
 from processors.models.combination.evidence import PESSIMISM, Curve, scaled
 from tests.kit.combination import combine
 

@@ -6,7 +6,8 @@ import pytest
 from processors.models.features.communication import r_squared, rcc_symmetric
 from processors.models.features.communication_costs import costs, ranged
 from processors.models.features.features import measured, small_forest
-from processors.models.training.table import Floats, Model, Table, finished
+from processors.models.numerics.arrays import Floats
+from processors.models.training.table import Model, Table, finished
 
 NAMES = ("n", "network.avg_buffer_to", "network.max_bytes", "network.max_fifo")
 

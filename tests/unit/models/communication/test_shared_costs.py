@@ -6,7 +6,7 @@ import pytest
 from processors.features.shared import APPLICATIONS_MAX, RUNS_MAX, CommunicationPool, SharedRun
 from processors.models.features.communication import NAMES
 from processors.models.features.communication_pool import shared
-from processors.models.training.table import Floats
+from processors.models.numerics.arrays import Floats
 
 SET = ("max_bytes", "avg_buffer_to", "max_fifo")
 Rows = list[dict[str, float]]

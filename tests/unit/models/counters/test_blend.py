@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from processors.models.counters.effects import added, explained
-from processors.models.counters.model import KINDS, adds, blend, explanation
+from processors.models.counters.model import KINDS, added, adds, blend, explained, explanation
 from processors.models.counters.selection import select
 from processors.models.training.runs import Run
 from processors.models.training.table import Table

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from processors.models.counters.distance import ROWS_MAX
-from processors.models.counters.forest import FOREST, FOREST_KIND
-from processors.models.counters.model import BLEND, POWER_KINDS, explanation
+from processors.models.counters.model import BLEND, FOREST, FOREST_KIND, POWER_KINDS, explanation
 from processors.models.training.runs import Run
 from processors.models.training.table import Table, finished
 from processors.models.training.trainer import Trainer

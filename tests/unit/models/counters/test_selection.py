@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import rankdata, spearmanr
 
-from processors.models.counters.effects import explained
-from processors.models.counters.model import per_cycle
+from processors.models.counters.model import explained, per_cycle
 from processors.models.counters.selection import Thresholds, loadings, ranks, ridge, select, spearman
 from processors.models.training.table import Table
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from processors.models.forecast import Forecasters
-from processors.models.forecast_errors import KNOWN_MIN, NONE, RETAINED, SCALED_MAX, coded, quantiles
+from processors.models.forecast import KNOWN_MIN, NONE, RETAINED, SCALED_MAX, Forecasters, coded, quantiles
 
 LEVELS = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
 

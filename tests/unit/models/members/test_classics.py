@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from processors.models.battery import MEMBERS, SIZES_MIN
-from processors.models.laws import barnes, family
+from processors.models.laws import family
 
 N = np.array([4.0, 8.0, 16.0, 32.0])
 T = np.array([262.0, 139.0, 78.5, 63.0])
@@ -53,11 +53,11 @@ def test_a_curve_without_a_minimum_has_no_fastest_size(terms: tuple[float, float
 
 
 def test_barnes_recovers_its_coefficients() -> None:
-    assert barnes.fit_barnes(N, 2 ** (3 - 0.9 * np.log2(N)), degree=1) == pytest.approx((3.0, -0.9))
+    assert family.fit_barnes(N, 2 ** (3 - 0.9 * np.log2(N)), degree=1) == pytest.approx((3.0, -0.9))
 
 
 def barnes_at(n: float, degree: int, t: NDArray[np.float64] = T) -> float:
-    return float(2.0 ** barnes.log2_run_time(barnes.fit_barnes(N, t, degree=degree), math.log2(n), 2.0, 5.0))
+    return float(2.0 ** family.log2_run_time(family.fit_barnes(N, t, degree=degree), math.log2(n), 2.0, 5.0))
 
 
 def test_barnes_linear_and_quadratic_at_twice_the_largest_size() -> None:
@@ -66,14 +66,14 @@ def test_barnes_linear_and_quadratic_at_twice_the_largest_size() -> None:
 
 
 def test_outside_the_sizes_the_slope_of_barnes_stays_within_bounds() -> None:
-    assert barnes_at(2.0**21, degree=2) / barnes_at(2.0**20, degree=2) == pytest.approx(2**barnes.SLOPE_MAX, rel=0.01)
+    assert barnes_at(2.0**21, degree=2) / barnes_at(2.0**20, degree=2) == pytest.approx(2**family.SLOPE_MAX, rel=0.01)
     steep = 1000.0 / N**2
-    assert barnes_at(128.0, 1, steep) / barnes_at(64.0, 1, steep) == pytest.approx(2**barnes.SLOPE_MIN)
+    assert barnes_at(128.0, 1, steep) / barnes_at(64.0, 1, steep) == pytest.approx(2**family.SLOPE_MIN)
 
 
 def test_a_cubic_is_refused() -> None:
     with pytest.raises(ValueError, match="1 or 2"):
-        barnes.fit_barnes(N, T, degree=3)
+        family.fit_barnes(N, T, degree=3)
 
 
 @settings(deadline=None)
