@@ -27,8 +27,7 @@ from agent.decode.avro.wire import AvroMessages, ConfiguredSchemas, Schemas, ope
 from agent.decode.formats import DECODERS, FORMATS, TELEMETRY
 from agent.decode.guard import guarded, guarded_samples
 from agent.decode.message import REASONS, DecodeOptions, HostsReported, TelemetryOptions, dead_letter
-from agent.identify.evidence import LeftOut, bounded, uncounted
-from agent.identify.identify import Identifier
+from agent.identify import Identifier, LeftOut, bounded, uncounted
 from agent.learner.shard import Plan
 from processors import __version__
 from processors.contracts.errors import ConfigError, InvalidInputError, described

@@ -22,9 +22,8 @@ from agent.config.load import load
 from agent.config.reference import needs_restart
 from agent.config.references import FILE_BYTES_MAX as REFERENCE_BYTES_MAX
 from agent.config.references import TABLES, References, references, retain
-from agent.config.regular import open_regular
 from agent.config.tree import Config
-from agent.config.yaml import InvalidConfigError, Problem, path_text
+from agent.config.yaml import InvalidConfigError, Problem, open_regular, path_text
 from processors.contracts.errors import described
 
 WATCH_S: Final = 5.0  # a file is read once it has been the same at two looks: it may be half written

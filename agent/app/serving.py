@@ -17,8 +17,7 @@ from agent.log.kafka.log import KafkaLog
 from processors.contracts.errors import ConfigError, UnavailableError
 from processors.contracts.log import Log
 from processors.contracts.service import Measures
-from sinks.prometheus.jobs import JobCollector
-from sinks.prometheus.predictions import PredictionCollector
+from sinks.prometheus.predictions import JobCollector, PredictionCollector
 from sinks.prometheus.registry import HealthCollector, HostCollector, Metrics, SourceCollector
 from sinks.web.queries import Links
 from sinks.web.server import Server, create_app
@@ -89,7 +88,7 @@ def _server(config: Config, role: roles.Role, metrics: Metrics, clock: Clock, st
     """Return the server of the role's pages, which show alerts as the Alertmanagers have them silenced."""
     shown = role.service
     if config.alertmanager.urls and role.name == roles.LearnerRole.name:
-        from agent.app.silences import with_silences  # noqa: PLC0415 - its client of HTTP is 100 modules
+        from agent.app.alertmanager import with_silences  # noqa: PLC0415 - its client of HTTP is 100 modules
 
         shown = with_silences(config.alertmanager, shown, metrics, clock, stop)
     links = Links(config.pages.grafana_url, config.pages.job_portal)

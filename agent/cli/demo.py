@@ -8,8 +8,7 @@ import click
 from agent.app.demo import Demo
 from agent.cli.options import stopped_by_signals
 from agent.clock import SystemClock
-from sinks.prometheus.jobs import JobCollector
-from sinks.prometheus.predictions import PredictionCollector
+from sinks.prometheus.predictions import JobCollector, PredictionCollector
 from sinks.prometheus.registry import HealthCollector, HostCollector
 from sinks.terminal import Screen
 from sinks.web.server import Server, create_app

@@ -32,8 +32,7 @@ from agent.config.tree import Config
 from agent.decode.fields import zone_of
 from agent.reports import energy as energy_report
 from agent.reports import energy_page
-from agent.reports.carbon import Factor, Series
-from agent.reports.energy_runs import EnergyRuns
+from agent.reports.energy import EnergyRuns, Factor, Series
 from agent.reports.waste import encoded, report
 from agent.reports.waste_judgement import Bounds
 from agent.reports.waste_page import page, text

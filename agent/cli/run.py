@@ -13,7 +13,7 @@ import click
 from agent.app import logs, supervisor
 from agent.app.handover import Handover, Status
 from agent.app.reload import Reloader
-from agent.app.watchdog import Fuse
+from agent.app.supervisor import Fuse
 from agent.cli import lasting
 from agent.cli.options import required_config_option, stopped_by_signals
 from agent.clock import SystemClock

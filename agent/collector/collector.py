@@ -16,10 +16,9 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 import numpy as np
 
-from agent.collector.attempts import Attempts, left_out
 from agent.collector.deadletters import Allowance, DeadLetterWriter, Refusal
 from agent.collector.reading import Reading, Source, Waits, others_by_message
-from agent.collector.recorder import Attempt, Recorder
+from agent.collector.recorder import Attempt, Attempts, Recorder, left_out
 from agent.collector.sources import Taken
 from agent.collector.watermark import Watermark
 from processors.contracts.errors import InvalidInputError, RebalancingError, UnavailableError, defect

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from agent.collector.attempts import Attempts, part_of
+from agent.collector.recorder import Attempts, part_of
 from agent.collector.sources import TIMES
 from processors.contracts.events import Decode, Decoded, JobEvent
 from processors.contracts.log import Batch, Consumer, Position, TopicPartition

@@ -10,7 +10,7 @@ from pydantic import BaseModel, SecretStr
 from agent.config.load import loads
 from agent.config.reference import Cost, price
 from agent.config.tree import Config
-from agent.config.yaml import InvalidConfigError, Path, Problem, parse, path_text
+from agent.config.yaml import InvalidConfigError, KeyPath, Problem, parse, path_text
 from processors.contracts.errors import ConfigError
 
 ABSENT = "(absent)"
@@ -20,7 +20,7 @@ _SECRET = "(secret)"  # noqa: S105 - what is shown instead of one
 class Change(msgspec.Struct, frozen=True):
     """One key that changes: its values as JSON, its cost and what that means."""
 
-    path: Path
+    path: KeyPath
     before: str
     after: str
     cost: Cost
@@ -35,7 +35,7 @@ def changes(old: Config, new: Config) -> tuple[Change, ...]:
     return tuple(_changes(old, new, ()))
 
 
-def _changes(old: Any, new: Any, path: Path) -> Iterator[Change]:
+def _changes(old: Any, new: Any, path: KeyPath) -> Iterator[Change]:
     if old == new:
         return
     if isinstance(old, BaseModel) and isinstance(new, BaseModel):
@@ -51,7 +51,7 @@ def _changes(old: Any, new: Any, path: Path) -> Iterator[Change]:
         yield Change(path, _shown(old), _shown(new), found.cost, found.meaning)
 
 
-def _list_changes(old: tuple[Any, ...], new: tuple[Any, ...], path: Path) -> Iterator[Change]:
+def _list_changes(old: tuple[Any, ...], new: tuple[Any, ...], path: KeyPath) -> Iterator[Change]:
     """Match items that stayed, so that one more rule at the top is one change and not a change of each."""
     before, after = ([_shown(item) for item in items] for items in (old, new))
     for kind, start, end, new_start, new_end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():

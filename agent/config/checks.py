@@ -12,8 +12,8 @@ from agent.config.patterns import pattern_fault
 from agent.config.roles import access_faults
 from agent.config.schemas import SchemaRegistrySettings, schema_faults
 from agent.config.tree import Config
-from agent.config.yaml import Path
-from agent.identify.identify import rule_faults
+from agent.config.yaml import KeyPath
+from agent.identify import rule_faults
 from processors.contracts.load import StructuralModel
 from processors.contracts.outputs import VERDICTS
 from processors.contracts.telemetry import Telemetry
@@ -23,7 +23,7 @@ AVRO: Final = "avro"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-def notes(config: Config) -> Iterator[tuple[Path, str]]:
+def notes(config: Config) -> Iterator[tuple[KeyPath, str]]:
     """Yield the path of a key and a sentence about its value."""
     if config.privacy.users == "hash" and not config.privacy.salt.get_secret_value():
         yield ("privacy", "salt"), "is empty: whoever knows the user names can match them to the hashes."
@@ -39,7 +39,7 @@ def notes(config: Config) -> Iterator[tuple[Path, str]]:
         yield ("schema_registry", "url"), "is http: the log-in travels unencrypted."
 
 
-def _readers(config: Config) -> Iterator[tuple[Path, str]]:
+def _readers(config: Config) -> Iterator[tuple[KeyPath, str]]:
     http, access = config.http, config.http.access
     if http.host not in LOOPBACK and not access.limits:
         yield (
@@ -72,7 +72,7 @@ def _readers(config: Config) -> Iterator[tuple[Path, str]]:
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def model_faults(model: StructuralModel) -> Iterator[tuple[Path, str]]:
+def model_faults(model: StructuralModel) -> Iterator[tuple[KeyPath, str]]:
     """Yield the key of a model that is at fault and a sentence."""
     message = pattern_fault(model.application)
     if message is not None:
@@ -91,8 +91,8 @@ def model_faults(model: StructuralModel) -> Iterator[tuple[Path, str]]:
             yield ("parameters", name), "is not in the equation."
 
 
-def _name_faults(model: StructuralModel) -> Iterator[tuple[Path, str]]:
-    places: list[tuple[Path, str]] = [(("parameters", name), name) for name in model.parameters]
+def _name_faults(model: StructuralModel) -> Iterator[tuple[KeyPath, str]]:
+    places: list[tuple[KeyPath, str]] = [(("parameters", name), name) for name in model.parameters]
     places += [(("resources", index), name) for index, name in enumerate(model.resources)]
     seen: set[str] = set()
     for path, name in places:
@@ -105,7 +105,7 @@ def _name_faults(model: StructuralModel) -> Iterator[tuple[Path, str]]:
         seen.add(name)
 
 
-Fault = tuple[Path, str]
+Fault = tuple[KeyPath, str]
 OWN_TOPICS: Final = (
     "journal", "predictions", "job_predictions", "answers", "alerts", "runs", "hosts", "state", "deadletters",
 )  # fmt: skip

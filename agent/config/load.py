@@ -4,7 +4,7 @@ import difflib
 import os
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -15,10 +15,9 @@ from agent.config.checks import Fault, faults
 from agent.config.patterns import pattern_fault
 from agent.config.reference import items_model, keys, model_at, secret_paths, section_model
 from agent.config.references import read_references, retain
-from agent.config.regular import open_regular
 from agent.config.tree import Config
-from agent.config.yaml import Document, InvalidConfigError, Path, Problem, parse, path_text
-from agent.identify.identify import rule_faults
+from agent.config.yaml import Document, InvalidConfigError, KeyPath, Problem, open_regular, parse, path_text
+from agent.identify import rule_faults
 from processors.contracts.settings import EVIDENCE_FIELDS, Rule
 
 SECRET_BYTES_MAX: Final = 64 * 1024
@@ -32,13 +31,13 @@ class Resolver(msgspec.Struct):
     With `reveal` False a reference stays the text that it is: enough to check or to compare a file elsewhere.
     """
 
-    folder: FilePath
+    folder: Path
     environment: Mapping[str, str]
     secret_paths: frozenset[tuple[str, ...]]
     document: Document
     reveal: bool = True
 
-    def resolve(self, value: Any, path: Path) -> Any:
+    def resolve(self, value: Any, path: KeyPath) -> Any:
         """Return the value with every reference in it resolved."""
         if isinstance(value, dict):
             if set(value) == {"file"} and isinstance(value["file"], str):
@@ -50,13 +49,13 @@ class Resolver(msgspec.Struct):
             return self._text(value, path)
         return value
 
-    def _text(self, text: str, path: Path) -> str:
+    def _text(self, text: str, path: KeyPath) -> str:
         if _as_pattern(path) in self.secret_paths and not _ENVIRONMENT.fullmatch(text):
             self._problem(path, "is a secret: write ${env:NAME} or {file: PATH} here, never the secret itself.")
             return ""
         return _ENVIRONMENT.sub(lambda match: self._variable(match, path), text)
 
-    def _variable(self, match: re.Match[str], path: Path) -> str:
+    def _variable(self, match: re.Match[str], path: KeyPath) -> str:
         name = match.group(1)
         if not _NAME.fullmatch(name):
             self._problem(path, "${env:NAME} needs the name of an environment variable.")
@@ -66,7 +65,7 @@ class Resolver(msgspec.Struct):
             self._problem(path, f"the environment variable {name} is not set.")
         return self.environment.get(name, "")
 
-    def _file(self, name: str, path: Path) -> str:
+    def _file(self, name: str, path: KeyPath) -> str:
         if not self.reveal:
             return f"{{file: {name}}}"
         try:
@@ -81,11 +80,11 @@ class Resolver(msgspec.Struct):
             self._problem(path, f"the file {name!r} is empty or longer than {SECRET_BYTES_MAX} bytes.")
         return text
 
-    def _problem(self, path: Path, message: str) -> None:
+    def _problem(self, path: KeyPath, message: str) -> None:
         self.document.problems.append(self.document.problem(path, message))
 
 
-def _as_pattern(path: Path) -> tuple[str, ...]:
+def _as_pattern(path: KeyPath) -> tuple[str, ...]:
     """Return the path as the list of keys has it, where `[]` stands for each item of a list."""
     return tuple("[]" if isinstance(part, int) else part for part in path)
 
@@ -117,7 +116,7 @@ def error_text(error: ErrorDetails) -> str:
     return f"{wanted}{_given(error)}."
 
 
-def _hint(path: Path) -> str:
+def _hint(path: KeyPath) -> str:
     model, name = model_at(path[:-1]), str(path[-1])
     names = list(model.model_fields) if model else []
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
@@ -225,11 +224,11 @@ def without_empty_sections(data: Any, model: type[BaseModel] | None) -> Any:
     return result
 
 
-def match_faults(path: Path, data: Any) -> list[tuple[Path, str]]:
+def match_faults(path: KeyPath, data: Any) -> list[tuple[KeyPath, str]]:
     """Return every unknown field and bad pattern of one rule; the validation stops at the first."""
     for part in path:
         data = data[part]
-    found: list[tuple[Path, str]] = []
+    found: list[tuple[KeyPath, str]] = []
     for field, pattern in data.items():
         if field not in EVIDENCE_FIELDS and not field.startswith("attributes."):
             close = difflib.get_close_matches(field, EVIDENCE_FIELDS, n=1)
@@ -242,11 +241,11 @@ def match_faults(path: Path, data: Any) -> list[tuple[Path, str]]:
     return found
 
 
-def rules_faults(data: Any) -> list[tuple[Path, str]]:
+def rules_faults(data: Any) -> list[tuple[KeyPath, str]]:
     """Return what is wrong with the templates of those rules that are sound in themselves."""
     identify = data.get("identify")
     rules = identify.get("rules") if isinstance(identify, dict) else None
-    found: list[tuple[Path, str]] = []
+    found: list[tuple[KeyPath, str]] = []
     for index, raw in enumerate(rules if isinstance(rules, list) else []):
         try:
             rule = Rule.model_validate(raw)
@@ -261,7 +260,7 @@ PROBLEMS_MAX: Final = 100
 
 
 def load(
-    path: str | FilePath,
+    path: str | Path,
     *,
     environment: Mapping[str, str] | None = None,
     reveal_secrets: bool = True,
@@ -274,7 +273,7 @@ def load(
     sources is complete for commands that read files; an agent that runs needs them (`sources_required`). What is wrong with
     reference files is named as well, unless `references` is False.
     """
-    file = FilePath(path)
+    file = Path(path)
     text = _text(file)
     variables = os.environ if environment is None else environment
     return loads(
@@ -292,7 +291,7 @@ def loads(
     text: str,
     name: str = "configuration",
     *,
-    folder: FilePath | None = None,
+    folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
     reveal_secrets: bool = True,
     sources_required: bool = False,
@@ -305,9 +304,9 @@ def loads(
         document.problems.append(document.problem((), "the file has to be a mapping of keys, such as `sources:`."))
     if not isinstance(data, dict):
         raise InvalidConfigError(document.problems)
-    resolver = Resolver(folder or FilePath(), environment or {}, secret_paths(), document, reveal=reveal_secrets)
+    resolver = Resolver(folder or Path(), environment or {}, secret_paths(), document, reveal=reveal_secrets)
     config = _checked(without_empty_sections(resolver.resolve(data, ()), Config), document)
-    config = config.model_copy(update={"reference": config.reference.below(folder or FilePath())})
+    config = config.model_copy(update={"reference": config.reference.below(folder or Path())})
     systems, clusters = tuple(config.systems), tuple(config.partitions_by_system)
     content, found = read_references(config.reference, systems, clusters) if references else (None, [])
     if sources_required and not data.get("sources"):
@@ -327,7 +326,7 @@ def _ordered(document: Document) -> list[Problem]:
     return problems
 
 
-def _text(file: FilePath) -> str:
+def _text(file: Path) -> str:
     try:
         with file.open("rb") as stream:
             content = stream.read(FILE_BYTES_MAX + 1)

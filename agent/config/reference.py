@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from agent.config.tree import Config
-from agent.config.yaml import Path
+from agent.config.yaml import KeyPath
 
 _PLAIN: Final = {
     str: "text",
@@ -60,7 +60,7 @@ def secret_paths() -> frozenset[tuple[str, ...]]:
     return frozenset(key.path for key in keys() if key.secret)
 
 
-def model_at(path: Path) -> type[BaseModel] | None:
+def model_at(path: KeyPath) -> type[BaseModel] | None:
     """Return the model that a path leads to, None where it leads to a value."""
     annotation: Any = Config
     for part in path:
@@ -200,12 +200,12 @@ PRICES: Final[dict[tuple[str, ...], Price]] = {
 }
 
 
-def needs_restart(path: Path) -> bool:
+def needs_restart(path: KeyPath) -> bool:
     """Return whether a reload leaves a key as it was: the agent makes its topics, and finds its place in them, at its start."""
     return path[0] == "topics"
 
 
-def price(path: Path) -> Price:
+def price(path: KeyPath) -> Price:
     """Return the price of changing a key: that of the nearest entry above it."""
     pattern = tuple("*" if index == 1 and path[0] == "systems" else str(part) for index, part in enumerate(path))
     return next(PRICES[pattern[:length]] for length in range(len(pattern), 0, -1) if pattern[:length] in PRICES)

@@ -9,8 +9,7 @@ import msgspec
 from pydantic import Field
 
 from agent.config.calendar import Windows, read_calendar
-from agent.config.regular import open_regular
-from agent.config.yaml import InvalidConfigError, Problem
+from agent.config.yaml import InvalidConfigError, Problem, open_regular
 from agent.reference.nodes import FAULTS_MAX, TableFault, read_intensities, read_nodes, read_racks, read_units
 from agent.reference.topology import read_topology
 from processors.contracts.alerts import Maintenance

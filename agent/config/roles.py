@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, SecretStr
 
-from agent.config.yaml import Path
+from agent.config.yaml import KeyPath
 from processors.contracts.settings import Settings
 
 TOKEN_CHARACTERS_MIN: Final = 16
@@ -57,7 +57,7 @@ class AccessSettings(Settings):
         return bool(self.tokens) or self.user_header is not None
 
 
-def access_faults(settings: AccessSettings) -> Iterator[tuple[Path, str]]:
+def access_faults(settings: AccessSettings) -> Iterator[tuple[KeyPath, str]]:
     """Yield the path of a key below the section and what is wrong with it."""
     for index, text in enumerate(settings.trusted_proxies):
         if not _network(text):
@@ -74,7 +74,7 @@ def access_faults(settings: AccessSettings) -> Iterator[tuple[Path, str]]:
     yield from _token_faults(settings)
 
 
-def _token_faults(settings: AccessSettings) -> Iterator[tuple[Path, str]]:
+def _token_faults(settings: AccessSettings) -> Iterator[tuple[KeyPath, str]]:
     names = Counter(token.name for token in settings.tokens)
     secrets = Counter(token.token for token in settings.tokens)
     for index, token in enumerate(settings.tokens):

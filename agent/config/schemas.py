@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from agent.config.yaml import Path
+from agent.config.yaml import KeyPath
 from agent.decode.avro.schema import plain_schema
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.settings import Settings
@@ -69,7 +69,7 @@ class SchemaRegistrySettings(Settings):
         return {schema.id: schema.text.encode("utf-8", "replace") for schema in self.schemas}
 
 
-def schema_faults(settings: SchemaRegistrySettings) -> Iterator[tuple[Path, str]]:
+def schema_faults(settings: SchemaRegistrySettings) -> Iterator[tuple[KeyPath, str]]:
     """Yield the path of a key below the section and what is wrong with it."""
     if settings.url is None and any((settings.username, settings.token, settings.ca_file, settings.cert_file)):
         yield ("url",), "is missing; without it nobody is logged in to."

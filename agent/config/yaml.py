@@ -4,9 +4,14 @@ Scalars follow JSON: only `true` and `false` are booleans and only decimal numbe
 or `2026-01-03` stay the texts that they look like.
 """
 
+import errno
 import math
+import os
 import re
+import stat
 from collections.abc import Sequence
+from io import BufferedReader
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +20,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from processors.contracts.errors import ConfigError
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -24,7 +29,7 @@ class Problem(msgspec.Struct, frozen=True):
     file: str
     line: int
     column: int
-    path: Path
+    path: KeyPath
     message: str
 
     def __str__(self) -> str:
@@ -40,7 +45,7 @@ class InvalidConfigError(ConfigError):
         self.problems = tuple(problems)
 
 
-def path_text(path: Path) -> str:
+def path_text(path: KeyPath) -> str:
     """Return a path of keys as it is written in messages."""
     text = ""
     for part in path:
@@ -71,13 +76,13 @@ class Document(msgspec.Struct):
 
     file: str
     data: Any = None
-    keys: dict[Path, Position] = {}
-    values: dict[Path, Position] = {}
+    keys: dict[KeyPath, Position] = {}
+    values: dict[KeyPath, Position] = {}
     problems: list[Problem] = []
     nodes: int = 0
     too_large: bool = False
 
-    def position(self, path: Path) -> Position:
+    def position(self, path: KeyPath) -> Position:
         """Return where a key stands, or its value, or the nearest key above it."""
         for length in range(len(path), -1, -1):
             found = self.keys.get(path[:length]) or self.values.get(path[:length])
@@ -85,7 +90,7 @@ class Document(msgspec.Struct):
                 return found
         return Position(0, 0)
 
-    def problem(self, path: Path, message: str, *, at_value: bool = False) -> Problem:
+    def problem(self, path: KeyPath, message: str, *, at_value: bool = False) -> Problem:
         """Return a problem of a key, at the place of the key or of its value."""
         position = (self.values.get(path) if at_value else None) or self.position(path)
         return Problem(self.file, position.line, position.column, path, message)
@@ -118,7 +123,7 @@ def _syntax_problem(error: yaml.YAMLError, file: str) -> Problem:
     return Problem(file, line, column, (), f"this is not valid YAML: {what}.")
 
 
-def _plain(node: Node, path: Path, document: Document) -> Any:
+def _plain(node: Node, path: KeyPath, document: Document) -> Any:
     document.nodes += 1
     document.values.setdefault(path, _position(node))
     if len(path) > DEPTH_MAX or document.nodes > NODES_MAX:
@@ -135,7 +140,7 @@ def _plain(node: Node, path: Path, document: Document) -> Any:
     return _scalar(node, path, document)
 
 
-def _mapping(node: MappingNode, path: Path, document: Document) -> dict[str, Any]:
+def _mapping(node: MappingNode, path: KeyPath, document: Document) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key_node, value_node in node.value:
         if not isinstance(key_node, ScalarNode) or not key_node.value.isprintable():
@@ -156,7 +161,7 @@ def _mapping(node: MappingNode, path: Path, document: Document) -> dict[str, Any
     return result
 
 
-def _scalar(node: Node, path: Path, document: Document) -> Any:
+def _scalar(node: Node, path: KeyPath, document: Document) -> Any:
     text = str(node.value)
     if any("\ud800" <= character <= "\udfff" for character in text):
         return _refused(document, path, "holds half a character (a lone surrogate).")
@@ -165,7 +170,7 @@ def _scalar(node: Node, path: Path, document: Document) -> Any:
     return _LITERALS[text] if text in _LITERALS else _number(text, path, document)
 
 
-def _number(text: str, path: Path, document: Document) -> str | float | None:
+def _number(text: str, path: KeyPath, document: Document) -> str | float | None:
     if _INTEGER.fullmatch(text):
         return int(text)
     if not _NUMBER.fullmatch(text):
@@ -177,9 +182,17 @@ def _number(text: str, path: Path, document: Document) -> str | float | None:
     return None
 
 
-def _refused(document: Document, path: Path, message: str) -> None:
+def _refused(document: Document, path: KeyPath, message: str) -> None:
     document.problems.append(document.problem(path, message, at_value=True))
 
 
 def _position(node: Node) -> Position:
     return Position(node.start_mark.line + 1, node.start_mark.column + 1)
+
+
+def open_regular(path: Path) -> BufferedReader:
+    """Open a file for reading; OSError if it is no regular file, because a named pipe keeps its reader waiting for ever."""
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # a directory is refused by the system, in its own words
+        raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
+    return path.open("rb")

@@ -1,5 +1,6 @@
 """Native events: one JSON object with a `type`, or an array of them."""
 
+import sys
 from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any, Final, get_args
@@ -57,8 +58,11 @@ NUMBERS_MAX: Final = 16_384  # of all arrays of one event, so that it fits into 
 
 _FeatureName = Annotated[str, msgspec.Meta(min_length=1, max_length=TEXT_MAX)]
 _Id = _FeatureName | Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-Features = Annotated[dict[_FeatureName, float], msgspec.Meta(max_length=FEATURES_MAX)]
-_Amounts = list[Annotated[float, msgspec.Meta(ge=0)]]
+_FINITE_MAX: Final = sys.float_info.max
+# bounds, because a decoder that takes "7" for 7 takes "nan" and "inf" for numbers, which the journal cannot hold
+_Finite = Annotated[float, msgspec.Meta(ge=-_FINITE_MAX, le=_FINITE_MAX)]
+Features = Annotated[dict[_FeatureName, _Finite], msgspec.Meta(max_length=FEATURES_MAX)]
+_Amounts = list[Annotated[float, msgspec.Meta(ge=0, le=_FINITE_MAX)]]
 _HostList = Annotated[str, msgspec.Meta(max_length=HOSTS_MAX)]
 _Ranks = list[Annotated[int, msgspec.Meta(ge=0, lt=RANKS_MAX)]]
 

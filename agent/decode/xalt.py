@@ -5,6 +5,7 @@ A run has a record at its start and one at its end. They come as JSON, or as lin
 """
 
 import re
+import sys
 from typing import Annotated, Final
 
 import msgspec
@@ -29,7 +30,7 @@ _LINE: Final = re.compile(rb"(?:.{0,512}?\s)?V:[0-9]+ kind:(run|link|pkg) (?:idx
 _PARTS: Final = re.compile(rb" nb:([0-9]{1,6}) ")
 _LINE_V1: Final = re.compile(rb"(?:.{0,512}?\s)?(run|link|pkg):(?=\{)")
 _VALUE: Final = b" value:"
-_Number = Annotated[float, msgspec.Meta(ge=0)]
+_Number = Annotated[float, msgspec.Meta(ge=0, le=sys.float_info.max)]
 
 
 class _User(msgspec.Struct, gc=False):

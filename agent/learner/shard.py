@@ -17,11 +17,11 @@ from processors.contracts.log import (
     Position,
     Restored,
     TopicPartition,
+    Watermarks,
     partitions_fault,
     record_digest,
 )
 from processors.contracts.outputs import Answer, Emission, Neighbour
-from processors.contracts.watermarks import Watermarks
 
 
 class Unsaved(Protocol):

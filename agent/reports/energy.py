@@ -1,17 +1,160 @@
 """The energy of a week as data: totals by application, user, account and day, and each job; with how much was measured."""
 
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime, time, timedelta, tzinfo
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import msgspec
 
-from agent.reports.carbon import Carbon, Factor, Series
-from agent.reports.energy_runs import EnergyRun, EnergyRuns
-from agent.reports.week import Week
-from processors.contracts.names import rfc3339
-from processors.power.by_size import RunEnergy
+from agent.reports.week import Collected, Week, reported_evidence
+from processors.contracts.events import Evidence, JobCompleted, nodes_of
+from processors.contracts.hosts import Profile
+from processors.contracts.names import ApplicationKey, rfc3339
+from processors.contracts.nodes import Intensity
+from processors.contracts.outputs import CurvePoint, Run
+from processors.contracts.settings import SESSION
+from processors.power.by_size import RunEnergy, energy_of_run, relied_on
+from sinks.web.views.job_messages import RELIABLE, predicted_now
+
+SESSIONS: Final = "interactive sessions"
+
+
+class EnergyRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that was there in the week; `user` is as the agent writes it, `nodes` at least 1, also where nobody counted them."""
+
+    job_id: str
+    system: str
+    user: str | None
+    account: str | None
+    application_id: str | None
+    n: float | None
+    nodes: int
+    start_ms: int
+    end_ms: int
+    run_time_s: float
+    profile: Profile | None = None
+    exclusive: bool | None = None
+    scheduler_j: float | None = None
+    session: bool = False
+
+    @property
+    def application(self) -> str | None:
+        """The application without its input, or SESSIONS for an interactive session; None where nothing names it."""
+        if self.session:
+            return SESSIONS
+        return ApplicationKey.parse(self.application_id).application if self.application_id else None
+
+
+class EnergyRuns(Collected[EnergyRun]):
+    """The runs of which a part lies in a week, so each is known once it has ended, maybe later."""
+
+    def __init__(self, week: Week, user: str | None = None) -> None:
+        self._week = week
+        super().__init__(self._partly_in_week, user)
+
+    def _partly_in_week(self, run: Run, event: JobCompleted) -> EnergyRun | None:
+        week = self._week
+        in_week = event.start_ms < week.until_ms and event.end_ms > max(week.from_ms, event.start_ms)
+        return _energy_run(run, event) if in_week and event.run_time_s > 0 else None
+
+    def energy(self, run: EnergyRun) -> RunEnergy:
+        """Return what a run used, by the first source that knows it."""
+        return energy_of_run(
+            run.profile,
+            run.scheduler_j,
+            exclusive=run.exclusive,
+            run_time_s=run.run_time_s,
+            predicted=self._predicted(run),
+        )
+
+    def _predicted(self, run: EnergyRun) -> CurvePoint | None:
+        """Return the point of a run's size on the curve of its application, where its energy can be relied on."""
+        curve = self.curves.get(run.application_id or "")
+        if curve is None:
+            return None
+        points = [point for point in curve.curve if point.n == run.n]
+        return next(iter(relied_on(points, lambda point: predicted_now(curve, point).verdict == RELIABLE)), None)
+
+
+def _energy_run(run: Run, event: JobCompleted) -> EnergyRun:
+    evidence = list(reported_evidence(run, event))
+    return EnergyRun(
+        job_id=event.job_id,
+        system=event.system,
+        user=next((each.user for each in evidence if each.user), None),
+        account=next((each.account for each in evidence if each.account), None),
+        application_id=run.application_id,
+        n=run.n,
+        nodes=_nodes(run.profile, evidence),
+        start_ms=event.start_ms,
+        end_ms=event.end_ms,
+        run_time_s=event.run_time_s,
+        profile=run.profile,
+        exclusive=next((each.exclusive for each in evidence if each.exclusive is not None), None),
+        scheduler_j=event.energy_j,
+        session=run.identified_by == SESSION,
+    )
+
+
+def _nodes(profile: Profile | None, evidence: list[Evidence]) -> int:
+    if profile is not None and profile.hosts:
+        return profile.hosts
+    return next((nodes for each in evidence if (nodes := nodes_of(each)) is not None), 1)
+
+
+J_PER_KWH: Final = 3.6e6
+
+
+class Carbon(NamedTuple):
+    """Grams of CO2 equivalent, and the energy in J for whose time no intensity is known: it has no part in the grams."""
+
+    grams: float = 0.0
+    unknown_j: float = 0.0
+
+
+class Factor:
+    """One intensity for all time, in g CO2e per kWh."""
+
+    def __init__(self, g_per_kwh: float) -> None:
+        self.g_per_kwh = g_per_kwh
+
+    def of(self, energy_j: float, from_ms: int, until_ms: int) -> Carbon:
+        """Return the carbon of an energy, whenever it was used."""
+        del from_ms, until_ms
+        return Carbon(energy_j / J_PER_KWH * self.g_per_kwh)
+
+
+class Series:
+    """Intensities over time: each holds until the next one, but for `hold_s` at most; what comes after is unknown."""
+
+    def __init__(self, rows: Sequence[Intensity], hold_s: float) -> None:
+        self._hold_ms = round(hold_s * 1000)
+        self._rows = rows
+        self._times = [row.time_ms for row in rows]
+        self._known_ms, self._grams = [0], [0.0]  # up to each row: how long an intensity was known, and its integral
+        for row, after in pairwise(rows):
+            held_ms = min(after.time_ms - row.time_ms, self._hold_ms)
+            self._known_ms.append(self._known_ms[-1] + held_ms)
+            self._grams.append(self._grams[-1] + held_ms * row.g_per_kwh)
+
+    def of(self, energy_j: float, from_ms: int, until_ms: int) -> Carbon:
+        """Return the carbon of an energy that was used evenly between two moments, the second of them the later one."""
+        (known_from, grams_from), (known_until, grams_until) = self._until(from_ms), self._until(until_ms)
+        kwh_per_ms = energy_j / J_PER_KWH / (until_ms - from_ms)
+        known = (known_until - known_from) / (until_ms - from_ms)
+        return Carbon((grams_until - grams_from) * kwh_per_ms, energy_j * (1.0 - known))
+
+    def _until(self, time_ms: int) -> tuple[int, float]:
+        """Return for how many ms an intensity was known up to a moment, and the integral of it over these."""
+        place = bisect_right(self._times, time_ms) - 1
+        if place < 0:
+            return 0, 0.0
+        held_ms = min(time_ms - self._times[place], self._hold_ms)
+        return self._known_ms[place] + held_ms, self._grams[place] + held_ms * self._rows[place].g_per_kwh
+
 
 SCHEMA: Final = "scalewatch.energy/1"
 CarbonSource = Factor | Series

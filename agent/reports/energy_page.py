@@ -7,8 +7,7 @@ from typing import Final
 from jinja2 import Environment
 from markupsafe import Markup
 
-from agent.reports.carbon import J_PER_KWH
-from agent.reports.energy import EnergyGroup, EnergyReport, EnergyTotal, JobEnergy
+from agent.reports.energy import J_PER_KWH, EnergyGroup, EnergyReport, EnergyTotal, JobEnergy
 from agent.reports.waste_advice import number
 from sinks.web import formatting
 from sinks.web.formatting import counted, moment, printable

@@ -2,8 +2,7 @@
 
 import msgspec
 
-from agent.reports.collected import Collected, reported_evidence
-from agent.reports.week import Week
+from agent.reports.week import Collected, Week, reported_evidence
 from processors.contracts.events import UNITS, JobCompleted
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import PredictedAtStart, Run, SlowedBy

@@ -1,11 +1,16 @@
 """Weeks as ISO 8601 names them: from Monday to Sunday, in a time zone."""
 
 import re
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import date, datetime, timedelta, tzinfo
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+
+import msgspec
 
 from processors.contracts.errors import ConfigError
+from processors.contracts.events import Evidence, Identity, JobCompleted
+from processors.contracts.outputs import Emission, Prediction, Run
 
 _NAME: Final = re.compile(r"(\d{4})-W(\d{2})")
 _FIRST_YEAR, _LAST_YEAR = 1990, 2099
@@ -53,3 +58,77 @@ def _from(monday: date, zone: tzinfo) -> Week:
     from_ms, until_ms = (round(start.timestamp() * 1000) for start in starts)
     days = f"{monday} to {monday + timedelta(days=6)} ({zone})"
     return Week(f"{year}-W{number:02d}", days, from_ms, until_ms)
+
+
+RUNS_MAX: Final = 1_000_000  # of a week, which are held in memory; what is more is counted and left out
+CURVES_MAX: Final = 20_000
+_RUN: Final = msgspec.json.Decoder(Run)
+_PREDICTION: Final = msgspec.json.Decoder(Prediction)
+_COMPLETION: Final = msgspec.json.Decoder(JobCompleted)
+_IDENTITY: Final = msgspec.json.Decoder(Identity)
+
+
+class OfUser(Protocol):
+    """A run as a report wants it."""
+
+    @property
+    def user(self) -> str | None:
+        """Whose it was, as the agent writes it; None where nobody is named."""
+
+
+R = TypeVar("R", bound=OfUser)
+
+
+class Collected(Generic[R]):
+    """The runs that count, of one `user` or of all, and the newest curve of each application; a sink as files are one.
+
+    `counted` makes of a run what a report wants of it, None where it does not count. `newest_ms` is when the last run of all
+    ended, counted or not.
+    """
+
+    def __init__(self, counted: Callable[[Run, JobCompleted], R | None], user: str | None = None) -> None:
+        self._counted, self._user = counted, user
+        self.runs: dict[str, R] = {}
+        self.curves: dict[str, Prediction] = {}
+        self.left_out = 0
+        self.newest_ms: int | None = None
+
+    def write(self, emissions: Iterable[Emission]) -> None:
+        """Take messages in; a later one of the same key replaces the earlier one."""
+        for emission in emissions:
+            if emission.kind == "predictions":
+                self._take_curve(emission)
+            elif emission.kind == "runs":
+                self._take_run(emission)
+
+    def _take_curve(self, emission: Emission) -> None:
+        self.curves.pop(emission.key, None)
+        if emission.value is not None:
+            self.curves[emission.key] = _PREDICTION.decode(emission.value)
+            if len(self.curves) > CURVES_MAX:
+                del self.curves[next(iter(self.curves))]
+
+    def _take_run(self, emission: Emission) -> None:
+        self.runs.pop(emission.key, None)
+        if emission.value is None:
+            return
+        run = _RUN.decode(emission.value)
+        event = _COMPLETION.decode(run.event)
+        self.newest_ms = max(event.end_ms, self.newest_ms or event.end_ms)
+        found = self._counted(run, event)
+        if found is None or (self._user is not None and found.user != self._user):
+            return
+        if len(self.runs) >= RUNS_MAX:
+            self.left_out += 1
+            return
+        self.runs[emission.key] = found
+
+
+def reported_evidence(run: Run, event: JobCompleted) -> Iterator[Evidence]:
+    """Yield the evidence of a run: that of its end first, then what only its start or other sources had."""
+    yield event.evidence
+    known = event.evidence
+    if known.user and known.time_limit_s and known.account and known.exclusive is not None:
+        return
+    for raw in run.identities:
+        yield _IDENTITY.decode(raw).evidence

@@ -12,8 +12,7 @@ from processors.contracts.events import Attribute
 from processors.contracts.names import ApplicationKey, duration, rfc3339
 from processors.contracts.outputs import AlertEnd, AlertEvidence, Prediction, Reliability, Severity
 from processors.facts import Scored
-from processors.jobs.failures import FailureJudgement
-from processors.jobs.host_failures import HostFailureJudgement
+from processors.jobs.failures import FailureJudgement, HostFailureJudgement
 from processors.models.drift import Direction
 from processors.power.blame import Moved
 from processors.run_time.drift import RunJudgement, Shift

@@ -170,7 +170,7 @@ class PredictionRequested(Event, frozen=True, tag="prediction.requested"):
 class Tick(Event, frozen=True, tag="tick"):
     """Time as data: `time_ms` is the clock of the collector that wrote the tick. `system` is empty: a tick is for all.
 
-    A collector whose sources are behind lets time pass only `until_ms` (`processors.contracts.watermarks`).
+    A collector whose sources are behind lets time pass only `until_ms` (`processors.contracts.log`).
     """
 
     time_ms: int

@@ -34,9 +34,8 @@ from processors.models.features.features import (
 )
 from processors.models.features.placement import SPREAD_NAMES
 from processors.models.numerics.statistics import six_digits
-from processors.models.training.levels import LevelWatch, Ratio
 from processors.models.training.retention import BY_WHAT_THEY_ADD
-from processors.models.training.runs import Run
+from processors.models.training.runs import LevelWatch, Ratio, Run
 from processors.models.training.table import CHOICE
 from processors.models.training.trainer import Kind, Learner, Trainer
 from processors.run_time.members import ERROR_MAX, WINDOW

@@ -40,7 +40,7 @@ from processors.load.scores import LoadScores
 from processors.models.histogram.arithmetic import quantiles, scaled, variation_class
 from processors.models.histogram.values import INTERVALS_MAX, Histogram
 from processors.models.numerics.statistics import six_digits
-from processors.models.structure.inputs import Alike, Value
+from processors.models.structure.form import Alike, Value
 from processors.models.structure.parse import DEDICATED, HOSTS, EquationError, Model, parse
 
 REMEMBERED: Final = 256  # places; one of 128 hosts takes about 20 kB

@@ -50,7 +50,7 @@ from processors.models.histogram.values import (
 from processors.models.numerics.arrays import Floats
 from processors.models.numerics.scipy_functions import normal_share_below
 from processors.models.structure.evaluate import LEVELS, evaluate
-from processors.models.structure.inputs import Value
+from processors.models.structure.form import Value
 from processors.models.structure.parse import DEDICATED, Model
 
 LOOKED_AT_MAX: Final = 128

@@ -1,7 +1,8 @@
 """The hosts of one shard: a pure fold of their minutes, their states and the jobs on them. Everything happens at ticks."""
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil
 from typing import Final, TypeVarTuple
 
 from processors.contracts.events import HostMinute, HostState, JobCompleted, JobStarted, JournalEvent, Tick
@@ -18,8 +19,8 @@ from processors.contracts.hosts import (
     ResourceView,
     Variation,
 )
-from processors.contracts.names import rfc3339
-from processors.contracts.outputs import Message, Tombstone
+from processors.contracts.names import job_key, rfc3339
+from processors.contracts.outputs import HostReport, Message, Tombstone
 from processors.contracts.telemetry import BY_LOAD, CPU_AVAILABLE, is_profiled
 from processors.hosts.jobs import HostJobs
 from processors.hosts.lines import BANDS
@@ -28,7 +29,6 @@ from processors.hosts.windows import WaitingMinutes, merged_window
 from processors.models.histogram.arithmetic import variation_class
 from processors.pipeline.host_alerts import HostAlerts
 from processors.pipeline.host_profiles import HostProfiles
-from processors.pipeline.host_reports import HostReports
 from processors.pipeline.host_state import HostShardState
 from processors.pipeline.stage import attempt
 from processors.pipeline.state import FoldSettings
@@ -36,9 +36,79 @@ from processors.power.profiles.attribution import ProfileRun
 from processors.store import digest64
 from processors.windows.settings import MINUTE_MS
 
+SCHEMA: Final = "scalewatch.host/1"
+TOPIC: Final = "hosts"
+SECOND_MS: Final = 1_000
+
+Host = tuple[str, str]
+"""System and name."""
+
+ViewOf = Callable[[str, str], HostView | None]
+"""Returns what is known of a host, by system and name."""
+
+
+def slots(before_ms: int, now_ms: int, period_s: int) -> frozenset[int]:
+    """Return the seconds of a period that have come since a tick before: at most all of them, each once."""
+    until_s = now_ms // SECOND_MS
+    since_s = max(before_ms // SECOND_MS, until_s - period_s)
+    return frozenset(second % period_s for second in range(since_s + 1, until_s + 1))
+
+
+class HostReports:
+    """Sends what is known of hosts, where that is asked for (`hosts.publish_s`)."""
+
+    def __init__(self, state: HostShardState, view: ViewOf) -> None:
+        self._state, self._view = state, view
+        self._period_s = ceil(state.settings.hosts.publish_s)
+        self._slots: dict[Host, int] = {}
+
+    def tick(self, before_ms: int) -> None:
+        """Send the hosts whose second has come since a tick before."""
+        if not self._period_s:
+            return
+        due = slots(before_ms, self._state.now_ms, self._period_s)
+        for host in sorted(key for _, key in self._state.index.hosts.ids if self._slot(key) in due):
+            view = self._view(*host)
+            if view is not None:
+                self._state.outbox.append(self._report(view))
+            self._state.give_way()
+
+    def forget_before(self, minute_ms: int) -> None:
+        """Forget hosts that told nothing since, and remove them from the topic."""
+        if not self._period_s:
+            self._state.index.forget_before(minute_ms)
+            return
+        self._slots.clear()
+        before = {key for _, key in self._state.index.hosts.ids}
+        self._state.index.forget_before(minute_ms)
+        gone = before - {key for _, key in self._state.index.hosts.ids}
+        self._state.outbox += [Tombstone(TOPIC, job_key(*host)) for host in sorted(gone)]
+
+    def _slot(self, host: Host) -> int:
+        slot = self._slots.get(host)
+        if slot is None:
+            slot = self._slots[host] = digest64(*host) % self._period_s
+        return slot
+
+    def _report(self, view: HostView) -> HostReport:
+        context = self._state.context
+        return HostReport(
+            schema=SCHEMA,
+            id=f"{job_key(view.system, view.host)}@{context.now_ms}",
+            time=context.time,
+            as_of=context.time,
+            agent_version=context.agent_version,
+            valid_until=rfc3339(context.now_ms + 2 * self._period_s * SECOND_MS),
+            system=view.system,
+            host=view.host,
+            state=view.state,
+            job=view.job,
+            resources=view.resources,
+        )
+
+
 HOSTS_MAX: Final = 1_000  # in one answer
 RESOURCES_MAX: Final = 64  # of one host
-SECOND_MS: Final = 1_000
 WAITING_MAX: Final = 1024  # minutes of resources that wait for a tick: so many hold the fold for some tens of ms
 TAKEN_AT_ONCE: Final = 100  # of these events, each of some tenths of a ms
 HostEvent = HostMinute | HostState | JobStarted | JobCompleted

@@ -9,8 +9,7 @@ from processors.contracts.names import ApplicationKey
 from processors.contracts.nodes import expand
 from processors.facts import Outcome
 from processors.fairness import lane_of_run
-from processors.jobs.failures import FailureRate
-from processors.jobs.host_failures import HostFailureRate, HostOutcome, shares
+from processors.jobs.failures import FailureRate, HostFailureRate, HostOutcome, shares
 from processors.pipeline.alerts import Warnings
 from processors.pipeline.stage import TickWork
 from processors.pipeline.state import OF_APPLICATION, ShardState

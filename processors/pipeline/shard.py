@@ -18,9 +18,9 @@ from processors.contracts.events import (
     Tick,
 )
 from processors.contracts.hosts import Explained, HostLines, HostUse, HostView
+from processors.contracts.log import Watermarks
 from processors.contracts.names import job_key
 from processors.contracts.outputs import Answer, Message, Neighbour, Tombstone
-from processors.contracts.watermarks import Watermarks
 from processors.fairness import flood
 from processors.features.shared import CommunicationPool
 from processors.features.times import FeatureTimes
@@ -28,8 +28,7 @@ from processors.hosts.lines import LINE_KINDS
 from processors.hosts.rows import HostRows
 from processors.inputs import Inputs
 from processors.jobs.deduplication import AnsweredRequests, LowWater, RunDeduplication
-from processors.jobs.failures import ExplainedRuns, FailureRate
-from processors.jobs.host_failures import HostFailureRate
+from processors.jobs.failures import ExplainedRuns, FailureRate, HostFailureRate
 from processors.jobs.lifecycle import ForecastAllowance, Job
 from processors.load.scores import LoadScores
 from processors.pipeline import host_state

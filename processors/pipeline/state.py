@@ -34,8 +34,14 @@ from processors.jobs.deduplication import (
     RunDeduplication,
     RunDeduplicationState,
 )
-from processors.jobs.failures import ExplainedRuns, ExplainedRunsState, FailureRate, FailureState
-from processors.jobs.host_failures import HostFailureRate, HostFailureState
+from processors.jobs.failures import (
+    ExplainedRuns,
+    ExplainedRunsState,
+    FailureRate,
+    FailureState,
+    HostFailureRate,
+    HostFailureState,
+)
 from processors.jobs.lifecycle import ForecastAllowance, ForecastAllowanceState, Job, JobState
 from processors.load.messages import LoadPredictor
 from processors.load.scores import LoadScores, LoadScoresState

@@ -17,7 +17,6 @@ from processors.contracts.events import Attribute
 from processors.contracts.hosts import Profile
 from processors.contracts.outputs import AddedByCounter, ExpectedFromCounters, Explained, PowerQuality, ProfileModel
 from processors.contracts.settings import ProfileSettings
-from processors.models.counters.distance import ROWS_MAX
 from processors.models.counters.given_size import GivenSize, GivenSizeKind
 from processors.models.counters.model import (
     KINDS,
@@ -30,6 +29,7 @@ from processors.models.counters.model import (
     unusual,
     weight,
 )
+from processors.models.counters.selection import ROWS_MAX
 from processors.models.numerics.arrays import Floats
 from processors.models.numerics.statistics import six_digits
 from processors.models.training.retention import room_bytes

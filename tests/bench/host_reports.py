@@ -9,7 +9,7 @@ import msgspec
 
 from agent.app.compose import encode
 from processors.contracts.outputs import HostReport
-from processors.pipeline.host_reports import HostReports
+from processors.pipeline.hosts import HostReports
 from tests.bench import hosts
 from tests.bench.result import Row
 

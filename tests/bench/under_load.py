@@ -13,7 +13,7 @@ from processors.load.messages import LoadPredictor, Question
 from processors.load.prediction import of_hosts, of_partition
 from processors.models.histogram.values import Histogram, from_samples
 from processors.models.structure.evaluate import evaluate
-from processors.models.structure.inputs import Alike, Value
+from processors.models.structure.form import Alike, Value
 from processors.models.structure.parse import parse
 from tests.bench.result import Row, quantile
 from tests.kit.host_windows import KnownWindows

@@ -28,8 +28,15 @@ from processors.jobs.deduplication import (
     RunDeduplication,
     RunDeduplicationState,
 )
-from processors.jobs.failures import ExplainedRuns, ExplainedRunsState, FailureRate, FailureState
-from processors.jobs.host_failures import HostFailureRate, HostFailureState, HostOutcome
+from processors.jobs.failures import (
+    ExplainedRuns,
+    ExplainedRunsState,
+    FailureRate,
+    FailureState,
+    HostFailureRate,
+    HostFailureState,
+    HostOutcome,
+)
 from processors.jobs.lifecycle import ForecastAllowance, ForecastAllowanceState, Job, JobState
 from processors.load.scores import LoadScores, LoadScoresState
 from processors.models.combination.scores import NO_SCORES

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent.app import compose
-from agent.app.alertmanager import AlertmanagerSink
-from agent.app.silences import SilencedService
+from agent.app.alertmanager import AlertmanagerSink, SilencedService
 from agent.clock import SystemClock
 from agent.config.tree import AlertmanagerSettings
 from processors.contracts.names import rfc3339

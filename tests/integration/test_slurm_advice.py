@@ -16,7 +16,7 @@ import pytest
 from agent.cli.predict import learned
 from agent.config.roles import PrivacySettings
 from agent.config.tree import Config
-from agent.identify.identify import normalised_job_name
+from agent.identify import normalised_job_name
 from processors.contracts.outputs import Range, UsefulSizes
 from processors.contracts.settings import IdentifySettings, Rule
 from sinks.table import rows, write_lines

@@ -15,8 +15,8 @@ from agent.app import compose
 from agent.app.kafka import kafka_settings
 from agent.config.tree import Config
 from agent.log.kafka.checkpoint import SWEEP_KEY
+from agent.log.kafka.consumer import KafkaReader
 from agent.log.kafka.log import KafkaLog
-from agent.log.kafka.reading import KafkaReader
 from processors.contracts.events import JobCompleted, JournalEvent, decode_record
 from processors.contracts.log import Batch, Marker, Restored, TopicSettings
 from processors.contracts.outputs import Emission

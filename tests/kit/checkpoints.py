@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from agent.log.kafka.checkpoint import KafkaCheckpointStore
 from agent.log.kafka.client import ClientName, KafkaSettings, client_of
+from agent.log.kafka.consumer import KafkaReader
 from agent.log.kafka.log import KafkaLog
 from agent.log.kafka.python.arguments import transactional
 from agent.log.kafka.python.producer import give_up
-from agent.log.kafka.reading import KafkaReader
 from processors.contracts.log import Restored, TopicSettings
 from tests.kit.agent_process import until
 from tests.kit.kafka_broker import KafkaBroker

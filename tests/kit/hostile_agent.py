@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from agent.app import watchdog
+from agent.app import supervisor
 from agent.cli import main, run
 from agent.decode.guard import guarded
 from processors.contracts.events import Decode, Decoded
@@ -39,7 +39,7 @@ def hostile(decode: Decode) -> Decode:
 def install() -> None:
     """Put the hostile decoder and the short bound into this process and those that it starts."""
     arguments = run._Given.arguments
-    watchdog.READING_MAX_S = PATIENCE_S  # type: ignore[misc] # a test waits no minute
+    supervisor.READING_MAX_S = PATIENCE_S  # type: ignore[misc] # a test waits no minute
     run._Given.arguments = lambda given, role: [  # type: ignore[method-assign, assignment]
         ENTRY if argument == "agent.cli" else argument for argument in arguments(given, role)
     ]

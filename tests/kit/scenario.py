@@ -16,7 +16,7 @@ import msgspec
 
 from agent.app.compose import encode
 from agent.app.embedded import ticks
-from agent.identify.identify import Identifier
+from agent.identify import Identifier
 from processors.contracts.alerts import AlertSettings
 from processors.contracts.events import (
     Evidence,

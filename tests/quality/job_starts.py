@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agent.identify.identify import Identifier
+from agent.identify import Identifier
 from processors.contracts.alerts import AlertSettings
 from processors.contracts.events import JobCompleted, JobStarted, JournalRecord, Tick
 from processors.contracts.outputs import JobPrediction

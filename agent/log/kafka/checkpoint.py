@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from agent.log.kafka.client import KafkaSettings, TransactionWriter, client_of, translated, within
-from agent.log.kafka.reading import KafkaReader
+from agent.log.kafka.consumer import KafkaReader
 from processors.contracts.errors import CheckpointLostError, ScalewatchError, UnavailableError
 from processors.contracts.log import (
     LiveStates,

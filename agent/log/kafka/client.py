@@ -4,6 +4,8 @@ What is decided stands beside this file, once: which errors are ours, deadlines,
 rebalance takes away. Here a client only adapts: it raises what its library raises, and `Client.fault` says what it means.
 """
 
+import socket
+import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum, auto
@@ -15,9 +17,13 @@ from typing import Final, Literal, NamedTuple, Protocol, TypeVar, cast
 import msgspec
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from agent.log.kafka.tls import refusal
 from processors.contracts.errors import ConfigError, FencedError, RebalancingError, ScalewatchError, UnavailableError
 from processors.contracts.log import Batch, FoundTopic, Position, TopicPartition
+
+ADDRESSES_MAX: Final = 3
+TIMEOUT_S: Final = 2.0
+UNKNOWN_ISSUER: Final = frozenset({18, 19, 20, 21})  # X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT and those after it
+
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Compression = Literal["none", "gzip", "lz4", "zstd"]
@@ -133,6 +139,49 @@ class KafkaSettings(msgspec.Struct, frozen=True):
     def named(self, purpose: str) -> str:
         """Return the name of a client towards the brokers."""
         return f"{self.client_id}-{purpose}"
+
+
+def context_of(security: KafkaSecurity) -> ssl.SSLContext:
+    """Return our own TLS context: the client's accepts versions that are no longer safe."""
+    try:
+        context = ssl.create_default_context(cafile=security.ca_file)
+        if security.certificate_file is not None:
+            context.load_cert_chain(security.certificate_file, security.key_file)
+    except OSError as error:  # also of a file that holds something else
+        named = (security.ca_file, security.certificate_file, security.key_file)
+        files = ", ".join(one for one in named if one is not None)
+        raise ConfigError(f"The certificate files {files} cannot be used: {error}.") from error
+    return context
+
+
+def refusal(settings: KafkaSettings) -> str:
+    """Return in a sentence why no TLS connection to the brokers is possible; empty if TLS is not the reason."""
+    if not settings.security.encrypted:
+        return ""
+    context = context_of(settings.security)
+    for address in settings.bootstrap.split(",")[:ADDRESSES_MAX]:
+        host, _, port = address.strip().rpartition(":")
+        name = host.strip("[]")
+        try:
+            with (
+                socket.create_connection((name, int(port)), TIMEOUT_S) as plain,
+                context.wrap_socket(plain, server_hostname=name),
+            ):
+                return ""
+        except ssl.SSLCertVerificationError as error:
+            return _refused(address.strip(), error)
+        except ssl.SSLError as error:
+            return f"TLS with {address.strip()} fails: {(error.reason or str(error)).lower().replace('_', ' ')}."
+        except (OSError, ValueError):
+            continue
+    return ""
+
+
+def _refused(address: str, error: ssl.SSLCertVerificationError) -> str:
+    why = error.verify_message.rstrip(".")
+    if error.verify_code in UNKNOWN_ISSUER:
+        why += ", so the CA file of the configuration has not signed it"
+    return f"The certificate of {address} is refused: {why}."
 
 
 def isolation(*, committed: bool) -> str:

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from processors.models.combination.distance import DISTANCES, nearness, place
 from processors.models.combination.evidence import LN2, Curve, Ints, Scaled, lost
 from processors.models.combination.related import Related
+from processors.models.combination.scores import DISTANCES, nearness, place
 from processors.models.numerics.arrays import Floats
 
 AGREEMENT: Final = 0.07  # disagreement of slopes at which the weight of a curve falls by a factor e

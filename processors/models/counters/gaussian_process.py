@@ -12,8 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from processors.models.counters.distance import Errors, Mask, Off, errors, thinned
-from processors.models.counters.selection import Range, scaled, scales
+from processors.models.counters.selection import Errors, Mask, Off, Range, errors, scaled, scales, thinned
 from processors.models.numerics.arrays import Floats
 from processors.models.numerics.scipy_functions import lower_inverse
 from processors.models.training.table import Predicted, Table, finished

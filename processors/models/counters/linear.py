@@ -12,8 +12,18 @@ from typing import Final
 
 import numpy as np
 
-from processors.models.counters.distance import Errors, Mask, Off, Parts, errors, parts
-from processors.models.counters.selection import SELECTION_RUNS_MIN, Selection, on_all, select
+from processors.models.counters.selection import (
+    SELECTION_RUNS_MIN,
+    Errors,
+    Mask,
+    Off,
+    Parts,
+    Selection,
+    errors,
+    on_all,
+    parts,
+    select,
+)
 from processors.models.numerics.arrays import Floats
 from processors.models.training.table import Predicted, Table, finished
 from processors.models.training.trainer import Found

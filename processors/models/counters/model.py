@@ -1,7 +1,7 @@
 """What is expected of a run from its counters: a linear model and one that bends, each believed as far as it was right.
 
 Both are fitted to the same runs. How wrong each was about groups of runs that were left out, and about whole clusters of them,
-says how much each counts, near what was learned and far from it (`processors.models.counters.distance`). So the one that bends
+says how much each counts, near what was learned and far from it (`processors.models.counters.selection`). So the one that bends
 answers among the runs that it saw, where it is the better one, and beyond them the line.
 """
 
@@ -13,10 +13,20 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.models.counters import gaussian_process, linear
-from processors.models.counters.distance import ROWS_MAX, Distance, parts, thinned
 from processors.models.counters.gaussian_process import Smooth
 from processors.models.counters.linear import Line
-from processors.models.counters.selection import SELECTION_RUNS_MIN, Linear, Range, ridge, scales, spearman
+from processors.models.counters.selection import (
+    ROWS_MAX,
+    SELECTION_RUNS_MIN,
+    Distance,
+    Linear,
+    Range,
+    parts,
+    ridge,
+    scales,
+    spearman,
+    thinned,
+)
 from processors.models.numerics.arrays import Floats
 from processors.models.numerics.trees import Forest, Growth, growing
 from processors.models.training.table import Answering, Model, Predicted, Table, finished, left_out, silent

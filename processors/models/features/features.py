@@ -12,8 +12,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 
-from processors.models.features.attribute_law import Law, law
-from processors.models.features.smooth import SmoothKind
+from processors.models.features.smooth import Law, SmoothKind, law
 from processors.models.numerics.arrays import Floats
 from processors.models.numerics.conformal import AggregatedRadius
 from processors.models.numerics.statistics import Z95, six_digits

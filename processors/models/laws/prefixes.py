@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from processors.models.laws.nnls import nnls
+from processors.models.laws.family import nnls
 from processors.models.numerics.arrays import Floats
 
 GROWTH_PENALTY = 0.004

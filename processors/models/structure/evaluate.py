@@ -26,8 +26,18 @@ from processors.models.histogram.arithmetic import (
 )
 from processors.models.histogram.values import INTERVALS, Histogram, check_intervals, from_samples, point
 from processors.models.numerics.arrays import Floats
-from processors.models.structure.form import OVER, Atom, Builder, Form, Monomial, Table
-from processors.models.structure.inputs import HOSTS_MAX, Inputs, Value, sorted_out
+from processors.models.structure.form import (
+    HOSTS_MAX,
+    OVER,
+    Atom,
+    Builder,
+    Form,
+    Inputs,
+    Monomial,
+    Table,
+    Value,
+    sorted_out,
+)
 from processors.models.structure.parse import EquationError, Model
 
 # Monte Carlo: the equation with one number drawn for each value, many times, the same number wherever a value stands.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent.app import compose
-from agent.app.silences import BYTES_MAX, SilencedService
+from agent.app.alertmanager import BYTES_MAX, SilencedService
 from agent.config.tree import AlertmanagerSettings
 from sinks.prometheus.registry import Metrics
 from tests.kit.alertmanager import answering

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from agent.app import supervisor
-from agent.app.supervisor import Child
-from agent.app.watchdog import READING_MAX_S, WAITING_MAX_S, Fuse, Watch
+from agent.app.supervisor import READING_MAX_S, WAITING_MAX_S, Child, Fuse, Watch
 from agent.collector.recorder import RECORDER_FD, Attempt, Recorder
 from tests.kit.clock import FakeClock
 

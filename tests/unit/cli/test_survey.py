@@ -4,7 +4,7 @@ import pytest
 
 from agent.cli import identify as module
 from agent.cli.identify import Survey
-from agent.identify.identify import Identifier
+from agent.identify import Identifier
 from processors.contracts.events import Evidence, Identity, JobCompleted
 from processors.contracts.settings import IdentifySettings
 

@@ -9,10 +9,9 @@ import msgspec
 import pytest
 
 from agent.app import compose
-from agent.collector.attempts import KEEP_MAX, Attempts
 from agent.collector.collector import Collector
 from agent.collector.reading import Source as Decoders
-from agent.collector.recorder import Attempt, Recorder
+from agent.collector.recorder import KEEP_MAX, Attempt, Attempts, Recorder
 from agent.config.topics import own_topics
 from agent.config.tree import Config, Source
 from agent.log.memory import MemoryLog

@@ -13,9 +13,8 @@ from agent.config.topics import own_topics
 from agent.config.tree import Config, Source
 from agent.log.memory import MemoryBroker, MemoryLog
 from processors.contracts.events import Tick, decode_record
-from processors.contracts.log import TopicSettings
+from processors.contracts.log import TopicSettings, Watermarks
 from processors.contracts.names import rfc3339
-from processors.contracts.watermarks import Watermarks
 from tests.kit.clock import FakeClock
 from tests.kit.job_records import completed
 

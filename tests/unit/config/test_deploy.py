@@ -10,7 +10,7 @@ import yaml
 from agent.config.load import load, loads
 from agent.config.reference import json_schema
 from agent.config.tree import Config
-from agent.identify.identify import Identifier
+from agent.identify import Identifier
 from processors.contracts.events import Evidence
 
 DEPLOY = Path(__file__).parents[3] / "deploy"

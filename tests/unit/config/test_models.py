@@ -10,7 +10,7 @@ from agent.config.load import load
 from processors.contracts.load import StructuralModel
 from processors.models.histogram.values import given
 from processors.models.structure.evaluate import Evaluated, evaluate
-from processors.models.structure.inputs import Alike, Value
+from processors.models.structure.form import Alike, Value
 from processors.models.structure.parse import parse
 
 MODELS = Path(__file__).parents[3] / "deploy" / "models"

@@ -91,3 +91,16 @@ def test_the_largest_event_fits_into_a_record_of_the_journal() -> None:
     numbers = [1.234567890123e5 + i for i in range(NUMBERS_MAX)]
     (event,) = DECODE(network(fifo_messages=numbers), TIME_MS).events
     assert len(encode_record(JournalRecord(event=event))) < 400_000
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf", "Infinity"])
+@pytest.mark.parametrize("field", ["features", "links", "messages", "fifo_messages"])
+def test_a_number_that_is_not_finite_is_refused(number: str, field: str) -> None:
+    fields = {
+        "features": {"max_fifo": number},
+        "links": LINKS | {"bytes": [10.0, number]},
+        "messages": {"hops": [number], "bytes": [8192]},
+        "fifo_messages": [number],
+    }
+    with pytest.raises(InvalidInputError):
+        DECODE(network(**{field: fields[field]}), TIME_MS)

@@ -4,11 +4,10 @@ import io
 
 import pytest
 
-from agent.decode.files import read_source, recognise
+from agent.decode.files import OTHER_LOGS, read_source, recognise, refuse_other_logs
 from agent.decode.formats import FORMATS
 from agent.decode.message import DecodeOptions, TelemetryOptions
 from agent.decode.opening import Source
-from agent.decode.other_logs import OTHER_LOGS, refuse_other_logs
 from processors.contracts.errors import InvalidInputError
 
 GRID_ENGINE = (

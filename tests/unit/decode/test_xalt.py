@@ -9,7 +9,7 @@ from agent.decode import xalt
 from agent.decode.formats import DECODERS
 from agent.decode.message import DecodeOptions
 from agent.decode.xalt import xalt_decoder
-from agent.identify.identify import Identifier
+from agent.identify import Identifier
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Decoded, Evidence, Identity
 from processors.contracts.settings import IdentifySettings

@@ -5,10 +5,8 @@ from datetime import UTC
 import pytest
 
 from agent.cli.options import table
-from agent.reports.carbon import Factor, Series
-from agent.reports.energy import EnergyReport, report
+from agent.reports.energy import EnergyReport, EnergyRuns, Factor, Series, report
 from agent.reports.energy_page import page, per_cent, text
-from agent.reports.energy_runs import EnergyRuns
 from agent.reports.week import week_named
 from processors.contracts.nodes import Intensity
 from tests.kit.week_runs import settled

@@ -9,7 +9,7 @@ from agent.config.topics import own_topics, rights
 from agent.config.tree import Config
 from processors.contracts.events import JournalEvent, JournalRecord, Tick
 from processors.contracts.outputs import HostReport, Message, Tombstone
-from processors.pipeline.host_reports import slots
+from processors.pipeline.hosts import slots
 from processors.pipeline.shard import Shard
 from sinks.topics import decoded, emission
 from tests.kit.agent_topics import host_states

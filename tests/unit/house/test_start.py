@@ -32,7 +32,7 @@ def test_nothing_looks_for_garbage_while_a_role_is_loaded() -> None:
 import gc
 looks = []
 gc.callbacks.append(lambda phase, info: looks.append(info) if phase == "start" else None)
-import agent.cli.loading
+import agent.cli
 looks.clear()
 with agent.cli.lasting():
     import agent.app.serving

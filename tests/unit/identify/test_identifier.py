@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.identify.identify import Identification, Identifier
+from agent.identify import Identification, Identifier
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import Attribute, Evidence, Identity
 from processors.contracts.names import ApplicationKey

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.identify.identify import (
+from agent.identify import (
     TEXT_MAX,
     cleaned,
     is_nameless,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.identify.identify import Identification, Identifier
+from agent.identify import Identification, Identifier
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import Evidence, Identity
 from processors.contracts.settings import SESSION, IdentifySettings, Rule

@@ -9,8 +9,7 @@ from agent.config.tree import Config
 from agent.learner.learner import Learner
 from agent.log.memory import MemoryBroker, MemoryLog
 from processors.contracts.events import HostMinute, JournalEvent, JournalRecord, ResourceMinute, Tick, encode_record
-from processors.contracts.log import Marker
-from processors.contracts.watermarks import SILENT_MS, Watermarks
+from processors.contracts.log import SILENT_MS, Marker, Watermarks
 
 NOW_MS = 1_795_168_800_000
 CONFIG = Config(learner=LearnerSettings(checkpoint_interval_s=0.001, host_checkpoint_interval_s=1e4))

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agent.log.kafka.client import ClientName, KafkaSecurity, KafkaSettings
-from agent.log.kafka.tls import refusal
+from agent.log.kafka.client import ClientName, KafkaSecurity, KafkaSettings, refusal
 
 Serve = Callable[[str], int]
 CERTIFICATES = {  # by what is wrong: the name and the last day of validity

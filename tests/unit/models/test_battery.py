@@ -21,8 +21,8 @@ from processors.models.laws.family import (
     fit_barnes,
     fit_family,
     log2_run_time,
+    nnls,
 )
-from processors.models.laws.nnls import nnls
 from processors.models.numerics.arrays import Floats
 from tests.kit.exact_two_steps import exact_two_steps
 

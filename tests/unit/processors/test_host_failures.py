@@ -4,8 +4,7 @@ import pytest
 
 from processors.contracts.alerts import AlertSettings
 from processors.facts import Outcome
-from processors.jobs.failures import FailureRate
-from processors.jobs.host_failures import HostFailureRate, HostOutcome, at_least, shares
+from processors.jobs.failures import FailureRate, HostFailureRate, HostOutcome, at_least, shares
 from processors.store import digest64
 
 

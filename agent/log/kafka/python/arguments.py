@@ -10,11 +10,11 @@ from agent.log.kafka.client import (
     WAIT_MS,
     KafkaSecurity,
     KafkaSettings,
+    context_of,
     first_read,
     isolation,
     milliseconds,
 )
-from agent.log.kafka.tls import context_of
 from processors.contracts.errors import ConfigError
 
 BATCH_BYTES: Final = 64 << 10  # a batch costs the client 0.7 ms: with its own 16 kB more than the records did

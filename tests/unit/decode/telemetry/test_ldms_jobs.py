@@ -10,7 +10,7 @@ from agent.decode.message import DecodeOptions, TelemetryOptions
 from agent.decode.telemetry import ldms_jobs
 from agent.decode.telemetry.ldms import ldms_decoder
 from agent.decode.telemetry.metric import CPU_TICKS
-from agent.identify.identify import Identifier
+from agent.identify import Identifier
 from processors.contracts.events import Evidence, Identity
 from processors.contracts.settings import IdentifySettings
 from processors.contracts.telemetry import DecodedBatch, SeriesIndex

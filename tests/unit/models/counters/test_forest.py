@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from processors.models.counters.distance import ROWS_MAX
 from processors.models.counters.model import BLEND, FOREST, FOREST_KIND, POWER_KINDS, explanation
+from processors.models.counters.selection import ROWS_MAX
 from processors.models.training.runs import Run
 from processors.models.training.table import Table, finished
 from processors.models.training.trainer import Trainer

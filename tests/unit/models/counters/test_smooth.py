@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.counters.distance import ROWS_MAX
 from processors.models.counters.gaussian_process import Scale, fit, kernel
 from processors.models.counters.linear import fit as line
+from processors.models.counters.selection import ROWS_MAX
 from processors.models.training.table import Table
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.features.attribute_law import FURTHER, law
 from processors.models.features.features import KINDS, Grown, Measured, encoded, fitting
+from processors.models.features.smooth import FURTHER, law
 from processors.models.training.runs import Reservoir, Run
 from processors.models.training.table import Table, finished
 from processors.models.training.trainer import Trainer

@@ -6,8 +6,7 @@ import pytest
 from processors.models.histogram.arithmetic import add, cumulative, divide, mean
 from processors.models.histogram.values import Histogram, given
 from processors.models.structure.evaluate import Draws, Evaluated, evaluate
-from processors.models.structure.form import Builder
-from processors.models.structure.inputs import Alike, Value, sorted_out
+from processors.models.structure.form import Alike, Builder, Value, sorted_out
 from processors.models.structure.parse import EquationError, parse
 
 X, Y = given([1, 2, 4], [0.5, 0.5]), given([2, 3], [1.0])

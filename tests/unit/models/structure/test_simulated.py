@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from processors.models.histogram.arithmetic import quantiles
 from processors.models.histogram.values import Histogram, given
 from processors.models.structure.evaluate import Draws, evaluate
-from processors.models.structure.form import Builder
-from processors.models.structure.inputs import Alike, Value, sorted_out
+from processors.models.structure.form import Alike, Builder, Value, sorted_out
 from processors.models.structure.parse import EquationError, parse
 from tests.kit.equations import valued
 

@@ -6,7 +6,7 @@ import pytest
 from processors.models.histogram.arithmetic import crps, interval_index, mean, pit
 from processors.models.histogram.values import Histogram, from_samples, point
 from processors.models.structure.evaluate import evaluate
-from processors.models.structure.inputs import Alike, Value
+from processors.models.structure.form import Alike, Value
 from processors.models.structure.parse import parse
 
 RUNS = 500

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from processors.models.features.features import KINDS
-from processors.models.training.levels import LevelWatch, Ratio, Shift
 from processors.models.training.retention import BY_WHAT_THEY_ADD
-from processors.models.training.runs import Reservoir, Run
+from processors.models.training.runs import LevelWatch, Ratio, Reservoir, Run, Shift
 from processors.models.training.trainer import Trainer
 
 

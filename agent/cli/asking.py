@@ -1,0 +1,66 @@
+"""A question that is asked of a running agent over HTTP."""
+
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Final
+
+import msgspec
+
+from processors.contracts.errors import ConfigError, UnavailableError
+from processors.contracts.events import PredictionRequested
+from processors.contracts.outputs import Answer
+from sinks.web.formatting import printable
+
+TIMEOUT_S: Final = 10.0
+KNOWN_SHOWN: Final = 20
+
+
+def ask_agent(url: str, request: PredictionRequested, token: str | None = None) -> Answer:
+    """Return a running agent's answer; UnavailableError where it cannot be reached or refuses.
+
+    `token` says who asks; it goes to this address alone, and to no other one that the agent may name.
+    """
+    evidence = request.evidence
+    named = {
+        "application": evidence.application,
+        "system": request.system,
+        "input": evidence.input,
+        "unit": request.unit,
+        "n": ",".join(f"{n:g}" for n in request.n),
+    }
+    text = {f"attribute.{name}": str(value) for name, value in evidence.attributes.items()}
+    text |= {f"feature.{name}": repr(value) for name, value in request.features.items()}
+    query = urllib.parse.urlencode({name: value for name, value in (named | text).items() if value})
+    address = f"{url.rstrip('/')}/api/v1/predictions?{query}"
+    if not address.startswith(("http://", "https://")):
+        raise ConfigError(f"{url!r} is no HTTP address.")
+    try:
+        with urllib.request.urlopen(_asking(address, token), timeout=TIMEOUT_S) as reply:  # noqa: S310 - only http and https get here
+            return msgspec.json.decode(reply.read(), type=Answer)
+    except urllib.error.HTTPError as error:
+        raise UnavailableError(f"The agent at {url} refused: {_detail(error.read()) or error.reason}") from None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UnavailableError(f"The agent at {url} gave no answer: {error}.") from None
+
+
+def _asking(address: str, token: str | None) -> urllib.request.Request:
+    asking = urllib.request.Request(address)  # noqa: S310 - only http and https get here
+    if token is not None:
+        asking.add_unredirected_header("Authorization", f"Bearer {token}")
+    return asking
+
+
+def _detail(body: bytes) -> str:
+    """Return what an agent says of a refusal; nothing where it is no agent that answers."""
+    try:
+        text = msgspec.json.decode(body, type=_Refusal)
+    except msgspec.MsgspecError:
+        return ""
+    known = f" Known: {', '.join(text.known[:KNOWN_SHOWN])}." if text.known else ""
+    return printable(text.error[:300] + known)
+
+
+class _Refusal(msgspec.Struct):
+    error: str
+    known: list[str] = []

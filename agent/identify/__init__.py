@@ -1,1 +1,0 @@
-"""Which application a job ran."""
