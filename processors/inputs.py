@@ -152,9 +152,9 @@ class OwnCurve(Protocol):
     """What an input's own runs say: the sizes that were run, their medians in seconds, and the published curve."""
 
     @property
-    def published(self) -> PublishedCurve | None: ...  # noqa: D102  the class says it
-    def sizes(self) -> tuple[float, ...]: ...  # noqa: D102  the class says it
-    def medians_s(self) -> Mapping[float, float]: ...  # noqa: D102  the class says it
+    def published(self) -> PublishedCurve | None: ...
+    def sizes(self) -> tuple[float, ...]: ...
+    def medians_s(self) -> Mapping[float, float]: ...
 
 
 def summarised(key: str, sizes: tuple[float, ...], model: OwnCurve) -> InputRecord:
