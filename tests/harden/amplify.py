@@ -5,7 +5,6 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
@@ -221,14 +220,17 @@ def amplify(format_name: str, seed: int, count: int) -> Amplified:
     return found
 
 
+def _amplify(piece: tuple[str, int, int]) -> Amplified:
+    return amplify(*piece)
+
+
 def run(*, seed: int, records: int, report: Callable[[str], object]) -> Iterator[Row]:
     """Yield the slowest and largest of so many amplified records, and each that breaks a bound."""
     outcomes = {name: Amplified(name) for name in corpus()}
     done = 0
-    with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn"), max_tasks_per_child=20) as pool:
-        pieces = [pool.submit(amplify, *piece) for piece in chunks(records, CHUNK, seed)]
-        for piece in as_completed(pieces):
-            outcome = piece.result()
+    # a pool of concurrent.futures waits for ever when its workers have done their last task
+    with get_context("spawn").Pool(WORKERS, maxtasksperchild=20) as pool:
+        for outcome in pool.imap_unordered(_amplify, chunks(records, CHUNK, seed)):
             outcomes[outcome.format].add(outcome)
             if (done + outcome.records) // 10_000 > done // 10_000:
                 report(f"amplify: {done + outcome.records:,} of {records:,} records")

@@ -252,12 +252,14 @@ def _fold(bench: Bench, outcome: Outcome, dice: random.Random) -> None:
     """Fold ticks and what is of hosts, and some of the other records; a fault of any processor is a defect."""
     for value in bench.journal():
         try:
+            record = None
             record = decode_record(value)
             if not isinstance(record.event, Tick | HostMinute) and dice.randrange(FOLDED):
                 continue  # a shard needs ten times as long as a collector
             messages = [compose.encode(message) for message in bench.shard.fold(record)]
         except Exception as error:  # noqa: BLE001 - the learner makes a dead letter of it
-            outcome.defect(f"the shard refuses: {_where(error)}", Mutant(value, type(record.event).__name__))
+            kind = type(record.event).__name__ if record else "a record of the journal that cannot be decoded"
+            outcome.defect(f"the shard refuses: {_where(error)}", Mutant(value, kind))
             continue
         outcome.folded += not isinstance(record.event, Tick)
         _check(
