@@ -1,6 +1,7 @@
 # What a developer does here. `make` alone lists it.
 #   PYTHON      the Python that makes .venv, 3.11 or newer (python3)
 #   ARGS        more arguments for the command: make demo ARGS=--help, make test ARGS="-k checkpoint"
+#   ROOM        the tests of one room of the product, such as power, alerts or decode
 #   WORKERS     how many tests run at the same time (2); 0: one after the other, in this terminal
 
 PYTHON ?= python3
@@ -12,9 +13,11 @@ LOCK := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-versio
 	--no-header --no-annotate $(UPGRADE)
 # a file's tests stay together, in their order: they share an agent, and each worker that needs one has its own broker
 BY_FILE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# the tests whose path has the name of the room, and those that import from it
+OF_ROOM = $(if $(ROOM),$(shell .ci/tests_of $(ROOM)))
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast cases tools lint simulate quality mutate harden bench dashboards kube pictures docs wheel packages lock clean
+.PHONY: help demo test test-all test-fast cases tools lint simulate quality mutate harden bench dashboards kube pictures docs wheel packages lock clean
 
 ifeq ($(MAKECMDGOALS),demo)
 $(info The demo installs what is missing, begins, and shows its pages on http://127.0.0.1:8080. Ctrl-C ends it.)
@@ -26,14 +29,21 @@ help:  ## this list
 demo: .venv/runtime.stamp  ## the whole agent on a simulated centre, in this terminal
 	@$(BIN)/scalewatch demo $(ARGS)
 
-test: .venv/dev.stamp  ## every test, on a real Kafka (Java 17+, Maven), a real Slurm (as root) and the programs of CONTRIBUTING.md
+test: .venv/dev.stamp  ## everything once, on a real Kafka (Java 17+, Maven), Slurm (as root) and the programs of CONTRIBUTING.md; ROOM=power for a part
 	@.ci/provide kafka
 	@.ci/provide slurm
 	@.ci/provide tools
-	$(BIN)/pytest --ignore=tests/bench $(BY_FILE) $(ARGS)
+	$(BIN)/pytest -m "not thorough" --ignore=tests/bench $(BY_FILE) $(OF_ROOM) $(ARGS)
+
+test-all: .venv/dev.stamp  ## the same on both Kafka clients and both Slurms, with upgrades, packages, 200 crash seeds, and a Kafka in containers
+	@.ci/provide kafka
+	@.ci/provide slurm
+	@.ci/provide tools
+	SCALEWATCH_SIM_SEEDS=200 $(BIN)/pytest --ignore=tests/bench $(BY_FILE) $(ARGS)
+	.ci/containers $(BIN)/pytest -n 0 tests/contract tests/integration/test_bad_records_kafka.py -m kafka
 
 test-fast: .venv/dev.stamp  ## the tests that need nothing but Python
-	$(BIN)/pytest --ignore=tests/bench -m "not kafka and not slurm and not tools and not slow" $(BY_FILE) $(ARGS)
+	$(BIN)/pytest --ignore=tests/bench -m "not kafka and not slurm and not tools and not slow" $(BY_FILE) $(OF_ROOM) $(ARGS)
 
 cases: .venv/dev.stamp  ## write anew what the golden folders in tests/cases expect, and examples of new stored forms; read the difference
 	SCALEWATCH_UPDATE_CASES=1 $(BIN)/pytest tests/unit/fold/test_cases.py tests/unit/decode/test_cases.py tests/contract/test_stored.py \

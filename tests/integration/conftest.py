@@ -9,19 +9,22 @@ from agent.log.kafka.client import ClientName, KafkaSettings
 from agent.log.kafka.log import KafkaLog
 from processors.contracts.log import TopicSettings
 from tests.kit.kafka_broker import KafkaBroker
-from tests.kit.logs import CLIENTS
+from tests.kit.logs import CLIENTS, MARKS_OF_CLIENT
 from tests.kit.slurm import SlurmCluster
-from tests.kit.slurm_root import SUITES, why_not
+from tests.kit.slurm_root import NEWEST, SUITES, why_not
 
 
-@pytest.fixture(params=CLIENTS)
+@pytest.fixture(params=[pytest.param(client, marks=MARKS_OF_CLIENT[client]) for client in CLIENTS])
 def client(request: pytest.FixtureRequest) -> ClientName:
-    """Each client library: for what a client can do wrong."""
+    """Each Kafka client library, for tests of failures that depend on the client."""
     name: ClientName = request.param
     return name
 
 
-@pytest.fixture(scope="session", params=SUITES)
+@pytest.fixture(
+    scope="session",
+    params=[pytest.param(suite, marks=() if suite == NEWEST else pytest.mark.thorough) for suite in SUITES],
+)
 def slurm(request: pytest.FixtureRequest, kafka: KafkaBroker) -> Iterator[SlurmCluster]:
     """A running Slurm of four nodes, once per version, that writes to the session's broker."""
     if reason := why_not():

@@ -22,7 +22,7 @@ from processors.pipeline.shard import Shard
 from tests.kit.agent_process import AgentProcess, until, write_config
 from tests.kit.agent_topics import AgentTopics, Records, ended_runs, events, folded, observations, states
 from tests.kit.kafka_broker import KafkaBroker
-from tests.kit.logs import CLIENTS
+from tests.kit.logs import CLIENTS, MARKS_OF_CLIENT
 from tests.kit.storm import Patient, Storm, interleaved, plan
 from tests.sim.history import History, history, shuffled
 
@@ -54,7 +54,7 @@ class Aftermath:
     arrived: dict[str, Records]
 
 
-@pytest.fixture(scope="module", params=CLIENTS)
+@pytest.fixture(scope="module", params=[pytest.param(client, marks=MARKS_OF_CLIENT[client]) for client in CLIENTS])
 def aftermath(
     request: pytest.FixtureRequest,
     kafka: KafkaBroker,

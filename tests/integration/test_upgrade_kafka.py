@@ -28,7 +28,7 @@ from tests.kit.agent_process import ROOT, AgentProcess, until, write_config
 from tests.kit.agent_topics import MARKER, AgentTopics
 from tests.kit.kafka_broker import KafkaBroker
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.thorough]
 
 SYSTEM = "centre"
 HOSTS = ("nid1", "nid2")

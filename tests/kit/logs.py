@@ -25,8 +25,13 @@ from tests.kit.faults import FaultRates, FaultyLog
 from tests.kit.kafka_broker import KafkaBroker
 
 CLIENTS: tuple[ClientName, ...] = ("kafka-python", "confluent")
-LOG_KINDS: dict[str, tuple[pytest.MarkDecorator, ...]] = {  # faultless: the faulty log, not at fault
-    "memory": (), "faultless": (), **dict.fromkeys(CLIENTS, (pytest.mark.kafka,)),
+# kafka-python is tried by each run of the tests, since every install has it; the other client by `make test-all`
+MARKS_OF_CLIENT: dict[ClientName, tuple[pytest.MarkDecorator, ...]] = {
+    "kafka-python": (pytest.mark.kafka,),
+    "confluent": (pytest.mark.kafka, pytest.mark.thorough),
+}
+LOG_KINDS: dict[str, tuple[pytest.MarkDecorator, ...]] = {  # faultless: the faulty log without its faults
+    "memory": (), "faultless": (), **MARKS_OF_CLIENT,
 }  # fmt: skip
 WAIT_S = 90.0  # nothing takes so long where it works
 

@@ -15,6 +15,7 @@ from zlib import crc32
 from tests.kit.alone import alone
 
 SUITES: Final = {"trixie": (24, 11), "forky": (26, 5)}
+NEWEST: Final = max(SUITES, key=lambda suite: SUITES[suite])
 """Debian suites and the oldest Slurm that each may hold; testing suites move on."""
 
 _PACKAGES = "slurm-wlm,slurm-wlm-kafka-plugin,munge,curl"

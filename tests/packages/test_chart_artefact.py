@@ -17,7 +17,7 @@ from deploy.packages import chart
 from processors import __version__
 from tests.kit.tools import tool
 
-pytestmark = pytest.mark.tools
+pytestmark = [pytest.mark.tools, pytest.mark.thorough]
 NAME = "charts/scalewatch"
 
 

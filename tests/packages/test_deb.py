@@ -8,7 +8,7 @@ import pytest
 from processors import __version__
 from tests.kit.chroot import Chroot
 
-pytestmark = [pytest.mark.tools, pytest.mark.slow]
+pytestmark = [pytest.mark.tools, pytest.mark.slow, pytest.mark.thorough]
 CONFIGURATION = "/etc/scalewatch/agent.yaml"
 
 

@@ -10,7 +10,7 @@ from processors import __version__
 from tests.kit.docs import DOCS
 from tests.kit.image import ROOT
 
-pytestmark = [pytest.mark.tools, pytest.mark.slow]
+pytestmark = [pytest.mark.tools, pytest.mark.slow, pytest.mark.thorough]
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from processors import __version__
 from tests.kit.chroot import Chroot
 from tests.kit.tools import tool
 
-pytestmark = [pytest.mark.tools, pytest.mark.slow]
+pytestmark = [pytest.mark.tools, pytest.mark.slow, pytest.mark.thorough]
 GLIBC_OF_ROCKY_9 = (2, 34)
 CONFIGURATION = "etc/scalewatch/agent.yaml"
 

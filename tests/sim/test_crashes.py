@@ -34,7 +34,7 @@ from tests.sim.history import SYSTEM
 from tests.sim.world import CONFIG, World
 
 FIRST = int(os.environ.get("SCALEWATCH_SIM_FIRST", "1"))
-SEEDS = int(os.environ.get("SCALEWATCH_SIM_SEEDS", "60"))
+SEEDS = int(os.environ.get("SCALEWATCH_SIM_SEEDS", "20"))
 SLICED_S = 0.002  # so a few states are encoded, and then records are folded
 TOPICS = {
     kind: topic
