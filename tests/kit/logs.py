@@ -26,7 +26,7 @@ from tests.kit.kafka_broker import KafkaBroker
 
 CLIENTS: tuple[ClientName, ...] = ("kafka-python", "confluent")
 # kafka-python is tried by each run of the tests, since every install has it; the other client by `make test-all`
-MARKS_OF_CLIENT: dict[ClientName, tuple[pytest.MarkDecorator, ...]] = {
+MARKS_OF_CLIENT: dict[str, tuple[pytest.MarkDecorator, ...]] = {
     "kafka-python": (pytest.mark.kafka,),
     "confluent": (pytest.mark.kafka, pytest.mark.thorough),
 }
