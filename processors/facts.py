@@ -12,7 +12,7 @@ import msgspec
 
 from processors.contracts.events import SUCCESS, JobCompleted
 from processors.contracts.names import Horizon, horizon_of
-from processors.contracts.outputs import Reliability, ScalabilityStudy, Source, UsefulSizes
+from processors.contracts.outputs import RELIABLE, Reliability, ScalabilityStudy, Source, UsefulSizes
 from processors.models.numerics.statistics import Z95, rounded, six_digits
 
 N_MIN: Final = 1e-3
@@ -284,7 +284,7 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
     `whole` is the verdict on the application, `verdicts` are those of the points, `measured` the measured coverage by horizon,
     and under "own" that of sizes that were run. `model` and `weights` name what was fitted and what each ensemble member weighs,
     `downey` are the parameters of Downey's model, `study` what ADEPT's study measured. `power_w` is the power that was published
-    at its points; empty where power was not known. Sizes beyond `n_max` are reliable up to `reach`.
+    at its points; empty where power was not known.
     """
 
     points: tuple[PublishedPoint, ...]
@@ -300,7 +300,6 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
     one: PublishedPoint | None = None
     verdicts: tuple[Reliability, ...] = ()
     measured: dict[str, Measured] = {}
-    reach: float = 0.0
     useful: UsefulSizes | None = None
     model: str = ""
     weights: dict[str, float] = {}
@@ -309,7 +308,7 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
 
     def at(self, n: float) -> PublishedPoint | None:
         """Return what was published at a size; None outside of the curve."""
-        return _at(self.points, n, self.n_max)
+        return _at(self.points, n, self.verdicts)
 
     @cached_property
     def _points_before(self) -> "dict[float, PublishedPoint | None]":
@@ -327,7 +326,7 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
         if n not in before:
             if len(before) >= READ_MAX:
                 before.clear()
-            before[n] = _at(self.by_size or self.points, n, self.n_max) or (self.one if n == 1.0 else None)
+            before[n] = _at(self.by_size or self.points, n, self.verdicts) or (self.one if n == 1.0 else None)
         return before[n]
 
     @cached_property
@@ -366,7 +365,7 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
         measured = self.measured.get("own" if observed else self.horizon(n))
         known = observed or n in self._known_sizes  # as it was fitted, in six digits already
         band = point.band if known else Band(*rounded(point.run_time_s, point.low_s, point.high_s))
-        return CurveReading(n, band, measured, n / self.n_max, point.source, self._judged_at(n, point))
+        return CurveReading(n, band, measured, n / self.n_max, point.source, self.judged(point))
 
     @cached_property
     def _known_sizes(self) -> frozenset[float]:
@@ -376,12 +375,6 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
     def judged(self, point: PublishedPoint) -> Reliability:
         """Return the verdict on a point of this curve."""
         return self.verdicts[point.verdict] if self.verdicts else self.whole
-
-    def _judged_at(self, n: float, point: PublishedPoint) -> Reliability:
-        """Return the verdict on a size: between two points beyond the data it is not always that of the farther one."""
-        if not self.n_max < n <= self.reach:
-            return self.judged(point)
-        return next((each for each in self.verdicts if each.verdict == "reliable"), Reliability("reliable"))
 
     def horizon(self, n: float) -> Horizon:
         """Return how far a size lies beyond what was observed when the curve was published."""
@@ -419,7 +412,7 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
 _SIZE: Final = attrgetter("n")
 
 
-def _at(points: Sequence[PublishedPoint], n: float, n_max: float) -> PublishedPoint | None:
+def _at(points: Sequence[PublishedPoint], n: float, verdicts: Sequence[Reliability]) -> PublishedPoint | None:
     i = bisect_left(points, n, key=_SIZE)
     if i == len(points):
         return None
@@ -429,8 +422,8 @@ def _at(points: Sequence[PublishedPoint], n: float, n_max: float) -> PublishedPo
         return None
     left, right = points[i - 1], points[i]
     share = math.log(n / left.n) / math.log(right.n / left.n)
-    # what no run of the size itself supports is judged as that; beyond the data it is judged as what lies farther out
-    further = right if n > n_max or left.source == "observed" else left
+    # beside an odd size the interpolated run time is as doubtful as the odd size itself
+    worse = right if not verdicts or verdicts[left.verdict].verdict == RELIABLE else left
     sources = {left.source, right.source}
     source: Source = "extrapolated" if "extrapolated" in sources else "interpolated"
     return PublishedPoint(
@@ -439,7 +432,7 @@ def _at(points: Sequence[PublishedPoint], n: float, n_max: float) -> PublishedPo
         _between(left.low_s, right.low_s, share),
         _between(left.high_s, right.high_s, share),
         left.source if sources == {"similar_runs"} else source,
-        further.verdict,
+        worse.verdict,
         (1.0 - share) * left.below + share * right.below,
         (1.0 - share) * left.above + share * right.above,
     )

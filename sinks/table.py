@@ -16,7 +16,7 @@ from processors.contracts.outputs import Prediction
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One size of one application; units as in the message.
 
-    `reliable` tells whether the size lies where the prediction can be relied on. `useful_n_max` is the largest size worth
+    `verdict` is the verdict on this size, and `reliable` whether it is "reliable". `useful_n_max` is the largest size worth
     asking for, `knee_n` where more begins to bring little; None where that is not known. `observations` is how many runs of the
     application are behind its curve, `coverage` what the band aims at, `coverage_measured` the share of past runs that fell inside
     such bands and `coverage_runs` of how many; both None before there were enough.
@@ -47,7 +47,6 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 def rows(application_id: str, prediction: Prediction) -> Iterator[Row]:
     """Yield the sizes of a curve, in their order."""
-    reach = prediction.reliable_n
     for point in prediction.curve:
         yield Row(
             application_id=application_id,
@@ -63,8 +62,8 @@ def rows(application_id: str, prediction: Prediction) -> Iterator[Row]:
             coverage_measured=point.coverage_measured,
             coverage_runs=point.coverage_runs,
             observations=prediction.observations,
-            reliable=reach is not None and reach.min <= point.n <= reach.max,
-            verdict=prediction.reliability.verdict,
+            reliable=point.reliable,
+            verdict=point.reliability.verdict,
             useful_n_max=prediction.useful_n.max,
             knee_n=prediction.useful_n.knee,
             power_w=point.power_w,
@@ -180,7 +179,7 @@ class Predictions:
 
 
 def between(below: Row, above: Row, n: float) -> Row:
-    """Return the row of a size between two: ln T over ln n is taken for straight, and the verdict for the worse of both."""
+    """Return the row of a size between two: a straight line of ln T over ln n, and the worse verdict of both."""
     share = math.log(n / below.n) / math.log(above.n / below.n)
 
     def mixed(low: float | None, high: float | None) -> float | None:
@@ -190,4 +189,5 @@ def between(below: Row, above: Row, n: float) -> Row:
 
     names = ("run_time_s", "low_s", "high_s", "power_w", "energy_j")
     values = {name: mixed(getattr(below, name), getattr(above, name)) for name in names}
-    return msgspec.structs.replace(below, n=n, reliable=below.reliable and above.reliable, **values)
+    worse = above if below.reliable else below
+    return msgspec.structs.replace(below, n=n, reliable=worse.reliable, verdict=worse.verdict, **values)

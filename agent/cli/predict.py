@@ -28,7 +28,7 @@ from processors.contracts.errors import ConfigError, ScalewatchError, Unavailabl
 from processors.contracts.events import Attribute, Evidence, PredictionRequested
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import Answer, AnswerPoint, Model, Prediction
-from sinks.web.formatting import INSIDE, energy, energy_advice, power, share, verdict_text
+from sinks.web.formatting import energy, energy_advice, power, share, verdict_text
 from sinks.web.views.overview import horizons, measured_by_study, ranked
 
 KNOWN_SHOWN: Final = 20
@@ -338,7 +338,7 @@ def _members(model: Model) -> str:
 
 
 def _of_energy(answer: Answer) -> str:
-    reliable = [point for point in answer.points if point.source in INSIDE or point.reliability.verdict == "reliable"]
+    reliable = [point for point in answer.points if point.reliable]
     return energy_advice(reliable, answer.useful_n, answer.unit or "") if answer.useful_n is not None else ""
 
 

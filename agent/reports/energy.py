@@ -17,7 +17,6 @@ from processors.contracts.nodes import Intensity
 from processors.contracts.outputs import CurvePoint, Run
 from processors.contracts.settings import SESSION
 from processors.power.by_size import RunEnergy, energy_of_run, relied_on
-from sinks.web.views.job_messages import RELIABLE, predicted_now
 
 SESSIONS: Final = "interactive sessions"
 
@@ -75,8 +74,7 @@ class EnergyRuns(Collected[EnergyRun]):
         curve = self.curves.get(run.application_id or "")
         if curve is None:
             return None
-        points = [point for point in curve.curve if point.n == run.n]
-        return next(iter(relied_on(points, lambda point: predicted_now(curve, point).verdict == RELIABLE)), None)
+        return next(iter(relied_on(point for point in curve.curve if point.n == run.n)), None)
 
 
 def _energy_run(run: Run, event: JobCompleted) -> EnergyRun:

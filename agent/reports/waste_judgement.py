@@ -11,9 +11,9 @@ import msgspec
 
 from agent.reports.waste_runs import WeekRun
 from processors.contracts.events import SUCCESS
-from processors.contracts.outputs import CurvePoint, Prediction
+from processors.contracts.outputs import RELIABLE, CurvePoint, Prediction
 from processors.pipeline.outcomes import FAILED_STATES
-from sinks.web.views.job_messages import RELIABLE, SIMILAR_RUNS, enough_limit, predicted_now
+from sinks.web.views.job_messages import SIMILAR_RUNS, enough_limit
 
 Kind = Literal["slows_down", "beyond_useful", "failed", "timed_out", "long_limit", "odd_host"]
 KINDS: Final[tuple[Kind, ...]] = ("slows_down", "beyond_useful", "failed", "timed_out", "long_limit", "odd_host")
@@ -123,9 +123,7 @@ def _of(point: CurvePoint) -> Expected:
 
 
 def _reliable(curve: Prediction, n: float | None) -> CurvePoint | None:
-    """Return the point of a size, where the curve has it and it may be relied on."""
-    point = next((each for each in curve.curve if each.n == n), None)
-    return point if point is not None and predicted_now(curve, point).verdict == RELIABLE else None
+    return next((point for point in curve.curve if point.n == n and point.reliable), None)
 
 
 def _limit(run: WeekRun, expected: Expected | None, bounds: Bounds) -> tuple[Finding, ...]:
@@ -164,7 +162,7 @@ def _efficient(curve: Prediction, below_n: float, efficiency_min: float) -> Curv
         and (point.n in curve.sizes or math.log2(point.n).is_integer())
         and point.efficiency is not None
         and point.efficiency >= efficiency_min
-        and predicted_now(curve, point).verdict == RELIABLE
+        and point.reliable
     ]
     return max(found, key=lambda point: point.n, default=None)
 

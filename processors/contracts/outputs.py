@@ -210,8 +210,9 @@ class RecentRun(msgspec.Struct, frozen=True, kw_only=True):
     session: bool = False
 
 
+RELIABLE: Final = "reliable"
 VERDICTS: Final = (
-    "reliable", "insufficient", "high_error", "linear", "runner_up", "superlinear", "far", "uncertain", "unknown"
+    RELIABLE, "insufficient", "high_error", "linear", "runner_up", "superlinear", "far", "uncertain", "unknown"
 )  # fmt: skip
 Source = Literal["observed", "interpolated", "extrapolated", "transfer", "similar_runs", "features"]
 AlertStatus = Literal["pending", "firing", "resolved"]
@@ -241,7 +242,10 @@ class Reliability(msgspec.Struct, frozen=True):
 
 
 class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
-    """The prediction at one size: run time with its band, in seconds.
+    """The prediction at one size: run time with its band, in seconds, and the one verdict on this size.
+
+    Everybody who asks whether a size is reliable reads `reliability` of its point. Between two points the worse verdict of
+    both holds.
 
     `coverage` is what the band aims at, `coverage_measured` the share of past runs at this horizon that fell inside
     the bands published before they ended, drawn to that of the centre, and `coverage_runs` how many of them were scored (both
@@ -261,12 +265,18 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     efficiency: float | None
     extrapolation: float
     source: Source
+    reliability: Reliability
     power_w: float | None = None
     power_low_w: float | None = None
     power_high_w: float | None = None
     energy_j: float | None = None
     energy_low_j: float | None = None
     energy_high_j: float | None = None
+
+    @property
+    def reliable(self) -> bool:
+        """Whether the verdict on this size is `reliable`."""
+        return self.reliability.verdict == RELIABLE
 
 
 class HorizonError(msgspec.Struct, frozen=True):
@@ -380,6 +390,8 @@ class Prediction(Message, frozen=True, kw_only=True):
 
     `observations` is how many runs the curve knew when it was fitted: later ones are not among them, nor those that the model
     dropped before, such as strange runs. `as_of` is when that was.
+    `reliability` is the verdict on twice the largest size; each point of `curve` has the verdict on its own size. `reliable_n`
+    is the longest stretch of reliable points: it begins at a size that was run, and ends at one or beyond all of them.
     `under_load` is for the size that was run last, on the partition where the application usually runs.
     """
 
@@ -403,9 +415,8 @@ class Prediction(Message, frozen=True, kw_only=True):
 
 
 class AnswerPoint(CurvePoint, frozen=True, kw_only=True):
-    """A curve point with a verdict of its own; where the request names hosts or a partition, also under their load."""
+    """A point of an answer; `under_load` is set if the request names hosts or a partition."""
 
-    reliability: Reliability
     under_load: UnderLoad | None = None
 
 

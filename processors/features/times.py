@@ -17,7 +17,7 @@ import numpy as np
 
 from processors.contracts.events import Attribute
 from processors.contracts.names import HORIZONS
-from processors.contracts.outputs import FeatureModel, HorizonError, Member, Model, Reliability
+from processors.contracts.outputs import RELIABLE, FeatureModel, HorizonError, Member, Model, Reliability
 from processors.facts import Band, CurvePrediction, Measured, measured
 from processors.features.shared import CONDITIONS, CommunicationPool, Condition, SharedForecast, SharedScore
 from processors.models.features.communication import NAMES, comparable, r_squared, rcc, rcc_symmetric
@@ -39,7 +39,7 @@ from processors.models.training.runs import LevelWatch, Ratio, Run
 from processors.models.training.table import CHOICE
 from processors.models.training.trainer import Kind, Learner, Trainer
 from processors.run_time.members import ERROR_MAX, WINDOW
-from processors.run_time.verdict import REASON_TEXT, RELIABLE, UNCERTAIN, WIDTH_MAX
+from processors.run_time.verdict import REASON_TEXT, UNCERTAIN, WIDTH_MAX
 from processors.store import RateLimit, counted, digest64, due, hexdigest
 
 RANKED_MIN = 8

@@ -25,12 +25,12 @@ from processors.pipeline.completions import DriftDetection
 from processors.pipeline.features import Features
 from processors.pipeline.inputs import Machines, UnseenInputs
 from processors.pipeline.load import UnderLoads
-from processors.pipeline.power import Power, least_energy
+from processors.pipeline.power import Power
 from processors.pipeline.predictor import Predictor, Prepared, Question
 from processors.pipeline.similar_runs import SimilarRunForecasts
 from processors.pipeline.stage import CompletionWork, TickWork, guard
 from processors.pipeline.state import CENTRE, ShardState, related_curves_key
-from processors.power.by_size import published_powers
+from processors.power.by_size import published_powers, relied_on, with_least_energy
 from processors.run_time.members import ahead
 from processors.run_time.messages import as_reference, model_of, of_similar_runs, prediction, with_similar_runs
 from processors.run_time.model import RunTime
@@ -263,7 +263,7 @@ class FitQueue:
         points = self._power.answered(application_id, points)
         source = model_of(curve, members, ensemble)
         similar = next((found[n] for n in found if found[n].similar is not None), None)
-        useful = least_energy(curve.useful or UsefulSizes(), points)
+        useful = with_least_energy(curve.useful or UsefulSizes(), relied_on(points))
         curve = msgspec.structs.replace(curve, power_w=published_powers(points), useful=useful)
         if similar is not None and self._similar_runs.not_by_size(key.id):
             curve = of_similar_runs(curve, points, reliability(ALIKE_MIN, NOT_BY_SIZE))

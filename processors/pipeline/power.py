@@ -15,16 +15,15 @@ from processors.contracts.events import Evidence, JobCompleted, JobProfile
 from processors.contracts.hosts import HostCause, Profile
 from processors.contracts.names import ApplicationKey, job_key
 from processors.contracts.nodes import expand
-from processors.contracts.outputs import AnswerPoint, ExpectedFromCounters, Prediction, UsefulSizes
+from processors.contracts.outputs import AnswerPoint, ExpectedFromCounters, Prediction
 from processors.facts import Band, plausible, trains
 from processors.jobs.lifecycle import EndedRun, Job, evidence_of, reported_attributes
 from processors.pipeline.alerts import OpenAlerts
 from processors.pipeline.stage import JobWork, TickWork, guard
 from processors.pipeline.state import ShardState
 from processors.power.blame import HOSTS_MAX
-from processors.power.by_size import PowerBand, changed, powered, relied_on, with_least_energy
+from processors.power.by_size import PowerBand, changed, powered
 from processors.power.model import ProfileFact, ProfileFinding, ProfileModels
-from processors.run_time.verdict import RELIABLE
 from processors.store import FIT_COST_GRAIN_MS, FIT_COST_MAX, share
 
 
@@ -66,12 +65,6 @@ class Power:
         if changed(published.power_w, self.at(application_id, [point.n for point in published.points])):
             model.republish(self._state.now_ms)
             self._state.model_changed(application_id, model)
-
-
-def least_energy(useful: UsefulSizes, points: Sequence[AnswerPoint]) -> UsefulSizes:
-    """Return sizes worth asking for with those of least energy; each point has a verdict of its own."""
-    relied = relied_on(points, lambda point: point.reliability.verdict == RELIABLE)
-    return with_least_energy(useful, relied)
 
 
 class ProfileWarnings:

@@ -7,7 +7,7 @@ that waits draws less and takes longer: they partly cancel, and the band is rath
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from statistics import median
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
@@ -280,16 +280,13 @@ def powered(point: Point, power: PowerBand | None) -> Point:
     )
 
 
-def relied_on(points: Iterable[Point], reliable: Callable[[Point], bool]) -> list[Point]:
-    """Return the points with an energy that can be relied on: sizes among those that were run, or told to be reliable.
-
-    Extrapolated sizes of an uncertain curve are none; nor is one whose energy has a band wider than BAND_MAX.
-    """
+def relied_on(points: Iterable[Point]) -> list[Point]:
+    """Return the reliable points whose energy has a band no wider than BAND_MAX."""
     found = []
     for point in points:
         low_j, high_j = point.energy_low_j, point.energy_high_j
         narrow = low_j is not None and high_j is not None and high_j <= BAND_MAX * low_j
-        if narrow and (point.source in INSIDE or reliable(point)):
+        if narrow and point.reliable:
             found.append(point)
     return found
 

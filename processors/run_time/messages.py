@@ -1,6 +1,6 @@
 """Predictions as messages: the curve of an application, ready to publish."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
 from typing import Any, Final, Literal, TypeVar
@@ -31,7 +31,6 @@ from processors.run_time.earned import Shares
 from processors.run_time.members import PUBLISHED, Fits, Members, ahead
 from processors.run_time.model import RunTime
 from processors.run_time.prediction import RunTimePrediction
-from processors.run_time.verdict import RELIABLE
 
 Point = TypeVar("Point", bound=CurvePoint)
 
@@ -147,18 +146,18 @@ class Context(msgspec.Struct, frozen=True):
         return rfc3339(self.now_ms)
 
 
-def reliable_range(points: Iterable[AnswerPoint], sizes: Collection[float]) -> Range | None:
-    """Return the sizes that predictions can be trusted at: from one to another, and at every one between.
+def reliable_range(points: Iterable[CurvePoint], sizes: Sequence[float]) -> Range | None:
+    """Return the stretch of reliable points that holds most of the ascending `sizes` that were run; None if none is reliable.
 
-    It is the stretch of reliable points in which the most of the `sizes` that were run lie; None where none of these is reliable.
+    The range begins at a size that was run. It ends at a size that was run, or beyond all of them if the curve is reliable there.
     """
-    best: tuple[int, Range] | None = None
-    for reliable, stretch in groupby(points, key=lambda point: point.reliability.verdict == RELIABLE):
-        inside = list(stretch)
-        run = sum(point.n in sizes for point in inside)
-        if reliable and run and (best is None or run > best[0]):
-            best = run, Range(inside[0].n, inside[-1].n)
-    return None if best is None else best[1]
+    stretches = [
+        [point.n for point in stretch if point.n in sizes or point.n > sizes[-1]]
+        for reliable, stretch in groupby(points, key=lambda point: point.reliable)
+        if reliable
+    ]
+    longest = max(stretches, key=lambda stretch: sum(n in sizes for n in stretch), default=[])
+    return Range(longest[0], longest[-1]) if longest and longest[0] in sizes else None
 
 
 def prediction(
@@ -236,7 +235,7 @@ def _numbers(
 
 
 def _curve_points(points: Iterable[AnswerPoint], curve: PublishedCurve) -> tuple[CurvePoint, ...]:
-    """Return points without verdicts of their own; a size that was run is observed, whoever predicts it."""
+    """Return the points of a published curve; the source of a size that was run is `observed`, whoever predicts it."""
     run = {each.n for each in curve.by_size or curve.points if each.source == "observed"}
     return tuple([_of_curve(point, "observed" if point.n in run else point.source) for point in points])
 
@@ -248,6 +247,7 @@ def _of_curve(point: AnswerPoint, source: Source) -> CurvePoint:
         coverage_measured=point.coverage_measured,
         coverage_runs=point.coverage_runs,
         source=source,
+        reliability=point.reliability,
         **_known_digits(point),
     )
 

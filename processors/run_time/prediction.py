@@ -16,7 +16,15 @@ import numpy as np
 
 from processors import facts
 from processors.contracts.names import horizon_of
-from processors.contracts.outputs import Envelope, Fluctuation, Reliability, ScalabilityStudy, Source, UsefulSizes
+from processors.contracts.outputs import (
+    RELIABLE,
+    Envelope,
+    Fluctuation,
+    Reliability,
+    ScalabilityStudy,
+    Source,
+    UsefulSizes,
+)
 from processors.facts import SIDE_RATIO_MAX, PublishedCurve, PublishedPoint, uninformative
 from processors.inputs import NAME, RUN_DEVIATION, Band, TransferPrediction
 from processors.models.adept.study import Study
@@ -29,7 +37,7 @@ from processors.run_time.calibration import Calibration, Counts
 from processors.run_time.earned import Seeds, widened
 from processors.run_time.model import RunTime
 from processors.run_time.quality import OWN, ROW_OF, ROWS
-from processors.run_time.verdict import HIGH_ERROR, RELIABLE, STEPS_NEAR, Place, Verdicts, steps
+from processors.run_time.verdict import HIGH_ERROR, STEPS_NEAR, Place, Verdicts, steps
 
 
 class PredictedPoints(NamedTuple):
@@ -190,7 +198,7 @@ LN_BAND_MAX: Final = math.log(SIDE_RATIO_MAX)  # where a band would end farther 
 def curve_sizes(sizes: Sequence[float], factor_max: float, alone: Collection[float] = ()) -> list[float]:
     """Return the sizes of a published curve, rising.
 
-    They are those observed, powers of two up to `factor_max` times the largest, and a whole size between any two that lie far
+    They are those observed, twice the largest, powers of two up to `factor_max` times the largest, and a whole size between any two that lie far
     apart where one was observed. Without the last, who reads the curve between two sizes that were run would take their narrow
     bands for that of a size that was not: at 48 nodes between 32 and 64 the band was .70 as wide as the fit's own.
     Beside a size that has become slow `alone` stand its neighbours: half way to it, 12 nodes took half of what 16 had lost.
@@ -198,8 +206,9 @@ def curve_sizes(sizes: Sequence[float], factor_max: float, alone: Collection[flo
     low, high = sizes[0], sizes[-1] * factor_max
     powers = [2.0**i for i in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)]
     own = set(map(float, sizes))
+    twice = {2.0 * sizes[-1]} if factor_max >= 2.0 else set()  # the next size that users ask for
     next_to = {n + step for n in alone for step in (-1.0, 1.0) if n.is_integer() and sizes[0] < n + step < sizes[-1]}
-    knots = sorted({*own, *powers, *next_to})
+    knots = sorted({*own, *twice, *powers, *next_to})
     middles = {
         middle
         for left, right in pairwise(knots)
@@ -256,7 +265,6 @@ def fitted_curve(
         excluded=tuple(sorted(out_of_line)),
         one=points[-1],
         verdicts=tuple(map(reliability, distinct)),
-        reach=verdicts.reach,
         measured={name: found for row, name in enumerate(ROWS) if (found := calibration.measured(row)) is not None},
         useful=UsefulSizes(
             max=useful.max,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from processors.contracts.outputs import RELIABLE
 from processors.models.adept.advice import REACH
 from processors.models.adept.verdict import Verdict
 from processors.models.combination.reasons import BELOW, DISTANCE_MAX, TOO_FAR, WIDE
@@ -26,7 +27,6 @@ STEPS: Final = 4  # a doubling
 STEPS_NEAR: Final = round(STEPS * REACH_DOUBLINGS)  # those farther out are looked at where these hold, which is seldom
 KNOWN_MIN: Final = 0.5  # the share of related curves in a forecast from which it rests on sizes that were run
 
-RELIABLE: Final = "reliable"
 UNCERTAIN: Final = "uncertain"
 UNKNOWN: Final = "unknown"
 HIGH_ERROR: Final = "high_error"

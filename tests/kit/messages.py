@@ -1,5 +1,6 @@
 """Real output messages for tests: every argument has a plausible value that a test may replace."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -43,6 +44,7 @@ def curve_point(n: float, run_time_s: float, **changes: Any) -> CurvePoint:
         "efficiency": 1000.0 / run_time_s / n,
         "extrapolation": max(1.0, n / 64),
         "source": "observed" if n <= 64 else "extrapolated",
+        "reliability": Reliability("reliable" if n <= 128 else "far"),
     }
     return CurvePoint(n=n, run_time_s=run_time_s, **(values | changes))
 
@@ -95,7 +97,21 @@ def power_fields() -> dict[str, Any]:
     }
 
 
+def judged(points: Iterable[CurvePoint], reliable_n: Range | None) -> tuple[CurvePoint, ...]:
+    """Return the points, of which those in a range of sizes are reliable, and no others."""
+    return tuple(
+        msgspec.structs.replace(
+            point,
+            reliability=Reliability(
+                "reliable" if reliable_n is not None and reliable_n.min <= point.n <= reliable_n.max else "uncertain"
+            ),
+        )
+        for point in points
+    )
+
+
 def prediction(application: str = "lammps", **changes: Any) -> Prediction:
+    """Return a prediction; a `reliable_n` of the caller decides the verdicts of the points as well."""
     values: dict[str, Any] = {
         "application": application,
         "system": "archer2",
@@ -111,6 +127,8 @@ def prediction(application: str = "lammps", **changes: Any) -> Prediction:
         "reliability": Reliability("reliable"),
         "quality": Quality(scored=37, median_error=0.031, coverage_90=0.91, bias=0.002),
     } | changes
+    if "reliable_n" in changes:
+        values["curve"] = judged(values["curve"], values["reliable_n"])
     key = ApplicationKey(values["application"], values["system"], values["input"], values["unit"])
     return Prediction(**(COMMON | {"schema": "scalewatch.prediction/1"} | {"id": key.id} | values))
 

@@ -167,8 +167,8 @@ def application_id(entry: Prediction) -> str:
 
 
 def _point(n: float) -> AnswerPoint:
-    point = msgspec.structs.asdict(curve_point(n, 10.0 + 990.0 / n))
-    return AnswerPoint(**point, reliability=prediction().reliability)
+    point = curve_point(n, 10.0 + 990.0 / n, reliability=prediction().reliability)
+    return AnswerPoint(**msgspec.structs.asdict(point))
 
 
 def busy_service() -> FixedService:

@@ -274,7 +274,7 @@ def power_view(entry: Prediction) -> PowerView | None:
             _round_axis(energies, formatting.energy, "energy of a run"),
         ),
         points,
-        formatting.energy_advice(_relied_on(entry), entry.useful_n, entry.unit),
+        formatting.energy_advice([point for point in entry.curve if point.reliable], entry.useful_n, entry.unit),
         entry.power,
     )
 
@@ -292,16 +292,6 @@ def explained_views(models: Sequence[ProfileModel]) -> list[ExplainedView]:
 
 def _round_axis(values: Sequence[float], unit: Formatter, title: str) -> Axis:
     return log_axis(values, round_ticks, unit, title)
-
-
-def _relied_on(entry: Prediction) -> list[CurvePoint]:
-    """Return the points of a curve that can be relied on: among the sizes that were run, or reliable beyond."""
-    reliable = entry.reliable_n
-    return [
-        point
-        for point in entry.curve
-        if point.source in formatting.INSIDE or (reliable is not None and reliable.min <= point.n <= reliable.max)
-    ]
 
 
 class LoadView(msgspec.Struct, frozen=True):
@@ -398,7 +388,7 @@ def _texts(entry: Prediction, points: Sequence[AnswerPoint]) -> list[str]:
     ]
     if rest:
         shown.append(_against(point, rest[0], entry.unit))
-    if point.reliability.verdict != "reliable":
+    if not point.reliable:
         shown.append(explained(point.reliability.verdict))
     return [text for text in shown if text]
 
@@ -440,8 +430,8 @@ def _warning(entry: Prediction, point: AnswerPoint) -> str:
         if gains(entry, useful, n):
             return f"{beyond}: it is faster, and {share(point.efficiency)} of what its {entry.unit} could do is used."
         return f"{beyond}: more {entry.unit} hardly help, or make it slower."
-    if reliable is not None and not reliable.min <= n <= reliable.max:
-        return f"Predictions can be relied on from {size(reliable.min)} to {size(reliable.max)} {entry.unit}; this is outside."
+    if reliable is not None and not point.reliable:
+        return f"Predictions are reliable from {size(reliable.min)} to {size(reliable.max)} {entry.unit}."
     return ""
 
 

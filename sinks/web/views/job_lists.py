@@ -369,7 +369,7 @@ def _advice(service: Service, runs: Sequence[RecentRun]) -> Iterator[Advice]:
     for id_, own in costly[:ADVICE_MAX]:
         entry, newest = service.prediction(id_), own[0]
         point = point_at(entry, newest.n)
-        usual = newest.predicted if entry is None or point is None else job_messages.predicted_now(entry, point)
+        usual = newest.predicted if point is None else job_messages.current_prediction(point)
         found = (
             job_messages.limit_advice(usual, newest.time_limit_s),
             job_messages.size_advice(entry, newest.n),

@@ -5,7 +5,15 @@ from collections.abc import Sequence
 from typing import Final
 
 from processors.contracts.names import parse_rfc3339
-from processors.contracts.outputs import CurvePoint, JobPrediction, PredictedAtStart, Prediction, RecentRun, hits
+from processors.contracts.outputs import (
+    RELIABLE,
+    CurvePoint,
+    JobPrediction,
+    PredictedAtStart,
+    Prediction,
+    RecentRun,
+    hits,
+)
 from sinks.web.formatting import (
     INSIDE,
     between,
@@ -27,8 +35,6 @@ SHORT_S: Final = 10.0  # starting and ending take as long
 NEAR: Final = 0.1  # outside of its band by so little, a run is nothing to worry about
 FAR: Final = 1000.0  # times as long: a number says no more
 ALIKE: Final = 0.02  # two run times that differ by less are said to be equal
-RELIABLE: Final = "reliable"
-UNCERTAIN: Final = "uncertain"
 NO_CURVE: Final = frozenset({"high_error", "insufficient", "unknown"})  # verdicts on an application
 SIMILAR_RUNS: Final = "similar_runs"
 UNDER_LOAD: Final = "under_load"
@@ -225,17 +231,14 @@ def settling(ended: JobPrediction, runs: Sequence[RecentRun]) -> str:
     return "Its run is over. Its outcome is shown here once it has settled, some minutes after its end."
 
 
-def predicted_now(entry: Prediction, point: CurvePoint) -> PredictedAtStart:
-    """Return a point of a curve in the form of a prediction at the start of a run."""
-    reach, whole = entry.reliable_n, entry.reliability.verdict
-    inside = reach is not None and reach.min <= point.n <= reach.max
-    verdict = RELIABLE if inside else whole if whole != RELIABLE else UNCERTAIN
+def current_prediction(point: CurvePoint) -> PredictedAtStart:
+    """Return a point of the current curve in the form of a prediction at the start of a run."""
     return PredictedAtStart(
         run_time_s=point.run_time_s,
         low_s=point.low_s,
         high_s=point.high_s,
         coverage=point.coverage,
-        verdict=verdict,
+        verdict=point.reliability.verdict,
         source="curve",
     )
 

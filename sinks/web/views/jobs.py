@@ -191,7 +191,7 @@ def run_view(service: Service, run: RecentRun, *, newest: bool = True) -> RunVie
     entry = None if run.application_id is None else service.prediction(run.application_id)
     unit = _unit(run, entry)
     point = point_at(entry, run.n)
-    usual = run.predicted if point is None or entry is None else job_messages.predicted_now(entry, point)
+    usual = run.predicted if point is None else job_messages.current_prediction(point)
     others = service.runs(run.application_id)[:RECORD_RUNS] if newest and run.application_id else ()
     return RunView(
         run=run,

@@ -11,7 +11,16 @@ import msgspec
 from markupsafe import Markup
 
 from processors.contracts.names import HORIZONS, Horizon, rfc3339
-from processors.contracts.outputs import Alert, CurvePoint, HorizonError, Member, Model, Prediction, RunningJob
+from processors.contracts.outputs import (
+    RELIABLE,
+    Alert,
+    CurvePoint,
+    HorizonError,
+    Member,
+    Model,
+    Prediction,
+    RunningJob,
+)
 from processors.contracts.service import SourceStatus
 from sinks.web.charts import Spark, drawable, sparkline
 from sinks.web.formatting import INSIDE, attention, counted, duration, explained, moment, share, size, verdict_text
@@ -42,7 +51,7 @@ def trust_of(entry: Prediction) -> Trust:
         f"{word}, {share(error)}" if known else word,
         _beyond(entry),
         inside_good=word == "good",
-        beyond_good=entry.useful_n.slower_beyond is None and entry.reliability.verdict == "reliable",
+        beyond_good=entry.useful_n.slower_beyond is None and entry.reliability.verdict == RELIABLE,
     )
 
 
@@ -62,9 +71,9 @@ def inside_error(entry: Prediction) -> float | None:
 def _beyond(entry: Prediction) -> str:
     if entry.useful_n.slower_beyond is not None:
         return f"gets slower beyond {size(entry.useful_n.slower_beyond)}"
-    reach = entry.reliable_n
-    if entry.reliability.verdict == "reliable" and reach is not None:
-        return f"good up to {size(reach.max)}"
+    largest = max((point.n for point in entry.curve if point.reliable), default=None)
+    if entry.reliability.verdict == RELIABLE and largest is not None:
+        return f"good up to {size(largest)}"
     return "unknown"
 
 

@@ -7,8 +7,10 @@ import msgspec
 from click.testing import CliRunner
 
 from agent.cli.predict import show
-from processors.contracts.outputs import Answer, AnswerPoint, CurvePoint, Reliability, UsefulSizes
-from tests.kit.messages import COMMON, curve, powered_curve
+from processors.contracts.outputs import Answer, AnswerPoint, CurvePoint, Range, UsefulSizes
+from tests.kit.messages import COMMON, curve, judged, powered_curve
+
+RELIABLE_N = Range(1.0, 64.0)
 
 
 def printed(points: tuple[CurvePoint, ...], **changes: Any) -> str:
@@ -16,7 +18,7 @@ def printed(points: tuple[CurvePoint, ...], **changes: Any) -> str:
         "id": "1", "request_id": "1", "known": True, "detail": "41 runs at 7 sizes are known.", "application": "lammps",
         "system": "archer2", "input": "rhodo", "unit": "nodes", "identified_by": "application", "confidence": 1.0,
         "observations": 41, "model": None, "useful_n": UsefulSizes(least_energy=1.0), "quality": None,
-        "points": tuple(AnswerPoint(**msgspec.structs.asdict(point), reliability=Reliability("linear")) for point in points),
+        "points": tuple(AnswerPoint(**msgspec.structs.asdict(point)) for point in judged(points, RELIABLE_N)),
     }  # fmt: skip
     answer = Answer(**(values | changes))
     return CliRunner().invoke(click.Command("show", callback=lambda: show(answer)), []).output

@@ -41,8 +41,8 @@ class Answering(FixedService):
 
 
 def point(n: float, run_time_s: float, verdict: str = "reliable", **changes: float | None) -> AnswerPoint:
-    values = msgspec.structs.asdict(curve_point(n, run_time_s)) | changes
-    return AnswerPoint(**values, reliability=Reliability(verdict))
+    values = msgspec.structs.asdict(curve_point(n, run_time_s)) | {"reliability": Reliability(verdict)} | changes
+    return AnswerPoint(**values)
 
 
 def run(n: float, number: int = 1) -> RecentRun:
@@ -104,7 +104,10 @@ def test_a_size_beyond_the_fastest_that_was_run_is_reported_to_be_slower() -> No
 
 def test_outside_of_what_can_be_relied_on_the_box_reports_it() -> None:
     entry = prediction(useful_n=UsefulSizes(), reliable_n=Range(1.0, 128.0))
-    assert "from 1 to 128 nodes; this is outside" in answered("n=200", point(200.0, 14.0), entry=entry).warning
+    assert (
+        answered("n=200", point(200.0, 14.0, "far"), entry=entry).warning
+        == "Predictions are reliable from 1 to 128 nodes."
+    )
 
 
 def test_a_verdict_that_is_not_reliable_is_explained() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processors.contracts.outputs import CurvePoint, UsefulSizes
+from processors.contracts.outputs import CurvePoint, Range, Reliability, UsefulSizes
 from processors.models.numerics.statistics import Z95
 from processors.power.by_size import (
     BAND_MAX,
@@ -20,6 +20,7 @@ from processors.power.by_size import (
     with_least_energy,
 )
 from processors.power.model import PowerAt
+from tests.kit.messages import judged
 
 positive = st.floats(1e-3, 1e9)
 widths = st.floats(0.0, 3.0)
@@ -28,7 +29,7 @@ widths = st.floats(0.0, 3.0)
 def point(n: float, run_time_s: float, half_width: float = 0.1, **changes: Any) -> CurvePoint:
     values: dict[str, Any] = {
         "coverage": 0.9, "coverage_measured": None, "speedup": 1.0, "efficiency": 1.0, "extrapolation": 1.0,
-        "source": "observed",
+        "source": "observed", "reliability": Reliability("reliable"),
     }  # fmt: skip
     ends = run_time_s * math.exp(-half_width), run_time_s * math.exp(half_width)
     return CurvePoint(n=n, run_time_s=run_time_s, low_s=ends[0], high_s=ends[1], **(values | changes))
@@ -73,14 +74,14 @@ def test_the_size_of_least_energy_is_never_one_that_was_extrapolated_and_is_unce
         predicted(2.0, 52.0, 800.0),
         predicted(4.0, 20.0, 1600.0, source="extrapolated"),
     ]
-    assert with_least_energy(UsefulSizes(), relied_on(curve, lambda _: False)).least_energy == 1.0
-    assert with_least_energy(UsefulSizes(), relied_on(curve, lambda _: True)).least_energy == 4.0
+    assert with_least_energy(UsefulSizes(), relied_on(judged(curve, Range(1.0, 2.0)))).least_energy == 1.0
+    assert with_least_energy(UsefulSizes(), relied_on(judged(curve, Range(1.0, 4.0)))).least_energy == 4.0
 
 
 def test_energy_with_a_band_that_reports_nothing_is_no_ground_for_advice() -> None:
     wide = math.log(BAND_MAX)
     curve = [predicted(1.0, 100.0, 400.0), predicted(2.0, 52.0, 800.0), predicted(4.0, 20.0, 1600.0, half_width=wide)]
-    found = with_least_energy(UsefulSizes(knee=2.0), relied_on(curve, lambda _: True))
+    found = with_least_energy(UsefulSizes(knee=2.0), relied_on(curve))
     assert (found.least_energy, found.least_energy_delay, found.knee) == (1.0, 2.0, 2.0)
 
 

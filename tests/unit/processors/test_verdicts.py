@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from processors.contracts.outputs import AnswerPoint, CurvePoint, Range, Reliability
+from processors.contracts.outputs import Range, Reliability
 from processors.contracts.settings import RunTimeSettings
 from processors.facts import PublishedCurve, RunFact
 from processors.models.adept.study import Study, study
@@ -183,21 +183,18 @@ def test_a_size_of_which_nothing_is_known_is_no_point_of_the_curve() -> None:
     assert found.read([4e6]) == []
 
 
-def point(n: float, verdict: str) -> AnswerPoint:
-    plain = curve_point(n, 1000.0 / n)
-    fields = {name: getattr(plain, name) for name in CurvePoint.__struct_fields__}
-    return AnswerPoint(**fields, reliability=Reliability(verdict))
-
-
 def test_the_range_that_can_be_relied_on_is_one_stretch_around_sizes_that_were_run() -> None:
     def range_of(*judged: tuple[float, str]) -> Range | None:
-        return reliable_range([point(n, verdict) for n, verdict in judged], (2.0, 4.0, 8.0))
+        points = [curve_point(n, 1000.0 / n, reliability=Reliability(verdict)) for n, verdict in judged]
+        return reliable_range(points, (2.0, 4.0, 8.0))
 
     assert range_of((1.0, "far"), (2.0, "reliable"), (4.0, "reliable"), (6.0, "uncertain"), (8.0, "reliable")) == Range(
         2.0, 4.0
     )
     assert range_of((2.0, "reliable"), (4.0, "reliable"), (8.0, "reliable"), (16.0, "reliable")) == Range(2.0, 16.0)
     assert range_of((2.0, "uncertain"), (16.0, "reliable")) is None
+    assert range_of((2.0, "uncertain"), (3.0, "reliable"), (4.0, "reliable"), (8.0, "reliable")) == Range(4.0, 8.0)
+    assert range_of((2.0, "reliable"), (4.0, "reliable"), (7.0, "reliable"), (8.0, "uncertain")) == Range(2.0, 4.0)
 
 
 def test_the_words_of_a_verdict_are_those_of_the_size() -> None:

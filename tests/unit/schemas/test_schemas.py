@@ -42,7 +42,7 @@ HEAD: dict[str, Any] = {
 WHERE: dict[str, Any] = {"application": "lammps", "system": "exa", "input": "", "unit": "nodes"}
 POINT = CurvePoint(
     n=4, run_time_s=10, low_s=9, high_s=11, coverage=0.9, coverage_measured=None, speedup=3.5, efficiency=0.9,
-    extrapolation=1, source="observed",
+    extrapolation=1, source="observed", reliability=Reliability("reliable"),
 )  # fmt: skip
 MODEL = Model(name="combination", members=(Member("downey", 1.0, {"A": 12.0}),))
 TRUST = Reliability("reliable")
