@@ -1,7 +1,7 @@
-"""What the process that reads the configuration hands to the roles: the configuration in use, and how the last reload went.
+"""The handover from the parent to the roles: the configuration in use, and the outcome of the last reload.
 
-Both lie in anonymous files in memory. A role that starts again gets the configuration that was accepted, whatever the file
-on disk holds by then, and no secret is written to a disk.
+Both are anonymous files in memory. A role that restarts gets the accepted configuration, whatever the file on disk contains
+by then, and no secret is written to a disk.
 """
 
 import os
@@ -24,7 +24,7 @@ STATUS_FD: Final = "SCALEWATCH_STATUS_FD"
 
 
 class Status(msgspec.Struct, frozen=True):
-    """When the configuration in use was read, and of the last reload: the problems that refused it, the keys it left."""
+    """The time when the configuration in use was read, and the outcome of the last reload: problems, and keys that wait for a restart."""
 
     loaded_ms: int
     problems: int = 0
@@ -32,7 +32,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class _Packed(msgspec.Struct, frozen=True):
-    """A configuration as plain data, and what is in the files that it names."""
+    """A configuration as plain data, with the content of its reference files."""
 
     tree: dict[str, Any]
     nodes: tuple[Node, ...]
@@ -43,7 +43,7 @@ class _Packed(msgspec.Struct, frozen=True):
 
 
 class Handover:
-    """The two files, by their descriptors; they live as long as a process has them open."""
+    """The descriptors of both files; a file exists as long as a process has it open."""
 
     def __init__(self, config_fd: int, status_fd: int) -> None:
         self._config_fd, self._status_fd = config_fd, status_fd
@@ -51,58 +51,57 @@ class Handover:
     @classmethod
     def made(cls, config: Config, status: Status) -> Self:
         """Return new files with this content."""
-        found = cls(_file(_packed(config)), _file(b""))
-        found.write(status)
-        return found
+        handover = cls(_file(_packed(config)), _file(b""))
+        handover.write(status)
+        return handover
 
     @classmethod
     def inherited(cls) -> Self | None:
-        """Return the files of the process before this one; None where there are none."""
+        """Return the files of the parent process; None without a parent."""
         numbers = [os.environ.pop(name, None) for name in (CONFIG_FD, STATUS_FD)]
         if None in numbers:
             return None
         config_fd, status_fd = (int(number or "") for number in numbers)
-        found = cls(config_fd, status_fd)
-        found.pass_on(inheritable=False)
-        return found
+        handover = cls(config_fd, status_fd)
+        handover.pass_on(inheritable=False)
+        return handover
 
     def pass_on(self, *, inheritable: bool = True) -> None:
-        """Let the program that this process becomes have the files; or no program that it starts."""
+        """Let the next program of this process inherit the files, or keep started programs from inheriting them."""
         for descriptor in self.descriptors:
             os.set_inheritable(descriptor, inheritable)
 
     @property
     def descriptors(self) -> tuple[int, int]:
-        """The descriptors that a process below, or the next one, needs open."""
         return self._config_fd, self._status_fd
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variables by which that process finds them."""
+        """The variables in which a process finds the descriptors."""
         return {CONFIG_FD: str(self._config_fd), STATUS_FD: str(self._status_fd)}
 
     def config(self) -> Config:
-        """Return the configuration; `references` answers with the content of its files from now on."""
+        """Return the configuration, and let `references` answer from the files that were handed over."""
         packed = msgspec.json.decode(_content(self._config_fd), type=_Packed)
         config = Config.model_validate_json(msgspec.json.encode(packed.tree), strict=True)
-        windows = tuple(Maintenance.model_validate(one) for one in packed.maintenance)
-        known = References(Nodes(packed.nodes), Sensors(packed.sensors), windows, packed.racks, (), packed.topology)
-        retain(config.reference, known)
+        windows = tuple(map(Maintenance.model_validate, packed.maintenance))
+        content = References(Nodes(packed.nodes), Sensors(packed.sensors), windows, packed.racks, (), packed.topology)
+        retain(config.reference, content)
         return config
 
     def replace(self, config: Config) -> None:
-        """Put another configuration there, for processes that start from now on."""
+        """Store another configuration for processes that start from now on."""
         former, self._config_fd = self._config_fd, _file(_packed(config))
-        os.close(former)  # a process that was started with it has its own descriptor
+        os.close(former)  # each process started with the former file has its own descriptor
 
     def write(self, status: Status) -> None:
-        """Say how the last reload went, to all processes that have the file."""
+        """Store the outcome of the last reload for all processes."""
         content = msgspec.json.encode(status)
         os.pwrite(self._status_fd, content, 0)
         os.ftruncate(self._status_fd, len(content))
 
     def measure(self, measures: Measures) -> None:
-        """Set the metrics of reloads; one that is written at this moment is left to the next look."""
+        """Set the metrics of reloads; a status that is being written is read at the next call."""
         try:
             status = msgspec.json.decode(_content(self._status_fd), type=Status)
         except msgspec.DecodeError:
@@ -113,14 +112,14 @@ class Handover:
 
 
 def _packed(config: Config) -> bytes:
-    known = references(config.reference)
-    windows = tuple(_plain(one) for one in known.maintenance)
-    packed = _Packed(_plain(config), tuple(known.nodes), known.sensors.rules, windows, known.racks, known.topology)
+    files = references(config.reference)
+    windows = tuple(map(_plain, files.maintenance))
+    packed = _Packed(_plain(config), tuple(files.nodes), files.sensors.rules, windows, files.racks, files.topology)
     return msgspec.json.encode(packed)
 
 
 def _plain(value: Any) -> Any:
-    """Return a part of the configuration as plain data, secrets with their values."""
+    """Return a part of the configuration as plain data, with the values of secrets."""
     if isinstance(value, BaseModel):
         return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
     if isinstance(value, dict):
@@ -138,5 +137,5 @@ def _file(content: bytes) -> int:
 
 
 def _content(descriptor: int) -> bytes:
-    """Return what is in a file; the place in it is shared between processes, so it is not used."""
+    """Return the content of a file without its read position, which processes share."""
     return os.pread(descriptor, os.fstat(descriptor).st_size, 0)

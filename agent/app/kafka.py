@@ -1,4 +1,4 @@
-"""The broker of a configuration: how it is reached, and what to do while it is away."""
+"""The connection to the broker: its settings, and retries while the broker is away."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -24,16 +24,15 @@ PROTOCOLS: Final[dict[str, SecurityProtocol]] = {
 
 
 def kafka_settings(config: Config) -> KafkaSettings:
-    """Return how to reach the broker."""
-    given = config.kafka.security
+    configured = config.kafka.security
     security = KafkaSecurity(
-        protocol=PROTOCOLS[given.protocol],
-        mechanism=given.mechanism,
-        username=given.username,
-        password=given.password.get_secret_value() if given.password else None,
-        ca_file=given.ca_file,
-        certificate_file=given.cert_file,
-        key_file=given.key_file,
+        protocol=PROTOCOLS[configured.protocol],
+        mechanism=configured.mechanism,
+        username=configured.username,
+        password=configured.password.get_secret_value() if configured.password else None,
+        ca_file=configured.ca_file,
+        certificate_file=configured.cert_file,
+        key_file=configured.key_file,
     )
     return KafkaSettings(
         bootstrap=config.kafka.bootstrap,
@@ -52,7 +51,7 @@ def kafka_settings(config: Config) -> KafkaSettings:
 
 @contextmanager
 def connected(config: Config) -> Iterator[Log]:
-    """Yield the log on the broker; it is closed at the end. Nothing is connected before it is needed."""
+    """Yield the log on the broker, and close it at the end. It connects at the first request."""
     limit_libraries()  # a command prints one sentence, not a line for each attempt to connect
     log = KafkaLog(kafka_settings(config))
     try:
@@ -67,7 +66,7 @@ def until_available(
     again_max_s: float,
     before_sleep: Callable[[Any], None] | None = None,
 ) -> bool:
-    """Work, and begin again, later and later, while it raises UnavailableError; return False once `stop` is set."""
+    """Call `work`, and retry at growing intervals while it raises UnavailableError; return False once `stop` is set."""
     attempts = Retrying(
         retry=retry_if_exception_type(UnavailableError),
         wait=wait_exponential_jitter(initial=1, max=again_max_s),

@@ -1,4 +1,4 @@
-"""The agent's own log: its form, what of the libraries is in it, and an outage as few lines."""
+"""The agent's own log: its format, the limits of libraries in it, and few lines for an outage."""
 
 import logging
 import sys
@@ -13,17 +13,17 @@ from agent.config.roles import LogSettings
 
 TRACEBACK_LINES: Final = 20
 REMIND_S: Final = 60.0
-LIBRARIES: Final = {  # the least level of what they write, where the agent's own is higher than debug
-    "httpx": logging.WARNING,  # a line for each request to an Alertmanager
+LIBRARIES: Final = {  # lowest level that each library may write, unless the agent's own level is debug
+    "httpx": logging.WARNING,  # it writes a line for each request to an Alertmanager
     "httpcore": logging.WARNING,
     "uvicorn": logging.WARNING,
-    "confluent_kafka": logging.CRITICAL,  # as the next
-    "kafka": logging.CRITICAL,  # a line for each attempt to connect; what an error means is told by the role that gets it
+    "confluent_kafka": logging.CRITICAL,  # as for kafka
+    "kafka": logging.CRITICAL,  # it writes a line for each attempt to connect; the role that gets the error reports it
 }
 
 
 def configure(settings: LogSettings) -> None:
-    """Set up logging for this process; the libraries' own warnings go the same way."""
+    """Set up logging for this process, including the libraries' warnings."""
     level = logging.getLevelName(settings.level.upper())
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
@@ -56,13 +56,13 @@ def configure(settings: LogSettings) -> None:
 
 
 def limit_libraries(level: int = logging.WARNING) -> None:
-    """Let libraries write no more than LIBRARIES say, unless everything is to be written."""
+    """Limit what libraries write to LIBRARIES, unless the level is debug."""
     for name, least in LIBRARIES.items():
         logging.getLogger(name).setLevel(max(level, least) if level > logging.DEBUG else level)
 
 
 def with_traceback(_logger: object, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Turn what was raised into text: without the values of variables, which may be anybody's data, and bounded."""
+    """Turn an exception into bounded text without the values of variables, which may be anybody's data."""
     raised = line.pop("exc_info", None)
     line.pop("stack_info", None)
     if raised is True:
@@ -74,7 +74,7 @@ def with_traceback(_logger: object, _method: str, line: MutableMapping[str, Any]
 
 
 def traceback_text(error: BaseException) -> str:
-    """Return the last TRACEBACK_LINES lines of a traceback; they end with what was raised."""
+    """Return the last TRACEBACK_LINES lines of a traceback, which end with the exception."""
     lines = "".join(traceback.format_exception(error)).rstrip().splitlines()
     left_out = len(lines) - TRACEBACK_LINES
     if left_out > 0:
@@ -83,14 +83,14 @@ def traceback_text(error: BaseException) -> str:
 
 
 def logger(role: str) -> Any:
-    """Return a logger that names its role on every line."""
+    """Return a logger that adds its role to every line."""
     return structlog.stdlib.get_logger().bind(role=role)
 
 
 class Outage:
-    """Tells of something that is away: one line when it begins, one a minute, one when it ends.
+    """Logs an outage: one line when it begins, one a minute, one when it ends.
 
-    `since_s` is when it began where a process goes on with the outage of the one before it, by a clock that only grows.
+    `since_s` is the time when it began, by a clock that only grows; a process passes it on if its successor inherits the outage.
     """
 
     def __init__(self, what: str, log: Any, clock: Clock, since_s: float | None = None) -> None:
@@ -98,7 +98,6 @@ class Outage:
         self.since_s = self._reported_s = since_s
 
     def failed(self, reason: str) -> None:
-        """Take note of a failure."""
         now_s = self._clock.monotonic_s()
         if self.since_s is None or self._reported_s is None:
             self.since_s = self._reported_s = now_s
@@ -108,7 +107,7 @@ class Outage:
             self._log.warning(f"{self._what} still unavailable", for_s=round(now_s - self.since_s), reason=reason)
 
     def over(self) -> None:
-        """Take note that it is there; nothing is told unless it was away."""
+        """Log the end of the outage, if there was one."""
         if self.since_s is not None:
             away_s = round(self._clock.monotonic_s() - self.since_s)
             self.since_s = self._reported_s = None

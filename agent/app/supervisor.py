@@ -1,4 +1,4 @@
-"""The parent of the roles: starts them as processes and starts again what ended, later and later."""
+"""The parent of the roles: starts them as processes, and restarts a process that ended, at growing intervals."""
 
 import faulthandler
 import math
@@ -11,14 +11,23 @@ from typing import Any, Final, Protocol
 from agent.clock import Clock
 from agent.collector.recorder import Recorder
 
-READING_MAX_S: Final = 60.0  # one slice or one record of the journal, the fits of a tick included
-WAITING_MAX_S: Final = 300.0  # between records: a rebalance, a checkpoint, clients that are closed one after another
-LOOK_MAX_S: Final = 1.0  # a look that comes later counts so much: the watchdog was stopped, and the role with it
+READING_MAX_S: Final = 60.0  # for one slice, or one record of the journal with the fits of a tick
+WAITING_MAX_S: Final = 300.0  # between records: a rebalance, a checkpoint, or the closing of clients
+LOOK_MAX_S: Final = (
+    1.0  # most that one check counts: after a later check the parent itself was suspended, and the role with it
+)
 ARM_S: Final = 1.0
+BACKOFF_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+STEADY_S: Final = 60.0  # a process that lived longer restarts after the shortest wait
+LEAVE_S: Final = 30.0
+LOOK_S: Final = 0.2
+BAD_CONFIG: Final = 2
+CERTAIN_S: Final = 1.0  # a process that stood still with a record for this time ended because of it, whoever killed it
+UNAVAILABLE: Final = 75  # exit code while the broker is away: the role has logged it, and its successor logs the end
 
 
 class Watch:
-    """How long a role's loop has stood still, as its parent sees it."""
+    """How long a role's loop has stood still, as seen by its parent."""
 
     def __init__(self, recorder: Recorder, now_s: float) -> None:
         self._recorder = recorder
@@ -26,7 +35,7 @@ class Watch:
         self.still_s = 0.0
 
     def too_long(self, now_s: float) -> bool:
-        """Look at the role; return whether it has stood still for too long. A role that still loads has no beats."""
+        """Check the role; return whether it has stood still for too long. A role that is still loading has no beats."""
         beats, passed_s = self._recorder.beats(), min(now_s - self._looked_s, LOOK_MAX_S)
         self.still_s = self.still_s + passed_s if beats == self._beats else 0.0
         self._beats, self._looked_s = beats, now_s
@@ -34,74 +43,64 @@ class Watch:
 
 
 class Fuse:
-    """Ends a role without a parent: a thread below the interpreter prints where the role stands, and exits with code 1."""
+    """Ends a role without a parent: a thread below the interpreter prints a traceback of the role, and exits with code 1."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._armed_s, self._reading = -math.inf, False
 
-    def __call__(self, reading: bool) -> None:  # noqa: FBT001 - as a recorder calls it
-        """Burn anew. To arm it costs 80 µs, so in a steady flow of records this is done twice a second."""
+    def __call__(self, reading: bool) -> None:  # noqa: FBT001 - the call of a recorder
+        """Restart the timer. That costs 80 µs, so in a steady flow of records it happens once in ARM_S seconds."""
         now_s = self._clock.monotonic_s()
         if (reading and not self._reading) or now_s - self._armed_s >= ARM_S:
             self._armed_s, self._reading = now_s, reading
             faulthandler.dump_traceback_later(READING_MAX_S if reading else WAITING_MAX_S, exit=True)
 
 
-BACKOFF_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
-STEADY_S: Final = 60.0  # a process that lived so long starts again at once
-LEAVE_S: Final = 30.0
-LOOK_S: Final = 0.2
-BAD_CONFIG: Final = 2
-CERTAIN_S: Final = 1.0  # of standing still with a record: then it was the record, whoever killed the process
-UNAVAILABLE: Final = 75  # the broker is away: the role has told it, and its successor tells when it is back
-
-
 class Start(Protocol):
-    """Starts the process of a role, after so many restarts, in an outage since a time by the clock that only grows."""
+    """Starts the process of a role; `away_since_s` is the begin of the broker's outage, by a clock that only grows."""
 
-    def __call__(self, role: str, restarts: int, away_since_s: float | None, /) -> subprocess.Popen[bytes]:
-        """Return the process."""
+    def __call__(self, role: str, restarts: int, away_since_s: float | None, /) -> subprocess.Popen[bytes]: ...
 
 
 class Reloads(Protocol):
-    """Reads the configuration again when that is asked for."""
+    """Reads the configuration again on request."""
 
     def look(self) -> bool:
-        """Return whether there is another configuration, with which the roles have to start again."""
+        """Return whether there is another configuration, with which the roles have to restart."""
 
     def undo(self, role: str, /) -> bool:
-        """Put the configuration before back, which this role has refused; return whether there is one."""
+        """Restore the former configuration, because this role has refused the new one; return whether there is one."""
 
 
 class Child:
-    """One role's process, its restarts, and when to start it next. `attempt` is the one that failed when it ended."""
+    """One role's process, its restarts, and the time of the next start. `attempt` is the one during which the process ended."""
 
     def __init__(self, role: str, start: Start, recorder: Recorder, now_s: float) -> None:
         self.role, self._start, self._recorder = role, start, recorder
         self.restarts = 0
-        self.attempt = recorder.settle()  # of the parent before this one, which ended with all roles
+        self.attempt = recorder.settle()  # an attempt under a former parent, which ended with all its roles
         self._watch = Watch(recorder, now_s)
         self.process = start(role, 0, None)
         self.away_since_s: float | None = None
         self._since_s = now_s
         self._quick = 0
         self.again_s: float | None = None
-        self.kill_s: float | None = None  # until when it may end in order; None while it need not
+        self.kill_s: float | None = None  # deadline for an orderly end; None if none was requested
 
     def ended(self) -> int | None:
-        """Return the exit code of a process that ended and has not been started again."""
+        """Return the exit code of a process that ended and has not been restarted."""
         return self.process.poll() if self.again_s is None else None
 
     def kill_if_still(self, now_s: float) -> str | None:
-        """Kill a process whose loop has stood still for too long; return what it reads, and for how long, as text."""
+        """Kill a process whose loop has stood still for too long; return the records being read and the time as text."""
         if self.again_s is not None or not self._watch.too_long(now_s) or self.process.poll() is not None:
             return None
-        self.process.kill()  # not SIGTERM: Python would handle it only once the loop goes on
+        self.process.kill()  # not SIGTERM, which Python handles only once the loop goes on
         return f"{self._recorder.reads() or 'no record'} for {self._watch.still_s:.0f} s"
 
     def plan(self, code: int, now_s: float) -> float:
-        """Decide when to start again after an end with this code; return the wait in seconds."""
+        """Plan the restart after an exit with this code; return the wait in seconds."""
         certain = code not in (-signal.SIGKILL, -signal.SIGTERM) or self._watch.still_s >= CERTAIN_S
         self.attempt = self._recorder.settle(certain=certain)
         self.away_since_s = now_s if code == UNAVAILABLE else None
@@ -111,7 +110,6 @@ class Child:
         return wait_s
 
     def start_if_due(self, now_s: float) -> bool:
-        """Start again when it is time."""
         if self.again_s is None or now_s < self.again_s:
             return False
         self.restarts += 1
@@ -119,7 +117,7 @@ class Child:
         return True
 
     def leave(self, now_s: float) -> None:
-        """Ask the process to end in order, to start again with another configuration; one that waits starts now."""
+        """Ask the process to end in order, so that it restarts with another configuration; one that waits restarts now."""
         self._quick = 0
         if self.again_s is not None:
             self.again_s = now_s
@@ -128,7 +126,7 @@ class Child:
             self.kill_s = now_s + LEAVE_S
 
     def start_if_left(self, now_s: float) -> bool:
-        """Start again, which is no restart, once the process has ended; kill it where that takes too long."""
+        """Start the new process once the old one has ended, which counts as no restart; kill the old one if it takes too long."""
         if self.process.poll() is None:
             if self.kill_s is not None and now_s >= self.kill_s:
                 self.process.kill()
@@ -154,7 +152,7 @@ def supervise(
 ) -> int:
     """Run the roles until `stop` is set, or until one of them refuses the configuration; return the exit code.
 
-    A configuration that came by a reload and is refused by a role is replaced by the one before it.
+    A configuration from a reload that a role refuses is replaced by the former one.
     """
     children = [Child(role, start, recorder, clock.monotonic_s()) for role, recorder in recorders.items()]
     code = 0
@@ -162,9 +160,9 @@ def supervise(
         while not stop.is_set() and code != BAD_CONFIG:
             anew = reloads is not None and reloads.look()
             for child in children:
-                found = _look(child, clock.monotonic_s(), log)
-                undone = found == BAD_CONFIG and reloads is not None and reloads.undo(child.role)
-                anew, code = anew or undone, code if undone else max(code, found)
+                exit_code = _look(child, clock.monotonic_s(), log)
+                undone = exit_code == BAD_CONFIG and reloads is not None and reloads.undo(child.role)
+                anew, code = anew or undone, code if undone else max(code, exit_code)
             for child in children if anew else ():
                 child.leave(clock.monotonic_s())
             clock.sleep(LOOK_S, stop)
@@ -197,7 +195,9 @@ def _look(child: Child, now_s: float, log: Any) -> int:
 
 
 def _leave(children: list[Child], clock: Clock) -> None:
-    deadline_s = clock.monotonic_s() + LEAVE_S  # one for all: whoever stops the agent waits for the sum
+    deadline_s = (
+        clock.monotonic_s() + LEAVE_S
+    )  # one deadline for all, because whoever stops the agent waits for the sum
     for child in children:
         if child.process.poll() is None:
             child.process.send_signal(signal.SIGTERM)

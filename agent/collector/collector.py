@@ -1,9 +1,9 @@
-"""The collector: it decodes what producers send and writes facts with natural identities into the journal.
+"""The collector decodes what producers send, and writes facts with natural identities into the journal.
 
-Its loop is: poll, write, tick, flush, commit.
+Its loop has five steps: poll, write, tick, flush, commit.
 
-It keeps no stored state. What it wrote and did not commit is written again after a crash, under the same identities;
-where windows are open it commits the offset of the first record that they still need, and reads again from there.
+It keeps no stored state. Uncommitted records are written again after a crash, under the same identities. While windows are
+open, it commits the offset of the first record that they still need, and reads again from there.
 """
 
 import logging
@@ -34,7 +34,7 @@ from processors.contracts.events import (
     Tick,
     encode_record,
 )
-from processors.contracts.log import Assignment, Batch, Log, Producer, TopicPartition
+from processors.contracts.log import Assignment, Batch, Log, Position, Producer, TopicPartition
 from processors.contracts.service import Measures
 from processors.contracts.telemetry import DecodedBatch, MakeWindows, Samples
 
@@ -50,35 +50,33 @@ UNUSED: Final = {
     "shared": "shared",
     "unit": "no_unit",
     "second-sensor": "second_sensor",
-}  # what decoders leave out of samples, and as what it counts
-GAP_LOOK_S: Final = 10.0  # where producers use transactions every batch has gaps, and each look asks the broker
-REBALANCE_MAX_S: Final = 900.0  # a rebalance waits 300 s for a member that works: beyond this it is another fault
-AFTER_ALL: Final = frozenset(("repeated", "thinned"))  # of samples that were taken
+}  # reasons of decoders to ignore a sample, and their names in the metric
+GAP_LOOK_S: Final = (
+    10.0  # with transactional producers every batch has gaps, and each look-up is a request to the broker
+)
+REBALANCE_MAX_S: Final = 900.0  # a rebalance waits 300 s for a busy member: a longer one is another fault
+AFTER_ALL: Final = frozenset(("repeated", "thinned"))  # samples with these outcomes were taken as well
 
 Fact = TypeVar("Fact", bound=JobEvent | HostMinute)
 Report = Callable[[], CollectorReport | None]
 
 
-def unreported() -> CollectorReport | None:
-    """Report nothing."""
-    return None
-
-
 class Privacy(Protocol):
-    """Rewrites what an event says of people, and bounds it."""
+    """Removes or replaces the user names in an event, and bounds its texts."""
 
     def __call__(self, event: Fact, /, left_out: Callable[[str], object] = ...) -> Fact:
-        """Return the event as it may be written; `left_out` is told the bounds at which something was left out."""
+        """Return the event as it may be written; `left_out` is called with the name of each bound that cut something."""
 
 
 class Routes(msgspec.Struct, frozen=True):
-    """Everything that depends on the configuration.
+    """The settings of a collector that depend on the configuration.
 
-    `source` tells how a topic is decoded and `source_name` what it is called in the configuration, `partition` the journal partition of a system (None: not accepted),
-    `privacy` rewrites what an event says of people, `windows` makes those of a source partition. Events that need more
-    than `record_bytes_max` are refused: what the learner makes of one, its state and its settled run, has to fit into a
-    record, too. Between two commits pass `commit_s`. Dead letters have `deadletter_bytes_per_s_max` on average; more are counted only.
-    The windows of a partition that was idle for `partition_idle_s` are ended; its source need not be silent.
+    `source` returns the decoders of a topic and `source_name` its name in the configuration. `partition` returns the journal
+    partition of a system, None if the system is not accepted. `privacy` rewrites user names, and `windows` makes the windows
+    of a source partition. An event over `record_bytes_max` is refused, because the learner's state and settled run for it must
+    fit into a record, too. `commit_s` is the time between two commits. Dead letters may use `deadletter_bytes_per_s_max` on
+    average; beyond that they are only counted. Windows of a partition that is idle for `partition_idle_s` are closed, even if
+    other partitions of its source are active.
     """
 
     topics: tuple[str, ...]
@@ -102,62 +100,58 @@ class Routes(msgspec.Struct, frozen=True):
 
 
 class Meter:
-    """What a collector measures: gathered while it decodes and told once a batch, because a metric costs as much as an event.
+    """The counts of a collector, gathered while it decodes and published once a poll, because a metric costs as much as an event.
 
-    `monotonic_s` is a clock that only grows, `source_name` tells what a topic is called in the configuration.
+    `monotonic_s` is a clock that only grows; `source_name` returns the name of a topic in the configuration.
     """
 
     def __init__(self, measures: Measures, monotonic_s: Callable[[], float], source_name: Callable[[str], str]) -> None:
         self._measures = measures
         self._source_name = source_name
         self._monotonic_s = monotonic_s
-        self._events: Counter[tuple[str, str]] = Counter()
-        self._reasons: Counter[str] = Counter()
-        self._sources: Counter[str] = Counter()
-        self.dead_letters: Counter[str] = Counter()  # since the start
-        self._left_out: Counter[str] = Counter()
-        self._bounds: Counter[str] = Counter()
+        self._events: Counter[tuple[str, str]] = Counter()  # by format and outcome
+        self._counts: Counter[tuple[str, str, str]] = Counter()  # by metric, label and value of the label
         self._minutes = 0
+        self.dead_letters: Counter[str] = Counter()  # since the start
 
     def decoded(self, format_name: str, decoded: Decoded) -> None:
-        """Count the parts of a message by what became of them."""
+        """Count the parts of a message by outcome."""
         self._events[format_name, "processed"] += len(decoded.events)
         if decoded.rejects:
             self._events[format_name, "rejected"] += len(decoded.rejects)
         if decoded.ignored:
             self._events[format_name, "dropped"] += sum(decoded.ignored.values())
-            for what in UNUSED.keys() & decoded.ignored.keys():
-                self._left_out[UNUSED[what]] += decoded.ignored[what]
+            for reason in UNUSED.keys() & decoded.ignored.keys():
+                self._counts["scalewatch_samples_left_out_total", "reason", UNUSED[reason]] += decoded.ignored[reason]
             if "series" in decoded.ignored:
                 self.bound("collector_series_max")
 
     def samples(self, format_name: str, counts: Mapping[str, int]) -> None:
-        """Count what became of samples: `taken`, or why they were left out."""
-        for what, count in counts.items():
-            if what == "taken":
+        """Count samples by outcome: `taken`, or the reason why they were left out."""
+        for outcome, count in counts.items():
+            if outcome == "taken":
                 self._events[format_name, "processed"] += count
                 continue
-            self._left_out[what] += count
-            if what not in AFTER_ALL:
+            self._counts["scalewatch_samples_left_out_total", "reason", outcome] += count
+            if outcome not in AFTER_ALL:
                 self._events[format_name, "dropped"] += count
 
     def bound(self, name: str) -> None:
         """Count that a bound was reached."""
-        self._bounds[name] += 1
+        self._counts["scalewatch_bounds_hit_total", "bound", name] += 1
 
     def minute(self) -> None:
-        """Count a minute of a host."""
         self._minutes += 1
 
     def refused(self, topic: str, reason: str, parts: int) -> None:
-        """Count the parts of a message of a topic that are refused for a reason; a whole one is one."""
-        self._reasons[reason] += parts
-        self._sources[self._source_name(topic)] += parts
+        """Count the refused parts of a message from a topic; a whole message counts as one part."""
+        self._counts["scalewatch_dead_letters_total", "reason", reason] += parts
+        self._counts["scalewatch_source_dead_letters_total", "source", self._source_name(topic)] += parts
         self.dead_letters[reason] += parts
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Time the work on one poll, its flush and commit included, and tell what was counted."""
+        """Time the work on one poll, its flush and commit included, and publish the counts."""
         began_s = self._monotonic_s()
         yield
         self._report()
@@ -165,35 +159,23 @@ class Meter:
 
     def _report(self) -> None:
         for (format_name, outcome), count in self._events.items():
-            self._count(format_name, outcome, count)
-            self._count(format_name, "received", count)
-        for reason, count in self._reasons.items():
-            self._measures.add("scalewatch_dead_letters_total", count, reason=reason)
-        for source, count in self._sources.items():
-            self._measures.add("scalewatch_source_dead_letters_total", count, source=source)
-        for reason, count in self._left_out.items():
+            labels = {"role": "collector", "format": format_name}
+            for label in (outcome, "received") if count else ():
+                self._measures.add("scalewatch_events_total", count, **labels, outcome=label)
+        for (metric, label, value), count in self._counts.items():
             if count:
-                self._measures.add("scalewatch_samples_left_out_total", count, reason=reason)
-        for bound, count in self._bounds.items():
-            self._measures.add("scalewatch_bounds_hit_total", count, bound=bound)
+                self._measures.add(metric, count, **{label: value})
         if self._minutes:
             self._measures.add("scalewatch_collector_host_records_total", self._minutes)
         self._events.clear()
-        self._reasons.clear()
-        self._sources.clear()
-        self._left_out.clear()
-        self._bounds.clear()
+        self._counts.clear()
         self._minutes = 0
-
-    def _count(self, format_name: str, outcome: str, count: int) -> None:
-        if count:
-            self._measures.add("scalewatch_events_total", count, role="collector", format=format_name, outcome=outcome)
 
 
 class Writing:
-    """What the collector writes: events and minutes of hosts into the journal, dead letters, and the time.
+    """Writes events and minutes of hosts into the journal, dead letters into their topic, and ticks.
 
-    It knows whether anything is not yet acknowledged.
+    `sent` is whether a write may be unacknowledged.
     """
 
     def __init__(
@@ -209,7 +191,7 @@ class Writing:
         self.sent = False
 
     def message(self, decoded: Decoded, source: Source, origin: Origin, value: bytes | None, timestamp_ms: int) -> None:
-        """Write what one message yielded: its events, and its refused parts as dead letters."""
+        """Write the events of one message, and its refused parts as dead letters."""
         events: list[JobEvent] = []
         for event in decoded.events:
             try:
@@ -224,23 +206,25 @@ class Writing:
         self._meter.decoded(source.format, decoded)
 
     def minute(self, event: HostMinute, now_ms: int) -> None:
-        """Write a minute of a host whose system is accepted."""
+        """Write a minute of a host, unless its system is not accepted."""
         partition = self._routes.partition(event.system)
         if partition is not None:
             event = self._routes.privacy(event)
             value = encode_record(JournalRecord(event=event))
-            while len(value) > self._routes.record_bytes_max:  # a host with a thousand disks; better some than none
-                some = dict(list(event.resources.items())[: len(event.resources) // 2])
-                event = msgspec.structs.replace(event, resources=some)
+            while (
+                len(value) > self._routes.record_bytes_max
+            ):  # a host with a thousand disks: some of its resources are better than none
+                half = dict(list(event.resources.items())[: len(event.resources) // 2])
+                event = msgspec.structs.replace(event, resources=half)
                 value = encode_record(JournalRecord(event=event))
                 self._meter.bound("host_minute_bytes_max")
             self._send(self._routes.journal_topic, value, None, partition, now_ms)
             self._meter.minute()
 
     def tick(self, now_ms: int, collector: str, until_ms: int | None) -> None:
-        """Write the tick that is due, with the time until which this collector lets time pass."""
+        """Write a tick if one is due, with the time up to which this collector lets time pass."""
         tick_ms = now_ms - now_ms % self._routes.tick_ms
-        if tick_ms == self._last_tick_ms:  # a clock that was set back ticks on from there
+        if tick_ms == self._last_tick_ms:  # a clock that was set back continues from its new time
             return
         self._last_tick_ms = tick_ms
         tick = Tick(system="", time_ms=tick_ms, collector=collector, until_ms=until_ms)
@@ -255,7 +239,6 @@ class Writing:
             self.sent = False
 
     def close(self) -> None:
-        """Free the connections."""
         self._producer.close()
 
     def _event(self, event: JobEvent, origin: Origin, timestamp_ms: int) -> None:
@@ -264,7 +247,7 @@ class Writing:
             raise unknown_system(event.system)
         try:
             value = encode_record(JournalRecord(event=self._routes.privacy(event, self._meter.bound), origin=origin))
-        except Exception as error:  # a decoder let something through that no record can hold
+        except Exception as error:  # the decoder passed a value that no record can hold
             raise defect(error) from error
         if len(value) > self._routes.record_bytes_max:
             detail = f"The event needs {len(value)} bytes; {self._routes.record_bytes_max} are allowed."
@@ -280,16 +263,15 @@ class Writing:
 
 
 def unknown_system(system: str) -> InvalidInputError:
-    """Return the refusal of what is of a system that is not accepted."""
+    """Return the refusal of a record whose system is not accepted."""
     return InvalidInputError("unknown-system", f"The system {system[:40]!r} is not listed in the configuration.")
 
 
 class Collector:
     """One member of the group of collectors. Any error but InvalidInputError ends it: make a new one.
 
-    `monotonic_s` is a clock that only grows. `report` is asked at each tick for what to write beside it. `recorder`
-    outlives the process and knows what it was reading.
-    Ticks carry `name`, by default that of the member.
+    `monotonic_s` is a clock that only grows. `report` is called at each tick, and its result is written beside the tick.
+    `recorder` outlives the process and holds the records being read. Ticks carry `name`, by default the name of the member.
     """
 
     def __init__(
@@ -300,7 +282,7 @@ class Collector:
         member: str,
         *,
         monotonic_s: Callable[[], float],
-        report: Report = unreported,
+        report: Report = lambda: None,
         recorder: Recorder | None = None,
         name: str = "",
     ) -> None:
@@ -312,20 +294,20 @@ class Collector:
         self._consumer = log.consumer(routes.group, routes.topics, member=member)
         self._writing = Writing(log.producer(), routes, self._meter, report, monotonic_s)
         self._readings: dict[TopicPartition, Reading] = {}
-        self._reporting: deque[TopicPartition] = deque()  # partitions with minutes on their way
+        self._reporting: deque[TopicPartition] = deque()  # partitions whose minutes are being written
         self._waits = Waits(self._consumer)
         self._watermark = Watermark(self._consumer, routes.hold_back_max_s, monotonic_s)
         self._committed_s = -math.inf
-        self._refused_s: float | None = None  # since when commits are refused
-        self._gaps_s: dict[TopicPartition, float] = {}  # when a gap was looked into last
+        self._refused_s: float | None = None  # when commits began to be refused
+        self._gaps_s: dict[TopicPartition, float] = {}  # the last look-up of a gap
 
     def step(self, now_ms: int, timeout_s: float) -> int:
-        """Work off one poll and write the tick that is due; return the number of messages taken.
+        """Process one poll, and write a tick if one is due; return the number of messages taken.
 
-        Steps: (1) poll; (2) write events, dead letters and one part of the minutes that are due; (3) write the tick;
-        (4) flush, every write is acknowledged; (5) commit. The last two come at most every `commit_s`. A crash between
-        any two repeats writes and loses none. While the minutes of a partition are on their way it is not read, nor while its
-        next message cannot be decoded yet.
+        Steps: (1) poll; (2) write events, dead letters and one part of the due minutes; (3) write the tick; (4) flush, so that
+        every write is acknowledged; (5) commit. Steps 4 and 5 come at most every `commit_s`. A crash between two steps repeats
+        writes and loses none. A partition is not read while its minutes are being written, nor while its next message cannot be
+        decoded yet.
         """
         for partition in self._waits.over():
             self._read_on(partition)
@@ -344,12 +326,12 @@ class Collector:
         return sum(len(batch.values) for batch in poll.batches)
 
     def commit(self) -> None:
-        """Flush (4) and commit (5) what was folded; what still is on its way is read again after a crash."""
+        """Flush (4) and commit (5) all that is folded; minutes still being written are read again after a crash."""
         self._writing.flush()
         try:
             self._commit_folded()
             self._refused_s = None
-        except RebalancingError:  # what is lost is dropped at the next poll, the rest is committed after it
+        except RebalancingError:  # the next poll drops lost partitions, and the rest is committed after it
             now_s = self._monotonic_s()
             if self._refused_s is None:
                 self._refused_s = now_s
@@ -358,15 +340,14 @@ class Collector:
         self._committed_s = self._monotonic_s()
 
     def assigned(self) -> tuple[TopicPartition, ...]:
-        """Return the partitions that this member reads."""
         return tuple(sorted(self._consumer.assigned()))
 
     def lag(self) -> int:
-        """Return how many messages of the own partitions are not folded yet; those that windows keep open are."""
+        """Return the number of messages in the assigned partitions that are not folded yet; messages in open windows count as folded."""
         return sum(self._consumer.end(partition) - self._folded(partition) for partition in self._consumer.assigned())
 
     def reporting(self) -> bool:
-        """Return whether minutes are on their way, so that their partitions are not read."""
+        """Return whether minutes are being written, so that their partitions are not read."""
         return bool(self._reporting)
 
     def waiting(self) -> tuple[TopicPartition, ...]:
@@ -374,28 +355,27 @@ class Collector:
         return tuple(self._waits.partitions)
 
     def taken(self) -> dict[TopicPartition, Taken]:
-        """Return how far each of the own partitions is taken."""
-        return {one: Taken(reading.next_offset or 0, reading.newest_ms) for one, reading in self._readings.items()}
+        """Return the progress of each assigned partition."""
+        return {key: Taken(reading.next_offset or 0, reading.newest_ms) for key, reading in self._readings.items()}
 
     def dead_letters(self) -> dict[str, int]:
-        """Return how many dead letters were written since the start, by reason."""
+        """Return the number of dead letters since the start, by reason."""
         return dict(self._meter.dead_letters)
 
     def close(self) -> None:
-        """Leave the group and free the connections."""
         self._writing.close()
         self._consumer.close()
 
     def _commit_folded(self) -> None:
         moved = {}
         for partition, reading in self._readings.items():
-            at = reading.position()
-            if at is not None and at != reading.committed:
-                moved[partition] = at
+            position = reading.position()
+            if position is not None and position != reading.committed:
+                moved[partition] = position
         if moved:
             self._consumer.commit(moved)
-        for partition, at in moved.items():
-            self._readings[partition].committed = at
+        for partition, position in moved.items():
+            self._readings[partition].committed = position
         self._measures.set(
             "scalewatch_collector_series", sum(reading.series_count() for reading in self._readings.values())
         )
@@ -404,11 +384,11 @@ class Collector:
 
     def _folded(self, partition: TopicPartition) -> int:
         reading = self._readings.get(partition)
-        at = None if reading is None else reading.next_offset
-        return self._consumer.beginning(partition) if at is None else at
+        offset = None if reading is None else reading.next_offset
+        return self._consumer.beginning(partition) if offset is None else offset
 
     def _follow(self, change: Assignment) -> None:
-        """Drop the windows of lost partitions, and begin gained ones where their windows can fill again."""
+        """Drop the windows of lost partitions, and read gained partitions from where their windows can fill again."""
         for partition in change.lost:
             self._readings.pop(partition, None)
         self._waits.forget((*change.lost, *change.gained))
@@ -417,11 +397,10 @@ class Collector:
             self._begin(partition)
         if change.lost or change.gained:
             self._reporting = deque(
-                one for one in self._reporting if one in self._readings and one not in change.gained
+                key for key in self._reporting if key in self._readings and key not in change.gained
             )
 
     def _begin(self, partition: TopicPartition) -> None:
-        topic, number = partition
         committed = self._consumer.committed(partition)
         first = None if committed is None else max(committed.offset, self._consumer.beginning(partition))
         if committed is not None and first is not None:
@@ -429,13 +408,19 @@ class Collector:
             self._count_deleted(partition, first - committed.offset)
         metadata = "" if committed is None else committed.metadata
         attempts = Attempts(partition, metadata, self._recorder.attempts())
-        windows = self._routes.windows(f"{topic}/{number}", attempts.windows)
+        self._reading(partition, committed, attempts, attempts.windows).next_offset = first
+
+    def _reading(
+        self, partition: TopicPartition, committed: Position | None, attempts: Attempts, metadata: str
+    ) -> Reading:
+        topic, number = partition
+        windows = self._routes.windows(f"{topic}/{number}", metadata)
         reading = Reading(self._routes.source(topic), windows, committed, self._monotonic_s(), attempts)
-        reading.next_offset = first
         self._readings[partition] = reading
+        return reading
 
     def _count_gap(self, partition: TopicPartition, expected: int | None, first: int) -> None:
-        """Count what was deleted while this member was behind; a broker also needs offsets for transactions of its own."""
+        """Count records that were deleted while this member was behind; a gap may also be offsets that a broker used for transactions."""
         now_s = self._monotonic_s()
         if expected is None or first <= expected or now_s < self._gaps_s.get(partition, -math.inf) + GAP_LOOK_S:
             return
@@ -443,11 +428,11 @@ class Collector:
         self._count_deleted(partition, min(first, self._consumer.beginning(partition)) - expected)
 
     def _count_deleted(self, partition: TopicPartition, count: int) -> None:
-        """Count and tell records that the topic's retention deleted before they were read."""
+        """Count and log records that the retention of their topic deleted before they were read."""
         if count > 0:
             topic, number = partition
             _LOG.warning(
-                "%d records of %s/%d were deleted before they were read: keep the topic for longer.",
+                "%d records of %s/%d were deleted before they were read: raise the retention of the topic.",
                 count,
                 topic,
                 number,
@@ -456,28 +441,28 @@ class Collector:
             self._measures.add("scalewatch_source_records_deleted_total", count, source=source)
 
     def _close_idle(self) -> None:
-        """Close the windows of partitions that have said nothing for long: they would hold back the offset for ever.
+        """Close the windows of idle partitions: they would hold back the committed offset for ever.
 
-        Minutes are told as far as they have begun, and the next record finds what it would find after a restart.
+        Minutes that have begun are written, and the next record finds the same state as after a restart.
         """
         now_s = self._monotonic_s()
         for partition, reading in self._readings.items():
             if reading.part is not None or now_s - reading.spoke_s < self._routes.partition_idle_s:
                 continue
-            at, reading.spoke_s = reading.position(), now_s
-            if at is not None and at.offset != reading.next_offset and self._all_read(partition, reading):
+            position, reading.spoke_s = reading.position(), now_s
+            if position is not None and position.offset != reading.next_offset and self._all_read(partition, reading):
                 reading.end()
                 self._hold(partition, reading)
 
     def _all_read(self, partition: TopicPartition, reading: Reading) -> bool:
-        """Return whether a partition is idle, and not just out of reach."""
+        """Return whether a partition is idle, and not just unreachable."""
         try:
             return self._consumer.end(partition) == reading.next_offset
         except UnavailableError:
             return False
 
     def _hold(self, partition: TopicPartition, reading: Reading) -> None:
-        """Read no more of a partition while minutes are on their way."""
+        """Pause a partition while its minutes are being written."""
         if reading.part is not None:
             self._reporting.append(partition)
             self._consumer.pause([partition])
@@ -485,11 +470,8 @@ class Collector:
             self._begin_anew(partition, reading)
 
     def _begin_anew(self, partition: TopicPartition, ended: Reading) -> None:
-        topic, number = partition
-        windows = self._routes.windows(f"{topic}/{number}", ended.resume())
-        reading = Reading(ended.source, windows, ended.committed, self._monotonic_s(), ended.attempts)
+        reading = self._reading(partition, ended.committed, ended.attempts, ended.resume())
         reading.next_offset = ended.next_offset
-        self._readings[partition] = reading
 
     def _read_on(self, partition: TopicPartition) -> None:
         if partition not in self._waits.partitions and partition not in self._reporting:
@@ -504,9 +486,9 @@ class Collector:
         partition = (batch.topic, batch.partition)
         self._count_gap(partition, reading.next_offset, batch.offsets[0])
         if reading.attempts.any(batch):
-            self.commit()  # so the next reader of the partition knows of the attempts, whatever happens here
+            self.commit()  # so that the next reader of the partition knows the attempts, whatever happens here
         for part, attempt in reading.attempts.parts(batch):
-            if reading.part is not None:  # the minutes of the part before are on their way
+            if reading.part is not None:  # the minutes of the part before are still being written
                 self._consumer.seek(partition, attempt.first)
                 break
             with self._recorder.reading(attempt):
@@ -527,53 +509,53 @@ class Collector:
             reading.take(batch, first, NO_SAMPLES, NO_MESSAGES)
 
     def _take_jobs(self, batch: Batch, reading: Reading, decode: Decode) -> int:
-        """Take messages of jobs up to the first that may be something else; return which that is."""
+        """Take messages of jobs up to the first that may be something else; return the number of that message."""
         source = reading.source
-        for at, (value, timestamp_ms) in enumerate(zip(batch.values, batch.timestamps_ms, strict=True)):
+        for number, (value, timestamp_ms) in enumerate(zip(batch.values, batch.timestamps_ms, strict=True)):
             try:
                 decoded = decode(value if value is not None else b"", timestamp_ms)
             except InvalidInputError as error:
                 decoded = Decoded(rejects=[error])
             if decoded.rejects and source.telemetry is not None:
-                return at
-            self._writing.message(decoded, source, _origin(batch, at), value, timestamp_ms)
+                return number
+            self._writing.message(decoded, source, _origin(batch, number), value, timestamp_ms)
             reading.note(decoded.events, timestamp_ms)
         return len(batch.values)
 
     def _take_samples(self, batch: Batch, reading: Reading, first: int) -> None:
-        """Take messages from number `first` on as a slice: samples into windows, all else as from any message."""
+        """Take the messages from number `first` on as a slice: samples go into windows, all else is written."""
         decoded = reading.decode(batch.values[first:], batch.timestamps_ms[first:])
         others = others_by_message(decoded)
         samples, message = self._accepted(decoded, reading, others)
-        for at, other in sorted(others.items()):
-            place = first + at
+        for number, part in sorted(others.items()):
+            place = first + number
             value, timestamp_ms = batch.values[place], batch.timestamps_ms[place]
-            self._writing.message(other, reading.source, _origin(batch, place), value, timestamp_ms)
-            reading.note(other.events, timestamp_ms)
+            self._writing.message(part, reading.source, _origin(batch, place), value, timestamp_ms)
+            reading.note(part.events, timestamp_ms)
         reading.take(batch, first, samples, message)
         self._meter.samples(reading.source.format, reading.counts())
 
     def _accepted(
         self, decoded: DecodedBatch, reading: Reading, others: dict[int, Decoded]
     ) -> tuple[Samples, "np.ndarray[tuple[int], np.dtype[np.int32]]"]:
-        """Return the samples of systems that are accepted; each other system is refused once, with its first message."""
+        """Return the samples of accepted systems. Each other system is refused once, with its first message."""
         samples, message = decoded.samples, decoded.sample_message
         if not len(message):
             return samples, message
-        good = reading.accepted(samples.series, lambda system: self._routes.partition(system) is not None)
-        if good.all():
+        accepted = reading.accepted(samples.series, lambda system: self._routes.partition(system) is not None)
+        if accepted.all():
             return samples, message
         refused: set[str] = set()
-        for at in np.flatnonzero(~good).tolist():
-            system = reading.system(int(samples.series[at]))
+        for sample in np.flatnonzero(~accepted).tolist():
+            system = reading.system(int(samples.series[sample]))
             if system not in refused:
                 refused.add(system)
-                others.setdefault(int(message[at]), Decoded()).rejects.append(unknown_system(system))
-        self._meter.samples(reading.source.format, {"unknown_system": int((~good).sum())})
-        return samples.take(good), message[good]
+                others.setdefault(int(message[sample]), Decoded()).rejects.append(unknown_system(system))
+        self._meter.samples(reading.source.format, {"unknown_system": int((~accepted).sum())})
+        return samples.take(accepted), message[accepted]
 
     def _report(self, now_ms: int) -> None:
-        """Write one part of the minutes that are due; partitions take turns."""
+        """Write one part of the due minutes; partitions take turns."""
         if not self._reporting:
             return
         partition = self._reporting.popleft()
@@ -594,5 +576,5 @@ NO_MESSAGES = np.zeros(0, np.int32)
 NO_SAMPLES = Samples(NO_MESSAGES, np.zeros(0, np.int64), np.zeros(0))
 
 
-def _origin(batch: Batch, at: int) -> Origin:
-    return Origin(batch.topic, batch.partition, batch.offsets[at])
+def _origin(batch: Batch, number: int) -> Origin:
+    return Origin(batch.topic, batch.partition, batch.offsets[number])

@@ -1,4 +1,4 @@
-"""Dead letters as a role writes them: one for each record and reason, and never more bytes than the topic can take."""
+"""Dead letters: one for each record and reason, within the bytes that the configuration allows."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -9,9 +9,9 @@ import msgspec
 from processors.contracts.errors import DECODER, InvalidInputError
 from processors.contracts.events import DeadLetter, Origin, Refused, by_reason
 
-BURST_S: Final = 1200.0  # a source that is read again after a mistake may need as much at one go
+BURST_S: Final = 1200.0  # a source that is read again after a mistake may need this much at once
 Send = Callable[[bytes, bytes, int], None]
-"""Sends a value, its key and its time to the topic of dead letters."""
+"""Sends value, key and timestamp in ms to the topic of dead letters."""
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -25,27 +25,26 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Counts(Protocol):
-    """Counts what is refused, and reached bounds."""
+    """Counts refused parts, and bounds that were reached."""
 
     def refused(self, topic: str, reason: str, parts: int) -> None:
-        """Count the parts of a message of a topic that are refused for a reason; a whole one is one."""
+        """Count the refused parts of a message from a topic; a whole message counts as one part."""
 
-    def bound(self, name: str) -> None:
-        """Count that a bound was reached."""
+    def bound(self, name: str) -> None: ...
 
 
 class Left(msgspec.Struct, frozen=True):
-    """What was left of an allowance at a time of its clock."""
+    """The bytes left of an allowance, and the time of that balance by the clock of the allowance."""
 
     count: float
     at_s: float
 
 
 class Allowance:
-    """Bytes that may be spent: `bytes_per_s` on average, at once at most what BURST_S would bring; 0 allows none.
+    """A budget of bytes: `bytes_per_s` on average, at once at most the bytes of BURST_S seconds; 0 allows none.
 
-    `monotonic_s` is a clock that only grows, of the machine or of events. With what was `left` an allowance goes on where
-    another one stopped.
+    `monotonic_s` is a clock that only grows, of the machine or of events. With `left` an allowance continues where a former
+    one stopped.
     """
 
     def __init__(self, bytes_per_s: float, monotonic_s: Callable[[], float], left: Left | None = None) -> None:
@@ -55,11 +54,11 @@ class Allowance:
 
     @property
     def left(self) -> Left:
-        """What was left when something was last asked for."""
+        """The balance after the last call of `spend`."""
         return Left(self._left, self._at_s)
 
     def spend(self, count: int) -> bool:
-        """Spend so many bytes and return True, or nothing where they are more than is left."""
+        """Spend `count` bytes and return True; spend nothing and return False if fewer are left."""
         now_s = self._monotonic_s()
         brought = (now_s - self._at_s) * self._bytes_per_s
         self._left, self._at_s = min(self._left + brought, self._bytes_per_s * BURST_S), now_s
@@ -70,25 +69,24 @@ class Allowance:
 
 
 class Complaints:
-    """Names in the log records that became dead letters by a defect: the 1st, 2nd, 4th, 8th and so on.
+    """Logs the records that became dead letters by a defect: the 1st, 2nd, 4th, 8th and so on.
 
-    A defect that is met in every record must not fill the log.
+    A defect that affects every record must not fill the log.
     """
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
         self._count = 0
 
-    def add(self, origin: Origin, what: str) -> None:
-        """Take note of a record and of what was raised."""
+    def add(self, origin: Origin, error: str) -> None:
         self._count += 1
         if self._count & (self._count - 1) == 0:
             place = f"{origin.topic}/{origin.partition}/{origin.offset}"
-            self._log.warning("%s became a dead letter, number %d: %s", place, self._count, what)
+            self._log.warning("%s became a dead letter, number %d: %s", place, self._count, error)
 
 
 class DeadLetterWriter:
-    """Writes the dead letters of messages; beyond the allowance they are counted only."""
+    """Writes dead letters; beyond the allowance it only counts them."""
 
     def __init__(self, send: Send, make: Callable[[Refusal], DeadLetter], counts: Counts, allowance: Allowance) -> None:
         self._send, self._make, self._counts, self._allowance = send, make, counts, allowance
@@ -102,7 +100,7 @@ class DeadLetterWriter:
         value: bytes | None,
         timestamp_ms: int,
     ) -> None:
-        """Write a dead letter for each reason for which parts of a message are refused."""
+        """Write one dead letter for each reason among `errors`."""
         for refused in by_reason(errors):
             self._write(Refusal(origin, refused, format_name, value, timestamp_ms))
 

@@ -1,7 +1,7 @@
-"""One source partition as a collector reads it: how it is decoded, its windows, and from where to read again."""
+"""A source partition that a collector reads: its decoders, its windows, and the position to commit."""
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Final
 
 import msgspec
@@ -23,10 +23,10 @@ NO_ATTEMPTS: Final = Attempts(("", 0), "", ())
 class Source(msgspec.Struct, frozen=True):
     """The decoders of a topic and the name of its format.
 
-    `decode` takes messages of jobs, one by one; `telemetry` makes the decoder of slices of one partition, which takes
-    messages of jobs, too, where there are both. One of them may be missing. `ready` says how many messages, from the first on, can
-    be decoded now; the first HEAD_BYTES of a message tell whether it can. None: all can. `keyed` makes one of a message and its key, for
-    the few formats in which a key says what the message is about.
+    `decode` decodes single messages of jobs. `telemetry` makes the decoder for slices of one partition; it also decodes
+    messages of jobs, if the format has both. One of the two may be missing. `ready` returns how many messages, from the
+    first on, can be decoded now; it needs only the first HEAD_BYTES of each. None: all can. `keyed` combines a message with
+    its key, for the few formats whose key says what the message is about.
     """
 
     format: str
@@ -37,12 +37,13 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Reading:
-    """One source partition while this member reads it: its decoder, its windows, and what of them is on its way.
+    """A source partition while this member reads it: its decoder, its windows, and the minutes being written.
 
-    Drop it when the partition is lost. `next_offset` is where to go on: all before it is folded, and told where due.
+    Drop the object when the partition is lost. All records before `next_offset` are folded, and their due minutes written.
 
-    While `part` is not None minutes are on their way, and nothing may be read: write it, and call `advance`. `spoke_s`
-    is when records came last. After `end` and its parts nothing may be read any more: begin anew with `resume`.
+    While `part` is not None, minutes are being written, and nothing may be read: write `part`, and call `advance`.
+    `spoke_s` is the time of the last records. After `end` and its parts the object cannot be used any more: make a new one
+    with the metadata of `resume`.
     """
 
     def __init__(
@@ -60,8 +61,8 @@ class Reading:
         self.ended = False
         self.next_offset = None if committed is None else committed.offset
         self.part: Part | None = None
-        self.newest_ms = 0  # when the newest message was written that was taken
-        self._event_ms = 0  # of the newest event that is no sample
+        self.newest_ms = 0  # timestamp of the newest message taken
+        self._event_ms = 0  # newest time of an event
         self._windows = windows
         self._decode: DecodeSamples | None = None if source.telemetry is None else source.telemetry()
         self._parts: Iterator[Part] = iter(())
@@ -77,91 +78,90 @@ class Reading:
         return self._decode(values, received_ms, self._windows.index)
 
     def accepted(self, series: npt.NDArray[np.int32], accepts: Accepts) -> npt.NDArray[np.bool_]:
-        """Tell of which samples the system is accepted, (m,)."""
+        """Return for each sample whether its system is accepted, shape (m,)."""
         index = self._windows.index
         if index is not self._index:
             self._index, self._accepted, self._all_accepted = index, np.zeros(0, np.bool_), True
-        known = len(self._accepted)
-        if known < len(index):
-            new = [accepts(index[number].system) for number in range(known, len(index))]
+        checked = len(self._accepted)
+        if checked < len(index):
+            new = [accepts(index[number].system) for number in range(checked, len(index))]
             self._accepted = np.concatenate((self._accepted, np.array(new, np.bool_)))
             self._all_accepted = self._all_accepted and all(new)
-        if self._all_accepted:  # as nearly always
+        if self._all_accepted:  # the usual case
             return np.ones(len(series), np.bool_)
-        found: npt.NDArray[np.bool_] = self._accepted[series]
-        return found
+        accepted: npt.NDArray[np.bool_] = self._accepted[series]
+        return accepted
 
     def system(self, series: int) -> str:
-        """Return the system of a series."""
         return self._windows.index[series].system
 
     @property
     def has_samples(self) -> bool:
-        """Whether the partition has brought any sample."""
         return self._windows.watermark_ms is not None
 
     @property
     def time_ms(self) -> int | None:
-        """Return the newest time of which everything is written, None before the first record.
+        """The newest time whose records are all written, None before the first record.
 
-        Times of samples come first: their minutes may still be on their way. Else events have a time, or messages.
+        With samples it is the time of their windows, whose minutes may still be unwritten. Else it is the newest time of
+        events, or of messages.
         """
         samples_ms = self._windows.watermark_ms
         return max(self._event_ms or self.newest_ms, 0) or None if samples_ms is None else samples_ms
 
     def note(self, events: Sequence[JobEvent], written_ms: int) -> None:
-        """Take note of the times of events of a message; none is newer than the message."""
+        """Record the times of the events of a message, none newer than the message."""
         for event in events:
-            own = TIMES.get(type(event))
-            time_ms = written_ms if own is None else own(event)
+            time_of = TIMES.get(type(event))
+            time_ms = written_ms if time_of is None else time_of(event)
             self._event_ms = max(self._event_ms, min(time_ms, written_ms) if written_ms > 0 else time_ms)
 
     def take(self, batch: Batch, first: int, samples: Samples, message: npt.NDArray[np.int32]) -> None:
-        """Fold the samples of a batch; `message` (m,) counts from the batch's message number `first` on."""
+        """Fold the samples of a batch; `message` (m,) holds each sample's message number, counted from the batch's message `first`."""
         self._until, self.newest_ms = batch.next_offset, batch.timestamps_ms[-1]
         if len(samples.series):
             offsets = np.array(batch.offsets[first:], np.int64)
             received_ms = np.array(batch.timestamps_ms[first:], np.int64)
-            received_ms = np.where(received_ms > 0, received_ms, LATEST_MS)  # of a broker that notes no times
+            received_ms = np.where(received_ms > 0, received_ms, LATEST_MS)  # for a broker that sets no timestamps
             self._parts = self._windows.fold(samples, offsets[message], received_ms[message])
         self.advance()
 
     def advance(self) -> None:
-        """Go on to the next part of what is due; without one the batch is done."""
+        """Move to the next part of the due minutes; without one the batch is finished."""
         self.part = next(self._parts, None)
         if self.part is None and not self.ended:
             self.next_offset = self._until
             self._windows.forget()
 
     def end(self) -> None:
-        """Let all minutes that have begun be due, and hold on to no record."""
+        """Make all minutes that have begun due, so that no open window needs a record any more."""
         self._parts, self.ended = self._windows.end(), True
         self.advance()
 
     def resume(self) -> str:
-        """Return what has to be said to windows that go on where these have ended."""
+        """Return the metadata with which new windows continue after `end`."""
         return self._windows.position(self.next_offset or 0).metadata
 
     def position(self) -> Position | None:
-        """Return what to commit; None where nothing was read, or minutes are on their way."""
+        """Return the position to commit; None if nothing was read, or while minutes are being written."""
         if self.part is not None or self.next_offset is None:
             return None
-        at = self._windows.position(self.next_offset)
-        return Position(at.offset, self.attempts.metadata(at.metadata, at.offset))
+        windows = self._windows.position(self.next_offset)
+        return Position(windows.offset, self.attempts.metadata(windows.metadata, windows.offset))
 
     def counts(self) -> Mapping[str, int]:
-        """Return what became of samples since the last call."""
+        """Return the counts of samples by outcome since the last call."""
         return self._windows.counts()
 
     def series_count(self) -> int:
-        """Return how many series have samples."""
+        """Return the number of series with samples."""
         return self._windows.series_count()
 
 
 class Waits:
-    """The partitions that are not read because their next message cannot be decoded yet; nothing of them is held in memory.
+    """Partitions that are paused because their next message cannot be decoded yet. No message is held in memory.
 
-    `partitions` has how their next messages begin, and their sources.
+    `partitions` holds the head of each next message, and its source.
     """
 
     def __init__(self, consumer: Consumer) -> None:
@@ -169,7 +169,7 @@ class Waits:
         self.partitions: dict[TopicPartition, tuple[bytes, Source]] = {}
 
     def ready(self, batch: Batch, source: Source) -> Batch:
-        """Return the messages of a batch that can be decoded now; from the first other one on the partition waits, and is read again."""
+        """Return the messages of a batch that can be decoded now. From the first other message on the partition waits, and is read again."""
         if source.keyed is not None:
             batch = msgspec.structs.replace(batch, values=list(map(source.keyed, batch.values, batch.keys)))
         partition, count = (batch.topic, batch.partition), len(batch.values)
@@ -186,26 +186,29 @@ class Waits:
         return part_of(batch, 0, count)
 
     def over(self) -> list[TopicPartition]:
-        """Return the partitions whose next message can be decoded by now; they wait no more."""
-        found = [one for one, (head, source) in self.partitions.items() if source.ready is None or source.ready([head])]
-        self.forget(found)
-        return found
+        """Return the partitions whose next message can be decoded by now, and stop waiting for them."""
+        ready = [
+            partition
+            for partition, (head, source) in self.partitions.items()
+            if source.ready is None or source.ready([head])
+        ]
+        self.forget(ready)
+        return ready
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Let partitions wait no more: they are another member's, or begin anew."""
+        """Stop waiting for partitions that were lost or begin anew."""
         for partition in partitions:
             self.partitions.pop(partition, None)
 
 
 def others_by_message(decoded: DecodedBatch) -> dict[int, Decoded]:
-    """Return what is no sample by the number of its message, in one piece each."""
-    found: dict[int, Decoded] = {}
-    for at, parts in itertools.groupby(sorted(decoded.others, key=lambda other: other[0]), key=lambda other: other[0]):
-        one = found[at] = Decoded()
-        for _, part in parts:
-            one.events += part.events
-            one.rejects += part.rejects
-            one.unknown_fields += part.unknown_fields
-            for reason, count in part.ignored.items():
-                one.ignored[reason] = one.ignored.get(reason, 0) + count
-    return found
+    """Return everything but samples by message number, merged into one `Decoded` for each message."""
+    by_message: dict[int, Decoded] = {}
+    for number, part in sorted(decoded.others, key=itemgetter(0)):
+        merged = by_message.setdefault(number, Decoded())
+        merged.events += part.events
+        merged.rejects += part.rejects
+        merged.unknown_fields += part.unknown_fields
+        for reason, count in part.ignored.items():
+            merged.ignored[reason] = merged.ignored.get(reason, 0) + count
+    return by_message

@@ -1,10 +1,10 @@
-"""The flight recorder of a role: what it is reading, in memory that outlives its process.
+"""The flight recorder of a role: the records being read, in memory that outlives the process.
 
-Before a role reads records it writes their place here, and takes it back when they are read. If the process ends in
-between, in whatever way, its parent finds the place, and the next process is careful with these records. The role also
-counts its beats here, so the parent sees a loop that stands still although the role's interpreter is locked.
+Before a role reads records it writes their place here, and removes it when they are read. If the process ends in between, in
+whatever way, its parent finds the place, and the next process is careful with these records. The role also counts its beats
+here, so the parent notices a loop that stands still although the interpreter of the role is locked.
 
-No record pays for this: a slice costs 8 µs, a record of the journal 2 µs.
+Marking a slice costs 8 µs, marking a record of the journal 2 µs.
 """
 
 import mmap
@@ -22,9 +22,9 @@ from processors.contracts.events import Decoded
 from processors.contracts.log import Batch, TopicPartition
 
 RECORDER_FD: Final = "SCALEWATCH_RECORDER_FD"
-FOLDER: Final = "RUNTIME_DIRECTORY"  # systemd sets it; the image has one that outlives its container
+FOLDER: Final = "RUNTIME_DIRECTORY"  # systemd sets it; the image has a folder that outlives the container
 ATTEMPTS_MAX: Final = 16
-_BEATS, _READS, _ATTEMPTS, _END = 0, 512, 1024, 8192  # where each part begins
+_BEATS, _READS, _ATTEMPTS, _END = 0, 512, 1024, 8192  # offsets of the parts
 _LENGTH_BYTES: Final = 4
 Content = TypeVar("Content")
 
@@ -32,9 +32,9 @@ Content = TypeVar("Content")
 class Attempt(msgspec.Struct, frozen=True, array_like=True):
     """An attempt to read the records `first` to `last` of a partition; it has failed if the process ends meanwhile.
 
-    `ends` counts the processes that ended so. `alone` says how sure it is that this record was the cause: 0 for a slice;
-    for a single record 2 for each end that only the record explains, 1 for each that may have been an operator's kill.
-    `written_ms` is the time of the first record: a topic that was made anew has another record at this offset.
+    `ends` counts the processes that ended during the attempt. `alone` is the evidence against a single record, 0 for a slice:
+    2 for each end that only the record explains, and 1 for each end that may have been an operator's kill. `written_ms` is
+    the timestamp of the first record: a topic that was created anew has another record at this offset.
     """
 
     topic: str
@@ -51,21 +51,20 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True):
         return self.ends >= 2 and self.alone >= 2
 
     def ended(self, *, certain: bool) -> "Attempt":
-        """Return the attempt after one more end; `certain` if no operator can have killed the process at this moment."""
+        """Return the attempt after one more end; `certain` if no operator can have killed the process."""
         alone = 0 if self.first < self.last else 2 if certain else 1
         return msgspec.structs.replace(self, ends=self.ends + 1, alone=self.alone + alone)
 
     def __str__(self) -> str:
-        """Return the place: topic, partition and offsets."""
         last = f" to {self.last}" if self.first < self.last else ""
         return f"{self.topic}/{self.partition}/{self.first}{last}"
 
 
 class Recorder:
-    """One role's recorder. Only the thread that made it beats: others run on while the loop stands still.
+    """The recorder of one role. Only the thread that made it beats: other threads run on while the loop stands still.
 
-    `on_beat` is called at each beat, and is passed whether records are being read. Without a descriptor the recorder ends
-    with its process.
+    `on_beat` is called at each beat with whether records are being read. Without a descriptor the recorder ends with its
+    process.
     """
 
     def __init__(self, descriptor: int = -1) -> None:
@@ -75,10 +74,10 @@ class Recorder:
 
     @classmethod
     def made(cls, role: str) -> Self:
-        """Return the recorder of a role: a file in the folder for such files if there is one, else in memory."""
+        """Return the recorder of a role: a file in RUNTIME_DIRECTORY if that is set, else anonymous memory."""
         descriptor = os.memfd_create("scalewatch-recorder")
         if folder := os.environ.get(FOLDER):
-            with suppress(OSError):  # a folder that cannot be written to costs the memory of whole restarts alone
+            with suppress(OSError):  # without a writable folder only restarts of the whole agent forget the attempts
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
                 descriptor = os.open(Path(folder, f"scalewatch-{role}"), flags, 0o600)
         os.ftruncate(descriptor, _END)
@@ -86,7 +85,7 @@ class Recorder:
 
     @classmethod
     def inherited(cls) -> Self | None:
-        """Return the recorder that the parent made for this role; None without one."""
+        """Return the recorder that the parent made for this role; None without a parent."""
         number = os.environ.pop(RECORDER_FD, None)
         if number is None:
             return None
@@ -94,12 +93,12 @@ class Recorder:
         return cls(int(number))
 
     def beat(self) -> None:
-        """Say that the loop goes on: before each step, and before each wait for the broker."""
+        """Count that the loop goes on: before each step, and before each wait for the broker."""
         self._beat(reading=False)
 
     @contextmanager
     def reading(self, attempt: Attempt) -> Iterator[None]:
-        """Mark records as being read. A defect leaves the mark, an error with a known cause takes it back."""
+        """Mark records as being read. A defect leaves the mark; an error with a known cause removes it."""
         self.begin(attempt)
         try:
             yield
@@ -114,29 +113,28 @@ class Recorder:
         self._write(_READS, attempt)
 
     def end(self) -> None:
-        """Take the mark back."""
+        """Remove the mark."""
         self._memory[_READS : _READS + _LENGTH_BYTES] = bytes(_LENGTH_BYTES)
         self._beat(reading=False)
 
     def beats(self) -> int:
-        """Return how often the process has beaten since its start."""
+        """Return the number of beats since the process started."""
         return int.from_bytes(self._memory[_BEATS : _BEATS + 8], "little")
 
     def reads(self) -> Attempt | None:
-        """Return the attempt that is under way, or was when the process ended."""
+        """Return the current attempt, or the one during which the process ended."""
         return self._read(_READS, Attempt)
 
     def attempts(self) -> list[Attempt]:
-        """Return the attempts that failed, newest first."""
+        """Return the failed attempts, newest first."""
         return self._read(_ATTEMPTS, list[Attempt]) or []
 
     def settle(self, *, certain: bool = False) -> Attempt | None:
-        """Note and return the attempt that failed because the process ended; then the next process may start."""
+        """Store and return the attempt during which the process ended, so that the next process can start."""
         reads = self.reads()
         attempt = None if reads is None else reads.ended(certain=certain)
         if attempt is not None:
-            place = (attempt.topic, attempt.partition, attempt.first, attempt.last)
-            others = [one for one in self.attempts() if (one.topic, one.partition, one.first, one.last) != place]
+            others = [former for former in self.attempts() if str(former) != str(attempt)]
             self._write(_ATTEMPTS, [attempt, *others][:ATTEMPTS_MAX])
         self._memory[_BEATS:_ATTEMPTS] = bytes(_ATTEMPTS)
         return attempt
@@ -147,52 +145,52 @@ class Recorder:
             self._memory[_BEATS : _BEATS + 8] = self._beats.to_bytes(8, "little")
             self.on_beat(reading)
 
-    def _write(self, at: int, content: object) -> None:
+    def _write(self, start: int, content: object) -> None:
         """Write the length last: a process that is killed meanwhile leaves no half content."""
-        encoded, text = msgspec.json.encode(content), at + _LENGTH_BYTES
-        self._memory[at:text] = bytes(_LENGTH_BYTES)
+        encoded, text = msgspec.json.encode(content), start + _LENGTH_BYTES
+        self._memory[start:text] = bytes(_LENGTH_BYTES)
         self._memory[text : text + len(encoded)] = encoded
-        self._memory[at:text] = len(encoded).to_bytes(_LENGTH_BYTES, "little")
+        self._memory[start:text] = len(encoded).to_bytes(_LENGTH_BYTES, "little")
 
-    def _read(self, at: int, kind: type[Content]) -> Content | None:
-        text = at + _LENGTH_BYTES
-        length = int.from_bytes(self._memory[at:text], "little")
+    def _read(self, start: int, kind: type[Content]) -> Content | None:
+        text = start + _LENGTH_BYTES
+        length = int.from_bytes(self._memory[start:text], "little")
         try:
             return msgspec.json.decode(self._memory[text : text + length], type=kind) if length else None
-        except msgspec.DecodeError:  # a file that another version wrote, or a damaged one
+        except msgspec.DecodeError:  # a file of another version, or a damaged file
             return None
 
 
-KEEP_MAX: Final = 4  # of a partition, in the metadata of its position: a broker allows 4,096 bytes
+KEEP_MAX: Final = 4  # attempts in the metadata of a position, for which a broker allows 4,096 bytes
 _MARK: Final = " attempts:"
 
 
 class Attempts:
-    """The failed attempts of one partition. They are committed with its position, so the next collector knows them, too."""
+    """The failed attempts of one partition. They are committed with its position, so that the next collector knows them."""
 
-    def __init__(self, partition: TopicPartition, metadata: str, known: Iterable[Attempt]) -> None:
+    def __init__(self, partition: TopicPartition, metadata: str, attempts: Iterable[Attempt]) -> None:
         self.windows, _, text = metadata.partition(_MARK)
         try:
             committed = msgspec.json.decode(text or "[]", type=list[Attempt])
-        except msgspec.DecodeError:  # of another version
+        except msgspec.DecodeError:  # metadata of another version
             committed = []
-        unique = dict.fromkeys((*known, *committed))
+        unique = dict.fromkeys((*attempts, *committed))
         self._attempts = tuple(one for one in unique if (one.topic, one.partition) == partition)
 
     def metadata(self, windows: str, offset: int) -> str:
-        """Return the metadata of a position: that of the windows, and the newest attempts at records not before `offset`."""
+        """Return the metadata of a position: that of the windows, and the newest attempts at records from `offset` on."""
         ahead = [attempt for attempt in self._attempts if attempt.last >= offset][:KEEP_MAX]
         return windows + _MARK + msgspec.json.encode(ahead).decode() if ahead else windows
 
     def parts(self, batch: Batch) -> Iterator[tuple[Batch, Attempt]]:
-        """Yield slices without failed attempts, and each record with one alone, together with the attempt to begin."""
+        """Yield slices without failed attempts, and each record with a failed attempt alone, each with the attempt to begin."""
         begin = 0
-        for at in self._attempted(batch):
-            if begin < at:
-                yield _marked(batch, begin, at)
-            alone, attempt = _marked(batch, at, at + 1)
-            yield alone, self._continued(attempt)
-            begin = at + 1
+        for number in self._attempted(batch):
+            if begin < number:
+                yield _marked(batch, begin, number)
+            record, attempt = _marked(batch, number, number + 1)
+            yield record, self._continued(attempt)
+            begin = number + 1
         if begin < len(batch.values):
             yield _marked(batch, begin, len(batch.values)) if begin else (batch, _attempt(batch))
 
@@ -201,16 +199,16 @@ class Attempts:
         return bool(self._attempted(batch))
 
     def _attempted(self, batch: Batch) -> list[int]:
-        if not self._attempts:  # as nearly always
+        if not self._attempts:  # the usual case
             return []
         return [
-            at
-            for at, offset in enumerate(batch.offsets)
-            if any(one.first <= offset <= one.last for one in self._attempts)
+            number
+            for number, offset in enumerate(batch.offsets)
+            if any(attempt.first <= offset <= attempt.last for attempt in self._attempts)
         ]
 
     def _continued(self, attempt: Attempt) -> Attempt:
-        """Return the attempt to read a single record, with the counts of those that failed."""
+        """Return the attempt to read a single record, with the counts of its failed attempts."""
         failed = [one for one in self._attempts if one.first <= attempt.first <= one.last]
         alone = [one.alone for one in failed if one.written_ms == attempt.written_ms]
         return msgspec.structs.replace(attempt, ends=max(one.ends for one in failed), alone=max(alone, default=0))
@@ -219,23 +217,18 @@ class Attempts:
 def left_out(attempt: Attempt) -> Decoded:
     """Return the refusal of a record whose attempts failed too often."""
     detail = (
-        f"The record {attempt} ended {attempt.ends} collectors while it was read, so it was left out. Report it, and "
-        "send it again with `scalewatch deadletter` when the cause is mended."
+        f"The record {attempt} ended {attempt.ends} collectors while they read it, so it was left out. Report it, and "
+        "send it again with `scalewatch deadletter` once the cause is fixed."
     )
     return Decoded(rejects=[InvalidInputError(DECODER, detail)])
 
 
 def part_of(batch: Batch, begin: int, end: int) -> Batch:
-    """Return the records of a batch from number `begin` to before number `end`."""
-    return Batch(
-        topic=batch.topic,
-        partition=batch.partition,
-        next_offset=batch.offsets[end] if end < len(batch.offsets) else batch.next_offset,
-        offsets=batch.offsets[begin:end],
-        values=batch.values[begin:end],
-        keys=batch.keys[begin:end],
-        timestamps_ms=batch.timestamps_ms[begin:end],
-    )
+    """Return the records of a batch with numbers from `begin` to before `end`."""
+    next_offset = batch.offsets[end] if end < len(batch.offsets) else batch.next_offset
+    part = slice(begin, end)
+    columns = batch.offsets[part], batch.values[part], batch.keys[part], batch.timestamps_ms[part]
+    return Batch(batch.topic, batch.partition, next_offset, *columns)
 
 
 def _marked(batch: Batch, begin: int, end: int) -> tuple[Batch, Attempt]:

@@ -1,4 +1,4 @@
-"""Schemas of Avro from a registry by its REST interface: looked up in a thread, so that what needs none of them goes on.
+"""Avro schemas from a schema registry over REST, looked up in a thread so that other topics are read meanwhile.
 
 Source: "Schema Registry API Reference" in the documentation of Confluent, 7.9, which Karapace, Apicurio and Redpanda follow.
 """
@@ -21,29 +21,27 @@ from processors.contracts.service import Measures
 
 _LOG = logging.getLogger("scalewatch.registry")
 KNOWN_MAX: Final = 1_024
-WANTED_MAX: Final = 64  # that wait to be looked up; others are asked for again
+WANTED_MAX: Final = 64  # schemas that wait for a look-up; others are requested again
 AGAIN_MAX_S: Final = 30.0
-REFUSED_S: Final = (
-    10.0  # after which a schema that failed for long is asked for once more, before its next message is refused
+REFUSED_S: Final = 10.0  # a schema that failed for long is refused for this time, then requested once more
+FAULTY_S: Final = (
+    300.0  # a schema without an answer for this time, while others are answered, is the fault of its messages
 )
-FAULTY_S: Final = 300.0  # a schema that is not answered for so long, while others are, is its messages' fault
-ABSENT_S: Final = 300.0  # after which one that was not there is looked up again
-ANSWER_BYTES_MAX: Final = 2 * SCHEMA_BYTES_MAX  # as a text within JSON
-MESSAGE_CHARACTERS_MAX: Final = 200  # characters of the registry's own words in an error
+ABSENT_S: Final = 300.0  # an absent schema is looked up again after this time
+ANSWER_BYTES_MAX: Final = 2 * SCHEMA_BYTES_MAX  # a schema is a text within JSON
+MESSAGE_CHARACTERS_MAX: Final = 200  # characters of the registry's message in an error
 NOT_FOUND: Final = 404
-NO_SCHEMA: Final = 40_403  # the error's code in the answer; a 404 without it is of something else than a registry
+NO_SCHEMA: Final = 40_403  # error code in the answer; a 404 without this code does not come from a registry
 ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 AVRO: Final = "AVRO"
 
 
 class Outage(Protocol):
-    """Tells people of something that is away, in few lines."""
+    """Logs an outage in few lines."""
 
-    def failed(self, reason: str) -> None:
-        """Take note of a failure."""
+    def failed(self, reason: str) -> None: ...
 
-    def over(self) -> None:
-        """Take note that it is there."""
+    def over(self) -> None: ...
 
 
 class _Answer(msgspec.Struct):
@@ -64,7 +62,7 @@ class _Reply(NamedTuple):
 
 
 class _Wanted(msgspec.Struct):
-    """A schema to look up: when next, how often that failed, and since when it failed while others were answered."""
+    """A schema to look up: the time of the next attempt, the failed attempts, and since when it fails while others are answered."""
 
     due_s: float
     faulty_since_s: float
@@ -72,7 +70,7 @@ class _Wanted(msgspec.Struct):
 
 
 class _Absent(msgspec.Struct, frozen=True):
-    """Why there is no schema of a number, and until when that is believed."""
+    """The reason why a schema does not exist, and the time until which this is believed."""
 
     error: InvalidInputError
     until_s: float
@@ -83,17 +81,17 @@ _REFUSAL = msgspec.json.Decoder(_Refusal)
 
 
 class SchemaRegistry:
-    """Implements `agent.decode.avro.wire.Schemas`; safe from any thread. `close` ends what is under way.
+    """Implements `agent.decode.avro.wire.Schemas`; safe from any thread. `close` ends a running look-up.
 
-    Schemas of the configuration go first. A schema that is not answered is asked for again, later and later, and delays no other one.
-    As long as the registry answers for no schema at all, that is an outage, in which no schema is taken for absent.
+    Schemas of the configuration come first. A schema without an answer is requested again at growing intervals, and delays no
+    other schema. As long as the registry answers for no schema at all, that is an outage, in which no schema counts as absent.
     """
 
     def __init__(self, settings: SchemaRegistrySettings, outage: Outage, measures: Measures, clock: Clock) -> None:
         self._url, self._client = (settings.url or "").rstrip("/"), client_of(settings)
         self._settings, self._outage, self._measures, self._clock = settings, outage, measures, clock
         self._configured: Mapping[int, bytes] = settings.texts
-        self._found: OrderedDict[int, bytes | _Absent] = OrderedDict()
+        self._answers: OrderedDict[int, bytes | _Absent] = OrderedDict()
         self._wanted: dict[int, _Wanted] = {}
         self._changed = threading.Event()  # another schema is wanted, or the thread has to end
         self._lock = threading.Lock()
@@ -101,25 +99,23 @@ class SchemaRegistry:
         self._thread: threading.Thread | None = None
 
     def text(self, number: int) -> bytes | None:
-        """Return a schema; None while it is being looked up. Raises InvalidInputError (``schema``) where there is none."""
-        known = self._configured.get(number)
-        if known is not None:
-            return known
+        """Return a schema; None while it is being looked up. Raises InvalidInputError (``schema``) if it does not exist."""
+        configured = self._configured.get(number)
+        if configured is not None:
+            return configured
         with self._lock:
-            found = self._found.get(number)
-            if found is None:
-                self._want(number)
-                return None
-            self._found.move_to_end(number)
-            if not isinstance(found, _Absent):
-                return found
-            if self._clock.monotonic_s() <= found.until_s:
-                raise InvalidInputError(found.error.reason, str(found.error))
+            answer = self._answers.get(number)
+            if answer is not None:
+                self._answers.move_to_end(number)
+            if isinstance(answer, bytes):
+                return answer
+            if answer is not None and self._clock.monotonic_s() <= answer.until_s:
+                raise InvalidInputError(answer.error.reason, str(answer.error))
             self._want(number)
             return None
 
     def close(self) -> None:
-        """Ask no more, and end the thread."""
+        """End the look-ups and the thread."""
         with self._lock:
             self._stop.set()
             self._changed.set()
@@ -129,7 +125,7 @@ class SchemaRegistry:
         self._client.close()
 
     def _want(self, number: int) -> None:
-        """Have a schema looked up; the lock is held."""
+        """Queue the look-up of a schema; the caller holds the lock."""
         if number not in self._wanted and len(self._wanted) < WANTED_MAX:
             now_s = self._clock.monotonic_s()
             self._wanted[number] = _Wanted(due_s=now_s, faulty_since_s=now_s)
@@ -145,7 +141,7 @@ class SchemaRegistry:
                     self._thread = None
                     return
                 self._changed.clear()
-                number = min(self._wanted, key=lambda one: self._wanted[one].due_s)
+                number = min(self._wanted, key=lambda key: self._wanted[key].due_s)
                 wait_s = self._wanted[number].due_s - self._clock.monotonic_s()
             if wait_s > 0:
                 self._clock.sleep(wait_s, self._changed)
@@ -154,24 +150,24 @@ class SchemaRegistry:
 
     def _look_up_wanted(self, number: int) -> None:
         try:
-            found: bytes | _Absent = self._look_up(number)
+            answer: bytes | _Absent = self._look_up(number)
         except InvalidInputError as error:
-            found = _Absent(error, self._clock.monotonic_s() + ABSENT_S)
+            answer = _Absent(error, self._clock.monotonic_s() + ABSENT_S)
         except UnavailableError as error:
             self._measures.add("scalewatch_schema_lookups_total", outcome="failed")
             self._failed(number, error)
             return
-        outcome = "found" if isinstance(found, bytes) else "absent"
+        outcome = "found" if isinstance(answer, bytes) else "absent"
         self._measures.add("scalewatch_schema_lookups_total", outcome=outcome)
-        self._settle(number, found)
+        self._settle(number, answer)
 
-    def _settle(self, number: int, found: bytes | _Absent) -> None:
+    def _settle(self, number: int, answer: bytes | _Absent) -> None:
         with self._lock:
             del self._wanted[number]
-            self._found[number] = found
-            self._found.move_to_end(number)
-            while len(self._found) > KNOWN_MAX:
-                self._found.popitem(last=False)
+            self._answers[number] = answer
+            self._answers.move_to_end(number)
+            while len(self._answers) > KNOWN_MAX:
+                self._answers.popitem(last=False)
             all_answered = not any(wanted.failures for wanted in self._wanted.values())
         if all_answered:
             self._outage.over()
@@ -183,26 +179,26 @@ class SchemaRegistry:
             wanted = self._wanted[number]
             wanted.due_s = now_s + min(2.0 ** min(wanted.failures, 10), AGAIN_MAX_S)
             wanted.failures += 1
-            if not others_answered:  # an outage, in which a refusal ends, too
+            if not others_answered:  # an outage also ends a refusal
                 wanted.faulty_since_s = now_s
-                self._found.pop(number, None)
-            refused_before = number in self._found
+                self._answers.pop(number, None)
+            refused_before = number in self._answers
         if not refused_before and now_s - wanted.faulty_since_s < FAULTY_S:
-            self._outage.failed(f"{error} Messages whose schema is not known wait in their topics.")
+            self._outage.failed(f"{error} Messages with an unknown schema wait in their topics.")
             return
-        why = f"{error} It still answers for other schemas."
+        reason = f"{error} The registry still answers for other schemas."
         if not refused_before:
             _LOG.warning(
                 "%s Messages with this schema become dead letters: send them again with `scalewatch deadletter replay`.",
-                why,
+                reason,
             )
-        self._settle(number, _Absent(InvalidInputError("schema", why), now_s + REFUSED_S))
+        self._settle(number, _Absent(InvalidInputError("schema", reason), now_s + REFUSED_S))
 
     def _is_another_answered(self, number: int) -> bool:
-        """Return whether the registry still answers for a schema that it gave before, the one used last."""
+        """Return whether the registry still answers for the most recently used schema that it returned before."""
         with self._lock:
-            texts = (one for one, found in reversed(self._found.items()) if isinstance(found, bytes) and one != number)
-            other = next(texts, None)
+            answers = reversed(self._answers.items())
+            other = next((key for key, answer in answers if isinstance(answer, bytes) and key != number), None)
         if other is None:
             return False
         try:
@@ -217,17 +213,17 @@ class SchemaRegistry:
         try:
             reply = self._answer(f"{self._url}/schemas/ids/{number}")
         except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError) as error:
-            raise UnavailableError(f"Asking for the schema {number} failed: {type(error).__name__}.") from None
+            raise UnavailableError(f"The request for schema {number} failed: {type(error).__name__}.") from None
         if reply.status == NOT_FOUND and _refusal(reply.body).error_code == NO_SCHEMA:
             raise InvalidInputError("schema", f"The schema registry has no schema {number}.")
         if reply.status != httpx.codes.OK:
             raise UnavailableError(
-                f"The schema registry answered {_described(reply)} when asked for the schema {number}."
+                f"The schema registry answered {_described(reply)} to the request for schema {number}."
             )
         return _schema(number, reply.body)
 
     def _answer(self, url: str) -> _Reply:
-        """Return the answer; its body is cut one byte after the limit."""
+        """Return the answer, its body cut one byte after the limit."""
         deadline_s, body = self._clock.monotonic_s() + self._settings.timeout_s, b""
         with self._client.stream("GET", url) as response:
             for part in response.iter_bytes():
@@ -242,7 +238,7 @@ class SchemaRegistry:
 
 
 def client_of(settings: SchemaRegistrySettings) -> httpx.Client:
-    """Return a client that logs in as configured; ConfigError where a file of certificates cannot be used."""
+    """Return a client with the configured login; ConfigError if a certificate file cannot be used."""
     headers = {"accept": ACCEPT}
     if settings.token is not None:
         headers["authorization"] = f"Bearer {settings.token.get_secret_value()}"
@@ -251,7 +247,7 @@ def client_of(settings: SchemaRegistrySettings) -> httpx.Client:
         login = httpx.BasicAuth(settings.username, settings.password.get_secret_value())
     return httpx.Client(
         timeout=settings.timeout_s, headers=headers, auth=login, verify=_trusted(settings), trust_env=False,
-        follow_redirects=False,  # the headers hold the log-in, which another host must not get
+        follow_redirects=False,  # the headers hold the login, which another host must not get
     )  # fmt: skip
 
 
@@ -275,7 +271,7 @@ def _refusal(body: bytes) -> _Refusal:
 
 
 def _described(reply: _Reply) -> str:
-    """Return status and words of an answer that is no schema."""
+    """Return status and message of an answer without a schema."""
     if reply.location is not None:
         return f"{reply.status}, a redirect to {reply.location.partition('?')[0][:MESSAGE_CHARACTERS_MAX]!a} that is not followed,"
     message = _refusal(reply.body).message
@@ -291,13 +287,15 @@ def _schema(number: int, body: bytes) -> bytes:
         answer = _ANSWER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise UnavailableError(
-            f"The schema registry did not answer with a schema when asked for the schema {number}."
+            f"The schema registry did not answer with a schema to the request for schema {number}."
         ) from None
     if answer.kind != AVRO:
         kind = ascii(answer.kind[:40])
         raise InvalidInputError(
-            "schema", f"The schema {number} of the registry is of the type {kind}, which is not read."
+            "schema", f"The schema {number} of the registry has the type {kind}, which is not supported."
         )
     if answer.references:
-        raise InvalidInputError("schema", f"The schema {number} of the registry refers to others, which is not read.")
+        raise InvalidInputError(
+            "schema", f"The schema {number} of the registry has references, which are not supported."
+        )
     return answer.schema.encode("utf-8", "replace")

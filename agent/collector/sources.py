@@ -1,4 +1,4 @@
-"""What is known of the sources: what of them was folded, what their topics hold, and how the collectors are that read them."""
+"""The status of the sources: events folded by topic, messages in their topics, and the collectors' reports and lag."""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,10 +23,10 @@ from processors.contracts.service import Measures, SourceStatus
 
 TOPICS_MAX: Final = 1000
 COLLECTORS_MAX: Final = 256
-FORGET_MS: Final = 86_400_000  # a collector that is not heard of for so long was taken away
+FORGET_MS: Final = 86_400_000  # a collector that is silent for this time was removed
 MINUTE_MS: Final = 60_000
-GRACE_S: Final = 15.0  # the ends are those of a look some seconds ago, and a batch takes its time
-TIMES: Final = {  # where an event has a time of its own; others are as new as the tick before them
+GRACE_S: Final = 15.0  # the ends are some seconds old, and a batch takes time
+TIMES: Final = {  # events with a time of their own; all others count as new as the tick before them
     JobStarted: attrgetter("start_ms"),
     JobCompleted: attrgetter("end_ms"),
     HostState: attrgetter("time_ms"),
@@ -35,78 +35,74 @@ TIMES: Final = {  # where an event has a time of its own; others are as new as t
 
 
 class Sources:
-    """Counts events by topic: `note` for each record, in the thread that folds, `report` after a batch of them.
+    """Counts events by topic. The folding thread calls `note` for each record, and `report` after a batch.
 
-    It is no part of any state: after a restart it begins anew. What is no source, such as a file that was fed into the
-    journal, is left out. More than TOPICS_MAX topics are not followed, and counted.
+    The counts are no part of any state and begin anew after a restart. Topics that are no source, such as a file that was fed
+    into the journal, are ignored. Topics beyond TOPICS_MAX are only counted.
     """
 
     def __init__(self, is_source: Callable[[str], bool] = bool) -> None:
         self._is_source = lru_cache(maxsize=2 * TOPICS_MAX)(is_source)
-        self._noted: dict[str, list[int]] = {}
-        self._seen: dict[str, tuple[int, int]] = {}
+        self._noted: dict[str, tuple[int, int]] = {}  # events, and the newest time of one
+        self._totals: dict[str, tuple[int, int]] = {}
         self._lock = threading.Lock()
 
     def note(self, record: JournalRecord, now_ms: int) -> None:
-        """Take note of an event that was folded; `now_ms` is the newest tick, and no event is taken for newer."""
+        """Count a folded event; `now_ms` is the newest tick, and bounds the event's time."""
         event = record.event
         if type(event) is HostMinute:
             topic, time_ms = event.source.rpartition("/")[0], event.minute_ms + MINUTE_MS
         elif record.origin is None:
             return
         else:
-            own = TIMES.get(type(event))
-            topic, time_ms = record.origin.topic, now_ms if own is None else own(event)
+            time_of = TIMES.get(type(event))
+            topic, time_ms = record.origin.topic, now_ms if time_of is None else time_of(event)
         if not self._is_source(topic):
             return
-        if now_ms and time_ms > now_ms:  # one wrong clock must not make a silent source look alive for ever
+        if now_ms and time_ms > now_ms:  # one wrong clock must not make a silent source look active for ever
             time_ms = now_ms
-        noted = self._noted.get(topic)
-        if noted is None:
-            self._noted[topic] = [1, time_ms]
-            return
-        noted[0] += 1
-        noted[1] = max(noted[1], time_ms)
+        events, newest_ms = self._noted.get(topic, (0, time_ms))
+        self._noted[topic] = events + 1, max(newest_ms, time_ms)
 
     def report(self, measures: Measures | None) -> None:
-        """Let readers see what was noted since the last call."""
+        """Publish the counts since the last call to readers."""
         if not self._noted:
             return
         left_out = 0
         with self._lock:
             for topic, (events, newest_ms) in self._noted.items():
-                if topic not in self._seen and len(self._seen) >= TOPICS_MAX:
+                if topic not in self._totals and len(self._totals) >= TOPICS_MAX:
                     left_out += 1
                     continue
-                before, former_ms = self._seen.get(topic, (0, newest_ms))
-                self._seen[topic] = before + events, max(newest_ms, former_ms)
+                before, former_ms = self._totals.get(topic, (0, newest_ms))
+                self._totals[topic] = before + events, max(newest_ms, former_ms)
         self._noted = {}
         if left_out and measures is not None:
             measures.add("scalewatch_bounds_hit_total", left_out, bound="source_topics_max")
 
     def status(self) -> list[SourceStatus]:
-        """Return the sources that had events, the one that spoke last first; for any thread."""
+        """Return the sources with events, the most recently active first; from any thread."""
         with self._lock:
-            seen = list(self._seen.items())
+            totals = list(self._totals.items())
         return newest_first(
-            SourceStatus(topic=topic, events=events, newest_ms=newest_ms) for topic, (events, newest_ms) in seen
+            SourceStatus(topic=topic, events=events, newest_ms=newest_ms) for topic, (events, newest_ms) in totals
         )
 
 
 class Collectors:
-    """The newest report of each collector, at most COLLECTORS_MAX of them; safe from any thread."""
+    """The newest report of each collector, at most COLLECTORS_MAX; safe from any thread."""
 
     def __init__(self) -> None:
         self._reports: dict[str, CollectorReport] = {}
         self._lock = threading.Lock()
 
     def take(self, report: CollectorReport) -> None:
-        """Keep a report unless a newer one of its collector is known, and forget collectors that are long gone."""
+        """Store a report unless a newer one exists, and drop the reports of collectors that are silent for FORGET_MS."""
         with self._lock:
             former = self._reports.pop(report.member, report)
-            self._reports[report.member] = max(former, report, key=lambda one: one.time_ms)
+            self._reports[report.member] = max(former, report, key=attrgetter("time_ms"))
             gone_ms = report.time_ms - FORGET_MS
-            for member in [name for name, known in self._reports.items() if known.time_ms < gone_ms]:
+            for member in [name for name, former in self._reports.items() if former.time_ms < gone_ms]:
                 del self._reports[member]
             if len(self._reports) > COLLECTORS_MAX:
                 del self._reports[next(iter(self._reports))]
@@ -115,46 +111,46 @@ class Collectors:
         """Return the newest report of each collector, by name."""
         with self._lock:
             reports = list(self._reports.values())
-        return sorted(reports, key=lambda report: report.member)
+        return sorted(reports, key=attrgetter("member"))
 
 
 def newest_first(sources: Iterable[SourceStatus]) -> list[SourceStatus]:
-    """Return sources, the one that spoke last first, those that never did at the end."""
+    """Return sources by their last activity, the most recent first, and silent ones at the end."""
     return sorted(sources, key=lambda source: (-(source.moved_ms or 0), source.topic))
 
 
 def combined(
-    wanted: Sequence[str],
+    configured: Sequence[str],
     folded: Sequence[SourceStatus],
     reported: Sequence[TopicReport],
     silent_s: Callable[[str], float],
 ) -> list[SourceStatus]:
     """Return every source: those with events, those whose topics were reported, and those that are only configured.
 
-    Of two reports of a topic the later one in the sequence counts. `silent_s` says how long a topic may be silent.
+    If a topic was reported twice, the later report counts. `silent_s` gives the time in seconds that a topic may be silent.
     """
-    found = {source.topic: source for source in folded}
+    sources = {source.topic: source for source in folded}
     for topic in reported:
-        known = found.get(topic.topic) or SourceStatus(topic=topic.topic)
-        found[topic.topic] = msgspec.structs.replace(known, messages=topic.messages, heard_ms=topic.newest_ms)
-    for name in wanted:
-        if name not in found and not any(map(topic_pattern([name]).fullmatch, found)):
-            found[name] = SourceStatus(topic=name)
-    limited = (msgspec.structs.replace(source, silent_s=silent_s(source.topic)) for source in found.values())
+        source = sources.get(topic.topic) or SourceStatus(topic=topic.topic)
+        sources[topic.topic] = msgspec.structs.replace(source, messages=topic.messages, heard_ms=topic.newest_ms)
+    for name in configured:
+        if name not in sources and not any(map(topic_pattern([name]).fullmatch, sources)):
+            sources[name] = SourceStatus(topic=name)
+    limited = (msgspec.structs.replace(source, silent_s=silent_s(source.topic)) for source in sources.values())
     return newest_first(limited)
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """How far a partition is taken: the offset to go on with, and the time of the newest message, 0 where it has none."""
+    """The progress of a partition: the next offset, and the time of the newest message, 0 without one."""
 
     next_offset: int
     newest_ms: int
 
 
 class Backlog:
-    """Tells how far behind a collector is, from what it has taken and from ends that were looked up a little earlier.
+    """Measures how far a collector is behind, from its progress and from ends that were looked up a little earlier.
 
-    Clocks of producers count only while it is behind: they say of messages that wait how old they are.
+    Timestamps of producers count only while the collector is behind: they give the age of waiting messages.
     """
 
     def __init__(self) -> None:
@@ -163,20 +159,23 @@ class Backlog:
     def lag_s(
         self, taken: Mapping[TopicPartition, Taken], ends: Mapping[TopicPartition, int], now_s: float, now_ms: int
     ) -> float:
-        """Return the age of what is taken now in the partition that is furthest behind, 0 where none is."""
+        """Return the age in seconds of the message to be read next in the partition that is furthest behind; 0 if none is."""
         self._current_s = {one: since_s for one, since_s in self._current_s.items() if one in taken}
         return max(
-            (self._partition_lag_s(one, at, ends.get(one, 0), now_s, now_ms) for one, at in taken.items()), default=0.0
+            (self._partition_lag_s(one, progress, ends.get(one, 0), now_s, now_ms) for one, progress in taken.items()),
+            default=0.0,
         )
 
     def idle(self, now_s: float) -> None:
-        """Take note that nothing waits: a poll brought nothing, although ends may be marks of transactions."""
+        """Record that no message waits: a poll returned none, although the ends may be markers of transactions."""
         self._current_s = dict.fromkeys(self._current_s, now_s)
 
-    def _partition_lag_s(self, partition: TopicPartition, at: Taken, end: int, now_s: float, now_ms: int) -> float:
-        if at.next_offset >= end:
+    def _partition_lag_s(
+        self, partition: TopicPartition, progress: Taken, end: int, now_s: float, now_ms: int
+    ) -> float:
+        if progress.next_offset >= end:
             self._current_s[partition] = now_s
         waited_s = now_s - self._current_s.setdefault(partition, now_s)
         if waited_s < GRACE_S:
             return 0.0
-        return max(waited_s, (now_ms - at.newest_ms) / 1000 if at.newest_ms > 0 else 0.0)
+        return max(waited_s, (now_ms - progress.newest_ms) / 1000 if progress.newest_ms > 0 else 0.0)

@@ -1,11 +1,11 @@
-"""The log in memory: what the embedded agent runs on, and the broker of simulated crashes."""
+"""The log in memory: the embedded agent runs on it, and simulated crashes use it as their broker."""
 
 import re
 import zlib
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from operator import attrgetter
 from threading import Condition
 from typing import TypeVar
 
@@ -28,16 +28,21 @@ from processors.contracts.log import (
     topic_pattern,
 )
 
-COMPACTION_SLACK = 1024  # superseded records are let pile up to the live ones plus these
-RETENTION_SLACK = 1.25  # cutting the front off a list costs its length, so it is done in large steps
+COMPACTION_SLACK = 1024  # a compaction waits for as many superseded records as live ones, plus these
+RETENTION_SLACK = 1.25  # cutting the front off a list costs its whole length, so it is done in large steps
+
+POLL_RECORDS_MAX = 2000
+NO_CHANGE = Assignment()
+Record = tuple[bytes | None, bytes | None]  # key and value
+AnyClient = TypeVar("AnyClient", bound="_Client")
 
 
 class MemoryPartition:
-    """Records in order of their offsets.
+    """Records in the order of their offsets.
 
-    A compacted partition keeps the last record of each key; a tombstone outlives one compaction, so that a reader who
-    is less than one compaction behind sees it. Otherwise the oldest records go when there are more than `records_max`,
-    or when they are more than `retention_ms` older than the newest timestamp seen. Offsets are never used twice.
+    A compacted partition keeps the last record of each key. A tombstone survives one compaction, so that a reader less than
+    one compaction behind still sees it. Any other partition drops its oldest records when it has more than `records_max`, or
+    when they are more than `retention_ms` older than the newest timestamp. An offset is never used twice.
     """
 
     def __init__(
@@ -60,7 +65,7 @@ class MemoryPartition:
         self._keys: list[bytes | None] = []
 
     def append(self, value: bytes | None, key: bytes | None, timestamp_ms: int) -> int:
-        """Add a record and return its offset. A compacted partition needs a key: ValueError without one."""
+        """Add a record and return its offset. Raises ValueError for a record without key in a compacted partition."""
         if self.compacted and key is None:
             raise ValueError(f"The topic {self.topic} is compacted, so a record needs a key.")
         offset = self.next_offset
@@ -75,11 +80,11 @@ class MemoryPartition:
         return offset
 
     def mark(self) -> None:
-        """Take an offset without a record, as the end of a transaction does."""
+        """Use an offset without a record, like the marker at the end of a transaction."""
         self.next_offset += 1
 
     def read(self, offset: int, records_max: int) -> Batch | None:
-        """Return the records from `offset` on, at most so many; None when there is nothing left."""
+        """Return at most `records_max` records from `offset` on; None if there are none."""
         if offset >= self.next_offset:
             return None
         start = bisect_left(self._offsets, offset)
@@ -97,7 +102,7 @@ class MemoryPartition:
         )
 
     def compact(self) -> None:
-        """Keep the last record of each key, without the tombstones that an earlier compaction has kept."""
+        """Keep the last record of each key, and drop the tombstones that an earlier compaction kept."""
         last = sorted({key: index for index, key in enumerate(self._keys)}.values())
         retained = [
             index for index in last if self._values[index] is not None or self._offsets[index] >= self._tombstones_until
@@ -130,31 +135,25 @@ class MemoryPartition:
             return 0
         oldest_ms = self._newest_ms - self._retention_ms
         newer = (index for index, time_ms in enumerate(self._timestamps_ms) if time_ms >= oldest_ms)
-        return next(newer, len(self._offsets) - 1)  # the newest record stays, it names the first offset
-
-
-POLL_RECORDS_MAX = 2000
-NO_CHANGE = Assignment()
-Record = tuple[bytes | None, bytes | None]  # key and value
-Client = TypeVar("Client", bound="_Client")
+        return next(newer, len(self._offsets) - 1)  # the newest record stays: its offset is the first offset
 
 
 class Member:
-    """One member's view of its group: the partitions it holds, and whether the group still counts on it."""
+    """A member of a group: the partitions that it holds, those that it shall hold, and whether it was expelled."""
 
     def __init__(self, name: str, number: int) -> None:
         self.order = (name, number)
         self.assigned: set[TopicPartition] = set()
-        self.wanted: frozenset[TopicPartition] = frozenset()
+        self.target: set[TopicPartition] = set()
         self.expelled = False
 
 
 class MemoryGroup:
-    """Shares partitions out among members.
+    """Assigns partitions to members.
 
-    A partition changes hands in two steps: its owner gives it up at its own next poll, only then the new owner gets
-    it. So no two members ever hold one partition, except that an expelled member does not know it yet: that one can
-    commit no more.
+    A partition changes hands in two steps: its owner releases it at the owner's next poll, and only then the new owner gets it.
+    So no two members ever hold one partition. The exception is an expelled member that has not noticed yet; it can commit no
+    more.
     """
 
     def __init__(self) -> None:
@@ -169,54 +168,52 @@ class MemoryGroup:
         self._joined += 1
         member = Member(name, self._joined)
         self.members.append(member)
-        self.members.sort(key=lambda one: one.order)
+        self.members.sort(key=attrgetter("order"))
         return member
 
     def remove(self, member: Member) -> None:
-        """Forget a member and free what it holds."""
+        """Remove a member and release its partitions."""
         member.expelled = True
-        member.wanted = frozenset()
+        member.target = set()
         self.members = [one for one in self.members if one is not member]
         self._holders = {partition: holder for partition, holder in self._holders.items() if holder is not member}
 
     def share(self, readable: Mapping[Member, Iterable[TopicPartition]]) -> None:
-        """Begin a new generation: each partition to one of the members that can read it, in turn."""
+        """Begin a new generation: give each partition to one of the members that can read it, in turn."""
         self.generation += 1
         readers: dict[TopicPartition, list[Member]] = {}
         for member in self.members:
             for partition in readable.get(member, ()):
                 readers.setdefault(partition, []).append(member)
-        wanted: dict[Member, set[TopicPartition]] = {member: set() for member in self.members}
+            member.target = set()
         for turn, partition in enumerate(sorted(readers)):
-            wanted[readers[partition][turn % len(readers[partition])]].add(partition)
-        for member, partitions in wanted.items():
-            member.wanted = frozenset(partitions)
+            readers[partition][turn % len(readers[partition])].target.add(partition)
 
     def settled(self, member: Member) -> bool:
         """Return whether `settle` would change nothing."""
-        return member.assigned <= member.wanted and member.wanted - member.assigned <= self._holders.keys()
+        return member.assigned <= member.target and member.target - member.assigned <= self._holders.keys()
 
     def settle(self, member: Member) -> Assignment:
-        """Give up what the member shall not have and take what is free; return both."""
-        lost = sorted(member.assigned - member.wanted)
+        """Release the member's partitions that others shall have, and take the free ones that it shall have; return both."""
+        lost = sorted(member.assigned - member.target)
         for partition in lost:
             if self._holders.get(partition) is member:
                 del self._holders[partition]
-        gained = sorted(partition for partition in member.wanted - member.assigned if partition not in self._holders)
+        gained = sorted(partition for partition in member.target - member.assigned if partition not in self._holders)
         self._holders.update(dict.fromkeys(gained, member))
-        member.assigned = (member.assigned & member.wanted) | set(gained)
+        member.assigned = (member.assigned & member.target) | set(gained)
         return Assignment(gained=tuple(gained), lost=tuple(lost))
 
     def commit(self, member: Member, positions: Mapping[TopicPartition, Position]) -> None:
-        """Keep the positions of partitions that the member holds, and drop the others."""
-        self.committed.update({partition: at for partition, at in positions.items() if partition in member.assigned})
+        """Store the positions of partitions that the member holds, and ignore others."""
+        self.committed.update({key: position for key, position in positions.items() if key in member.assigned})
 
 
 class MemoryBroker:
-    """What outlives a crash of its clients, behind one lock: give it to several `MemoryLog`s, one per simulated process.
+    """The state that survives a crash of its clients, behind one lock. Several `MemoryLog`s share it, one per simulated process.
 
-    It asks no clock: timestamps come with the records. `records_max` bounds each partition that is not compacted;
-    without it only a topic's `retention_ms` does, by the newest timestamp in the partition.
+    Timestamps come with the records; the broker reads no clock. `records_max` bounds each partition that is not compacted;
+    without it only the `retention_ms` of the topic does, relative to the newest timestamp of the partition.
     """
 
     def __init__(self, *, records_max: int | None = None) -> None:
@@ -230,38 +227,42 @@ class MemoryBroker:
         self._epochs: dict[str, int] = {}
 
     def create(self, topics: Sequence[TopicSettings]) -> list[str]:
-        """Create the topics that are missing; return their names."""
+        """Create missing topics; return their names."""
         with self.changed:
             missing = [topic for topic in topics if topic.name not in self._topics]
             for topic in missing:
                 self._settings[topic.name] = topic
-                made = partial(MemoryPartition, topic.name, compacted=topic.compacted, retention_ms=topic.retention_ms)
                 self._topics[topic.name] = [
-                    made(number, records_max=self._records_max) for number in range(topic.partitions)
+                    MemoryPartition(
+                        topic.name,
+                        number,
+                        compacted=topic.compacted,
+                        records_max=self._records_max,
+                        retention_ms=topic.retention_ms,
+                    )
+                    for number in range(topic.partitions)
                 ]
             for group in self._groups.values() if missing else ():
                 self._share(group)
             return [topic.name for topic in missing]
 
     def partitions(self, topic: str) -> int | None:
-        """Return the number of partitions, None where the topic does not exist."""
+        """Return the number of partitions, None if the topic does not exist."""
         with self.changed:
             return len(self._topics[topic]) if topic in self._topics else None
 
     def examine(self, topics: Sequence[str]) -> dict[str, FoundTopic]:
-        """Return how the topics are that there are."""
         with self.changed:
-            found = [self._settings[topic] for topic in topics if topic in self._settings]
-            return {topic.name: FoundTopic(topic.partitions, 1, topic.options(), None) for topic in found}
+            existing = [self._settings[topic] for topic in topics if topic in self._settings]
+            return {topic.name: FoundTopic(topic.partitions, 1, topic.options(), None) for topic in existing}
 
     def ends(self, topics: Sequence[str]) -> dict[str, dict[int, int]]:
-        """Return what `MemoryLog.ends` returns."""
         with self.changed:
-            named = filter(topic_pattern(topics).fullmatch, self._topics)
-            return {name: {one.partition: one.next_offset for one in self._topics[name]} for name in named}
+            names = filter(topic_pattern(topics).fullmatch, self._topics)
+            return {name: {store.partition: store.next_offset for store in self._topics[name]} for name in names}
 
     def partition(self, partition: TopicPartition) -> MemoryPartition:
-        """Return a partition; UnavailableError where there is none."""
+        """Return a partition. Raises UnavailableError if it does not exist."""
         topic, number = partition
         if topic not in self._topics:
             raise UnavailableError(f"The topic {topic} does not exist.")
@@ -272,14 +273,14 @@ class MemoryBroker:
     def append(
         self, topic: str, value: bytes | None, key: bytes | None, partition: int | None, timestamp_ms: int
     ) -> None:
-        """Add a record; without a partition its key decides, without a key the partitions take turns."""
+        """Add a record. Without a partition its key decides; without a key the partitions take turns."""
         with self.changed:
             number = self._pick(topic, key) if partition is None else partition
             self.partition((topic, number)).append(value, key, timestamp_ms)
             self.changed.notify_all()
 
     def snapshot(self, partition: TopicPartition, newest: int | None = None) -> tuple[Batch | None, int]:
-        """Return what `MemoryLog.read` reads of a partition, and its end."""
+        """Return the records that `MemoryLog.read` returns, and the end of the partition."""
         with self.changed:
             store = self.partition(partition)
             if store.compacted:
@@ -294,7 +295,7 @@ class MemoryBroker:
             return self._epochs[transactional_id]
 
     def transact(self, transactional_id: str, epoch: int, partition: TopicPartition, records: Sequence[Record]) -> None:
-        """Write all records or none. Raises FencedError where a later epoch has begun."""
+        """Write all records or none. Raises FencedError if a later epoch has begun."""
         with self.changed:
             if self._epochs.get(transactional_id) != epoch:
                 raise FencedError(f"Another owner has taken over {transactional_id}.")
@@ -313,16 +314,16 @@ class MemoryBroker:
             return member
 
     def leave(self, group: str, member: Member) -> None:
-        """Remove a member; the others share what it held."""
+        """Remove a member; the others share its partitions."""
         with self.changed:
             self.group(group).remove(member)
             if self._subscriptions.pop(member, None) is not None:
                 self._share(self.group(group))
 
     def expel(self, group: str, name: str) -> None:
-        """Remove the members of this name, as a broker does with those whose session has expired."""
+        """Remove the members of this name, as a broker does when their session expires."""
         with self.changed:
-            for member in [one for one in self.group(group).members if one.order[0] == name]:
+            for member in [member for member in self.group(group).members if member.order[0] == name]:
                 self.leave(group, member)
 
     def group(self, group: str) -> MemoryGroup:
@@ -346,13 +347,12 @@ class MemoryBroker:
 
 
 class _Client:
-    """A client that can be closed; `what` it is."""
+    """A client that can be closed; `what` names it in errors."""
 
     what: str
     closed = False
 
     def close(self) -> None:
-        """Refuse every further call."""
         self.closed = True
 
     def _check_open(self) -> None:
@@ -374,43 +374,39 @@ class MemoryConsumer(_Client):
         self._member = broker.join(group, topics, member)
 
     def poll(self, timeout_s: float) -> Poll:
-        """Return what is there, waiting at most `timeout_s` of real time for the first record or change."""
+        """Return the next records, waiting at most `timeout_s` of real time for the first record or change."""
         with self._broker.changed:
             self._check_open()
-            if timeout_s > 0 and not self._ready():
+            if timeout_s > 0:
                 self._broker.changed.wait_for(self._ready, timeout_s)
                 self._check_open()
             change = self._settle()
             return Poll(change) if change is not NO_CHANGE else Poll(NO_CHANGE, self._take())
 
     def assigned(self) -> frozenset[TopicPartition]:
-        """Return the partitions this member owns now."""
         return frozenset(self._positions)
 
     def committed(self, partition: TopicPartition) -> Position | None:
-        """Return the group's committed position."""
         with self._broker.changed:
             self._check_open()
             return self._broker.group(self._group).committed.get(partition)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Read on from an offset; ValueError where the partition is not owned."""
+        """Set the next offset; ValueError if the partition is not owned."""
         if partition not in self._positions:
             raise ValueError(f"The partition {partition[0]}/{partition[1]} is not assigned to {self._name}.")
         self._positions[partition] = offset
 
     def beginning(self, partition: TopicPartition) -> int:
-        """Return the first offset that is still there."""
         with self._broker.changed:
             return self._broker.partition(partition).first_offset
 
     def end(self, partition: TopicPartition) -> int:
-        """Return the offset after the last record."""
         with self._broker.changed:
             return self._broker.partition(partition).next_offset
 
     def commit(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """Commit positions; those of partitions that are not owned are dropped. Raises RebalancingError."""
+        """Commit positions of owned partitions, and ignore others. Raises RebalancingError."""
         with self._broker.changed:
             self._check_open()
             if self._member.expelled:
@@ -418,15 +414,12 @@ class MemoryConsumer(_Client):
             self._broker.group(self._group).commit(self._member, positions)
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
-        """Stop returning records of these partitions until `resume`, or until they are lost."""
         self._paused.update(partition for partition in partitions if partition in self._positions)
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
-        """Return records of these partitions again."""
         self._paused.difference_update(partitions)
 
     def close(self) -> None:
-        """Leave the group; nothing happens the second time."""
         if not self.closed:
             self.closed = True
             self._broker.leave(self._group, self._member)
@@ -468,7 +461,7 @@ class MemoryConsumer(_Client):
     def _take(self) -> tuple[Batch, ...]:
         batches: list[Batch] = []
         room = POLL_RECORDS_MAX
-        for partition in [one for one in self._positions if one not in self._paused]:
+        for partition in [owned for owned in self._positions if owned not in self._paused]:
             batch = self._next(partition, room)
             if batch is not None:
                 batches.append(batch)
@@ -480,13 +473,13 @@ class MemoryConsumer(_Client):
     def _next(self, partition: TopicPartition, records_max: int) -> Batch | None:
         store = self._broker.partition(partition)
         batch = store.read(max(self._positions[partition], store.first_offset), records_max)
-        offset = self._positions.pop(partition)  # put back last, so that the next poll begins with another partition
+        offset = self._positions.pop(partition)  # moved to the end, so that the next poll begins with another partition
         self._positions[partition] = offset if batch is None else batch.next_offset
         return batch
 
 
 class MemoryProducer(_Client):
-    """Writes at once, so there is never anything left to flush."""
+    """Writes at once, so `flush` has nothing to wait for."""
 
     what = "producer"
 
@@ -501,18 +494,17 @@ class MemoryProducer(_Client):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> None:
-        """Write a record; without a timestamp it gets 0. Raises UnavailableError, ValueError where it is too large."""
+        """Write a record, by default with timestamp 0. Raises UnavailableError, ValueError if the record is too large."""
         self._check_open()
         check_record(topic, value, key)
         self._broker.append(topic, value, key, partition, timestamp_ms or 0)
 
-    def flush(self, timeout_s: float) -> None:  # noqa: ARG002 - the contract's argument; nothing is ever under way
-        """Return at once: every record is there."""
+    def flush(self, timeout_s: float) -> None:  # noqa: ARG002 - an argument of the protocol; every write has already happened
         self._check_open()
 
 
 class MemoryCheckpointStore(_Client):
-    """Fenced by an epoch: each take-over begins a new one, and a write under an older one is refused."""
+    """A store that is fenced by an epoch: each take-over begins a new epoch, and a write under an older one is refused."""
 
     what = "checkpoint store"
 
@@ -524,7 +516,6 @@ class MemoryCheckpointStore(_Client):
         self._live = LiveStates()
 
     def take_over(self) -> Restored:
-        """Fence every former owner and read the state back."""
         self._check_open()
         self._epoch = self._broker.fence(self._owner)
         restoration = Restoration()
@@ -536,10 +527,10 @@ class MemoryCheckpointStore(_Client):
         return restored
 
     def save(self, states: Mapping[str, bytes | None], marker: Marker) -> None:
-        """Write states and marker at once. After any error the store is dead."""
+        """Write states and marker. Raises ValueError, UnavailableError, or FencedError, which closes the store."""
         self._check_open()
         if self._epoch is None:
-            raise UnavailableError("Nothing can be saved before the take-over.")
+            raise UnavailableError("A checkpoint can be saved only after the take-over.")
         records = checkpoint_records(states, marker, self._live)
         try:
             self._broker.transact(self._owner, self._epoch, self._partition, records)
@@ -549,7 +540,7 @@ class MemoryCheckpointStore(_Client):
 
 
 class MemoryLog(_Client):
-    """One process's way to a `MemoryBroker`. Without one it makes its own; give it one to come back after a crash."""
+    """The access of one process to a `MemoryBroker`, by default a new one. Pass the former broker to return after a crash."""
 
     what = "log"
 
@@ -561,51 +552,45 @@ class MemoryLog(_Client):
     def consumer(
         self, group: str, topics: Sequence[str], *, member: str, from_beginning: bool = True
     ) -> MemoryConsumer:
-        """Return a new member of a group; topics may be regular expressions when they start with ``^``."""
         self._check_open()
         return self._retained(MemoryConsumer(self.broker, group, topics, member, from_beginning=from_beginning))
 
     def producer(self) -> MemoryProducer:
-        """Return a new producer."""
         self._check_open()
         return self._retained(MemoryProducer(self.broker))
 
     def checkpoints(self, shard: int) -> MemoryCheckpointStore:
-        """Return a new store for a shard's checkpoints; the shard is the partition of the state topic."""
         self._check_open()
         return self._retained(MemoryCheckpointStore(self.broker, self._state_topic, shard))
 
     def partitions(self, topic: str) -> int | None:
-        """Return the number of partitions, None where the topic does not exist."""
         self._check_open()
         return self.broker.partitions(topic)
 
     def ends(self, topics: Sequence[str]) -> Mapping[str, Mapping[int, int]]:
-        """Return the ends of the partitions of each topic that is there; names with ``^`` are regular expressions."""
         self._check_open()
         return self.broker.ends(topics)
 
     def create(self, topics: Sequence[TopicSettings]) -> Sequence[str]:
-        """Create the topics that are missing; return their names."""
         self._check_open()
         return self.broker.create(topics)
 
     def examine(self, topics: Sequence[str], groups: Sequence[str], transactional_ids: Sequence[str]) -> Examined:
-        """Return how topics are; nobody is refused anything."""
+        """Return the settings of topics; no operation is ever refused."""
         self._check_open()
         return Examined(self.broker.examine(topics), dict.fromkeys(groups), dict.fromkeys(transactional_ids))
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        """Return the first offset that is still there and the end of a partition."""
+        """Return the first offset that still exists, and the end of a partition."""
         self._check_open()
         with self.broker.changed:
             store = self.broker.partition((topic, partition))
             return store.first_offset, store.next_offset
 
     def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None], *, newest: int | None = None) -> int:
-        """Read a partition to its present end, of a compacted topic the last record of each key; return the end.
+        """Read a partition to its present end, or only its `newest` offsets; return the end.
 
-        With `newest` only the records of its last so many offsets.
+        Of a compacted topic only the last record of each key is read.
         """
         self._check_open()
         batch, end = self.broker.snapshot((topic, partition), newest)
@@ -614,12 +599,12 @@ class MemoryLog(_Client):
         return end
 
     def close(self) -> None:
-        """Close everything this log handed out; the broker keeps its records."""
+        """Close every client that this log made; the broker keeps its records."""
         super().close()
         for client in self._clients:
             client.close()
         self._clients.clear()
 
-    def _retained(self, client: Client) -> Client:
-        self._clients = [*(one for one in self._clients if not one.closed), client]
+    def _retained(self, client: AnyClient) -> AnyClient:
+        self._clients = [*(former for former in self._clients if not former.closed), client]
         return client

@@ -44,7 +44,7 @@ def test_rows_are_opened_by_the_schema_that_was_registered(registry: Apicurio) -
         until(lambda: messages.ready(values) == 3, 30.0, "all were looked up")
         assert json.loads(messages.opened(values[0]))["timestamp"] == TIME_MS / 1000
         with pytest.raises(
-            Exception, match=f"schema {other} of the registry is of the type 'PROTOBUF', which is not read"
+            Exception, match=f"schema {other} of the registry has the type 'PROTOBUF', which is not supported"
         ):
             messages.opened(values[1])
         with pytest.raises(Exception, match="The schema registry has no schema 4000"):

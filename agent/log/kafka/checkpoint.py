@@ -1,10 +1,10 @@
-"""The fenced checkpoint on Kafka.
+"""Fenced checkpoints on Kafka.
 
-Take-over: (a) a transactional producer of the shard's own name, which ends and fences every former owner; (b) the
-sweep; (c) no transaction is open any more; (d) read the committed state back, the last marker is the position.
-Save: (1) states and marker in one transaction, every acknowledgement checked, (2) commit within a deadline, (3) read
-the marker back. None of these steps can be left out: the tests of checkpoints on a broker show for each of them what
-goes wrong without it.
+Take-over: (a) make a transactional producer with the id of the shard, which ends and fences every former owner; (b) sweep,
+that is, write and abort one transaction; (c) check that no transaction is open any more; (d) read the committed state back:
+the last marker is the position. Save: (1) write states and marker in one transaction, and check every acknowledgement;
+(2) commit within a deadline; (3) read the marker back. Every step is needed: the tests of checkpoints on a broker show for
+each of them what fails without it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,14 +23,14 @@ from processors.contracts.log import (
 )
 
 SWEEP_KEY = b"__sweep__"
-BYTES_PER_S_MIN = 20e6  # of a checkpoint; what is learned of 100,000 series has 280 MB
-END_LOOKS_MAX = 20  # the end of an aborted transaction is written a little after the abort is acknowledged
+BYTES_PER_S_MIN = 20e6  # slowest write of a checkpoint; the states of hosts with 100,000 series take 280 MB
+END_LOOKS_MAX = 20  # the abort marker is written a little after the abort is acknowledged
 
 
 class KafkaCheckpointStore:
-    """Checkpoints of one shard in its partition of the state topic, where nobody else writes.
+    """Checkpoints of one shard in its own partition of the state topic.
 
-    After any error the store is dead and has let go of everything; take over with a new one.
+    After any error the store has closed its clients and cannot be used any more: take over with a new one.
     """
 
     def __init__(self, settings: KafkaSettings, shard: int) -> None:
@@ -46,13 +46,12 @@ class KafkaCheckpointStore:
 
     @property
     def closed(self) -> bool:
-        """Return whether it was closed, or died of an error."""
         return self._death is not None
 
     def take_over(self) -> Restored:
-        """Fence every former owner, sweep what it left open, and read the state back.
+        """Fence every former owner, sweep its open transaction, and read the state back.
 
-        Raises UnavailableError, also when another transaction stays open, or FencedError.
+        Raises FencedError, or UnavailableError, also if a transaction of somebody else stays open.
         """
         self._check_alive()
         with self._or_die("Taking over"):
@@ -62,17 +61,17 @@ class KafkaCheckpointStore:
                 self._sweep()
                 if self._ends_agree():
                     return self._restore()
-            raise UnavailableError(f"A transaction of somebody else stays open in {self._topic}/{self._shard}.")
+            raise UnavailableError(f"Another client keeps a transaction open in {self._topic}/{self._shard}.")
 
     def save(self, states: Mapping[str, bytes | None], marker: Marker) -> None:
-        """Write states and marker in one transaction and confirm by reading the marker back.
+        """Write states and marker in one transaction, and confirm the commit by reading the marker back.
 
-        Raises ValueError where a state can never be written; then nothing has happened. Raises FencedError,
-        CheckpointLostError or UnavailableError otherwise; then the store is dead.
+        Raises ValueError, before anything is written, if a state is too large or has a reserved key. Raises FencedError,
+        CheckpointLostError or UnavailableError otherwise; the store is then dead.
         """
         self._check_alive()
         if self._reader is None:
-            raise UnavailableError("Nothing can be saved before the take-over.")
+            raise UnavailableError("A checkpoint can be saved only after the take-over.")
         records = checkpoint_records(states, marker, self._live)
         with self._or_die("Saving a checkpoint"):
             marker_offset = self._write(records)
@@ -80,8 +79,8 @@ class KafkaCheckpointStore:
             self._confirm(marker_offset, records[-1][1])
 
     def close(self) -> None:
-        """Free the connections; what is not committed will be aborted by the next owner."""
-        self._death = self._death or "It is closed."
+        """Free the connections; the next owner aborts an open transaction."""
+        self._death = self._death or "The store is closed."
         self._close()
 
     def _fence(self) -> None:
@@ -89,16 +88,16 @@ class KafkaCheckpointStore:
         self._deadline(self._writer.fence, "Fencing the former owner")
 
     def _sweep(self) -> None:
-        """Abort once, so that records which a former transaction left open can never be committed by ours.
+        """Abort one transaction, so that ours can never commit records which a former owner left open.
 
-        A broker that is killed within a commit may forget, at its restart, to end the transaction in this partition.
-        Its records then stay open behind the fencing, and our next commit would make them visible.
+        A broker that is killed within a commit may forget, at its restart, to end the transaction in this partition. Its records
+        then stay open despite the fencing, and our next commit would make them visible.
         """
         self._write([(SWEEP_KEY, None)])
         self._deadline(self._fencing().abort, "Aborting the sweep")
 
     def _ends_agree(self) -> bool:
-        """Return whether nothing is open: else what is committed may be hidden behind it."""
+        """Return whether no transaction is open: an open one hides committed records behind it."""
         with self._reading(committed=True) as committed, self._reading(committed=False) as everything:
             return any(committed.end() == everything.end() for _ in range(END_LOOKS_MAX))
 
@@ -111,7 +110,7 @@ class KafkaCheckpointStore:
         return restored
 
     def _write(self, records: list[tuple[bytes, bytes | None]]) -> int:
-        """Write records in a new transaction, wait for each acknowledgement, and return the offset of the last."""
+        """Write records in a new transaction, wait for each acknowledgement, and return the last offset."""
         size_bytes = sum(len(value or b"") for _, value in records)
         timeout_s = self._settings.checkpoint_timeout_s + size_bytes / BYTES_PER_S_MIN
         self._deadline(self._fencing().begin, "Beginning a transaction")
@@ -121,13 +120,15 @@ class KafkaCheckpointStore:
         self._deadline(self._fencing().commit, "Committing a checkpoint")
 
     def _confirm(self, marker_offset: int, marker: bytes | None) -> None:
-        """Read the marker back: a commit can return although everything was aborted."""
+        """Read the marker back: a commit can return although the transaction was aborted."""
         if self._reader is None or self._reader.value_at(marker_offset) != (marker,):
-            raise CheckpointLostError(f"The checkpoint at {self._topic}/{self._shard}/{marker_offset} is not there.")
+            raise CheckpointLostError(
+                f"The checkpoint at {self._topic}/{self._shard}/{marker_offset} is missing after its commit."
+            )
 
     def _fencing(self) -> TransactionWriter:
         if self._writer is None:
-            raise UnavailableError("Nothing can be written before the take-over.")
+            raise UnavailableError("A checkpoint can be written only after the take-over.")
         return self._writer
 
     def _deadline(self, call: Callable[[], object], doing: str) -> None:
@@ -153,7 +154,7 @@ class KafkaCheckpointStore:
     def _close(self) -> None:
         writer, self._writer = self._writer, None
         reader, self._reader = self._reader, None
-        with suppress(Exception):  # a client that is in trouble may raise anything here
+        with suppress(Exception):  # a broken client may raise anything here
             if writer is not None:
                 writer.give_up()
         with suppress(Exception):

@@ -1,7 +1,8 @@
-"""What a client library has to do for the log, as protocols: `kafka.python` and `kafka.confluent` implement them.
+"""The interface between the Kafka log and the client libraries.
 
-What is decided stands beside this file, once: which errors are ours, deadlines, the steps of a checkpoint, what a
-rebalance takes away. Here a client only adapts: it raises what its library raises, and `Client.fault` says what it means.
+First the settings of a cluster and the TLS checks, then the protocols that `kafka.python` and `kafka.confluent` implement,
+then what holds for both: which errors are ours, deadlines, and the check that a broker answers. An adapter raises what its
+library raises, and `Client.fault` classifies that error.
 """
 
 import socket
@@ -22,21 +23,23 @@ from processors.contracts.log import Batch, FoundTopic, Position, TopicPartition
 
 ADDRESSES_MAX: Final = 3
 TIMEOUT_S: Final = 2.0
-UNKNOWN_ISSUER: Final = frozenset({18, 19, 20, 21})  # X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT and those after it
-
+UNKNOWN_ISSUER: Final = frozenset({18, 19, 20, 21})  # X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT and its three successors
+ASK_AGAIN_S: Final = 0.2
+NAMES_MAX: Final = 5
+Result = TypeVar("Result")
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Compression = Literal["none", "gzip", "lz4", "zstd"]
 ClientName = Literal["auto", "kafka-python", "confluent"]
 REQUEST_BYTES_MAX = 1 << 20
 BATCH_BYTES_MIN = 1024
-BATCH_MARGIN_BYTES = 512  # what a batch may have around its records
-WAIT_MS = 20  # a broker may wait so long for more before it answers a reader; a checkpoint waits for this answer
-LINGER_MS = 5  # a record waits so long for others, unless somebody flushes: a request for each costs more than the rest
+BATCH_MARGIN_BYTES = 512  # header of a batch
+WAIT_MS = 20  # how long a broker may wait for more records before it answers; a checkpoint waits for this answer
+LINGER_MS = 5  # how long a record waits for more, unless the producer is flushed: a request costs more than all other work on a record
 
 
 class Secret(str):
-    """A text that does not show in a repr: clients and tracebacks print their settings."""
+    """A text that its repr hides: clients and tracebacks print their settings."""
 
     __slots__ = ()
 
@@ -45,7 +48,7 @@ class Secret(str):
 
 
 class KafkaSecurity(msgspec.Struct, frozen=True):
-    """How to prove who we are, and how the broker proves who it is."""
+    """How the agent and the broker authenticate to each other."""
 
     protocol: SecurityProtocol = "PLAINTEXT"
     mechanism: str | None = None
@@ -61,22 +64,20 @@ class KafkaSecurity(msgspec.Struct, frozen=True):
 
     @property
     def described(self) -> str:
-        """Return protocol, mechanism and user for an error message."""
         return self.protocol if self.mechanism is None else f"{self.protocol}, {self.mechanism} as {self.username}"
 
     @property
     def encrypted(self) -> bool:
-        """Return whether the connection is encrypted."""
         return self.protocol.endswith("SSL")
 
     def check(self) -> None:
-        """Raise ConfigError where a login is not complete."""
+        """Raise ConfigError if the login is incomplete."""
         if self.protocol.startswith("SASL") and not (self.mechanism and self.username and self.password):
             raise ConfigError(f"{self.protocol} needs a mechanism, a user name and a password.")
 
 
 class KafkaSettings(msgspec.Struct, frozen=True):
-    """Everything that the Kafka log has to know. Every default is here."""
+    """The settings of the Kafka log, with all defaults."""
 
     bootstrap: str
     client: ClientName = "auto"
@@ -84,16 +85,20 @@ class KafkaSettings(msgspec.Struct, frozen=True):
     security: KafkaSecurity = KafkaSecurity()
     state_topic: str = "scalewatch.state"
     compression: Compression = "none"
-    replication_factor: int | None = None  # of topics we create; None: 3, or as many as there are brokers
-    static_membership: bool = False  # keep partitions through a restart, at the price of a slower leave
+    replication_factor: int | None = (
+        None  # of topics that the agent creates; None: 3, or the number of brokers if there are fewer
+    )
+    static_membership: bool = (
+        False  # a member keeps its partitions during a restart, but the group notices later when it leaves
+    )
     bootstrap_timeout_s: float = 10.0
     request_timeout_s: float = 10.0
     delivery_timeout_s: float = 60.0
     block_timeout_s: float = 10.0
     session_timeout_s: float = 10.0
-    work_timeout_s: float = 300.0  # a member that does not poll for so long loses its partitions
-    metadata_age_s: float = 30.0  # how soon new topics are found
-    stuck_after_s: float = 30.0  # a consumer that is behind and gets nothing for so long is given up
+    work_timeout_s: float = 300.0  # a member that does not poll for this time loses its partitions
+    metadata_age_s: float = 30.0  # how soon new topics are noticed
+    stuck_after_s: float = 30.0  # a consumer that lags and receives nothing for this time is given up
     read_timeout_s: float = 30.0
     checkpoint_timeout_s: float = 8.0
     transaction_timeout_s: float = 60.0
@@ -101,61 +106,58 @@ class KafkaSettings(msgspec.Struct, frozen=True):
     queue_records_max: int = 50_000
     queue_bytes_max: int = 64 << 20
     poll_records_max: int = 2000
-    written_topics: tuple[str, ...] = ()  # whose max.message.bytes bounds a batch
+    written_topics: tuple[str, ...] = ()  # their max.message.bytes bounds a batch
     batch_bytes_max: int = REQUEST_BYTES_MAX
-    fetched_bytes_max: int = 16 << 20  # that a client holds for the next polls
+    fetched_bytes_max: int = 16 << 20  # records that a client holds for the next polls
     on_wait: Callable[[], object] = tuple  # called before each wait for a broker, in any thread
-    now_ms: Callable[[], int] | None = None  # gives records their time that have none; None: the client does
+    now_ms: Callable[[], int] | None = None  # timestamps of records without one; None: the client sets them
 
     def stamp_ms(self) -> int | None:
-        """Return the time of a record that is written now; None if the client has to give it."""
+        """Return the timestamp for a record that is written now; None if the client sets it."""
         return None if self.now_ms is None else self.now_ms()
 
     @property
     def request_ms(self) -> int:
-        """How long a broker may take for an answer."""
         return milliseconds(self.request_timeout_s)
 
     @property
     def delivery_ms(self) -> int:
-        """How long a record may be under way: at least as long as one request, which has waited for others."""
+        """The time limit for a delivery: at least one request, which may have waited for more records."""
         return max(milliseconds(self.delivery_timeout_s), self.request_ms + LINGER_MS)
 
     @property
     def session_ms(self) -> int:
-        """How long a group waits for a member's heartbeat."""
         return milliseconds(self.session_timeout_s)
 
     @property
     def heartbeat_ms(self) -> int:
-        """How often a member's heart beats: two beats may be lost."""
+        """The heartbeat interval: the session survives two lost heartbeats."""
         return self.session_ms // 3
 
     @property
     def work_ms(self) -> int:
-        """How long a member may work between two polls; never shorter than its session."""
+        """The longest time between two polls; at least the session timeout."""
         return max(milliseconds(self.work_timeout_s), self.session_ms)
 
-    def named(self, purpose: str) -> str:
-        """Return the name of a client towards the brokers."""
+    def client_id_for(self, purpose: str) -> str:
+        """Return the client.id for a purpose."""
         return f"{self.client_id}-{purpose}"
 
 
 def context_of(security: KafkaSecurity) -> ssl.SSLContext:
-    """Return our own TLS context: the client's accepts versions that are no longer safe."""
+    """Return the agent's own TLS context: kafka-python's default accepts TLS versions that are no longer safe."""
     try:
         context = ssl.create_default_context(cafile=security.ca_file)
         if security.certificate_file is not None:
             context.load_cert_chain(security.certificate_file, security.key_file)
-    except OSError as error:  # also of a file that holds something else
-        named = (security.ca_file, security.certificate_file, security.key_file)
-        files = ", ".join(one for one in named if one is not None)
+    except OSError as error:  # also if a file holds something else
+        files = ", ".join(filter(None, (security.ca_file, security.certificate_file, security.key_file)))
         raise ConfigError(f"The certificate files {files} cannot be used: {error}.") from error
     return context
 
 
 def refusal(settings: KafkaSettings) -> str:
-    """Return in a sentence why no TLS connection to the brokers is possible; empty if TLS is not the reason."""
+    """Return a sentence with the reason why TLS to the brokers fails; empty if TLS is not the reason."""
     if not settings.security.encrypted:
         return ""
     context = context_of(settings.security)
@@ -185,36 +187,33 @@ def _refused(address: str, error: ssl.SSLCertVerificationError) -> str:
 
 
 def isolation(*, committed: bool) -> str:
-    """Return which records a consumer sees: what is committed, or also what open and aborted transactions wrote."""
     return "read_committed" if committed else "read_uncommitted"
 
 
 def first_read(*, from_beginning: bool) -> str:
-    """Return where a consumer begins that has no position."""
     return "earliest" if from_beginning else "latest"
 
 
 def milliseconds(seconds: float) -> int:
-    """Return a time as clients take it."""
     return round(seconds * 1000)
 
 
 class Meaning(Enum):
-    """What an error of a client means to us."""
+    """The kinds of client errors that the agent handles differently."""
 
     FENCED = auto()
-    """Another process has this name."""
+    """Another process uses this name."""
     REBALANCED = auto()
-    """The group has gone on, or goes on, without this member."""
+    """The group has rebalanced, or rebalances, without this member."""
     FORBIDDEN = auto()
-    """The user has no right to it."""
+    """The user lacks the right."""
     UNREACHABLE = auto()
-    """No broker can be talked to."""
+    """No broker can be reached."""
     OTHER = auto()
 
 
 class Fault(NamedTuple):
-    """An error of a client: its meaning, its text, and what the user may not use: kind of resource and names."""
+    """The meaning and text of a client error. For FORBIDDEN also the kind and the names of the resources."""
 
     meaning: Meaning
     reason: str
@@ -223,38 +222,37 @@ class Fault(NamedTuple):
 
 
 class NotQueuedError(Exception):
-    """Nothing was queued, and the producer is as it was: the cause says why."""
+    """A record could not be queued; the producer is still usable. The cause is the error of the client."""
 
 
 class RecordWriter(Protocol):
-    """An idempotent producer: acks of all replicas. After an error it is given up."""
+    """An idempotent producer that waits for all replicas. After any error but NotQueuedError it must be given up."""
 
     def offer(
         self, topic: str, value: bytes | None, key: bytes | None, partition: int | None, timestamp_ms: int | None
     ) -> bool:
-        """Queue a record; False where the queue is full. Raises NotQueuedError where the topic cannot be found."""
+        """Queue a record; return False if the queue is full. Raises NotQueuedError if the topic cannot be found."""
 
     def settle(self, timeout_s: float) -> bool:
-        """Take in what was acknowledged, and wait for one where none was; False at the deadline. Raises for what failed."""
+        """Process acknowledgements, waiting for one if none has come; return False at the deadline. Raises the error of a failed record."""
 
     def unacknowledged(self) -> int:
-        """Return how many records are queued or under way."""
+        """Return the number of records that are queued or in flight."""
 
     def flush(self, timeout_s: float) -> None:
-        """Wait for every acknowledgement. Raises for what failed, and at the deadline."""
+        """Wait for every acknowledgement. Raises the error of a failed record, and at the deadline."""
 
     def give_up(self) -> None:
-        """Free everything within about a second, and write nothing more of what is queued."""
+        """Free everything within about a second, and send no queued record."""
 
 
 class TransactionWriter(Protocol):
-    """A transactional producer. Every call but `send` and `give_up` may hang, whatever its deadline."""
+    """A transactional producer. Every call but `send` and `give_up` may hang beyond its deadline."""
 
     def fence(self) -> None:
-        """End and fence every former producer of this name."""
+        """End the transactions of every former producer with this transactional id, and fence it."""
 
-    def begin(self) -> None:
-        """Begin a transaction."""
+    def begin(self) -> None: ...
 
     def send(
         self,
@@ -264,147 +262,135 @@ class TransactionWriter(Protocol):
         timeout_s: float,
         timestamp_ms: int | None = None,
     ) -> int:
-        """Write keys and values, wait for each acknowledgement, and return the offset of the last. Raises for what failed."""
+        """Write pairs of key and value, wait for each acknowledgement, and return the last offset. Raises the error of a failed record."""
 
-    def commit(self) -> None:
-        """Commit the transaction."""
+    def commit(self) -> None: ...
 
-    def abort(self) -> None:
-        """Abort the transaction."""
+    def abort(self) -> None: ...
 
     def give_up(self) -> None:
-        """Free everything within about a second, and write nothing more of what is queued."""
+        """Free everything within about a second, and send no queued record."""
 
 
 class GroupMember(Protocol):
-    """A member of a group that commits nothing by itself.
+    """A member of a consumer group that commits nothing by itself.
 
-    At a rebalance it gives all partitions up, and it reads none of the new ones before `start`.
+    At a rebalance it revokes all its partitions. It reads nothing from the new ones before `start`.
     """
 
     def poll(self, timeout_s: float) -> Sequence[Batch]:
-        """Return what is there, waiting at most so long for the first record."""
+        """Return the next records, waiting at most `timeout_s` for the first one."""
 
     def rebalancing(self) -> bool:
-        """Return whether the group shares its partitions out, and this member has given its own up."""
+        """Return whether a rebalance runs, for which this member has given up its partitions."""
 
     def assignment(self) -> frozenset[TopicPartition] | None:
-        """Return what a rebalance gave, once after it; None while there was none."""
+        """Return the partitions of a finished rebalance, once; None if there was no rebalance since the last call."""
 
     def generation(self) -> int | None:
-        """Return the number of the group's generation; None where it cannot be told, or where partitions were lost."""
+        """Return the number of the group's generation; None if it is unknown, or if partitions were lost."""
 
     def start(self, offsets: Mapping[TopicPartition, int | None], paused: Iterable[TopicPartition]) -> None:
-        """Read all assigned partitions on from these offsets; None: from where the client is, or what is committed."""
+        """Start to read all assigned partitions at these offsets. None: at the client's position, else the committed one."""
 
-    def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop returning records."""
+    def pause(self, partitions: Iterable[TopicPartition]) -> None: ...
 
-    def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Return records again."""
+    def resume(self, partitions: Iterable[TopicPartition]) -> None: ...
 
     def position(self, partition: TopicPartition) -> int | None:
-        """Return the next offset to read, past what transactions hide; None where it is not known yet."""
+        """Return the next offset to read, after markers of transactions; None if it is not known yet."""
 
-    def committed(self, partition: TopicPartition) -> Position | None:
-        """Return the group's committed position."""
+    def committed(self, partition: TopicPartition) -> Position | None: ...
 
     def beginning(self, partition: TopicPartition) -> int:
-        """Return the first offset that is still there."""
+        """Return the first offset that still exists."""
 
     def end(self, partition: TopicPartition) -> int:
-        """Return the offset after the last record that is committed."""
+        """Return the offset after the last committed record."""
 
-    def commit(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """Commit positions."""
+    def commit(self, positions: Mapping[TopicPartition, Position]) -> None: ...
 
     def close(self) -> None:
         """Leave the group, within a second or two whatever the broker does."""
 
 
 class PartitionReader(Protocol):
-    """Reads one partition by hand."""
+    """Reads one partition outside of any group."""
 
     def beginning(self) -> int:
-        """Return the first offset that is still there."""
+        """Return the first offset that still exists."""
 
     def end(self) -> int:
         """Return the offset after the last record that this reader may see."""
 
-    def seek(self, offset: int) -> None:
-        """Read on from an offset."""
+    def seek(self, offset: int) -> None: ...
 
     def position(self) -> int:
-        """Return the next offset to read, past what transactions hide."""
+        """Return the next offset to read, after markers of transactions."""
 
     def poll(self, timeout_s: float) -> Batch | None:
-        """Return the next records; None where none came in time."""
+        """Return the next records; None if none came in time."""
 
-    def close(self) -> None:
-        """Free the connections."""
+    def close(self) -> None: ...
 
 
 class ClusterAdmin(Protocol):
-    """Asks a cluster about its topics, and makes some."""
+    """Describes topics, groups and brokers, and creates topics."""
 
     def topics(self) -> Sequence[str]:
         """Return the names of all topics that the user may see."""
 
     def describe(self, topics: Sequence[str]) -> Mapping[str, FoundTopic]:
-        """Return how topics are, without their settings; those that are missing are left out.
+        """Return partitions, replicas and operations of existing topics, without their settings.
 
-        Of one that the user may not even see: no partition, no operation.
+        A topic that the user may not see has no partitions and no operations.
         """
 
     def settings(self, topics: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
-        """Return the settings of the topics that the user may read them of."""
+        """Return the settings of those topics whose settings the user may read."""
 
     def ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Return the offset after the last record of partitions that is committed."""
+        """Return the offset after the last committed record of each partition."""
 
     def group_operations(self, group: str) -> frozenset[str] | None:
-        """Return what the user may do with a group; None where the broker does not say."""
+        """Return the operations that the user may perform on a group; None if the broker does not report them."""
 
     def transactional_operations(self, names: Sequence[str]) -> Mapping[str, frozenset[str] | None]:
-        """Return what the user may do with transactional ids; None where that cannot be told without fencing their owners."""
+        """Return the allowed operations by transactional id; None if only a request that fences the owner could find out."""
 
     def brokers(self) -> int:
-        """Return how many brokers serve."""
+        """Return the number of active brokers."""
 
     def create(self, topic: str, partitions: int, replicas: int, options: Mapping[str, str]) -> bool:
-        """Create a topic; False where somebody else was faster."""
+        """Create a topic; return False if it exists by now."""
 
-    def close(self) -> None:
-        """Free the connections."""
+    def close(self) -> None: ...
 
 
 class Client(Protocol):
-    """One client library, with the settings of a cluster. Whatever it makes is connected when it is made or first used."""
+    """A client library with the settings of a cluster. Its clients connect when they are made, or at their first use."""
 
     settings: KafkaSettings
     reads_metadata_exactly: bool
-    """Whether the metadata of a committed position ends where it was written to end."""
+    """Whether the metadata of a committed position comes back without extra bytes."""
 
-    def fault(self, error: BaseException) -> Fault:
-        """Return what an error of this library means."""
+    def fault(self, error: BaseException) -> Fault: ...
 
     def named_brokers(self, timeout_s: float) -> int:
-        """Return how many brokers the cluster names when it is asked who it is; it may be none for a moment."""
+        """Return the number of brokers in the metadata of the cluster, which can be 0 for a moment."""
 
-    def record_writer(self) -> RecordWriter:
-        """Return a new producer."""
+    def record_writer(self) -> RecordWriter: ...
 
     def transaction_writer(self, purpose: str, transactional_id: str) -> TransactionWriter:
         """Return a new transactional producer, which has fenced nobody yet."""
 
     def group_member(self, group: str, topics: Sequence[str], member: str, *, from_beginning: bool) -> GroupMember:
-        """Return a new member of a group; topics may be regular expressions when they start with ``^``."""
+        """Return a new member of a group; topics that start with ``^`` are regular expressions."""
 
     def partition_reader(self, topic: str, partition: int, *, committed: bool) -> PartitionReader:
-        """Return a reader; with `committed` off it also sees what open and aborted transactions wrote."""
+        """Return a reader; without `committed` it also returns records of open and aborted transactions."""
 
-    def cluster_admin(self) -> ClusterAdmin:
-        """Return what asks the cluster."""
+    def cluster_admin(self) -> ClusterAdmin: ...
 
 
 ADAPTERS: Final[dict[ClientName, str]] = {
@@ -413,30 +399,25 @@ ADAPTERS: Final[dict[ClientName, str]] = {
 }
 
 
-def client_name(wanted: ClientName) -> ClientName:
-    """Return the client that a setting means here. Raises ConfigError where it is not installed."""
+def client_name(configured: ClientName) -> ClientName:
+    """Return the client that `kafka.client` selects. Raises ConfigError if it is not installed."""
     installed = find_spec("confluent_kafka") is not None
-    if wanted == "auto":
+    if configured == "auto":
         return "confluent" if installed else "kafka-python"
-    if wanted == "confluent" and not installed:
-        raise ConfigError("kafka.client is confluent, which is not installed: `pip install scalewatch[fast]` does it.")
-    return wanted
+    if configured == "confluent" and not installed:
+        raise ConfigError("kafka.client is confluent, which is not installed: run `pip install scalewatch[fast]`.")
+    return configured
 
 
 def client_of(settings: KafkaSettings) -> Client:
-    """Return the client of some settings. Only its own library is imported: each costs a start."""
+    """Return the client for some settings. Only its own library is imported, because each import delays the start."""
     adapter = import_module(ADAPTERS[client_name(settings.client)])
     return cast("Client", adapter.make(settings))
 
 
-ASK_AGAIN_S: Final = 0.2
-NAMES_MAX: Final = 5
-Result = TypeVar("Result")
-
-
 @contextmanager
 def translated(client: Client, doing: str) -> Iterator[None]:
-    """Turn whatever the client raises into FencedError, RebalancingError or UnavailableError."""
+    """Turn every error of the client into FencedError, RebalancingError or UnavailableError."""
     client.settings.on_wait()
     try:
         yield
@@ -447,7 +428,6 @@ def translated(client: Client, doing: str) -> Iterator[None]:
 
 
 def translate(client: Client, error: BaseException, doing: str) -> ScalewatchError:
-    """Return our error for one of the client."""
     if isinstance(error, ScalewatchError):
         return error
     fault, settings = client.fault(error), client.settings
@@ -462,34 +442,34 @@ def translate(client: Client, error: BaseException, doing: str) -> ScalewatchErr
 
 
 def forbidden(settings: KafkaSettings, doing: str, fault: Fault) -> str:
-    """Return what to do where the broker's authorizer refuses something."""
-    named = f" ({', '.join(sorted(fault.names)[:NAMES_MAX])})" if fault.names else ""
+    """Return the message for a request that the broker's authorizer refused."""
+    names = f" ({', '.join(sorted(fault.names)[:NAMES_MAX])})" if fault.names else ""
     user = settings.security.username or "without a log-in"
     return (
-        f"{doing} failed at {settings.bootstrap}: the agent's user ({user}) has no right to {fault.resource}{named}. "
-        "`scalewatch topics --acls` prints the rights that it needs."
+        f"{doing} failed at {settings.bootstrap}: the agent's user ({user}) has no right to {fault.resource}{names}. "
+        "`scalewatch topics --acls` prints the rights that the user needs."
     )
 
 
 def unreachable(settings: KafkaSettings, cause: str = "") -> str:
-    """Return what to check when no broker can be talked to: the clients say the same for nearly every cause."""
+    """Return the message for an unreachable cluster. It lists what to check, because clients give nearly every cause the same text."""
     security, refused = settings.security, refusal(settings)
     tls = ", and that the CA file has signed the broker's certificate" if security.encrypted else ""
     login = ", the user and password" if security.mechanism else " without a password"
     last = f" The last error was: {cause.rstrip('.')}." if cause else ""
-    seen = f" {refused}" if refused else last
+    reason = f" {refused}" if refused else last
     return (
         f"No Kafka broker could be reached at {settings.bootstrap} ({security.described}) within "
         f"{settings.bootstrap_timeout_s:g} s: check the address and port, that this listener speaks "
-        f"{security.protocol}{login}{tls}.{seen}"
+        f"{security.protocol}{login}{tls}.{reason}"
     )
 
 
 def check_reachable(client: Client) -> None:
-    """Ask the cluster who it is, until it names a broker. Raises UnavailableError.
+    """Request the metadata of the cluster until it names a broker. Raises UnavailableError.
 
-    Clients can be made although a login is wrong or missing, and then wait in silence for ever. A broker that was out of
-    its controller's sight for a moment answers, but names no broker, not even itself.
+    A client can be made with a wrong or missing login, and then waits in silence for ever. A broker that its controller lost
+    for a moment answers, but names no broker, not even itself.
     """
     timeout_s = client.settings.bootstrap_timeout_s
     until_one_is_named = Retrying(
@@ -504,9 +484,9 @@ def check_reachable(client: Client) -> None:
 
 
 def within(timeout_s: float, call: Callable[[], Result], doing: str) -> Result:
-    """Call in a thread and wait at most so long: some calls may never return once a broker has died.
+    """Run `call` in a thread, and wait at most `timeout_s`: some calls never return once a broker has died.
 
-    Raises UnavailableError at the deadline; the thread is then left to itself, so its client has to be given up.
+    Raises UnavailableError at the deadline. The thread keeps running, so the caller must give up the client.
     """
     results: list[Result] = []
     raised: list[BaseException] = []

@@ -210,9 +210,9 @@ def test_a_role_finds_the_recorder_that_its_parent_made(monkeypatch: pytest.Monk
 def test_a_role_without_a_parent_ends_although_its_interpreter_is_locked() -> None:
     """The expression takes years, in one call of C that holds the lock."""
     locked = (
-        "import re; from agent.app import watchdog; from agent.clock import SystemClock\n"
-        "watchdog.READING_MAX_S = 0.2\n"
-        "watchdog.Fuse(SystemClock())(True)\n"
+        "import re; from agent.app import supervisor; from agent.clock import SystemClock\n"
+        "supervisor.READING_MAX_S = 0.2\n"
+        "supervisor.Fuse(SystemClock())(True)\n"
         "re.match('(a+)+$', 'a' * 60 + 'b')"
     )
     ended = subprocess.run([sys.executable, "-c", locked], capture_output=True, text=True, timeout=60, check=False)

@@ -121,8 +121,8 @@ def test_a_record_that_ended_two_processes_is_a_dead_letter_and_the_records_arou
         2,
     )
     assert dead_letter.detail == (
-        "The record raw/0/2 ended 2 collectors while it was read, so it was left out. Report it, and send it again "
-        "with `scalewatch deadletter` when the cause is mended."
+        "The record raw/0/2 ended 2 collectors while they read it, so it was left out. Report it, and send it again "
+        "with `scalewatch deadletter` once the cause is fixed."
     )
     assert set(jobs(log)) == {"1", "2", "3", "4"}
     send(log, b"5")

@@ -119,7 +119,7 @@ def test_it_logs_in_as_configured_and_repeats_no_secret(
     registry = asking.client(None, **given)
     registry.text(37)
     assert asking.outages.first().startswith(
-        "The schema registry answered 401 ('Error in the backend') when asked for the schema 37."
+        "The schema registry answered 401 ('Error in the backend') to the request for schema 37."
     )
     assert asking.fake.log_ins[0] == log_in
     assert "s3cret" not in "".join(asking.outages.reasons) + repr(SchemaRegistrySettings.model_validate(given))
@@ -128,8 +128,8 @@ def test_it_logs_in_as_configured_and_repeats_no_secret(
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ({"schema": "x", "schemaType": "PROTOBUF"}, "The schema 7 of the registry is of the type 'PROTOBUF', which is not read."),
-        ({"schema": "{}", "references": [{"name": "a"}]}, "The schema 7 of the registry refers to others, which is not read."),
+        ({"schema": "x", "schemaType": "PROTOBUF"}, "The schema 7 of the registry has the type 'PROTOBUF', which is not supported."),
+        ({"schema": "{}", "references": [{"name": "a"}]}, "The schema 7 of the registry has references, which are not supported."),
         ({"schema": "x" * ANSWER_BYTES_MAX}, "The schema 7 of the registry is longer than 1048576 bytes."),
     ],
 )  # fmt: skip
@@ -171,7 +171,7 @@ def test_a_registry_that_nobody_reaches_is_waited_for_and_a_close_ends_that() ->
     registry = asking.client(url="http://127.0.0.1:9")
     assert registry.text(37) is None
     assert asking.outages.first() == (
-        "Asking for the schema 37 failed: ConnectError. Messages whose schema is not known wait in their topics."
+        "The request for schema 37 failed: ConnectError. Messages with an unknown schema wait in their topics."
     )
     asking.close()
     assert not [thread for thread in threading.enumerate() if thread.name == "schemas"]
@@ -213,7 +213,7 @@ def test_a_schema_that_fails_while_others_are_answered_is_refused_after_some_min
     registry = asking.client(clock)
     assert found(registry, 37) == TEXT
     assert refusal(registry, 1) == (
-        f"The schema registry answered {answered} when asked for the schema 1. It still answers for other schemas."
+        f"The schema registry answered {answered} to the request for schema 1. The registry still answers for other schemas."
     )
     assert clock.monotonic_s() >= FAULTY_S
     assert asking.outages.ends == 2
@@ -263,7 +263,7 @@ def test_numbers_that_wait_and_schemas_that_are_kept_have_a_bound(asking: Asking
         return lookups(asking.metrics, "found") > last or not waiting or None
 
     until(is_last_found, 60.0, lambda: "all were looked up")
-    assert len(registry._found) == KNOWN_MAX
+    assert len(registry._answers) == KNOWN_MAX
 
 
 def test_a_schema_of_the_configuration_goes_before_the_registry(asking: Asking) -> None:

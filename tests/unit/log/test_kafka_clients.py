@@ -19,7 +19,7 @@ def test_the_fast_client_is_taken_where_it_is_installed(monkeypatch: pytest.Monk
     assert client_name("kafka-python") == "kafka-python"
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     assert client_name("auto") == "kafka-python"
-    with pytest.raises(ConfigError, match=r"not installed: `pip install scalewatch\[fast\]`"):
+    with pytest.raises(ConfigError, match=r"not installed: run `pip install scalewatch\[fast\]`"):
         client_name("confluent")
 
 
@@ -30,8 +30,7 @@ def test_a_start_loads_one_client_library(name: str, library: str, other: str) -
     code = f"""
 import sys
 from agent.log.kafka.log import KafkaLog
-from agent.log.kafka.clients import client_of
-from agent.log.kafka.settings import KafkaSettings
+from agent.log.kafka.client import KafkaSettings, client_of
 client_of(KafkaSettings(bootstrap="{ADDRESS}", client="{name}"))
 print("{library}" in sys.modules, "{other}" in sys.modules)
 """

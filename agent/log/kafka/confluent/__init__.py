@@ -1,1 +1,1 @@
-"""The log on confluent-kafka, which `pip install scalewatch[fast]` adds."""
+"""The log on confluent-kafka, which the extra `scalewatch[fast]` installs."""

@@ -1,4 +1,4 @@
-"""The settings of the log as configuration of librdkafka, which does the work of confluent-kafka."""
+"""The settings of the log as configuration of librdkafka, on which confluent-kafka is built, and the meaning of its errors."""
 
 import logging
 from collections.abc import Callable
@@ -23,19 +23,19 @@ from agent.log.kafka.client import (
 from processors.contracts.errors import ConfigError
 
 LOGGER: Final = logging.getLogger("confluent_kafka")
-LOG_EVERYTHING, LOG_NOTHING = 7, 0  # without a logger the library writes to standard error
-BATCH_BYTES: Final = 1_000_000  # the library's own default
-SOCKET_MS_MAX, SETUP_MS_MIN = 300_000, 1000  # what the library takes
-RECONNECT_MS_MAX: Final = 2000  # ten seconds otherwise: so long after an outage nothing would come
-FETCH_BACKOFF_MS: Final = 10  # a second otherwise: so long a full queue would stay empty after it was read
-FETCHES_AHEAD: Final = 10  # polls whose records are fetched ahead
+LOG_EVERYTHING, LOG_NOTHING = 7, 0  # without a logger librdkafka writes to standard error
+BATCH_BYTES: Final = 1_000_000  # the default of librdkafka
+SOCKET_MS_MAX, SETUP_MS_MIN = 300_000, 1000  # limits of librdkafka
+RECONNECT_MS_MAX: Final = 2000  # with its default of ten seconds no record would arrive for so long after an outage
+FETCH_BACKOFF_MS: Final = 10  # with its default of a second a full queue would stay empty for so long once it was read
+FETCHES_AHEAD: Final = 10  # number of polls whose records are fetched ahead
 
 
 def connection(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
-    """Return the configuration that every client takes; the purpose becomes part of its name."""
+    """Return the configuration of every client; the purpose becomes part of its client.id."""
     return {
         "bootstrap.servers": settings.bootstrap,
-        "client.id": settings.named(purpose),
+        "client.id": settings.client_id_for(purpose),
         "socket.timeout.ms": min(settings.request_ms, SOCKET_MS_MAX),
         "socket.connection.setup.timeout.ms": max(milliseconds(settings.bootstrap_timeout_s), SETUP_MS_MIN),
         "reconnect.backoff.max.ms": RECONNECT_MS_MAX,
@@ -46,7 +46,7 @@ def connection(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
 
 
 def producing(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
-    """Return the configuration of every producer: all replicas acknowledge, and a retry is no repeat."""
+    """Return the configuration of every producer: acks of all replicas, and idempotent retries."""
     return {
         **connection(settings, purpose),
         "acks": "all",
@@ -59,21 +59,22 @@ def producing(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
         "delivery.timeout.ms": settings.delivery_ms,
         "queue.buffering.max.messages": settings.queue_records_max,
         "queue.buffering.max.kbytes": max(1, settings.queue_bytes_max >> 10),
-        # the library's own choice of a partition by key is another than that of kafka-python and of Java
+        # librdkafka's default assigns keys to other partitions than kafka-python and Java
         "partitioner": "murmur2_random",
     }
 
 
 def transactional(settings: KafkaSettings, purpose: str, transactional_id: str) -> dict[str, Any]:
-    """Return the configuration of a transactional producer."""
     timeout_ms = milliseconds(settings.transaction_timeout_s)
     arguments = producing(settings, purpose)
-    arguments["delivery.timeout.ms"] = min(arguments["delivery.timeout.ms"], timeout_ms)  # it refuses a longer one
+    arguments["delivery.timeout.ms"] = min(
+        arguments["delivery.timeout.ms"], timeout_ms
+    )  # librdkafka refuses a longer one
     return {**arguments, "transactional.id": transactional_id, "transaction.timeout.ms": timeout_ms}
 
 
 def consuming(settings: KafkaSettings, purpose: str, group: str) -> dict[str, Any]:
-    """Return the configuration of every consumer: only what is committed, no commit of its own, bounded memory."""
+    """Return the configuration of every consumer: committed records only, no automatic commit, bounded memory."""
     return {
         **connection(settings, purpose),
         "group.id": group,
@@ -91,9 +92,9 @@ def consuming(settings: KafkaSettings, purpose: str, group: str) -> dict[str, An
 
 
 def reading(settings: KafkaSettings, *, committed: bool) -> dict[str, Any]:
-    """Return the configuration of a consumer that reads one partition by hand; it joins no group, but has to name one."""
+    """Return the configuration of a reader of one partition; it joins no group, but librdkafka requires a group.id."""
     return {
-        **consuming(settings, "reader", settings.named("reader")),
+        **consuming(settings, "reader", settings.client_id_for("reader")),
         "isolation.level": isolation(committed=committed),
         "auto.offset.reset": first_read(from_beginning=True),
         "fetch.wait.max.ms": WAIT_MS,
@@ -101,7 +102,7 @@ def reading(settings: KafkaSettings, *, committed: bool) -> dict[str, Any]:
 
 
 def joining(settings: KafkaSettings, group: str, member: str, *, from_beginning: bool) -> dict[str, Any]:
-    """Return the configuration of a member of a group: with the ways to share out of kafka-python, so that both can meet."""
+    """Return the configuration of a group member: with kafka-python's assignment strategies, so that both can share a group."""
     return {
         **consuming(settings, member, group),
         **({"group.instance.id": member} if settings.static_membership else {}),
@@ -126,16 +127,16 @@ def _security(security: KafkaSecurity) -> dict[str, Any]:
         "ssl.certificate.location": security.certificate_file,
         "ssl.key.location": security.key_file,
     }
-    given = {name: file for name, file in files.items() if file is not None and security.encrypted}
-    missing = [file for file in given.values() if not Path(file).is_file()]
+    used_files = {name: file for name, file in files.items() if file is not None and security.encrypted}
+    missing = [file for file in used_files.values() if not Path(file).is_file()]
     if missing:
-        raise ConfigError(f"The certificate files {', '.join(missing)} cannot be used: there is no such file.")
+        raise ConfigError(f"The certificate files {', '.join(missing)} cannot be used: they do not exist.")
     login = {
         "sasl.mechanism": security.mechanism,
         "sasl.username": security.username,
         "sasl.password": security.password,
     }
-    return {"security.protocol": security.protocol, **given, **(login if security.mechanism else {})}
+    return {"security.protocol": security.protocol, **used_files, **(login if security.mechanism else {})}
 
 
 FENCED: Final = frozenset(
@@ -167,7 +168,7 @@ FORBIDDEN: Final = {
 }
 
 
-# what a broker says of a partition or a group that was just made, or has just moved; the library passes it on
+# errors of a broker for a partition or a group that was just created or has just moved; librdkafka passes them on
 UNSETTLED: Final = frozenset(
     {
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -188,45 +189,44 @@ T = TypeVar("T")
 
 
 def settled(ask: Callable[[], T]) -> T:
-    """Ask until the broker knows what it has just been told of, for some seconds; then raise what it says."""
-    again = Retrying(
+    """Repeat a request for UNSETTLED_S seconds while the broker does not know yet about a recent change; then raise its error."""
+    retrying = Retrying(
         retry=retry_if_exception(lambda error: code_of(error) in UNSETTLED),
         stop=stop_after_delay(UNSETTLED_S),
         wait=wait_fixed(AGAIN_S),
         reraise=True,
     )
-    return again(ask)
+    return retrying(ask)
 
 
 class RecordsFailedError(Exception):
-    """Records were not acknowledged in time, and no error says why."""
+    """Records were not acknowledged in time, and no error gives a reason."""
 
 
 class NoBrokerError(Exception):
-    """No broker said who it is; the text is the last reason, if any."""
+    """No broker returned metadata; the text is the last reason, if any."""
 
 
 def code_of(error: BaseException) -> int | None:
-    """Return the code of the library's error within an exception; None where it is another exception."""
-    found = _error_of(error)
-    return None if found is None else found.code()
+    """Return the code of the library's error within an exception; None for any other exception."""
+    kafka_error = _error_of(error)
+    return None if kafka_error is None else kafka_error.code()
 
 
 def _error_of(error: BaseException) -> KafkaError | None:
     raised = error.__cause__ if isinstance(error, SystemError) and error.__cause__ else error
-    found = raised.args[0] if isinstance(raised, KafkaException) and raised.args else None
-    return found if isinstance(found, KafkaError) else None
+    kafka_error = raised.args[0] if isinstance(raised, KafkaException) and raised.args else None
+    return kafka_error if isinstance(kafka_error, KafkaError) else None
 
 
 def fault_of(error: BaseException) -> Fault:
-    """Return what an error means."""
-    found = _error_of(error)
+    kafka_error = _error_of(error)
     if isinstance(error, NoBrokerError):
         return Fault(Meaning.UNREACHABLE, str(error))
-    if found is None:
+    if kafka_error is None:
         text = str(error).partition("\n")[0]
         return Fault(Meaning.OTHER, f"{type(error).__name__}: {text}" if text else type(error).__name__)
-    code, reason = found.code(), f"{found.name()}: {found.str()}"
+    code, reason = kafka_error.code(), f"{kafka_error.name()}: {kafka_error.str()}"
     if code in FORBIDDEN:
         return Fault(Meaning.FORBIDDEN, reason, FORBIDDEN[code])
     for meaning, codes in (

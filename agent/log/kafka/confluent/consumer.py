@@ -1,4 +1,4 @@
-"""A group member of confluent-kafka."""
+"""Group members and partition readers of confluent-kafka."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,11 +13,10 @@ from agent.log.kafka.confluent.arguments import joining, reading, settled
 from processors.contracts.log import Batch, Position, TopicPartition, topic_pattern
 
 CLOSE_S: Final = 2.0
+READER_CLOSE_S: Final = 1.0
 ASK_AGAIN: Final = 20
-FORMAT: Final = (
-    b"CGMDv2:"  # of what the library tells a transaction about a group; the generation is the number after it
-)
-PASSING: Final = frozenset(  # errors that end by themselves; the next polls tell how
+FORMAT: Final = b"CGMDv2:"  # head of the group metadata for transactions; the generation follows as a number
+PASSING: Final = frozenset(  # errors that pass by themselves; the next polls show the outcome
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001 - its public name
@@ -28,20 +27,20 @@ PASSING: Final = frozenset(  # errors that end by themselves; the next polls tel
 
 
 class ConfluentMember:
-    """A member of a group."""
+    """Implements `GroupMember`."""
 
     def __init__(
         self, settings: KafkaSettings, group: str, topics: Sequence[str], member: str, *, from_beginning: bool
     ) -> None:
         self._timeout_s, self._records_max = settings.request_timeout_s, settings.poll_records_max
         self._topics = topics
-        self._given: list[ClientPartition] | None = None
+        self._assigned: list[ClientPartition] | None = None
         self._rebalancing = self._lost = False
         self._failure: KafkaError | None = None
         self._subscribed: list[str] | None = None
         self._look_again = patterns = any(topic.startswith("^") for topic in topics)
         arguments = joining(settings, group, member, from_beginning=from_beginning)
-        if patterns:  # the library reports its figures at this pace: that is the time to look for new topics
+        if patterns:  # the periodic statistics callback is also the time to look for new topics
             rhythm_ms = milliseconds(settings.metadata_age_s)
             arguments |= {"statistics.interval.ms": rhythm_ms, "stats_cb": self._on_time}
         self._consumer = Consumer(arguments)
@@ -51,7 +50,6 @@ class ConfluentMember:
             self._subscribe(list(topics))
 
     def poll(self, timeout_s: float) -> Sequence[Batch]:
-        """Return what is there, waiting at most so long for the first record."""
         if self._look_again:
             self._subscribe_to_known()
         if self._failure is None:
@@ -61,23 +59,22 @@ class ConfluentMember:
             rest = self._consumer.consume(self._records_max - 1, 0.0)
             batches, self._failure = columns(self._consumer, [first, *rest])
             if batches:
-                return batches  # an error that came with records is raised next time: they would be lost
+                return (
+                    batches  # an error among records is raised by the next poll: raised now, it would lose the records
+                )
         failure, self._failure = self._failure, None
         if failure is not None:
             raise KafkaException(failure)
         return ()
 
     def rebalancing(self) -> bool:
-        """Return whether the group shares its partitions out, and this member has given its own up."""
         return self._rebalancing
 
     def assignment(self) -> frozenset[TopicPartition] | None:
-        """Return what a rebalance gave, once after it; None while there was none."""
-        given, self._given = self._given, None
-        return None if given is None else frozenset((one.topic, one.partition) for one in given)
+        assigned, self._assigned = self._assigned, None
+        return None if assigned is None else frozenset((one.topic, one.partition) for one in assigned)
 
     def generation(self) -> int | None:
-        """Return the number of the group's generation; None where it cannot be told, or where partitions were lost."""
         lost, self._lost = self._lost, False
         packed = self._consumer.consumer_group_metadata()
         if lost or not isinstance(packed, bytes) or not packed.startswith(FORMAT):
@@ -85,52 +82,43 @@ class ConfluentMember:
         return int.from_bytes(packed[len(FORMAT) : len(FORMAT) + 4], sys.byteorder, signed=True)
 
     def start(self, offsets: Mapping[TopicPartition, int | None], paused: Iterable[TopicPartition]) -> None:
-        """Read all assigned partitions on from these offsets; None: from where the client is, or what is committed."""
-        wanted = {one: self.position(one) if offset is None else offset for one, offset in offsets.items()}
+        starts = {one: self.position(one) if offset is None else offset for one, offset in offsets.items()}
         self._consumer.assign(
-            [ClientPartition(*one, OFFSET_STORED if offset is None else offset) for one, offset in wanted.items()]
+            [ClientPartition(*one, OFFSET_STORED if offset is None else offset) for one, offset in starts.items()]
         )
         self.pause(paused)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop returning records."""
         self._consumer.pause([ClientPartition(*partition) for partition in partitions])
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Return records again."""
         self._consumer.resume([ClientPartition(*partition) for partition in partitions])
 
     def position(self, partition: TopicPartition) -> int | None:
-        """Return the next offset to read, past what transactions hide; None where it is not known yet."""
-        return known(self._consumer.position([ClientPartition(*partition)])[0])
+        return _offset(self._consumer.position([ClientPartition(*partition)])[0])
 
     def committed(self, partition: TopicPartition) -> Position | None:
-        """Return the group's committed position."""
-        found = self._committed(ClientPartition(*partition))
-        offset = known(found)
-        return None if offset is None else Position(offset, found.metadata or "")
+        committed = self._committed(ClientPartition(*partition))
+        offset = _offset(committed)
+        return None if offset is None else Position(offset, committed.metadata or "")
 
     def beginning(self, partition: TopicPartition) -> int:
-        """Return the first offset that is still there."""
         return bounds(self._consumer, partition, self._timeout_s)[0]
 
     def end(self, partition: TopicPartition) -> int:
-        """Return the offset after the last record that is committed."""
         return bounds(self._consumer, partition, self._timeout_s)[1]
 
     def commit(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """Commit positions."""
         offsets = [ClientPartition(*one, at.offset, at.metadata) for one, at in positions.items()]
         commit = lambda: self._consumer.commit(offsets=offsets, asynchronous=False)  # noqa: E731 - called in a thread
         for one in within(self._timeout_s, commit, "Committing"):
-            known(one)
+            _offset(one)
 
     def close(self) -> None:
-        """Leave the group, within a second or two whatever the broker does."""
         within(CLOSE_S, self._consumer.close, "Leaving the group")
 
     def _committed(self, partition: ClientPartition) -> ClientPartition:
-        """Ask again where what lies behind the metadata of an older agent is no text: it is other each time."""
+        """Repeat the request while the metadata is no text: the library reads other bytes behind the metadata of an older agent each time."""
         for _ in range(ASK_AGAIN):
             with suppress(UnicodeDecodeError):
                 return self._consumer.committed([partition], self._timeout_s)[0]
@@ -141,20 +129,19 @@ class ConfluentMember:
         self._consumer.subscribe(topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
 
     def _subscribe_to_known(self) -> None:
-        """Subscribe to the topics whose names match: the library would match as C does, and parts of names."""
+        """Subscribe to the topics whose whole names match: the library would use regular expressions of C, and match parts of names."""
         self._look_again = False
-        found = sorted(
-            filter(topic_pattern(self._topics).fullmatch, self._consumer.list_topics(timeout=self._timeout_s).topics)
-        )
-        if found and found != self._subscribed:
-            self._subscribe(found)
+        topics = self._consumer.list_topics(timeout=self._timeout_s).topics
+        matching = sorted(filter(topic_pattern(self._topics).fullmatch, topics))
+        if matching and matching != self._subscribed:
+            self._subscribe(matching)
 
     def _on_time(self, _figures: str) -> None:
         self._look_again = True
 
     def _on_assign(self, consumer: Consumer, partitions: list[ClientPartition]) -> None:
-        consumer.assign([])  # nothing is read before `start`
-        self._given = partitions
+        consumer.assign([])  # read nothing before `start`
+        self._assigned = partitions
         self._rebalancing = False
 
     def _on_revoke(self, consumer: Consumer, _partitions: list[ClientPartition]) -> None:
@@ -167,45 +154,43 @@ class ConfluentMember:
 
 
 def columns(consumer: Consumer, messages: Sequence[Message]) -> tuple[list[Batch], KafkaError | None]:
-    """Return messages as columns by partition, and the error among them, if any, that does not end by itself.
+    """Return the messages as one batch per partition, and the first error among them that does not pass by itself.
 
-    Whole columns are taken by `map`: a loop over the messages would cost as much as the library.
+    `map` builds whole columns: a loop over the messages would take as long as the library.
     """
     failure: KafkaError | None = None
     if any(map(Message.error, messages)):
         errors = [error for error in map(Message.error, messages) if error]
         failure = next((error for error in errors if error.code() not in PASSING), None)
         messages = [message for message in messages if not message.error()]
-    found: dict[TopicPartition, list[Message]] = {}
+    by_partition: dict[TopicPartition, list[Message]] = {}
     places: list[Any] = list(zip(map(Message.topic, messages), map(Message.partition, messages), strict=True))
     if places and places.count(places[0]) == len(places):
-        found[places[0]] = list(messages)
+        by_partition[places[0]] = list(messages)
     else:
         for place, message in zip(places, messages, strict=True):
-            found.setdefault(place, []).append(message)
-    return [_batch(consumer, partition, ours) for partition, ours in found.items()], failure
+            by_partition.setdefault(place, []).append(message)
+    return [_batch(consumer, *entry) for entry in by_partition.items()], failure
 
 
 def bounds(consumer: Consumer, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:
-    """Return the first offset that is still there, and the one after the last record that the consumer may see.
-
-    A broker that has just been told of a partition may not know it yet: it is asked until it does.
-    """
+    """Return the first offset that still exists, and the one after the last record that the consumer may see."""
     place = ClientPartition(*partition)
+    # a broker may not know a new partition yet
     first, end = settled(lambda: consumer.get_watermark_offsets(place, timeout_s))
     return first, end
 
 
-def known(found: ClientPartition) -> int | None:
-    """Return the offset of what the library answers, None where it knows of none. Raises KafkaException."""
-    if found.error is not None:
-        raise KafkaException(found.error)
-    return found.offset if found.offset >= 0 else None
+def _offset(answer: ClientPartition) -> int | None:
+    """Return the offset in an answer of the library; None if the library has none. Raises KafkaException."""
+    if answer.error is not None:
+        raise KafkaException(answer.error)
+    return answer.offset if answer.offset >= 0 else None
 
 
 def _batch(consumer: Consumer, partition: TopicPartition, messages: list[Message]) -> Batch:
     offsets: list[Any] = list(map(Message.offset, messages))
-    position = known(consumer.position([ClientPartition(*partition)])[0])
+    position = _offset(consumer.position([ClientPartition(*partition)])[0])
     return Batch(
         topic=partition[0],
         partition=partition[1],
@@ -217,11 +202,8 @@ def _batch(consumer: Consumer, partition: TopicPartition, messages: list[Message
     )
 
 
-READER_CLOSE_S = 1.0
-
-
 class ConfluentReader:
-    """Reads one partition by hand."""
+    """Implements `PartitionReader`."""
 
     def __init__(self, settings: KafkaSettings, topic: str, partition: int, *, committed: bool) -> None:
         self._timeout_s, self._records_max = settings.request_timeout_s, settings.poll_records_max
@@ -230,34 +212,28 @@ class ConfluentReader:
         self._consumer = Consumer(reading(settings, committed=committed))
 
     def beginning(self) -> int:
-        """Return the first offset that is still there."""
         return self._bounds()[0]
 
     def end(self) -> int:
-        """Return the offset after the last record that this reader may see."""
         return self._bounds()[1]
 
     def seek(self, offset: int) -> None:
-        """Read on from an offset."""
         self._offset = offset
         self._consumer.assign([self._place(offset)])
 
     def position(self) -> int:
-        """Return the next offset to read, past what transactions hide."""
-        return max(self._offset, known(self._consumer.position([self._place()])[0]) or 0)
+        return max(self._offset, _offset(self._consumer.position([self._place()])[0]) or 0)
 
     def poll(self, timeout_s: float) -> Batch | None:
-        """Return the next records; None where none came in time."""
         first = self._consumer.poll(timeout_s)
         if first is None:
             return None
         batches, failure = columns(self._consumer, [first, *self._consumer.consume(self._records_max - 1, 0.0)])
-        if failure is not None and failure.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # it uses no group
+        if failure is not None and failure.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # the reader uses no group
             raise KafkaException(failure)
         return batches[0] if batches else None
 
     def close(self) -> None:
-        """Free the connections."""
         within(READER_CLOSE_S, self._consumer.close, "Closing a reader")
 
     def _bounds(self) -> tuple[int, int]:

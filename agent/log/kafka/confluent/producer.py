@@ -11,39 +11,31 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from agent.log.kafka.client import KafkaSettings, NotQueuedError
 from agent.log.kafka.confluent.arguments import RecordsFailedError, producing, transactional
 
-
-def end_unattended(owner: object, attribute: str) -> None:
-    """Let a thread be the last to refer to what an attribute holds: the library ends it then, and nobody waits for that."""
-    held = [owner.__dict__.pop(attribute)]
-    Thread(target=held.clear, name="ending a client", daemon=True).start()
-
-
-STEP_S: Final = 0.2  # a longer poll would wait to its end though acknowledgements came
-LOOK_EVERY: Final = 1000  # records between two looks at the acknowledgements
+STEP_S: Final = 0.2  # a longer poll would wait its whole time although acknowledgements came
+CHECK_EVERY: Final = 1000  # records between two checks for failures
 NOW: Final = 0
 ANY: Final = -1
 
 
 class ConfluentWriter:
-    """The library bounds the queue, by number and by bytes; only failures are reported."""
+    """Implements `RecordWriter`. librdkafka bounds the queue in records and bytes, and reports only failures."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._block_s = settings.block_timeout_s
         self._topics: set[str] = set()
         self._failure: KafkaError | None = None
-        self._looked = 0
+        self._offered = 0  # records since the last check
         arguments = {**producing(settings, "producer"), "delivery.report.only.error": True, "on_delivery": self._report}
         self._producer = Producer(arguments)
 
     def offer(
         self, topic: str, value: bytes | None, key: bytes | None, partition: int | None, timestamp_ms: int | None
     ) -> bool:
-        """Queue a record; False where the queue is full. Raises NotQueuedError where the topic cannot be found."""
         if topic not in self._topics:
             self._find(topic)
-        self._looked += 1
-        if self._looked >= LOOK_EVERY:
-            self._take_in(0.0)
+        self._offered += 1
+        if self._offered >= CHECK_EVERY:
+            self._poll(0.0)
         try:
             self._producer.produce(
                 topic, value, key, ANY if partition is None else partition, timestamp=timestamp_ms or NOW
@@ -53,47 +45,43 @@ class ConfluentWriter:
         return True
 
     def settle(self, timeout_s: float) -> bool:
-        """Take in what was acknowledged, and wait for one where none was; False at the deadline. Raises for what failed."""
         before = len(self._producer)
         for step in range(max(1, round(timeout_s / STEP_S)) + 1):
-            self._take_in(STEP_S if step else 0.0)
+            self._poll(STEP_S if step else 0.0)
             if len(self._producer) < before:
                 return True
         return False
 
     def unacknowledged(self) -> int:
-        """Return how many records are queued or under way."""
         return len(self._producer)
 
     def flush(self, timeout_s: float) -> None:
-        """Wait for every acknowledgement. Raises for what failed, and at the deadline."""
         left = self._producer.flush(timeout_s)
         self._check()
         if left:
             raise RecordsFailedError(f"{left} records are not acknowledged after {timeout_s:g} s")
 
     def give_up(self) -> None:
-        """Free everything within about a second, and write nothing more of what is queued."""
         give_up(self)
 
     def _find(self, topic: str) -> None:
-        """Look a topic up: else only the records' failure would tell, half a minute later, that it is missing."""
+        """Look up a topic: otherwise only the failure of its records would show, half a minute later, that it is missing."""
         for step in range(max(1, round(self._block_s / STEP_S))):
             if step:
-                self._take_in(STEP_S)  # a new topic is known a little after it was made
+                self._poll(STEP_S)  # a broker learns of a new topic with a delay
             try:
-                found = self._producer.list_topics(topic, timeout=self._block_s).topics[topic]
+                metadata = self._producer.list_topics(topic, timeout=self._block_s).topics[topic]
             except KafkaException as error:
                 raise NotQueuedError from error
-            if found.error is None:
+            if metadata.error is None:
                 self._topics.add(topic)
                 return
-            if not found.error.retriable() and found.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            if not metadata.error.retriable() and metadata.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 break
-        raise NotQueuedError from KafkaException(found.error)
+        raise NotQueuedError from KafkaException(metadata.error)
 
-    def _take_in(self, timeout_s: float) -> None:
-        self._looked = 0
+    def _poll(self, timeout_s: float) -> None:
+        self._offered = 0
         self._producer.poll(timeout_s)
         self._check()
 
@@ -107,7 +95,7 @@ class ConfluentWriter:
 
 
 class ConfluentTransactions:
-    """A transactional producer. Its calls wait as long as they want: whoever calls has a deadline."""
+    """Implements `TransactionWriter`. Its calls may wait for ever, so each caller sets a deadline."""
 
     def __init__(self, settings: KafkaSettings, purpose: str, transactional_id: str) -> None:
         self._timeout_s = settings.checkpoint_timeout_s
@@ -116,11 +104,9 @@ class ConfluentTransactions:
         self._offset = ANY
 
     def fence(self) -> None:
-        """End and fence every former producer of this name."""
         self._producer.init_transactions(self._timeout_s)
 
     def begin(self) -> None:
-        """Begin a transaction."""
         self._producer.begin_transaction()
 
     def send(
@@ -131,7 +117,6 @@ class ConfluentTransactions:
         timeout_s: float,
         timestamp_ms: int | None = None,
     ) -> int:
-        """Write keys and values, wait for each acknowledgement, and return the offset of the last."""
         produce = partial(
             self._producer.produce, topic, partition=partition, timestamp=timestamp_ms or NOW, on_delivery=self._report
         )
@@ -139,21 +124,18 @@ class ConfluentTransactions:
             self._send(produce, records, timeout_s)
         except (KafkaException, RecordsFailedError):
             raise
-        except:  # what is raised after a fatal error need not be an exception
+        except:  # after a fatal error the library may raise something that is no Exception
             self._raise_fatal()
             raise
         return self._offset
 
     def commit(self) -> None:
-        """Commit the transaction."""
         self._producer.commit_transaction(self._timeout_s)
 
     def abort(self) -> None:
-        """Abort the transaction."""
         self._producer.abort_transaction(self._timeout_s)
 
     def give_up(self) -> None:
-        """Free everything within about a second, and write nothing more of what is queued."""
         give_up(self)
 
     def _send(
@@ -168,10 +150,10 @@ class ConfluentTransactions:
         self._check(0.0 if left else timeout_s)
 
     def _raise_fatal(self) -> None:
-        """Raise the fatal error of this producer, if it had one: every call repeats it, this one asks no broker.
+        """Raise the fatal error of this producer, if any: every call repeats it, and `begin_transaction` needs no broker.
 
-        A callback that runs after it, ours or that of a logger, may lose it. The call that runs them then raises a
-        SystemError without a cause, and a fenced learner was taken for one whose broker is away.
+        A callback that runs later, ours or that of a logger, can lose the error. The call that runs the callbacks then raises
+        a SystemError without a cause, and a fenced learner was mistaken for one whose broker is away.
         """
         try:
             self._producer.begin_transaction()
@@ -201,10 +183,16 @@ def _queued(produce: Callable[..., None], key: bytes, value: bytes | None) -> bo
 
 
 def give_up(owner: ConfluentWriter | ConfluentTransactions) -> None:
-    """End a producer without writing what it still holds: its own close would write it first.
+    """End a producer without writing its queue: its own `close` would write the queue first.
 
-    What a broker was already sent may be obeyed.
+    A broker may still accept records that were already sent.
     """
     with suppress(KafkaException, RuntimeError):
         owner._producer.purge(blocking=False)  # noqa: SLF001 - of this file
     end_unattended(owner, "_producer")
+
+
+def end_unattended(owner: object, attribute: str) -> None:
+    """Let a thread drop the last reference to an attribute: the library then ends its client, and nobody waits for that."""
+    held = [owner.__dict__.pop(attribute)]
+    Thread(target=held.clear, name="ending a client", daemon=True).start()

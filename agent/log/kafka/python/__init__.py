@@ -1,1 +1,1 @@
-"""The log on kafka-python, which every install has."""
+"""The log on kafka-python, which every installation has."""

@@ -17,28 +17,25 @@ from agent.log.kafka.client import (
 )
 from processors.contracts.errors import ConfigError
 
-BATCH_BYTES: Final = 64 << 10  # a batch costs the client 0.7 ms: with its own 16 kB more than the records did
-FRAME_BYTES_MAX: Final = 128 << 20  # the client's own limit of 1 MB is less than what one partition may answer
+BATCH_BYTES: Final = (
+    64 << 10
+)  # a batch costs the client 0.7 ms: with its default of 16 kB the batches cost more than the records
+FRAME_BYTES_MAX: Final = 128 << 20  # the client's default of 1 MB is less than one partition may return
 
 
 def connection(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
-    """Return the arguments that every client takes; the purpose becomes part of its name."""
+    """Return the arguments of every client; the purpose becomes part of its client.id."""
     return {
         "bootstrap_servers": settings.bootstrap.split(","),
-        "client_id": settings.named(purpose),
+        "client_id": settings.client_id_for(purpose),
         "api_version_auto_timeout_ms": milliseconds(settings.bootstrap_timeout_s),
         "receive_message_max_bytes": FRAME_BYTES_MAX,
         **_security(settings.security),
     }
 
 
-def asking(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
-    """Return the arguments of a client that asks for little and waits for the answer."""
-    return {**connection(settings, purpose), "request_timeout_ms": settings.request_ms}
-
-
 def producing(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
-    """Return the arguments of every producer: all replicas acknowledge, and a retry is no repeat."""
+    """Return the arguments of every producer: acks of all replicas, and idempotent retries."""
     return {
         **connection(settings, purpose),
         "acks": "all",
@@ -56,17 +53,15 @@ def producing(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
 
 
 def transactional(settings: KafkaSettings, purpose: str, transactional_id: str) -> dict[str, Any]:
-    """Return the arguments of a transactional producer."""
-    timeout_ms = milliseconds(settings.transaction_timeout_s)
     return {
         **producing(settings, purpose),
         "transactional_id": transactional_id,
-        "transaction_timeout_ms": timeout_ms,
+        "transaction_timeout_ms": milliseconds(settings.transaction_timeout_s),
     }
 
 
 def consuming(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
-    """Return the arguments of every consumer: only what is committed, and no commit of its own."""
+    """Return the arguments of every consumer: committed records only, and no automatic commit."""
     return {
         **connection(settings, purpose),
         "enable_auto_commit": False,
@@ -79,7 +74,7 @@ def consuming(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
 
 
 def reading(settings: KafkaSettings, *, committed: bool) -> dict[str, Any]:
-    """Return the arguments of a consumer that reads one partition by hand."""
+    """Return the arguments of a reader of one partition."""
     return {
         **consuming(settings, "reader"),
         "isolation_level": isolation(committed=committed),
@@ -90,7 +85,7 @@ def reading(settings: KafkaSettings, *, committed: bool) -> dict[str, Any]:
 
 
 def joining(settings: KafkaSettings, group: str, member: str, *, from_beginning: bool) -> dict[str, Any]:
-    """Return the arguments of a member of a group."""
+    """Return the arguments of a group member."""
     static = {"group_instance_id": member} if settings.static_membership else {}
     return {
         **consuming(settings, member),
@@ -100,7 +95,7 @@ def joining(settings: KafkaSettings, group: str, member: str, *, from_beginning:
         "session_timeout_ms": settings.session_ms,
         "heartbeat_interval_ms": settings.heartbeat_ms,
         "max_poll_interval_ms": settings.work_ms,
-        "request_timeout_ms": settings.work_ms + 5000,  # a join may wait for the slowest member's work
+        "request_timeout_ms": settings.work_ms + 5000,  # a join may wait until the slowest member polls
         "connections_max_idle_ms": settings.work_ms + 240_000,
     }
 
@@ -119,5 +114,7 @@ def _security(security: KafkaSecurity) -> dict[str, Any]:
 def _compression(settings: KafkaSettings) -> str | None:
     packages = {"lz4": has_lz4, "zstd": has_zstd}
     if settings.compression in packages and not packages[settings.compression]():
-        raise ConfigError(f"Compression by {settings.compression} needs its Python package; use gzip or install it.")
+        raise ConfigError(
+            f"Compression by {settings.compression} needs its Python package: install the package, or use gzip."
+        )
     return None if settings.compression == "none" else settings.compression

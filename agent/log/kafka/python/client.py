@@ -1,7 +1,7 @@
-"""kafka-python as a client of the log: what it makes, and what its errors mean."""
+"""kafka-python as a client of the log: its admin client, the factory of its other clients, and the meaning of its errors."""
 
 import ssl
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kafka import KafkaConsumer, errors
@@ -13,53 +13,50 @@ from kafka.protocol.metadata import MetadataRequest
 from kafka.structs import TopicPartition as ClientPartition
 
 from agent.log.kafka.client import Client, Fault, KafkaSettings, Meaning, milliseconds
-from agent.log.kafka.python.arguments import asking, connection, reading
+from agent.log.kafka.python.arguments import connection, reading
 from agent.log.kafka.python.consumer import PythonMember, PythonReader
 from agent.log.kafka.python.producer import PythonTransactions, PythonWriter
 from processors.contracts.log import FoundTopic, TopicPartition
 
 OPERATIONS: Final = {3: "Read", 4: "Write", 5: "Create", 8: "Describe", 10: "DescribeConfigs"}
-UNTOLD: Final = 31  # the only bit where a broker does not say what is allowed
-OPERATIONS_OF_TOPICS: Final = 8  # the version of the request from which on it can say so
+UNTOLD: Final = 31  # the only bit if a broker does not report the allowed operations
+OPERATIONS_OF_TOPICS: Final = 8  # first version of the request that reports allowed operations
 OPERATIONS_OF_GROUPS: Final = 3
-COORDINATORS_OF_TRANSACTIONS: Final = 1  # see above
-TRANSACTION: Final = 1  # the kind of coordinator
+COORDINATORS_OF_TRANSACTIONS: Final = 1  # first version that looks up the coordinator of a transactional id
+TRANSACTION: Final = 1  # kind of coordinator in a request
 REFUSED: Final = FoundTopic(0, 0, None, frozenset())
 NO_COORDINATOR: Final = (errors.CoordinatorNotAvailableError, errors.CoordinatorLoadInProgressError)
 
 
 class _Admin(KafkaAdminClient):  # type: ignore[misc] # the client ships no types
-    """Leaves out which rights this user has: the client fails on the answer of an authorizer that does not tell them."""
+    """Ignores the rights of this user in metadata: the client fails on the answer of an authorizer that does not report rights."""
 
     def _process_metadata_response(self, metadata_response: Any) -> Any:
         return metadata_response.to_object()
 
 
 class PythonAdmin:
-    """Asks a cluster. Some of it has no public way in this version of the client: the requests are made here."""
+    """Implements `ClusterAdmin`. This version of the client has no public call for some requests, which are built here."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
-        self._admin = _Admin(**asking(settings, "admin"))
+        self._admin = _Admin(**connection(settings, "admin"), request_timeout_ms=settings.request_ms)
 
     def topics(self) -> Sequence[str]:
-        """Return the names of all topics that the user may see."""
         names: list[str] = self._admin.list_topics()
         return names
 
     def describe(self, topics: Sequence[str]) -> Mapping[str, FoundTopic]:
-        """Return how topics are, without their settings; those that are missing are left out."""
         refused = errors.TopicAuthorizationFailedError.errno
         return {
-            one["topic"]: _found(one) if one["error_code"] == 0 else REFUSED
+            one["topic"]: _topic(one) if one["error_code"] == 0 else REFUSED
             for one in self._metadata(topics)
             if one["error_code"] in (0, refused)
         }
 
     def settings(self, topics: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
-        """Return the settings of the topics that the user may read them of."""
-        wanted = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics]
-        answers = self._admin.describe_configs(wanted) if wanted else []
+        resources = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics]
+        answers = self._admin.describe_configs(resources) if resources else []
         return {
             name: {entry[0]: entry[1] for entry in entries if entry[1] is not None}
             for answer in answers
@@ -68,35 +65,33 @@ class PythonAdmin:
         }
 
     def ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Return the offset after the last record of partitions that is committed."""
         consumer = KafkaConsumer(**reading(self._settings, committed=True))
         try:
-            found = consumer.end_offsets([ClientPartition(*partition) for partition in partitions])
+            ends = consumer.end_offsets([ClientPartition(*partition) for partition in partitions])
         finally:
             consumer.close()
-        return {(one.topic, one.partition): end for one, end in found.items()}
+        return {(one.topic, one.partition): end for one, end in ends.items()}
 
     def group_operations(self, group: str) -> frozenset[str] | None:
-        """Return what the user may do with a group; None where the broker does not say."""
         try:
             (coordinator,) = self._admin._find_coordinator_ids([group]).values()  # noqa: SLF001 - no public way
         except errors.GroupAuthorizationFailedError:
             return frozenset()
-        except NO_COORDINATOR:  # a new cluster has none before its first group
+        except NO_COORDINATOR:  # a new cluster has no coordinator before its first group
             return None
         version = self._version(DescribeGroupsRequest, OPERATIONS_OF_GROUPS)
         if version < OPERATIONS_OF_GROUPS:
             return None
         request = DescribeGroupsRequest[version](groups=(group,), include_authorized_operations=True)
-        (found,) = self._admin.send_request(request, coordinator).groups
-        if found[0] == errors.GroupAuthorizationFailedError.errno:
+        (group_answer,) = self._admin.send_request(request, coordinator).groups
+        if group_answer[0] == errors.GroupAuthorizationFailedError.errno:
             return frozenset()
-        return _operations(found[-1])
+        return _operations(group_answer[-1])
 
     def transactional_operations(self, names: Sequence[str]) -> Mapping[str, frozenset[str] | None]:
-        """Return nothing for transactional ids that the user may not even see, and so not use; of others nobody says more.
+        """Return no operation for ids that the user may not even describe, so not use either; None for all others.
 
-        Whoever may write with one may see it. To try whether it may write would fence the learner that does.
+        Whoever may write with an id may describe it. A test write would fence the learner that uses the id.
         """
         version = self._version(FindCoordinatorRequest, 2)
         if version < COORDINATORS_OF_TRANSACTIONS:
@@ -107,11 +102,9 @@ class PythonAdmin:
         return {name: frozenset() if code == refused else None for name, code in zip(names, codes, strict=True)}
 
     def brokers(self) -> int:
-        """Return how many brokers serve."""
         return len(self._admin.describe_cluster()["brokers"])
 
     def create(self, topic: str, partitions: int, replicas: int, options: Mapping[str, str]) -> bool:
-        """Create a topic; False where somebody else was faster."""
         try:
             self._admin.create_topics([NewTopic(topic, partitions, replicas, topic_configs=dict(options))])
         except errors.TopicAlreadyExistsError:
@@ -119,35 +112,35 @@ class PythonAdmin:
         return True
 
     def close(self) -> None:
-        """Free the connections."""
         self._admin.close()
 
     def _metadata(self, topics: Sequence[str]) -> list[dict[str, Any]]:
-        """Return what the cluster says of topics; the client's own call fails where it may not say everything."""
-        if not topics:  # to the broker none means all
+        """Return the metadata of topics; the client's own call fails if the broker hides a part from this user."""
+        if not topics:  # for the broker an empty list means all topics
             return []
         version = self._version(MetadataRequest, OPERATIONS_OF_TOPICS)
-        wanted: dict[str, Any] = {"topics": list(topics)}
+        arguments: dict[str, Any] = {"topics": list(topics)}
         if version > 3:
-            wanted["allow_auto_topic_creation"] = False
+            arguments["allow_auto_topic_creation"] = False
         if version >= OPERATIONS_OF_TOPICS:
-            wanted |= {"include_cluster_authorized_operations": False, "include_topic_authorized_operations": True}
-        found: list[dict[str, Any]] = self._admin.send_request(MetadataRequest[version](**wanted)).to_object()["topics"]
-        return found
+            arguments |= {"include_cluster_authorized_operations": False, "include_topic_authorized_operations": True}
+        topics_metadata: list[dict[str, Any]] = self._admin.send_request(
+            MetadataRequest[version](**arguments)
+        ).to_object()["topics"]
+        return topics_metadata
 
     def _version(self, request: Any, highest: int) -> int:
-        """Return the version of a request that this broker and we speak."""
-        known: int = min(self._admin._client.api_version(request, max_version=highest), highest)  # noqa: SLF001 - no public way
-        return known
+        """Return the highest version of a request that the broker supports, at most `highest`."""
+        version: int = min(self._admin._client.api_version(request, max_version=highest), highest)  # noqa: SLF001 - no public way
+        return version
 
 
-def _found(topic: Mapping[str, Any]) -> FoundTopic:
+def _topic(topic: Mapping[str, Any]) -> FoundTopic:
     replicas = min((len(partition["replicas"]) for partition in topic["partitions"]), default=0)
     return FoundTopic(len(topic["partitions"]), replicas, None, _operations(topic.get("authorized_operations")))
 
 
 def _operations(bits: Iterable[int] | None) -> frozenset[str] | None:
-    """Return what is allowed by name; None where the broker does not say."""
     if bits is None or UNTOLD in bits:
         return None
     return frozenset(OPERATIONS[bit] for bit in bits if bit in OPERATIONS)
@@ -165,7 +158,7 @@ RESOURCES: Final = {"Topic": "a topic", "Group": "a consumer group", "Transactio
 
 
 class PythonClient:
-    """Clients of kafka-python for one cluster."""
+    """Implements `Client`."""
 
     reads_metadata_exactly = True
 
@@ -173,7 +166,7 @@ class PythonClient:
         self.settings = settings
 
     def fault(self, error: BaseException) -> Fault:
-        """Return what an error means. Of a write that comes after the one that failed, the client hands the cause on."""
+        """Return the fault for an error. A write after a failed one raises an error with the cause among its arguments."""
         if isinstance(error, UNREACHABLE):
             return Fault(Meaning.UNREACHABLE, "" if str(error) == type(error).__name__ else str(error))
         causes = (error, *error.args)
@@ -188,7 +181,6 @@ class PythonClient:
         return Fault(Meaning.OTHER, reason)
 
     def named_brokers(self, timeout_s: float) -> int:
-        """Return how many brokers the cluster names when it is asked who it is; it may be none for a moment."""
         client = KafkaClient(**connection(self.settings, "check"))
         try:
             answer = client.cluster.request_update()
@@ -202,29 +194,22 @@ class PythonClient:
             client.close()
 
     def record_writer(self) -> PythonWriter:
-        """Return a new producer."""
         return PythonWriter(self.settings)
 
     def transaction_writer(self, purpose: str, transactional_id: str) -> PythonTransactions:
-        """Return a new transactional producer, which has fenced nobody yet."""
         return PythonTransactions(self.settings, purpose, transactional_id)
 
     def group_member(self, group: str, topics: Sequence[str], member: str, *, from_beginning: bool) -> PythonMember:
-        """Return a new member of a group; topics may be regular expressions when they start with ``^``."""
         return PythonMember(self.settings, group, topics, member, from_beginning=from_beginning)
 
     def partition_reader(self, topic: str, partition: int, *, committed: bool) -> PythonReader:
-        """Return a reader; with `committed` off it also sees what open and aborted transactions wrote."""
         return PythonReader(self.settings, topic, partition, committed=committed)
 
     def cluster_admin(self) -> PythonAdmin:
-        """Return what asks the cluster."""
         return PythonAdmin(self.settings)
 
 
-def make(settings: KafkaSettings) -> Client:
-    """Return the client of some settings."""
-    return PythonClient(settings)
+make: Callable[[KafkaSettings], Client] = PythonClient
 
 
 def _forbidden(cause: BaseException) -> Fault:

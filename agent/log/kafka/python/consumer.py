@@ -1,4 +1,4 @@
-"""A group member of kafka-python."""
+"""Group members and partition readers of kafka-python, with a faster decoder for the records in its batches."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,25 +15,28 @@ from agent.log.kafka.python.arguments import joining, reading
 from processors.contracts.log import Batch, Position, TopicPartition, topic_pattern
 
 Record = tuple[int, int, bytes | None, bytes | None]
-"""What is asked of a record: offset, time in ms, key, value."""
+"""Offset, timestamp in ms, key and value of a record."""
 
 NEW_FORMAT = 2
-MORE = 128  # the bit of a byte after which a number goes on
+MORE = 128  # the bit of a byte that says the number continues in the next byte
 NO_BYTES = 1  # the length -1
+CLOSE_TIMEOUT_MS, READER_CLOSE_TIMEOUT_MS = 1000, 500
 
 
 class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc] # the client ships no types
-    """Takes the place of the class that a consumer's fetcher makes for each answer of the broker."""
+    """Replaces the class with which a consumer's fetcher decodes each answer of the broker."""
 
     def take(self, n: int | None = None) -> list[Record]:
-        """Return the next records, and note where the ones after them begin."""
-        found: list[Record] = super().take(n)
-        if found and self.record_iterator is not None:  # else all were taken, and it is known where to go on
-            self.next_fetch_offset = found[-1][0] + 1
-        return found
+        """Return the next records, and remember the offset after the last one."""
+        records: list[Record] = super().take(n)
+        if (
+            records and self.record_iterator is not None
+        ):  # otherwise all records were taken, and the offset is already set
+            self.next_fetch_offset = records[-1][0] + 1
+        return records
 
     def _maybe_skip_record(self, record: Record) -> bool:
-        return bool(record[0] < self.fetch_offset)  # within a batch of which the first were read before
+        return bool(record[0] < self.fetch_offset)  # earlier records of the same batch were read before
 
     def _unpack_records(self, _partition: Any, records: Any, *_deserializers: Any) -> Iterator[Record]:
         batch = records.next_batch()
@@ -44,12 +47,12 @@ class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc] # the client
                 self.bytes_read += batch.size_in_bytes
                 yield from records_of(batch)
             if batch.magic == NEW_FORMAT:
-                self.next_fetch_offset = batch.next_offset  # the last record may be gone by compaction
+                self.next_fetch_offset = batch.next_offset  # compaction may have removed the last record
             batch = records.next_batch()
         self.drain()
 
     def _hidden(self, batch: Any) -> bool:
-        """Return whether a batch is a mark of a transaction, or of one that was aborted."""
+        """Return whether a batch is the marker of a transaction, or belongs to an aborted one."""
         if batch.magic != NEW_FORMAT:
             return False
         if self.isolation_level == READ_COMMITTED and batch.has_producer_id():
@@ -62,110 +65,99 @@ class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc] # the client
 
 
 def take_quickly(consumer: Any) -> None:
-    """Let a consumer take its records apart by our code."""
+    """Let a consumer decode its records with `QuickRecords`."""
     consumer._fetcher.PartitionRecords = QuickRecords  # noqa: SLF001 - no public way
 
 
 def records_of(batch: Any) -> Iterator[Record]:
-    """Yield the records of one batch, without their headers; CorruptRecordError where they are cut off.
+    """Yield the records of one batch without headers. Raises CorruptRecordError if a record is cut off.
 
-    Numbers have their sign in the last bit. Most are of one byte, and are read here: a call for each takes as long as all the rest.
+    Numbers are zigzag encoded, with the sign in the last bit. Numbers of one byte, which most are, are decoded in this loop:
+    a function call for each of them takes as long as all other work.
     """
     if batch.magic != NEW_FORMAT:
         for record in batch:
             yield record.offset, record.timestamp, record.key, record.value
         return
     batch._maybe_uncompress()  # noqa: SLF001 - no public way to the bytes
-    data, at = bytes(batch._buffer), batch._pos  # noqa: SLF001 - see above
+    data, index = bytes(batch._buffer), batch._pos  # noqa: SLF001 - see above
     base, first_ms = batch.base_offset, batch.first_timestamp
     appended_ms = batch.max_timestamp if batch.timestamp_type else None
     try:
         for _ in range(batch.records_count):
-            number, at = data[at], at + 1
+            number, index = data[index], index + 1
             if number >= MORE:
-                number, at = _longer(data, number, at)
-            end = at + (number >> 1)
-            number, at = data[at + 1], at + 2  # after the attributes, which say nothing
+                number, index = _longer(data, number, index)
+            end = index + (number >> 1)
+            number, index = data[index + 1], index + 2  # skip the attributes, which are unused
             if number >= MORE:
-                number, at = _longer(data, number, at)
+                number, index = _longer(data, number, index)
             time_ms = first_ms + ((number >> 1) ^ -(number & 1)) if appended_ms is None else appended_ms
-            number, at = data[at], at + 1
+            number, index = data[index], index + 1
             if number >= MORE:
-                number, at = _longer(data, number, at)
+                number, index = _longer(data, number, index)
             offset = base + (number >> 1)
-            key, at = (None, at + 1) if data[at] == NO_BYTES else _bytes(data, at)
-            value, at = _bytes(data, at)
-            if at > end:
-                raise CorruptRecordError(f"The record at {offset} is longer than it says.")
-            at = end  # headers are for others
+            key, index = (None, index + 1) if data[index] == NO_BYTES else _bytes(data, index)
+            value, index = _bytes(data, index)
+            if index > end:
+                raise CorruptRecordError(f"The record at {offset} is longer than its stated length.")
+            index = end  # skip the headers
             yield offset, time_ms, key, value
     except IndexError:
         raise CorruptRecordError(f"The batch at {base} ends within a record.") from None
-    if at != len(data):
-        raise CorruptRecordError(f"The batch at {base} has {len(data) - at} bytes after its records.")
+    if index != len(data):
+        raise CorruptRecordError(f"The batch at {base} has {len(data) - index} bytes after its records.")
 
 
-def _longer(data: bytes, number: int, at: int) -> tuple[int, int]:
-    """Return a number that goes on after its first byte, and the place after it."""
-    more, at = data[at], at + 1
+def _longer(data: bytes, number: int, index: int) -> tuple[int, int]:
+    """Return a number of several bytes, and the index after the number."""
+    more, index = data[index], index + 1
     number, shift = number & 127 | (more & 127) << 7, 14
     while more >= MORE:
-        more, at = data[at], at + 1
+        more, index = data[index], index + 1
         number, shift = number | (more & 127) << shift, shift + 7
-    return number, at
+    return number, index
 
 
-def _bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
-    number, at = data[at], at + 1
+def _bytes(data: bytes, index: int) -> tuple[bytes | None, int]:
+    number, index = data[index], index + 1
     if number >= MORE:
-        number, at = _longer(data, number, at)
+        number, index = _longer(data, number, index)
     if number & 1:
-        return None, at
-    end = at + (number >> 1)
-    return data[at:end], end
+        return None, index
+    end = index + (number >> 1)
+    return data[index:end], end
 
 
 def batch_of(partition: Any, records: list[Any], next_offset: int) -> Batch:
-    """Return the client's records as columns."""
     offsets, times_ms, keys, values = zip(*records, strict=True)
-    return Batch(
-        topic=partition.topic,
-        partition=partition.partition,
-        next_offset=next_offset,
-        offsets=offsets,
-        values=values,
-        keys=keys,
-        timestamps_ms=times_ms,
-    )
-
-
-CLOSE_TIMEOUT_MS = 1000
+    return Batch(partition.topic, partition.partition, next_offset, offsets, values, keys, times_ms)
 
 
 class _Rebalances(ConsumerRebalanceListener):  # type: ignore[misc] # the client ships no types
-    """Notes what the client says of partitions. New ones are paused at once, so that the caller can seek first.
+    """Follows rebalances. Gained partitions are paused at once, so that the caller can seek first.
 
-    A join that a new topic or partition began, and that does not end within one poll, is forgotten by the client: the
-    group gives partitions to a member that never takes them. So a join that has begun is asked for until it has ended.
+    After a new topic or partition the group rebalances. The client forgets such a join if it does not end within one poll,
+    and the group assigns partitions to a member that never takes them. So the join is requested again until it has ended.
     """
 
     def __init__(self, consumer: Any) -> None:
         self._consumer = consumer
         self.running = False
-        self.done = False
+        self.ended = False
 
-    def on_partitions_revoked(self, revoked: Collection[Any]) -> None:  # noqa: ARG002 - the whole set comes back
+    def on_partitions_revoked(self, revoked: Collection[Any]) -> None:  # noqa: ARG002 - a member revokes all its partitions
         self.running = True
         self._consumer._coordinator.request_rejoin()  # noqa: SLF001 - no public way
 
     def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
         self._consumer.pause(*assigned)
         self.running = False
-        self.done = True
+        self.ended = True
 
 
 class PythonMember:
-    """A member of a group."""
+    """Implements `GroupMember`."""
 
     def __init__(
         self, settings: KafkaSettings, group: str, topics: Sequence[str], member: str, *, from_beginning: bool
@@ -173,85 +165,74 @@ class PythonMember:
         self._timeout_ms = milliseconds(settings.request_timeout_s)
         self._consumer = KafkaConsumer(**joining(settings, group, member, from_beginning=from_beginning))
         take_quickly(self._consumer)
-        # look-ups of offsets take this one; the coordinator has its own copy, which must outlast a join
+        # for requests of offsets; the coordinator has its own copy, which must outlast a join
         self._consumer.config["request_timeout_ms"] = self._timeout_ms
         self._rebalances = _Rebalances(self._consumer)
         self._subscribe(topics)
 
     def poll(self, timeout_s: float) -> Sequence[Batch]:
-        """Return what is there, waiting at most so long for the first record."""
         records = self._consumer.poll(timeout_ms=milliseconds(timeout_s))
-        if self._rebalances.done:
+        if self._rebalances.ended:
             return ()
-        return [batch_of(partition, found, self._consumer.position(partition)) for partition, found in records.items()]
+        return [
+            batch_of(partition, partition_records, self._consumer.position(partition))
+            for partition, partition_records in records.items()
+        ]
 
     def rebalancing(self) -> bool:
-        """Return whether the group shares its partitions out, and this member has given its own up."""
         return self._rebalances.running
 
     def assignment(self) -> frozenset[TopicPartition] | None:
-        """Return what a rebalance gave, once after it; None while there was none."""
-        if not self._rebalances.done:
+        if not self._rebalances.ended:
             return None
-        self._rebalances.done = False
+        self._rebalances.ended = False
         return frozenset((one.topic, one.partition) for one in self._consumer.assignment())
 
     def generation(self) -> int | None:
-        """Return the number of the group's generation."""
         current = self._consumer._coordinator.generation_if_stable()  # noqa: SLF001 - no public way tells the generation
         return None if current is None else current.generation_id
 
     def start(self, offsets: Mapping[TopicPartition, int | None], paused: Iterable[TopicPartition]) -> None:
-        """Read all assigned partitions on from these offsets; None: from where the client is, or what is committed."""
         for partition, offset in offsets.items():
             if offset is not None:
                 self._consumer.seek(ClientPartition(*partition), offset)
-        held = set(paused)
-        self.pause(held)  # one that goes back may be running
-        self.resume(offsets.keys() - held)
+        paused_partitions = set(paused)
+        self.pause(paused_partitions)  # a partition whose offset is set back may be running
+        self.resume(offsets.keys() - paused_partitions)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop returning records."""
         self._consumer.pause(*(ClientPartition(*partition) for partition in partitions))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Return records again."""
         self._consumer.resume(*(ClientPartition(*partition) for partition in partitions))
 
     def position(self, partition: TopicPartition) -> int | None:
-        """Return the next offset to read, past what transactions hide; None where it is not known yet."""
-        found: int | None = self._consumer.position(ClientPartition(*partition), timeout_ms=self._timeout_ms)
-        return found
+        position: int | None = self._consumer.position(ClientPartition(*partition), timeout_ms=self._timeout_ms)
+        return position
 
     def committed(self, partition: TopicPartition) -> Position | None:
-        """Return the group's committed position."""
-        found = self._consumer.committed(ClientPartition(*partition), metadata=True, timeout_ms=self._timeout_ms)
-        return None if found is None else Position(found.offset, found.metadata or "")
+        committed = self._consumer.committed(ClientPartition(*partition), metadata=True, timeout_ms=self._timeout_ms)
+        return None if committed is None else Position(committed.offset, committed.metadata or "")
 
     def beginning(self, partition: TopicPartition) -> int:
-        """Return the first offset that is still there."""
-        wanted = ClientPartition(*partition)
-        offsets: dict[Any, int] = self._consumer.beginning_offsets([wanted])
-        return offsets[wanted]
+        client_partition = ClientPartition(*partition)
+        offsets: dict[Any, int] = self._consumer.beginning_offsets([client_partition])
+        return offsets[client_partition]
 
     def end(self, partition: TopicPartition) -> int:
-        """Return the offset after the last record that is committed."""
-        wanted = ClientPartition(*partition)
-        offsets: dict[Any, int] = self._consumer.end_offsets([wanted])
-        return offsets[wanted]
+        client_partition = ClientPartition(*partition)
+        offsets: dict[Any, int] = self._consumer.end_offsets([client_partition])
+        return offsets[client_partition]
 
     def commit(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """Commit positions."""
         offsets = {
-            ClientPartition(*partition): OffsetAndMetadata(
-                at.offset, at.metadata + NUL, -1
-            )  # the other client reads to the next one
-            for partition, at in positions.items()
+            # confluent-kafka reads the metadata up to the next NUL
+            ClientPartition(*partition): OffsetAndMetadata(position.offset, position.metadata + NUL, -1)
+            for partition, position in positions.items()
         }
         self._consumer.commit(offsets, timeout_ms=self._timeout_ms)
 
     def close(self) -> None:
-        """Leave the group, within a second or two whatever the broker does."""
         self._consumer.close(autocommit=False, timeout_ms=CLOSE_TIMEOUT_MS)
 
     def _subscribe(self, topics: Sequence[str]) -> None:
@@ -262,11 +243,8 @@ class PythonMember:
             self._consumer.subscribe(topics=list(topics), listener=self._rebalances)
 
 
-READER_CLOSE_TIMEOUT_MS = 500
-
-
 class PythonReader:
-    """Reads one partition by hand."""
+    """Implements `PartitionReader`."""
 
     def __init__(self, settings: KafkaSettings, topic: str, partition: int, *, committed: bool) -> None:
         self._timeout_ms = milliseconds(settings.read_timeout_s)
@@ -276,31 +254,25 @@ class PythonReader:
         self._consumer.assign([self._partition])
 
     def beginning(self) -> int:
-        """Return the first offset that is still there."""
         offsets: dict[Any, int] = self._consumer.beginning_offsets([self._partition])
         return offsets[self._partition]
 
     def end(self) -> int:
-        """Return the offset after the last record that this reader may see."""
         offsets: dict[Any, int] = self._consumer.end_offsets([self._partition])
         return offsets[self._partition]
 
     def seek(self, offset: int) -> None:
-        """Read on from an offset."""
         self._consumer.seek(self._partition, offset)
 
     def position(self) -> int:
-        """Return the next offset to read, past what transactions hide."""
         position: int | None = self._consumer.position(self._partition, timeout_ms=self._timeout_ms)
         if position is None:
             raise KafkaTimeoutError("the position could not be found")
         return position
 
     def poll(self, timeout_s: float) -> Batch | None:
-        """Return the next records; None where none came in time."""
         records = self._consumer.poll(timeout_ms=milliseconds(timeout_s)).get(self._partition)
         return batch_of(self._partition, records, self.position()) if records else None
 
     def close(self) -> None:
-        """Free the connections."""
         self._consumer.close(autocommit=False, timeout_ms=READER_CLOSE_TIMEOUT_MS)
