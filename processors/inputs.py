@@ -17,7 +17,7 @@ from processors.contracts.names import ApplicationKey, escaped
 from processors.contracts.outputs import Reliability
 from processors.facts import PublishedCurve
 from processors.models.downey.bayes import BAND_DEVIATIONS
-from processors.models.input_size import Expected, Input, Knot, expected, ln_sizes, pooled
+from processors.models.input_size import ExpectedLnTime, Input, Knot, expected, ln_sizes, pooled
 from processors.models.numerics.arrays import Floats
 from processors.store import Untimed
 
@@ -64,7 +64,7 @@ class InputsState(msgspec.Struct, omit_defaults=True):
     inputs: list[InputRecord] = []
 
 
-class Inputs(Untimed):
+class ApplicationInputs(Untimed):
     """The inputs of one application in one unit, on all systems; at most INPUTS_MAX."""
 
     name: ClassVar[str] = "inputs"
@@ -74,7 +74,7 @@ class Inputs(Untimed):
         self._state = state
 
     @classmethod
-    def build(cls, state: InputsState | None = None) -> "Inputs":
+    def build(cls, state: InputsState | None = None) -> "ApplicationInputs":
         """Return the inputs of a stored state, or none."""
         return cls(msgspec.structs.replace(state) if state else InputsState())
 
@@ -226,7 +226,7 @@ class TransferPrediction(NamedTuple):
 
     def pooled(self, law: Band, n: Floats, observed: Sequence[Knot]) -> tuple[Band, Floats]:
         """Return what the others and the input's own law say together, and the share of the others, (m,)."""
-        own = Expected(np.log(law.run_time_s), np.log(law.high_s / law.low_s) / 2)
+        own = ExpectedLnTime(np.log(law.run_time_s), np.log(law.high_s / law.low_s) / 2)
         both, share = pooled(self._expected(n, observed), own, n, [knot.n for knot in observed])
         return _seconds(both), share
 
@@ -243,11 +243,11 @@ class TransferPrediction(NamedTuple):
         more = len(self.names) - NAMED_MAX
         return f"the input{'s' if len(self.names) > 1 else ''} {some}" + (f" and {more} more" if more > 0 else "")
 
-    def _expected(self, n: Sequence[float] | Floats, own: Sequence[Knot]) -> Expected:
+    def _expected(self, n: Sequence[float] | Floats, own: Sequence[Knot]) -> ExpectedLnTime:
         return expected(self.inputs, self.place, self.ln_sizes, n, own)
 
 
-def transfer_prediction(known: Inputs, key: ApplicationKey, sizes: Sizes) -> TransferPrediction | None:
+def transfer_prediction(known: ApplicationInputs, key: ApplicationKey, sizes: Sizes) -> TransferPrediction | None:
     """Return the other inputs for one with these sizes; None where none was run on its system, or its sizes are unknown."""
     given, names, own_key = dict(sizes), known.names, input_key(key)
     if not given or not set(given) <= set(names):
@@ -275,7 +275,7 @@ class _Read(NamedTuple):
     read: Input
 
 
-def _comparable(known: Inputs, requested: Input) -> list[_Read]:
+def _comparable(known: ApplicationInputs, requested: Input) -> list[_Read]:
     """Return the inputs of which the same sizes are known, in the order of their keys."""
     records = sorted(known.records, key=lambda record: record.key)
     read = [_Read(record, as_input(record, known.names)) for record in records]
@@ -286,7 +286,7 @@ def _sizes_known(one: Input) -> str:
     return one.place.rpartition(":")[2]
 
 
-def _seconds(found: Expected) -> Band:
+def _seconds(found: ExpectedLnTime) -> Band:
     return Band(*(_exp(found.ln_run_time + end) for end in (0.0, -found.half_width, found.half_width)))
 
 

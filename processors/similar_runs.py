@@ -26,11 +26,11 @@ from processors.models.similar_runs import (
     OVERRUN_S,
     RUNS_MAX,
     USER,
-    Group,
-    Job,
-    Levels,
+    BandLevels,
+    ModelJob,
     PastRuns,
     RunTimeDistribution,
+    SimilarityGroup,
     class_of,
     distribution,
     failing_share,
@@ -192,7 +192,7 @@ def _added(old: LossRecord, score_pair: ScorePair) -> LossRecord:
 
 
 GroupKind = Literal["user", "name", "class", "centre"]
-GROUPS: Final[dict[GroupKind, Group]] = {"user": USER, "name": NAME, "class": CLASS, "centre": CENTRE}
+GROUPS: Final[dict[GroupKind, SimilarityGroup]] = {"user": USER, "name": NAME, "class": CLASS, "centre": CENTRE}
 RETAINED_MAX: Final[dict[GroupKind, int]] = {"user": RUNS_MAX, "name": 28, "class": RUNS_MAX, "centre": RUNS_MAX}
 NEAR_LIMIT: Final = 0.95
 SCORED_PER_TICK: Final = 100  # runs of a centre that its band is scored by; more would not tell more
@@ -238,7 +238,7 @@ class SimilarRunsState(msgspec.Struct, omit_defaults=True):
 
     ids: bytes = b""
     runs: bytes = b""
-    levels: tuple[float, float, float] = Levels().current
+    levels: tuple[float, float, float] = BandLevels().current
     band: tuple[float, float] = (0.0, 0.0)
     rate_limit: RateLimit = (0, 0)
     bursts: tuple[tuple[int, int], ...] = ()
@@ -253,7 +253,7 @@ class SimilarRuns(Untimed):
     def __init__(self, state: SimilarRunsState) -> None:
         self._ids = list(np.frombuffer(state.ids, dtype="<u4").tolist())
         self._past = PastRuns(state.runs)
-        self._levels = Levels(*state.levels)
+        self._levels = BandLevels(*state.levels)
         self._scored, self._inside = state.band
         self._rate_limit = state.rate_limit
         self._bursts = dict(state.bursts)
@@ -324,7 +324,7 @@ class SimilarRuns(Untimed):
         """Return whether one more run is to be scored; `now_ms` is the time of the last tick."""
         return due(self._rate_limit, now_ms, SCORED_PER_TICK)
 
-    def note(self, run_time_s: float, known: "Expected | ExpectedBand", now_ms: int = 0) -> None:
+    def note(self, run_time_s: float, known: "ExpectedRunTime | ExpectedBand", now_ms: int = 0) -> None:
         """Remember whether a run kept to the band that was told before it; each run once."""
         self._rate_limit = counted(self._rate_limit, now_ms)
         self._levels.note(run_time_s, (known.low_s, known.upper_s, known.high_s))
@@ -356,7 +356,7 @@ class SimilarRuns(Untimed):
         return before_ms is not None and abs(fact.start_ms - before_ms) <= BURST_MS
 
 
-class Expected(msgspec.Struct, frozen=True):
+class ExpectedRunTime(msgspec.Struct, frozen=True):
     """What is expected of a job, in seconds: the median and the ends of a band that holds 90 % of the runs.
 
     90 % of the runs are shorter than `upper_s`. About `alike` runs like it are known, `law` is the distribution as it
@@ -385,15 +385,15 @@ def group_keys(system: str, job: ComingJob) -> Mapping[GroupKind, str]:
     return {kind: f"{kind}/{hexdigest(system, part)}" for kind, part in parts.items() if part is not None}
 
 
-def expected(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> Expected:
+def expected(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> ExpectedRunTime:
     """Return the distribution of a job's run time; works without any history. ValueError for an impossible size."""
     law, (low, upper, high) = distribution(_past(job, similar_runs), model_job(job)), _levels(similar_runs)
     band = _band(job, law.quantiles((0.5, low, upper, high)))
-    return Expected(*band, law.alike, law, (low, 0.5, high))
+    return ExpectedRunTime(*band, law.alike, law, (low, 0.5, high))
 
 
 class ExpectedBand(NamedTuple):
-    """The run times of `Expected` without its distribution, which costs as much again."""
+    """The run times of `ExpectedRunTime` without its distribution, which costs as much again."""
 
     run_time_s: float
     low_s: float
@@ -416,7 +416,7 @@ def _band(job: ComingJob, times_s: Sequence[float]) -> ExpectedBand:
 
 
 def _levels(similar_runs: Mapping[GroupKind, SimilarRuns]) -> tuple[float, float, float]:
-    return similar_runs["centre"].levels if "centre" in similar_runs else Levels().current
+    return similar_runs["centre"].levels if "centre" in similar_runs else BandLevels().current
 
 
 def failing(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> float | None:
@@ -424,7 +424,7 @@ def failing(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> fl
     return failing_share(_past(job, similar_runs), model_job(job)) if _enough_known(similar_runs) else None
 
 
-def _past(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> Iterator[tuple[Group, PastRuns]]:
+def _past(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> Iterator[tuple[SimilarityGroup, PastRuns]]:
     return ((GROUPS[kind], history.score(job)) for kind, history in similar_runs.items())
 
 
@@ -433,7 +433,7 @@ def _enough_known(similar_runs: Mapping[GroupKind, SimilarRuns]) -> bool:
     return "centre" in similar_runs and similar_runs["centre"].tell(CENTRE_RUNS_MIN)
 
 
-def scored(run: RunFact, known: Expected) -> Scored:
+def scored(run: RunFact, known: ExpectedRunTime) -> Scored:
     """Return how a run compares with what was reported it, in the form that drift is found from."""
     ln_width = math.log(known.high_s) - math.log(known.low_s)
     return Scored(
@@ -450,10 +450,10 @@ def scored(run: RunFact, known: Expected) -> Scored:
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def model_job(job: ComingJob) -> Job:
+def model_job(job: ComingJob) -> ModelJob:
     """Return a job as the model wants it: its name as a number, 0 for none."""
     name = 0 if job.name is None else digest64(job.name) % NAMES_MAX
-    return Job(float(job.n), name, job.time_limit_s)
+    return ModelJob(float(job.n), name, job.time_limit_s)
 
 
 def _job_digest(job: ComingJob) -> int:
@@ -483,7 +483,7 @@ REASON_TEXT: Final = {
 class SimilarRunsPrediction(NamedTuple):
     """What similar runs report a job; `measured` is the share of recent runs that kept to such bands."""
 
-    expected: Expected
+    expected: ExpectedRunTime
     model: Model
     measured: Measured | None
 
@@ -508,7 +508,7 @@ def reliability(alike: float, why: str) -> Reliability:
     return Reliability(verdict, reasons, tuple(REASON_TEXT[reason] for reason in reasons))
 
 
-def conditioned(found: Expected, band: Band, elapsed_s: float, limit_s: float | None) -> Remaining:
+def conditioned(found: ExpectedRunTime, band: Band, elapsed_s: float, limit_s: float | None) -> Remaining:
     """Condition the distribution on a job having run for `elapsed_s` without an end; `band` is that of the whole run."""
     law = found.law
     passed = law.below(elapsed_s)
@@ -526,7 +526,7 @@ def conditioned(found: Expected, band: Band, elapsed_s: float, limit_s: float | 
     return Remaining.of(Band(middle, min(low, middle), max(high, middle)), exceeds, (lower, upper))
 
 
-def _exceeds(found: Expected, passed: float, elapsed_s: float, limit_s: float | None) -> float | None:
+def _exceeds(found: ExpectedRunTime, passed: float, elapsed_s: float, limit_s: float | None) -> float | None:
     """Return the probability to reach the limit of a job that outlived the share `passed` of the runs like it.
 
     However long it runs, other ends are half as probable as the limit at least: many a run ends a little before it.

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from processors.models.adept.study import Study
-from processors.models.combination.evidence import ENSEMBLE, LN2, Evidence, anchored
+from processors.models.combination.evidence import ENSEMBLE, LN2, LawEvidence, anchored
 from processors.models.downey import two_step
 from processors.models.downey.curve import curvature_of_sigma
 from processors.models.laws import family, prefixes
@@ -178,7 +178,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
 NOTHING: Parameters = ()
 
 
-def combined(found: Evidence) -> tuple[Parameters, ...]:
+def combined(found: LawEvidence) -> tuple[Parameters, ...]:
     """Return the numbers of the combination's laws on all sizes, in their order.
 
     >>> from processors.models.combination.evidence import Curve

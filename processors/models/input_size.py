@@ -220,10 +220,10 @@ FORECAST_REACH: Final = 3.0  # in ln n: what the regression misses at one size i
 LAW_DEVIATION_MIN: Final = 0.15  # of what one or two sizes say a doubling away from them
 
 
-class Expected(NamedTuple):
+class ExpectedLnTime(NamedTuple):
     """Expected ln of the run time in s at m sizes, and half the width of the band that holds 90 % of single runs, (m,).
 
-    >>> Expected(np.zeros(1), np.ones(1)).half_width.tolist()
+    >>> ExpectedLnTime(np.zeros(1), np.ones(1)).half_width.tolist()
     [1.0]
     """
 
@@ -237,7 +237,7 @@ def expected(
     ln_sizes: Sequence[float],
     n: Sequence[float] | Floats,
     own: Sequence[Knot] = (),
-) -> Expected:
+) -> ExpectedLnTime:
     """Return what the other inputs of an application say of an input, corrected by its own runs at the knots `own`.
 
     `inputs` are at least one; sizes are positive and finite.
@@ -250,7 +250,7 @@ def expected(
     sizes = np.concatenate([wanted, [knot.n for knot in own]])
     found = regress(inputs, place, ln_sizes, sizes)
     if not own:
-        return Expected(found.centre(), found.half_width(NOISE))
+        return ExpectedLnTime(found.centre(), found.half_width(NOISE))
     centre, deviation, ln_n = found.centre(), found.deviation(), np.log(sizes)
     # what it misses is one path over ln n whose neighbours are alike
     path = np.outer(deviation, deviation) * np.exp(-np.abs(ln_n[:, None] - ln_n) / FORECAST_REACH)
@@ -259,15 +259,17 @@ def expected(
     noise = np.diag(np.square([max(knot.deviation, NOISE) for knot in own]))
     gain = np.linalg.solve(path[m:, m:] + noise, path[m:, :m]).T
     variance = np.maximum(np.square(deviation[:m]) - (gain * path[:m, m:]).sum(axis=1), 0.0)
-    return Expected(centre[:m] + gain @ missed, BAND_DEVIATIONS * np.sqrt(variance + NOISE**2))
+    return ExpectedLnTime(centre[:m] + gain @ missed, BAND_DEVIATIONS * np.sqrt(variance + NOISE**2))
 
 
-def pooled(others: Expected, law: Expected, n: Floats, observed: Sequence[float]) -> tuple[Expected, Floats]:
+def pooled(
+    others: ExpectedLnTime, law: ExpectedLnTime, n: Floats, observed: Sequence[float]
+) -> tuple[ExpectedLnTime, Floats]:
     """Return what the other inputs and the input's own law of scaling say together, and the share of the others, (m,).
 
     Each counts by the inverse of its variance; where they differ, the band is wider. `observed` are the sizes of the law.
 
-    >>> one, two = Expected(np.zeros(1), np.ones(1)), Expected(np.ones(1), np.ones(1))
+    >>> one, two = ExpectedLnTime(np.zeros(1), np.ones(1)), ExpectedLnTime(np.ones(1), np.ones(1))
     >>> both, share = pooled(one, two, np.array([8.0]), [4.0])
     >>> both.ln_run_time.tolist(), share.tolist()
     ([0.5], [0.5])
@@ -279,7 +281,7 @@ def pooled(others: Expected, law: Expected, n: Floats, observed: Sequence[float]
     apart = others.ln_run_time - law.ln_run_time
     within = share * variances[0] + (1.0 - share) * variances[1]
     between = share * (1.0 - share) * np.square(BAND_DEVIATIONS * apart)
-    return Expected(law.ln_run_time + share * apart, np.sqrt(within + between)), share
+    return ExpectedLnTime(law.ln_run_time + share * apart, np.sqrt(within + between)), share
 
 
 def ln_sizes(sizes: Sequence[float]) -> tuple[float, ...]:

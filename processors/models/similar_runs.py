@@ -40,12 +40,12 @@ _SIZE_CLASS = 2.0 * math.log(2.0)  # and so do such sizes
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ModelJob:
     """What is known of a job before it runs: its size, a number that stands for its name, its time limit in seconds.
 
     `name` must be a whole number below NAMES_MAX; 0 stands for no name. Raises ValueError where a number cannot be true.
 
-    >>> Job(n=64, name=7, time_limit_s=3600.0).n
+    >>> ModelJob(n=64, name=7, time_limit_s=3600.0).n
     64
     """
 
@@ -63,10 +63,10 @@ class Job:
             raise ValueError("A time limit must be positive and finite.")
 
 
-def class_of(job: Job) -> tuple[int, int]:
+def class_of(job: ModelJob) -> tuple[int, int]:
     """Return the class of a job: its time limit and its size, both in steps of about four; -1 for no limit.
 
-    >>> class_of(Job(n=16, time_limit_s=3600.0)) == class_of(Job(n=20, time_limit_s=4000.0)), class_of(Job(n=1))
+    >>> class_of(ModelJob(n=16, time_limit_s=3600.0)) == class_of(ModelJob(n=20, time_limit_s=4000.0)), class_of(ModelJob(n=1))
     (True, (-1, 0))
     """
     limit = -1 if job.time_limit_s is None else max(round(math.log(job.time_limit_s) / _LIMIT_CLASS), 0)
@@ -77,7 +77,7 @@ class PastRuns:
     """The newest runs of a group, newest first, at most RUNS_MAX; to six digits, as they are stored.
 
     >>> past = PastRuns()
-    >>> past.add(Job(n=4), 100.0)
+    >>> past.add(ModelJob(n=4), 100.0)
     >>> past.count, past.run_times_s(), PastRuns(past.packed()).run_times_s()
     (1, [100.0], [100.0])
     """
@@ -125,7 +125,7 @@ class PastRuns:
         """Return whether the run that has `index` newer ones before it completed."""
         return bool(self.rows[NAME_ROW, index] >= 0)
 
-    def add(self, job: Job, run_time_s: float, runs_max: int = RUNS_MAX, *, completed: bool = True) -> None:
+    def add(self, job: ModelJob, run_time_s: float, runs_max: int = RUNS_MAX, *, completed: bool = True) -> None:
         """Take a run in; the oldest beyond `runs_max` leaves. ValueError unless its time is positive and finite."""
         self.put(row_of(job, run_time_s, completed=completed), runs_max)
 
@@ -159,10 +159,10 @@ class PastRuns:
         self.count -= 1
 
 
-def row_of(job: Job, run_time_s: float, *, completed: bool = True) -> Row:
+def row_of(job: ModelJob, run_time_s: float, *, completed: bool = True) -> Row:
     """Return a run as histories keep it, (4,): all its groups keep the same. ValueError unless its time is positive and finite.
 
-    >>> row_of(Job(n=1, name=7), 1.0, completed=False).tolist()
+    >>> row_of(ModelJob(n=1, name=7), 1.0, completed=False).tolist()
     [0.0, nan, 0.0, -8.0]
     """
     if not 0 < run_time_s < math.inf:
@@ -206,7 +206,7 @@ _PRIOR_WEIGHTS = np.full(PRIOR_POINTS, PRIOR_TRUST / PRIOR_POINTS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Group:
+class SimilarityGroup:
     """How a group of past runs counts.
 
     `shift` is the power of the ratio of time limits by which a past run time is scaled: people raise the limit of a run
@@ -235,14 +235,14 @@ class Group:
         return self.trust if self.pooled else float(np.add.reduce(weights))
 
 
-def group_of(trust: float, decay: float, shift: float, *, pooled: bool) -> Group:
+def group_of(trust: float, decay: float, shift: float, *, pooled: bool) -> SimilarityGroup:
     """Return a group with its weights by age.
 
     >>> group_of(1.0, 0.5, 0.0, pooled=False).decays[:3].tolist()
     [1.0, 0.5, 0.25]
     """
     weights = np.power(decay, np.arange(RUNS_MAX))
-    return Group(trust, decay, shift, pooled, weights if pooled else trust * weights)
+    return SimilarityGroup(trust, decay, shift, pooled, weights if pooled else trust * weights)
 
 
 USER = group_of(trust=1.0, decay=0.92, shift=0.5, pooled=False)
@@ -252,14 +252,14 @@ CENTRE = group_of(trust=0.2, decay=1.0, shift=1.0, pooled=True)
 
 
 @dataclass(slots=True)
-class Levels:
+class BandLevels:
     """The levels of a distribution that .05, .9 and .95 of the runs really keep below, learned from those that did.
 
     Adaptive conformal inference (Gibbs, Candes 2021) for each by itself: with probability p aimed at, a level rises by
     p STEP after a run above its quantile and falls by (1 - p) STEP after one below. In the long run the share below is
     p, whatever the law of the runs.
 
-    >>> levels = Levels()
+    >>> levels = BandLevels()
     >>> levels.note(3000.0, (10.0, 800.0, 1000.0))
     >>> levels.current
     (0.02525, 0.9445, 0.97475)
@@ -293,8 +293,8 @@ class RunTimeDistribution:
     probability to reach the time limit, None without one; `failing` that to end before it without having completed.
 
     >>> past = PastRuns()
-    >>> for time_s in (90.0, 100.0, 110.0): past.add(Job(n=4), time_s)
-    >>> found = distribution([(USER, past)], Job(n=4))
+    >>> for time_s in (90.0, 100.0, 110.0): past.add(ModelJob(n=4), time_s)
+    >>> found = distribution([(USER, past)], ModelJob(n=4))
     >>> round(found.quantile(0.5), -1), round(found.alike, 2), found.below(1e6) > 0.95
     (100.0, 2.77, True)
     """
@@ -344,14 +344,14 @@ class RunTimeDistribution:
 class _Layout(NamedTuple):
     """Where the runs of each group stand among those of all, and what follows from that alone: (k,) decays and shifts."""
 
-    parts: tuple[tuple[Group, slice], ...]
+    parts: tuple[tuple[SimilarityGroup, slice], ...]
     last: int
     decays: Floats
     shifts: Floats
 
 
 @lru_cache(maxsize=256)  # groups that are full have the same counts for ever
-def _layout(groups: tuple[Group, ...], counts: tuple[int, ...]) -> _Layout:
+def _layout(groups: tuple[SimilarityGroup, ...], counts: tuple[int, ...]) -> _Layout:
     ends = np.cumsum(counts).tolist()
     parts = tuple((group, slice(end - count, end)) for group, count, end in zip(groups, counts, ends, strict=True))
     decays = np.concatenate([group.decays[:count] for group, count in zip(groups, counts, strict=True)])
@@ -378,7 +378,7 @@ class _Weighed(NamedTuple):
         return _share(self.unknown, self.weights, self.layout.last)
 
 
-def _weighed(past: Iterable[tuple[Group, PastRuns]], job: Job) -> _Weighed | None:
+def _weighed(past: Iterable[tuple[SimilarityGroup, PastRuns]], job: ModelJob) -> _Weighed | None:
     """Return the runs of all groups with their weights; None where there are none."""
     retained = [(group, runs) for group, runs in past if runs.count]
     if not retained:
@@ -394,25 +394,25 @@ def _weighed(past: Iterable[tuple[Group, PastRuns]], job: Job) -> _Weighed | Non
     return _Weighed(layout, rows, weights, held, reached, held > reached)
 
 
-def failing_share(past: Iterable[tuple[Group, PastRuns]], job: Job) -> float:
+def failing_share(past: Iterable[tuple[SimilarityGroup, PastRuns]], job: ModelJob) -> float:
     """Return the probability that a job ends without having completed, as `distribution` does, and nothing else of it.
 
     >>> past = PastRuns()
-    >>> past.add(Job(n=4), 90.0, completed=False)
-    >>> failing_share([(USER, past)], Job(n=4)) == distribution([(USER, past)], Job(n=4)).failing
+    >>> past.add(ModelJob(n=4), 90.0, completed=False)
+    >>> failing_share([(USER, past)], ModelJob(n=4)) == distribution([(USER, past)], ModelJob(n=4)).failing
     True
     """
     weighed = _weighed(past, job)
     return FAILING if weighed is None else weighed.failing
 
 
-def distribution(past: Iterable[tuple[Group, PastRuns]], job: Job) -> RunTimeDistribution:
+def distribution(past: Iterable[tuple[SimilarityGroup, PastRuns]], job: ModelJob) -> RunTimeDistribution:
     """Return the distribution of a job's run time from the groups of runs that it belongs to, in any number.
 
     A weak prior, even in ln t from one second to the time limit (or a week), answers where there are none and keeps the
     tails open. No mass lies more than OVERRUN_S beyond the time limit.
 
-    >>> 1 < distribution([], Job(n=4, time_limit_s=3600.0)).quantile(0.5) < 3600
+    >>> 1 < distribution([], ModelJob(n=4, time_limit_s=3600.0)).quantile(0.5) < 3600
     True
     """
     weighed = _weighed(past, job)
@@ -437,18 +437,20 @@ def distribution(past: Iterable[tuple[Group, PastRuns]], job: Job) -> RunTimeDis
     )
 
 
-def quantiles_s(past: Iterable[tuple[Group, PastRuns]], job: Job, levels: Sequence[float]) -> list[float]:
+def quantiles_s(
+    past: Iterable[tuple[SimilarityGroup, PastRuns]], job: ModelJob, levels: Sequence[float]
+) -> list[float]:
     """Return the run times at levels between 0 and 1, as `distribution` does, and nothing else of it.
 
     >>> past = PastRuns()
-    >>> past.add(Job(n=4), 90.0)
-    >>> quantiles_s([(USER, past)], Job(n=4), [0.5]) == distribution([(USER, past)], Job(n=4)).quantiles([0.5])
+    >>> past.add(ModelJob(n=4), 90.0)
+    >>> quantiles_s([(USER, past)], ModelJob(n=4), [0.5]) == distribution([(USER, past)], ModelJob(n=4)).quantiles([0.5])
     True
     """
     return RunTimeDistribution(*_sample(_weighed(past, job), job), 0.0).quantiles(levels)
 
 
-def _sample(weighed: _Weighed | None, job: Job) -> tuple[Floats, Floats]:
+def _sample(weighed: _Weighed | None, job: ModelJob) -> tuple[Floats, Floats]:
     """Return run times on the ln scale as they tell of a job, those of the prior among them, and their weights."""
     prior = _PRIOR * max(math.log(job.time_limit_s or LONGEST_S), 1.0)
     if weighed is None:
@@ -469,7 +471,7 @@ def _reaching(weighed: _Weighed, known: Marks) -> float:
     return _share(weighed.reached[known], weighed.weights[known], last)
 
 
-def _released(points: Floats, weights: Floats, held: Marks, job: Job) -> tuple[Floats, Floats]:
+def _released(points: Floats, weights: Floats, held: Marks, job: ModelJob) -> tuple[Floats, Floats]:
     """Return points and weights, (m,), in which runs that did not complete, `held` (k,), only say that they take longer.
 
     Where nothing longer is known, they end anywhere up to the time limit, or a week, evenly in ln t.
@@ -526,7 +528,7 @@ def _share(marked: Marks, weights: Floats, last: int) -> float:
     return (float(weights @ marked) + REACHING_TRUST * usual) / whole
 
 
-def _likeness(rows: Floats, job: Job) -> Floats:
+def _likeness(rows: Floats, job: ModelJob) -> Floats:
     """Return how alike each past run is to the job, 1 for the same size, limit and name."""
     distance: Floats = rows[SIZE_ROW] - math.log(job.n)
     np.abs(distance, out=distance)

@@ -17,9 +17,8 @@ from processors.contracts.outputs import Prediction, Tombstone, UsefulSizes
 from processors.fairness import lane_of_application, lane_of_user
 from processors.models.adept.verdict import gather_evidence
 from processors.models.combination.combine import foretell, learn, summary
-from processors.models.combination.evidence import Curve, evidence_of
-from processors.models.combination.related import Related
-from processors.models.combination.replay import Rows, rows
+from processors.models.combination.evidence import Curve, Related, evidence_of
+from processors.models.combination.replay import ForecastRows, rows
 from processors.pipeline.alerts import Warnings
 from processors.pipeline.completions import DriftDetection
 from processors.pipeline.features import Features
@@ -78,7 +77,7 @@ class CurveTransfer:
                 model.republish(self._state.now_ms)
                 self._state.model_changed(application_id, model)
 
-    def _rows(self, application_id: str, related: Related) -> Rows | None:
+    def _rows(self, application_id: str, related: Related) -> ForecastRows | None:
         key = ApplicationKey.parse(application_id)
         model = self._state.models.get(application_id)
         found = model.evidence(key.id, key.system, self._machines.bends(key)) if model else None

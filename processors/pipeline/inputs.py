@@ -6,8 +6,8 @@ from processors.contracts.events import JobCompleted
 from processors.contracts.names import ApplicationKey, escaped
 from processors.inputs import (
     OWN_SIZES_MAX,
+    ApplicationInputs,
     InputFact,
-    Inputs,
     Sizes,
     TransferPrediction,
     input_key,
@@ -62,7 +62,7 @@ class UnseenInputs:
         """Return what other inputs report one that was run at too few sizes to stand on its own."""
         return self.others(key) if len(model.sizes()) <= OWN_SIZES_MAX else None
 
-    def _known(self, key: ApplicationKey) -> Inputs | None:
+    def _known(self, key: ApplicationKey) -> ApplicationInputs | None:
         return self._state.inputs.get(inputs_key(key))
 
     def _learn(self, key: ApplicationKey, names: tuple[str, ...], sizes: tuple[float, ...], model: RunTime) -> None:

@@ -25,7 +25,7 @@ from processors.facts import (
 from processors.features.times import DECIDES, ByCounters, FeatureQuestion, judged, model_with
 from processors.features.times import NAME as FEATURES
 from processors.inputs import NAME as OTHER_INPUTS
-from processors.inputs import Inputs, Sizes, TransferPrediction
+from processors.inputs import ApplicationInputs, Sizes, TransferPrediction
 from processors.jobs.remaining_time import FromInputs
 from processors.models.combination.combine import Combination
 from processors.models.numerics.statistics import rounded, six_digits
@@ -43,7 +43,7 @@ from processors.run_time.model import RunTime
 from processors.run_time.prediction import RunTimePrediction, curve_sizes, fitted_curve
 from processors.run_time.quality import COVERAGE
 from processors.run_time.related_curves import RelatedCurves
-from processors.similar_runs import BETTER_AT_SIZE, NO_CURVE, NOT_BY_SIZE, Expected, conditioned, reliability
+from processors.similar_runs import BETTER_AT_SIZE, NO_CURVE, NOT_BY_SIZE, ExpectedRunTime, conditioned, reliability
 
 CURVE: Final = "curve"
 PROBABILITY_DIGITS: Final = 4  # of thousands of runs, one more or less
@@ -87,7 +87,7 @@ class Predicted(NamedTuple):
     source: Source
     reliability: Reliability
     model: Model
-    similar: Expected | None = None
+    similar: ExpectedRunTime | None = None
     follows_size: bool = True
 
     def remaining(self, elapsed_s: float, limit_s: float | None) -> Remaining:
@@ -401,7 +401,7 @@ class Predictor:
         return found
 
     def _others(self, key: ApplicationKey, sizes: Sizes) -> TransferPrediction | None:
-        with guard(self._state, Inputs.name):
+        with guard(self._state, ApplicationInputs.name):
             return self._unseen_inputs.others(key, sizes) if sizes else None
         return None
 

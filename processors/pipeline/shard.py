@@ -26,7 +26,7 @@ from processors.features.shared import CommunicationPool
 from processors.features.times import FeatureTimes
 from processors.hosts.lines import LINE_KINDS
 from processors.hosts.rows import HostRows
-from processors.inputs import Inputs
+from processors.inputs import ApplicationInputs
 from processors.jobs.deduplication import AnsweredRequests, LowWater, RunDeduplication
 from processors.jobs.failures import ExplainedRuns, FailureRate, HostFailureRate
 from processors.jobs.lifecycle import ForecastAllowance, Job
@@ -81,7 +81,7 @@ SETTLED: Final = (
 FORGOTTEN: Final = (  # what goes when an application is forgotten
     RunTime, Members, Drift, Allocations, ModelComparison, LoadScores, ProfileModels, FeatureTimes, CommunicationPool, SimilarRuns,
     RelatedCurves, BandPool,
-    Inputs, AlertLife,
+    ApplicationInputs, AlertLife,
 )  # fmt: skip
 
 

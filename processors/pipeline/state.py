@@ -25,7 +25,7 @@ from processors.fairness import go_on
 from processors.features.placements import NO_PLACEMENTS, Placements
 from processors.features.shared import CommunicationPool, CommunicationPoolState
 from processors.features.times import FeatureTimes, FeatureTimesState
-from processors.inputs import Inputs, InputsState, input_key
+from processors.inputs import ApplicationInputs, InputsState, input_key
 from processors.jobs.deduplication import (
     AnsweredRequests,
     AnsweredRequestsState,
@@ -168,7 +168,7 @@ class ShardState:
         self.pool = self._store(Pool, PoolState)
         self.band_pool = self._store(BandPool, BandPoolState)
         self.members = self._store(Members, MembersState, per_application=True)
-        self.inputs = self._store(Inputs, InputsState)
+        self.inputs = self._store(ApplicationInputs, InputsState)
         self.similar_runs = self._store(SimilarRuns, SimilarRunsState)
         self.model_comparisons = self._store(ModelComparison, ModelComparisonState, per_application=True)
         self.drifts = self._store(Drift, DriftState, per_application=True)

@@ -22,10 +22,10 @@ from processors.facts import PublishedCurve, RunFact, Scored
 from processors.models.adept.study import Study, study
 from processors.models.aggregates.sizes import (
     REPEATS_MIN,
+    AggregatedSizes,
     Derived,
     LevelTable,
     PlacedRun,
-    Sizes,
     SizeStat,
     aggregate,
     aggregate_levels,
@@ -33,8 +33,7 @@ from processors.models.aggregates.sizes import (
     rounded_sizes,
     thin,
 )
-from processors.models.combination.evidence import REPEATS_MAX, Curve, evidence
-from processors.models.combination.evidence import Evidence as LawEvidence
+from processors.models.combination.evidence import REPEATS_MAX, Curve, LawEvidence, evidence
 from processors.models.drift import agreeing, began, matters, risen
 from processors.models.numerics.statistics import Z95
 from processors.run_time.calibration import Calibration, Counts, share
@@ -258,7 +257,7 @@ class RunTime:
         self._derived: dict[float, Derived] = {}  # of the sizes that have not changed since
         self._plain = True  # how these were derived: without any level or strange run
         self._run_sizes: tuple[float, ...] | None = None
-        self._sizes: Sizes | None = None
+        self._sizes: AggregatedSizes | None = None
         self._evidence: LawEvidence | None = None
         self._observed: ObservedSizes | None = None
 
@@ -564,7 +563,7 @@ class RunTime:
         found = self._aggregated()
         return dict(zip(found.n.tolist(), found.median_s.tolist(), strict=True))
 
-    def _aggregated(self, known: dict[float, Derived] | None = None) -> Sizes:
+    def _aggregated(self, known: dict[float, Derived] | None = None) -> AggregatedSizes:
         runs = self._state.runs
         plain = self._table.single and not any(run.outlier and excluded(run, runs) for run in runs)
         self._derive_anew(known, plain=plain)

@@ -29,7 +29,7 @@ from processors.facts import SIDE_RATIO_MAX, PublishedCurve, PublishedPoint, uni
 from processors.inputs import NAME, RUN_DEVIATION, Band, TransferPrediction
 from processors.models.adept.study import Study
 from processors.models.adept.verdict import Verdict
-from processors.models.combination.combine import Combination, Forecast
+from processors.models.combination.combine import Combination, CombinedForecast
 from processors.models.input_size import Knot
 from processors.models.numerics.arrays import Floats
 from processors.models.numerics.statistics import rounded
@@ -149,7 +149,7 @@ class RunTimePrediction(NamedTuple):
             found.known_further[:-1],
         )
 
-    def _with_seeds(self, alone: Forecast, n: Floats) -> Forecast:
+    def _with_seeds(self, alone: CombinedForecast, n: Floats) -> CombinedForecast:
         """Return the forecasts of the combination with what the classic laws say by their shares.
 
         The band goes along, and is widened by how far they are apart.

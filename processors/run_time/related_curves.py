@@ -12,9 +12,8 @@ import msgspec
 import numpy as np
 
 from processors.contracts.names import ApplicationKey
-from processors.models.combination.combine import Learned
-from processors.models.combination.evidence import NO_OFFSETS, Evidence, RelatedCurve
-from processors.models.combination.related import Related
+from processors.models.combination.combine import LearnedRecord
+from processors.models.combination.evidence import NO_OFFSETS, LawEvidence, Related, RelatedCurve
 from processors.models.combination.scores import NO_SCORES, Counts, SystemScores
 from processors.models.combination.shapes import NO_LOSSES, ShapeLosses
 from processors.store import Untimed
@@ -61,7 +60,7 @@ class RelatedCurves(Untimed):
 
     def __init__(self, state: RelatedCurvesState) -> None:
         self._state = state
-        self._learned: Learned | None = None
+        self._learned: LearnedRecord | None = None
         self._related: Related | None = None
 
     @classmethod
@@ -88,11 +87,11 @@ class RelatedCurves(Untimed):
         return tuple(record.key for record in most[-REPLAYED_MAX:])
 
     @property
-    def learned(self) -> Learned:
+    def learned(self) -> LearnedRecord:
         """Offsets and scores of the application."""
         if self._learned is None:
             scores = tuple(SystemScores(system, _dense(counts)) for system, counts in self._state.scores)
-            self._learned = Learned(self._state.offsets, scores, self._state.shape_losses)
+            self._learned = LearnedRecord(self._state.offsets, scores, self._state.shape_losses)
         return self._learned
 
     @property
@@ -100,7 +99,7 @@ class RelatedCurves(Untimed):
         """What the application adds to the pool of the centre."""
         return self.learned.share
 
-    def due(self, key: str, found: Evidence, *, runs: int) -> bool:
+    def due(self, key: str, found: LawEvidence, *, runs: int) -> bool:
         """Return whether a curve has changed enough to be taken anew: another size, a time that moved, four times the runs."""
         known = next((record for record in self._state.curves if record.key == key), None)
         if known is None or runs >= 4 * known.runs or len(known.ln_n) != found.k:
@@ -128,7 +127,7 @@ class RelatedCurves(Untimed):
             self._state.curves = sorted(most, key=lambda record: record.key)
             self._related = None
 
-    def transferred(self, learned: Learned) -> None:
+    def transferred(self, learned: LearnedRecord) -> None:
         """Note what the forecasts of all curves teach."""
         self._learned = learned
         self._state.offsets, self._state.shape_losses = learned.offsets, learned.shape_losses

@@ -11,9 +11,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from processors.contracts.outputs import RELIABLE
-from processors.models.adept.advice import REACH
-from processors.models.adept.verdict import Verdict
-from processors.models.combination.reasons import BELOW, DISTANCE_MAX, TOO_FAR, WIDE
+from processors.models.adept.verdict import REACH, Verdict
+from processors.models.combination.replay import BELOW, DISTANCE_MAX, TOO_FAR, WIDE
 
 # Half-width in ln T that a reliable band may have, per doubling beyond the largest size, of which one at least and two at most
 # count. With three, and growing faster, a band of .35 to 2.8 times the run time was called reliable, and one in eight was off

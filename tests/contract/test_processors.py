@@ -17,7 +17,7 @@ from processors.features.shared import CommunicationPool, CommunicationPoolState
 from processors.features.times import FeatureTimes, FeatureTimesState
 from processors.hosts import jobs
 from processors.hosts.lines import LINE_KINDS
-from processors.inputs import Inputs, InputsState
+from processors.inputs import ApplicationInputs, InputsState
 from processors.jobs.deduplication import (
     REQUESTS_MAX,
     AnsweredRequests,
@@ -163,7 +163,7 @@ SUBJECTS: dict[str, Subject] = {
         question=lambda fact: fact.partition,
     ),
     Members.name: Subject(MembersState, Members.build, member_fact, 1_600, learn=members_learn),
-    Inputs.name: Subject(InputsState, Inputs.build, input_fact, 6_000),
+    ApplicationInputs.name: Subject(InputsState, ApplicationInputs.build, input_fact, 6_000),
     SimilarRuns.name: Subject(SimilarRunsState, SimilarRuns.build, ended_job, 1_900, question=lambda ended: ended.job),
     ModelComparison.name: Subject(
         ModelComparisonState, ModelComparison.build, score_pair, 600, question=lambda score_pair: score_pair.n

@@ -2,17 +2,16 @@
 
 from collections.abc import Sequence
 
-from processors.models.combination.combine import NOTHING_LEARNED, SHIPPED, Coefficients, Combination, Learned
-from processors.models.combination.evidence import Curve, RelatedCurve, evidence
-from processors.models.combination.related import Related
-from processors.models.combination.replay import Rows, rows
+from processors.models.combination.combine import NOTHING_LEARNED, SHIPPED, Coefficients, Combination, LearnedRecord
+from processors.models.combination.evidence import Curve, Related, RelatedCurve, evidence
+from processors.models.combination.replay import ForecastRows, rows
 from processors.models.combination.scores import NO_SCORES, Counts
 
 
 def combine(
     curve: Curve,
     related_curves: Sequence[RelatedCurve] = (),
-    learned: Learned = NOTHING_LEARNED,
+    learned: LearnedRecord = NOTHING_LEARNED,
     pool: Counts = NO_SCORES,
     coefficients: Coefficients = SHIPPED,
 ) -> Combination:
@@ -20,6 +19,6 @@ def combine(
     return Combination(evidence(curve), Related(tuple(related_curves)), learned, pool, coefficients)
 
 
-def prequential(reported: Combination) -> Rows:
+def prequential(reported: Combination) -> ForecastRows:
     """Return the forecasts that a curve allows in hindsight."""
     return rows(reported.coefficients.gate, reported.evidence, reported.related)

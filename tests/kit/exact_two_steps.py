@@ -9,7 +9,7 @@ from processors.models.downey.two_step import (
     EXTENSION,
     NOISE_FLOOR,
     STEP,
-    Envelope,
+    ParameterBounds,
     envelope,
     prior_penalty,
     target_weights,
@@ -48,7 +48,7 @@ class _Problem:
     n: Floats
     run_time_s: Floats
     weights: Floats
-    bounds: Envelope
+    bounds: ParameterBounds
     nearest: int
     noise: float
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from processors.models.combination.combine import Coefficients
-from processors.models.combination.evidence import Gate
+from processors.models.combination.evidence import LawGate
 from processors.models.combination.inside import InsideScale
-from processors.models.combination.replay import Scale
+from processors.models.combination.replay import ErrorScale
 from tests.quality.curves import Measured
 from tests.quality.made_curves import made_curves
 from tests.quality.refit import refit
@@ -64,8 +64,8 @@ def _decoded(text: str) -> Coefficients:
     gate, scale, atoms, inside_scale, inside_atoms = json.loads(text)
     prior, curvature, own, last, related, alone = gate
     return Coefficients(
-        Gate(tuple(prior), tuple(curvature), own, last, related, tuple(alone)),
-        Scale(*scale),
+        LawGate(tuple(prior), tuple(curvature), own, last, related, tuple(alone)),
+        ErrorScale(*scale),
         tuple(map(tuple, atoms)),
         InsideScale(*inside_scale),
         tuple(inside_atoms),

@@ -20,7 +20,7 @@ import numpy as np
 from processors.inputs import AHEAD, DEVIATION_MIN, KNOTS_MAX, RUN_DEVIATION, spread
 from processors.models.adept.study import study
 from processors.models.combination.evidence import Curve
-from processors.models.input_size import Expected, Input, Knot, expected, pooled, values
+from processors.models.input_size import ExpectedLnTime, Input, Knot, expected, pooled, values
 from processors.models.numerics.conformal import NORMAL_90
 from tests.kit.combination import combine
 from tests.quality.curves import Measured
@@ -190,13 +190,13 @@ def _requested(application: str, one: Sized, known: Sequence[Input], run: Sequen
         )
 
 
-def _alone(one: Sized, run: Sequence[float], n: np.ndarray) -> Expected:
+def _alone(one: Sized, run: Sequence[float], n: np.ndarray) -> ExpectedLnTime:
     times = [one.medians_s[each] for each in run]
     if len(run) == 1:
         band = study(list(run), times).predict(n)
-        return Expected(np.log(band.run_time_s), np.log(band.high_s / band.low_s) / 2)
+        return ExpectedLnTime(np.log(band.run_time_s), np.log(band.high_s / band.low_s) / 2)
     law = combine(Curve("", one.place, tuple(run), tuple(times))).predict(n)
-    return Expected(np.log(law.run_time_s), np.log(law.high_s / law.low_s) / 2)
+    return ExpectedLnTime(np.log(law.run_time_s), np.log(law.high_s / law.low_s) / 2)
 
 
 def _moved(group: Sequence[Input], n: np.ndarray, own: Sequence[Knot]) -> np.ndarray:

@@ -25,7 +25,7 @@ from processors.contracts.events import Decoded, JobCompleted
 from processors.similar_runs import (
     ComingJob,
     EndedJob,
-    Expected,
+    ExpectedRunTime,
     GroupKind,
     SimilarRuns,
     expected,
@@ -58,10 +58,10 @@ class Centre:
         self._system = system
         self._similar_runs: dict[str, SimilarRuns] = defaultdict(SimilarRuns.build)
 
-    def expected(self, job: ComingJob) -> Expected:
+    def expected(self, job: ComingJob) -> ExpectedRunTime:
         return expected(job, self._of(job))
 
-    def learn(self, ended: EndedJob, reported: Expected) -> None:
+    def learn(self, ended: EndedJob, reported: ExpectedRunTime) -> None:
         similar_runs = self._of(ended.job)
         similar_runs["centre"].note(ended.run_time_s, reported)
         for history in similar_runs.values():
@@ -119,7 +119,7 @@ def scores(system: str, events: Sequence[JobCompleted]) -> tuple[list[Scored[flo
     """Return the scores in order of submission and the seconds of CPU that predicting and learning took in all."""
     centre, last_two = Centre(system), LastTwo()
     ended = [as_ended(event) for event in events]
-    reported: dict[int, Expected] = {}
+    reported: dict[int, ExpectedRunTime] = {}
     scored: list[Scored[float]] = []
     spent_s = 0.0
     for submitted, i in moments(events):
@@ -136,7 +136,7 @@ def scores(system: str, events: Sequence[JobCompleted]) -> tuple[list[Scored[flo
     return scored, spent_s
 
 
-def _score(ended: EndedJob, reported: Expected, last_two: LastTwo) -> Scored[float]:
+def _score(ended: EndedJob, reported: ExpectedRunTime, last_two: LastTwo) -> Scored[float]:
     mean_s = float(np.mean(reported.law.quantiles(np.arange(0.05, 1.0, 0.1).tolist())))
     return Scored(
         ended.run_time_s, reported.run_time_s, reported.upper_s, mean_s, reported.low_s, reported.high_s,

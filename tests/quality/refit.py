@@ -13,14 +13,20 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from processors.models.combination.combine import SHIPPED, Coefficients, summary
-from processors.models.combination.evidence import CURVATURE_UNIT, ENSEMBLE, Evidence, Gate
-from processors.models.combination.related import Related, related_losses
+from processors.models.combination.evidence import (
+    CURVATURE_UNIT,
+    ENSEMBLE,
+    LawEvidence,
+    LawGate,
+    Related,
+    related_losses,
+)
 from processors.models.combination.replay import (
     JUMP,
     JUMP_DOUBLINGS_MAX,
     SOFT_SQUARE,
-    Rows,
-    Scale,
+    ErrorScale,
+    ForecastRows,
     features,
     hindsights,
     replay,
@@ -79,7 +85,7 @@ def refit(curves: Sequence[Measured]) -> Coefficients:
     return _fit_bands(by_application, gate)
 
 
-def _seen(found: Evidence, row: Rows, related: Floats, doubt: Floats) -> Training:
+def _seen(found: LawEvidence, row: ForecastRows, related: Floats, doubt: Floats) -> Training:
     return Training(
         elasticity=row.elasticity,
         observed=row.observed,
@@ -113,7 +119,7 @@ def with_made(groups: Sequence[str], weights: Sequence[Floats]) -> list[Floats]:
     return [weight * factor if own else weight for weight, own in zip(weights, made, strict=True)]
 
 
-def _fit_gate(seen: Training) -> Gate:
+def _fit_gate(seen: Training) -> LawGate:
     halves = ((seen, 1.0 - ALONE_SHARE), (seen.alone(), ALONE_SHARE))
     total = seen.weight.sum()
 
@@ -127,7 +133,7 @@ def _fit_gate(seen: Training) -> Gate:
     found = minimize(loss, START, jac=True, method="L-BFGS-B", options={"maxiter": 150}).x
     prior, curvature, costs, alone = np.split(found.round(4), [LAW_COUNT, 2 * LAW_COUNT, 2 * LAW_COUNT + 3])
     own, last, related = costs.tolist()
-    return Gate(tuple(prior.tolist()), tuple(curvature.tolist()), own, last, related, tuple(alone.tolist()))
+    return LawGate(tuple(prior.tolist()), tuple(curvature.tolist()), own, last, related, tuple(alone.tolist()))
 
 
 def _gate_loss(seen: Training, x: Floats) -> tuple[float, Floats]:
@@ -145,7 +151,7 @@ def _gate_loss(seen: Training, x: Floats) -> tuple[float, Floats]:
     return float((seen.weight * soft).sum()), np.concatenate(gradient)
 
 
-def _fit_bands(by_application: dict[str, list[Measured]], gate: Gate) -> Coefficients:
+def _fit_bands(by_application: dict[str, list[Measured]], gate: LawGate) -> Coefficients:
     """Return the gate with the scale and the scores of its own forecasts, offsets learned on the way."""
     reported, errors, weights, carried = [], [], [], []
     for found in by_application.values():
@@ -168,7 +174,7 @@ def _fit_bands(by_application: dict[str, list[Measured]], gate: Gate) -> Coeffic
     groups = [group for group, _ in reported]
     weight = per_run(with_made(groups, balanced(groups, weights)), errors)
     error = joined(errors)
-    scale = Scale(*fit_scale(seen, error, weight, SHIPPED.scale))
+    scale = ErrorScale(*fit_scale(seen, error, weight, SHIPPED.scale))
     measured = {name: found for name, found in by_application.items() if found[0].fold != FOLD}
     inside_scale, inside_atoms = fit_inside(measured)
     ln_s = np.clip(seen @ np.array(scale), -5.0, 1.0)

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from processors.models.adept.advice import REACH
 from processors.models.adept.patterns import SPECIAL_SIZES_MIN as SPECIAL_MIN
 from processors.models.adept.patterns import (
     AnomalousSize,
@@ -22,10 +21,10 @@ from processors.models.adept.patterns import (
     fluctuation,
     tolerance,
 )
-from processors.models.adept.verdict import NOISE_FLOOR, SIZES_MIN, Judge, Verdict
-from processors.models.aggregates.observations import observations
+from processors.models.adept.verdict import NOISE_FLOOR, REACH, SIZES_MIN, Judge, Verdict
 from processors.models.downey.bayes import AnchoredCurve, Posterior, anchored_curve, parallel_curve
-from processors.models.downey.two_step import DEVIATION, Envelope, envelope
+from processors.models.downey.curve import observations
+from processors.models.downey.two_step import DEVIATION, ParameterBounds, envelope
 from processors.models.numerics.arrays import Floats
 
 Indices = NDArray[np.intp]
@@ -189,7 +188,7 @@ class Study:
         return list(pairwise(self._sizes.tolist()))
 
     @cached_property
-    def envelope(self) -> Envelope:
+    def envelope(self) -> ParameterBounds:
         """Bounds of the parameters of every Downey curve near the sizes that are in line."""
         retained = self.patterns.retained
         bounds = envelope(self._sizes[retained], self._times[retained], self._deviation)

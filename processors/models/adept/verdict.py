@@ -12,21 +12,158 @@ from typing import NamedTuple
 
 import numpy as np
 
-from processors.models.adept.advice import (
-    REACH,
-    Facts,
-    advice_text,
-    anomaly_message,
-    jump_message,
-    slowdown_message,
-    special_message,
-)
 from processors.models.adept.patterns import Patterns
 from processors.models.downey.bayes import AnchoredCurve
 from processors.models.downey.curve import inverse_speedup
-from processors.models.downey.fit import Profile, profiles
+from processors.models.downey.fit import ParallelismProfile, profiles
 from processors.models.laws.family import least_squares_amdahl_each
 from processors.models.numerics.arrays import Floats
+
+REACH = 2.0  # times the largest size: good on twice the number of nodes, says ADEPT
+
+
+def number(value: float) -> str:
+    """Return a size as people write it.
+
+    >>> number(32.0), number(0.5), number(1e12)
+    ('32', '0.5', '1e+12')
+    """
+    return f"{value:.6g}"
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceFacts:
+    """What the sentences are filled with; sizes in the unit of n, shares as fractions.
+
+    `superlinear` are two sizes between which the speed-up is better than their ratio, `disagreement` how far the curves that
+    fit differ at `reference_n`.
+
+    >>> AdviceFacts(count=3, smallest_n=1.0, largest_n=8.0, rms=0.01, worst_n=4.0).next_n is None
+    True
+    """
+
+    count: int
+    smallest_n: float
+    largest_n: float
+    rms: float
+    worst_n: float
+    superlinear: tuple[float, float] = (0.0, 0.0)
+    disagreement: float = 0.0
+    reference_n: float = 0.0
+    target: float | None = None
+    next_n: float | None = None
+
+
+def advice_text(reason: str, facts: AdviceFacts) -> str:
+    """Return what a user should know and do about one reason, in one sentence.
+
+    Raises KeyError for a reason that no verdict gives.
+
+    >>> facts = AdviceFacts(count=4, smallest_n=1.0, largest_n=8.0, rms=0.01, worst_n=4.0, next_n=16.0)
+    >>> advice_text("linear", facts)
+    'No limit of the speed-up is visible up to 8; run it at 16 to find it.'
+    """
+    return ADVICE[reason](facts)
+
+
+def _run_next(facts: AdviceFacts, purpose: str) -> str:
+    return f"; run it at {number(facts.next_n)} {purpose}." if facts.next_n is not None else "."
+
+
+def _insufficient_advice(facts: AdviceFacts) -> str:
+    seen = "one size has" if facts.count == 1 else f"{facts.count} sizes have"
+    return f"Only {seen} been run, but three are needed" + _run_next(facts, "next")
+
+
+def _high_error_advice(facts: AdviceFacts) -> str:
+    return (
+        f"No scaling curve fits these run times (typical error {facts.rms * 100:.0f} %, worst at {number(facts.worst_n)}); "
+        "check whether different inputs, builds or machines are mixed under this name."
+    )
+
+
+def _linear_advice(facts: AdviceFacts) -> str:
+    return f"No limit of the speed-up is visible up to {number(facts.largest_n)}" + _run_next(facts, "to find it")
+
+
+def _runner_up_advice(facts: AdviceFacts) -> str:
+    apart = f"Different curves fit equally well but differ by {np.expm1(facts.disagreement) * 100:.0f} % at {number(facts.reference_n)}"
+    return apart + _run_next(facts, "to decide between them")
+
+
+def _superlinear_advice(facts: AdviceFacts) -> str:
+    first, second = map(number, facts.superlinear)
+    return (
+        f"From {first} to {second} the speed-up exceeds the growth in size; memory or caches can explain this, a scaling "
+        "curve cannot. Trust only the sizes that were run."
+    )
+
+
+def _far_advice(facts: AdviceFacts) -> str:
+    largest, reach = number(facts.largest_n), REACH * facts.largest_n
+    if facts.target is not None and facts.target < facts.smallest_n:
+        what = (
+            f"{number(facts.target)} is less than half of the smallest size that was run ({number(facts.smallest_n)})"
+        )
+    elif facts.target is None or facts.target <= reach:
+        what = (
+            f"The run times jumped between sizes before and may do so again above the largest that was run ({largest})"
+        )
+    else:
+        what = f"Sizes above {number(reach)} are too far from the largest that was run ({largest})"
+    return what + _run_next(facts, "first")
+
+
+ADVICE = {
+    "insufficient": _insufficient_advice,
+    "high_error": _high_error_advice,
+    "linear": _linear_advice,
+    "runner_up": _runner_up_advice,
+    "superlinear": _superlinear_advice,
+    "far": _far_advice,
+}
+
+
+def anomaly_message(n: float, deviation: float) -> str:
+    """Return what to do about one size that is out of line; `deviation` is relative to the curve of the others.
+
+    >>> anomaly_message(8.0, 0.5)
+    'At 8 it takes 50 % longer than the other sizes suggest; check placement and contention of those runs.'
+    """
+    change = f"{abs(deviation) * 100:.0f} % {'longer' if deviation > 0 else 'less'}"
+    return (
+        f"At {number(n)} it takes {change} than the other sizes suggest; check placement and contention of those runs."
+    )
+
+
+def slowdown_message(largest_n: float, fastest_n: float) -> str:
+    """Return what to do about a curve that turns up: it is advice, and no doubt of its prediction.
+
+    >>> slowdown_message(32.0, 16.0)
+    'It is slower at 32 than at 16; do not allocate more than 16.'
+    """
+    largest, fastest = number(largest_n), number(fastest_n)
+    return f"It is slower at {largest} than at {fastest}; do not allocate more than {fastest}."
+
+
+def special_message(name: str, slowdown: float) -> str:
+    """Return what to do about a class of sizes that the application favours.
+
+    >>> special_message("pow2", 0.3)
+    'It favours powers of two: other sizes take about 30 % longer; allocate powers of two.'
+    """
+    plural = {"pow2": "powers of two", "square": "square numbers"}.get(name, name.replace("multiple", "multiples"))
+    return f"It favours {plural}: other sizes take about {slowdown * 100:.0f} % longer; allocate {plural}."
+
+
+def jump_message(before_n: float, after_n: float, jump: float) -> str:
+    """Return what to know about a step in the curve; `jump` is relative to the law of the sizes before.
+
+    >>> jump_message(8.0, 10.0, 0.4)
+    'Between 8 and 10 the run time jumps by +40 %; each side has its own curve.'
+    """
+    return f"Between {number(before_n)} and {number(after_n)} the run time jumps by {jump * 100:+.0f} %; each side has its own curve."
+
 
 SIZES_MIN = 3  # of ADEPT
 MISFIT = 0.02  # relative error of a model that is right
@@ -73,7 +210,7 @@ def most_informative(candidates: Floats, sd_ln: Floats) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class FitEvidence:
     """What the observations say about every target; sizes in units of n, errors relative.
 
     `acceptable` are the curves that fit about as well as the best one, at one A each; `rms` and `rms_amdahl` the errors of
@@ -93,14 +230,14 @@ class Evidence:
     rms_amdahl: float
     parallel_s: float
     serial_s: float
-    acceptable: Profile
+    acceptable: ParallelismProfile
     superlinear: tuple[float, float] | None
     worst_n: float
     misfit: float
     compared: dict[float, float] = field(default_factory=dict, repr=False)  # what `disagreement` found, by target
 
 
-class Points(NamedTuple):
+class ObservedCurve(NamedTuple):
     """What one curve was seen to take: sizes (k,) from one on, distinct and rising, their times, the standard deviation of ln t.
 
     A deviation below 0.03 says no more than that it was not measured.
@@ -111,8 +248,8 @@ class Points(NamedTuple):
     noise: float
 
 
-def gather(n: Floats, run_time_s: Floats, *, noise: float = 0.0) -> Evidence:
-    """Return what `k` >= 1 observations say; arguments as in `Points`.
+def gather(n: Floats, run_time_s: Floats, *, noise: float = 0.0) -> FitEvidence:
+    """Return what `k` >= 1 observations say; arguments as in `ObservedCurve`.
 
     Anomalous sizes and those that a pattern sets apart should be left out.
     Sources: ADEPT (Deshmeh, Machina, Sodan 2010) for the cases, the constants are this project's.
@@ -122,20 +259,20 @@ def gather(n: Floats, run_time_s: Floats, *, noise: float = 0.0) -> Evidence:
     >>> round(evidence.rms_amdahl, 6), evidence.acceptable.parallelism.round().max().item()
     (0.0, 128.0)
     """
-    return gather_many([Points(n, run_time_s, noise)])[0]
+    return gather_many([ObservedCurve(n, run_time_s, noise)])[0]
 
 
-def gather_many(curves: Sequence[Points]) -> list[Evidence]:
+def gather_many(curves: Sequence[ObservedCurve]) -> list[FitEvidence]:
     """Return what the observations of many curves say, of each as if it were alone.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0])
-    >>> [found.largest_n for found in gather_many([Points(n, 100.0 / n, 0.0), Points(2.0 * n, 100.0 / n, 0.0)])]
+    >>> [found.largest_n for found in gather_many([ObservedCurve(n, 100.0 / n, 0.0), ObservedCurve(2.0 * n, 100.0 / n, 0.0)])]
     [8.0, 16.0]
     """
     by_sizes: dict[int, list[int]] = {}
     for place, curve in enumerate(curves):
         by_sizes.setdefault(curve.n.size, []).append(place)
-    found: dict[int, Evidence] = {}
+    found: dict[int, FitEvidence] = {}
     for alike in by_sizes.values():
         for first in range(0, len(alike), AT_ONCE):
             places = alike[first : first + AT_ONCE]
@@ -143,7 +280,7 @@ def gather_many(curves: Sequence[Points]) -> list[Evidence]:
     return [found[place] for place in range(len(curves))]
 
 
-def _gathered(curves: Sequence[Points]) -> Iterator[Evidence]:
+def _gathered(curves: Sequence[ObservedCurve]) -> Iterator[FitEvidence]:
     """Yield the evidence of curves with as many sizes each."""
     n, run_time_s = (np.array(rows) for rows in list(zip(*curves, strict=True))[:2])
     fits, places = _curves(n, run_time_s)
@@ -152,16 +289,16 @@ def _gathered(curves: Sequence[Points]) -> Iterator[Evidence]:
     fall = np.maximum.accumulate(work, axis=1) - work
     alike, best = [], []
     for i, curve in enumerate(curves):
-        own = Profile(*(column[places[i] : places[i + 1]] for column in fits))
+        own = ParallelismProfile(*(column[places[i] : places[i + 1]] for column in fits))
         misfit, first = MISFIT * _excess(curve.noise), int(own.objective.argmin())
         acceptable = own.objective <= own.objective[first] + curve.n.size * misfit**2
-        alike.append(Profile(*(column[acceptable] for column in own)))
+        alike.append(ParallelismProfile(*(column[acceptable] for column in own)))
         best.append(places[i] + first)
     parallel_s, serial_s = amdahl.parallel_s.tolist(), amdahl.serial_s.tolist()
-    errors = np.abs(_predict_each(Profile(*(column[best] for column in fits)), n) / run_time_s - 1.0)
+    errors = np.abs(_predict_each(ParallelismProfile(*(column[best] for column in fits)), n) / run_time_s - 1.0)
     worst_n = n[np.arange(len(curves)), errors.argmax(axis=1)].tolist()
     for i, (curve, squares) in enumerate(zip(curves, fits.objective[best].tolist(), strict=True)):
-        yield Evidence(
+        yield FitEvidence(
             curve.n.size,
             float(curve.n[0]),
             float(curve.n[-1]),
@@ -180,7 +317,7 @@ def _excess(noise: float) -> float:
     return max(1.0, noise / NOISE_FLOOR)
 
 
-def _curves(n: Floats, run_time_s: Floats) -> tuple[Profile, list[int]]:
+def _curves(n: Floats, run_time_s: Floats) -> tuple[ParallelismProfile, list[int]]:
     """Return the best curves (c, k) at each of many A, sorted by A, those where a size starts to saturate among them.
 
     Those of one curve stand together, in its place (c + 1).
@@ -202,13 +339,13 @@ def _grid(largest: float) -> Floats:
     return grid
 
 
-def _predict(curves: Profile, n: Floats) -> Floats:
+def _predict(curves: ParallelismProfile, n: Floats) -> Floats:
     """Return the run times of all curves at all sizes, shape (curves, sizes)."""
     inverse = inverse_speedup(1.0 / n, curves.parallelism[:, None], curves.curvature[:, None])
     return np.asarray(curves.t1_s[:, None] * inverse)
 
 
-def _predict_each(curves: Profile, n: Floats) -> Floats:
+def _predict_each(curves: ParallelismProfile, n: Floats) -> Floats:
     """Return the run times of each curve at its own sizes (c, k)."""
     inverse = inverse_speedup(1.0 / n, curves.parallelism[:, None], curves.curvature[:, None])
     return np.asarray(curves.t1_s[:, None] * inverse)
@@ -236,7 +373,7 @@ def fastest_before_slowdown(n: Floats, run_time_s: Floats, noise: float = 0.0) -
     return float(n[best]) if run_time_s[-1] / run_time_s[best] > 1.0 + step else None
 
 
-def judge(evidence: Evidence, target: float | None = None) -> tuple[str, ...]:
+def judge(evidence: FitEvidence, target: float | None = None) -> tuple[str, ...]:
     """Return what speaks against the prediction at `target` (default: twice the largest size), by severity.
 
     Empty: it is reliable. The names are those of VERDICTS.
@@ -260,7 +397,7 @@ def judge(evidence: Evidence, target: float | None = None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def is_linear(evidence: Evidence, reference: float) -> bool:
+def is_linear(evidence: FitEvidence, reference: float) -> bool:
     """Return whether Amdahl's law explains all, so that the curve may saturate at once or never, and this matters.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0])
@@ -272,7 +409,7 @@ def is_linear(evidence: Evidence, reference: float) -> bool:
     return amdahl_gain(evidence, reference) > DISAGREEMENT
 
 
-def amdahl_gain(evidence: Evidence, reference: float) -> float:
+def amdahl_gain(evidence: FitEvidence, reference: float) -> float:
     """Return ln of what Amdahl's law still gains from the largest size to the reference.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0])
@@ -283,7 +420,7 @@ def amdahl_gain(evidence: Evidence, reference: float) -> float:
     return math.log(at_largest) - math.log(evidence.parallel_s / reference + evidence.serial_s)
 
 
-def is_open(evidence: Evidence, reference: float) -> bool:
+def is_open(evidence: FitEvidence, reference: float) -> bool:
     """Return whether curves of different A fit about equally well and differ at the reference.
 
     >>> n = np.array([2.0, 6.0, 16.0, 24.0])
@@ -293,13 +430,13 @@ def is_open(evidence: Evidence, reference: float) -> bool:
     return _undecided(evidence) and disagreement(evidence, reference) > DISAGREEMENT
 
 
-def _undecided(evidence: Evidence) -> bool:
+def _undecided(evidence: FitEvidence) -> bool:
     """Return whether curves of clearly different A fit about equally well."""
     parallelism = evidence.acceptable.parallelism
     return bool(parallelism[-1] / parallelism[0] >= PARALLELISM_RATIO)
 
 
-def disagreement(evidence: Evidence, reference: float) -> float:
+def disagreement(evidence: FitEvidence, reference: float) -> float:
     """Return ln of the ratio between the slowest and the fastest acceptable curve at the reference.
 
     >>> n = np.array([2.0, 6.0, 16.0, 24.0])
@@ -311,7 +448,7 @@ def disagreement(evidence: Evidence, reference: float) -> float:
     return evidence.compared[reference]
 
 
-def compare(evidence: Evidence, references: Sequence[float]) -> None:
+def compare(evidence: FitEvidence, references: Sequence[float]) -> None:
     """Compare the acceptable curves at references all at once, so that `disagreement` has the answers.
 
     >>> n = np.array([2.0, 6.0, 16.0, 24.0])
@@ -362,7 +499,7 @@ class Judge:
     allowed_sizes: tuple[float, ...]
     patterns: Patterns
     curves: tuple[AnchoredCurve, ...]
-    known: list[Evidence] = field(default_factory=list)  # that was gathered together with that of others
+    known: list[FitEvidence] = field(default_factory=list)  # that was gathered together with that of others
     given: dict[tuple[object, ...], Verdict] = field(default_factory=dict)  # by what they follow from
 
     def verdict(self, target: float | None, curve: int) -> Verdict:
@@ -376,7 +513,7 @@ class Judge:
             self.given[basis] = self._verdict(evidence, reasons, target)
         return self.given[basis]
 
-    def _mentioned(self, evidence: Evidence, reasons: tuple[str, ...], target: float | None) -> float | str:
+    def _mentioned(self, evidence: FitEvidence, reasons: tuple[str, ...], target: float | None) -> float | str:
         """Return what of a target, and of no other, its sentences name; else on which side of the reach it lies."""
         reach = REACH * evidence.largest_n
         if "runner_up" in reasons:
@@ -385,7 +522,7 @@ class Judge:
             return target
         return "within" if target is None or target <= reach else "beyond"
 
-    def _verdict(self, evidence: Evidence, reasons: tuple[str, ...], target: float | None) -> Verdict:
+    def _verdict(self, evidence: FitEvidence, reasons: tuple[str, ...], target: float | None) -> Verdict:
         """Return what follows from reasons: what is said of them, and which size would tell most."""
         next_n = self._next_n(reasons, target) if SUGGEST_FOR.intersection(reasons) else None
         facts = _facts(evidence, reasons, target, next_n)
@@ -400,15 +537,15 @@ class Judge:
             compare(evidence, [*open_at, REACH * evidence.largest_n])
 
     @cached_property
-    def _evidence(self) -> tuple[Evidence, ...]:
+    def _evidence(self) -> tuple[FitEvidence, ...]:
         """What can be said about each curve."""
         return tuple(self.known) or tuple(gather_many(self.points))
 
     @property
-    def points(self) -> list[Points]:
+    def points(self) -> list[ObservedCurve]:
         """What is judged: each curve, of favoured sizes that of these."""
         judged = self.curves if self.patterns.special is None else self.curves[:1]
-        return [Points(*self._observed(curve), self.noise) for curve in judged]
+        return [ObservedCurve(*self._observed(curve), self.noise) for curve in judged]
 
     def _observed(self, curve: AnchoredCurve) -> tuple[Floats, Floats]:
         if curve.n.size == self.n.size and self.patterns.retained.all():
@@ -476,9 +613,9 @@ def gather_evidence(judges: Sequence[Judge]) -> None:
         judge.known.extend(islice(found, len(own)))
 
 
-def _facts(evidence: Evidence, reasons: tuple[str, ...], target: float | None, next_n: float | None) -> Facts:
+def _facts(evidence: FitEvidence, reasons: tuple[str, ...], target: float | None, next_n: float | None) -> AdviceFacts:
     reference = REACH * evidence.largest_n if target is None else target
-    return Facts(
+    return AdviceFacts(
         count=evidence.count,
         smallest_n=evidence.smallest_n,
         largest_n=evidence.largest_n,

@@ -145,7 +145,7 @@ class SizeTable:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sizes:
+class AggregatedSizes:
     """Aggregated observations by ascending size, arrays of shape (k,): what a model is fitted to.
 
     `weight` is (tau^2 + s^2)/(tau^2 + s^2/count), tau the models' own misfit and s = `noise` the standard deviation of
@@ -164,7 +164,7 @@ class Sizes:
 
 def aggregate(
     table: SizeTable, extra_runs: Iterable[tuple[float, float]] = (), known: dict[float, Derived] | None = None
-) -> Sizes:
+) -> AggregatedSizes:
     """Return the observations of a table and of further runs (n, run time in s) that are not in it yet.
 
     The table stays as it is. `known` is what was derived of some sizes before: they must not have changed since, are
@@ -188,7 +188,7 @@ def aggregate(
     return _sizes_by(found)
 
 
-def _sizes_by(found: dict[float, Derived]) -> Sizes:
+def _sizes_by(found: dict[float, Derived]) -> AggregatedSizes:
     """Return observations from what was derived of each size."""
     sizes = sorted(found)
     rows = np.array([found[n] for n in sizes], dtype=np.float64).reshape(-1, len(Derived._fields))
@@ -210,7 +210,9 @@ def bounded_squares(repeats: Floats, squares: Floats) -> Floats:
     return np.where((others >= REPEATS_MIN) & (theirs > 0.0), np.minimum(squares, most), squares)
 
 
-def sizes_of(n: Floats, median_s: Floats, min_s: Floats, count: Floats, *, repeats: Floats, squares: Floats) -> Sizes:
+def sizes_of(
+    n: Floats, median_s: Floats, min_s: Floats, count: Floats, *, repeats: Floats, squares: Floats
+) -> AggregatedSizes:
     """Return observations with their weights; the noise comes from the sums of squares over so many repeats of each size.
 
     >>> one = np.ones(1)
@@ -219,10 +221,10 @@ def sizes_of(n: Floats, median_s: Floats, min_s: Floats, count: Floats, *, repea
     """
     total, bounded = float(repeats.sum()), float(bounded_squares(repeats, squares).sum())
     noise, scatter = _pooled_noise(total, bounded), math.sqrt(bounded / max(total, 1.0))
-    return Sizes(n, median_s, min_s, count, _weights(count, noise), noise, scatter)
+    return AggregatedSizes(n, median_s, min_s, count, _weights(count, noise), noise, scatter)
 
 
-def thin(sizes: Sizes, limit: int = 12) -> Sizes:
+def thin(sizes: AggregatedSizes, limit: int = 12) -> AggregatedSizes:
     """Return at most `limit` sizes, the nearest neighbours in ln n merged; the smallest and the largest stay.
 
     A merged size lies at the means of ln n and ln t, weighted by counts. Raises ValueError when limit is below 3.
@@ -238,7 +240,7 @@ def thin(sizes: Sizes, limit: int = 12) -> Sizes:
     groups = _groups(np.log(sizes.n).tolist(), sizes.count.tolist(), limit)
     count = np.add.reduceat(sizes.count, groups)
     n, median_s, min_s = (_log_means(row, sizes.count, groups) for row in (sizes.n, sizes.median_s, sizes.min_s))
-    return Sizes(n, median_s, min_s, count, _weights(count, sizes.noise), sizes.noise, sizes.scatter)
+    return AggregatedSizes(n, median_s, min_s, count, _weights(count, sizes.noise), sizes.noise, sizes.scatter)
 
 
 def rounded_size(n: float) -> float:
@@ -479,7 +481,9 @@ class _Size:
     earlier: dict[int, LogSketch]
 
 
-def aggregate_levels(table: LevelTable, runs: Iterable[PlacedRun], known: dict[float, Derived] | None = None) -> Sizes:
+def aggregate_levels(
+    table: LevelTable, runs: Iterable[PlacedRun], known: dict[float, Derived] | None = None
+) -> AggregatedSizes:
     """Return the observations of a table and of further runs at the present level; both stay as they are.
 
     A strange run counts a quarter. Runs of earlier levels are moved by what the level moved and count a tenth, at sizes

@@ -20,29 +20,33 @@ from processors.models.combination.evidence import (
     LN2,
     LN_MIN,
     NO_OFFSETS,
+    NO_RELATED,
     PESSIMISM,
-    Evidence,
-    Gate,
     Ints,
+    LawEvidence,
+    LawGate,
     Laws,
+    Related,
     RelatedCurve,
     RelatedLosses,
-    Scaled,
+    ScaledCurve,
     anchored,
     logits,
+    related_losses,
     relative,
     weights,
 )
 from processors.models.combination.inside import INSIDE_SCALE, InsideScale
-from processors.models.combination.reasons import BELOW, WIDE, reasons_of
-from processors.models.combination.related import NO_RELATED, Related, related_losses
 from processors.models.combination.replay import (
+    BELOW,
     SCALE,
+    WIDE,
     Circumstances,
-    Rows,
-    Scale,
+    ErrorScale,
+    ForecastRows,
     features,
     inside_scores,
+    reasons_of,
     replay,
     scales_of,
     scores,
@@ -53,8 +57,8 @@ from processors.models.combination.scores import (
     NO_SCORES,
     Counts,
     Ends,
-    Known,
-    Scores,
+    ForecastScores,
+    KnownScores,
     SystemScores,
     beyond,
     ends,
@@ -62,7 +66,7 @@ from processors.models.combination.scores import (
     share,
     tally,
 )
-from processors.models.combination.scores import Request as ScoresRequest
+from processors.models.combination.scores import EndsRequest as ScoresRequest
 from processors.models.combination.scores import inside as ends_inside
 from processors.models.combination.shapes import (
     NO_LOSSES,
@@ -83,7 +87,7 @@ DISTANCE_NEAR = 0.5  # below, it fades: a forecast starts at what was observed
 LOST_FULL = 0.05  # of ln efficiency between the smallest and the largest size
 
 
-def shares(data: Scaled, doubt: float, distance: Floats) -> Floats:
+def shares(data: ScaledCurve, doubt: float, distance: Floats) -> Floats:
     """Return the share of the average in the forecast at each distance (m,) in doublings.
 
     `doubt` is how little the related curves say: 1 without any.
@@ -97,7 +101,7 @@ def shares(data: Scaled, doubt: float, distance: Floats) -> Floats:
     return np.asarray(share_most(data, doubt) * near * np.minimum(distance / DISTANCE_NEAR, 1.0))
 
 
-def share_most(data: Scaled, doubt: float) -> float:
+def share_most(data: ScaledCurve, doubt: float) -> float:
     """Return the most that the average has of any forecast.
 
     >>> from processors.models.combination.evidence import Curve, scaled
@@ -109,7 +113,7 @@ def share_most(data: Scaled, doubt: float) -> float:
     return SHARE * few * min(max(lost / LOST_FULL, 0.0), 1.0) * doubt
 
 
-def ln_run_times(data: Scaled, n: Floats) -> Floats:
+def ln_run_times(data: ScaledCurve, n: Floats) -> Floats:
     """Return ln of the relative run time by the average of Downey's curves at relative sizes (m,).
 
     Sizes are counted in the smallest one, so that their unit does not matter.
@@ -159,8 +163,8 @@ class Coefficients(NamedTuple):
     6
     """
 
-    gate: Gate
-    scale: Scale
+    gate: LawGate
+    scale: ErrorScale
     atoms: tuple[tuple[float, ...], ...]
     inside_scale: InsideScale
     inside_atoms: tuple[float, ...]
@@ -177,7 +181,7 @@ DISTINCT = 1e-12  # relative; targets nearer to the largest size are at it
 _ALL_SIZES = np.array([np.iinfo(np.int64).max])
 
 
-class Forecast(NamedTuple):
+class CombinedForecast(NamedTuple):
     """Predictions at m targets: run time and 90 % band of a single run in seconds, (m,); what makes each unsure.
 
     `distance` is log2 of target over largest size, at most 0 inside the range.
@@ -192,10 +196,10 @@ class Forecast(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class LearnedRecord:
     """What an application has learned from all forecasts of its curves: offsets of the laws, and scores by system.
 
-    >>> Learned(NO_OFFSETS, ()).scores
+    >>> LearnedRecord(NO_OFFSETS, ()).scores
     ()
     """
 
@@ -209,7 +213,7 @@ class Learned:
         return share(self.scores)
 
 
-NOTHING_LEARNED: Final = Learned(NO_OFFSETS, ())
+NOTHING_LEARNED: Final = LearnedRecord(NO_OFFSETS, ())
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,9 +230,9 @@ class Combination:
     [78.5]
     """
 
-    evidence: Evidence
+    evidence: LawEvidence
     related: Related = NO_RELATED
-    learned: Learned = NOTHING_LEARNED
+    learned: LearnedRecord = NOTHING_LEARNED
     pool: Counts = field(default_factory=lambda: NO_SCORES)
     coefficients: Coefficients = SHIPPED
     predicted: dict[float, "_Point"] = field(
@@ -253,13 +257,13 @@ class Combination:
         missed = float(self.shares @ self.evidence.own[-1])
         return float(self.evidence.residual[-1]) <= math.log(FIT_ERROR_MAX) and missed <= FORECAST_LOSS_MAX
 
-    def predict(self, targets: Sequence[float] | Floats) -> Forecast:
+    def predict(self, targets: Sequence[float] | Floats) -> CombinedForecast:
         """Return the predictions at sizes of any order; ValueError unless they are positive and finite."""
         sizes = np.atleast_1d(np.asarray(targets, dtype=np.float64)).tolist()
         foretell([(self, sizes)])
         found = list(zip(*(self.predicted[n] for n in sizes), strict=True))
         run_time_s, low_s, high_s, distance, known = (np.array(found[column]) for column in (0, 1, 2, 3, 5))
-        return Forecast(run_time_s, low_s, high_s, distance, found[4], known)
+        return CombinedForecast(run_time_s, low_s, high_s, distance, found[4], known)
 
     @property
     def alone(self) -> bool:
@@ -273,7 +277,7 @@ class Combination:
         return related_losses(self.related, curve.key, curve.system, _ALL_SIZES)
 
     @cached_property
-    def known_scores(self) -> Known:
+    def known_scores(self) -> KnownScores:
         """The scores of the application and those of the centre, for the system of the curve."""
         return known(self.evidence.curve.system, self.learned.scores, self.pool, self.learned.share)
 
@@ -478,7 +482,7 @@ def _circumstances(
     return Circumstances(distance, apart, missed, missed_related, sizes, gap, residual, known_further)
 
 
-def summary(found: Evidence) -> RelatedCurve:
+def summary(found: LawEvidence) -> RelatedCurve:
     """Return what a curve reports to its related curves.
 
     >>> from processors.models.combination.evidence import Curve, evidence
@@ -497,7 +501,7 @@ def summary(found: Evidence) -> RelatedCurve:
     )
 
 
-def learn(curves: Sequence[Rows], coefficients: Coefficients = SHIPPED) -> Learned:
+def learn(curves: Sequence[ForecastRows], coefficients: Coefficients = SHIPPED) -> LearnedRecord:
     """Return what an application learns from the forecasts of all its curves, in whatever order they are given.
 
     >>> from processors.models.combination.evidence import Curve, evidence
@@ -508,7 +512,7 @@ def learn(curves: Sequence[Rows], coefficients: Coefficients = SHIPPED) -> Learn
     """
     replayed = replay(curves)
     shape_losses = total_losses(curves, replayed)
-    by_system: dict[str, list[Scores]] = {}
+    by_system: dict[str, list[ForecastScores]] = {}
     for made, shares in zip(curves, replayed.shares, strict=True):
         seen = by_system.setdefault(made.system, [])
         seen += [
@@ -516,7 +520,7 @@ def learn(curves: Sequence[Rows], coefficients: Coefficients = SHIPPED) -> Learn
             inside_scores(coefficients.inside_scale, made),
         ]
     given = (SystemScores(system, tally(by_system[system])) for system in sorted(by_system))
-    return Learned(replayed.offsets, tuple(given), shape_losses)
+    return LearnedRecord(replayed.offsets, tuple(given), shape_losses)
 
 
 def _seconds(ln_t: Floats) -> Floats:

@@ -43,7 +43,7 @@ class Curve(NamedTuple):
     bends: tuple[float, ...] = ()
 
 
-class Scaled(NamedTuple):
+class ScaledCurve(NamedTuple):
     """A curve relative to its last size: n/n_k, t/t_k, log2 n and ln t of these; arrays of shape (k,).
 
     >>> scaled(Curve("a", "archer2", (1.0, 2.0), (10.0, 5.0))).x.tolist()
@@ -56,7 +56,7 @@ class Scaled(NamedTuple):
     y: Floats
 
 
-def scaled(curve: Curve) -> Scaled:
+def scaled(curve: Curve) -> ScaledCurve:
     """Return the curve relative to its last size.
 
     Raises ValueError unless sizes rise, sizes and times are positive and finite, and there are as many of each.
@@ -67,10 +67,10 @@ def scaled(curve: Curve) -> Scaled:
     """
     if not curve.n or len(curve.n) != len(curve.median_s) or len(curve.repeats) not in {0, len(curve.n)}:
         raise ValueError("A curve has one run time per size, and repeats of all sizes or of none.")
-    return Scaled(*(rows[0] for rows in _scaled([curve])))
+    return ScaledCurve(*(rows[0] for rows in _scaled([curve])))
 
 
-def _scaled(curves: Sequence[Curve]) -> Scaled:
+def _scaled(curves: Sequence[Curve]) -> ScaledCurve:
     """Return curves of k sizes relative to their last size, arrays of shape (curves, k)."""
     n, t = (np.array(of, dtype=np.float64) for of in zip(*((curve.n, curve.median_s) for curve in curves), strict=True))
     if not ((n[:, 0] > 0).all() and (n[:, -1] < np.inf).all() and (n[:, 1:] > n[:, :-1]).all()):
@@ -82,7 +82,7 @@ def _scaled(curves: Sequence[Curve]) -> Scaled:
     relative_t, x = relative(t, t[:, -1:]), np.log2(relative_n)
     if not (x[:, 1:] > x[:, :-1]).all():
         raise ValueError("Sizes must differ in more than their last digits.")
-    return Scaled(relative_n, relative_t, x, np.log(relative_t))
+    return ScaledCurve(relative_n, relative_t, x, np.log(relative_t))
 
 
 def relative(values: Floats, unit: float | Floats) -> Floats:
@@ -169,7 +169,7 @@ class Laws(NamedTuple):
     y: Floats
 
     @classmethod
-    def of(cls, found: "Sequence[Evidence]") -> "Laws":
+    def of(cls, found: "Sequence[LawEvidence]") -> "Laws":
         """Return the laws of some curves."""
         members = [each.members for each in found]
         return cls(
@@ -197,7 +197,7 @@ class Laws(NamedTuple):
         return np.asarray(np.maximum(np.stack(laws, axis=-1), LN_MIN))
 
 
-class LeftOut(NamedTuple):
+class LeftOutErrors(NamedTuple):
     """Each inner size left out once: log2 n, forecast minus observed ln t, and `bow`; arrays of shape (k - 2,).
 
     The bow is the product of the distances to both neighbours: what a smooth curve deviates from a chord grows with it.
@@ -209,7 +209,7 @@ class LeftOut(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class LawEvidence:
     """The laws of a curve and their record.
 
     `ln_fits` (k-1, laws, k) are the laws at the observed sizes, `losses` (k-2, laws) those of the forecast of each next
@@ -219,7 +219,7 @@ class Evidence:
     """
 
     curve: Curve
-    data: Scaled
+    data: ScaledCurve
     members: PrefixMembers
     ln_fits: Floats
     losses: Floats
@@ -227,7 +227,7 @@ class Evidence:
     last: Floats
     curvature: Floats
     residual: Floats
-    left_out: LeftOut
+    left_out: LeftOutErrors
 
     @property
     def k(self) -> int:
@@ -262,7 +262,7 @@ def anchored(there: Floats, here: Floats, observed: float | Floats, distance: Fl
     return np.asarray(ANCHORED * along + (1.0 - ANCHORED) * chord)
 
 
-def prefix_members(data: Scaled) -> PrefixMembers:
+def prefix_members(data: ScaledCurve) -> PrefixMembers:
     """Return all laws on all prefixes of at least two sizes.
 
     >>> prefix_members(scaled(Curve("a", "s", (1.0, 2.0), (10.0, 5.0)))).slope.round(6).tolist()
@@ -277,7 +277,7 @@ def prefix_members(data: Scaled) -> PrefixMembers:
     )
 
 
-def left_out(data: Scaled) -> LeftOut:
+def left_out(data: ScaledCurve) -> LeftOutErrors:
     """Return what leaving out each inner size says.
 
     >>> found = left_out(scaled(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))))
@@ -286,7 +286,7 @@ def left_out(data: Scaled) -> LeftOut:
     """
     k, x = data.n.shape[-1], data.x
     if k < 3:
-        return LeftOut(*np.zeros((3, *data.n.shape[:-1], 0)))
+        return LeftOutErrors(*np.zeros((3, *data.n.shape[:-1], 0)))
     retained = _all_but_one(k)
     sets = (-1, k - 1)
     terms = prefixes.fit_universal_each(data.n[..., retained].reshape(sets), data.t[..., retained].reshape(sets))
@@ -296,7 +296,7 @@ def left_out(data: Scaled) -> LeftOut:
     left, here, right = (np.diagonal(deviation, offset, -2, -1)[..., : k - 2] for offset in range(3))
     before, after = x[..., 1:-1] - x[..., :-2], x[..., 2:] - x[..., 1:-1]
     error = left + before / (before + after) * (right - left) - here
-    return LeftOut(x[..., 1:-1], error, before * after)
+    return LeftOutErrors(x[..., 1:-1], error, before * after)
 
 
 @lru_cache(maxsize=64)
@@ -305,7 +305,7 @@ def _all_but_one(k: int) -> Ints:
     return np.array([[j for j in range(k) if j != i] for i in range(1, k - 1)])
 
 
-def evidence(curve: Curve) -> Evidence:
+def evidence(curve: Curve) -> LawEvidence:
     """Return what a curve of at least two sizes says of the laws; ValueError where it has fewer or is not valid.
 
     >>> found = evidence(Curve("a", "s", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0)))
@@ -315,7 +315,7 @@ def evidence(curve: Curve) -> Evidence:
     return evidence_of([curve])[0]
 
 
-def evidence_of(curves: Sequence[Curve]) -> list[Evidence]:
+def evidence_of(curves: Sequence[Curve]) -> list[LawEvidence]:
     """Return what curves say of the laws, each as if it were alone, to the last bit; ValueError where any is not valid.
 
     >>> found = evidence_of([Curve("a", "s", (1.0, 2.0), (10.0, 5.0)), Curve("b", "s", (1.0, 2.0, 4.0), (10.0, 5.0, 4.0))])
@@ -329,13 +329,13 @@ def evidence_of(curves: Sequence[Curve]) -> list[Evidence]:
         if len(curve.n) != len(curve.median_s) or len(curve.repeats) not in {0, len(curve.n)}:
             raise ValueError("A curve has one run time per size, and repeats of all sizes or of none.")
         by_sizes.setdefault(len(curve.n), []).append(place)
-    found: dict[int, Evidence] = {}
+    found: dict[int, LawEvidence] = {}
     for places in by_sizes.values():
         found.update(zip(places, _evidence([curves[place] for place in places]), strict=True))
     return [found[place] for place in range(len(curves))]
 
 
-def _evidence(curves: Sequence[Curve]) -> Iterator[Evidence]:
+def _evidence(curves: Sequence[Curve]) -> Iterator[LawEvidence]:
     """Yield the evidence of curves with as many sizes each."""
     data = _scaled(curves)
     members = prefix_members(data)
@@ -349,10 +349,10 @@ def _evidence(curves: Sequence[Curve]) -> Iterator[Evidence]:
         )
         fitted, scale = _alone(place, members), _alone(place, data)
         inner = _alone(place, left)
-        yield Evidence(curve, scale, fitted, ln_fit, loss, own_loss, last_loss, bend, misfit, inner)
+        yield LawEvidence(curve, scale, fitted, ln_fit, loss, own_loss, last_loss, bend, misfit, inner)
 
 
-Arrays = TypeVar("Arrays", Scaled, PrefixMembers, LeftOut)
+Arrays = TypeVar("Arrays", ScaledCurve, PrefixMembers, LeftOutErrors)
 
 
 def _alone(place: int, of: Arrays) -> Arrays:
@@ -360,7 +360,7 @@ def _alone(place: int, of: Arrays) -> Arrays:
     return type(of)(*(each[place].copy() for each in of))
 
 
-def _losses(data: Scaled, ln_fits: Floats) -> Floats:
+def _losses(data: ScaledCurve, ln_fits: Floats) -> Floats:
     rows = np.arange(data.n.shape[-1] - 2)
     rise = data.y[..., 1:-1] - data.y[..., 2:]
     forecast = ln_fits[..., rows, :, rows + 2] - ln_fits[..., rows, :, rows + 1]
@@ -388,7 +388,7 @@ def _records(losses: Floats, count: int) -> tuple[Floats, Floats]:
     return own, np.concatenate([np.zeros((*losses.shape[:-2], 1, len(ENSEMBLE))), losses], axis=-2)
 
 
-def _curvatures(data: Scaled) -> Floats:
+def _curvatures(data: ScaledCurve) -> Floats:
     """Return the change of slope over the last three sizes of each prefix, per doubling; 0 for the first."""
     found = np.zeros((*data.n.shape[:-1], data.n.shape[-1] - 1))
     if found.shape[-1] > 1:
@@ -398,7 +398,7 @@ def _curvatures(data: Scaled) -> Floats:
     return found
 
 
-def _residuals(data: Scaled, ln_fits: Floats) -> Floats:
+def _residuals(data: ScaledCurve, ln_fits: Floats) -> Floats:
     inside: NDArray[np.bool_] = np.tri(data.n.shape[-1], dtype=bool)[1:]
     off = (data.y[..., None, :] - ln_fits[..., 0, :]) ** 2
     squares = np.where(inside, off, 0.0).sum(axis=-1) / inside.sum(axis=1)
@@ -409,7 +409,7 @@ NO_OFFSETS: Final = (0.0,) * len(ENSEMBLE)
 CURVATURE_UNIT = 3.0
 
 
-class Gate(NamedTuple):
+class LawGate(NamedTuple):
     """Coefficients: prior and weight of curvature per law, what a unit of each kind of loss costs, prior without related curves.
 
     `alone` is added to the prior where an application has no other curve, and less the more it has.
@@ -427,7 +427,7 @@ class Gate(NamedTuple):
 
 
 # fitted to the prequential forecasts of CASTEP, OpenSBLI, VASP, MAESTRO, WAVETRISK, CarpetX, Spark jobs and course codes
-GATE: Final = Gate(
+GATE: Final = LawGate(
     prior=(0.0311, 1.6172, -0.5901, -0.5482, 0.0972, -0.1767, -0.2133, -0.1055, -0.1116),
     curvature=(-0.2376, 0.3082, -0.1664, 0.0259, 0.1519, 0.1997, 0.082, -0.2067, -0.157),
     own=0.7089,
@@ -468,7 +468,7 @@ class RelatedLosses(NamedTuple):
     doubt: Floats
 
 
-def logits(gate: Gate, found: Evidence, row: Ints, given: RelatedLosses) -> Floats:
+def logits(gate: LawGate, found: LawEvidence, row: Ints, given: RelatedLosses) -> Floats:
     """Return the logit of each law without offsets for prefixes in the rows `row` (m,) of the evidence, shape (m, laws).
 
     >>> from processors.models.combination.evidence import evidence
@@ -490,3 +490,100 @@ def weights(logit: Floats) -> Floats:
     """
     mass = np.exp(logit - logit.max(axis=-1, keepdims=True))
     return np.asarray(mass / mass.sum(axis=-1, keepdims=True))
+
+
+RELATED_SHRINKAGE: Final = 2.0
+OTHER_SYSTEM: Final = 0.5  # what a curve on another system weighs
+
+
+class RelatedPoints(NamedTuple):
+    """Sizes and times of j curves: ln n and ln t, (j, most), and how many each has, (j,); what is beyond is padding."""
+
+    ln_n: Floats
+    ln_t: Floats
+    sizes: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Related:
+    """The records of all curves of an application, j of them, in the order they are given.
+
+    >>> Related((RelatedCurve("a", "archer2", ()),)).trust("b", "archer2").tolist()
+    [1.0]
+    """
+
+    curves: tuple[RelatedCurve, ...]
+
+    def trust(self, key: str, system: str) -> Floats:
+        """Return what each curve weighs for one of them, (j,): nothing for itself, less elsewhere.
+
+        >>> curves = Related((RelatedCurve("a", "archer2", ()), RelatedCurve("b", "archer2", ())))
+        >>> curves.trust("a", "hawk").tolist()
+        [0.0, 0.5]
+        """
+        weights = (0.0 if one.key == key else 1.0 if one.system == system else OTHER_SYSTEM for one in self.curves)
+        return np.fromiter(weights, dtype=np.float64, count=len(self.curves))
+
+    def alone(self, key: str) -> bool:
+        """Return whether there is no curve but this one."""
+        return all(one.key == key for one in self.curves)
+
+    def trust_in_unit(self, key: str, system: str, unit: str) -> Floats:
+        """Return the same, and nothing for curves whose sizes are counted in another unit.
+
+        >>> Related((RelatedCurve("a", "archer2", (), unit="nodes"),)).trust_in_unit("b", "archer2", "cores").tolist()
+        [0.0]
+        """
+        same = np.fromiter((one.unit == unit for one in self.curves), dtype=np.float64, count=len(self.curves))
+        return self.trust(key, system) * same
+
+    @cached_property
+    def losses(self) -> tuple[Floats, Ints]:
+        """The mean of the last two losses after each forecast, (j, most, laws), and how many each has, (j,)."""
+        count = np.array([len(one.losses) for one in self.curves], dtype=np.intp)
+        found = np.zeros((len(self.curves), max(1, *count) if count.size else 1, len(ENSEMBLE)))
+        for place, one in enumerate(self.curves):
+            found[place, : count[place]] = np.array(one.losses).reshape(-1, len(ENSEMBLE))
+        found[:, 1:] = (found[:, 1:] + found[:, :-1]) / 2.0
+        return found, count
+
+    @cached_property
+    def inside(self) -> tuple[Ints, Floats]:
+        """Every inner size that was left out: whose it is, (m,), and its log2 n, error and bow, (m, 3)."""
+        owner = np.repeat(np.arange(len(self.curves)), [len(one.inside) for one in self.curves])
+        return owner, np.array([row for one in self.curves for row in one.inside]).reshape(-1, 3)
+
+    @cached_property
+    def points(self) -> RelatedPoints:
+        """Sizes and times of all curves."""
+        count = np.array([len(one.ln_n) for one in self.curves], dtype=np.intp)
+        ln_n, ln_t = np.zeros((2, len(self.curves), max(count, default=0)))
+        for place, one in enumerate(self.curves):
+            ln_n[place, : count[place]], ln_t[place, : count[place]] = one.ln_n, one.ln_t
+        ln_n[np.arange(ln_n.shape[1]) >= count[:, None]] = np.inf
+        return RelatedPoints(ln_n, ln_t, count)
+
+
+NO_RELATED: Final = Related(())
+
+
+def related_losses(related: Related, key: str, system: str, sizes: Sequence[int] | Ints) -> RelatedLosses:
+    """Return the mean losses on the other curves of the application, shrunk towards 0 by two curves.
+
+    Each of them reports the mean of its last two losses. `sizes` (m,) is how many sizes of a related curve may be looked
+    at, so that a forecast in hindsight knows no more than one made then.
+
+    >>> others = Related((RelatedCurve("b", "s", ((3.0,) * 9,)),))
+    >>> related_losses(others, "a", "s", [2, 3]).losses[:, 0].tolist()
+    [0.0, 1.0]
+    """
+    if related.alone(key):
+        return RelatedLosses(np.zeros((len(sizes), len(ENSEMBLE))), np.ones(len(sizes)))
+    distinct, place = np.unique(sizes, return_inverse=True)
+    found, count = related.losses
+    known = np.minimum(distinct - 2, count[:, None])
+    weight = np.where(known > 0, related.trust(key, system)[:, None], 0.0)
+    newest = found[np.arange(count.size)[:, None], np.maximum(known, 1) - 1]
+    total = RELATED_SHRINKAGE + weight.sum(axis=0)
+    mean = (weight[:, :, None] * newest).sum(axis=0) / total[:, None]
+    return RelatedLosses(mean[place], (RELATED_SHRINKAGE / total)[place])

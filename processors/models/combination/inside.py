@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from processors.models.combination.evidence import Evidence, Ints, LeftOut, Scaled
-from processors.models.combination.related import Related
+from processors.models.combination.evidence import Ints, LawEvidence, LeftOutErrors, Related, ScaledCurve
 from processors.models.numerics.arrays import Floats
 
 ERROR_BASE: Final = 0.005
@@ -40,7 +39,7 @@ class InsideScale(NamedTuple):
 INSIDE_SCALE: Final = InsideScale(0.6662, 1.1587, -0.4163)
 
 
-def ln_run_times(found: Evidence, n: Floats) -> Floats:
+def ln_run_times(found: LawEvidence, n: Floats) -> Floats:
     """Return ln of the relative run time at relative sizes (m,) up to the largest, shape (m,).
 
     Below the smallest size its deviation goes along.
@@ -55,7 +54,7 @@ def ln_run_times(found: Evidence, n: Floats) -> Floats:
     return np.asarray(law + deviations(found, np.log2(n)))
 
 
-def deviations(found: Evidence, x: Floats) -> Floats:
+def deviations(found: LawEvidence, x: Floats) -> Floats:
     """Return what the observations deviate from the law at log2 of relative sizes (m,), by straight lines, shape (m,).
 
     >>> from processors.models.combination.evidence import Curve, evidence
@@ -66,7 +65,7 @@ def deviations(found: Evidence, x: Floats) -> Floats:
     return np.asarray(np.interp(x, found.data.x, found.data.y - found.ln_fits[-1, 0]))
 
 
-def left_out_errors(found: Evidence) -> tuple[tuple[float, float, float], ...]:
+def left_out_errors(found: LawEvidence) -> tuple[tuple[float, float, float], ...]:
     """Return what a curve reports to its related curves: log2 n, error and bow of each inner size left out.
 
     >>> from processors.models.combination.evidence import Curve
@@ -79,7 +78,7 @@ def left_out_errors(found: Evidence) -> tuple[tuple[float, float, float], ...]:
     return tuple((x, error, bow) for x, error, bow in rows.tolist())
 
 
-def common_errors(found: Evidence, related: Related, n: Floats) -> Floats:
+def common_errors(found: LawEvidence, related: Related, n: Floats) -> Floats:
     """Return the error that the related curves had in common near relative sizes (m,), 0 at observed sizes, shape (m,).
 
     Their mean, shrunk by one related curve, and by the square of how far their errors cancel each other.
@@ -102,19 +101,19 @@ def common_errors(found: Evidence, related: Related, n: Floats) -> Floats:
     return np.asarray(mean * (mean / (size + ERROR_BASE)) ** 2)
 
 
-def features(own: LeftOut, sizes: int, x: Floats) -> Floats:
+def features(own: LeftOutErrors, sizes: int, x: Floats) -> Floats:
     """Return what the coefficients multiply at log2 of relative sizes (m,), shape (m, 3).
 
-    >>> features(LeftOut(*np.zeros((3, 0))), 2, np.array([-0.5])).round(2).tolist()
+    >>> features(LeftOutErrors(*np.zeros((3, 0))), 2, np.array([-0.5])).round(2).tolist()
     [[1.0, -3.35, -0.91]]
     """
     return _features(np.abs(own.error), np.exp(-np.abs(x[:, None] - own.x) / REACH), sizes)
 
 
-def features_of(own: Sequence[LeftOut], curve: Ints, x: Floats) -> Floats:
+def features_of(own: Sequence[LeftOutErrors], curve: Ints, x: Floats) -> Floats:
     """Return the features of the curves `curve` (m,), each as if it were alone, shape (m, 3).
 
-    >>> features_of([LeftOut(*np.zeros((3, 0)))], np.array([0]), np.array([-0.5])).round(2).tolist()
+    >>> features_of([LeftOutErrors(*np.zeros((3, 0)))], np.array([0]), np.array([-0.5])).round(2).tolist()
     [[1.0, -3.35, -0.91]]
     """
     found = np.zeros((x.size, 3))
@@ -132,10 +131,10 @@ def features_of(own: Sequence[LeftOut], curve: Ints, x: Floats) -> Floats:
     return found
 
 
-def hindsight_features(own: LeftOut) -> Floats:
+def hindsight_features(own: LeftOutErrors) -> Floats:
     """Return the features that each inner size would have had, had it been left out, (k - 2, 3).
 
-    >>> hindsight_features(LeftOut(np.array([-2.0, -1.0]), np.array([0.03, 0.03]), np.ones(2))).round(2).tolist()
+    >>> hindsight_features(LeftOutErrors(np.array([-2.0, -1.0]), np.array([0.03, 0.03]), np.ones(2))).round(2).tolist()
     [[1.0, -3.35, -0.5], [1.0, -3.35, -0.5]]
     """
     weight = np.exp(-np.abs(own.x[:, None] - own.x) / REACH)
@@ -160,6 +159,6 @@ def _features(error: Floats, weight: Floats, sizes: int) -> Floats:
     return np.stack([np.ones_like(near), near, np.full_like(near, np.log(sizes) - 1.6)], axis=-1)
 
 
-def _bows(data: Scaled, x: Floats) -> Floats:
+def _bows(data: ScaledCurve, x: Floats) -> Floats:
     after = np.clip(np.searchsorted(data.x, x), 1, data.x.size - 1)
     return np.maximum((x - data.x[after - 1]) * (data.x[after] - x), 0.0)

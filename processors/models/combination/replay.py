@@ -7,6 +7,7 @@ replayed in one order - target, prefix, curve - so that the result never depends
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,17 +16,18 @@ from processors.models.combination.evidence import (
     LN2,
     NO_OFFSETS,
     PESSIMISM,
-    Evidence,
-    Gate,
-    LeftOut,
+    LawEvidence,
+    LawGate,
+    LeftOutErrors,
+    Related,
     anchored,
     judged_runs,
     logits,
+    related_losses,
 )
 from processors.models.combination.inside import InsideScale, hindsight_features
 from processors.models.combination.inside import scales as scales_inside
-from processors.models.combination.related import Related, related_losses
-from processors.models.combination.scores import Scores
+from processors.models.combination.scores import ForecastScores
 from processors.models.combination.shapes import (
     NO_LOSSES,
     ShapeLosses,
@@ -44,7 +46,7 @@ LN_SCALE_MIN, LN_SCALE_MAX = -5.0, 1.0
 JUMP, JUMP_DOUBLINGS_MAX = 0.01, 3.0
 
 
-class Scale(NamedTuple):
+class ErrorScale(NamedTuple):
     """Coefficients of ln s, one per circumstance.
 
     >>> len(SCALE)
@@ -63,7 +65,7 @@ class Scale(NamedTuple):
 
 
 # fitted to the same forecasts as the gate
-SCALE: Final = Scale(-0.8984, 0.0762, 0.6794, 0.0164, 0.2625, -0.2262, 0.1392, 0.2412, -0.8632)
+SCALE: Final = ErrorScale(-0.8984, 0.0762, 0.6794, 0.0164, 0.2625, -0.2262, 0.1392, 0.2412, -0.8632)
 
 
 class Circumstances(NamedTuple):
@@ -116,20 +118,20 @@ def features(given: Circumstances) -> Floats:
     return np.stack(columns, axis=-1)
 
 
-def scales(scale: Scale, given: Circumstances) -> Floats:
+def scales(scale: ErrorScale, given: Circumstances) -> Floats:
     """Return s of each forecast, shape (m,).
 
-    >>> reference = Scale(-2.054, 0.369, 0.440, 0.128, 0.014, 0.272, 0.712, 0.212)
+    >>> reference = ErrorScale(-2.054, 0.369, 0.440, 0.128, 0.014, 0.272, 0.712, 0.212)
     >>> scales(reference, Circumstances(*np.ones((8, 1)))).round(2).tolist()
     [0.53]
     """
     return scales_of(scale, features(given), given.distance)
 
 
-def scales_of(scale: Scale, found: Floats, distance: Floats) -> Floats:
+def scales_of(scale: ErrorScale, found: Floats, distance: Floats) -> Floats:
     """Return the same for circumstances as `features` gives them, (m, 9).
 
-    >>> scales_of(Scale(*(0.0,) * 9), np.ones((1, 9)), np.ones(1)).round(2).tolist()
+    >>> scales_of(ErrorScale(*(0.0,) * 9), np.ones((1, 9)), np.ones(1)).round(2).tolist()
     [1.01]
     """
     ln_s = np.clip((found * np.array(scale)).sum(axis=1), LN_SCALE_MIN, LN_SCALE_MAX)
@@ -143,7 +145,7 @@ SOFT_SQUARE: Final = 0.0009  # errors below .03 in log2 pull less
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class ForecastRows:
     """The m forecasts of one curve.
 
     Indices of targets and of the prefixes' rows; distance in doublings; observed mean elasticity; elasticities and
@@ -168,23 +170,23 @@ class Rows:
     gap: Floats
     residual: Floats
     ln_ratio: Floats
-    inside: LeftOut
+    inside: LeftOutErrors
     inside_error: Floats
     shape: Shapes
 
 
-class Replayed(NamedTuple):
+class ReplayedOffsets(NamedTuple):
     """Offsets of the application after all rows, and the laws' shares in every row of every curve as they were then."""
 
     offsets: tuple[float, ...]
     shares: tuple[Floats, ...]
 
 
-def rows(gate: Gate, found: Evidence, related: Related) -> Rows:
+def rows(gate: LawGate, found: LawEvidence, related: Related) -> ForecastRows:
     """Return all forecasts of a curve; of its related curves each forecast knows as many sizes as of its own curve.
 
     >>> from processors.models.combination.evidence import Curve, evidence, GATE
-    >>> from processors.models.combination.related import NO_RELATED
+    >>> from processors.models.combination.evidence import NO_RELATED
     >>> rows(GATE, evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))), NO_RELATED).target
     [2]
     """
@@ -194,7 +196,7 @@ def rows(gate: Gate, found: Evidence, related: Related) -> Rows:
     runs, inner = _judged(found), found.left_out
     distance = x[target] - x[row + 1]
     here, there = found.ln_fits[row, :, row + 1], found.ln_fits[row, :, target]
-    return Rows(
+    return ForecastRows(
         key=found.curve.key,
         system=found.curve.system,
         target=target.tolist(),
@@ -216,7 +218,7 @@ def rows(gate: Gate, found: Evidence, related: Related) -> Rows:
     )
 
 
-def replay(curves: Sequence[Rows]) -> Replayed:
+def replay(curves: Sequence[ForecastRows]) -> ReplayedOffsets:
     """Learn the offsets of an application from the rows of all its curves, in an order that they alone decide.
 
     >>> replay([]).offsets
@@ -232,7 +234,7 @@ def replay(curves: Sequence[Rows]) -> Replayed:
     offsets = list(NO_OFFSETS)
     for _, _, _, index, i in order:
         shares[index][i] = _step(offsets, plain[index], i)
-    return Replayed(tuple(offsets), tuple(shares))
+    return ReplayedOffsets(tuple(offsets), tuple(shares))
 
 
 class Hindsight(NamedTuple):
@@ -243,13 +245,13 @@ class Hindsight(NamedTuple):
     weight: Floats
 
 
-def hindsights(given: Rows, shares: Floats, losses: ShapeLosses) -> list[Hindsight]:
+def hindsights(given: ForecastRows, shares: Floats, losses: ShapeLosses) -> list[Hindsight]:
     """Return the forecasts by the laws alone, and those with what related curves say, where these reach.
 
     Both are scored: an application whose curves all end at the same size has to learn from the former alone.
 
     >>> from processors.models.combination.evidence import Curve, evidence, GATE, weights
-    >>> from processors.models.combination.related import NO_RELATED
+    >>> from processors.models.combination.evidence import NO_RELATED
     >>> from processors.models.combination.shapes import NO_LOSSES
     >>> made = rows(GATE, evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))), NO_RELATED)
     >>> [each.weight.tolist() for each in hindsights(made, weights(made.logit), NO_LOSSES)]
@@ -266,11 +268,11 @@ def hindsights(given: Rows, shares: Floats, losses: ShapeLosses) -> list[Hindsig
     ]
 
 
-def scores(scale: Scale, given: Rows, shares: Floats, losses: ShapeLosses) -> list[Scores]:
+def scores(scale: ErrorScale, given: ForecastRows, shares: Floats, losses: ShapeLosses) -> list[ForecastScores]:
     """Return how far the judged runs were off, in units of the scale; the runs of a forecast share its weight.
 
     >>> from processors.models.combination.evidence import Curve, evidence, GATE, weights
-    >>> from processors.models.combination.related import NO_RELATED
+    >>> from processors.models.combination.evidence import NO_RELATED
     >>> from processors.models.combination.shapes import NO_LOSSES
     >>> made = rows(GATE, evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))), NO_RELATED)
     >>> scores(SCALE, made, weights(made.logit), NO_LOSSES)[0].distance.tolist()
@@ -283,11 +285,11 @@ def scores(scale: Scale, given: Rows, shares: Floats, losses: ShapeLosses) -> li
     return found
 
 
-def losses(given: Rows, shares: Floats) -> Floats:
+def losses(given: ForecastRows, shares: Floats) -> Floats:
     """Return what trust in related curves would have cost, (distances, weights); see `shapes.losses`.
 
     >>> from processors.models.combination.evidence import Curve, evidence, GATE, weights
-    >>> from processors.models.combination.related import NO_RELATED
+    >>> from processors.models.combination.evidence import NO_RELATED
     >>> made = rows(GATE, evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))), NO_RELATED)
     >>> bool(losses(made, weights(made.logit)).any())
     False
@@ -296,7 +298,7 @@ def losses(given: Rows, shares: Floats) -> Floats:
     return shape_losses(given.shape, _by_laws(given, shares), observed, given.distance, given.weight)
 
 
-def total_losses(curves: Sequence[Rows], replayed: Replayed) -> ShapeLosses:
+def total_losses(curves: Sequence[ForecastRows], replayed: ReplayedOffsets) -> ShapeLosses:
     """Return what trust in related curves would have cost all curves of an application.
 
     >>> total_losses([], replay([])) == NO_LOSSES
@@ -306,16 +308,16 @@ def total_losses(curves: Sequence[Rows], replayed: Replayed) -> ShapeLosses:
     return tuple(tuple(row) for row in sum(each, np.array(NO_LOSSES)).round(6).tolist())
 
 
-def _by_laws(given: Rows, shares: Floats) -> Floats:
+def _by_laws(given: ForecastRows, shares: Floats) -> Floats:
     """Return ln of the factor from the last size, (m,), as it is published where no related curve is known further out."""
     return np.asarray(((shares * given.elasticity).sum(axis=1) + PESSIMISM) * given.distance * LN2)
 
 
-def inside_scores(scale: InsideScale, given: Rows) -> Scores:
+def inside_scores(scale: InsideScale, given: ForecastRows) -> ForecastScores:
     """Return how far the judged runs of inner sizes were off when these were left out, in units of the scale.
 
     >>> from processors.models.combination.evidence import Curve, evidence, GATE
-    >>> from processors.models.combination.related import NO_RELATED
+    >>> from processors.models.combination.evidence import NO_RELATED
     >>> from processors.models.combination.inside import INSIDE_SCALE
     >>> made = rows(GATE, evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))), NO_RELATED)
     >>> inside_scores(INSIDE_SCALE, made).distance.tolist()
@@ -326,18 +328,18 @@ def inside_scores(scale: InsideScale, given: Rows) -> Scores:
     return _shared(here, given.inside_error / width[:, None], here + 1.0)
 
 
-def _shared(distance: Floats, score: Floats, weight: Floats) -> Scores:
+def _shared(distance: Floats, score: Floats, weight: Floats) -> ForecastScores:
     """Return one score per judged run; scores (m, runs) are nan where there are fewer."""
     judged = ~np.isnan(score)
     each = weight[:, None] / judged.sum(axis=1, keepdims=True) * judged
-    return Scores(np.broadcast_to(distance[:, None], score.shape)[judged], score[judged], each[judged])
+    return ForecastScores(np.broadcast_to(distance[:, None], score.shape)[judged], score[judged], each[judged])
 
 
-def circumstances(given: Rows, shares: Floats) -> Circumstances:
+def circumstances(given: ForecastRows, shares: Floats) -> Circumstances:
     """Return the circumstances of the forecasts of a curve.
 
     >>> from processors.models.combination.evidence import Curve, evidence, GATE, weights
-    >>> from processors.models.combination.related import NO_RELATED
+    >>> from processors.models.combination.evidence import NO_RELATED
     >>> made = rows(GATE, evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))), NO_RELATED)
     >>> circumstances(made, weights(made.logit)).sizes.tolist()
     [2.0]
@@ -364,7 +366,7 @@ class _Plain(NamedTuple):
     weight: list[float]
 
     @classmethod
-    def of(cls, given: Rows) -> "_Plain":
+    def of(cls, given: ForecastRows) -> "_Plain":
         return cls(
             *(each.tolist() for each in (given.logit, given.elasticity, given.distance, given.observed, given.weight))
         )
@@ -387,9 +389,61 @@ def _step(offsets: list[float], given: _Plain, i: int) -> list[float]:
     return shares
 
 
-def _judged(found: Evidence) -> Floats:
+def _judged(found: LawEvidence) -> Floats:
     """Return ln of the judged runs of each size relative to the last size, nan where there are fewer, (k, runs)."""
     runs = [judged_runs(found.curve, i) for i in range(found.k)]
     width = max(map(len, runs))
     table = np.array([run + (math.nan,) * (width - len(run)) for run in runs])
     return np.asarray(np.log(table) - math.log(found.curve.median_s[-1]))
+
+
+DISTANCE_MAX: Final = 4.0  # doublings
+REASON_SHARE: Final = 0.2  # of what speaks against a forecast, to be named
+
+TOO_FEW, TOO_FAR, BELOW, WIDE = "few_sizes", "far", "below_smallest", "wide_band"
+# the circumstances in the order of the coefficients, without the constant, and what is usual among reliable forecasts
+CIRCUMSTANCES: Final = (
+    TOO_FAR,
+    "members_disagree",
+    "forecasts_missed",
+    "related_curves_missed",
+    "few_sizes",
+    "wide_gap",
+    "poor_fit",
+    "known_further",
+)
+USUAL: Final = Circumstances(*(np.array([value]) for value in (1.0, 0.02, 0.3, 0.3, 8.0, 1.0, -4.5, 0.0)))
+_USUAL = features(USUAL)
+
+
+def reasons(scale: ErrorScale, given: Circumstances) -> list[tuple[str, ...]]:
+    """Return what makes each forecast unsure, the gravest first.
+
+    >>> far = Circumstances(*(np.array([value]) for value in (6.0, 0.02, 0.3, 0.3, 8.0, 1.0, -4.5, 0.0)))
+    >>> from processors.models.combination.replay import SCALE
+    >>> reasons(SCALE, far)
+    [('far',)]
+    """
+    return reasons_of(scale, features(given), given.distance)
+
+
+def reasons_of(scale: ErrorScale, found: Floats, distance: Floats) -> list[tuple[str, ...]]:
+    """Return the same for circumstances as `features` gives them, (m, 9).
+
+    >>> from processors.models.combination.replay import SCALE
+    >>> reasons_of(SCALE, features(USUAL), USUAL.distance)
+    [('wide_band',)]
+    """
+    excess = np.maximum((found - _USUAL) * np.array(scale), 0.0)[:, 1:]
+    grave = excess > REASON_SHARE * np.cumsum(excess, axis=1)[:, -1:]
+    order = np.argsort(-excess, axis=1, kind="stable").tolist()
+    rows = zip(order, grave.sum(axis=1).tolist(), (distance > DISTANCE_MAX).tolist(), strict=True)
+    return [_named(tuple(places[:count]), far) for places, count, far in rows]
+
+
+@lru_cache(maxsize=1024)
+def _named(places: tuple[int, ...], far: bool) -> tuple[str, ...]:  # noqa: FBT001
+    named = tuple(CIRCUMSTANCES[place] for place in places)
+    if far and TOO_FAR not in named:
+        return (TOO_FAR, *named)
+    return named or (WIDE,)

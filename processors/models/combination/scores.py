@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from processors.models.combination.related import OTHER_SYSTEM
+from processors.models.combination.evidence import OTHER_SYSTEM
 from processors.models.numerics.arrays import Floats
 
 DISTANCES: Final = np.array([0.5, 1.0, 2.0, 3.5])  # doublings, the centres of what is kept apart
@@ -44,10 +44,10 @@ def nearness(distance: Floats) -> Floats:
     return np.asarray(np.exp(-np.abs(np.log2(np.maximum(distance, _LEAST))[:, None] - np.log2(DISTANCES)) / _REACH))
 
 
-class Scores(NamedTuple):
+class ForecastScores(NamedTuple):
     """Runs that were forecast: distance in doublings, ln(run / forecast) in units of the scale, weight; arrays (m,).
 
-    >>> Scores(np.ones(1), np.ones(1), np.ones(1)).score.tolist()
+    >>> ForecastScores(np.ones(1), np.ones(1), np.ones(1)).score.tolist()
     [1.0]
     """
 
@@ -103,7 +103,7 @@ class SystemScores(NamedTuple):
     counts: Counts
 
 
-class Known(NamedTuple):
+class KnownScores(NamedTuple):
     """What scores of a curve rest on beside the shipped ones, as weights by row of the grid and score, (rows, cells).
 
     `own` are those of its application, `others` those of all others of the centre; None where the centre has none.
@@ -113,7 +113,7 @@ class Known(NamedTuple):
     others: Floats | None
 
 
-class Request(NamedTuple):
+class EndsRequest(NamedTuple):
     """Where scores of one curve are wanted.
 
     `near` (m, rows) weighs the rows of the grid, `shipped` (m, cells) are the scores that the agent was built with.
@@ -121,7 +121,7 @@ class Request(NamedTuple):
 
     near: Floats
     shipped: Floats
-    known: Known
+    known: KnownScores
 
 
 class Ends(NamedTuple):
@@ -135,10 +135,10 @@ class Ends(NamedTuple):
     learned: Floats
 
 
-def tally(scores: Iterable[Scores]) -> Counts:
+def tally(scores: Iterable[ForecastScores]) -> Counts:
     """Return scores as counts.
 
-    >>> one = Scores(np.array([1.0]), np.array([2.0]), np.array([0.5]))
+    >>> one = ForecastScores(np.array([1.0]), np.array([2.0]), np.array([0.5]))
     >>> int(tally([one, one]).sum()), int(tally([]).sum())
     (1024, 0)
     """
@@ -157,7 +157,7 @@ def share(application: Sequence[SystemScores]) -> Counts:
 
     Scores of forecasts by laws, of those that related curves carry, and of those inside the range have as much each.
 
-    >>> float(share([SystemScores("s", tally([Scores(np.ones(5), np.ones(5), np.ones(5))]))]).sum()) / UNIT
+    >>> float(share([SystemScores("s", tally([ForecastScores(np.ones(5), np.ones(5), np.ones(5))]))]).sum()) / UNIT
     1.5
     """
     total = pooled(each.counts for each in application)
@@ -169,7 +169,7 @@ def share(application: Sequence[SystemScores]) -> Counts:
 def pooled(shares: Iterable[Counts]) -> Counts:
     """Return the sum of counts, such as the pool of a centre, which is the sum of what its applications add.
 
-    >>> one = tally([Scores(np.ones(1), np.ones(1), np.ones(1))])
+    >>> one = tally([ForecastScores(np.ones(1), np.ones(1), np.ones(1))])
     >>> int(pooled([one, one]).sum()) == 2 * UNIT
     True
     """
@@ -179,7 +179,7 @@ def pooled(shares: Iterable[Counts]) -> Counts:
     return cast("Counts", _retained(total))
 
 
-def known(system: str, own: Sequence[SystemScores], pool: Counts, shared: Counts) -> Known:
+def known(system: str, own: Sequence[SystemScores], pool: Counts, shared: Counts) -> KnownScores:
     """Return what is known for a curve of a system; `shared` is what its application added to the pool.
 
     >>> known("s", [], NO_SCORES, NO_SCORES).others is None
@@ -188,7 +188,7 @@ def known(system: str, own: Sequence[SystemScores], pool: Counts, shared: Counts
     trusted = np.zeros((_ROWS, SIGNED))
     for each in own:
         trusted += _grid(each.counts) * (1.0 if each.system == system else OTHER_SYSTEM)
-    return Known(trusted, _grid(np.maximum(pool - shared, 0)) if pool.any() else None)
+    return KnownScores(trusted, _grid(np.maximum(pool - shared, 0)) if pool.any() else None)
 
 
 def quantiles(
@@ -212,11 +212,11 @@ def quantiles(
     ([-1.3], [1.3])
     """
     near, shipped = beyond(distance, atoms, known_further=known_further)
-    return ends([Request(near, shipped, known(system, own, pool, share(own)))])[0]
+    return ends([EndsRequest(near, shipped, known(system, own, pool, share(own)))])[0]
 
 
 def beyond(distance: Floats, atoms: Sequence[Sequence[float]], *, known_further: bool = False) -> tuple[Floats, Floats]:
-    """Return what the rows of the grid weigh at distances (m,) in doublings, and the shipped scores there; see `Request`.
+    """Return what the rows of the grid weigh at distances (m,) in doublings, and the shipped scores there; see `EndsRequest`.
 
     >>> [part.shape for part in beyond(np.array([1.0]), [[-1.0] * 10 + [1.0] * 10] * 3)]
     [(1, 9), (1, 128)]
@@ -239,16 +239,16 @@ def quantiles_inside(
     return float(found.lower[0]), float(found.upper[0])
 
 
-def inside(atoms: Sequence[float], known: Known) -> Request:
+def inside(atoms: Sequence[float], known: KnownScores) -> EndsRequest:
     """Return where scores inside the range of a curve lie; see `quantiles_inside`.
 
     >>> inside([-1.0] * 10 + [1.0] * 10, known("s", [], NO_SCORES, NO_SCORES)).near.sum()
     np.float64(1.0)
     """
-    return Request(_ONLY_INSIDE, _shipped_inside(tuple(atoms)), known)
+    return EndsRequest(_ONLY_INSIDE, _shipped_inside(tuple(atoms)), known)
 
 
-def ends(requested: Sequence[Request]) -> list[Ends]:
+def ends(requested: Sequence[EndsRequest]) -> list[Ends]:
     """Return the ends of bands by shipped scores, own and pooled ones, for many curves at once; each as if it were alone.
 
     >>> nothing = known("s", [], NO_SCORES, NO_SCORES)
@@ -265,7 +265,7 @@ def ends(requested: Sequence[Request]) -> list[Ends]:
     ]
 
 
-def _weights(requested: Request) -> tuple[Floats, Floats]:
+def _weights(requested: EndsRequest) -> tuple[Floats, Floats]:
     """Return what the cells of the grid weigh, (m, cells), and how much of it is learned; see `_as_far`."""
     near, own, others = requested.near, *requested.known
     weight = _product(near, own) + requested.shipped

@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from processors.models.combination.evidence import LN2, Curve, Ints, Scaled, lost
-from processors.models.combination.related import Related
+from processors.models.combination.evidence import LN2, Curve, Ints, Related, ScaledCurve, lost
 from processors.models.combination.scores import DISTANCES, nearness, place
 from processors.models.numerics.arrays import Floats
 
@@ -50,7 +49,7 @@ class _Placed(NamedTuple):
     trust: Floats
 
 
-def shapes(data: Scaled, curve: Curve, related: Related, n: Floats) -> Shapes:
+def shapes(data: ScaledCurve, curve: Curve, related: Related, n: Floats) -> Shapes:
     """Return what the related curves say at relative sizes (m,) beyond the largest one.
 
     >>> from processors.models.combination.evidence import RelatedCurve, scaled
@@ -70,7 +69,7 @@ def shapes(data: Scaled, curve: Curve, related: Related, n: Floats) -> Shapes:
     return _gathered(rise, np.broadcast_to(weight, rise.shape))
 
 
-def hindsight(data: Scaled, curve: Curve, related: Related, row: Ints, target: Ints) -> Shapes:
+def hindsight(data: ScaledCurve, curve: Curve, related: Related, row: Ints, target: Ints) -> Shapes:
     """Return what the related curves would have said of sizes `target` (m,) from the prefixes `row` (m,).
 
     They are known whole: that is how they will be asked.
@@ -105,7 +104,7 @@ def _placed(curve: Curve, related: Related, at: Floats) -> _Placed | None:
     return _Placed(np.where(within, y_left + part * (y_right - y_left), np.nan), trust[others, None])
 
 
-def _weights(data: Scaled, placed: _Placed, last: Ints) -> Floats:
+def _weights(data: ScaledCurve, placed: _Placed, last: Ints) -> Floats:
     """Return the weight of each related curve for the prefixes that end at the sizes `last` (r,), shape (j, r)."""
     x, y = data.x * LN2, data.y
     far = x[last][:, None] - x  # (r, k)

@@ -14,8 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from processors.models.aggregates.observations import observations
-from processors.models.downey.curve import affine_pieces, checked_sizes, curvature_of_sigma
+from processors.models.downey.curve import affine_pieces, checked_sizes, curvature_of_sigma, observations
 from processors.models.numerics.arrays import Floats
 from processors.models.numerics.statistics import mixture_quantiles
 
@@ -62,7 +61,7 @@ class Grid(NamedTuple):
         return result
 
 
-class Prediction(NamedTuple):
+class PosteriorPrediction(NamedTuple):
     """Run times at m targets: exp of the mean of ln T, standard deviation of ln T, and quantiles with noise (m, levels).
 
     `sd_ln` is the uncertainty about the curve, without the noise of a single run.
@@ -112,7 +111,7 @@ class Posterior:
         inverse = self.cells.inverse_speedups(np.maximum(sizes, 1))
         return np.log(inverse, out=inverse)
 
-    def predict(self, n: ArrayLike, levels: tuple[float, ...] = LEVELS) -> Prediction:
+    def predict(self, n: ArrayLike, levels: tuple[float, ...] = LEVELS) -> PosteriorPrediction:
         """Return the prediction at m sizes, whole or not; ValueError unless they are positive and finite.
 
         Quantiles are those of a single run: the mixture of all cells convolved with normal noise of ln t.
@@ -122,7 +121,7 @@ class Posterior:
         quantiles = mixture_quantiles(ln_times, self.mass, self.noise, levels)
         deviations = np.subtract(ln_times, mean[:, None], out=ln_times)
         sd = np.sqrt(np.square(deviations, out=deviations) @ self.mass)
-        return Prediction(_seconds(mean), sd, _seconds(quantiles))
+        return PosteriorPrediction(_seconds(mean), sd, _seconds(quantiles))
 
 
 def posterior(n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None = None, noise: float = 0.03) -> Posterior:

@@ -11,8 +11,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from processors.models.aggregates.observations import Observations, observations
-from processors.models.downey.curve import affine_pieces, inverse_speedup, sigma_of_curvature, speedup
+from processors.models.downey.curve import (
+    Observations,
+    affine_pieces,
+    inverse_speedup,
+    observations,
+    sigma_of_curvature,
+    speedup,
+)
 from processors.models.numerics.arrays import Floats
 
 # The best Downey curve for each given average parallelism A: variable projection, exact and without a loop.
@@ -26,7 +32,7 @@ from processors.models.numerics.arrays import Floats
 _TINY = 1e-200
 
 
-class Profile(NamedTuple):
+class ParallelismProfile(NamedTuple):
     """The best curve at each A, fields of shape (m,): A, w, T1 in seconds, objective sum of weight (T/t - 1)^2."""
 
     parallelism: Floats
@@ -53,7 +59,7 @@ def profile(
     run_time_s: ArrayLike,
     parallelism: ArrayLike,
     weight: ArrayLike | None = None,
-) -> Profile:
+) -> ParallelismProfile:
     """Return the best weighted fit of relative errors at each A of `parallelism`, shape (m,).
 
     The objective is exact within about 1e-15 of the sum of weights (it is a difference of sums).
@@ -71,7 +77,7 @@ def profile(
     return best._replace(t1_s=_finite_s(best.t1_s * seen.scale_s))
 
 
-def profiles(n: Floats, run_time_s: Floats, parallelism: Floats, curve: NDArray[np.intp]) -> Profile:
+def profiles(n: Floats, run_time_s: Floats, parallelism: Floats, curve: NDArray[np.intp]) -> ParallelismProfile:
     """Return the best fits of many curves of as many sizes each, at each A of `parallelism` (m,), which is of a `curve` (m,).
 
     `n` (c, k) are distinct sizes from one on, rising, `run_time_s` (c, k) their times; arguments are not checked.
@@ -122,7 +128,7 @@ class ProfileSolver:
         """Return the solver of one curve."""
         return cls(seen.n[None], seen.rate[None], seen.weight[None])
 
-    def solve(self, parallelism: Floats, curve: NDArray[np.intp] | None = None) -> Profile:
+    def solve(self, parallelism: Floats, curve: NDArray[np.intp] | None = None) -> ParallelismProfile:
         """Return the best curve at each A, shape (m,), which is of the `curve` of that place (m,), by default of the only one."""
         of = np.zeros(parallelism.size, np.intp) if curve is None else curve
         q = 1 / parallelism[:, None]
@@ -134,7 +140,7 @@ class ProfileSolver:
         gain = np.where(low <= high, t1 * (2 * a - t1 * b), -np.inf)
         best = gain.argmax(axis=1) + np.arange(0, gain.size, gain.shape[1])
         objective = np.maximum(self._total[of] - gain.ravel()[best], 0)
-        return Profile(parallelism, share.ravel()[best] * parallelism, t1.ravel()[best], objective)
+        return ParallelismProfile(parallelism, share.ravel()[best] * parallelism, t1.ravel()[best], objective)
 
     def _segments(self, q: Floats, of: NDArray[np.intp]) -> tuple[Floats, Floats]:
         """Return the ends of f, shape (m, k + 2): p = 0..k sizes not saturated with sigma >= 1, then sigma <= 1.
@@ -361,7 +367,7 @@ def _serial_times(sums: Floats) -> Floats:
     return serial
 
 
-def _refined(solver: ProfileSolver, start: Profile, tolerance: float) -> Profile:
+def _refined(solver: ProfileSolver, start: ParallelismProfile, tolerance: float) -> ParallelismProfile:
     """Return the starts and what was found in the best local minima between their neighbours.
 
     A fine grid finds the valley's floor, then the vertices of ever narrower parabolas its lowest point.
@@ -381,7 +387,7 @@ def _refined(solver: ProfileSolver, start: Profile, tolerance: float) -> Profile
         points = np.exp(centre[:, None] + step[:, None] * _TRIPLE).ravel()
         found.append(solver.solve(np.clip(points, *ends)))
         objective = found[-1].objective.reshape(around.shape)
-    return Profile(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
+    return ParallelismProfile(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
 
 
 def _vertex(objective: Floats) -> Floats:
@@ -392,7 +398,7 @@ def _vertex(objective: Floats) -> Floats:
     return vertex
 
 
-def _brackets(start: Profile, tolerance: float) -> tuple[Floats, Floats]:
+def _brackets(start: ParallelismProfile, tolerance: float) -> tuple[Floats, Floats]:
     """Return ln A of the neighbours of the best local minima, each of shape (at most _MINIMA,)."""
     objective = np.floor(start.objective / tolerance)  # noise must not pass for minima
     padded = np.concatenate([[np.inf], objective, [np.inf]])
@@ -408,7 +414,7 @@ def _flat_argmin(objective: Floats, tolerance: float) -> NDArray[np.intp]:
     return columns
 
 
-def _best(seen: Observations, found: Profile, tolerance: float) -> DowneyFit:
+def _best(seen: Observations, found: ParallelismProfile, tolerance: float) -> DowneyFit:
     """Return the fit of the least objective, of the smallest A where several are equal.
 
     Among objectives that are equal as differences of sums the residuals themselves decide, which are far more exact.

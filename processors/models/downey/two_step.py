@@ -34,12 +34,12 @@ LARGEST = 1e300
 
 
 @dataclass(frozen=True, slots=True)
-class Envelope:
+class ParameterBounds:
     """Bounds of serial time, average parallelism A and serial share f = w / A.
 
     `t1_low_s` <= T(1) <= `t1_high_s`, `parallelism_low` <= A <= `parallelism_high` (inf: unbounded), f <= `serial_share_high`.
 
-    >>> Envelope(95.0, 105.0, 4.0, 40.0, 0.02).parallelism_high
+    >>> ParameterBounds(95.0, 105.0, 4.0, 40.0, 0.02).parallelism_high
     40.0
     """
 
@@ -50,7 +50,7 @@ class Envelope:
     serial_share_high: float
 
 
-def envelope(n: Floats, run_time_s: Floats, deviation: float = DEVIATION) -> Envelope:
+def envelope(n: Floats, run_time_s: Floats, deviation: float = DEVIATION) -> ParameterBounds:
     """Return the bounds that `k` observations give; `n` (sorted, distinct, >= 1) and `run_time_s` have shape (k,).
 
     `deviation` is the largest relative deviation |t / T - 1| of an observation, below 1.
@@ -68,7 +68,9 @@ def envelope(n: Floats, run_time_s: Floats, deviation: float = DEVIATION) -> Env
         at_no_serial_work = _limit_of_large_n(u, low, high)
         parallelism_high = t1_high / at_no_serial_work if at_no_serial_work > 0 else np.inf
         share = _serial_share(n, t1_low, high)
-    return Envelope(t1_low, t1_high, min(parallelism_low, LARGEST), max(parallelism_high, parallelism_low), share)
+    return ParameterBounds(
+        t1_low, t1_high, min(parallelism_low, LARGEST), max(parallelism_high, parallelism_low), share
+    )
 
 
 def _serial_time(n: Floats, run_time_s: Floats, low: Floats, high: Floats, deviation: float) -> tuple[float, float]:
@@ -161,7 +163,7 @@ def target_weights(n: Floats, target: float) -> Floats:
 
 
 def fit_adept(
-    n: Floats, run_time_s: Floats, belief: Posterior, bounds: Envelope, noise: float
+    n: Floats, run_time_s: Floats, belief: Posterior, bounds: ParameterBounds, noise: float
 ) -> tuple[float, float, float]:
     """Return average parallelism, variance of parallelism and T(1) in seconds of the curve for twice the largest size.
 

@@ -1,10 +1,17 @@
 import numpy as np
 import pytest
 
-from processors.models.adept.advice import ADVICE, Facts, advice_text, jump_message
-from processors.models.adept.verdict import VERDICTS, candidate_sizes, most_informative
+from processors.models.adept.verdict import (
+    ADVICE,
+    VERDICTS,
+    AdviceFacts,
+    advice_text,
+    candidate_sizes,
+    jump_message,
+    most_informative,
+)
 
-FACTS = Facts(
+FACTS = AdviceFacts(
     count=4,
     smallest_n=4.0,
     largest_n=32.0,
@@ -41,18 +48,18 @@ def test_a_message_names_the_sizes_it_is_about(verdict: str, mentions: list[str]
 
 
 def test_without_a_size_to_run_the_message_suggests_none() -> None:
-    facts = Facts(count=1, smallest_n=4.0, largest_n=4.0, rms=0.0, worst_n=4.0)
+    facts = AdviceFacts(count=1, smallest_n=4.0, largest_n=4.0, rms=0.0, worst_n=4.0)
     assert advice_text("insufficient", facts) == "Only one size has been run, but three are needed."
 
 
 def test_a_target_below_the_sizes_is_far_in_another_way() -> None:
-    facts = Facts(count=4, smallest_n=4.0, largest_n=32.0, rms=0.0, worst_n=4.0, target=1.0)
+    facts = AdviceFacts(count=4, smallest_n=4.0, largest_n=32.0, rms=0.0, worst_n=4.0, target=1.0)
     assert advice_text("far", facts) == "1 is less than half of the smallest size that was run (4)."
 
 
 @pytest.mark.parametrize("target", [None, 48.0])
 def test_after_a_jump_in_the_curve_no_larger_size_is_near(target: float | None) -> None:
-    facts = Facts(count=8, smallest_n=1.0, largest_n=32.0, rms=0.0, worst_n=4.0, target=target, next_n=64.0)
+    facts = AdviceFacts(count=8, smallest_n=1.0, largest_n=32.0, rms=0.0, worst_n=4.0, target=target, next_n=64.0)
     assert advice_text("far", facts) == (
         "The run times jumped between sizes before and may do so again above the largest that was run (32); "
         "run it at 64 first."

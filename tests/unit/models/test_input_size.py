@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processors.models.input_size import Expected, Input, Knot, expected, pooled, regress, values
+from processors.models.input_size import ExpectedLnTime, Input, Knot, expected, pooled, regress, values
 
 NODES = (1.0, 4.0, 16.0)
 REQUESTED = np.array([2.0, 8.0])
@@ -129,10 +129,10 @@ def test_curves_pass_through_their_knots_and_go_on_beyond_them_with_less_trust()
 
 def test_what_is_surer_counts_more_and_disagreement_widens_the_band() -> None:
     n = np.array([64.0])
-    others, law = Expected(np.array([0.0]), np.array([0.1])), Expected(np.array([1.0]), np.array([1.0]))
+    others, law = ExpectedLnTime(np.array([0.0]), np.array([0.1])), ExpectedLnTime(np.array([1.0]), np.array([1.0]))
     both, share = pooled(others, law, n, [8.0])
     assert share[0] == pytest.approx(1 / 1.01)
     assert both.ln_run_time[0] == pytest.approx(0.01 / 1.01)
     assert both.half_width[0] > 0.1
-    near = pooled(others, Expected(np.array([1.0]), np.array([0.01])), np.array([8.0]), [8.0])
+    near = pooled(others, ExpectedLnTime(np.array([1.0]), np.array([0.01])), np.array([8.0]), [8.0])
     assert near[1][0] < 0.02

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from processors.models.aggregates.sizes import (
     OWN_ENOUGH,
     SIZES_MAX,
+    AggregatedSizes,
     LevelTable,
     PlacedRun,
-    Sizes,
     aggregate,
     aggregate_levels,
 )
@@ -38,7 +38,7 @@ def moved(*levels: tuple[int, float], margin: float = 0.02) -> LevelTable:
     return table
 
 
-def bits(sizes: Sizes) -> list[bytes]:
+def bits(sizes: AggregatedSizes) -> list[bytes]:
     columns = (sizes.n, sizes.median_s, sizes.min_s, sizes.count, sizes.weight, np.array(sizes.noise))
     return [column.tobytes() for column in columns]
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from processors.models.aggregates.observations import observations
+from processors.models.downey.curve import observations
 
 
 def test_any_order_becomes_the_same_order() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from processors.models.aggregates.sizes import (
     NOISE_MIN,
     SIZES_MAX,
-    Sizes,
+    AggregatedSizes,
     SizeTable,
     aggregate,
     rounded_size,
@@ -31,7 +31,7 @@ def table_of(rows: list[Run]) -> SizeTable:
     return table
 
 
-def bits(sizes: Sizes) -> list[bytes | float]:
+def bits(sizes: AggregatedSizes) -> list[bytes | float]:
     arrays = (sizes.n, sizes.median_s, sizes.min_s, sizes.count, sizes.weight)
     return [*(array.tobytes() for array in arrays), sizes.noise]
 

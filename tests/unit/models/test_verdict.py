@@ -4,7 +4,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processors.models.adept.study import study
-from processors.models.adept.verdict import Evidence, Points, compare, disagreement, gather, gather_many, judge
+from processors.models.adept.verdict import (
+    FitEvidence,
+    ObservedCurve,
+    compare,
+    disagreement,
+    gather,
+    gather_many,
+    judge,
+)
 from processors.models.downey.curve import speedup
 from processors.models.numerics.arrays import Floats
 
@@ -83,13 +91,13 @@ def test_reliable_extrapolations_are_good_and_the_others_worse() -> None:
 
 
 @st.composite
-def points(draw: st.DrawFn) -> Points:
+def points(draw: st.DrawFn) -> ObservedCurve:
     sizes = sorted(draw(st.sets(st.integers(1, 512), min_size=1, max_size=9)))
     times = draw(st.lists(st.floats(0.5, 1e4), min_size=len(sizes), max_size=len(sizes)))
-    return Points(np.array(sizes, dtype=float), np.array(times), draw(st.floats(0.0, 0.3)))
+    return ObservedCurve(np.array(sizes, dtype=float), np.array(times), draw(st.floats(0.0, 0.3)))
 
 
-def numbers(found: Evidence) -> list[object]:
+def numbers(found: FitEvidence) -> list[object]:
     known = (
         found.rms,
         found.rms_amdahl,
@@ -104,7 +112,7 @@ def numbers(found: Evidence) -> list[object]:
 
 @given(st.lists(points(), min_size=1, max_size=6))
 @settings(max_examples=60)
-def test_the_evidence_of_many_studies_is_that_of_each_alone(several: list[Points]) -> None:
+def test_the_evidence_of_many_studies_is_that_of_each_alone(several: list[ObservedCurve]) -> None:
     alone = [gather(each.n, each.run_time_s, noise=each.noise) for each in several]
     assert [numbers(each) for each in gather_many(several)] == [numbers(each) for each in alone]
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from processors.facts import Band, RunFact
-from processors.models.similar_runs import RUNS_MAX, Levels
+from processors.models.similar_runs import RUNS_MAX, BandLevels
 from processors.run_time.drift import Drift, ScoredRun
 from processors.similar_runs import (
     RETAINED_MAX,
@@ -261,8 +261,8 @@ def test_a_snapshot_is_a_copy_and_scoring_changes_nothing() -> None:
 
 
 def test_a_first_state_is_no_run_and_the_levels_of_the_model() -> None:
-    assert snapshot(SimilarRuns.build()) == SimilarRunsState(levels=Levels().current)
-    assert SimilarRuns.build().levels == Levels().current
+    assert snapshot(SimilarRuns.build()) == SimilarRunsState(levels=BandLevels().current)
+    assert SimilarRuns.build().levels == BandLevels().current
 
 
 @pytest.mark.parametrize("job", [ComingJob(n=0.0), ComingJob(n=math.nan), ComingJob(n=4, time_limit_s=-1.0)])

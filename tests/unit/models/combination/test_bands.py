@@ -5,10 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.combination.evidence import GATE, Curve, evidence, judged_runs
-from processors.models.combination.reasons import reasons
-from processors.models.combination.related import NO_RELATED
-from processors.models.combination.replay import SCALE, Circumstances, replay, rows, scales, scores
+from processors.models.combination.evidence import GATE, NO_RELATED, Curve, evidence, judged_runs
+from processors.models.combination.replay import SCALE, Circumstances, reasons, replay, rows, scales, scores
 from processors.models.combination.scores import (
     APPLICATION_WEIGHT,
     NO_SCORES,
@@ -16,7 +14,7 @@ from processors.models.combination.scores import (
     SIGNED,
     UNIT,
     Counts,
-    Scores,
+    ForecastScores,
     SystemScores,
     pooled,
     quantiles,
@@ -29,9 +27,9 @@ SHIPPED = [np.linspace(-2.0, 2.0, 20).tolist()] * 3
 NEAR = np.array([1.0])
 
 
-def many(score: float, weight: float, distance: float = 1.0) -> Scores:
+def many(score: float, weight: float, distance: float = 1.0) -> ForecastScores:
     count = int(weight)
-    return Scores(np.full(count, distance), np.full(count, score), np.ones(count))
+    return ForecastScores(np.full(count, distance), np.full(count, score), np.ones(count))
 
 
 def counted(score: float, weight: float, system: str = "s", distance: float = 1.0) -> SystemScores:
@@ -97,13 +95,13 @@ def test_the_pool_never_outweighs_everything() -> None:
 @settings(deadline=None)
 @given(st.permutations(range(6)))
 def test_the_order_of_scores_changes_no_bit(order: list[int]) -> None:
-    parts = [Scores(np.array([0.3 * i]), np.array([0.7 * i - 2.0]), np.array([1 / (i + 1)])) for i in range(6)]
+    parts = [ForecastScores(np.array([0.3 * i]), np.array([0.7 * i - 2.0]), np.array([1 / (i + 1)])) for i in range(6)]
     assert np.array_equal(tally([parts[i] for i in order]), tally(parts))
 
 
 def test_scores_beyond_the_grid_are_kept_at_its_ends() -> None:
     near, far, inside = 0.01, 99.0, 0.0
-    ends = tally([Scores(np.array([near, far, inside]), np.array([-1e9, 1e9, 1e9]), np.ones(3))])
+    ends = tally([ForecastScores(np.array([near, far, inside]), np.array([-1e9, 1e9, 1e9]), np.ones(3))])
     assert ends.sum() == 3 * UNIT
     assert (ends[0], ends[4 * SIGNED - 1], ends[-1]) == (UNIT, UNIT, UNIT)
     assert np.array_equal(tally([]), NO_SCORES)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.combination.combine import Learned, learn, summary
+from processors.models.combination.combine import LearnedRecord, learn, summary
 from processors.models.combination.evidence import PESSIMISM, Curve, RelatedCurve
 from processors.models.combination.scores import SystemScores, pooled, share
 from tests.kit.combination import combine, prequential
@@ -22,7 +22,7 @@ def curve(times: list[float], key: str = "a") -> Curve:
     return Curve(key, "s", tuple(2.0 ** np.arange(len(times))), tuple(times))
 
 
-def transferred(of: Curve) -> Learned:
+def transferred(of: Curve) -> LearnedRecord:
     return learn([prequential(combine(of))])
 
 
@@ -105,7 +105,7 @@ def test_the_order_of_curves_changes_no_bit() -> None:
     assert plain(learn(rows[::-1])) == plain(learn(rows))
 
 
-def plain(learned: Learned) -> tuple[object, ...]:
+def plain(learned: LearnedRecord) -> tuple[object, ...]:
     scores = [(each.system, each.counts.tolist()) for each in learned.scores]
     return learned.offsets, scores, learned.shape_losses
 
@@ -114,7 +114,7 @@ def test_what_is_learned_survives_json() -> None:
     learned, reported = transferred(CURVE), summary(combine(CURVE).evidence)
     offsets, scores, shape_losses = json.loads(json.dumps(plain(learned)))
     given = tuple(SystemScores(system, np.array(counts)) for system, counts in scores)
-    back = Learned(tuple(offsets), given, tuple(map(tuple, shape_losses)))
+    back = LearnedRecord(tuple(offsets), given, tuple(map(tuple, shape_losses)))
     key, system, losses, inside, ln_n, ln_t, unit = json.loads(json.dumps(reported))
     rows = tuple(map(tuple, losses)), tuple(map(tuple, inside))
     related = RelatedCurve(key, system, *rows, tuple(ln_n), tuple(ln_t), unit)

@@ -7,15 +7,17 @@ import pytest
 
 from processors.models.combination.combine import summary
 from processors.models.combination.evidence import (
+    NO_RELATED,
     Curve,
-    Gate,
+    LawGate,
+    Related,
     RelatedCurve,
     RelatedLosses,
     evidence,
     logits,
+    related_losses,
     weights,
 )
-from processors.models.combination.related import NO_RELATED, Related, related_losses
 from processors.models.combination.replay import replay, rows
 
 CURVE = Curve("a", "s", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0))
@@ -23,7 +25,7 @@ NOTHING_KNOWN = RelatedLosses(np.zeros((1, 9)), np.zeros(1))
 LAST = np.array([2])
 NO_WEIGHT = -1e9
 # coefficients for which the forecasts of this curve were computed independently, of the first seven laws alone
-GATE = Gate(
+GATE = LawGate(
     prior=(0.013, 0.845, -0.412, -0.340, 0.300, -0.185, -0.220, NO_WEIGHT, NO_WEIGHT),
     curvature=(-0.091, 0.229, 0.005, -0.039, -0.008, -0.066, -0.031, 0.0, 0.0),
     own=0.526,

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from processors.models.combination.combine import SHIPPED, Learned, learn, summary
+from processors.models.combination.combine import SHIPPED, LearnedRecord, learn, summary
 from processors.models.combination.evidence import NO_OFFSETS, Curve, evidence
 from processors.models.combination.scores import (
     NO_SCORES,
     SIGNED,
     Counts,
-    Scores,
+    ForecastScores,
     SystemScores,
     pooled,
     quantiles_inside,
@@ -28,7 +28,7 @@ def curve(key: str, factors: dict[float, float], sizes: tuple[float, ...] = SIZE
 
 
 def scored(score: float, count: int) -> SystemScores:
-    return SystemScores("s", tally([Scores(np.zeros(count), np.full(count, score), np.ones(count))]))
+    return SystemScores("s", tally([ForecastScores(np.zeros(count), np.full(count, score), np.ones(count))]))
 
 
 def upper(own: Sequence[SystemScores], pool: Counts = NO_SCORES) -> float:
@@ -74,12 +74,12 @@ def test_bands_inside_follow_the_scores_of_the_application_and_of_the_centre() -
 
 def test_scores_inside_leave_the_bands_beyond_alone() -> None:
     own = curve("a", {})
-    rough = Learned(NO_OFFSETS, (scored(30.0, 500),))
-    before, after = (combine(own, (), learned).predict([64.0]) for learned in (Learned(NO_OFFSETS, ()), rough))
+    rough = LearnedRecord(NO_OFFSETS, (scored(30.0, 500),))
+    before, after = (combine(own, (), learned).predict([64.0]) for learned in (LearnedRecord(NO_OFFSETS, ()), rough))
     assert before.high_s.tolist() == after.high_s.tolist()
 
 
 def test_an_application_scores_each_inner_size_that_was_left_out() -> None:
     reported = learn([prequential(combine(curve("a", {})))]).scores[0]
-    inside = tally([Scores(np.zeros(4), np.zeros(4), np.ones(4))])
+    inside = tally([ForecastScores(np.zeros(4), np.zeros(4), np.ones(4))])
     assert sum(reported.counts[-SIGNED:]) == sum(inside)

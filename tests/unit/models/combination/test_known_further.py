@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.combination.combine import NOTHING_LEARNED, Forecast, Learned, learn, summary
+from processors.models.combination.combine import NOTHING_LEARNED, CombinedForecast, LearnedRecord, learn, summary
 from processors.models.combination.evidence import Curve, RelatedCurve, evidence
 from tests.kit.combination import combine, prequential
 
@@ -36,16 +36,16 @@ def whole(count: int, knee_n: float = 16.0) -> list[RelatedCurve]:
 
 
 def predicted(
-    related: Sequence[RelatedCurve] = (), learned: Learned = NOTHING_LEARNED, sizes: Sequence[float] = (FAR,)
-) -> Forecast:
+    related: Sequence[RelatedCurve] = (), learned: LearnedRecord = NOTHING_LEARNED, sizes: Sequence[float] = (FAR,)
+) -> CombinedForecast:
     return combine(OWN, related, learned).predict(sizes)
 
 
-def off(found: Forecast) -> float:
+def off(found: CombinedForecast) -> float:
     return abs(math.log(float(found.run_time_s[0]) / TRUTH_S))
 
 
-def learned_by(curves: Sequence[Curve]) -> tuple[list[RelatedCurve], Learned]:
+def learned_by(curves: Sequence[Curve]) -> tuple[list[RelatedCurve], LearnedRecord]:
     """Return what the curves of an application report to each other, and what all of them have learned."""
     related = [summary(evidence(each)) for each in curves]
     return related, learn([prequential(combine(each, related)) for each in curves])

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processors.models.combination.combine import Combination, foretell, learn, summary
-from processors.models.combination.evidence import GATE, Curve, evidence, evidence_of
-from processors.models.combination.related import NO_RELATED, Related
+from processors.models.combination.evidence import GATE, NO_RELATED, Curve, Related, evidence, evidence_of
 from processors.models.combination.replay import rows
 from processors.models.combination.scores import NO_SCORES
 from tests.kit.combination import combine
