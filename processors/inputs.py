@@ -18,7 +18,7 @@ from processors.contracts.outputs import Reliability
 from processors.facts import PublishedCurve
 from processors.models.downey.bayes import BAND_DEVIATIONS
 from processors.models.input_size import ExpectedLnTime, Input, Knot, expected, ln_sizes, pooled
-from processors.models.numerics.arrays import Floats
+from processors.models.numerics.arrays import Floats, Interval
 from processors.store import Untimed
 
 INPUTS_MAX: Final = 24  # of an application in one unit; a new one takes the place of the one most like it
@@ -199,14 +199,6 @@ LN_T_MAX: Final = 300.0
 Sizes = tuple[tuple[str, float], ...]
 
 
-class Band(NamedTuple):
-    """Run times at m sizes with the band that holds 90 % of the runs, in seconds, (m,)."""
-
-    run_time_s: Floats
-    low_s: Floats
-    high_s: Floats
-
-
 class TransferPrediction(NamedTuple):
     """The other inputs of an application, and the one in question: place, ln sizes, and knots of its own runs.
 
@@ -220,13 +212,13 @@ class TransferPrediction(NamedTuple):
     names: tuple[str, ...]
     n_max: float
 
-    def band(self, n: Sequence[float]) -> Band:
+    def band(self, n: Sequence[float]) -> Interval:
         """Return the expected run times at sizes of positive numbers, (m,)."""
         return _seconds(self._expected(n, self.own))
 
-    def pooled(self, law: Band, n: Floats, observed: Sequence[Knot]) -> tuple[Band, Floats]:
+    def pooled(self, law: Interval, n: Floats, observed: Sequence[Knot]) -> tuple[Interval, Floats]:
         """Return what the others and the input's own law say together, and the share of the others, (m,)."""
-        own = ExpectedLnTime(np.log(law.run_time_s), np.log(law.high_s / law.low_s) / 2)
+        own = ExpectedLnTime(np.log(law.middle), np.log(law.high / law.low) / 2)
         both, share = pooled(self._expected(n, observed), own, n, [knot.n for knot in observed])
         return _seconds(both), share
 
@@ -286,8 +278,8 @@ def _sizes_known(one: Input) -> str:
     return one.place.rpartition(":")[2]
 
 
-def _seconds(found: ExpectedLnTime) -> Band:
-    return Band(*(_exp(found.ln_run_time + end) for end in (0.0, -found.half_width, found.half_width)))
+def _seconds(found: ExpectedLnTime) -> Interval:
+    return Interval(*(_exp(found.ln_run_time + end) for end in (0.0, -found.half_width, found.half_width)))
 
 
 def _exp(ln_t: Floats) -> Floats:

@@ -26,12 +26,12 @@ from processors.contracts.outputs import (
     UsefulSizes,
 )
 from processors.facts import SIDE_RATIO_MAX, PublishedCurve, PublishedPoint, uninformative
-from processors.inputs import NAME, RUN_DEVIATION, Band, TransferPrediction
+from processors.inputs import NAME, RUN_DEVIATION, TransferPrediction
 from processors.models.adept.study import Study
 from processors.models.adept.verdict import Verdict
 from processors.models.combination.combine import Combination, CombinedForecast
 from processors.models.input_size import Knot
-from processors.models.numerics.arrays import Floats
+from processors.models.numerics.arrays import Floats, Interval
 from processors.models.numerics.statistics import rounded
 from processors.run_time.calibration import Calibration, Counts
 from processors.run_time.earned import Seeds, widened
@@ -103,11 +103,11 @@ class RunTimePrediction(NamedTuple):
         alone = self._alone(sizes.tolist())
         band = self._with_others(self.others, alone, sizes)[0]
         with np.errstate(over="ignore", under="ignore"):
-            speedup = np.asarray(band.run_time_s[-1] / band.run_time_s[:-1])
+            speedup = np.asarray(band.middle[-1] / band.middle[:-1])
         return PredictedPoints(
-            band.run_time_s[:-1],
-            band.low_s[:-1],
-            band.high_s[:-1],
+            band.middle[:-1],
+            band.low[:-1],
+            band.high[:-1],
             speedup,
             speedup / sizes[:-1],
             alone.extrapolation[:-1],
@@ -121,10 +121,12 @@ class RunTimePrediction(NamedTuple):
         """What to know of a prediction that other inputs have a say in."""
         return (f"With so few runs, the prediction relies on {self.others.shown}.",) if self.others is not None else ()
 
-    def _with_others(self, others: TransferPrediction, alone: PredictedPoints, sizes: Floats) -> tuple[Band, Floats]:
+    def _with_others(
+        self, others: TransferPrediction, alone: PredictedPoints, sizes: Floats
+    ) -> tuple[Interval, Floats]:
         """Return what the other inputs and the curve alone say together, and the share of the others."""
         count = sizes.size
-        law = Band(alone.run_time_s[:count], alone.low_s[:count], alone.high_s[:count])
+        law = Interval(alone.run_time_s[:count], alone.low_s[:count], alone.high_s[:count])
         run = zip(self.study.n.tolist(), np.log(self.study.run_time_s).tolist(), strict=True)
         return others.pooled(law, sizes, [Knot(n, ln_t, RUN_DEVIATION) for n, ln_t in run])
 

@@ -1,4 +1,8 @@
-"""What is unusual about a run-time curve, in ADEPT's order: special sizes, then single points, then phases."""
+"""Patterns that a run-time curve may show, in ADEPT's order: special sizes, then anomalous points, then phases.
+
+Source of the order and of the constants marked "ADEPT": Deshmeh, Machina, Sodan, "ADEPT scalability predictor in support
+of adaptive resource allocation" (IPDPS 2010).
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,16 +19,16 @@ from processors.models.numerics.arrays import Floats
 
 Booleans = NDArray[np.bool_]
 
-# Fluctuation of a run-time curve: the metric R of ADEPT and a rule that holds for any spacing of the sizes.
-# Both look at three neighbouring sizes and ask whether the middle one is out of line.
+# Two tests whether the middle one of three neighbouring sizes is out of line: ADEPT's metric R, and the height above the
+# chord, which works for any spacing of the sizes.
 
-TOLERANCE = 0.10  # of ADEPT; it must exceed the noise, so three times the noise replaces it where that is more
+TOLERANCE = 0.10  # ADEPT; a tolerance must exceed the noise, so it is at least NOISE_FACTOR times the noise
 NOISE_FACTOR = 3.0
-R_LIMIT = 1e300  # R of times that differ by more than floats can tell
+R_LIMIT = 1e300  # keeps R finite for times that differ by more than the range of floats
 
 
 def tolerance(noise: float) -> float:
-    """Return the relative deviation that counts as a fluctuation, from the standard deviation of ln t.
+    """Return the relative deviation that counts as a fluctuation; `noise` is the standard deviation of ln t.
 
     >>> tolerance(0.03), tolerance(0.05)
     (0.1, 0.15000000000000002)
@@ -33,11 +37,10 @@ def tolerance(noise: float) -> float:
 
 
 def fluctuation(n: Floats, run_time_s: Floats) -> Floats:
-    """Return R of each interval between neighbouring sizes, shape (k-1,); R is a pure number.
+    """Return R, ADEPT's measure of fluctuation, for each interval between neighbouring sizes: a pure number, shape (k-1,).
 
-    `n` (sorted, distinct) and `run_time_s` have shape (k,). Perfect speed-up gives 2 - n_i / n_(i+1).
-    A slow point makes the R before it small and the R after it large.
-    Source: the metric of ADEPT (Deshmeh, Machina, Sodan 2010). Its distance term is exact for geometric spacing only.
+    `n` (sorted, distinct) and `run_time_s` have shape (k,). Perfect speed-up gives 2 - n_i / n_(i+1). A slow point makes the
+    R before it small and the R after it large. The distance term of R is exact for geometric spacing only.
 
     >>> fluctuation(np.array([1.0, 2.0, 4.0, 8.0]), np.array([100.0, 52.0, 40.0, 15.0])).round(6).tolist()
     [1.442308, 0.975, 2.0]
@@ -49,9 +52,9 @@ def fluctuation(n: Floats, run_time_s: Floats) -> Floats:
 
 
 def excess_over_chord(n: Floats, run_time_s: Floats) -> Floats:
-    """Return by how much ln t of each middle size lies above the chord of its neighbours in log-log, shape (k-2,).
+    """Return the height of ln t of each inner size above the chord of its two neighbours in log-log, shape (k-2,).
 
-    ln T is convex in ln n for every Downey curve, so a noise-free one gives no positive value whatever the spacing.
+    ln T is convex in ln n for every Downey curve. Data without noise therefore give no positive value, whatever the spacing.
 
     >>> excess_over_chord(np.array([4.0, 5.0, 10.0]), np.array([25.0, 20.0, 10.0])).round(12).tolist()
     [-0.0]
@@ -62,26 +65,18 @@ def excess_over_chord(n: Floats, run_time_s: Floats) -> Floats:
 
 
 def violation(excess: Floats, tolerance: float) -> Floats:
-    """Return how far each excess is above ln(1 + tolerance), zero where it is not.
-
-    >>> violation(np.array([0.0, 0.5]), 0.1).round(4).tolist()
-    [0.0, 0.4047]
-    """
+    """Return how far each excess lies above ln(1 + tolerance); zero if it lies below."""
     return np.asarray(np.maximum(excess - np.log1p(tolerance), 0.0))
 
 
-SIZES_MIN = 4  # of ADEPT
-IMPROVEMENT = 0.5  # a suspect is cleared unless the violations fall at least to this share without it
-FAST_COST = 1.5  # slow points are likelier than fast ones: contention
+SIZES_MIN = 4  # ADEPT
+IMPROVEMENT = 0.5  # a point is anomalous only if the violations fall to this share without it
+FAST_COST = 1.5  # cost of a fast point; slow ones are likelier, because of contention
 
 
 @dataclass(frozen=True, slots=True)
 class AnomalousSize:
-    """One size out of line: observed and expected run time, and their relative deviation.
-
-    >>> AnomalousSize(8.0, 15.0, 10.0, 0.5, "slow").direction
-    'slow'
-    """
+    """A size out of line: observed and expected run time in seconds, and their relative deviation."""
 
     n: float
     observed_s: float
@@ -92,11 +87,7 @@ class AnomalousSize:
 
 @dataclass(frozen=True, slots=True)
 class Anomalies:
-    """What the search found: the sizes, which of the points are left (mask), and the violations that remain.
-
-    >>> Anomalies((), np.array([True]), 0.0).violations
-    0.0
-    """
+    """Result of the search: anomalous sizes, a mask of the points that are in line (k,), and the violations that remain."""
 
     sizes: tuple[AnomalousSize, ...]
     retained: Booleans
@@ -104,37 +95,34 @@ class Anomalies:
 
 
 def find_anomalies(n: Floats, run_time_s: Floats, tolerance: float, fitter: QuickFitter | None = None) -> Anomalies:
-    """Return the points that break the convexity of ln T in ln n, at most a quarter of them, each confirmed by a fit.
+    """Return the points that break the convexity of ln T in ln n: at most a quarter of all, each confirmed by a fit.
 
-    `n` (sorted, distinct) and `run_time_s` have shape (k,); `tolerance` is the relative deviation that counts.
-    A suspect must lie in a violating triple, halve the violations when left out, and miss the Downey curve of the others.
-    The first and the last size cannot be judged alone: a slow last one is saturation. `fitter` is one of the same data.
+    `n` (sorted, distinct) and `run_time_s` have shape (k,); `tolerance` is the relative deviation that counts. `fitter` must
+    have been built from the same data. An anomalous point lies in a violating triple, halves the violations when it is left
+    out, and deviates from the Downey curve of the other points. The first and the last size are never judged alone, because a
+    slow last size may be saturation.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
-    >>> [(found.n, round(found.deviation, 2)) for found in find_anomalies(n, np.array([64.0, 32.0, 16.0, 12.0, 4.0]), 0.1).sizes]
+    >>> [(size.n, round(size.deviation, 2)) for size in find_anomalies(n, np.array([64.0, 32.0, 16.0, 12.0, 4.0]), 0.1).sizes]
     [(8.0, 0.5)]
     """
     retained = np.ones(n.size, bool)
     if violations(n, run_time_s, tolerance) == 0.0:
         return Anomalies((), retained, 0.0)
     fits = fitter or QuickFitter(n, run_time_s)
-    found: list[AnomalousSize] = []
+    anomalous: list[AnomalousSize] = []
     for _ in range(max(1, n.size // 4)):
         worst = _worst(n, run_time_s, retained, tolerance, fits)
         if worst is None:
             break
         index, size = worst
         retained[index] = False
-        found.append(size)
-    return Anomalies(tuple(found), retained, violations(n[retained], run_time_s[retained], tolerance))
+        anomalous.append(size)
+    return Anomalies(tuple(anomalous), retained, violations(n[retained], run_time_s[retained], tolerance))
 
 
 def violations(n: Floats, run_time_s: Floats, tolerance: float) -> float:
-    """Return the sum of what all triples exceed the tolerance by, in ln t; zero for fewer than three sizes.
-
-    >>> violations(np.array([1.0, 2.0, 4.0]), np.array([4.0, 2.0, 1.0]), 0.1)
-    0.0
-    """
+    """Return the sum of the violations of all triples of neighbours, in ln t; zero for fewer than three sizes."""
     if n.size < 3:
         return 0.0
     return float(violation(excess_over_chord(n, run_time_s), tolerance).sum())
@@ -143,7 +131,7 @@ def violations(n: Floats, run_time_s: Floats, tolerance: float) -> float:
 def _worst(
     n: Floats, run_time_s: Floats, retained: Booleans, tolerance: float, fitter: QuickFitter
 ) -> tuple[int, AnomalousSize] | None:
-    """Return index and description of the cheapest suspect that is confirmed, or None."""
+    """Return index and description of the confirmed suspect with the lowest cost, or None."""
     candidates, left = _candidates(n, run_time_s, retained, tolerance)
     if not candidates:
         return None
@@ -161,39 +149,37 @@ def _worst(
 
 
 def _candidates(n: Floats, run_time_s: Floats, retained: Booleans, tolerance: float) -> tuple[list[int], list[float]]:
-    """Return the points whose removal ends at least half of the violations, and the violations left without each."""
+    """Return the points whose removal ends at least half of the violations, and the violations left without each point."""
     points = np.flatnonzero(retained)
     if points.size < SIZES_MIN:
         return [], []
     over = violation(excess_over_chord(n[points], run_time_s[points]), tolerance)
     triples = np.flatnonzero(over)
     candidates = points[np.unique(np.concatenate([triples, triples + 1, triples + 2]))].tolist()
-    left = [
-        violations(n[others], run_time_s[others], tolerance) for others in (points[points != one] for one in candidates)
+    without = [
+        violations(n[rest], run_time_s[rest], tolerance)
+        for rest in (points[points != candidate] for candidate in candidates)
     ]
-    cleared = [place for place, rest in enumerate(left) if rest <= IMPROVEMENT * over.sum()]
-    return [candidates[place] for place in cleared], [left[place] for place in cleared]
+    clearing = [index for index, violations_left in enumerate(without) if violations_left <= IMPROVEMENT * over.sum()]
+    return [candidates[index] for index in clearing], [without[index] for index in clearing]
 
 
-# Stepwise scalability: a curve that falls into phases, each with its own law, with a jump of run time between them.
-# ADEPT (Deshmeh, Machina, Sodan 2010) keeps one model instance per phase, from five sizes on.
+# Stepwise scalability: a curve falls into phases, each with its own law, and the run time jumps between them.
+# ADEPT fits each phase on its own, from five sizes on.
 
 Indices = NDArray[np.intp]
 
-PHASED_SIZES_MIN = 5  # of ADEPT
+PHASED_SIZES_MIN = 5  # ADEPT
 PHASE_MIN = 2
 NOISE_FLOOR = 0.02  # relative error below which a better fit is no evidence
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Neighbouring sizes with one law: `jump` is the relative step of run time from the phase before (0 for the first).
+    """Neighbouring sizes with one law; `jump` is the relative step of run time from the previous phase (0 for the first).
 
-    `parallel_s` and `serial_s` are Amdahl's law of the phase, T = parallel_s / n + serial_s, which found it; with two or
-    three sizes it says nothing about where the speed-up ends, so it is no law to extrapolate with.
-
-    >>> Phase(2.0, 8.0, 0.0, 100.0, 5.0).last_n
-    8.0
+    `parallel_s` and `serial_s` are Amdahl's law of the phase, T = parallel_s / n + serial_s. The law separates the phases, but
+    must not be extrapolated: two or three sizes do not show where the speed-up ends.
     """
 
     first_n: float
@@ -205,17 +191,15 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """The phases in order of size, and the relative error of their Amdahl fits.
-
-    >>> Phases((Phase(1.0, 2.0, 0.0, 8.0, 0.0),), 0.01).rms
-    0.01
-    """
+    """The phases by ascending size, and the relative error of their Amdahl fits."""
 
     phases: tuple[Phase, ...]
     rms: float
 
     def index(self, n: Floats) -> Indices:
-        """Return the phase of each size; between two phases that of the closest size in log n, of two the larger.
+        """Return the index of the phase of each size, shape of `n`.
+
+        A size between two phases belongs to the phase whose end is closer in log n; on a tie to the phase of larger sizes.
 
         >>> two = Phases((Phase(1.0, 2.0, 0.0, 8.0, 0.0), Phase(4.0, 8.0, 0.5, 16.0, 0.0)), 0.0)
         >>> two.index(np.array([1.0, 2.5, 3.0, 99.0])).tolist()
@@ -226,15 +210,15 @@ class Phases:
 
 
 def find_phases(n: Floats, run_time_s: Floats, tolerance: float, *, rms_of_one: float) -> Phases | None:
-    """Return the two or three phases that explain the curve better than one Downey fit does, or None.
+    """Return two or three phases if they explain the curve better than one Downey fit does, else None.
 
-    `n` (sorted, distinct) and `run_time_s` have shape (k,); `tolerance` is the relative jump that counts;
-    `rms_of_one` the relative error of the Downey fit of all sizes. The phases must win by the Bayesian information
-    criterion (Schwarz 1978), with 2 ln k to spare.
+    `n` (sorted, distinct) and `run_time_s` have shape (k,); `tolerance` is the relative jump that counts; `rms_of_one` is the
+    relative error of one Downey fit to all sizes. The phases must win by the Bayesian information criterion (Schwarz 1978)
+    with a margin of 2 ln k.
 
     >>> n, t = np.arange(2.0, 17.0, 2.0), 100.0 / np.arange(2.0, 17.0, 2.0)
-    >>> found = find_phases(n, np.where(n >= 10, 1.4, 1.0) * t, 0.1, rms_of_one=0.12)
-    >>> [(phase.first_n, phase.last_n, round(phase.jump, 2)) for phase in found.phases]
+    >>> phases = find_phases(n, np.where(n >= 10, 1.4, 1.0) * t, 0.1, rms_of_one=0.12).phases
+    >>> [(phase.first_n, phase.last_n, round(phase.jump, 2)) for phase in phases]
     [(2.0, 8.0, 0.0), (10.0, 16.0, 0.4)]
     """
     k = n.size
@@ -250,7 +234,7 @@ def find_phases(n: Floats, run_time_s: Floats, tolerance: float, *, rms_of_one: 
 
 
 def _cuts(k: int) -> list[Indices]:
-    """Return the first indices of the second and later phases, one array (m, phases-1) per number of phases."""
+    """Return the start indices of the second and later phases: one array (m, phases-1) for two phases, one for three."""
     two = np.arange(PHASE_MIN, k - PHASE_MIN + 1)[:, None]
     i, j = np.triu_indices(max(k - 3 * PHASE_MIN + 1, 0))
     return [two, np.column_stack([i + PHASE_MIN, j + 2 * PHASE_MIN])]
@@ -261,7 +245,7 @@ def _criterion(squares: Floats, parameters: int, k: int) -> Floats:
 
 
 class _Segments:
-    """Amdahl fits of every run of neighbouring sizes, and what they say about the size that follows."""
+    """Amdahl fits of every range of neighbouring sizes, and the jump from each fit to the size that follows."""
 
     def __init__(self, n: Floats, run_time_s: Floats) -> None:
         k = n.size
@@ -277,7 +261,7 @@ class _Segments:
         self.jump = run_time_s[following] / fits.predict(n[following]) - 1.0
 
     def of(self, starts: Indices) -> Indices:
-        """Return the numbers of the segments that the starts (m, p-1) of later phases cut, shape (m, p)."""
+        """Return the numbers of the segments (m, p) between the starts (m, p-1) of later phases."""
         rows = starts.shape[0]
         firsts = np.column_stack([np.zeros(rows, np.intp), starts])
         last = np.column_stack([starts - 1, np.full(rows, self.n.size - 1)])
@@ -298,7 +282,7 @@ class _Segments:
 
 
 def _best_cut(segments: _Segments, starts: Indices, tolerance: float) -> tuple[float, Indices]:
-    """Return the lowest criterion among the cuts whose every boundary jumps, and its starts; inf where there is none."""
+    """Return the lowest criterion among the cuts with a jump at every boundary, and its starts; inf if no cut qualifies."""
     if not starts.size:
         return np.inf, starts
     numbers = segments.of(starts)
@@ -310,12 +294,12 @@ def _best_cut(segments: _Segments, starts: Indices, tolerance: float) -> tuple[f
     return float(criterion[best]), starts[best]
 
 
-# Specially optimised sizes: classes of sizes (powers of two, squares, whole nodes) that an application favours.
-# ADEPT (Deshmeh, Machina, Sodan 2010) looks for such patterns from nine sizes on and leaves the other sizes out of the fit.
+# Special sizes: a class of sizes (powers of two, squares, whole nodes) that an application favours.
+# ADEPT searches for special sizes from nine sizes on, and leaves the other sizes out of the fit.
 
-SPECIAL_SIZES_MIN = 9  # of ADEPT
-GROUP_MIN = 3  # members, and others among them
-SLOW_SHARE = 0.8  # of the others must be slow
+SPECIAL_SIZES_MIN = 9  # ADEPT
+GROUP_MIN = 3  # members of a class, and non-members among them
+SLOW_SHARE = 0.8  # of the non-members must be slow
 FIT_FLOOR = 0.02  # a fit of the members this good needs no comparison with the fit of all
 LISTED_MAX = 64
 CANDIDATES_MAX = 4096.0
@@ -324,12 +308,9 @@ LEAD = 1.2  # a later class must score this much better than an earlier one
 
 @dataclass(frozen=True, slots=True)
 class SpecialSizes:
-    """A class of sizes on which the application runs faster: its name, its members, and the slow-down of the others.
+    """A class of sizes on which the application runs faster: name, observed members, slow-down of all other sizes.
 
-    `slowdown` 0.3 means that other sizes take 30 % longer than the curve of the members says.
-
-    >>> SpecialSizes("pow2", (1.0, 2.0, 4.0), 0.3, 1).is_member(np.array([8.0, 12.0])).tolist()
-    [True, False]
+    `slowdown` 0.3 means that other sizes take 30 % longer than the curve of the members. `multiple` is 1 for named classes.
     """
 
     name: str
@@ -346,9 +327,9 @@ class SpecialSizes:
         return members(self.name, n, self.multiple)
 
     def sizes_up_to(self, largest_n: float, allowed: tuple[float, ...] = ()) -> tuple[float, ...]:
-        """Return the members of the class to allocate: those that were run, and others up to `largest_n`.
+        """Return the members of the class to allocate: the observed ones, and others up to `largest_n`.
 
-        Only sizes of `allowed` where there are any; where the others are many, only those that were run.
+        With `allowed` sizes only these are candidates. If the candidates are too many, only the observed members are returned.
 
         >>> SpecialSizes("pow2", (1.0, 2.0, 4.0), 0.3, 1).sizes_up_to(16.0)
         (1.0, 2.0, 4.0, 8.0, 16.0)
@@ -377,38 +358,34 @@ MULTIPLES = (8, 4, 2)
 
 
 def classes(cores_per_node: int | None = None) -> tuple[tuple[str, int], ...]:
-    """Return (name, multiple) of every class that is looked for, in the order in which an earlier one is preferred.
+    """Return (name, multiple) of every class that is searched for; an earlier class is preferred to a later one.
 
     >>> classes(48)[0], classes()[-1]
     (('multiple of 48', 48), ('multiple of 2', 2))
     """
-    own = (cores_per_node,) if cores_per_node is not None and cores_per_node > 1 else ()
-    multiples = own + tuple(multiple for multiple in MULTIPLES if multiple not in own)
-    named = tuple((f"multiple of {multiple}", multiple) for multiple in multiples)
-    return named[: len(own)] + tuple((name, 1) for name in SHAPES) + named[len(own) :]
+    of_node = (cores_per_node,) if cores_per_node is not None and cores_per_node > 1 else ()
+    multiples = of_node + tuple(multiple for multiple in MULTIPLES if multiple not in of_node)
+    names = tuple((f"multiple of {multiple}", multiple) for multiple in multiples)
+    return names[: len(of_node)] + tuple((name, 1) for name in SHAPES) + names[len(of_node) :]
 
 
 def members(name: str, n: Floats, multiple: int = 1) -> Booleans:
-    """Return which sizes belong to the class of that name; sizes that are not whole belong to none.
-
-    >>> members("square", np.array([4.0, 8.0, 9.0])).tolist()
-    [True, False, True]
-    """
+    """Return which sizes belong to the named class; sizes that are not whole belong to none."""
     return SHAPES[name](n) if name in SHAPES else np.fmod(n, multiple) == 0.0
 
 
 def find_special_sizes(
     n: Floats, run_time_s: Floats, tolerance: float, fitter: QuickFitter, *, cores_per_node: int | None = None
 ) -> SpecialSizes | None:
-    """Return the class of sizes that explains the others' slowness best, or None.
+    """Return the class of sizes that best explains why the other sizes are slow, or None.
 
-    `n` (sorted, distinct) and `run_time_s` have shape (k,), `fitter` fits them; `tolerance` is the relative deviation
-    that counts.
+    `n` (sorted, distinct) and `run_time_s` have shape (k,); `fitter` must have been built from them; `tolerance` is the
+    relative deviation that counts.
 
     >>> n = np.arange(1.0, 17.0)
     >>> t = np.where(np.fmod(n, 4) == 0, 1.0, 1.3) * 100.0 / n
-    >>> found = find_special_sizes(n, t, 0.1, QuickFitter(n, t))
-    >>> found.name, round(found.slowdown, 2)
+    >>> special = find_special_sizes(n, t, 0.1, QuickFitter(n, t))
+    >>> special.name, round(special.slowdown, 2)
     ('multiple of 4', 0.3)
     """
     if n.size < SPECIAL_SIZES_MIN:
@@ -425,7 +402,7 @@ def find_special_sizes(
         rms, others = float(fits.rms[row]), slowness[row, _among(n, inside)]
         typical = float(np.median(others))
         share = float(np.mean(others > tolerance))
-        score = share**2 * typical / (rms + 0.01)  # fast ones among the others speak for a wider class
+        score = share**2 * typical / (rms + 0.01)  # fast non-members speak for a wider class
         enough = rms < error_max and share >= SLOW_SHARE and typical > max(tolerance, 3.0 * rms)
         if enough and score > best_score * (LEAD if best else 1.0):
             best, best_score = kind, score
@@ -433,20 +410,22 @@ def find_special_sizes(
 
 
 def _among(n: Floats, inside: Booleans) -> Booleans:
-    """Return the other sizes that lie among the members, none where these are too few."""
+    """Return which non-members lie among the members, (k,); none if the class has too few members."""
     if inside.sum() < GROUP_MIN:
         return np.zeros(n.size, bool)
     return np.asarray(~inside & (n > n[inside][0]) & (n < 2.0 * n[inside][-1]))
 
 
 def _described(n: Floats, run_time_s: Floats, kind: tuple[str, int], inside: Booleans) -> SpecialSizes:
-    """Return the class with the slow-down of the others by an exact fit of its members."""
+    """Return the class with the slow-down of the other sizes against an exact fit of the members."""
     among = _among(n, inside)
     slowdown = np.median(run_time_s[among] / fit_downey(n[inside], run_time_s[inside]).predict(n[among]) - 1.0)
     return SpecialSizes(kind[0], tuple(n[inside].tolist()), float(slowdown), kind[1])
 
 
-CONTRADICTING = 4
+CONTRADICTING = 4  # sizes that can contradict a Downey curve
+# the search for special sizes and phases starts if one size stands this share of the tolerance above its chord, and the
+# error of one curve exceeds this share of it; the search among all sizes needs more and clearer steps
 STEP_SHARE = 0.4
 ERROR_SHARE = 0.25
 CLEAR_STEP = 0.8
@@ -455,12 +434,9 @@ CLEAR_STEPS = 2
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
-    """At most one kind of pattern; `kept` (k,) is True for the sizes that are in line.
+    """At most one kind of pattern; `retained` (k,) is True for the sizes that are in line.
 
-    `error` is the relative error of one Downey curve for all sizes, 0 where there is no pattern.
-
-    >>> Patterns(np.array([True])).special is None
-    True
+    `error` is the relative error of one Downey curve for all sizes, 0 without a pattern.
     """
 
     retained: Booleans
@@ -471,9 +447,9 @@ class Patterns:
 
     @property
     def fitted(self) -> Booleans:
-        """The sizes that the predicted curve should be fitted to: those in line, if they can contradict a curve.
+        """The sizes to fit the predicted curve to, (k,): those in line, if at least CONTRADICTING are left.
 
-        Three sizes always agree with one, so of four none is known to be wrong, and leaving one out made the
+        Some curve fits any three sizes. Of four sizes none is therefore known to be wrong, and leaving one out made the
         extrapolations of real applications much worse.
 
         >>> Patterns(np.array([True, True, False, True])).fitted.tolist()
@@ -487,10 +463,10 @@ class Patterns:
 
 
 def find_patterns(n: Floats, run_time_s: Floats, tolerance: float, cores_per_node: int | None = None) -> Patterns:
-    """Return what is unusual; `n` (sorted, distinct) and `run_time_s` have shape (k,).
+    """Return the pattern of a curve; `n` (sorted, distinct) and `run_time_s` have shape (k,).
 
-    `tolerance` is the relative deviation that counts, `cores_per_node` adds the multiples of a node to the classes of
-    special sizes. Phases are believed only where single points don't explain the curve about as well.
+    `tolerance` is the relative deviation that counts; `cores_per_node` adds the multiples of a node to the classes of special
+    sizes. Phases are accepted only if anomalous points do not explain the curve about as well.
 
     >>> find_patterns(np.array([1.0, 2.0, 4.0, 8.0, 16.0]), np.array([64.0, 32.0, 16.0, 12.0, 4.0]), 0.1).anomalies[0].n
     8.0
@@ -515,14 +491,14 @@ def find_patterns(n: Floats, run_time_s: Floats, tolerance: float, cores_per_nod
 
 
 def _of_points(n: Floats, run_time_s: Floats, tolerance: float) -> Patterns:
-    """Return the single points out of line where no other pattern can be."""
+    """Return the anomalous points of a curve that can have no other pattern."""
     anomalies = find_anomalies(n, run_time_s, tolerance)
     error = _error(QuickFitter(n, run_time_s), np.ones(n.size, bool)) if anomalies.sizes else 0.0
     return Patterns(anomalies.retained, anomalies=anomalies.sizes, error=error)
 
 
 def _error(fitter: QuickFitter, subset: Booleans) -> float:
-    """Return the relative error of one Downey curve for a subset of the sizes."""
+    """Return the relative error of one Downey curve fitted to a subset of the sizes."""
     return float(fitter.fit(subset[None, :]).rms[0])
 
 
@@ -531,12 +507,7 @@ def find_hidden_special(
 ) -> SpecialSizes | None:
     """Return the favoured class among many sizes, or None; arguments as for `find_patterns`.
 
-    Where neighbouring sizes are merged before a fit, fast and slow ones are merged too, so this looks at all of them.
-
-    >>> n = np.arange(1.0, 33.0)
-    >>> found = find_hidden_special(n, np.where(np.fmod(n, 4) == 0, 1.0, 1.3) * 100.0 / n, 0.1)
-    >>> found.name, round(found.slowdown, 2)
-    ('multiple of 4', 0.3)
+    A fit merges neighbouring sizes, fast and slow ones alike, so this search needs all sizes before the merge.
     """
     if n.size < SPECIAL_SIZES_MIN or np.sum(excess_over_chord(n, run_time_s) > CLEAR_STEP * tolerance) < CLEAR_STEPS:
         return None
@@ -544,10 +515,10 @@ def find_hidden_special(
 
 
 def _suspicious(n: Floats, run_time_s: Floats, tolerance: float) -> bool:
-    """Return whether the costly search for special sizes and phases could find any.
+    """Return whether the costly search for special sizes and phases could succeed.
 
-    A step by the tolerance lifts some size above the chord of its neighbours by about half of it, and leaves an error
-    in Amdahl's law, Downey's simplest curve.
+    A step by the tolerance lifts some size above the chord of its neighbours by about half of the step, and leaves an error in
+    Amdahl's law, Downey's simplest curve.
     """
     if n.size < min(SPECIAL_SIZES_MIN, SIZES_MIN) or excess_over_chord(n, run_time_s).max() <= STEP_SHARE * tolerance:
         return False

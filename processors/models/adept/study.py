@@ -1,4 +1,9 @@
-"""What the sizes of one application say: patterns, prediction with its band, useful sizes."""
+"""ADEPT's study of one application: patterns, run times with bands, useful sizes and verdicts from a handful of sizes.
+
+Source: Deshmeh, Machina and Sodan, "ADEPT scalability predictor in support of adaptive resource allocation" (IPDPS 2010).
+The order of the steps is theirs. The prediction is a Bayes average of Downey curves anchored at the observations: on real
+applications its error is about that of ADEPT's fit for each target, at a fraction of the cost.
+"""
 
 import math
 from collections.abc import Sequence
@@ -29,7 +34,7 @@ from processors.models.numerics.arrays import Floats
 
 Indices = NDArray[np.intp]
 
-SIZE_MAX = 1e30  # sizes and ratios of times beyond are taken for this: nothing measured comes near
+SIZE_MAX = 1e30  # limit of sizes and of ratios of times: nothing measured comes near
 DEVIATION_MAX = 0.5
 USEFUL_REACH = 4.0  # times the largest size
 USEFUL_STEPS = 49
@@ -41,13 +46,11 @@ NO_GAIN = 0.01  # a run time this close to the shortest one is no reason to allo
 
 
 class MeaningfulSizes(NamedTuple):
-    """Each None where the curve does not show it within its range.
+    """Sizes worth asking for; each is None if the curve does not show it within its range.
 
-    `knee` is where speed-up times efficiency is greatest, `at_half_efficiency` the last size with an efficiency of 0.5,
-    `max` the smaller of that and of the size from which the run time falls no more. From one unit on they are whole.
-
-    >>> MeaningfulSizes(knee=16.0, at_half_efficiency=32.0, max=31.0).max
-    31.0
+    `knee` maximises speed-up times efficiency. `at_half_efficiency` is the last size with an efficiency of 0.5. `max` is the
+    smaller one of `at_half_efficiency` and the size beyond which the run time no longer falls. Sizes of one unit and more are
+    whole numbers.
     """
 
     knee: float | None
@@ -56,7 +59,7 @@ class MeaningfulSizes(NamedTuple):
 
 
 def last_efficient_size(n: Floats, speedup: Floats, efficiency_min: float = EFFICIENCY_MIN) -> float | None:
-    """Return the last size of a curve with at least this efficiency, interpolated; None where the curve ends before.
+    """Return the last size of a curve with at least this efficiency, interpolated; None if the curve ends before.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
     >>> last_efficient_size(n, np.minimum(n, 4.0))
@@ -66,9 +69,9 @@ def last_efficient_size(n: Floats, speedup: Floats, efficiency_min: float = EFFI
 
 
 def meaningful_sizes(n: Floats, speedup: Floats, allowed: Floats, speedup_allowed: Floats) -> MeaningfulSizes:
-    """Return what a curve of `m` sizes shows; `n` (rising) and `speedup` have shape (m,).
+    """Return the sizes worth asking for of a curve; `n` (ascending) and `speedup` have shape (m,).
 
-    The knee is one of the `allowed` sizes (a,), rising; it and the speed-up there decide nothing else.
+    `allowed` sizes (a,), ascending, and the speed-up there only decide the knee.
     Source of the knee: Eager, Zahorjan, Lazowska, "Speedup versus efficiency in parallel systems" (1989).
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
@@ -80,17 +83,17 @@ def meaningful_sizes(n: Floats, speedup: Floats, allowed: Floats, speedup_allowe
     best = int(worth.argmax()) if worth.size else 0
     knee = float(allowed[best]) if best < worth.size - 1 else None
     flat = _whole(_flat_from(n, speedup), np.ceil)
-    known = [size for size in (half, flat) if size is not None]
-    return MeaningfulSizes(knee, half, min(known, default=None))
+    limits = [size for size in (half, flat) if size is not None]
+    return MeaningfulSizes(knee, half, min(limits, default=None))
 
 
 def _whole(n: float | None, rounding: np.ufunc) -> float | None:
-    """Return a whole size: nobody can be given a part of a node; sizes below one are shares and stay."""
+    """Return the size rounded to a whole number, because nobody can allocate a part of a node; sizes below one stay."""
     return n if n is None or n < 1.0 else float(rounding(round(n, 4)))
 
 
 def _crossing(ln_n: Floats, excess: Floats) -> float | None:
-    """Return the size from which the excess stays negative, interpolated; None where the curve ends before."""
+    """Return the size from which the excess stays negative, interpolated; None if the curve ends before."""
     positive = np.flatnonzero(excess >= 0.0)
     last = int(positive[-1]) if positive.size else 0
     if not positive.size or last == ln_n.size - 1:
@@ -100,7 +103,7 @@ def _crossing(ln_n: Floats, excess: Floats) -> float | None:
 
 
 def _flat_from(n: Floats, speedup: Floats) -> float | None:
-    """Return the first size whose run time is as good as the shortest one; None where it still falls at the end."""
+    """Return the first size whose run time is as good as the shortest one; None if the run time still falls at the end."""
     first = int(np.flatnonzero(speedup >= speedup.max() * (1.0 - NO_GAIN))[0])
     return None if first >= n.size - 2 else float(round(n[first], 6))
 
@@ -108,13 +111,8 @@ def _flat_from(n: Floats, speedup: Floats) -> float | None:
 class StudyPrediction(NamedTuple):
     """Predictions at m targets, arrays of shape (m,); times in seconds.
 
-    `low_s` and `high_s` hold 90 % of single runs; `extrapolation` is n*/n_max; `source` says observed, interpolated or
-    extrapolated.
-
-    >>> from processors.models.adept.study import study
-    >>> predicted = study([1, 2, 4], [100.0, 52.0, 28.0]).predict([2, 3, 8])
-    >>> predicted.source, predicted.extrapolation.tolist()
-    (('observed', 'interpolated', 'extrapolated'), [0.5, 0.75, 2.0])
+    `low_s` and `high_s` hold 90 % of single runs; `extrapolation` is target size / largest size; `source` is observed,
+    interpolated or extrapolated.
     """
 
     run_time_s: Floats
@@ -128,13 +126,12 @@ class StudyPrediction(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """What the sizes of one application say; built by `study`. Everything that is not needed for a prediction is lazy.
+    """A study of the sizes of one application, built by `study`. Whatever a prediction does not need is computed lazily.
 
-    `n` and `run_time_s` (k,) are the observed sizes and times, sorted; inside, times are counted in `scale_s`.
+    `n` and `run_time_s` (k,) are the observed sizes and times, sorted. The curves count times in units of `scale_s` seconds.
 
-    >>> from processors.models.adept.study import study
-    >>> found = study([1, 2, 4, 8, 16, 32], [100.0, 50.25, 25.38, 19.41, 6.72, 3.61])
-    >>> [(size.n, size.direction) for size in found.anomalies]
+    >>> slow_at_8 = study([1, 2, 4, 8, 16, 32], [100.0, 50.25, 25.38, 19.41, 6.72, 3.61])
+    >>> [(size.n, size.direction) for size in slow_at_8.anomalies]
     [(8.0, 'slow')]
     """
 
@@ -151,17 +148,15 @@ class Study:
 
     @property
     def special(self) -> SpecialSizes | None:
-        """The class of sizes that the application favours, or None."""
         return self.patterns.special
 
     @property
     def phases(self) -> Phases | None:
-        """The phases of a stepwise curve, or None."""
         return self.patterns.phases
 
     @property
     def posterior(self) -> Posterior:
-        """The belief about the curve of the largest sizes; its time unit is `scale_s`."""
+        """The belief about the curve of the largest sizes, or of the favoured sizes; its time unit is `scale_s`."""
         return self.curves[-1].posterior if self.special is None else self.curves[0].posterior
 
     @cached_property
@@ -179,17 +174,12 @@ class Study:
 
     @property
     def intervals(self) -> list[tuple[float, float]]:
-        """The intervals between neighbouring sizes, k - 1; sizes below one processor count as one.
-
-        >>> from processors.models.adept.study import study
-        >>> study([1, 2, 4], [100.0, 52.0, 28.0]).intervals
-        [(1.0, 2.0), (2.0, 4.0)]
-        """
+        """The k - 1 intervals between neighbouring sizes; sizes below one processor count as one."""
         return list(pairwise(self._sizes.tolist()))
 
     @cached_property
     def envelope(self) -> ParameterBounds:
-        """Bounds of the parameters of every Downey curve near the sizes that are in line."""
+        """Bounds of the parameters of every Downey curve that passes near the sizes in line."""
         retained = self.patterns.retained
         bounds = envelope(self._sizes[retained], self._times[retained], self._deviation)
         return replace(bounds, t1_low_s=self._second(bounds.t1_low_s), t1_high_s=self._second(bounds.t1_high_s))
@@ -197,30 +187,24 @@ class Study:
     def predict(self, targets: ArrayLike) -> StudyPrediction:
         """Return the predictions at `targets`, shape (m,); ValueError unless they are positive and finite.
 
-        >>> from processors.models.adept.study import study
         >>> study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).predict([12, 64]).run_time_s.round().tolist()
         [98.0, 63.0]
         """
-        wanted = np.atleast_1d(np.asarray(targets, dtype=np.float64))
-        each = [curve.predict(wanted) for curve in self.curves]
-        ln_times = (self._answers(wanted, list(field)) for field in zip(*each, strict=True))
+        sizes = np.atleast_1d(np.asarray(targets, dtype=np.float64))
+        by_curve = [curve.predict(sizes) for curve in self.curves]
+        ln_times = (self._answers(sizes, list(field)) for field in zip(*by_curve, strict=True))
         run_time_s, low_s, high_s = (self._seconds(_exp(ln)) for ln in ln_times)
-        speedup = _exp(self._ln_t1 - self._answers(wanted, [predicted.ln_run_time for predicted in each]))
+        speedup = _exp(self._ln_t1 - self._answers(sizes, [predicted.middle for predicted in by_curve]))
         with np.errstate(over="ignore", under="ignore"):
-            efficiency, extrapolation = speedup / wanted, wanted / self.n[-1]
-        return StudyPrediction(run_time_s, low_s, high_s, speedup, efficiency, extrapolation, self.sources(wanted))
+            efficiency, extrapolation = speedup / sizes, sizes / self.n[-1]
+        return StudyPrediction(run_time_s, low_s, high_s, speedup, efficiency, extrapolation, self.sources(sizes))
 
     def run_times(self, targets: Floats) -> Floats:
-        """Return the run times at targets (m,) in seconds, without their bands and at a part of the cost.
-
-        >>> from processors.models.adept.study import study
-        >>> study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).run_times(np.array([12.0, 64.0])).round().tolist()
-        [98.0, 63.0]
-        """
+        """Return the run times at targets (m,) in seconds, without bands and at a part of the cost of `predict`."""
         return self._seconds(_exp(self._ln_run_time(targets)))
 
     def _answers(self, targets: Floats, by_curve: list[Floats]) -> Floats:
-        """Return of each target the value of the curve that answers for it; `by_curve` has one (m,) per curve."""
+        """Return for each target the value of the curve that answers for it; `by_curve` has one array (m,) per curve."""
         if len(by_curve) == 1:
             return by_curve[0]
         return np.stack(by_curve)[self._curve_of(targets), np.arange(targets.size)]
@@ -234,36 +218,36 @@ class Study:
 
     @cached_property
     def useful(self) -> MeaningfulSizes:
-        """The sizes worth asking for, among sizes up to four times the largest."""
+        """The sizes worth asking for, up to four times the largest one."""
         reach = USEFUL_REACH * float(self._sizes[-1])
         observed = self._sizes.tolist()
         grid = np.array(sorted({*_useful_grid(max(reach, 2.0)), *observed}))
         allowed = {size for size in self.allowed_sizes if 0.0 < size <= reach}
         if not self.allowed_sizes:
             allowed = {*(2.0**power for power in range(math.floor(math.log2(reach)) + 1)), *observed}
-        named = np.array(sorted(allowed), dtype=np.float64)
-        wanted = np.array(sorted({1.0, *grid.tolist(), *allowed}))  # most that are named are of the grid
-        ln_times = self._ln_run_time(wanted)
-        ln_one, on_grid, of_named = (ln_times[wanted.searchsorted(sizes)] for sizes in (1.0, grid, named))
-        return meaningful_sizes(grid, _exp(ln_one - on_grid), named, _exp(ln_one - of_named))
+        candidates = np.array(sorted(allowed), dtype=np.float64)
+        sizes = np.array(sorted({1.0, *grid.tolist(), *allowed}))  # most candidates lie on the grid
+        ln_times = self._ln_run_time(sizes)
+        ln_one, on_grid, on_candidates = (ln_times[sizes.searchsorted(part)] for part in (1.0, grid, candidates))
+        return meaningful_sizes(grid, _exp(ln_one - on_grid), candidates, _exp(ln_one - on_candidates))
 
     @cached_property
     def preferred_sizes(self) -> tuple[float, ...]:
-        """The sizes of the class that the application favours, up to twice the largest; empty where it favours none."""
+        """The sizes of the favoured class up to twice the largest size; empty without a favoured class."""
         if self.special is None:
             return ()
         return self.special.sizes_up_to(REACH * float(self._sizes[-1]), self.allowed_sizes)
 
     @property
     def model_name(self) -> str:
-        """What predicts: adept, or bayes_downey where the sizes are too few for a study."""
+        """The model that predicts: adept, or bayes_downey for fewer than SIZES_MIN sizes."""
         return "adept" if self._sizes.size >= SIZES_MIN else "bayes_downey"
 
     def parameters(self) -> dict[str, float]:
         """Return the means of Downey's parameters: A (of ln A), sigma, and serial time in seconds (of ln).
 
-        >>> from processors.models.adept.study import study
-        >>> {name: round(value, 1) for name, value in study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).parameters().items()}
+        >>> parameters = study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).parameters()
+        >>> {name: round(value, 1) for name, value in parameters.items()}
         {'A': 15.9, 'sigma': 0.5, 't1_s': 994.9}
         """
         belief = self.posterior
@@ -276,18 +260,17 @@ class Study:
         return self.phases.index(targets) if self.phases is not None else np.zeros(targets.size, np.intp)
 
     def sources(self, targets: Floats) -> tuple[str, ...]:
-        """Return where a prediction at each target (m,) comes from: observed, interpolated or extrapolated."""
-        known = self.n.tolist()
-        observed, smallest, largest = set(known), known[0], known[-1]
+        """Return for each target (m,) whether it is observed, interpolated or extrapolated."""
+        sizes = self.n.tolist()
+        observed, smallest, largest = set(sizes), sizes[0], sizes[-1]
         return tuple(
             OBSERVED if n in observed else INTERPOLATED if smallest <= n <= largest else EXTRAPOLATED
             for n in targets.tolist()
         )
 
     def verdict(self, target: float | None = None) -> Verdict:
-        """Return whether the prediction at `target` can be trusted; without one, at twice the largest size.
+        """Return whether the prediction at `target` can be trusted; without a target at twice the largest size.
 
-        >>> from processors.models.adept.study import study
         >>> study([1, 2, 4, 8], [100.0, 51.0, 26.5, 14.25]).verdict(6).verdict
         'reliable'
         """
@@ -298,23 +281,22 @@ class Study:
         return self.judge.verdict(target, place)
 
     def compare(self, targets: Sequence[float]) -> None:
-        """Compare the curves that fit at targets all at once, so that `verdict` has the answers; says nothing new."""
+        """Compare the acceptable curves at all targets at once, so that later calls of `verdict` are cheap; changes no result."""
         if len(self.curves) == 1:
             self.judge.compare(list(map(_within_reason, targets)))
 
     @property
     def pattern_advice(self) -> tuple[str, ...]:
-        """Sentences about what is unusual, whatever the verdict."""
+        """Sentences about unusual sizes, whatever the verdict."""
         return self.judge.pattern_advice
 
     @property
     def slower_beyond(self) -> float | None:
-        """The fastest size that was run, where the largest is clearly slower; else None."""
+        """The fastest observed size if the largest is clearly slower; else None."""
         return self.judge.slower_beyond
 
     @cached_property
     def judge(self) -> Judge:
-        """Who gives the verdicts."""
         suggested = self.preferred_sizes or self.allowed_sizes
         return Judge(self._sizes, self._times, self.noise, suggested, self.patterns, self.curves)
 
@@ -323,7 +305,7 @@ class Study:
         return min(DEVIATION * max(1.0, self.noise / NOISE_FLOOR), DEVIATION_MAX)
 
     def _seconds(self, scaled: Floats) -> Floats:
-        """Return times in the models' unit as seconds, kept finite."""
+        """Return times in the unit `scale_s` as finite seconds."""
         with np.errstate(over="ignore", under="ignore"):
             return np.minimum(np.maximum(scaled * self.scale_s, _LEAST), _MOST)
 
@@ -337,7 +319,7 @@ def _useful_grid(reach: float) -> tuple[float, ...]:
 
 
 def _within_reason(target: float) -> float:
-    """Return a target size that floats can work with; ValueError unless it is positive and finite."""
+    """Return a target size clipped to the range of floats; ValueError unless it is positive and finite."""
     if not 0.0 < target < math.inf:
         raise ValueError("A target must be positive and finite.")
     return min(max(target, 1.0 / SIZE_MAX), SIZE_MAX)
@@ -347,12 +329,7 @@ def _exp(ln: Floats) -> Floats:
     return np.asarray(np.exp(np.clip(ln, -700.0, 700.0)))
 
 
-# ADEPT's study of one application: patterns, envelope, curve, prediction and verdict from a handful of sizes.
-# Source: Deshmeh, Machina and Sodan, "ADEPT scalability predictor in support of adaptive resource allocation" (IPDPS 2010).
-# The order is theirs; the prediction is a Bayes average of Downey curves anchored at the observations, which on real
-# applications errs about as much as their fit per target at a fraction of its cost.
-
-HINDSIGHT = 0.8  # of the error that a pattern explains stays in the band: the next size may break it
+HINDSIGHT = 0.8  # share of the error explained by a pattern that stays in the band: the next size may break the pattern
 
 
 def study(
@@ -365,30 +342,30 @@ def study(
     allowed_sizes: Sequence[float] | None = None,
     unthinned: tuple[Sequence[float] | Floats, Sequence[float] | Floats] | None = None,
 ) -> Study:
-    """Return the study of `k` >= 1 sizes: `n`, their median run times in seconds, and how sure those are; shape (k,).
+    """Return the study of `k` >= 1 sizes: `n`, their median run times in seconds and weights; arrays of shape (k,).
 
-    `noise` is the standard deviation of ln t between runs; `cores_per_node` lets whole nodes be found as favoured sizes;
-    `allowed_sizes` are those that advice may name, by default powers of two. Where neighbouring sizes were merged,
-    `unthinned` are all sizes and medians: favoured sizes show only there, and are then used. Order does not matter.
-    Raises ValueError unless sizes and times are positive and finite and the noise is not negative.
+    `noise` is the standard deviation of ln t between runs. `cores_per_node` lets the search find whole nodes as favoured
+    sizes. `allowed_sizes` are the sizes that advice may name, by default powers of two. If neighbouring sizes were merged,
+    `unthinned` holds all sizes and medians: favoured sizes show only there, and the study then uses them. Sizes may come in any
+    order. Raises ValueError unless sizes and times are positive and finite and the noise is not negative.
 
     >>> study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).verdict(64).verdict
     'reliable'
     """
     if not 0.0 <= noise < math.inf:
         raise ValueError("The noise must be finite and not negative.")
-    given = _Given.of(n, median_s, weight)
+    data = _Given.of(n, median_s, weight)
     if unthinned is not None and len(unthinned[0]) >= SPECIAL_MIN:
-        everything = _Given.of(*unthinned, None)
-        special = find_hidden_special(everything.sizes, everything.times, tolerance(noise), cores_per_node)
+        unmerged = _Given.of(*unthinned, None)
+        special = find_hidden_special(unmerged.sizes, unmerged.times, tolerance(noise), cores_per_node)
         if special is not None:
-            return _studied(everything, noise, allowed_sizes, Patterns(special.is_member(everything.sizes), special))
-    patterns = find_patterns(given.sizes, given.times, tolerance(noise), cores_per_node)
-    return _studied(given, noise, allowed_sizes, patterns)
+            return _studied(unmerged, noise, allowed_sizes, Patterns(special.is_member(unmerged.sizes), special))
+    patterns = find_patterns(data.sizes, data.times, tolerance(noise), cores_per_node)
+    return _studied(data, noise, allowed_sizes, patterns)
 
 
 class _Given(NamedTuple):
-    """Sizes and times as given, sorted, and as models take them: distinct sizes, times in units of the scale, weights."""
+    """Observed sizes and times, sorted; then distinct sizes, times in units of `scale_s` and weights, as the models need them."""
 
     n: Floats
     run_time_s: Floats
@@ -399,34 +376,23 @@ class _Given(NamedTuple):
 
     @classmethod
     def of(cls, n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None) -> "_Given":
-        seen = observations(n, run_time_s, weight)
+        checked = observations(n, run_time_s, weight)
         sizes, times = np.asarray(n, dtype=np.float64), np.asarray(run_time_s, dtype=np.float64)
-        distinct = _distinct(seen.n, seen.run_time_s, seen.weight, seen.scale_s)
+        distinct = _distinct(checked.n, checked.run_time_s, checked.weight, checked.scale_s)
         if not (sizes[1:] > sizes[:-1]).all():
             order = np.lexsort((times, sizes))
             sizes, times = sizes[order], times[order]
-        return cls(sizes, times, *distinct, seen.scale_s)
+        return cls(sizes, times, *distinct, checked.scale_s)
 
 
-def _studied(given: _Given, noise: float, allowed_sizes: Sequence[float] | None, patterns: Patterns) -> Study:
-    curves = _curves(given.sizes, given.times, given.weights, noise, patterns)
-    allowed = tuple(allowed_sizes or ())
-    return Study(
-        given.n,
-        given.run_time_s,
-        given.weights,
-        noise,
-        allowed,
-        given.scale_s,
-        patterns,
-        curves,
-        given.sizes,
-        given.times,
-    )
+def _studied(data: _Given, noise: float, allowed_sizes: Sequence[float] | None, patterns: Patterns) -> Study:
+    curves, allowed = _curves(data.sizes, data.times, data.weights, noise, patterns), tuple(allowed_sizes or ())
+    n, run_time_s, sizes, times, weights, scale_s = data
+    return Study(n, run_time_s, weights, noise, allowed, scale_s, patterns, curves, sizes, times)
 
 
 def _distinct(n: Floats, run_time_s: Floats, weight: Floats, scale_s: float) -> tuple[Floats, Floats, Floats]:
-    """Return sizes that differ, times in units of the scale and weights; equal sizes become their weighted mean of ln t."""
+    """Return distinct sizes, times in units of the scale and weights; equal sizes merge to their weighted mean of ln t."""
     with np.errstate(over="ignore"):
         sizes, times = np.minimum(n, SIZE_MAX), np.minimum(run_time_s / scale_s, SIZE_MAX)
     used = weight > 0.0
@@ -443,7 +409,7 @@ def _distinct(n: Floats, run_time_s: Floats, weight: Floats, scale_s: float) -> 
 def _curves(
     n: Floats, run_time_s: Floats, weight: Floats, noise: float, patterns: Patterns
 ) -> tuple[AnchoredCurve, ...]:
-    """Return one curve; of special sizes a second one for the others; of a stepwise curve one per phase."""
+    """Return one curve; with special sizes also one for the other sizes; for a stepwise curve one per phase."""
     unexplained = HINDSIGHT * patterns.error
     if patterns.phases is not None:
         phase = patterns.phases.index(n)

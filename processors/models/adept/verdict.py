@@ -1,6 +1,7 @@
-"""Whether a prediction can be trusted: what the observations leave undecided about the curve (ADEPT's judgement).
+"""Whether a prediction can be trusted (ADEPT's judgement): what the observations leave undecided about the curve.
 
-The fits here have no prior, which would decide by itself what the observations do not.
+The fits here have no prior, because a prior would decide what the observations leave open. The second part holds the
+sentences for people: one for each reason of a verdict and for each unusual feature of a curve.
 """
 
 import math
@@ -19,27 +20,19 @@ from processors.models.downey.fit import ParallelismProfile, profiles
 from processors.models.laws.family import least_squares_amdahl_each
 from processors.models.numerics.arrays import Floats
 
-REACH = 2.0  # times the largest size: good on twice the number of nodes, says ADEPT
+REACH = 2.0  # times the largest size: ADEPT predicts well up to twice the number of nodes
 
 
 def number(value: float) -> str:
-    """Return a size as people write it.
-
-    >>> number(32.0), number(0.5), number(1e12)
-    ('32', '0.5', '1e+12')
-    """
     return f"{value:.6g}"
 
 
 @dataclass(frozen=True, slots=True)
 class AdviceFacts:
-    """What the sentences are filled with; sizes in the unit of n, shares as fractions.
+    """The values that fill the sentences; sizes in the unit of n, shares as fractions.
 
-    `superlinear` are two sizes between which the speed-up is better than their ratio, `disagreement` how far the curves that
-    fit differ at `reference_n`.
-
-    >>> AdviceFacts(count=3, smallest_n=1.0, largest_n=8.0, rms=0.01, worst_n=4.0).next_n is None
-    True
+    Between the two sizes `superlinear` the speed-up exceeds the ratio of the sizes. `disagreement` is ln of the ratio between
+    the slowest and the fastest acceptable curve at `reference_n`.
     """
 
     count: int
@@ -55,13 +48,10 @@ class AdviceFacts:
 
 
 def advice_text(reason: str, facts: AdviceFacts) -> str:
-    """Return what a user should know and do about one reason, in one sentence.
+    """Return one sentence about a reason: what a user should know and do. KeyError for a reason that no verdict gives.
 
-    Raises KeyError for a reason that no verdict gives.
-
-    >>> facts = AdviceFacts(count=4, smallest_n=1.0, largest_n=8.0, rms=0.01, worst_n=4.0, next_n=16.0)
-    >>> advice_text("linear", facts)
-    'No limit of the speed-up is visible up to 8; run it at 16 to find it.'
+    >>> advice_text("linear", AdviceFacts(count=4, smallest_n=1.0, largest_n=8.0, rms=0.01, worst_n=4.0, next_n=16.0))
+    'It still scales at 8; run it at 16 to find where it stops.'
     """
     return ADVICE[reason](facts)
 
@@ -71,8 +61,8 @@ def _run_next(facts: AdviceFacts, purpose: str) -> str:
 
 
 def _insufficient_advice(facts: AdviceFacts) -> str:
-    seen = "one size has" if facts.count == 1 else f"{facts.count} sizes have"
-    return f"Only {seen} been run, but three are needed" + _run_next(facts, "next")
+    sizes = "one size has" if facts.count == 1 else f"{facts.count} sizes have"
+    return f"Only {sizes} been run, but three are needed" + _run_next(facts, "next")
 
 
 def _high_error_advice(facts: AdviceFacts) -> str:
@@ -83,12 +73,12 @@ def _high_error_advice(facts: AdviceFacts) -> str:
 
 
 def _linear_advice(facts: AdviceFacts) -> str:
-    return f"No limit of the speed-up is visible up to {number(facts.largest_n)}" + _run_next(facts, "to find it")
+    return f"It still scales at {number(facts.largest_n)}" + _run_next(facts, "to find where it stops")
 
 
 def _runner_up_advice(facts: AdviceFacts) -> str:
-    apart = f"Different curves fit equally well but differ by {np.expm1(facts.disagreement) * 100:.0f} % at {number(facts.reference_n)}"
-    return apart + _run_next(facts, "to decide between them")
+    statement = f"Different curves fit equally well but differ by {np.expm1(facts.disagreement) * 100:.0f} % at {number(facts.reference_n)}"
+    return statement + _run_next(facts, "to decide between them")
 
 
 def _superlinear_advice(facts: AdviceFacts) -> str:
@@ -102,16 +92,16 @@ def _superlinear_advice(facts: AdviceFacts) -> str:
 def _far_advice(facts: AdviceFacts) -> str:
     largest, reach = number(facts.largest_n), REACH * facts.largest_n
     if facts.target is not None and facts.target < facts.smallest_n:
-        what = (
+        statement = (
             f"{number(facts.target)} is less than half of the smallest size that was run ({number(facts.smallest_n)})"
         )
     elif facts.target is None or facts.target <= reach:
-        what = (
+        statement = (
             f"The run times jumped between sizes before and may do so again above the largest that was run ({largest})"
         )
     else:
-        what = f"Sizes above {number(reach)} are too far from the largest that was run ({largest})"
-    return what + _run_next(facts, "first")
+        statement = f"Sizes above {number(reach)} are too far from the largest that was run ({largest})"
+    return statement + _run_next(facts, "first")
 
 
 ADVICE = {
@@ -125,7 +115,7 @@ ADVICE = {
 
 
 def anomaly_message(n: float, deviation: float) -> str:
-    """Return what to do about one size that is out of line; `deviation` is relative to the curve of the others.
+    """Return advice on a size out of line; `deviation` is relative to the curve of the other sizes.
 
     >>> anomaly_message(8.0, 0.5)
     'At 8 it takes 50 % longer than the other sizes suggest; check placement and contention of those runs.'
@@ -137,7 +127,7 @@ def anomaly_message(n: float, deviation: float) -> str:
 
 
 def slowdown_message(largest_n: float, fastest_n: float) -> str:
-    """Return what to do about a curve that turns up: it is advice, and no doubt of its prediction.
+    """Return advice on a curve that turns up; the prediction itself is not in doubt.
 
     >>> slowdown_message(32.0, 16.0)
     'It is slower at 32 than at 16; do not allocate more than 16.'
@@ -147,7 +137,7 @@ def slowdown_message(largest_n: float, fastest_n: float) -> str:
 
 
 def special_message(name: str, slowdown: float) -> str:
-    """Return what to do about a class of sizes that the application favours.
+    """Return advice on a class of sizes that the application favours.
 
     >>> special_message("pow2", 0.3)
     'It favours powers of two: other sizes take about 30 % longer; allocate powers of two.'
@@ -157,7 +147,7 @@ def special_message(name: str, slowdown: float) -> str:
 
 
 def jump_message(before_n: float, after_n: float, jump: float) -> str:
-    """Return what to know about a step in the curve; `jump` is relative to the law of the sizes before.
+    """Return advice on a step in the curve; `jump` is relative to the law of the smaller sizes.
 
     >>> jump_message(8.0, 10.0, 0.4)
     'Between 8 and 10 the run time jumps by +40 %; each side has its own curve.'
@@ -165,25 +155,25 @@ def jump_message(before_n: float, after_n: float, jump: float) -> str:
     return f"Between {number(before_n)} and {number(after_n)} the run time jumps by {jump * 100:+.0f} %; each side has its own curve."
 
 
-SIZES_MIN = 3  # of ADEPT
-MISFIT = 0.02  # relative error of a model that is right
+SIZES_MIN = 3  # ADEPT
+MISFIT = 0.02  # relative error of a correct model
 HIGH_ERROR = 0.10
-PARALLELISM_RATIO = 1.5  # between the largest and the smallest A that fit
-DISAGREEMENT = 0.10  # in ln T, from which two curves count as different
+PARALLELISM_RATIO = 1.5  # between the largest and the smallest acceptable A
+DISAGREEMENT = 0.10  # in ln T: curves further apart count as different
 FLATNESS = 1.25  # Amdahl's law may fit this much worse than the best curve and still explain the data
-NOISE_FLOOR = 0.03  # standard deviation of ln t that the constants here allow for
-STEP_FLOOR = 0.05  # share by which work n t may fall, or run time rise, before it counts
+NOISE_FLOOR = 0.03  # standard deviation of ln t that these constants allow for
+STEP_FLOOR = 0.05  # share by which work n t may fall, or run time rise, without counting
 GRID = 129
-AT_ONCE = 8  # curves whose grids are searched together: the arrays of more are larger than caches
+AT_ONCE = 8  # curves whose grids are searched together: the arrays of more curves exceed the caches
 
-# superlinear data often look linear too; that no curve can follow them is the graver finding
+# by severity; superlinear data often look linear too, but no curve can follow them, which is graver
 VERDICTS = ("insufficient", "high_error", "superlinear", "linear", "runner_up", "far")
 
 
 def candidate_sizes(n: Floats, allowed_sizes: tuple[float, ...] | None = None) -> Floats:
-    """Return the sizes that could be run next: not yet run, at most twice the largest one, sorted.
+    """Return the sizes that could be run next, sorted: not yet run, at most twice the largest observed size.
 
-    `n` (sorted) has shape (k,). Without `allowed_sizes` these are powers of two.
+    `n` (sorted) has shape (k,). Without `allowed_sizes` the candidates are powers of two.
 
     >>> candidate_sizes(np.array([4.0, 8.0, 16.0])).tolist()
     [1.0, 2.0, 32.0]
@@ -199,12 +189,9 @@ def candidate_sizes(n: Floats, allowed_sizes: tuple[float, ...] | None = None) -
 
 
 def most_informative(candidates: Floats, sd_ln: Floats) -> float | None:
-    """Return the candidate whose run time is least certain, of equals the smallest; None where there is none.
+    """Return the candidate with the least certain run time, on a tie the smallest; None without candidates.
 
     `sd_ln` is the standard deviation of ln T at each candidate, same shape (m,).
-
-    >>> most_informative(np.array([2.0, 32.0, 64.0]), np.array([0.1, 0.3, 0.3]))
-    32.0
     """
     return float(candidates[int(np.argmax(sd_ln))]) if candidates.size else None
 
@@ -213,9 +200,9 @@ def most_informative(candidates: Floats, sd_ln: Floats) -> float | None:
 class FitEvidence:
     """What the observations say about every target; sizes in units of n, errors relative.
 
-    `acceptable` are the curves that fit about as well as the best one, at one A each; `rms` and `rms_amdahl` the errors of
-    the best curve and of Amdahl's law, `parallel_s` and `serial_s` that law; `superlinear` the sizes between which the work
-    shrinks.
+    `acceptable` holds the curves that fit about as well as the best one, one per A. `rms` and `rms_amdahl` are the errors of
+    the best curve and of Amdahl's law, `parallel_s` and `serial_s` the coefficients of that law. The work n t shrinks between
+    the two sizes `superlinear`. `compared` caches the results of `disagreement` by target.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0])
     >>> evidence = gather(n, 100.0 / n)
@@ -234,13 +221,13 @@ class FitEvidence:
     superlinear: tuple[float, float] | None
     worst_n: float
     misfit: float
-    compared: dict[float, float] = field(default_factory=dict, repr=False)  # what `disagreement` found, by target
+    compared: dict[float, float] = field(default_factory=dict, repr=False)
 
 
 class ObservedCurve(NamedTuple):
-    """What one curve was seen to take: sizes (k,) from one on, distinct and rising, their times, the standard deviation of ln t.
+    """The sizes of one curve (k,) from one on, distinct and ascending, their times, and the standard deviation of ln t.
 
-    A deviation below 0.03 says no more than that it was not measured.
+    A deviation below 0.03 counts as not measured.
     """
 
     n: Floats
@@ -249,10 +236,10 @@ class ObservedCurve(NamedTuple):
 
 
 def gather(n: Floats, run_time_s: Floats, *, noise: float = 0.0) -> FitEvidence:
-    """Return what `k` >= 1 observations say; arguments as in `ObservedCurve`.
+    """Return the evidence of `k` >= 1 observations; arguments as in `ObservedCurve`.
 
-    Anomalous sizes and those that a pattern sets apart should be left out.
-    Sources: ADEPT (Deshmeh, Machina, Sodan 2010) for the cases, the constants are this project's.
+    The caller leaves out anomalous sizes and sizes that a pattern sets apart.
+    Source of the cases: ADEPT (Deshmeh, Machina, Sodan 2010); the constants are this project's.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0])
     >>> evidence = gather(n, 100.0 / n + 1.0)
@@ -263,50 +250,45 @@ def gather(n: Floats, run_time_s: Floats, *, noise: float = 0.0) -> FitEvidence:
 
 
 def gather_many(curves: Sequence[ObservedCurve]) -> list[FitEvidence]:
-    """Return what the observations of many curves say, of each as if it were alone.
-
-    >>> n = np.array([1.0, 2.0, 4.0, 8.0])
-    >>> [found.largest_n for found in gather_many([ObservedCurve(n, 100.0 / n, 0.0), ObservedCurve(2.0 * n, 100.0 / n, 0.0)])]
-    [8.0, 16.0]
-    """
+    """Return the evidence of many curves; each curve gets the same result as alone."""
     by_sizes: dict[int, list[int]] = {}
     for place, curve in enumerate(curves):
         by_sizes.setdefault(curve.n.size, []).append(place)
-    found: dict[int, FitEvidence] = {}
-    for alike in by_sizes.values():
-        for first in range(0, len(alike), AT_ONCE):
-            places = alike[first : first + AT_ONCE]
-            found.update(zip(places, _gathered([curves[place] for place in places]), strict=True))
-    return [found[place] for place in range(len(curves))]
+    evidence: dict[int, FitEvidence] = {}
+    for same_length in by_sizes.values():
+        for start in range(0, len(same_length), AT_ONCE):
+            places = same_length[start : start + AT_ONCE]
+            evidence.update(zip(places, _gathered([curves[place] for place in places]), strict=True))
+    return [evidence[place] for place in range(len(curves))]
 
 
 def _gathered(curves: Sequence[ObservedCurve]) -> Iterator[FitEvidence]:
-    """Yield the evidence of curves with as many sizes each."""
+    """Yield the evidence of curves that have the same number of sizes."""
     n, run_time_s = (np.array(rows) for rows in list(zip(*curves, strict=True))[:2])
     fits, places = _curves(n, run_time_s)
     amdahl = least_squares_amdahl_each(n, run_time_s)
     work = np.log(n) + np.log(run_time_s)
     fall = np.maximum.accumulate(work, axis=1) - work
-    alike, best = [], []
+    acceptable_curves, best = [], []
     for i, curve in enumerate(curves):
-        own = ParallelismProfile(*(column[places[i] : places[i + 1]] for column in fits))
-        misfit, first = MISFIT * _excess(curve.noise), int(own.objective.argmin())
-        acceptable = own.objective <= own.objective[first] + curve.n.size * misfit**2
-        alike.append(ParallelismProfile(*(column[acceptable] for column in own)))
-        best.append(places[i] + first)
+        profile = ParallelismProfile(*(column[places[i] : places[i + 1]] for column in fits))
+        misfit, least = MISFIT * _excess(curve.noise), int(profile.objective.argmin())
+        acceptable = profile.objective <= profile.objective[least] + curve.n.size * misfit**2
+        acceptable_curves.append(ParallelismProfile(*(column[acceptable] for column in profile)))
+        best.append(places[i] + least)
     parallel_s, serial_s = amdahl.parallel_s.tolist(), amdahl.serial_s.tolist()
-    errors = np.abs(_predict_each(ParallelismProfile(*(column[best] for column in fits)), n) / run_time_s - 1.0)
+    errors = np.abs(_predict(ParallelismProfile(*(column[best] for column in fits)), n) / run_time_s - 1.0)
     worst_n = n[np.arange(len(curves)), errors.argmax(axis=1)].tolist()
     for i, (curve, squares) in enumerate(zip(curves, fits.objective[best].tolist(), strict=True)):
         yield FitEvidence(
             curve.n.size,
             float(curve.n[0]),
             float(curve.n[-1]),
-            _root_mean(squares, curve.n.size),
-            _root_mean(amdahl.squares[i], curve.n.size),
+            math.sqrt(max(squares, 0.0) / curve.n.size),
+            math.sqrt(amdahl.squares[i] / curve.n.size),
             parallel_s[i],
             serial_s[i],
-            alike[i],
+            acceptable_curves[i],
             _superlinear(curve.n, work[i], fall[i], STEP_FLOOR * _excess(curve.noise)),
             worst_n[i],
             MISFIT * _excess(curve.noise),
@@ -318,9 +300,9 @@ def _excess(noise: float) -> float:
 
 
 def _curves(n: Floats, run_time_s: Floats) -> tuple[ParallelismProfile, list[int]]:
-    """Return the best curves (c, k) at each of many A, sorted by A, those where a size starts to saturate among them.
+    """Return the best curve at each of many A for c curves, sorted by A, and the offsets of each curve's part (c + 1).
 
-    Those of one curve stand together, in its place (c + 1).
+    `n` and `run_time_s` have shape (c, k). The grid of A contains the values at which a size starts to saturate.
     """
     largest = 16.0 * n[:, -1:]
     serial = (n * run_time_s).min(axis=1, keepdims=True)
@@ -340,23 +322,13 @@ def _grid(largest: float) -> Floats:
 
 
 def _predict(curves: ParallelismProfile, n: Floats) -> Floats:
-    """Return the run times of all curves at all sizes, shape (curves, sizes)."""
+    """Return the run times of m curves, shape (m, k), at sizes of shape (k,) or at sizes of their own (m, k)."""
     inverse = inverse_speedup(1.0 / n, curves.parallelism[:, None], curves.curvature[:, None])
     return np.asarray(curves.t1_s[:, None] * inverse)
-
-
-def _predict_each(curves: ParallelismProfile, n: Floats) -> Floats:
-    """Return the run times of each curve at its own sizes (c, k)."""
-    inverse = inverse_speedup(1.0 / n, curves.parallelism[:, None], curves.curvature[:, None])
-    return np.asarray(curves.t1_s[:, None] * inverse)
-
-
-def _root_mean(squares: float, count: int) -> float:
-    return float(np.sqrt(max(squares, 0.0) / count))
 
 
 def _superlinear(n: Floats, work: Floats, fall: Floats, step: float) -> tuple[float, float] | None:
-    """Return the sizes between which the work n t shrinks most, if by more than the step; all (k,), `work` in ln."""
+    """Return the sizes between which the work n t shrinks most, if by more than `step`; arrays (k,), `work` in ln."""
     to = int(fall.argmax())
     if fall[to] <= -math.log1p(-min(step, 0.9)):
         return None
@@ -364,19 +336,15 @@ def _superlinear(n: Floats, work: Floats, fall: Floats, step: float) -> tuple[fl
 
 
 def fastest_before_slowdown(n: Floats, run_time_s: Floats, noise: float = 0.0) -> float | None:
-    """Return the fastest size if the largest is clearly slower, else None.
-
-    >>> fastest_before_slowdown(np.array([8.0, 16.0, 32.0]), np.array([17.0, 15.0, 19.0]))
-    16.0
-    """
+    """Return the fastest size if the largest is clearly slower, else None."""
     best, step = int(run_time_s.argmin()), STEP_FLOOR * max(1.0, noise / NOISE_FLOOR)
     return float(n[best]) if run_time_s[-1] / run_time_s[best] > 1.0 + step else None
 
 
 def judge(evidence: FitEvidence, target: float | None = None) -> tuple[str, ...]:
-    """Return what speaks against the prediction at `target` (default: twice the largest size), by severity.
+    """Return the reasons against the prediction at `target` (default: twice the largest size), the gravest first.
 
-    Empty: it is reliable. The names are those of VERDICTS.
+    Without any reason the prediction is reliable. The names are those of VERDICTS.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0])
     >>> judge(gather(n, 100.0 / n + 1.0))
@@ -385,20 +353,22 @@ def judge(evidence: FitEvidence, target: float | None = None) -> tuple[str, ...]
     if evidence.count < SIZES_MIN:
         return ("insufficient",)
     reference = REACH * evidence.largest_n if target is None else target
-    found = ["high_error"] if evidence.rms > HIGH_ERROR else []
+    reasons = ["high_error"] if evidence.rms > HIGH_ERROR else []
     if evidence.superlinear is not None:
-        found.append("superlinear")
+        reasons.append("superlinear")
     if is_linear(evidence, reference):
-        found.append("linear")
+        reasons.append("linear")
     elif is_open(evidence, reference):
-        found.append("runner_up")
+        reasons.append("runner_up")
     if not evidence.smallest_n / REACH <= reference <= REACH * evidence.largest_n:
-        found.append("far")
-    return tuple(found)
+        reasons.append("far")
+    return tuple(reasons)
 
 
 def is_linear(evidence: FitEvidence, reference: float) -> bool:
-    """Return whether Amdahl's law explains all, so that the curve may saturate at once or never, and this matters.
+    """Return whether Amdahl's law explains all sizes and still gains clearly up to the reference.
+
+    Such a curve may saturate at the next size or never.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0])
     >>> is_linear(gather(n, 100.0 / n + 1.0), 8.0), is_linear(gather(n, 100.0 / n + 1.0), 16.0)
@@ -410,18 +380,13 @@ def is_linear(evidence: FitEvidence, reference: float) -> bool:
 
 
 def amdahl_gain(evidence: FitEvidence, reference: float) -> float:
-    """Return ln of what Amdahl's law still gains from the largest size to the reference.
-
-    >>> n = np.array([1.0, 2.0, 4.0, 8.0])
-    >>> round(amdahl_gain(gather(n, 100.0 / n), 16.0), 3)
-    0.693
-    """
+    """Return ln of the factor that Amdahl's law gains from the largest size to the reference."""
     at_largest = evidence.parallel_s / evidence.largest_n + evidence.serial_s
     return math.log(at_largest) - math.log(evidence.parallel_s / reference + evidence.serial_s)
 
 
 def is_open(evidence: FitEvidence, reference: float) -> bool:
-    """Return whether curves of different A fit about equally well and differ at the reference.
+    """Return whether curves of different A fit about equally well but differ at the reference.
 
     >>> n = np.array([2.0, 6.0, 16.0, 24.0])
     >>> is_open(gather(n, np.array([51.246, 19.594, 9.225, 7.762])), 48.0)
@@ -437,42 +402,26 @@ def _undecided(evidence: FitEvidence) -> bool:
 
 
 def disagreement(evidence: FitEvidence, reference: float) -> float:
-    """Return ln of the ratio between the slowest and the fastest acceptable curve at the reference.
-
-    >>> n = np.array([2.0, 6.0, 16.0, 24.0])
-    >>> round(disagreement(gather(n, np.array([51.246, 19.594, 9.225, 7.762])), 48.0), 2)
-    0.36
-    """
+    """Return ln of the ratio between the slowest and the fastest acceptable curve at the reference."""
     if reference not in evidence.compared:
         compare(evidence, [reference])
     return evidence.compared[reference]
 
 
 def compare(evidence: FitEvidence, references: Sequence[float]) -> None:
-    """Compare the acceptable curves at references all at once, so that `disagreement` has the answers.
-
-    >>> n = np.array([2.0, 6.0, 16.0, 24.0])
-    >>> found = gather(n, np.array([51.246, 19.594, 9.225, 7.762]))
-    >>> compare(found, [48.0])
-    >>> list(found.compared)
-    [48.0]
-    """
+    """Compare the acceptable curves at all references at once, so that `disagreement` has the results cached."""
     predicted = np.log(_predict(evidence.acceptable, np.array(references)))
     apart = predicted.max(axis=0) - predicted.min(axis=0)
     evidence.compared.update(zip(references, apart.tolist(), strict=True))
 
 
-SUGGEST_FOR = frozenset({"insufficient", "linear", "runner_up", "far"})  # reasons that one more run may remove
+SUGGEST_FOR = frozenset({"insufficient", "linear", "runner_up", "far"})  # reasons that a further run may remove
 
 
 class Verdict(NamedTuple):
-    """Whether a prediction can be trusted: `verdict` is the gravest of `reasons`, or reliable where there is none.
+    """Whether a prediction can be trusted: `verdict` is the gravest of `reasons`, or reliable without any reason.
 
-    `advice` are sentences for people, `next_n` the size whose run would tell most (None: no size would help).
-
-    >>> from processors.models.adept.study import study
-    >>> study([1, 2, 4, 8], [100.0, 51.0, 26.5, 14.25]).verdict().reasons
-    ('linear',)
+    `advice` are sentences for people; `next_n` is the size whose run would teach most (None: no further size would help).
     """
 
     verdict: str
@@ -483,10 +432,11 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Judge:
-    """Judges the predictions of one study; evidence is gathered once, on first use.
+    """Judges the predictions of one study; the evidence is gathered once, on first use.
 
-    `n` (k,) are distinct sizes, rising, `run_time_s` their times in any unit; `allowed_sizes` are those that may be
-    suggested, empty for powers of two; `curves` has one per phase, or that of the favoured sizes first.
+    `n` (k,) are distinct sizes, ascending; `run_time_s` their times in any unit. `allowed_sizes` may be suggested; empty means
+    powers of two. `curves` has one curve per phase, or the curve of the favoured sizes first. `gathered` is evidence that
+    `gather_evidence` computed together with that of other studies; `verdicts` caches verdicts by what they depend on.
 
     >>> from processors.models.adept.study import study
     >>> study([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).verdict(1024).next_n
@@ -499,22 +449,22 @@ class Judge:
     allowed_sizes: tuple[float, ...]
     patterns: Patterns
     curves: tuple[AnchoredCurve, ...]
-    known: list[FitEvidence] = field(default_factory=list)  # that was gathered together with that of others
-    given: dict[tuple[object, ...], Verdict] = field(default_factory=dict)  # by what they follow from
+    gathered: list[FitEvidence] = field(default_factory=list)
+    verdicts: dict[tuple[object, ...], Verdict] = field(default_factory=dict)
 
     def verdict(self, target: float | None, curve: int) -> Verdict:
-        """Return the verdict on `target`, which the curve of that number answers; None: on twice the largest size."""
+        """Return the verdict on `target`; `curve` is the index of the curve that answers for it. None: twice the largest size."""
         evidence = self._evidence[0 if self.patterns.special is not None else curve]
         reasons = judge(evidence, target)
         if not reasons and self.patterns.phases is not None and (target is None or target > self.n[-1]):
-            reasons = ("far",)  # after a step in the past the next one may come with any size
+            reasons = ("far",)  # a curve with a step may step again at any larger size
         basis = (curve, reasons, self._mentioned(evidence, reasons, target))
-        if basis not in self.given:
-            self.given[basis] = self._verdict(evidence, reasons, target)
-        return self.given[basis]
+        if basis not in self.verdicts:
+            self.verdicts[basis] = self._verdict(evidence, reasons, target)
+        return self.verdicts[basis]
 
     def _mentioned(self, evidence: FitEvidence, reasons: tuple[str, ...], target: float | None) -> float | str:
-        """Return what of a target, and of no other, its sentences name; else on which side of the reach it lies."""
+        """Return the target if the sentences name it; else on which side of the reach the target lies."""
         reach = REACH * evidence.largest_n
         if "runner_up" in reasons:
             return reach if target is None else target
@@ -523,14 +473,14 @@ class Judge:
         return "within" if target is None or target <= reach else "beyond"
 
     def _verdict(self, evidence: FitEvidence, reasons: tuple[str, ...], target: float | None) -> Verdict:
-        """Return what follows from reasons: what is said of them, and which size would tell most."""
+        """Return the verdict of these reasons, with its sentences and the size whose run would teach most."""
         next_n = self._next_n(reasons, target) if SUGGEST_FOR.intersection(reasons) else None
         facts = _facts(evidence, reasons, target, next_n)
         messages = tuple(advice_text(reason, facts) for reason in reasons)
         return Verdict(reasons[0] if reasons else "reliable", reasons, messages + self.pattern_advice, next_n)
 
     def compare(self, targets: Sequence[float]) -> None:
-        """Compare the curves of the only one there is at targets, where verdicts on these will ask for it."""
+        """Compare the acceptable curves of the only curve at all targets whose verdicts need the comparison."""
         evidence = self._evidence[0]
         if evidence.count >= SIZES_MIN and _undecided(evidence):
             open_at = [target for target in targets if not is_linear(evidence, target)]
@@ -538,12 +488,12 @@ class Judge:
 
     @cached_property
     def _evidence(self) -> tuple[FitEvidence, ...]:
-        """What can be said about each curve."""
-        return tuple(self.known) or tuple(gather_many(self.points))
+        """The evidence of each curve."""
+        return tuple(self.gathered) or tuple(gather_many(self.points))
 
     @property
     def points(self) -> list[ObservedCurve]:
-        """What is judged: each curve, of favoured sizes that of these."""
+        """The observations of each curve; with favoured sizes only those of the favoured ones."""
         judged = self.curves if self.patterns.special is None else self.curves[:1]
         return [ObservedCurve(*self._observed(curve), self.noise) for curve in judged]
 
@@ -555,7 +505,7 @@ class Judge:
 
     def _next_n(self, reasons: tuple[str, ...], target: float | None) -> float | None:
         candidates, towards = self._candidates, None
-        if "far" in reasons:  # only a run on the target's side brings it nearer
+        if "far" in reasons:  # only a run on the target's side of the observed sizes helps
             smallest = target is not None and target < self.n[0]
             towards = candidates < self.n[0] if smallest else candidates > self.n[-1]
             candidates = candidates[towards]
@@ -565,12 +515,11 @@ class Judge:
 
     @cached_property
     def _candidates(self) -> Floats:
-        """Sizes that could be run next."""
         return candidate_sizes(self.n, self.allowed_sizes)
 
     @cached_property
     def _sd_ln(self) -> Floats:
-        """The standard deviation of ln T at each candidate."""
+        """The standard deviation of ln T at each candidate size."""
         return self.curves[0 if self.patterns.special is not None else -1].sd_ln(self._candidates)
 
     @property
@@ -579,16 +528,16 @@ class Judge:
 
     @cached_property
     def slower_beyond(self) -> float | None:
-        """The fastest size, where the largest of those that are in line is clearly slower; else None."""
+        """The fastest size if the largest size in line is clearly slower; else None."""
         retained = self.patterns.retained
         return fastest_before_slowdown(self.n[retained], self.run_time_s[retained], self.noise)
 
     @cached_property
     def pattern_advice(self) -> tuple[str, ...]:
-        """Sentences about what is unusual, whatever the verdict."""
+        """Sentences about unusual sizes, whatever the verdict."""
         special, phases = self.patterns.special, self.patterns.phases
         slower = [] if self.slower_beyond is None else [slowdown_message(self._largest_n, self.slower_beyond)]
-        messages = slower + [anomaly_message(found.n, found.deviation) for found in self.patterns.anomalies]
+        messages = slower + [anomaly_message(anomaly.n, anomaly.deviation) for anomaly in self.patterns.anomalies]
         if special is not None:
             messages.append(special_message(special.name, special.slowdown))
         if phases is not None:
@@ -598,19 +547,12 @@ class Judge:
 
 
 def gather_evidence(judges: Sequence[Judge]) -> None:
-    """Gather what can be said about the curves of many studies at once, so that their verdicts have it.
-
-    >>> from processors.models.adept.study import study
-    >>> found = study([1, 2, 4], [100.0, 52.0, 28.0])
-    >>> gather_evidence([found.judge])
-    >>> len(found.judge.known)
-    1
-    """
-    new = [judge for judge in judges if not judge.known]
-    points = [judge.points for judge in new]
-    found = iter(gather_many(list(chain(*points))))
-    for judge, own in zip(new, points, strict=True):
-        judge.known.extend(islice(found, len(own)))
+    """Gather the evidence of many studies at once and hand each judge its part."""
+    waiting = [judge for judge in judges if not judge.gathered]
+    points = [judge.points for judge in waiting]
+    evidence = iter(gather_many(list(chain(*points))))
+    for judge, observed in zip(waiting, points, strict=True):
+        judge.gathered.extend(islice(evidence, len(observed)))
 
 
 def _facts(evidence: FitEvidence, reasons: tuple[str, ...], target: float | None, next_n: float | None) -> AdviceFacts:

@@ -1,7 +1,7 @@
-"""Run times of one application by size: what every model of run time is fitted to.
+"""Run times of one application by size: the input of every model of run time.
 
-All that crosses from events to models goes through the integer arithmetic of the sketches and is summed in the order of
-sizes, so any order of events, merged or not, gives the same bits.
+All values pass through the integer arithmetic of the sketches and are summed in the order of sizes. Any order of events,
+merged or not, therefore gives the same bits.
 """
 
 import math
@@ -17,20 +17,17 @@ from processors.models.aggregates.sketch import LogSketch, ln_factor_of, positio
 from processors.models.numerics.arrays import Floats
 
 SIZES_MAX = 64
-NOISE_MIN = 0.03  # standard deviation of ln t below which no run-to-run noise is believed
+NOISE_MIN = 0.03  # least standard deviation of ln t between runs that is credible
 MISFIT = 0.02  # relative error of the models themselves
-REPEATS_MIN = 8  # with fewer repeats the noise is not measured
-SCATTER_RATIO_MAX = 2.25  # of variances: half as much again in ln t
+REPEATS_MIN = 8  # fewer repeats do not measure the noise
+SCATTER_RATIO_MAX = 2.25  # of variances: a factor of 1.5 in ln t
 _DIGITS = 9
 
 
 class Derived(NamedTuple):
-    """What models need of one size: what its runs count for, median, minimum, and the sum of squares of ln t about its means.
+    """Statistics of one size: weight of its runs, median and minimum in s, sum of squared deviations of ln t from the means.
 
-    `repeats` is how many values beyond these means the sum is of.
-
-    >>> Derived(1, 2.0, 2.0, 0.0).runs
-    1
+    `repeats` is the number of degrees of freedom of that sum.
     """
 
     runs: float
@@ -41,13 +38,7 @@ class Derived(NamedTuple):
 
 
 class SizeStat:
-    """The run times of one size and the time of the last one in ms since the epoch.
-
-    >>> stat = SizeStat()
-    >>> stat.add(12.0, time_ms=5)
-    >>> stat.derived().runs, stat.last_ms
-    (1, 5)
-    """
+    """The run times of one size, and the end of the last run in ms since the epoch."""
 
     __slots__ = ("_derived", "last_ms", "sketch")
 
@@ -63,25 +54,23 @@ class SizeStat:
         self._derived = None
 
     def merge(self, other: "SizeStat") -> None:
-        """Add the runs of another."""
         self.sketch.merge(other.sketch)
         self.last_ms = max(self.last_ms, other.last_ms)
         self._derived = None
 
     def copy(self) -> "SizeStat":
-        """Return one with the same data."""
         return SizeStat(self.sketch.copy(), self.last_ms)
 
     def derived(self) -> Derived:
-        """Return what models need, computed once per change."""
+        """Return the statistics; they are cached until the next change."""
         if self._derived is None:
-            of = self.sketch
-            self._derived = Derived(of.count, of.quantile(0.5), of.min, of.squares(), of.count - 1)
+            sketch = self.sketch
+            self._derived = Derived(sketch.count, sketch.quantile(0.5), sketch.min, sketch.squares(), sketch.count - 1)
         return self._derived
 
 
 class SizeTable:
-    """Run times by size, of at most SIZES_MAX sizes: the one whose last run is the oldest goes first, and is counted.
+    """Run times by size, for at most SIZES_MAX sizes: the size with the oldest last run is evicted and counted.
 
     Sizes that agree in nine digits are one size.
 
@@ -112,7 +101,7 @@ class SizeTable:
         self._bound()
 
     def merge(self, other: "SizeTable") -> None:
-        """Add the runs of another table; it stays as it is."""
+        """Add the runs of another table, which does not change."""
         for n, stat in other.stats.items():
             if n in self.stats:
                 self.stats[n].merge(stat)
@@ -128,7 +117,6 @@ class SizeTable:
 
     @classmethod
     def build(cls, state: dict[str, Any] | None = None) -> "SizeTable":
-        """Return the table of a snapshot, or an empty one."""
         table = cls()
         if state is not None:
             table.evicted = state["evicted"]
@@ -146,11 +134,11 @@ class SizeTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AggregatedSizes:
-    """Aggregated observations by ascending size, arrays of shape (k,): what a model is fitted to.
+    """Aggregated observations by ascending size, arrays of shape (k,): the input of a fit.
 
-    `weight` is (tau^2 + s^2)/(tau^2 + s^2/count), tau the models' own misfit and s = `noise` the standard deviation of
-    ln t within a size, pooled over sizes: many repeats make a size surer, but never surer than the model. `scatter` is
-    the same as it was seen, by however few repeats, 0 without any.
+    `weight` is (tau^2 + s^2)/(tau^2 + s^2/count) with the misfit tau of the models and the `noise` s, the standard deviation of
+    ln t within a size, pooled over sizes. Many repeats make a size more certain, but never more certain than the model.
+    `scatter` is the measured noise without a floor, however few the repeats; 0 without repeats.
     """
 
     n: Floats
@@ -165,69 +153,62 @@ class AggregatedSizes:
 def aggregate(
     table: SizeTable, extra_runs: Iterable[tuple[float, float]] = (), known: dict[float, Derived] | None = None
 ) -> AggregatedSizes:
-    """Return the observations of a table and of further runs (n, run time in s) that are not in it yet.
+    """Return the observations of a table and of extra runs (n, run time in s) that are not in the table yet.
 
-    The table stays as it is. `known` is what was derived of some sizes before: they must not have changed since, are
-    taken as they are, and what is derived of the others is put there.
-    Raises ValueError on a run whose size or time is not positive and finite.
+    The table does not change. `known` holds statistics of sizes that have not changed since an earlier call; the statistics of
+    other sizes are added to it. Raises ValueError on a run whose size or time is not positive and finite.
 
     >>> sizes = aggregate(SizeTable(), [(4, 50.0), (1, 200.0), (4, 52.0), (4, 51.0)])
     >>> sizes.n.tolist(), sizes.median_s.round(2).tolist(), sizes.noise
     ([1.0, 4.0], [200.0, 51.0], 0.03)
     """
-    found = {} if known is None else known
+    derived = {} if known is None else known
     fresh: dict[float, SizeStat] = {}
     for n, run_time_s in extra_runs:
-        if n in found or (size := rounded_size(n)) in found:
+        if n in derived or (size := rounded_size(n)) in derived:
             continue
         if size not in fresh:
             fresh[size] = table.stats[size].copy() if size in table.stats else SizeStat()
         fresh[size].add(run_time_s, 0)
-    found.update((n, stat.derived()) for n, stat in fresh.items())
-    found.update((n, stat.derived()) for n, stat in table.stats.items() if n not in found)
-    return _sizes_by(found)
+    derived.update((n, stat.derived()) for n, stat in fresh.items())
+    derived.update((n, stat.derived()) for n, stat in table.stats.items() if n not in derived)
+    return _sizes_by(derived)
 
 
-def _sizes_by(found: dict[float, Derived]) -> AggregatedSizes:
-    """Return observations from what was derived of each size."""
-    sizes = sorted(found)
-    rows = np.array([found[n] for n in sizes], dtype=np.float64).reshape(-1, len(Derived._fields))
+def _sizes_by(derived: dict[float, Derived]) -> AggregatedSizes:
+    sizes = sorted(derived)
+    rows = np.array([derived[n] for n in sizes], dtype=np.float64).reshape(-1, len(Derived._fields))
     count, median_s, min_s, squares, repeats = rows.T
     return sizes_of(np.array(sizes), median_s, min_s, count, repeats=repeats, squares=squares)
 
 
 def bounded_squares(repeats: Floats, squares: Floats) -> Floats:
-    """Return the sums of squares of sizes (k,), none with more than SCATTER_RATIO_MAX times the variance of all others together.
+    """Return the sums of squares of sizes (k,), each limited to SCATTER_RATIO_MAX times the variance of all other sizes.
 
-    A size that has become slow for good has runs at two levels. With 44 runs of 1 % noise it made the noise of the whole
-    application 15 %, and so the bands of sizes that had nothing to do with it.
+    A size that has become slow for good has runs at two levels. With 44 runs of 1 % noise such a size raised the noise of the
+    whole application to 15 %, and so widened the bands of unrelated sizes.
 
     >>> bounded_squares(np.array([10.0, 10.0, 40.0]), np.array([0.001, 0.001, 4.0])).round(4).tolist()
     [0.001, 0.001, 0.009]
     """
-    others, theirs = repeats.sum() - repeats, squares.sum() - squares
-    most = SCATTER_RATIO_MAX * repeats * theirs / np.maximum(others, 1.0)
-    return np.where((others >= REPEATS_MIN) & (theirs > 0.0), np.minimum(squares, most), squares)
+    other_repeats, other_squares = repeats.sum() - repeats, squares.sum() - squares
+    most = SCATTER_RATIO_MAX * repeats * other_squares / np.maximum(other_repeats, 1.0)
+    return np.where((other_repeats >= REPEATS_MIN) & (other_squares > 0.0), np.minimum(squares, most), squares)
 
 
 def sizes_of(
     n: Floats, median_s: Floats, min_s: Floats, count: Floats, *, repeats: Floats, squares: Floats
 ) -> AggregatedSizes:
-    """Return observations with their weights; the noise comes from the sums of squares over so many repeats of each size.
-
-    >>> one = np.ones(1)
-    >>> sizes_of(one, one, one, one, repeats=10.0 * one, squares=0.1 * one).noise
-    0.1
-    """
+    """Return observations with weights; the noise comes from the sums of squares and their degrees of freedom `repeats`."""
     total, bounded = float(repeats.sum()), float(bounded_squares(repeats, squares).sum())
     noise, scatter = _pooled_noise(total, bounded), math.sqrt(bounded / max(total, 1.0))
     return AggregatedSizes(n, median_s, min_s, count, _weights(count, noise), noise, scatter)
 
 
 def thin(sizes: AggregatedSizes, limit: int = 12) -> AggregatedSizes:
-    """Return at most `limit` sizes, the nearest neighbours in ln n merged; the smallest and the largest stay.
+    """Return at most `limit` sizes: the nearest neighbours in ln n merge, but never the smallest or the largest size.
 
-    A merged size lies at the means of ln n and ln t, weighted by counts. Raises ValueError when limit is below 3.
+    A merged size lies at the means of ln n and ln t, weighted by counts. Raises ValueError if limit is below 3.
 
     >>> many = aggregate(SizeTable(), [(n, 100 / n) for n in (1, 2, 3.9, 4.1, 8)])
     >>> thin(many, 4).n.round(2).tolist()
@@ -244,11 +225,7 @@ def thin(sizes: AggregatedSizes, limit: int = 12) -> AggregatedSizes:
 
 
 def rounded_size(n: float) -> float:
-    """Return a size to nine digits; ValueError unless it is positive and finite.
-
-    >>> rounded_size(0.1 + 0.2)
-    0.3
-    """
+    """Return a size to nine digits; ValueError unless it is positive and finite."""
     if not 0 < n < math.inf:
         raise ValueError("A size must be positive and finite.")
     size = float(n)
@@ -256,16 +233,12 @@ def rounded_size(n: float) -> float:
 
 
 def rounded_sizes(sizes: Iterable[float]) -> list[float]:
-    """Return sizes to nine digits; ValueError as for one.
-
-    >>> rounded_sizes([0.1 + 0.2, 4])
-    [0.3, 4.0]
-    """
+    """Return sizes to nine digits; ValueError unless all are positive and finite."""
     return [rounded_size(n) for n in sizes]
 
 
 def _pooled_noise(repeats: float, squares: float) -> float:
-    """Return the standard deviation of ln t within a size; its floor where the repeats are too few to tell."""
+    """Return the standard deviation of ln t within a size; NOISE_MIN if the repeats are too few to measure it."""
     return NOISE_MIN if repeats < REPEATS_MIN else max(NOISE_MIN, math.sqrt(squares / repeats))
 
 
@@ -275,20 +248,20 @@ def _weights(count: Floats, noise: float) -> Floats:
 
 
 def _groups(logs: list[float], counts: list[float], limit: int) -> list[int]:
-    """Return where each group of merged neighbours starts: the nearest pair merges until `limit` groups are left.
+    """Return the start of each group of merged neighbours: the nearest pair merges until `limit` groups are left.
 
-    The two ends never merge. Gaps are compared at nine decimals, so that equal ratios merge from the small sizes on
-    whatever their rounding.
+    The two ends never merge. Gaps are compared at nine decimals, so that equal ratios merge from the small sizes upward despite
+    rounding.
     """
     starts, logs, counts = list(range(len(logs))), list(logs), list(counts)
     gaps = [math.inf, *(round(b - a, 9) for a, b in pairwise(logs[1:-1])), math.inf]
     while len(starts) > limit:
-        at = gaps.index(min(gaps))
-        total = counts[at] + counts[at + 1]
-        logs[at] = (counts[at] * logs[at] + counts[at + 1] * logs[at + 1]) / total
-        counts[at] = total
-        del logs[at + 1], counts[at + 1], starts[at + 1], gaps[at]
-        for pair in (at - 1, at):
+        left = gaps.index(min(gaps))
+        total = counts[left] + counts[left + 1]
+        logs[left] = (counts[left] * logs[left] + counts[left + 1] * logs[left + 1]) / total
+        counts[left] = total
+        del logs[left + 1], counts[left + 1], starts[left + 1], gaps[left]
+        for pair in (left - 1, left):
             if 0 < pair < len(logs) - 2:
                 gaps[pair] = round(logs[pair + 1] - logs[pair], 9)
     return starts
@@ -302,15 +275,15 @@ def _log_means(values: Floats, count: Floats, groups: list[int]) -> Floats:
     return np.where(alone, values[groups], means)
 
 
-FULL: Final = 20  # weights of runs, in twentieths
+FULL: Final = 20  # weights of runs in twentieths: present level, outliers, earlier levels
 OUTLIER: Final = 5
 EARLIER: Final = 2
-OWN_ENOUGH: Final = 16  # runs of the present level from which a size needs no earlier ones
+OWN_ENOUGH: Final = 16  # with this many runs at the present level a size needs no earlier runs
 LEVELS_MAX: Final = 8
 
 
 class PlacedRun(NamedTuple):
-    """A run that is in no table yet: size, seconds, when it started, and whether it counts for little."""
+    """A run that is in no table yet: size, run time in s, start, and whether it counts less because it is an outlier."""
 
     n: float
     run_time_s: float
@@ -320,14 +293,14 @@ class PlacedRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Where the application is since a time, in positions of the sketches."""
+    """The level of run times from a time on, in positions of the sketches."""
 
     since_ms: int
     position: int
 
 
 class LevelTable:
-    """Run times by size at the present level, and those of the level before at sizes that have few of their own.
+    """Run times by size at the present level, and of the previous level for sizes with few runs at the present one.
 
     >>> table = LevelTable()
     >>> for i in range(9): table.add(PlacedRun(4, 100.0, start_ms=i), end_ms=i)
@@ -347,38 +320,37 @@ class LevelTable:
         self.own = SizeTable()
         self.earlier: dict[float, tuple[int, SizeStat]] = {}
         self.levels: list[Level] = []
-        self.of_sizes: dict[float, list[Level]] = {}  # of those that moved alone: how far they lie from all others
+        self.of_sizes: dict[float, list[Level]] = {}  # sizes that shifted alone: their distance from all other sizes
 
     def since_ms(self, n: float) -> int | None:
-        """When the present level of a size began; None for the first."""
+        """Return the start of the present level of a size; None for the first level."""
         last = [levels[-1].since_ms for levels in (self.levels, self.of_sizes.get(rounded_size(n))) if levels]
         return max(last, default=None)
 
     def sizes(self) -> set[float]:
-        """Return all sizes."""
         return {*self.own.stats, *self.earlier}
 
     def counts(self) -> Counter[float]:
-        """Return how many runs of each size are held, whatever their level."""
-        found = Counter({n: stat.sketch.count for n, stat in self.own.stats.items()})
-        found.update({n: stat.sketch.count for n, (_, stat) in self.earlier.items()})
-        return found
+        """Return the number of runs of each size, at any level."""
+        counts = Counter({n: stat.sketch.count for n, stat in self.own.stats.items()})
+        counts.update({n: stat.sketch.count for n, (_, stat) in self.earlier.items()})
+        return counts
 
     @property
     def single(self) -> bool:
-        """Whether no level was ever left."""
+        """Whether no shift was ever found."""
         return not self.levels and not self.of_sizes
 
     def position(self, size: float, start_ms: float = math.inf) -> int:
-        """Return the level of a size at a time, by default now; what began before all that is remembered is the oldest."""
+        """Return the level of a size at a time, by default now; before the oldest remembered shift it is 0."""
         return _at(self.levels, start_ms) + _at(self.of_sizes.get(size, ()), start_ms)
 
     def moved_alone(self) -> dict[float, float]:
-        """Return by what each size that moved alone lies above where it was among the others, as ln of a factor."""
+        """Return ln of the factor by which each size that shifted alone lies above its old place among the other sizes."""
         return {n: ln_factor_of(levels[-1].position) for n, levels in self.of_sizes.items() if levels[-1].position}
 
     def add(self, run: PlacedRun, end_ms: int) -> None:
-        """Count a run at the level of its time. ValueError unless size and time are positive and finite."""
+        """Count a run at the level of its start. ValueError unless size and time are positive and finite."""
         size = rounded_size(run.n)
         position = self.position(size, run.start_ms)
         if position == self.position(size):
@@ -396,7 +368,7 @@ class LevelTable:
             entry[1].add(run.run_time_s, end_ms)
 
     def move(self, since_ms: int, ln_factor: float, margin: float) -> bool:
-        """Begin a level that lies `ln_factor` above the present one; True where it is one from before, within `margin`."""
+        """Start a level `ln_factor` above the present one; return whether it equals an earlier level within `margin`."""
         sizes = self.sizes()
         before = {n: self.position(n) for n in sizes}
         self.levels, back = _moved(self.levels, since_ms, ln_factor, margin)
@@ -405,44 +377,46 @@ class LevelTable:
         return back
 
     def move_size(self, n: float, since_ms: int, ln_factor: float, margin: float) -> bool:
-        """Begin a level of one size alone, as `move` does; the others stay where they are."""
+        """Start a level of one size alone, as `move` does for all sizes."""
         size = rounded_size(n)
         before = self.position(size)
         levels, back = _moved(self.of_sizes.pop(size, []), since_ms, ln_factor, margin)
-        self.of_sizes[size] = levels  # the size that moved last comes last
+        self.of_sizes[size] = levels  # ordered by the time of the last shift
         if len(self.of_sizes) > SIZES_MAX:
             del self.of_sizes[next(iter(self.of_sizes))]
         self._leave(size, before)
         return back
 
     def _leave(self, size: float, before: int) -> None:
-        """Put the runs of a size aside that left a level, and take up again what it left at its present one."""
-        own, entry = self.own.stats.pop(size, None), self.earlier.get(size)
+        """Move the runs of a size from its `before` level aside, and restore its earlier runs of the present level."""
+        stat, entry = self.own.stats.pop(size, None), self.earlier.get(size)
         if entry is not None and entry[0] == self.position(size):
             self.own.stats[size] = entry[1]
             del self.earlier[size]
-        if own is not None:
-            self.earlier[size] = (before, own)
+        if stat is not None:
+            self.earlier[size] = (before, stat)
             self.earlier = dict(sorted(self.earlier.items())[:SIZES_MAX])
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the state as plain data."""
         rows = [[self.earlier[n][0], n, self.earlier[n][1].last_ms, *self.earlier[n][1].sketch.snapshot()]
                 for n in sorted(self.earlier)]  # fmt: skip
         if self.single:
             return self.own.snapshot()
         levels = [[level.since_ms, level.position] for level in self.levels]
-        of_sizes = [[n, [[level.since_ms, level.position] for level in own]] for n, own in self.of_sizes.items()]
+        of_sizes = [
+            [n, [[level.since_ms, level.position] for level in size_levels]] for n, size_levels in self.of_sizes.items()
+        ]
         return self.own.snapshot() | {"levels": levels, "earlier": rows} | ({"of_sizes": of_sizes} if of_sizes else {})
 
     @classmethod
     def build(cls, state: dict[str, Any] | None = None) -> "LevelTable":
-        """Return the table of a snapshot, or an empty one."""
         table = cls()
         table.own = SizeTable.build(state)
         if state is not None:
             table.levels = [Level(*level) for level in state.get("levels", ())]
-            table.of_sizes = {float(n): [Level(*level) for level in own] for n, own in state.get("of_sizes", ())}
+            table.of_sizes = {
+                float(n): [Level(*level) for level in size_levels] for n, size_levels in state.get("of_sizes", ())
+            }
             table.earlier = {
                 float(n): (position, SizeStat(LogSketch.build(sketch), last_ms))
                 for position, n, last_ms, *sketch in state.get("earlier", ())
@@ -450,31 +424,31 @@ class LevelTable:
         return table
 
     def _age(self, size: float, position: int) -> int:
-        """Return how many levels ago a size left a level."""
+        """Return the number of levels since a size left a level."""
         since = sorted(level.since_ms for level in (*self.levels, *self.of_sizes.get(size, ())))
         positions = [self.position(size, moment) for moment in (-math.inf, *since)]
         return positions[::-1].index(position) if position in positions else len(positions)
 
 
 def _at(levels: Sequence[Level], start_ms: float) -> int:
-    known = [level.position for level in levels if level.since_ms <= start_ms]
-    return known[-1] if known else 0
+    positions = [level.position for level in levels if level.since_ms <= start_ms]
+    return positions[-1] if positions else 0
 
 
 def _moved(levels: list[Level], since_ms: int, ln_factor: float, margin: float) -> tuple[list[Level], bool]:
-    """Return the levels with one `ln_factor` above the last, and whether it is one from before, within `margin`."""
+    """Return the levels with one `ln_factor` above the last, and whether it equals an earlier level within `margin`."""
     before = levels[-1].position if levels else 0
-    found = before + positions_of(ln_factor)
-    known = {0, *(level.position for level in levels)} - {before}
-    nearest = min(known, key=lambda position: (abs(position - found), position), default=None)
-    back = nearest is not None and abs(nearest - found) <= positions_of(margin)
-    position = nearest if back and nearest is not None else found
+    target = before + positions_of(ln_factor)
+    positions = {0, *(level.position for level in levels)} - {before}
+    nearest = min(positions, key=lambda position: (abs(position - target), position), default=None)
+    back = nearest is not None and abs(nearest - target) <= positions_of(margin)
+    position = nearest if back and nearest is not None else target
     return [*levels, Level(since_ms, position)][-LEVELS_MAX:], back
 
 
 @dataclass(slots=True)
 class _Size:
-    """What is known of one size: of the present level, strange runs of it, and by earlier level."""
+    """Sketches of one size: runs of the present level, outliers, and runs by earlier level."""
 
     own: LogSketch
     outlier: LogSketch
@@ -484,11 +458,11 @@ class _Size:
 def aggregate_levels(
     table: LevelTable, runs: Iterable[PlacedRun], known: dict[float, Derived] | None = None
 ) -> AggregatedSizes:
-    """Return the observations of a table and of further runs at the present level; both stay as they are.
+    """Return the observations of a table and of further runs at the present level; neither changes.
 
-    A strange run counts a quarter. Runs of earlier levels are moved by what the level moved and count a tenth, at sizes
-    with less than OWN_ENOUGH runs of the present level. `known` is as in `aggregate`, of sizes that were derived here: the
-    last bits of `aggregate` are others, so with it all sizes are derived here, whatever their runs.
+    An outlier counts a quarter. Runs of earlier levels are shifted to the present level and count a tenth, for sizes with fewer
+    than OWN_ENOUGH runs of the present level. `known` caches statistics as in `aggregate`, but only of sizes derived by this
+    function: its last bits differ from those of `aggregate`, so with `known` it derives all sizes.
 
     >>> table = LevelTable()
     >>> aggregate_levels(table, [PlacedRun(2, 10.0, 0), PlacedRun(2, 10.2, 1), PlacedRun(2, 99.0, 2, outlier=True)]).count
@@ -497,20 +471,20 @@ def aggregate_levels(
     runs = list(runs)
     if known is None and table.single and not any(run.outlier for run in runs):
         return aggregate(table.own, [(run.n, run.run_time_s) for run in runs])
-    found = {} if known is None else known
-    found.update({n: _derived(table, n, size) for n, size in _gathered(table, runs, found).items()})
-    return _sizes_by(found)
+    derived = {} if known is None else known
+    derived.update({n: _derived(table, n, size) for n, size in _gathered(table, runs, derived).items()})
+    return _sizes_by(derived)
 
 
 def _derived(table: LevelTable, n: float, size: _Size) -> Derived:
-    """Return what models need of a size that has strange runs or levels."""
-    here = _weighted([(size.own, 0, FULL), (size.outlier, 0, OUTLIER)])
+    """Return the statistics of a size that has outliers or runs of earlier levels."""
+    present = _weighted([(size.own, 0, FULL), (size.outlier, 0, OUTLIER)])
     enough = size.own.count >= OWN_ENOUGH
-    earlier = sorted(size.earlier.items())  # by level, for sums of floats depend on their order
+    earlier = sorted(size.earlier.items())  # sorted by level, because sums of floats depend on their order
     moved = [(sketch, table.position(n) - position, EARLIER) for position, sketch in earlier]
-    whole = here if enough else _weighted([(here, 0, 1), *moved])
+    whole = present if enough else _weighted([(present, 0, 1), *moved])
     repeats = squares = 0.0
-    for sketch, unit in ((here, FULL), *((sketch, 1) for _, sketch in earlier)):
+    for sketch, unit in ((present, FULL), *((sketch, 1) for _, sketch in earlier)):
         repeats += max(sketch.count / unit - 1, 0.0)
         squares += sketch.squares() / unit
     least_s = (size.own if size.own.count else whole).min
@@ -518,7 +492,7 @@ def _derived(table: LevelTable, n: float, size: _Size) -> Derived:
 
 
 def _gathered(table: LevelTable, runs: Iterable[PlacedRun], known: Container[float]) -> dict[float, _Size]:
-    """Return what is to be derived of the sizes that are not known."""
+    """Return the sketches of all sizes that are not in `known`."""
     sizes: dict[float, _Size] = {}
 
     def size(n: float) -> _Size:
@@ -542,7 +516,7 @@ def _gathered(table: LevelTable, runs: Iterable[PlacedRun], known: Container[flo
 
 
 def _weighted(parts: Iterable[tuple[LogSketch, int, int]]) -> LogSketch:
-    """Return the sketch of several, each moved by positions and every value counted so many times."""
+    """Return the merged sketch of parts (sketch, shift in positions, times each value counts)."""
     whole = LogSketch()
     for sketch, positions, times in parts:
         if sketch.count:

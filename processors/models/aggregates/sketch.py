@@ -1,16 +1,16 @@
-"""A mergeable sketch of positive values: counts in logarithmic buckets, exact whatever the order of events.
+"""A mergeable sketch of positive values: counts in logarithmic buckets, exact for any order of events.
 
-Source: Masson, Rim, Lee, "DDSketch" (VLDB 2019), with the uniform collapse of Epicoco et al., "UDDSketch" (2020), as the
-bound on memory. All state but the minimum and maximum is integers, so merging is exactly associative and commutative.
-Each bucket also keeps the sum of its values' positions on the logarithmic scale: a lone value, or equal ones, come back
-within 5e-6 instead of 5e-3.
+Source: Masson, Rim, Lee, "DDSketch" (VLDB 2019), with the uniform collapse of Epicoco et al., "UDDSketch" (2020), which
+bounds the memory. All state except minimum and maximum consists of integers, so merging is exactly associative and
+commutative. Each bucket also keeps the sum of the positions of its values on the logarithmic scale: a single value, or
+equal values, are then exact within 5e-6 instead of 5e-3.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-ALPHA = 0.005  # largest relative error of a quantile while the values fill at most BUCKETS_MAX buckets
+ALPHA = 0.005  # largest relative error of a quantile while the values need at most BUCKETS_MAX buckets
 GAMMA = (1 + ALPHA) / (1 - ALPHA)
 BUCKETS_MAX = 256
 POSITIONS = 1024  # positions on the logarithmic scale per bucket of level 0
@@ -20,7 +20,7 @@ _LOG_MAX = math.log(1.7976931348623157e308)
 
 
 class Bucket(NamedTuple):
-    """One bucket: how many values it holds and the sum of their positions."""
+    """Number of values in a bucket and the sum of their positions."""
 
     number: int
     positions: int
@@ -32,11 +32,11 @@ class Bucket(NamedTuple):
 
 
 class LogSketch:
-    """Quantiles of positive values within 0.5 %, in bounded memory, equal to the bit for any order of adding and merging.
+    """Quantiles of positive values within 0.5 %, in bounded memory, bit for bit equal for any order of adding and merging.
 
-    A value has the integer position round(1024 log_gamma value); at level l a bucket spans 2^l 1024 positions. When
-    more than BUCKETS_MAX buckets fill (values that differ more than twelvefold), neighbours are joined, l grows by one
-    and the error about doubles.
+    A value has the integer position round(1024 log_gamma value); at level l a bucket spans 2^l 1024 positions. If values that
+    differ more than twelvefold need more than BUCKETS_MAX buckets, pairs of neighbours merge: l grows by one and the error
+    about doubles.
 
     >>> sketch = LogSketch()
     >>> for value in (10.0, 11.0, 30.0): sketch.add(value)
@@ -56,7 +56,6 @@ class LogSketch:
         self._buckets: dict[int, Bucket] = {}
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both hold the same data."""
         return isinstance(other, LogSketch) and self.snapshot() == other.snapshot()
 
     __hash__ = None  # type: ignore[assignment]  # it changes
@@ -75,7 +74,7 @@ class LogSketch:
         self._bound()
 
     def merge(self, other: "LogSketch") -> None:
-        """Add all that another sketch holds: the result is the sketch of both sets of values."""
+        """Add all values of another sketch."""
         self._collapse_to(other.level)
         shift = self.level - other.level
         for key, bucket in other._buckets.items():  # noqa: SLF001  # the same class
@@ -85,16 +84,15 @@ class LogSketch:
         self._bound()
 
     def copy(self) -> "LogSketch":
-        """Return a sketch with the same data."""
         twin = LogSketch()
         twin.count, twin.min, twin.max, twin.level = self.count, self.min, self.max, self.level
         twin._buckets = dict(self._buckets)
         return twin
 
     def moved(self, positions: int, times: int = 1) -> "LogSketch":
-        """Return the sketch of all values moved so far on the logarithmic scale, each counted so many times.
+        """Return the sketch of all values moved by `positions` on the logarithmic scale, each counted `times` times.
 
-        A bucket moves as a whole, to where its mean goes: that may add the width of a bucket to the error.
+        A bucket moves as a whole, with its mean; this may add the width of a bucket to the error.
 
         >>> sketch = LogSketch()
         >>> sketch.add(100.0)
@@ -111,7 +109,7 @@ class LogSketch:
         return twin
 
     def squares(self) -> float:
-        """Return the sum of squares of ln value about its mean; 0 for an empty sketch."""
+        """Return the sum of squared deviations of ln value from the mean; 0 for an empty sketch."""
         buckets = list(self.buckets())
         mean_ln = [bucket.mean_ln for bucket in buckets]
         centre = sum(bucket.number * ln for bucket, ln in zip(buckets, mean_ln, strict=True)) / max(self.count, 1)
@@ -125,7 +123,7 @@ class LogSketch:
     def quantile(self, q: float) -> float:
         """Return the q-quantile, interpolated between order statistics as numpy does; 0 and 1 are exact.
 
-        Raises ValueError when the sketch is empty or q lies outside 0 to 1.
+        Raises ValueError if the sketch is empty or q lies outside 0 to 1.
         """
         if not 0 <= q <= 1 or self.count == 0:
             raise ValueError("A quantile needs a level between 0 and 1 and at least one value.")
@@ -200,20 +198,12 @@ class LogSketch:
 
 
 def positions_of(ln_factor: float) -> int:
-    """Return a factor, given as its logarithm, on the scale of the sketches.
-
-    >>> positions_of(0.0), positions_of(math.log(GAMMA))
-    (0, 1024)
-    """
+    """Return the distance on the scale of the sketches, in positions, of a factor given as its logarithm."""
     return round(ln_factor / _LOG_STEP)
 
 
 def ln_factor_of(positions: int) -> float:
-    """Return the logarithm of the factor that lies so far on the scale of the sketches.
-
-    >>> round(ln_factor_of(positions_of(0.25)), 4)
-    0.25
-    """
+    """Return the logarithm of the factor that corresponds to a distance in positions."""
     return positions * _LOG_STEP
 
 
@@ -228,15 +218,15 @@ def _joined(key: int, shift: int) -> int:
 
 
 def _start(key: int, level: int) -> int:
-    """Return the position of a bucket's lower end."""
+    """Return the position of the lower end of a bucket."""
     return ((key - 1) << level) * POSITIONS
 
 
 def _order_statistic(bucket: Bucket, rank: int, start: int, level: int) -> float:
     """Return a position within the relative error of the rank-th smallest (1..count) value of a bucket.
 
-    The mean position, drawn in where count and mean alone allow that value to be further away than the error: it lies
-    between the cases "the values above it are at the upper end" and "the values below it are at the lower end".
+    The result is the mean position, clipped to the range of values that count and mean allow: from "the values above it lie at
+    the upper end" to "the values below it lie at the lower end".
     """
     width = POSITIONS << level
     count, total = bucket.number, bucket.positions - bucket.number * start

@@ -1,9 +1,9 @@
 """Bayesian average over Downey curves: run times with honest uncertainty from one size on.
 
-A plain least squares fit cannot be extrapolated: in its linear section the average parallelism A is arbitrary. Here all
-curves of a grid over (ln A, sigma) vote, weighted by their fit and by a prior after Cirne and Berman, "A model for
-moldable supercomputer jobs" (IPDPS 2001): sigma about 1.2, A about four times the largest size seen. T1 is taken at its
-best value in each cell.
+A plain least squares fit cannot be extrapolated: in the linear section of the curve the average parallelism A is arbitrary.
+Here all curves of a grid over (ln A, sigma) vote, weighted by their fit and by a prior after Cirne and Berman, "A model for
+moldable supercomputer jobs" (IPDPS 2001): sigma about 1.2, A about four times the largest observed size. T1 takes the best
+value in each cell.
 """
 
 import math
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from processors.models.downey.curve import affine_pieces, checked_sizes, curvature_of_sigma, observations
-from processors.models.numerics.arrays import Floats
+from processors.models.numerics.arrays import Floats, Interval
 from processors.models.numerics.statistics import mixture_quantiles
 
 LEVELS = (0.05, 0.5, 0.95)
@@ -23,7 +23,7 @@ _PARALLELISM_STEPS = 96
 _SIGMAS = np.concatenate([np.arange(20) * 0.05, 1 + 19 * (np.arange(24) / 23) ** 2])
 _SIGMA_MEAN, _SIGMA_DEVIATION = 1.2, 1.1
 _LN_PARALLELISM_DEVIATION = 2.0
-_NEGLIGIBLE = 1e-9  # cells below this share of the largest are left out; together they weigh below 4e-6
+_NEGLIGIBLE = 1e-9  # cells below this share of the largest mass are dropped; together they weigh below 4e-6
 _TINY = 1e-250
 _LN_PARALLELISM_MAX = 700.0
 _LN_MAX = math.log(np.finfo(np.float64).max)
@@ -31,13 +31,9 @@ _LN_MIN = math.log(np.finfo(np.float64).tiny)
 
 
 class Grid(NamedTuple):
-    """The cells of (ln A, sigma), by rising sigma, each field of shape (4224,).
+    """The cells of (ln A, sigma), by ascending sigma, each field of shape (4224,).
 
-    `share` = w/A, `inverse` = 1/A, `between` and `slope` make up 1/S: max(u + share (1 - u), inverse, between + slope u).
-
-    >>> cells = grid_of(32.0)
-    >>> cells.inverse_speedups(np.array([1.0, 8.0])).shape
-    (2, 4224)
+    `share` = w/A, `inverse` = 1/A; with `between` and `slope` 1/S = max(u + share (1 - u), inverse, between + slope u).
     """
 
     ln_parallelism: Floats
@@ -50,8 +46,8 @@ class Grid(NamedTuple):
 
     def inverse_speedups(self, n: Floats) -> Floats:
         """Return 1/S of each cell at sizes of shape (m,), at least 1; shape (m, cells)."""
-        # both lines of all cells in one product of matrices: broadcasting takes two to three times as long
-        bent = int(self.sigma.searchsorted(1.0))  # cells where the third piece ever exceeds the others
+        # one product of matrices makes both lines of all cells: broadcasting takes two to three times as long
+        bent = int(self.sigma.searchsorted(1.0))  # number of cells in which the third piece can exceed the other two
         lines = np.concatenate([self.share, self.between[:bent], 1 - self.share, self.slope[:bent]]).reshape(2, -1)
         both = np.stack([np.ones_like(n), 1 / n], axis=1) @ lines
         result: Floats = both[:, : self.share.size]
@@ -62,9 +58,9 @@ class Grid(NamedTuple):
 
 
 class PosteriorPrediction(NamedTuple):
-    """Run times at m targets: exp of the mean of ln T, standard deviation of ln T, and quantiles with noise (m, levels).
+    """Run times at m targets: exp of the mean of ln T in s, standard deviation of ln T, quantiles (m, levels) in s.
 
-    `sd_ln` is the uncertainty about the curve, without the noise of a single run.
+    `sd_ln` is the uncertainty of the curve without the noise of a single run; the quantiles include that noise.
     """
 
     mean_s: Floats
@@ -74,7 +70,7 @@ class PosteriorPrediction(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Posterior:
-    """What the observations leave possible: the cells that matter, their mass (sum 1), ln of T1 in s, noise of ln t.
+    """The belief about the curve: cells with considerable mass, their mass (sum 1), ln of T1 in s, noise of ln t.
 
     >>> belief = posterior([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0])
     >>> belief.predict([12.0]).mean_s.round(2).tolist()
@@ -87,10 +83,7 @@ class Posterior:
     noise: float
 
     def ln_run_times(self, n: ArrayLike) -> Floats:
-        """Return ln T of each cell at each of m sizes, shape (m, cells).
-
-        Raises ValueError unless sizes are positive and finite.
-        """
+        """Return ln T of each cell at each of m sizes, shape (m, cells); ValueError unless sizes are positive and finite."""
         sizes = np.atleast_1d(checked_sizes(n))
         ln_times = self._ln_inverse_speedups(sizes)
         ln_times += self.ln_t1_s
@@ -98,11 +91,7 @@ class Posterior:
         return ln_times
 
     def mean_ln_run_times(self, n: ArrayLike) -> Floats:
-        """Return the mean of ln T over the cells at each of m sizes, shape (m,); ValueError as for `ln_run_times`.
-
-        >>> posterior([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0]).mean_ln_run_times([12.0]).round(2).tolist()
-        [4.59]
-        """
+        """Return the mean of ln T over the cells at each of m sizes, shape (m,); ValueError as for `ln_run_times`."""
         sizes = np.atleast_1d(checked_sizes(n))
         mean = self._ln_inverse_speedups(sizes) @ self.mass + self.ln_t1_s @ self.mass
         return np.asarray(mean - np.log(np.minimum(sizes, 1)))
@@ -114,7 +103,7 @@ class Posterior:
     def predict(self, n: ArrayLike, levels: tuple[float, ...] = LEVELS) -> PosteriorPrediction:
         """Return the prediction at m sizes, whole or not; ValueError unless they are positive and finite.
 
-        Quantiles are those of a single run: the mixture of all cells convolved with normal noise of ln t.
+        The quantiles are those of a single run: the mixture of all cells convolved with normal noise of ln t.
         """
         ln_times = self.ln_run_times(n)
         mean = ln_times @ self.mass
@@ -127,7 +116,7 @@ class Posterior:
 def posterior(n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None = None, noise: float = 0.03) -> Posterior:
     """Return the posterior over Downey curves given k >= 1 observations; `noise` is the standard deviation of ln t.
 
-    Noise grows to the misfit of the best cell where that is larger.
+    If the misfit of the best cell is larger than the noise, it replaces the noise.
     Raises ValueError on invalid observations or a noise that is not positive and finite.
 
     >>> posterior([8.0], [100.0]).predict([16.0]).mean_s.round(1).tolist()
@@ -135,44 +124,43 @@ def posterior(n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None = No
     """
     if not 0 < noise < math.inf:
         raise ValueError("The noise must be positive and finite.")
-    seen = observations(n, run_time_s, weight)
-    grid = grid_of(float(seen.n[-1]))
-    om = seen.weight * (seen.n.size / seen.weight.sum())
-    rates = _inverse_speedups(tuple(seen.n.tolist())) * seen.rate[:, None]
-    a = om @ rates
-    b = np.maximum(om @ np.square(rates, out=rates), _TINY)
+    data = observations(n, run_time_s, weight)
+    grid = grid_of(float(data.n[-1]))
+    weights = data.weight * (data.n.size / data.weight.sum())
+    rates = _inverse_speedups(tuple(data.n.tolist())) * data.rate[:, None]
+    a = weights @ rates
+    b = np.maximum(weights @ np.square(rates, out=rates), _TINY)
     t1 = a / b
-    objective = np.maximum(om.sum() - a * t1, 0)
+    objective = np.maximum(weights.sum() - a * t1, 0)
     least = float(objective.min())
-    variance = max(noise**2, least / max(seen.n.size - 2, 1))
+    variance = max(noise**2, least / max(data.n.size - 2, 1))
     ln_mass = grid.ln_prior - (objective - least) / (2 * variance)
     retained = np.flatnonzero(ln_mass > ln_mass.max() + math.log(_NEGLIGIBLE))
     mass = np.exp(ln_mass[retained] - ln_mass.max())
-    ln_t1_s = np.log(t1[retained]) + math.log(seen.scale_s)
-    cells = Grid(*_table(float(seen.n[-1])).take(retained, axis=1))
+    ln_t1_s = np.log(t1[retained]) + math.log(data.scale_s)
+    cells = Grid(*_table(float(data.n[-1])).take(retained, axis=1))
     return Posterior(cells, mass / mass.sum(), ln_t1_s, math.sqrt(variance))
 
 
 def grid_of(n_max: float) -> Grid:
-    """Return the cells and their prior mass for a largest observed size.
-
-    >>> grid_of(32.0).sigma.size
-    4224
-    """
+    """Return the cells and their prior mass for a largest observed size."""
     return Grid(*_table(n_max))
 
 
 @lru_cache(maxsize=16)
 def _inverse_speedups(n: tuple[float, ...]) -> Floats:
-    """Return 1/S of all cells at the sizes of an application, rising: many were run at the same ones, and at them again."""
-    found = grid_of(n[-1]).inverse_speedups(np.array(n))
-    found.flags.writeable = False
-    return found
+    """Return 1/S of all cells at the sizes of an application, ascending.
+
+    The result is cached because many applications are run at the same sizes, again and again.
+    """
+    speedups = grid_of(n[-1]).inverse_speedups(np.array(n))
+    speedups.flags.writeable = False
+    return speedups
 
 
 @lru_cache(maxsize=32)
 def _table(n_max: float) -> Floats:
-    """Return the fields of a grid as one array, so that cells can be picked at once."""
+    """Return the fields of a grid as one array (7, 4224), so that one call can select cells of all fields."""
     lines = np.linspace(0, min(math.log(n_max) + math.log(64), _LN_PARALLELISM_MAX), _PARALLELISM_STEPS)
     sigma, ln_parallelism = (axis.ravel() for axis in np.meshgrid(_SIGMAS, lines, indexing="ij"))
     from_mean = (sigma - _SIGMA_MEAN) / _SIGMA_DEVIATION
@@ -190,11 +178,11 @@ def _seconds(ln_time: Floats) -> Floats:
 
 
 # The production curve of one set of sizes: the Bayes average of Downey curves, anchored at the observations.
-# Real applications deviate from every law by more than their noise, and tomorrow's run deviates like yesterday's. So the
-# prediction is the average plus what the observations deviate from it, interpolated in ln n.
+# Real applications deviate from every law by more than their noise, and tomorrow's run deviates like yesterday's. The
+# prediction is therefore the average plus the deviation of the observations from the average, interpolated in ln n.
 
 CURVE_LEVELS = (0.05, 0.95)
-NOISE_MIN = 1e-3  # of ln t, where the caller says none: clocks and medians are no better
+NOISE_MIN = 1e-3  # of ln t if the caller gives no noise: clocks and medians are not more precise
 MISFIT = 0.02  # relative error of the model that the weights of the observations assume
 # The band: quantiles of the mixture, widened by a factor, plus a share of ln(n*/n_max) that grows with the distance in
 # log2. Chosen so that 90 % of the runs of CASTEP, OpenSBLI and VASP on British systems, MAESTRO and two Spark jobs fall
@@ -202,32 +190,20 @@ MISFIT = 0.02  # relative error of the model that the weights of the observation
 # of the runs inside the range, 96 % up to twice, 94 % up to four times and 99 % beyond; the mixture's own quantiles held
 # 92, 86, 80 and 83 %.
 RANGE_FACTOR = 1.2
-BAND_DEVIATIONS = 1.645  # of a normal distribution hold 90 %
+BAND_DEVIATIONS = 1.645  # a normal distribution holds 90 % within this many standard deviations
 DISTANCE_LOG2 = np.array([1.0, 2.0, 3.0])
 DISTANCE_SHARE = np.array([0.27, 0.46, 0.70])
 
 
-class CurvePrediction(NamedTuple):
-    """ln of run time, low and high end of the 90 % band of a single run; each of the shape (m,) of the targets.
-
-    >>> CurvePrediction(np.array([1.0]), np.array([0.9]), np.array([1.1])).ln_run_time.tolist()
-    [1.0]
-    """
-
-    ln_run_time: Floats
-    ln_low: Floats
-    ln_high: Floats
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class AnchoredCurve:
-    """The posterior over Downey curves given the sizes `n`, and the part of their deviation that will come again.
+    """The posterior over Downey curves given the sizes `n`, and the lasting part of the deviation of each size.
 
-    `anchor` (k,) is that part of ln t, `offset` is added to every prediction (ln of the slow-down of other sizes),
-    `unexplained` a standard deviation of ln t that widens the band: what a pattern explains in hindsight only.
+    `anchor` (k,) is the lasting part in ln t. `offset` is added to every prediction (ln of the slow-down of other sizes).
+    `unexplained` is a standard deviation of ln t that widens the band: the error that a pattern explains only in hindsight.
 
     >>> curve = anchored_curve(np.array([4.0, 8.0, 16.0]), np.array([262.0, 139.0, 78.5]), np.ones(3), 0.03)
-    >>> np.exp(curve.predict(np.array([8.0])).ln_run_time).round(0).tolist()
+    >>> np.exp(curve.predict(np.array([8.0])).middle).round(0).tolist()
     [139.0]
     """
 
@@ -237,15 +213,24 @@ class AnchoredCurve:
     offset: float = 0.0
     unexplained: float = 0.0
 
-    def predict(self, targets: Floats) -> CurvePrediction:
-        """Return the prediction at each target, shape (m,), positive and finite.
+    def predict(self, targets: Floats) -> Interval:
+        """Return ln of the run time in s with its band at each target, shape (m,), positive and finite.
 
-        Outside the sizes the deviation of the nearest one goes along.
+        Outside the observed sizes the deviation of the nearest size persists.
         """
-        return _predict(self, targets)
+        average = self.posterior.predict(targets, CURVE_LEVELS)
+        ln_targets, ln_n = np.log(targets), np.log(self.n)
+        mean, ends = np.log(average.mean_s), np.log(average.quantiles_s)
+        distance = np.maximum(np.maximum(ln_targets - ln_n[-1], ln_n[0] - ln_targets), 0.0)
+        extra = distance * np.interp(distance / np.log(2.0), DISTANCE_LOG2, DISTANCE_SHARE)
+        least, hindsight = 0.5 * self.posterior.noise, BAND_DEVIATIONS * self.unexplained
+        below = RANGE_FACTOR * np.hypot(np.maximum(mean - ends[:, 0], least), hindsight) + extra
+        above = RANGE_FACTOR * np.hypot(np.maximum(ends[:, 1] - mean, least), hindsight) + extra
+        middle = mean + np.interp(ln_targets, ln_n, self.anchor) + self.offset
+        return Interval(middle, middle - below, middle + above)
 
     def ln_run_time(self, targets: Floats) -> Floats:
-        """Return ln of the run time at each target, shape (m,), at a third of the cost of a prediction with its band."""
+        """Return ln of the run time at each target, shape (m,), at a third of the cost of `predict`."""
         mean = self.posterior.mean_ln_run_times(targets)
         return np.asarray(mean + np.interp(np.log(targets), np.log(self.n), self.anchor) + self.offset)
 
@@ -259,10 +244,10 @@ def anchored_curve(
 ) -> AnchoredCurve:
     """Return the curve of `k` >= 1 sizes; `n` (sorted, distinct), `run_time_s` and `weight` have shape (k,).
 
-    `noise` is the standard deviation of ln t; a size's weight says how sure its run time is.
+    `noise` is the standard deviation of ln t; a weight says how certain the run time of a size is.
 
     >>> curve = anchored_curve(np.array([8.0]), np.array([100.0]), np.ones(1), 0.03)
-    >>> np.exp(curve.predict(np.array([16.0])).ln_run_time).round(1).tolist()
+    >>> np.exp(curve.predict(np.array([16.0])).middle).round(1).tolist()
     [62.5]
     """
     spread = max(noise, NOISE_MIN)
@@ -276,7 +261,7 @@ def parallel_curve(
 ) -> AnchoredCurve:
     """Return the curve of other sizes of the same application, slower than `curve` by the share `slowdown`.
 
-    Arguments as for `anchored_curve`; the Downey curves are those of `curve`.
+    Arguments as for `anchored_curve`; the new curve shares the posterior of `curve`.
 
     >>> fast = anchored_curve(np.array([4.0, 8.0, 16.0]), np.array([262.0, 139.0, 78.5]), np.ones(3), 0.03)
     >>> slow = parallel_curve(fast, np.array([12.0]), np.array([130.0]), np.ones(1), noise=0.03, slowdown=0.3)
@@ -289,20 +274,7 @@ def parallel_curve(
 
 
 def _lasting(deviation: Floats, weight: Floats, noise: float) -> Floats:
-    """Return which part of each size's deviation comes again: the share of misfit in its variance, not of noise."""
+    """Return the part of each deviation that will recur: deviation times the share of misfit, not noise, in its variance."""
     misfit = float(np.mean(deviation**2))
-    of_median = (MISFIT**2 + noise**2) / np.maximum(weight, 1e-9) - MISFIT**2  # what the weights were made of
+    of_median = (MISFIT**2 + noise**2) / np.maximum(weight, 1e-9) - MISFIT**2  # inverse of the formula of the weights
     return np.asarray(deviation * misfit / (misfit + np.maximum(of_median, (0.1 * NOISE_MIN) ** 2)))
-
-
-def _predict(curve: AnchoredCurve, targets: Floats) -> CurvePrediction:
-    average = curve.posterior.predict(targets, CURVE_LEVELS)
-    ln_targets, ln_n = np.log(targets), np.log(curve.n)
-    mean, ends = np.log(average.mean_s), np.log(average.quantiles_s)
-    distance = np.maximum(np.maximum(ln_targets - ln_n[-1], ln_n[0] - ln_targets), 0.0)
-    extra = distance * np.interp(distance / np.log(2.0), DISTANCE_LOG2, DISTANCE_SHARE)
-    least, hindsight = 0.5 * curve.posterior.noise, BAND_DEVIATIONS * curve.unexplained
-    below = RANGE_FACTOR * np.hypot(np.maximum(mean - ends[:, 0], least), hindsight) + extra
-    above = RANGE_FACTOR * np.hypot(np.maximum(ends[:, 1] - mean, least), hindsight) + extra
-    point = mean + np.interp(ln_targets, ln_n, curve.anchor) + curve.offset
-    return CurvePrediction(point, point - below, point + above)

@@ -1,10 +1,9 @@
-"""Downey's model of speed-up: average parallelism A and the variance of parallelism sigma.
+"""Downey's model of speed-up, with average parallelism A and variance of parallelism sigma, and checked observations.
 
 Source: A. Downey, "A model for speedup of parallel programs", UC Berkeley CSD-97-933 (1997). His two regimes with their
-five ranges of n are written here as one formula: 1/S is a convex piecewise linear function of u = 1/n, so it is the
-maximum of its affine pieces. The second parameter becomes `curvature` (w in formulas): sigma/2 up to sigma = 1 and
-sigma/(1 + sigma) above, a number of [0, 1) in which the first piece of both regimes is the same, Amdahl's law with the
-serial share w/A.
+five ranges of n become one formula here: 1/S is a convex piecewise linear function of u = 1/n, and so the maximum of its
+affine pieces. The second parameter is `curvature` (w in formulas): sigma/2 up to sigma = 1 and sigma/(1 + sigma) above, a
+number in [0, 1). With w the first piece of both regimes is the same, Amdahl's law with the serial share w/A.
 """
 
 import math
@@ -16,41 +15,33 @@ from numpy.typing import ArrayLike
 
 from processors.models.numerics.arrays import Floats
 
-SIGMA_MAX = 1e9  # from here on the model is Amdahl's law within 1e-9, and infinity has no place in a message
+SIGMA_MAX = 1e9  # beyond it the model is Amdahl's law within 1e-9; a finite limit also keeps infinity out of messages
 _CURVATURE_MAX = 1 - 1 / (1 + SIGMA_MAX)
 
 
 class AffinePieces(NamedTuple):
-    """The three affine pieces of 1/S over u = 1/n (u <= 1); each field has the shape (3, ...) of its parameters."""
+    """The three affine pieces of 1/S over u = 1/n (u <= 1); each field has the shape (3, ...) of the parameters."""
 
     intercept: Floats
     slope: Floats
 
 
 def curvature_of_sigma(sigma: ArrayLike) -> Floats:
-    """Return the curvature of a variance of parallelism: sigma/2 up to 1, sigma/(1 + sigma) above.
-
-    >>> curvature_of_sigma([0.5, 1.0, 3.0]).tolist()
-    [0.25, 0.5, 0.75]
-    """
+    """Return the curvature of a variance of parallelism: sigma/2 up to 1, sigma/(1 + sigma) above."""
     values = np.asarray(sigma, dtype=np.float64)
     return np.where(values <= 1, values / 2, 1 - 1 / (1 + values))
 
 
 def sigma_of_curvature(curvature: ArrayLike) -> Floats:
-    """Return the variance of parallelism of a curvature in [0, 1]; at most SIGMA_MAX.
-
-    >>> sigma_of_curvature([0.25, 0.5, 0.75]).tolist()
-    [0.5, 1.0, 3.0]
-    """
+    """Return the variance of parallelism of a curvature in [0, 1]; at most SIGMA_MAX."""
     values = np.minimum(np.asarray(curvature, dtype=np.float64), _CURVATURE_MAX)
     return np.where(values <= 0.5, 2 * values, values / (1 - values))
 
 
 def affine_pieces(parallelism: ArrayLike, curvature: ArrayLike) -> AffinePieces:
-    """Return the pieces of 1/S(u): the linear section, saturation, and what lies between (sigma < 1 only).
+    """Return the pieces of 1/S(u): the linear section, saturation, and the transition between them (sigma < 1 only).
 
-    From sigma = 1 on the third piece never exceeds the first, which takes it out without a branch.
+    From sigma = 1 on the third piece never exceeds the first piece, so no branch has to exclude it.
 
     >>> pieces = affine_pieces(16.0, 0.25)
     >>> float((1 / (pieces.intercept + pieces.slope / 24)).min().round(6))
@@ -67,12 +58,9 @@ def affine_pieces(parallelism: ArrayLike, curvature: ArrayLike) -> AffinePieces:
 
 
 def inverse_speedup(u: ArrayLike, parallelism: ArrayLike, curvature: ArrayLike) -> Floats:
-    """Return 1/S at u = 1/n; all arguments broadcast. Arguments are not checked: this is the inner loop of the fits.
+    """Return 1/S at u = 1/n; all arguments broadcast. Arguments are not checked, because the fits call it in inner loops.
 
     Below one processor (u > 1) the speed-up is the share of the processor, so 1/S = u.
-
-    >>> float(inverse_speedup(1 / 8, 16.0, 0.25).round(6))
-    0.138672
     """
     u, curvature = np.asarray(u, dtype=np.float64), np.asarray(curvature, dtype=np.float64)
     inverse = 1 / np.asarray(parallelism, dtype=np.float64)
@@ -102,11 +90,7 @@ def speedup(n: ArrayLike, parallelism: ArrayLike, sigma: ArrayLike) -> Floats:
 
 
 def checked_sizes(n: ArrayLike) -> Floats:
-    """Return sizes as an array of floats; ValueError unless each is positive and finite.
-
-    >>> checked_sizes([1, 2]).tolist()
-    [1.0, 2.0]
-    """
+    """Return sizes as an array of floats; ValueError unless each is positive and finite."""
     sizes = np.asarray(n, dtype=np.float64)
     if sizes.size and not (sizes.min() > 0 and sizes.max() < np.inf):
         raise ValueError("Sizes must be positive and finite.")
@@ -120,13 +104,13 @@ _SIZE_MAX = 1e100
 
 
 class Observations(NamedTuple):
-    """Sizes, run times and weights, each of shape (k,), sorted; whatever the order they came in, the bits are the same.
+    """Sizes, run times and weights, each of shape (k,), sorted; the order of the input does not change a single bit.
 
-    `scale_s` is a power of two near the smallest time: models work with `rate` = scale_s/run_time_s, which lies in
-    (0, 2), and therefore neither overflow nor depend on the unit of time.
+    `scale_s` is a power of two near the smallest time. Models work with `rate` = scale_s/run_time_s, which lies in (0, 2):
+    they cannot overflow and do not depend on the unit of time.
 
-    >>> seen = observations([8, 4], [3000.0, 6000.0])
-    >>> seen.n.tolist(), seen.scale_s, seen.seconds(2.0)
+    >>> data = observations([8, 4], [3000.0, 6000.0])
+    >>> data.n.tolist(), data.scale_s, data.seconds(2.0)
     ([4.0, 8.0], 2048.0, 4096.0)
     """
 
@@ -137,17 +121,17 @@ class Observations(NamedTuple):
     scale_s: float
 
     def seconds(self, scaled: float) -> float:
-        """Return a time in the models' unit as seconds, kept finite."""
+        """Return a time in units of `scale_s` as finite seconds."""
         return min(max(float(scaled) * self.scale_s, _TIME_MIN_S), _TIME_MAX_S)
 
 
 def observations(n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None = None) -> Observations:
     """Return checked observations; without weights each weighs 1.
 
-    Sizes below one processor say no more than T(1) = n t, so they become observations of n = 1; sizes above 1e100
-    become 1e100. What weighs 0 is left out.
-    Raises ValueError unless sizes and times are positive and finite, weights 0 or between 1e-100 and 1e100 and not all
-    0, and all of one length, at least 1.
+    A size below one processor only shows T(1) = n t and becomes an observation of n = 1. Sizes above 1e100 become 1e100.
+    Observations of weight 0 are dropped.
+    Raises ValueError unless sizes and times are positive and finite, weights 0 or between 1e-100 and 1e100 and not all 0, and
+    all of one length, at least 1.
 
     >>> observations([4, 0.5], [25.0, 200.0])[:3]
     (array([1., 4.]), array([100.,  25.]), array([1., 1.]))
@@ -177,7 +161,7 @@ def _observed(n: Floats, run_time_s: Floats, weight: Floats) -> Observations:
 
 
 def _are_plain(sizes: Floats, times: Floats, weights: Floats) -> bool:
-    """Return whether observations are valid and as models take them; of a dozen numbers lists tell it sooner than arrays."""
+    """Return whether observations need no change; for a dozen numbers lists are faster than arrays."""
     if sizes.ndim != 1 or sizes.size == 0 or sizes.shape != times.shape or sizes.shape != weights.shape:
         return False
     n: list[float] = sizes.tolist()

@@ -1,7 +1,8 @@
 """Exact weighted fit of Downey's model: a global search over the average parallelism A, everything else in closed form.
 
-Narrow valleys lie where the last sizes are saturated, so the search starts not only from a grid of A but from the values
-at which a size changes its piece and from the exact optima of "the first m sizes follow Amdahl, the rest is saturated".
+If the last sizes are saturated, the objective has narrow valleys. The search therefore starts from a grid of A, from the
+values of A at which a size changes its piece, and from the exact optima of "the first m sizes follow Amdahl, the other
+sizes are saturated".
 """
 
 import math
@@ -21,12 +22,12 @@ from processors.models.downey.curve import (
 )
 from processors.models.numerics.arrays import Floats
 
-# The best Downey curve for each given average parallelism A: variable projection, exact and without a loop.
-# With A fixed and with the piece of 1/S on which each size lies, T(n) = T1 g0(n) + T1 w g1(n) is linear in (T1, T1 w).
+# The best Downey curve for each given average parallelism A, by variable projection: exact and without a loop.
+# If A and the piece of 1/S of each size are fixed, T(n) = T1 g0(n) + T1 w g1(n) is linear in (T1, T1 w).
 # Relative least squares is then a 2x2 problem per *segment*, a range of w in which no size changes its piece: one segment
-# for sigma <= 1 (there the pieces depend on A alone) and k + 1 for sigma >= 1 (the p smallest sizes are not saturated).
-# A segment's problem is convex, so its optimum is the free one clipped to the segment. All sums over sizes come from
-# prefix sums, so A costs O(k) and all A are done at once.
+# for sigma <= 1 (the pieces depend on A alone) and k + 1 segments for sigma >= 1 (the p smallest sizes are not saturated).
+# The problem of a segment is convex: its optimum is the free optimum clipped to the segment. All sums over sizes come from
+# prefix sums, so each A costs O(k), and one call solves all A.
 # Source of the method: Golub and Pereyra, variable projection (1973).
 
 _TINY = 1e-200
@@ -44,7 +45,7 @@ class ParallelismProfile(NamedTuple):
 class _Forms(NamedTuple):
     """Sums of a = a0 + f a1 and b = b00 + 2 f b01 + f^2 b11 with objective = total - 2 T1 a + T1^2 b, per segment.
 
-    The serial share f = w/A takes the place of w: the sums of the linear section then do not depend on A.
+    The serial share f = w/A replaces w, because the sums of the linear section then do not depend on A.
     """
 
     a0: Floats
@@ -62,7 +63,7 @@ def profile(
 ) -> ParallelismProfile:
     """Return the best weighted fit of relative errors at each A of `parallelism`, shape (m,).
 
-    The objective is exact within about 1e-15 of the sum of weights (it is a difference of sums).
+    The objective is a difference of sums, exact within about 1e-15 of the sum of weights.
     Raises ValueError on invalid observations or an A below 1.
 
     >>> best = profile([1, 4, 8, 16], [100.0, 26.5, 14.3, 8.3], [8.0, 16.0])
@@ -72,20 +73,16 @@ def profile(
     values = np.asarray(parallelism, dtype=np.float64)
     if values.ndim != 1 or not (np.isfinite(values).all() and (values >= 1).all()):
         raise ValueError("The average parallelisms must be a list of finite numbers of at least 1.")
-    seen = observations(n, run_time_s, weight)
-    best = ProfileSolver.of(seen).solve(values)
-    return best._replace(t1_s=_finite_s(best.t1_s * seen.scale_s))
+    data = observations(n, run_time_s, weight)
+    best = ProfileSolver.of(data).solve(values)
+    return best._replace(t1_s=_finite_s(best.t1_s * data.scale_s))
 
 
 def profiles(n: Floats, run_time_s: Floats, parallelism: Floats, curve: NDArray[np.intp]) -> ParallelismProfile:
-    """Return the best fits of many curves of as many sizes each, at each A of `parallelism` (m,), which is of a `curve` (m,).
+    """Return the best fits of c curves with k sizes each: one fit for each A of `parallelism` (m,).
 
-    `n` (c, k) are distinct sizes from one on, rising, `run_time_s` (c, k) their times; arguments are not checked.
-
-    >>> n, t = np.array([1.0, 4.0, 8.0, 16.0]), np.array([100.0, 26.5, 14.3, 8.3])
-    >>> both = profiles(np.stack([n, n]), np.stack([t, t]), np.array([8.0, 16.0]), np.array([0, 1]))
-    >>> both.objective.tolist() == profile(n, t, [8.0, 16.0]).objective.tolist()
-    True
+    `curve` (m,) is the index of the curve that each A belongs to. `n` (c, k) are distinct sizes from one on, ascending,
+    `run_time_s` (c, k) their times; arguments are not checked.
     """
     scale_s = np.ldexp(1.0, np.frexp(run_time_s.min(axis=1))[1] - 1)[:, None]
     rate = np.maximum(scale_s / run_time_s, np.finfo(np.float64).tiny)
@@ -99,14 +96,10 @@ def _finite_s(times_s: Floats) -> Floats:
 
 
 class ProfileSolver:
-    """Profiles of c curves of k sizes each; T1 is in units of their scale.
+    """Profiles of c curves with k sizes each; T1 is in units of the scale of each curve.
 
     `n`, `rate` and `weight` are as in `Observations`, (c, k). `sums` are prefix sums over sizes, shape (8, c, k + 1), of
     weight * (u r, (1-u) r, r, u^2 r^2, u (1-u) r^2, (1-u)^2 r^2, r^2, u r^2) with u = 1/n and the rate r.
-
-    >>> seen = observations([1, 4], [100.0, 25.0])
-    >>> float(ProfileSolver.of(seen).solve(np.array([4.0])).curvature[0])
-    0.0
     """
 
     def __init__(self, n: Floats, rate: Floats, weight: Floats) -> None:
@@ -124,51 +117,50 @@ class ProfileSolver:
         self._columns[5:] = self.sums[[2, 6], :, -1:] - self._columns[5:]
 
     @classmethod
-    def of(cls, seen: Observations) -> "ProfileSolver":
-        """Return the solver of one curve."""
-        return cls(seen.n[None], seen.rate[None], seen.weight[None])
+    def of(cls, data: Observations) -> "ProfileSolver":
+        return cls(data.n[None], data.rate[None], data.weight[None])
 
     def solve(self, parallelism: Floats, curve: NDArray[np.intp] | None = None) -> ParallelismProfile:
-        """Return the best curve at each A, shape (m,), which is of the `curve` of that place (m,), by default of the only one."""
-        of = np.zeros(parallelism.size, np.intp) if curve is None else curve
+        """Return the best curve at each A, shape (m,); `curve` (m,) is the index of its curve, by default the only one."""
+        index = np.zeros(parallelism.size, np.intp) if curve is None else curve
         q = 1 / parallelism[:, None]
-        low, high = self._segments(q, of)
-        forms = self._forms(parallelism, q, of)
+        low, high = self._segments(q, index)
+        forms = self._forms(parallelism, q, index)
         share = _best_share(forms, low, high)
         a, b = forms.a0 + share * forms.a1, forms.b00 + share * (2 * forms.b01 + share * forms.b11)
         t1 = a / b
         gain = np.where(low <= high, t1 * (2 * a - t1 * b), -np.inf)
         best = gain.argmax(axis=1) + np.arange(0, gain.size, gain.shape[1])
-        objective = np.maximum(self._total[of] - gain.ravel()[best], 0)
+        objective = np.maximum(self._total[index] - gain.ravel()[best], 0)
         return ParallelismProfile(parallelism, share.ravel()[best] * parallelism, t1.ravel()[best], objective)
 
-    def _segments(self, q: Floats, of: NDArray[np.intp]) -> tuple[Floats, Floats]:
-        """Return the ends of f, shape (m, k + 2): p = 0..k sizes not saturated with sigma >= 1, then sigma <= 1.
+    def _segments(self, q: Floats, curve: NDArray[np.intp]) -> tuple[Floats, Floats]:
+        """Return the ends of f, shape (m, k + 2): first sigma >= 1 with p = 0..k unsaturated sizes, last sigma <= 1.
 
-        A size saturates when w <= (n - A)/(n - 1), that is f <= q - (1 - q)/(n - 1) with q = 1/A.
+        A size saturates if w <= (n - A)/(n - 1), that is f <= q - (1 - q)/(n - 1) with q = 1/A.
         """
         low, high = np.empty((2, q.size, self._n.shape[1] + 2))
-        saturation = q - (1 - q) * self._inverse_gap[of]
+        saturation = q - (1 - q) * self._inverse_gap[curve]
         half = 0.5 * q
         np.maximum(saturation, half, out=low[:, 1:-1])
         np.minimum(saturation, q, out=high[:, :-2])
         low[:, :1], low[:, -1:], high[:, -2:-1], high[:, -1:] = half, 0.0, q, half
         return low, high
 
-    def _forms(self, parallelism: Floats, q: Floats, of: NDArray[np.intp]) -> _Forms:
+    def _forms(self, parallelism: Floats, q: Floats, curve: NDArray[np.intp]) -> _Forms:
         """Return the sums of each segment, shape (m, k + 2)."""
-        sizes = self._n[of]
+        sizes = self._n[curve]
         linear = (sizes <= parallelism[:, None]).sum(axis=1)
         picked = np.empty((7, parallelism.size, self._n.shape[1] + 2))
-        np.take(self._columns, of, axis=1, out=picked[:, :, :-1])
-        picked[:, :, -1] = self._columns[:, of, linear]
+        np.take(self._columns, curve, axis=1, out=picked[:, :, :-1])
+        picked[:, :, -1] = self._columns[:, curve, linear]
         picked[0] += q * picked[5]
         picked[2] += q * q * picked[6]
         forms = _Forms(*picked[:5])
-        # what sizes between A and 2A - 1 contribute with sigma <= 1: T = T1 (1/A + f ((2A - 1) u - 1))
+        # the part of sizes between A and 2A - 1 with sigma <= 1: T = T1 (1/A + f ((2A - 1) u - 1))
         span = 2 * parallelism - 1
         full = (sizes <= span[:, None]).sum(axis=1)
-        u1, one1, uu2, one2, u2 = self._middle[:, of, full] - self._middle[:, of, linear]
+        u1, one1, uu2, one2, u2 = self._middle[:, curve, full] - self._middle[:, curve, linear]
         forms.a1[:, -1] += span * u1 - one1
         forms.b01[:, -1] += (span * u2 - one2) / parallelism
         forms.b11[:, -1] += span * (span * uu2 - 2 * u2) + one2
@@ -176,18 +168,18 @@ class ProfileSolver:
 
 
 def _best_share(forms: _Forms, low: Floats, high: Floats) -> Floats:
-    """Return the optimum of each convex problem, drawn into its segment.
+    """Return the optimum of each convex problem, clipped to its segment.
 
-    A T1 below 0 (or none) means that the optimum lies beyond infinite f: then the sign of T1 f names the nearer end.
+    If T1 is negative or zero, the optimum lies beyond infinite f: the sign of T1 f then selects the nearer end.
     """
     t1_f = forms.a1 * forms.b00 - forms.a0 * forms.b01
     t1 = forms.a0 * forms.b11 - forms.a1 * forms.b01
     return np.maximum(np.minimum(t1_f / np.maximum(t1, _TINY), high), low)
 
 
-# Downey fits of many subsets of the same sizes at once: what a search for patterns asks, where one exact fit each is too slow.
-# One grid over (A, curvature) serves all subsets, then each zooms in around its own best cell. On random sizes and noise
-# the relative error `rms` came out within 0.0001 of the exact fit's in 90 % of the cases, within 0.01 in all.
+# Approximate Downey fits of many subsets of the same sizes at once, for the search for patterns: exact fits are too slow.
+# One grid over (A, curvature) serves all subsets; each subset then zooms in around its best cell. On random sizes and noise
+# the relative error `rms` was within 0.0001 of that of the exact fit in 90 % of the cases, and always within 0.01.
 
 PARALLELISM_STEPS = 48
 PARALLELISM_REACH = 16.0  # times the largest size; beyond, the curve is Amdahl's
@@ -199,11 +191,7 @@ TINY = 1e-200
 
 
 class QuickFits(NamedTuple):
-    """One curve per subset: T1 in the unit of the times, A, curvature, relative error `rms`; shape (m,).
-
-    >>> QuickFits(np.ones(1), np.array([4.0]), np.zeros(1), np.zeros(1)).predict(np.array([2.0, 8.0])).tolist()
-    [[0.5, 0.25]]
-    """
+    """One curve per subset: T1 in the unit of the times, A, curvature, relative error `rms`; shape (m,)."""
 
     t1_s: Floats
     parallelism: Floats
@@ -211,11 +199,7 @@ class QuickFits(NamedTuple):
     rms: Floats
 
     def predict(self, n: Floats) -> Floats:
-        """Return the run times of all curves at all sizes, shape (m, sizes).
-
-        >>> QuickFits(np.ones(1), np.array([4.0]), np.zeros(1), np.zeros(1)).predict(np.array([1.0])).tolist()
-        [[1.0]]
-        """
+        """Return the run times of all curves at all sizes, shape (m, sizes)."""
         inverse = inverse_speedup(1.0 / n, self.parallelism[:, None], self.curvature[:, None])
         return np.asarray(self.t1_s[:, None] * inverse)
 
@@ -253,7 +237,7 @@ class QuickFitter:
         return np.asarray(np.multiply(relative, self._rate, out=relative))
 
     def fit(self, subsets: NDArray[np.bool_]) -> QuickFits:
-        """Return the fit of each subset, a row of `subsets` (m, k); each needs at least one size."""
+        """Return the fit of each subset, a row of `subsets` (m, k); each row needs at least one size."""
         weights = subsets.astype(float)
         a, b = self._shape @ weights.T, self._squares @ weights.T
         best = (a * a / np.maximum(b, TINY)).argmax(axis=0)
@@ -271,7 +255,7 @@ class QuickFitter:
     def _zoomed(
         self, weights: Floats, parallelism: Floats, curvature: Floats, steps: tuple[float, float]
     ) -> tuple[Floats, Floats]:
-        """Return the best curve of each subset on a small grid around the given one."""
+        """Return the best curve of each subset on a small grid around its current curve; `steps` are ln A and curvature."""
         around = parallelism[:, None] * np.exp(ZOOM * steps[0])
         neighbours = curvature[:, None] + ZOOM * steps[1]
         a_grid = np.repeat(np.clip(around, 1.0, self._largest), ZOOM.size, axis=1)
@@ -290,8 +274,8 @@ _UNIT_ZOOM = np.linspace(0, 1, 33)
 _TRIPLE = np.array([-1, 0, 1])
 _NARROWING = (1 / 32, 0)  # of the step between the three points of a parabola; 0 evaluates the last vertex
 _PARALLELISM_MAX = 1e300
-_SAME = 1e-6  # relative distance below which two starts are one; twins would hide a valley's slope from each other
-_FLAT = 4e-15  # objectives closer than this share of the sum of weights are equal: it is their rounding error
+_SAME = 1e-6  # relative distance below which two starts merge, because twins would hide the slope of a valley from each other
+_FLAT = 4e-15  # objectives closer than this share of the sum of weights are equal: their rounding error
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,35 +305,35 @@ class DowneyFit:
 def fit_downey(n: ArrayLike, run_time_s: ArrayLike, weight: ArrayLike | None = None) -> DowneyFit:
     """Return the curve with the least weighted sum of squared relative errors (T(n)/t - 1)^2.
 
-    A lies between 1 and 16 times the largest size: beyond, the curve is Amdahl's law anyway. Where several A fit equally
-    well (all sizes in the linear section) the smallest is returned. Raises ValueError on invalid observations.
+    A lies between 1 and 16 times the largest size, because larger A give Amdahl's law. If several A fit equally well (all
+    sizes in the linear section), the smallest A wins. Raises ValueError on invalid observations.
 
     >>> fit = fit_downey([4, 8, 16, 32], [262.0, 139.0, 78.5, 63.0])
     >>> round(fit.parallelism, 2), round(fit.sigma, 2), round(fit.t1_s), round(fit.rms, 5)
     (15.8, 0.54, 996, 0.00125)
     """
-    seen = observations(n, run_time_s, weight)
-    solver = ProfileSolver.of(seen)
-    start = solver.solve(_starts(seen, solver.sums[:, 0]))
-    tolerance = _FLAT * float(seen.weight.sum())
-    return _best(seen, _refined(solver, start, tolerance), tolerance)
+    data = observations(n, run_time_s, weight)
+    solver = ProfileSolver.of(data)
+    start = solver.solve(_starts(data, solver.sums[:, 0]))
+    tolerance = _FLAT * float(data.weight.sum())
+    return _best(data, _refined(solver, start, tolerance), tolerance)
 
 
-def _starts(seen: Observations, sums: Floats) -> Floats:
-    """Return where the search over A starts: sorted, the ends of its range among them."""
-    high = min(16 * float(seen.n[-1]), _PARALLELISM_MAX)
+def _starts(data: Observations, sums: Floats) -> Floats:
+    """Return the start values of A for the search, sorted, with both ends of the range."""
+    high = min(16 * float(data.n[-1]), _PARALLELISM_MAX)
     grid = np.exp(math.log(high) * _UNIT_GRID)
-    values = np.concatenate([grid, seen.n, (seen.n + 1) / 2, _saturation_seeds(seen, sums)])
+    values = np.concatenate([grid, data.n, (data.n + 1) / 2, _saturation_seeds(data, sums)])
     values = np.sort(np.minimum(np.maximum(values, 1.0), high))
     return values[np.diff(values, prepend=0) > _SAME * values]
 
 
-def _saturation_seeds(seen: Observations, sums: Floats) -> Floats:
-    """Return T1/t for T1 of Amdahl fits of the first m sizes and t of each later size, and of their weighted mean."""
-    later = np.arange(seen.n.size) >= np.arange(1, seen.n.size + 1)[:, None] - 1
+def _saturation_seeds(data: Observations, sums: Floats) -> Floats:
+    """Return T1/t for T1 of Amdahl fits to the first m sizes and t of each later size, and of their weighted mean."""
+    later = np.arange(data.n.size) >= np.arange(1, data.n.size + 1)[:, None] - 1
     serial = _serial_times(sums)
     with np.errstate(over="ignore"):
-        candidates = [np.outer(serial, seen.rate)[later], seen.n[0] * seen.rate / seen.rate[0]]
+        candidates = [np.outer(serial, data.rate)[later], data.n[0] * data.rate / data.rate[0]]
     rest1, rest2 = sums[2, -1] - sums[2, 1:-1], sums[6, -1] - sums[6, 1:-1]
     candidates.append(serial[:-1] * rest2 / np.maximum(rest1, 1e-200))
     return np.concatenate(candidates)
@@ -368,15 +352,15 @@ def _serial_times(sums: Floats) -> Floats:
 
 
 def _refined(solver: ProfileSolver, start: ParallelismProfile, tolerance: float) -> ParallelismProfile:
-    """Return the starts and what was found in the best local minima between their neighbours.
+    """Return the profile of the starts and of the points searched between the neighbours of the best local minima.
 
-    A fine grid finds the valley's floor, then the vertices of ever narrower parabolas its lowest point.
+    A fine grid finds the floor of the valley; vertices of ever narrower parabolas then find the lowest point.
     """
     ends = start.parallelism[[0, -1]]
     low, high = _brackets(start, tolerance)
     logs = low[:, None] + (high - low)[:, None] * _UNIT_ZOOM
-    found = [start, solver.solve(np.clip(np.exp(logs).ravel(), *ends))]
-    objective = found[-1].objective.reshape(logs.shape)
+    searched = [start, solver.solve(np.clip(np.exp(logs).ravel(), *ends))]
+    objective = searched[-1].objective.reshape(logs.shape)
     best = np.minimum(np.maximum(_flat_argmin(objective, tolerance), 1), _UNIT_ZOOM.size - 2)
     around, step = best[:, None] + _TRIPLE, (high - low) * _UNIT_ZOOM[1]
     rows = np.arange(low.size)[:, None]
@@ -385,22 +369,22 @@ def _refined(solver: ProfileSolver, start: ParallelismProfile, tolerance: float)
         centre = np.minimum(np.maximum(centre + step * _vertex(objective), low), high)
         step = narrowing * step
         points = np.exp(centre[:, None] + step[:, None] * _TRIPLE).ravel()
-        found.append(solver.solve(np.clip(points, *ends)))
-        objective = found[-1].objective.reshape(around.shape)
-    return ParallelismProfile(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
+        searched.append(solver.solve(np.clip(points, *ends)))
+        objective = searched[-1].objective.reshape(around.shape)
+    return ParallelismProfile(*(np.concatenate(columns) for columns in zip(*searched, strict=True)))
 
 
 def _vertex(objective: Floats) -> Floats:
-    """Return where the parabolas through values at -1, 0 and 1, shape (m, 3), are least, at most 2 away."""
-    before, at, after = objective.T
-    bend = np.maximum(before - 2 * at + after, 1e-200)
+    """Return the vertices of the parabolas through values at -1, 0 and 1, shape (m, 3), clipped to [-2, 2]."""
+    before, centre, after = objective.T
+    bend = np.maximum(before - 2 * centre + after, 1e-200)
     vertex: Floats = np.minimum(np.maximum((before - after) / (2 * bend), -2), 2)
     return vertex
 
 
 def _brackets(start: ParallelismProfile, tolerance: float) -> tuple[Floats, Floats]:
-    """Return ln A of the neighbours of the best local minima, each of shape (at most _MINIMA,)."""
-    objective = np.floor(start.objective / tolerance)  # noise must not pass for minima
+    """Return ln A of both neighbours of the best local minima, two arrays of at most _MINIMA values."""
+    objective = np.floor(start.objective / tolerance)  # rounding errors must not count as minima
     padded = np.concatenate([[np.inf], objective, [np.inf]])
     minima = np.flatnonzero((objective < padded[:-2]) & (objective <= padded[2:]))
     minima = minima[np.argsort(objective[minima], kind="stable")[:_MINIMA]]
@@ -409,27 +393,27 @@ def _brackets(start: ParallelismProfile, tolerance: float) -> tuple[Floats, Floa
 
 
 def _flat_argmin(objective: Floats, tolerance: float) -> NDArray[np.intp]:
-    """Return the first column of each row within the tolerance of the row's least value."""
+    """Return the first column of each row whose value lies within the tolerance of the minimum."""
     columns: NDArray[np.intp] = (objective <= objective.min(axis=1, keepdims=True) + tolerance).argmax(axis=1)
     return columns
 
 
-def _best(seen: Observations, found: ParallelismProfile, tolerance: float) -> DowneyFit:
-    """Return the fit of the least objective, of the smallest A where several are equal.
+def _best(data: Observations, fits: ParallelismProfile, tolerance: float) -> DowneyFit:
+    """Return the fit with the least objective; of several equal ones the fit with the smallest A.
 
-    Among objectives that are equal as differences of sums the residuals themselves decide, which are far more exact.
+    Objectives that are equal as differences of sums are compared by their residuals, which are far more exact.
     """
-    flat = np.flatnonzero(found.objective <= found.objective.min() + tolerance)
-    rates = inverse_speedup(1 / seen.n, found.parallelism[flat, None], found.curvature[flat, None]) * seen.rate
-    residuals = found.t1_s[flat, None] * rates - 1
-    objective = residuals * residuals @ seen.weight
-    total = float(seen.weight.sum())
-    best = np.flatnonzero(objective <= objective.min() * (1 + 1e-9) + 1e-30 * total)
-    row = best[found.parallelism[flat[best]].argmin()]
+    flat = np.flatnonzero(fits.objective <= fits.objective.min() + tolerance)
+    rates = inverse_speedup(1 / data.n, fits.parallelism[flat, None], fits.curvature[flat, None]) * data.rate
+    residuals = fits.t1_s[flat, None] * rates - 1
+    objective = residuals * residuals @ data.weight
+    weight = float(data.weight.sum())
+    best = np.flatnonzero(objective <= objective.min() * (1 + 1e-9) + 1e-30 * weight)
+    row = best[fits.parallelism[flat[best]].argmin()]
     return DowneyFit(
-        t1_s=seen.seconds(found.t1_s[flat[row]]),
-        parallelism=float(found.parallelism[flat[row]]),
-        sigma=float(sigma_of_curvature(found.curvature[flat[row]])),
-        rms=math.sqrt(objective[row] / total),
+        t1_s=data.seconds(fits.t1_s[flat[row]]),
+        parallelism=float(fits.parallelism[flat[row]]),
+        sigma=float(sigma_of_curvature(fits.curvature[flat[row]])),
+        rms=math.sqrt(objective[row] / weight),
         objective=float(objective[row]),
     )

@@ -1,7 +1,7 @@
 """ADEPT's curve for twice the largest size: biased to the closest observations, in two steps, within the envelope.
 
-Step 1 lets the curve pass through the largest size. Step 2 frees it by a few per cent. The candidates are the curves that
-the Bayes average has kept anyway: a search of its own would take milliseconds for each target.
+In step 1 the curve passes through the largest size; step 2 lets it deviate by a few per cent. The candidates are the curves
+of the Bayes average, because a search per target would take milliseconds.
 Source: Deshmeh, Machina and Sodan 2010 (ADEPT); weights, prior and percentages are this project's.
 """
 
@@ -19,17 +19,17 @@ from processors.models.numerics.arrays import Floats
 
 CANDIDATES_MAX: Final = 256
 TARGET: Final = 2.0  # times the largest size
-STEP = 0.03  # by which step 2 may miss the closest observation
-EXTENSION = 0.25  # by which step 2 may leave the parameters of step 1
+STEP = 0.03  # share by which step 2 may miss the closest observation
+EXTENSION = 0.25  # share by which step 2 may leave the parameters of step 1
 NOISE_FLOOR = 0.03
 SIGMA_MODE, SIGMA_SPREAD = 1.2, 1.1  # after Cirne and Berman's moldable jobs (IPDPS 2001)
 PARALLELISM_FACTOR, PARALLELISM_SPREAD = 4.0, 2.0  # A is expected near four times the largest size, within e^2
 
-# Bounds that hold for every Downey curve whose observations deviate by at most a given share.
+# Bounds for every Downey curve whose observations deviate by at most a given share.
 # T is convex and nondecreasing in u = 1/n, the speed-up is at most n and at most A, and Karp and Flatt's serial share
-# does not fall with n. Each bound below follows from one of these facts and one or two observations, so none can miss.
+# does not fall with n. Each bound below follows strictly from one of these facts and one or two observations.
 
-DEVIATION = 0.05  # of ADEPT
+DEVIATION = 0.05  # ADEPT
 LARGEST = 1e300
 
 
@@ -38,9 +38,6 @@ class ParameterBounds:
     """Bounds of serial time, average parallelism A and serial share f = w / A.
 
     `t1_low_s` <= T(1) <= `t1_high_s`, `parallelism_low` <= A <= `parallelism_high` (inf: unbounded), f <= `serial_share_high`.
-
-    >>> ParameterBounds(95.0, 105.0, 4.0, 40.0, 0.02).parallelism_high
-    40.0
     """
 
     t1_low_s: float
@@ -53,8 +50,8 @@ class ParameterBounds:
 def envelope(n: Floats, run_time_s: Floats, deviation: float = DEVIATION) -> ParameterBounds:
     """Return the bounds that `k` observations give; `n` (sorted, distinct, >= 1) and `run_time_s` have shape (k,).
 
-    `deviation` is the largest relative deviation |t / T - 1| of an observation, below 1.
-    Where the data contradict the model (lower above upper bound) the upper bound of T(1) is kept.
+    `deviation` is the largest relative deviation |t / T - 1| of an observation, below 1. If the data contradict the model
+    (lower bound above upper bound), the upper bound of T(1) wins.
     Derived from the convexity of Downey's speed-up (Downey 1997) in 1/n; the idea of the envelope is ADEPT's.
 
     >>> bounds = envelope(np.array([1.0, 2.0, 4.0, 8.0]), np.array([1000.0, 501.953, 252.930, 128.418]))
@@ -85,7 +82,7 @@ def _serial_time(n: Floats, run_time_s: Floats, low: Floats, high: Floats, devia
 def _limit_of_large_n(u: Floats, low: Floats, high: Floats) -> float:
     if u.size == 1:
         return 0.0
-    # of a dozen sizes numbers tell it sooner than arrays
+    # for a dozen sizes plain numbers are faster than arrays
     pairs = combinations(zip(u.tolist(), low.tolist(), high.tolist(), strict=True), 2)
     bounds = [
         low_j - max(high_i - low_j, 0.0) / (u_i - u_j) * u_j for (u_i, _, high_i), (u_j, low_j, _) in pairs if u_i > u_j
@@ -104,12 +101,8 @@ def _serial_share(n: Floats, t1_low: float, high: Floats) -> float:
 def curve_bounds(n: Floats, run_time_s: Floats, targets: Floats, deviation: float = DEVIATION) -> tuple[Floats, Floats]:
     """Return the lowest and highest T(n*) of the whole model family, in seconds, each of the shape (m,) of `targets`.
 
-    `n` (sorted, distinct) and `run_time_s` have shape (k,). Chords bound a convex function from above, their
-    extensions from below; T falls with n, and n T(n) does not. Lower above upper: no Downey curve fits the data.
-
-    >>> n, t = np.array([1.0, 2.0, 4.0, 8.0]), np.array([1000.0, 501.953, 252.930, 128.418])
-    >>> [bound.round(2).tolist() for bound in curve_bounds(n, t, np.array([64.0]))]
-    [[15.29], [135.18]]
+    `n` (sorted, distinct) and `run_time_s` have shape (k,). A chord bounds a convex function from above, its extension from
+    below; T falls with n, and n T(n) does not. A lower bound above the upper bound means that no Downey curve fits the data.
     """
     with np.errstate(all="ignore"):
         low, high = run_time_s / (1.0 + deviation), run_time_s / (1.0 - deviation)
@@ -140,12 +133,9 @@ def _pairs(count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def prior_penalty(parallelism: Floats, sigma: Floats, largest_n: float) -> Floats:
-    """Return what a curve costs that is unlike those of parallel applications; a pure number, 0 for the likeliest.
+    """Return the cost of a curve that is unlike parallel applications; a pure number, 0 for the likeliest curve.
 
-    The tail in sigma is heavy so that Amdahl's law, its limit, stays within reach.
-
-    >>> float(prior_penalty(np.array(128.0), np.array(1.2), 32.0))
-    0.0
+    The tail in sigma is heavy so that Amdahl's law, the limit of large sigma, stays within reach.
     """
     in_sigma = np.log1p(((sigma - SIGMA_MODE) / SIGMA_SPREAD) ** 2)
     in_parallelism = (np.log(parallelism / (PARALLELISM_FACTOR * largest_n)) / PARALLELISM_SPREAD) ** 2
@@ -153,11 +143,7 @@ def prior_penalty(parallelism: Floats, sigma: Floats, largest_n: float) -> Float
 
 
 def target_weights(n: Floats, target: float) -> Floats:
-    """Return how much each size counts for the target, shape (k,), the largest 1.
-
-    >>> target_weights(np.array([4.0, 8.0, 16.0]), 16.0).round(4).tolist()
-    [0.1111, 0.25, 1.0]
-    """
+    """Return the weight of each size for the target, shape (k,); the largest weight is 1."""
     weights = 1.0 / (1.0 + np.abs(np.log2(n / target))) ** 2
     return np.asarray(weights / weights.max())
 
@@ -167,14 +153,8 @@ def fit_adept(
 ) -> tuple[float, float, float]:
     """Return average parallelism, variance of parallelism and T(1) in seconds of the curve for twice the largest size.
 
-    `n` (rising, distinct, at least 1) and `run_time_s` have shape (k,). `belief` is the posterior over Downey's curves
-    and `bounds` the envelope of the same sizes, `noise` the standard deviation of ln t.
-
-    >>> from processors.models.adept.study import study
-    >>> n, t = np.array([4.0, 8.0, 16.0, 32.0]), np.array([262.0, 139.0, 78.5, 63.0])
-    >>> found = study(n, t)
-    >>> round(fit_adept(n, t, found.posterior, found.envelope, found.noise)[0])
-    15
+    `n` (ascending, distinct, at least 1) and `run_time_s` have shape (k,). `belief` is the posterior over Downey curves and
+    `bounds` the envelope of the same sizes; `noise` is the standard deviation of ln t.
     """
     cells = _candidates(belief)
     inverse = cells.inverse_speedups(n)
