@@ -5,7 +5,19 @@ from collections.abc import Sequence
 from processors.models.combination.combine import NOTHING_LEARNED, SHIPPED, Coefficients, Combination, LearnedRecord
 from processors.models.combination.evidence import Curve, Related, RelatedCurve, evidence
 from processors.models.combination.replay import ForecastRows, rows
-from processors.models.combination.scores import NO_SCORES, Counts
+from processors.models.combination.scores import (
+    NO_SCORES,
+    Counts,
+    Ends,
+    EndsRequest,
+    SystemScores,
+    beyond,
+    ends,
+    inside,
+    known,
+    share,
+)
+from processors.models.numerics.arrays import Floats
 
 
 def combine(
@@ -22,3 +34,25 @@ def combine(
 def prequential(reported: Combination) -> ForecastRows:
     """Return the forecasts that a curve allows in hindsight."""
     return rows(reported.coefficients.gate, reported.evidence, reported.related)
+
+
+def quantiles(
+    distance: Floats,
+    atoms: Sequence[Sequence[float]],
+    system: str,
+    own: Sequence[SystemScores],
+    pool: Counts = NO_SCORES,
+    *,
+    known_further: bool = False,
+) -> Ends:
+    """Return the scores between which 90 % of the runs lie at each distance (m,) in doublings."""
+    near, shipped = beyond(distance, atoms, known_further=known_further)
+    return ends([EndsRequest(near, shipped, known(system, own, pool, share(own)))])[0]
+
+
+def quantiles_inside(
+    atoms: Sequence[float], system: str, own: Sequence[SystemScores], pool: Counts = NO_SCORES
+) -> tuple[float, float]:
+    """Return the scores between which 90 % of the runs lie inside the range of a curve."""
+    found = ends([inside(atoms, known(system, own, pool, share(own)))])[0]
+    return float(found.lower[0]), float(found.upper[0])

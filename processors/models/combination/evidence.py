@@ -1,10 +1,13 @@
-"""What one curve says of the laws: all of them fitted to all of its prefixes, how they forecast the next size, what each weighs.
+"""Fits of all laws to all prefixes of a curve, their forecasts of each next size, and the weight of each law.
 
-Row r of an array with k - 1 rows belongs to the prefix of the r + 2 smallest sizes. Laws come in the order of ENSEMBLE.
-The gate weighs each by its record on this curve, on other curves of the application, and a prior.
+Row r of an array with k - 1 rows belongs to the prefix of the r + 2 smallest sizes. Laws come in the order of ENSEMBLE. The
+gate weighs each law by its record on this curve, by its record on other curves of the application, and by a prior.
 
-`flat` (nothing is gained any more) and `rising` (the last slope where times rose already, flat otherwise) stand among the
-laws because all others miss to one side: of curves that saturate right after clean sizes they foretell far too little.
+`flat` (no further gain) and `rising` (the last slope if times rose already, else flat) belong to the laws because all other
+laws miss to one side: if a curve saturates right after clean sizes, they predict far too short run times.
+
+The last part holds the related curves: the other curves of the application, as arrays that all forecasts share. With 25
+curves, reading their numbers one curve after the other took most of the time of a refit.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,15 +23,15 @@ from processors.models.numerics.arrays import Floats
 
 Ints = NDArray[np.intp]
 
-RATIO_MAX: Final = 1e30  # of sizes and of times: nothing measured comes near, and its eighth power stays finite
+RATIO_MAX: Final = 1e30  # of sizes and of times: nothing measured comes near, and the eighth power stays finite
 REPEATS_MAX: Final = 4
 
 
 class Curve(NamedTuple):
-    """Sizes (rising, distinct), the median run time of each in seconds, and up to four single runs of each.
+    """Sizes (ascending, distinct), the median run time of each in seconds, and up to four single runs of each.
 
-    `key` orders curves of one application among each other, `system` is where it ran. Sizes without single runs are
-    judged by their median. `bends` are the sizes, rising, at which a memory domain, a socket or a node is full.
+    `key` orders the curves of one application; `system` is where the curve was run. A size without single runs is judged by its
+    median. `bends` are the sizes, ascending, at which a memory domain, a socket or a node is full.
 
     >>> Curve("a", "archer2", (1.0, 2.0), (10.0, 6.0)).n
     (1.0, 2.0)
@@ -44,11 +47,7 @@ class Curve(NamedTuple):
 
 
 class ScaledCurve(NamedTuple):
-    """A curve relative to its last size: n/n_k, t/t_k, log2 n and ln t of these; arrays of shape (k,).
-
-    >>> scaled(Curve("a", "archer2", (1.0, 2.0), (10.0, 5.0))).x.tolist()
-    [-1.0, 0.0]
-    """
+    """A curve relative to its last size: n/n_k, t/t_k, log2 of n/n_k and ln of t/t_k; arrays of shape (k,)."""
 
     n: Floats
     t: Floats
@@ -59,7 +58,7 @@ class ScaledCurve(NamedTuple):
 def scaled(curve: Curve) -> ScaledCurve:
     """Return the curve relative to its last size.
 
-    Raises ValueError unless sizes rise, sizes and times are positive and finite, and there are as many of each.
+    Raises ValueError unless sizes are ascending, sizes and times are positive and finite, and there are as many of each.
 
     >>> scaled(Curve("a", "archer2", (2.0, 1.0), (10.0, 5.0)))
     Traceback (most recent call last):
@@ -77,7 +76,7 @@ def _scaled(curves: Sequence[Curve]) -> ScaledCurve:
         raise ValueError("Sizes must be positive, finite and rising.")
     if not (t.min() > 0 and t.max() < np.inf):
         raise ValueError("Run times must be positive and finite.")
-    least = 2.0 ** np.arange(n.shape[1]) / RATIO_MAX  # sizes out of reach stay apart
+    least = 2.0 ** np.arange(n.shape[1]) / RATIO_MAX  # sizes beyond RATIO_MAX stay distinct
     relative_n = np.minimum(np.maximum(relative(n, n[:, -1:]), least), 1.0)
     relative_t, x = relative(t, t[:, -1:]), np.log2(relative_n)
     if not (x[:, 1:] > x[:, :-1]).all():
@@ -86,17 +85,13 @@ def _scaled(curves: Sequence[Curve]) -> ScaledCurve:
 
 
 def relative(values: Floats, unit: float | Floats) -> Floats:
-    """Return values in a unit, within RATIO_MAX of it.
-
-    >>> relative(np.array([1.0, 1e300]), 1e-10).tolist()
-    [10000000000.0, 1e+30]
-    """
+    """Return values divided by a unit, clipped to RATIO_MAX."""
     with np.errstate(over="ignore", under="ignore"):
         return np.asarray(np.clip(values / unit, 1.0 / RATIO_MAX, RATIO_MAX))
 
 
 def judged_runs(curve: Curve, index: int) -> tuple[float, ...]:
-    """Return the single runs of a size that forecasts are judged by: at most four, spread evenly over the sorted ones.
+    """Return the single runs of a size that judge forecasts: at most four, spread evenly over the sorted runs.
 
     >>> judged_runs(Curve("a", "s", (1.0,), (5.0,), ((9.0, 1.0, 5.0, 6.0, 4.0, 5.5, 4.5, 7.0),)), 0)
     (4.0, 5.0, 6.0, 9.0)
@@ -111,12 +106,12 @@ def judged_runs(curve: Curve, index: int) -> tuple[float, ...]:
 
 ENSEMBLE: Final = ("usl", "ideal", "last_two", *(kind.name for kind in prefixes.KINDS), "flat", "rising")
 LN2: Final = float(np.log(2.0))
-# per unit of ln n: what the median run takes longer than the laws say, for curves saturate later than their sizes show
+# per unit of ln n: the excess of the median run over the laws, because curves saturate beyond their observed sizes
 PESSIMISM: Final = 0.02
 LN_MIN: Final = -690.0  # of 1e-300
 LOSS_BASE, LOSS_PER_DOUBLING, LOSS_MAX = 0.01, 0.05, 4.0
 FORGETTING = 0.7  # of losses, per size
-ANCHORED = 0.3  # share of a forecast that starts at the last observed time, not at the law's own
+ANCHORED = 0.3  # share of a forecast that follows the slope of the law
 SLOPE_RANGE, CHORD_RANGE = (-1.5, 1.2), (-2.0, 2.0)
 CURVATURE_RANGE = (-0.5, 0.7)
 RESIDUAL_BASE = 0.003
@@ -126,8 +121,8 @@ _EXPONENTS = np.array([kind.exponent for kind in prefixes.KINDS])
 class PrefixMembers(NamedTuple):
     """All laws on all prefixes of a curve, relative to its last size: coefficients of the terms, slopes of power laws.
 
-    `universal` (..., k-1, 3), `two_terms` (..., kinds, k-1, 2), `slope` (..., k-1), `x` and `y` (..., k-1) the last size of each
-    prefix.
+    `universal` (..., k-1, 3), `two_terms` (..., kinds, k-1, 2), `slope` (..., k-1); `x` and `y` (..., k-1) are the last size of
+    each prefix.
     """
 
     universal: Floats
@@ -137,12 +132,7 @@ class PrefixMembers(NamedTuple):
     y: Floats
 
     def ln_run_times(self, n: Floats) -> Floats:
-        """Return ln of every law's run time at relative sizes (..., m), shape (..., k - 1, laws, m).
-
-        >>> data = scaled(Curve("a", "s", (1.0, 2.0), (10.0, 5.0)))
-        >>> np.exp(prefix_members(data).ln_run_times(np.array([4.0]))).ravel().round(6).tolist()
-        [0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 1.0, 1.0]
-        """
+        """Return ln of the run time of every law at relative sizes (..., m), shape (..., k - 1, laws, m)."""
         x, inverse = np.log2(n), 1.0 / n
         universal = self.universal @ np.stack([inverse, np.ones_like(n), n], axis=-2)
         growth = (n[..., None, :] ** _EXPONENTS[:, None])[..., None, :]
@@ -157,11 +147,7 @@ class PrefixMembers(NamedTuple):
 
 
 class Laws(NamedTuple):
-    """The laws of the whole of each of c curves: `universal` (c, 3), `two_terms` (kinds, c, 2), `slope` (c,), ln t of the last size (c,).
-
-    >>> Laws.of([evidence(Curve("a", "s", (1.0, 2.0), (10.0, 5.0)))]).slope.round(6).tolist()
-    [-1.0]
-    """
+    """The laws of c whole curves: `universal` (c, 3), `two_terms` (kinds, c, 2), `slope` (c,), ln t of the last size (c,)."""
 
     universal: Floats
     two_terms: Floats
@@ -169,9 +155,8 @@ class Laws(NamedTuple):
     y: Floats
 
     @classmethod
-    def of(cls, found: "Sequence[LawEvidence]") -> "Laws":
-        """Return the laws of some curves."""
-        members = [each.members for each in found]
+    def of(cls, evidence_: "Sequence[LawEvidence]") -> "Laws":
+        members = [each.members for each in evidence_]
         return cls(
             np.array([each.universal[-1] for each in members]),
             np.array([each.two_terms[:, -1] for each in members]).swapaxes(0, 1),
@@ -180,14 +165,14 @@ class Laws(NamedTuple):
         )
 
     def usl(self, n: Floats, curve: Ints) -> Floats:
-        """Return ln of the run time by universal scalability at relative sizes n (m,) of the curves `curve` (m,), shape (m,)."""
+        """Return ln of the run time by universal scalability at relative sizes n (m,); `curve` (m,) are indices of curves."""
         a, b, c = self.universal[curve].T
         return np.asarray(np.log(np.maximum(a / n + b + c * n, 1e-300)))
 
     def ln_run_times(self, n: Floats, curve: Ints) -> Floats:
-        """Return ln of every law's run time at relative sizes n (m,) of the curves `curve` (m,), shape (m, laws).
+        """Return ln of the run time of every law at relative sizes n (m,), shape (m, laws); `curve` (m,) are indices of curves.
 
-        A row is what it would be alone, to the last bit.
+        Each row equals, to the last bit, the result of a call for that row alone.
         """
         first, second = np.moveaxis(self.two_terms[:, curve], -1, 0)
         powers = np.log(np.maximum(first / n + second * n ** _EXPONENTS[:, None], 1e-300))
@@ -200,7 +185,7 @@ class Laws(NamedTuple):
 class LeftOutErrors(NamedTuple):
     """Each inner size left out once: log2 n, forecast minus observed ln t, and `bow`; arrays of shape (k - 2,).
 
-    The bow is the product of the distances to both neighbours: what a smooth curve deviates from a chord grows with it.
+    The bow is the product of the distances to both neighbours. The deviation of a smooth curve from a chord grows with the bow.
     """
 
     x: Floats
@@ -212,10 +197,9 @@ class LeftOutErrors(NamedTuple):
 class LawEvidence:
     """The laws of a curve and their record.
 
-    `ln_fits` (k-1, laws, k) are the laws at the observed sizes, `losses` (k-2, laws) those of the forecast of each next
-    size, `own` and `last` (k-1, laws) the discounted mean of the losses before a prefix and the newest one, `curvature`
-    and `residual` (k-1,) the bend of the last three sizes and ln of the misfit of the first law. `left_out` tells of each
-    inner size left out once.
+    `ln_fits` (k-1, laws, k) are the laws at the observed sizes; `losses` (k-2, laws) the losses of the forecast of each next
+    size; `own` and `last` (k-1, laws) the discounted mean of the losses before a prefix and the newest loss; `curvature` and
+    `residual` (k-1,) the bend of the last three sizes and ln of the misfit of the first law.
     """
 
     curve: Curve
@@ -231,21 +215,16 @@ class LawEvidence:
 
     @property
     def k(self) -> int:
-        """How many sizes there are."""
+        """The number of sizes."""
         return self.data.n.size
 
     @cached_property
     def here(self) -> Floats:
-        """All laws on all sizes at the largest one, (laws,)."""
+        """All laws, fitted to all sizes, at the largest size, (laws,)."""
         return self.ln_fits[-1, :, -1]
 
     def elasticities(self, row: int, n: Floats) -> Floats:
-        """Return the mean elasticity of each law from the last size of a prefix to larger relative sizes, (m, laws).
-
-        >>> found = evidence(Curve("a", "s", (1.0, 2.0), (10.0, 5.0)))
-        >>> found.elasticities(0, np.array([2.0])).round(6).tolist()
-        [[-1.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0, 0.0, 0.0]]
-        """
+        """Return the mean elasticity of each law from the last size of a prefix to larger relative sizes, (m, laws)."""
         ahead = (np.log2(n) - self.data.x[row + 1]) * LN2
         there = self.members.ln_run_times(n)[row].T
         return anchored(there, self.ln_fits[row, :, row + 1], float(self.data.y[row + 1]), ahead[:, None])
@@ -263,11 +242,7 @@ def anchored(there: Floats, here: Floats, observed: float | Floats, distance: Fl
 
 
 def prefix_members(data: ScaledCurve) -> PrefixMembers:
-    """Return all laws on all prefixes of at least two sizes.
-
-    >>> prefix_members(scaled(Curve("a", "s", (1.0, 2.0), (10.0, 5.0)))).slope.round(6).tolist()
-    [-1.0]
-    """
+    """Return all laws on all prefixes of at least two sizes."""
     return PrefixMembers(
         prefixes.fit_universal(data.n, data.t),
         prefixes.fit_local(data.n, data.t),
@@ -278,10 +253,10 @@ def prefix_members(data: ScaledCurve) -> PrefixMembers:
 
 
 def left_out(data: ScaledCurve) -> LeftOutErrors:
-    """Return what leaving out each inner size says.
+    """Return the forecast errors of the inner sizes, each forecast from all other sizes.
 
-    >>> found = left_out(scaled(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))))
-    >>> found.x.tolist(), np.abs(found.error).round(9).tolist(), found.bow.tolist()
+    >>> inner = left_out(scaled(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0))))
+    >>> inner.x.tolist(), np.abs(inner.error).round(9).tolist(), inner.bow.tolist()
     ([-1.0], [0.0], [1.0])
     """
     k, x = data.n.shape[-1], data.x
@@ -301,63 +276,57 @@ def left_out(data: ScaledCurve) -> LeftOutErrors:
 
 @lru_cache(maxsize=64)
 def _all_but_one(k: int) -> Ints:
-    """Return the places of all sizes but one, of each inner size, (k - 2, k - 1)."""
+    """Return, for each inner size, the indices of all other sizes, (k - 2, k - 1)."""
     return np.array([[j for j in range(k) if j != i] for i in range(1, k - 1)])
 
 
 def evidence(curve: Curve) -> LawEvidence:
-    """Return what a curve of at least two sizes says of the laws; ValueError where it has fewer or is not valid.
+    """Return the evidence of a curve; ValueError if the curve has fewer than two sizes or is not valid.
 
-    >>> found = evidence(Curve("a", "s", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0)))
-    >>> found.losses[0].round(3).tolist()
+    >>> evidence(Curve("a", "s", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0))).losses[0].round(3).tolist()
     [0.214, 2.03, 1.042, 0.214, 0.484, 1.424, 0.214, 4.0, 4.0]
     """
     return evidence_of([curve])[0]
 
 
 def evidence_of(curves: Sequence[Curve]) -> list[LawEvidence]:
-    """Return what curves say of the laws, each as if it were alone, to the last bit; ValueError where any is not valid.
-
-    >>> found = evidence_of([Curve("a", "s", (1.0, 2.0), (10.0, 5.0)), Curve("b", "s", (1.0, 2.0, 4.0), (10.0, 5.0, 4.0))])
-    >>> [each.k for each in found]
-    [2, 3]
-    """
+    """Return the evidence of many curves, each as if it were alone, to the last bit; ValueError if any is not valid."""
     by_sizes: dict[int, list[int]] = {}
-    for place, curve in enumerate(curves):
+    for index, curve in enumerate(curves):
         if len(curve.n) < 2:
             raise ValueError("A forecast needs two sizes.")
         if len(curve.n) != len(curve.median_s) or len(curve.repeats) not in {0, len(curve.n)}:
             raise ValueError("A curve has one run time per size, and repeats of all sizes or of none.")
-        by_sizes.setdefault(len(curve.n), []).append(place)
-    found: dict[int, LawEvidence] = {}
-    for places in by_sizes.values():
-        found.update(zip(places, _evidence([curves[place] for place in places]), strict=True))
-    return [found[place] for place in range(len(curves))]
+        by_sizes.setdefault(len(curve.n), []).append(index)
+    by_place: dict[int, LawEvidence] = {}
+    for indices in by_sizes.values():
+        by_place.update(zip(indices, _evidence([curves[index] for index in indices]), strict=True))
+    return [by_place[index] for index in range(len(curves))]
 
 
 def _evidence(curves: Sequence[Curve]) -> Iterator[LawEvidence]:
-    """Yield the evidence of curves with as many sizes each."""
+    """Yield the evidence of curves that have the same number of sizes."""
     data = _scaled(curves)
     members = prefix_members(data)
     ln_fits = members.ln_run_times(data.n)
     losses = _losses(data, ln_fits)
     own, last = _records(losses, data.n.shape[-1] - 1)
-    curvature, residual, left = _curvatures(data), _residuals(data, ln_fits), left_out(data)
-    for place, curve in enumerate(curves):
+    curvature, residual, left_out_errors = _curvatures(data), _residuals(data, ln_fits), left_out(data)
+    for index, curve in enumerate(curves):
         ln_fit, loss, own_loss, last_loss, bend, misfit = (
-            of[place].copy() for of in (ln_fits, losses, own, last, curvature, residual)
+            array[index].copy() for array in (ln_fits, losses, own, last, curvature, residual)
         )
-        fitted, scale = _alone(place, members), _alone(place, data)
-        inner = _alone(place, left)
+        fitted, scale = _alone(index, members), _alone(index, data)
+        inner = _alone(index, left_out_errors)
         yield LawEvidence(curve, scale, fitted, ln_fit, loss, own_loss, last_loss, bend, misfit, inner)
 
 
 Arrays = TypeVar("Arrays", ScaledCurve, PrefixMembers, LeftOutErrors)
 
 
-def _alone(place: int, of: Arrays) -> Arrays:
-    """Return the arrays of one of many curves; they are copies, for a curve must not keep the others in memory."""
-    return type(of)(*(each[place].copy() for each in of))
+def _alone(index: int, arrays: Arrays) -> Arrays:
+    """Return copies of the arrays of one of many curves, because views would keep all curves in memory."""
+    return type(arrays)(*(array[index].copy() for array in arrays))
 
 
 def _losses(data: ScaledCurve, ln_fits: Floats) -> Floats:
@@ -371,7 +340,7 @@ def _losses(data: ScaledCurve, ln_fits: Floats) -> Floats:
 def lost(error: Floats, distance: Floats) -> Floats:
     """Return the losses of forecasts (..., m, any) from their errors in ln t and their distances (..., m) in doublings.
 
-    One unit is what may be missed so far out; a forecast that is far off costs no more than four.
+    An error equal to the tolerance at that distance costs one unit; no forecast costs more than four.
 
     >>> lost(np.array([[0.03, -9.0]]), np.ones(1)).round(3).tolist()
     [[0.5, 4.0]]
@@ -381,7 +350,7 @@ def lost(error: Floats, distance: Floats) -> Floats:
 
 
 def _records(losses: Floats, count: int) -> tuple[Floats, Floats]:
-    """Return the discounted mean of the losses before each prefix, shrunk towards 0 by one unit, and the newest."""
+    """Return the discounted mean of the losses before each prefix, shrunk towards 0 by one unit, and the newest loss."""
     age = np.arange(count)[:, None] - np.arange(1, count)
     weight = np.where(age >= 0, FORGETTING ** np.maximum(age, 0), 0.0)
     own = (weight @ losses) / (1.0 + weight.sum(axis=1, keepdims=True))
@@ -389,13 +358,13 @@ def _records(losses: Floats, count: int) -> tuple[Floats, Floats]:
 
 
 def _curvatures(data: ScaledCurve) -> Floats:
-    """Return the change of slope over the last three sizes of each prefix, per doubling; 0 for the first."""
-    found = np.zeros((*data.n.shape[:-1], data.n.shape[-1] - 1))
-    if found.shape[-1] > 1:
+    """Return the change of slope over the last three sizes of each prefix, per doubling; 0 for the first prefix."""
+    curvatures = np.zeros((*data.n.shape[:-1], data.n.shape[-1] - 1))
+    if curvatures.shape[-1] > 1:
         slope = np.diff(data.y) / (np.diff(data.x) * LN2)
         bend = np.diff(slope) / ((data.x[..., 2:] - data.x[..., :-2]) / 2.0)
-        found[..., 1:] = np.clip(bend, *CURVATURE_RANGE)
-    return found
+        curvatures[..., 1:] = np.clip(bend, *CURVATURE_RANGE)
+    return curvatures
 
 
 def _residuals(data: ScaledCurve, ln_fits: Floats) -> Floats:
@@ -410,12 +379,9 @@ CURVATURE_UNIT = 3.0
 
 
 class LawGate(NamedTuple):
-    """Coefficients: prior and weight of curvature per law, what a unit of each kind of loss costs, prior without related curves.
+    """Coefficients: prior and weight of curvature per law, cost of a unit of each kind of loss, extra prior without curves.
 
-    `alone` is added to the prior where an application has no other curve, and less the more it has.
-
-    >>> len(GATE.prior) == len(ENSEMBLE)
-    True
+    `alone` is added to the prior of an application that has no other curve, and fades with the number of its other curves.
     """
 
     prior: tuple[float, ...]
@@ -426,7 +392,7 @@ class LawGate(NamedTuple):
     alone: tuple[float, ...] = NO_OFFSETS
 
 
-# fitted to the prequential forecasts of CASTEP, OpenSBLI, VASP, MAESTRO, WAVETRISK, CarpetX, Spark jobs and course codes
+# fitted to the forecasts of each next size from smaller ones: CASTEP, OpenSBLI, VASP, MAESTRO, WAVETRISK, CarpetX, Spark jobs and course codes
 GATE: Final = LawGate(
     prior=(0.0311, 1.6172, -0.5901, -0.5482, 0.0972, -0.1767, -0.2133, -0.1055, -0.1116),
     curvature=(-0.2376, 0.3082, -0.1664, 0.0259, 0.1519, 0.1997, 0.082, -0.2067, -0.157),
@@ -438,14 +404,11 @@ GATE: Final = LawGate(
 
 
 class RelatedCurve(NamedTuple):
-    """What a curve reports to the other curves of its application: where it ran, and the losses of its forecasts.
+    """The report of a curve to the other curves of its application: its system, and the losses of its forecasts.
 
-    `losses` has one row per forecast of a next size, the third size first, each with one number per law. `inside` has
-    log2 n, error and bow of each inner size that was left out, `ln_n` and `ln_t` have all sizes and median run times:
-    curves whose sizes are counted in the same unit read them.
-
-    >>> RelatedCurve("a", "archer2", ()).losses
-    ()
+    `losses` has one row per forecast of a next size, the third size first, each with one number per law. `inside` holds log2 n,
+    error and bow of each inner size that was left out. `ln_n` and `ln_t` hold all sizes and median run times, for curves that
+    count sizes in the same unit.
     """
 
     key: str
@@ -458,46 +421,31 @@ class RelatedCurve(NamedTuple):
 
 
 class RelatedLosses(NamedTuple):
-    """Mean losses of the laws on the related curves (m, laws), and how little that says (m,): 1 without any, falling to 0.
-
-    >>> RelatedLosses(np.zeros((1, 9)), np.ones(1)).doubt.tolist()
-    [1.0]
-    """
+    """Mean losses of the laws on the related curves (m, laws), and the doubt about them (m,): 1 without any curve, falling to 0."""
 
     losses: Floats
     doubt: Floats
 
 
-def logits(gate: LawGate, found: LawEvidence, row: Ints, given: RelatedLosses) -> Floats:
-    """Return the logit of each law without offsets for prefixes in the rows `row` (m,) of the evidence, shape (m, laws).
-
-    >>> from processors.models.combination.evidence import evidence
-    >>> from processors.models.combination.evidence import Curve
-    >>> found, nothing = evidence(Curve("a", "s", (1.0, 2.0), (4.0, 2.0))), RelatedLosses(np.zeros((1, 9)), np.zeros(1))
-    >>> logits(GATE, found, np.array([0]), nothing)[0].tolist() == list(GATE.prior)
-    True
-    """
-    bend = CURVATURE_UNIT * found.curvature[row, None] * np.array(gate.curvature)
-    record = gate.own * found.own[row] + gate.last * found.last[row] + gate.related * given.losses
-    return np.asarray(np.array(gate.prior) + bend - record + given.doubt[:, None] * np.array(gate.alone))
+def logits(gate: LawGate, evidence_: LawEvidence, row: Ints, related: RelatedLosses) -> Floats:
+    """Return the logit of each law without offsets for the prefixes `row` (m,) of the evidence, shape (m, laws)."""
+    bend = CURVATURE_UNIT * evidence_.curvature[row, None] * np.array(gate.curvature)
+    record = gate.own * evidence_.own[row] + gate.last * evidence_.last[row] + gate.related * related.losses
+    return np.asarray(np.array(gate.prior) + bend - record + related.doubt[:, None] * np.array(gate.alone))
 
 
 def weights(logit: Floats) -> Floats:
-    """Return the shares of the laws, softmax over the last axis.
-
-    >>> weights(np.zeros(2)).tolist()
-    [0.5, 0.5]
-    """
+    """Return the shares of the laws, softmax over the last axis."""
     mass = np.exp(logit - logit.max(axis=-1, keepdims=True))
     return np.asarray(mass / mass.sum(axis=-1, keepdims=True))
 
 
 RELATED_SHRINKAGE: Final = 2.0
-OTHER_SYSTEM: Final = 0.5  # what a curve on another system weighs
+OTHER_SYSTEM: Final = 0.5  # weight of a curve on another system
 
 
 class RelatedPoints(NamedTuple):
-    """Sizes and times of j curves: ln n and ln t, (j, most), and how many each has, (j,); what is beyond is padding."""
+    """Sizes and times of j curves: ln n and ln t, (j, most), and the number of sizes of each, (j,); the rest is padding."""
 
     ln_n: Floats
     ln_t: Floats
@@ -506,60 +454,53 @@ class RelatedPoints(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Related:
-    """The records of all curves of an application, j of them, in the order they are given.
+    """The reports of all curves of an application, j of them.
 
-    >>> Related((RelatedCurve("a", "archer2", ()),)).trust("b", "archer2").tolist()
-    [1.0]
+    >>> Related((RelatedCurve("a", "archer2", ()), RelatedCurve("b", "archer2", ()))).trust("a", "hawk").tolist()
+    [0.0, 0.5]
     """
 
     curves: tuple[RelatedCurve, ...]
 
     def trust(self, key: str, system: str) -> Floats:
-        """Return what each curve weighs for one of them, (j,): nothing for itself, less elsewhere.
-
-        >>> curves = Related((RelatedCurve("a", "archer2", ()), RelatedCurve("b", "archer2", ())))
-        >>> curves.trust("a", "hawk").tolist()
-        [0.0, 0.5]
-        """
-        weights = (0.0 if one.key == key else 1.0 if one.system == system else OTHER_SYSTEM for one in self.curves)
+        """Return the weight of each curve for the curve `key`, (j,): 0 for the curve itself, less for other systems."""
+        weights = (
+            0.0 if curve.key == key else 1.0 if curve.system == system else OTHER_SYSTEM for curve in self.curves
+        )
         return np.fromiter(weights, dtype=np.float64, count=len(self.curves))
 
     def alone(self, key: str) -> bool:
-        """Return whether there is no curve but this one."""
-        return all(one.key == key for one in self.curves)
+        """Return whether there is no curve but `key`."""
+        return all(curve.key == key for curve in self.curves)
 
     def trust_in_unit(self, key: str, system: str, unit: str) -> Floats:
-        """Return the same, and nothing for curves whose sizes are counted in another unit.
-
-        >>> Related((RelatedCurve("a", "archer2", (), unit="nodes"),)).trust_in_unit("b", "archer2", "cores").tolist()
-        [0.0]
-        """
-        same = np.fromiter((one.unit == unit for one in self.curves), dtype=np.float64, count=len(self.curves))
+        """Return the same weights as `trust`, but 0 for curves that count sizes in another unit."""
+        same = np.fromiter((curve.unit == unit for curve in self.curves), dtype=np.float64, count=len(self.curves))
         return self.trust(key, system) * same
 
     @cached_property
     def losses(self) -> tuple[Floats, Ints]:
-        """The mean of the last two losses after each forecast, (j, most, laws), and how many each has, (j,)."""
-        count = np.array([len(one.losses) for one in self.curves], dtype=np.intp)
-        found = np.zeros((len(self.curves), max(1, *count) if count.size else 1, len(ENSEMBLE)))
-        for place, one in enumerate(self.curves):
-            found[place, : count[place]] = np.array(one.losses).reshape(-1, len(ENSEMBLE))
-        found[:, 1:] = (found[:, 1:] + found[:, :-1]) / 2.0
-        return found, count
+        """The mean of the last two losses after each forecast, (j, most, laws), and the number of forecasts, (j,)."""
+        count = np.array([len(curve.losses) for curve in self.curves], dtype=np.intp)
+        means = np.zeros((len(self.curves), max(1, *count) if count.size else 1, len(ENSEMBLE)))
+        for place, curve in enumerate(self.curves):
+            means[place, : count[place]] = np.array(curve.losses).reshape(-1, len(ENSEMBLE))
+        means[:, 1:] = (means[:, 1:] + means[:, :-1]) / 2.0
+        return means, count
 
     @cached_property
     def inside(self) -> tuple[Ints, Floats]:
-        """Every inner size that was left out: whose it is, (m,), and its log2 n, error and bow, (m, 3)."""
-        owner = np.repeat(np.arange(len(self.curves)), [len(one.inside) for one in self.curves])
-        return owner, np.array([row for one in self.curves for row in one.inside]).reshape(-1, 3)
+        """All inner sizes that were left out: index of their curve, (m,), and log2 n, error and bow, (m, 3)."""
+        owner = np.repeat(np.arange(len(self.curves)), [len(curve.inside) for curve in self.curves])
+        return owner, np.array([row for curve in self.curves for row in curve.inside]).reshape(-1, 3)
 
     @cached_property
     def points(self) -> RelatedPoints:
         """Sizes and times of all curves."""
-        count = np.array([len(one.ln_n) for one in self.curves], dtype=np.intp)
+        count = np.array([len(curve.ln_n) for curve in self.curves], dtype=np.intp)
         ln_n, ln_t = np.zeros((2, len(self.curves), max(count, default=0)))
-        for place, one in enumerate(self.curves):
-            ln_n[place, : count[place]], ln_t[place, : count[place]] = one.ln_n, one.ln_t
+        for place, curve in enumerate(self.curves):
+            ln_n[place, : count[place]], ln_t[place, : count[place]] = curve.ln_n, curve.ln_t
         ln_n[np.arange(ln_n.shape[1]) >= count[:, None]] = np.inf
         return RelatedPoints(ln_n, ln_t, count)
 
@@ -570,20 +511,20 @@ NO_RELATED: Final = Related(())
 def related_losses(related: Related, key: str, system: str, sizes: Sequence[int] | Ints) -> RelatedLosses:
     """Return the mean losses on the other curves of the application, shrunk towards 0 by two curves.
 
-    Each of them reports the mean of its last two losses. `sizes` (m,) is how many sizes of a related curve may be looked
-    at, so that a forecast in hindsight knows no more than one made then.
+    Each curve reports the mean of its last two losses. `sizes` (m,) limits how many sizes of a related curve count, so that a
+    forecast in hindsight knows no more than a forecast at the time.
 
-    >>> others = Related((RelatedCurve("b", "s", ((3.0,) * 9,)),))
-    >>> related_losses(others, "a", "s", [2, 3]).losses[:, 0].tolist()
+    >>> two_curves = Related((RelatedCurve("b", "s", ((3.0,) * 9,)),))
+    >>> related_losses(two_curves, "a", "s", [2, 3]).losses[:, 0].tolist()
     [0.0, 1.0]
     """
     if related.alone(key):
         return RelatedLosses(np.zeros((len(sizes), len(ENSEMBLE))), np.ones(len(sizes)))
     distinct, place = np.unique(sizes, return_inverse=True)
-    found, count = related.losses
-    known = np.minimum(distinct - 2, count[:, None])
-    weight = np.where(known > 0, related.trust(key, system)[:, None], 0.0)
-    newest = found[np.arange(count.size)[:, None], np.maximum(known, 1) - 1]
+    losses, count = related.losses
+    rows = np.minimum(distinct - 2, count[:, None])
+    weight = np.where(rows > 0, related.trust(key, system)[:, None], 0.0)
+    newest = losses[np.arange(count.size)[:, None], np.maximum(rows, 1) - 1]
     total = RELATED_SHRINKAGE + weight.sum(axis=0)
     mean = (weight[:, :, None] * newest).sum(axis=0) / total[:, None]
     return RelatedLosses(mean[place], (RELATED_SHRINKAGE / total)[place])

@@ -1,13 +1,13 @@
-"""Scores of forecasts: how far runs were off, in units of the scale that was expected, with their sign.
+"""Scores of forecasts: ln of observed over forecast run time in units of the expected scale.
 
-Bands hold 90 % of the runs: two quantiles of the scores of earlier forecasts, times the scale of this one. A score keeps
-its sign, for far out nearly all misses lie above: with one quantile of the size, the lower end was as far away as the
-upper. Scores come from three places: those of the curves the agent was built with, those of the application itself, and
-those of all other applications of the centre, for a new population may be rougher than the old one. The first are taken
-wider than they were, most so far out, until the centre's own scores outweigh them. Near scores count most: a score's
-weight falls with the difference of log2 of the distances (in doublings). Scores inside the range of a curve are kept
-apart, and are known by their distance of 0. They are kept as counts on a grid of score and distance. Counts are integers,
-so that adding and taking away in any order gives the same bits.
+A band holds 90 % of the runs: it lies between two quantiles of the scores of earlier forecasts, times the scale of the new
+forecast. A score keeps its sign, because nearly all misses far out lie above: a quantile of the absolute score would put
+the lower end as far away as the upper end. Scores come from three sources: the curves that the agent ships with, the
+application itself, and all other applications of the centre, because a new population may be rougher than the old one.
+The shipped scores are widened, most of all far out, until the scores of the centre outweigh them. Near scores count most:
+the weight of a score falls with the difference of log2 of the distances (in doublings). Scores inside the range of a curve
+are kept apart and have the distance 0. All scores are kept as counts on a grid of score and distance. Counts are integers,
+so that adding and subtracting in any order gives the same bits.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,23 +20,19 @@ from numpy.typing import NDArray
 from processors.models.combination.evidence import OTHER_SYSTEM
 from processors.models.numerics.arrays import Floats
 
-DISTANCES: Final = np.array([0.5, 1.0, 2.0, 3.5])  # doublings, the centres of what is kept apart
+DISTANCES: Final = np.array([0.5, 1.0, 2.0, 3.5])  # doublings: centres of the classes of distance
 _EDGES: Final = np.array([0.75, 1.5, 2.75])
 _REACH: Final = 1.5  # in log2 of the distance
 _LEAST: Final = 1e-3  # doublings
 
 
 def place(distance: Floats) -> NDArray[np.intp]:
-    """Return which of DISTANCES the records of distances (m,) in doublings belong to.
-
-    >>> place(np.array([0.1, 1.0, 9.0])).tolist()
-    [0, 1, 3]
-    """
+    """Return the index in DISTANCES of the records for distances (m,) in doublings."""
     return np.searchsorted(_EDGES, distance)
 
 
 def nearness(distance: Floats) -> Floats:
-    """Return what the records of each of DISTANCES weigh at distances (m,) in doublings, shape (m, 4).
+    """Return the weight of the records of each of DISTANCES at distances (m,) in doublings, shape (m, 4).
 
     >>> nearness(np.array([1.0])).round(2).tolist()
     [[0.51, 1.0, 0.51, 0.3]]
@@ -45,11 +41,7 @@ def nearness(distance: Floats) -> Floats:
 
 
 class ForecastScores(NamedTuple):
-    """Runs that were forecast: distance in doublings, ln(run / forecast) in units of the scale, weight; arrays (m,).
-
-    >>> ForecastScores(np.ones(1), np.ones(1), np.ones(1)).score.tolist()
-    [1.0]
-    """
+    """Scored runs: distance in doublings, ln(run / forecast) in units of the scale, weight; arrays (m,)."""
 
     distance: Floats
     score: Floats
@@ -57,46 +49,45 @@ class ForecastScores(NamedTuple):
     known_further: bool = False
 
 
-OUTSIDE: Final = 0.05  # share of the runs beyond either end of a band
-CELLS: Final = 64  # of one sign
+OUTSIDE: Final = 0.05  # share of the runs beyond each end of a band
+CELLS: Final = 64  # for one sign of the score
 SCORE_MIN, SCORE_MAX = 0.04, 64.0
 UNIT: Final = 1024  # counts per unit of weight
 SHIPPED_WEIGHT: Final = 20.0
-WIDER: Final = np.array([1.2, 1.15, 1.5])  # shipped scores up to 2, up to 4 and beyond 4 times the largest size
+WIDER: Final = np.array(
+    [1.2, 1.15, 1.5]
+)  # factors of the shipped scores up to 2, up to 4 and beyond 4 times the largest size
 WIDER_INSIDE: Final = 1.1
-APPLICATION_WEIGHT: Final = 3.0  # of another application with many scores
-APPLICATION_HALF: Final = 5.0  # with a total weight of this it has half of it
+APPLICATION_WEIGHT: Final = 3.0  # of an application with many scores in the pool
+APPLICATION_HALF: Final = 5.0  # total weight of scores that gives half of APPLICATION_WEIGHT
 POOL_WEIGHT_MAX: Final = 60.0
 SIGNED: Final = 2 * CELLS
 _LN_STEP = np.log(SCORE_MAX / SCORE_MIN) / CELLS
 _LN_EDGES = np.log(SCORE_MIN) + _LN_STEP * np.arange(1, CELLS + 1)
 
-# rows of the grid: each distance for forecasts of the laws, then for those that related curves carry, then inside
+# rows of the grid: each distance for forecasts by laws, each distance for forecasts by related curves, then inside
 _INSIDE = 2 * DISTANCES.size
 _ROWS = _INSIDE + 1
 _PLACES = np.arange(_ROWS)
 _ONLY_INSIDE = np.eye(_ROWS)[_INSIDE:]
 
 Counts = NDArray[np.int64]
-"""How much weight there is in each cell, (cells,), in whole parts of UNIT; whoever holds one may keep it, for none is written to."""
+"""The weight in each cell, (cells,), in whole parts of UNIT; read-only, so that holders may share it."""
 
 
-def _retained(found: Any) -> Any:
-    """Return an array that others may keep."""
-    found.flags.writeable = False
-    return found
+def _retained(array: Any) -> Any:
+    """Return the array read-only, so that callers may share it."""
+    array.flags.writeable = False
+    return array
 
 
 NO_SCORES: Final[Counts] = _retained(np.zeros(_ROWS * SIGNED, dtype=np.int64))
 
 
 class SystemScores(NamedTuple):
-    """Scores of an application on one system: counts by distance and score, the distances one after the other.
+    """Scores of an application on one system: counts by distance and score, one distance after the other.
 
-    Those inside the range come last.
-
-    >>> SystemScores("archer2", NO_SCORES).system
-    'archer2'
+    The scores inside the range come last.
     """
 
     system: str
@@ -104,9 +95,9 @@ class SystemScores(NamedTuple):
 
 
 class KnownScores(NamedTuple):
-    """What scores of a curve rest on beside the shipped ones, as weights by row of the grid and score, (rows, cells).
+    """Learned scores of a curve, as weights by row of the grid and score, (rows, cells).
 
-    `own` are those of its application, `others` those of all others of the centre; None where the centre has none.
+    `own` are those of its application, `others` those of all other applications of the centre; None if the centre has none.
     """
 
     own: Floats
@@ -114,9 +105,9 @@ class KnownScores(NamedTuple):
 
 
 class EndsRequest(NamedTuple):
-    """Where scores of one curve are wanted.
+    """A request for the ends of the bands of one curve at m forecasts.
 
-    `near` (m, rows) weighs the rows of the grid, `shipped` (m, cells) are the scores that the agent was built with.
+    `near` (m, rows) weighs the rows of the grid; `shipped` (m, cells) are the shipped scores.
     """
 
     near: Floats
@@ -125,9 +116,9 @@ class EndsRequest(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """The scores at the ends of bands, (m,): the lower ones are negative, the upper ones positive.
+    """The scores at the ends of bands, (m,): lower ends are negative, upper ends positive.
 
-    `learned` is what share of them rests on scores of the centre that lie as far out.
+    `learned` is the share of the weight that comes from scores of the centre at least as far out.
     """
 
     lower: Floats
@@ -138,41 +129,33 @@ class Ends(NamedTuple):
 def tally(scores: Iterable[ForecastScores]) -> Counts:
     """Return scores as counts.
 
-    >>> one = ForecastScores(np.array([1.0]), np.array([2.0]), np.array([0.5]))
-    >>> int(tally([one, one]).sum()), int(tally([]).sum())
+    >>> half = ForecastScores(np.array([1.0]), np.array([2.0]), np.array([0.5]))
+    >>> int(tally([half, half]).sum()), int(tally([]).sum())
     (1024, 0)
     """
     total = np.zeros_like(NO_SCORES)
-    for each in scores:
-        beyond = place(each.distance) + DISTANCES.size * each.known_further
-        row = np.where(each.distance > 0.0, beyond, _INSIDE)
-        cell = row * SIGNED + _cells(each.score)
-        counts = np.bincount(cell, np.rint(each.weight * UNIT), minlength=total.size)
+    for forecasts in scores:
+        beyond_row = place(forecasts.distance) + DISTANCES.size * forecasts.known_further
+        row = np.where(forecasts.distance > 0.0, beyond_row, _INSIDE)
+        cell = row * SIGNED + _cells(forecasts.score)
+        counts = np.bincount(cell, np.rint(forecasts.weight * UNIT), minlength=total.size)
         total += counts.astype(np.int64)  # sums of whole numbers, exact in any order
     return cast("Counts", _retained(total))
 
 
 def share(application: Sequence[SystemScores]) -> Counts:
-    """Return what an application adds to the pool of the centre: of many scores no more than APPLICATION_WEIGHT.
+    """Return the counts that an application adds to the pool of the centre; their weight stays below APPLICATION_WEIGHT.
 
-    Scores of forecasts by laws, of those that related curves carry, and of those inside the range have as much each.
-
-    >>> float(share([SystemScores("s", tally([ForecastScores(np.ones(5), np.ones(5), np.ones(5))]))]).sum()) / UNIT
-    1.5
+    The limit holds for each of three parts: forecasts by laws, forecasts by related curves, and scores inside the range.
     """
     total = pooled(each.counts for each in application)
     parts = np.split(total, [DISTANCES.size * SIGNED, _INSIDE * SIGNED])
-    given = [part * (APPLICATION_WEIGHT / (part.sum() / UNIT + APPLICATION_HALF)) for part in parts]
-    return cast("Counts", _retained(np.rint(np.concatenate(given)).astype(np.int64)))
+    limited = [part * (APPLICATION_WEIGHT / (part.sum() / UNIT + APPLICATION_HALF)) for part in parts]
+    return cast("Counts", _retained(np.rint(np.concatenate(limited)).astype(np.int64)))
 
 
 def pooled(shares: Iterable[Counts]) -> Counts:
-    """Return the sum of counts, such as the pool of a centre, which is the sum of what its applications add.
-
-    >>> one = tally([ForecastScores(np.ones(1), np.ones(1), np.ones(1))])
-    >>> int(pooled([one, one]).sum()) == 2 * UNIT
-    True
-    """
+    """Return the sum of counts; the pool of a centre is the sum of the shares of its applications."""
     total = np.zeros_like(NO_SCORES)
     for each in shares:
         total += each
@@ -180,46 +163,18 @@ def pooled(shares: Iterable[Counts]) -> Counts:
 
 
 def known(system: str, own: Sequence[SystemScores], pool: Counts, shared: Counts) -> KnownScores:
-    """Return what is known for a curve of a system; `shared` is what its application added to the pool.
-
-    >>> known("s", [], NO_SCORES, NO_SCORES).others is None
-    True
-    """
+    """Return the learned scores of a curve of a system; `shared` is the part of the pool from its own application."""
     trusted = np.zeros((_ROWS, SIGNED))
     for each in own:
         trusted += _grid(each.counts) * (1.0 if each.system == system else OTHER_SYSTEM)
     return KnownScores(trusted, _grid(np.maximum(pool - shared, 0)) if pool.any() else None)
 
 
-def quantiles(
-    distance: Floats,
-    atoms: Sequence[Sequence[float]],
-    system: str,
-    own: Sequence[SystemScores],
-    pool: Counts = NO_SCORES,
-    *,
-    known_further: bool = False,
-) -> Ends:
-    """Return the scores between which 90 % of the runs lie at each distance (m,) in doublings.
-
-    `atoms` are the shipped scores by distance, `own` those of the application, `pool` those of the whole centre; what the
-    application itself added to the pool is taken out of it again. `known_further` asks for those of forecasts that
-    related curves carry: they miss to both sides alike, where laws are too fast.
-
-    >>> shipped = [[-1.0] * 10 + [1.0] * 10] * 3
-    >>> found = quantiles(np.array([1.0]), shipped, "s", [])
-    >>> found.lower.round(1).tolist(), found.upper.round(1).tolist()
-    ([-1.3], [1.3])
-    """
-    near, shipped = beyond(distance, atoms, known_further=known_further)
-    return ends([EndsRequest(near, shipped, known(system, own, pool, share(own)))])[0]
-
-
 def beyond(distance: Floats, atoms: Sequence[Sequence[float]], *, known_further: bool = False) -> tuple[Floats, Floats]:
-    """Return what the rows of the grid weigh at distances (m,) in doublings, and the shipped scores there; see `EndsRequest`.
+    """Return weights of the rows of the grid at distances (m,) in doublings, and the shipped scores there; see `EndsRequest`.
 
-    >>> [part.shape for part in beyond(np.array([1.0]), [[-1.0] * 10 + [1.0] * 10] * 3)]
-    [(1, 9), (1, 128)]
+    `known_further` selects the scores of forecasts by related curves: these forecasts miss to both sides alike, but laws
+    predict too short run times.
     """
     near = np.zeros((distance.size, _ROWS))
     before = DISTANCES.size * known_further
@@ -227,32 +182,16 @@ def beyond(distance: Floats, atoms: Sequence[Sequence[float]], *, known_further:
     return near, _shipped(tuple(map(tuple, atoms)))[_horizon(distance)]
 
 
-def quantiles_inside(
-    atoms: Sequence[float], system: str, own: Sequence[SystemScores], pool: Counts = NO_SCORES
-) -> tuple[float, float]:
-    """Return the scores between which 90 % of the runs lie inside the range of a curve.
-
-    >>> [round(end, 1) for end in quantiles_inside([-1.0] * 10 + [1.0] * 10, "s", [])]
-    [-1.1, 1.1]
-    """
-    found = ends([inside(atoms, known(system, own, pool, share(own)))])[0]
-    return float(found.lower[0]), float(found.upper[0])
-
-
 def inside(atoms: Sequence[float], known: KnownScores) -> EndsRequest:
-    """Return where scores inside the range of a curve lie; see `quantiles_inside`.
-
-    >>> inside([-1.0] * 10 + [1.0] * 10, known("s", [], NO_SCORES, NO_SCORES)).near.sum()
-    np.float64(1.0)
-    """
+    """Return the request for the ends of bands inside the range of a curve; `atoms` are the shipped scores."""
     return EndsRequest(_ONLY_INSIDE, _shipped_inside(tuple(atoms)), known)
 
 
 def ends(requested: Sequence[EndsRequest]) -> list[Ends]:
-    """Return the ends of bands by shipped scores, own and pooled ones, for many curves at once; each as if it were alone.
+    """Return the ends of bands of many curves at once; each curve gets the same result as alone.
 
-    >>> nothing = known("s", [], NO_SCORES, NO_SCORES)
-    >>> [round(float(end[0]), 1) for end in ends([inside([-1.0] * 10 + [1.0] * 10, nothing)] * 2)[1][:2]]
+    >>> unknown = known("s", [], NO_SCORES, NO_SCORES)
+    >>> [round(float(end[0]), 1) for end in ends([inside([-1.0] * 10 + [1.0] * 10, unknown)] * 2)[1][:2]]
     [-1.1, 1.1]
     """
     weights = [_weights(each) for each in requested]
@@ -266,27 +205,27 @@ def ends(requested: Sequence[EndsRequest]) -> list[Ends]:
 
 
 def _weights(requested: EndsRequest) -> tuple[Floats, Floats]:
-    """Return what the cells of the grid weigh, (m, cells), and how much of it is learned; see `_as_far`."""
-    near, own, others = requested.near, *requested.known
+    """Return the weights of the cells of the grid, (m, cells), and the learned share; see `_as_far`."""
+    near, own, pool = requested.near, *requested.known
     weight = _product(near, own) + requested.shipped
     learned = own.sum(axis=1)
-    if others is not None:
-        added = _product(near, others)
+    if pool is not None:
+        added = _product(near, pool)
         total = added.sum(axis=1, keepdims=True)
         weight += added * np.minimum(1.0, POOL_WEIGHT_MAX / np.maximum(total, 1e-9))
-        learned += others.sum(axis=1)
+        learned += pool.sum(axis=1)
     return weight, _as_far(near, learned)
 
 
 def _product(near: Floats, grid: Floats) -> Floats:
-    """Return the product of matrices, each row as among any others: a single one would be summed in another order."""
+    """Return near @ grid; a single row is computed as two rows, because numpy sums a lone row in another order."""
     return near @ grid if near.shape[0] > 1 else (np.repeat(near, 2, axis=0) @ grid)[:1]
 
 
-def _as_far(near: Floats, known: Floats) -> Floats:
-    """Return what share of what is known of a distance (m,) are scores of the centre that lie as far out."""
+def _as_far(near: Floats, weights: Floats) -> Floats:
+    """Return the share of the weight at each distance (m,) that comes from scores of the centre at least as far out."""
     farther = np.argmax(near, axis=1)[:, None] <= _PLACES
-    weight = (near * farther * known).sum(axis=1)
+    weight = (near * farther * weights).sum(axis=1)
     return np.asarray(weight / (weight + SHIPPED_WEIGHT))
 
 
@@ -295,7 +234,7 @@ def _grid(counts: Counts) -> Floats:
 
 
 def _cells(score: Floats) -> NDArray[np.intp]:
-    """Return the place of scores on the grid, which rises with the score: half of its cells are below 0."""
+    """Return the cells of scores on the grid, ascending with the score: the first half is for scores below 0."""
     size = np.searchsorted(_LN_EDGES[:-1], np.log(np.maximum(np.abs(score), SCORE_MIN)), side="right")
     return np.where(score < 0.0, CELLS - 1 - size, CELLS + size)
 
@@ -321,23 +260,13 @@ def _shipped_inside(atoms: tuple[float, ...]) -> Floats:
     return cast("Floats", _retained((counts * (SHIPPED_WEIGHT / scores.size))[None]))
 
 
-def mixed(alone: Ends, carried: Ends, share: Floats) -> Ends:
-    """Return the ends of forecasts that related curves carry by a share, (m,).
-
-    >>> one, two = (Ends(np.array([-end]), np.array([end]), np.zeros(1)) for end in (1.0, 2.0))
-    >>> mixed(one, two, np.array([0.5])).upper.tolist()
-    [1.5]
-    """
-    return Ends(*(first + share * (second - first) for first, second in zip(alone, carried, strict=True)))
-
-
 def _quantile(weight: Floats, level: float) -> Floats:
-    """Return the score below which `level` of the weight of each row lies, linear in ln of its size within its cell."""
+    """Return the score below which `level` of the weight of each row lies; within a cell linear in ln |score|."""
     reached = np.cumsum(weight, axis=1)
-    wanted = level * reached[:, -1]
-    cell = np.argmax(reached >= wanted[:, None], axis=1)
+    target = level * reached[:, -1]
+    cell = np.argmax(reached >= target[:, None], axis=1)
     rows = np.arange(cell.size)
-    part = 1.0 - (reached[rows, cell] - wanted) / weight[rows, cell]
+    part = 1.0 - (reached[rows, cell] - target) / weight[rows, cell]
     above = cell >= CELLS
     steps = np.where(above, cell - CELLS + part, CELLS - cell - part)
     return np.asarray(np.where(above, 1.0, -1.0) * SCORE_MIN * np.exp(_LN_STEP * steps))

@@ -17,11 +17,11 @@ from processors.models.combination.scores import (
     ForecastScores,
     SystemScores,
     pooled,
-    quantiles,
     share,
     tally,
 )
 from processors.models.combination.shapes import NO_LOSSES
+from tests.kit.combination import quantiles
 
 SHIPPED = [np.linspace(-2.0, 2.0, 20).tolist()] * 3
 NEAR = np.array([1.0])

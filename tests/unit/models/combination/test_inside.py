@@ -14,11 +14,10 @@ from processors.models.combination.scores import (
     ForecastScores,
     SystemScores,
     pooled,
-    quantiles_inside,
     share,
     tally,
 )
-from tests.kit.combination import combine, prequential
+from tests.kit.combination import combine, prequential, quantiles_inside
 
 SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 
