@@ -1,6 +1,6 @@
-"""Archives of ClusterCockpit: a folder per job with `meta.json` and `data.json`, alone or in a tree of any depth.
+"""Job archives of ClusterCockpit: a folder per job with `meta.json` and `data.json`, alone or in a tree of any depth.
 
-Jobs are read when they begin and forgotten when they end; what those that run at the same time measured is merged by time.
+A job is read when it begins and forgotten when it ends. The measurements of jobs that run at the same time are merged by time.
 """
 
 import heapq
@@ -61,7 +61,7 @@ _METRIC: Final = msgspec.json.Decoder(_Metric)
 
 
 class _Block(NamedTuple):
-    """Series (k,) with the same times: values (k, n) from the start of the job on, `step_ms` apart, nan for none."""
+    """Series (k,) with common times: values (k, n), `step_ms` apart from the start of the job; a missing value is nan."""
 
     step_ms: int
     series: npt.NDArray[np.int64]
@@ -69,7 +69,7 @@ class _Block(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What was measured while a job ran; `nulls` values are missing, `left_out` metrics are of no use.
+    """Measurements of a job: `nulls` counts missing values, `left_out` counts metrics that the agent does not use.
 
     >>> job = Job(69, "emmy", start_time=1738842000, duration=600)
     >>> data = b'{"ipc": {"node": {"timestep": 60, "series": [{"hostname": "e0102", "data": [1.5, null, 1.6]}]}}}'
@@ -89,22 +89,20 @@ class Measured(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many values there are."""
         return sum(block.values.size for block in self.blocks)
 
     def next_ms(self, now_ms: int) -> int:
-        """Return the time of the first value at or after `now_ms`, which may lie after the last value."""
+        """Return the time of the first value at or after `now_ms`, or a time after the last value."""
         steps = [(max(-((self.first_ms - now_ms) // block.step_ms), 0), block.step_ms) for block in self.blocks]
         return self.first_ms + min((count * step_ms for count, step_ms in steps), default=0)
 
     @property
     def end_ms(self) -> int:
-        """The time after the last value."""
         ends = [self.first_ms + block.values.shape[1] * block.step_ms for block in self.blocks]
         return min(max(ends, default=self.first_ms), self.last_ms + 1)
 
     def add(self, from_ms: int, to_ms: int, columns: Columns) -> None:
-        """Add the samples from a time on, and before another."""
+        """Append the samples between `from_ms` (inclusive) and `to_ms` (exclusive) to `columns`."""
         for block in self.blocks:
             first, stop = (
                 max(-((self.first_ms - time_ms) // block.step_ms), 0)
@@ -119,9 +117,9 @@ class Measured(NamedTuple):
 
 
 def measured(job: Job, data: bytes, system: str, index: SeriesIndex, *, short_hosts: bool = False) -> Measured:
-    """Return the measurements in a job's `data.json`; InvalidInputError where they are no such document.
+    """Return the measurements in a job's `data.json`. Raise InvalidInputError if the document is malformed.
 
-    Of the scopes of a metric the coarsest counts. Where only statistics over the nodes are kept, their mean stands for each.
+    The coarsest scope of a metric is used. If the archive keeps only statistics of the nodes, the mean of each node is used.
 
     >>> measured(Job(69, start_time=1738842000, duration=60), b"{}", "emmy", SeriesIndex(9)).size
     0
@@ -151,7 +149,7 @@ def _decoded(raw: msgspec.Raw, name: str) -> _Metric:
 
 
 class _Gathered:
-    """Rows of values by what they are of: sums and counts, for parts of a host may share a row."""
+    """Rows of values by series: sums and counts, because parts of a host may share a series."""
 
     def __init__(self, job: Job, system: str, index: SeriesIndex, *, short_hosts: bool) -> None:
         self._job, self._system, self._index, self._short_hosts = job, system, index, short_hosts
@@ -160,7 +158,7 @@ class _Gathered:
         self.left_out = 0
 
     def take(self, name: str, scope: str, metric: _Metric) -> None:
-        """Take the series of a metric, in base units."""
+        """Add the series of a metric, converted to base units."""
         unit = metric.unit
         factor = factor_of(name, unit_name(unit.prefix, unit.base) if isinstance(unit, _Unit) else unit)
         rows: dict[tuple[str, Place], list[Floats]] = {}
@@ -176,7 +174,6 @@ class _Gathered:
                 self._put(host, LOAD1, None, step_ms, found)
 
     def measured(self) -> Measured:
-        """Return all that was taken."""
         blocks = [block for step_ms, rows in self._rows.items() for block in _blocks(step_ms, rows)]
         last_ms = 2**62 if self._job.unfinished else self._job.end_ms
         return Measured(self._job.start_ms, last_ms, tuple(blocks), self.nulls, self.left_out)
@@ -201,7 +198,7 @@ class _Gathered:
 
 
 def _mean(rows: list[Floats]) -> Floats:
-    """Return the mean of rows of any length, nan where none has a value."""
+    """Return the mean of rows of different lengths; nan at times without a value."""
     if len(rows) == 1:
         return rows[0]
     length = max(map(len, rows))
@@ -216,7 +213,7 @@ def _mean(rows: list[Floats]) -> Floats:
 
 
 def _blocks(step_ms: int, rows: dict[int, Floats]) -> Iterator[_Block]:
-    """Yield a block for each length of row: rows filled up to the longest could need the square of what the file holds."""
+    """Yield a block for each row length. Rows filled up to the longest could need memory quadratic in the size of the file."""
     by_length: dict[int, list[int]] = {}
     for number, row in rows.items():
         by_length.setdefault(len(row), []).append(number)
@@ -237,17 +234,17 @@ Read = Callable[[str, int, FileTelemetry], Iterator[FileRecord]]
 
 
 class _Found(NamedTuple):
-    """When a job began, and its folder; jobs whose metadata cannot be read come first."""
+    """The start time of a job and its folder. Jobs whose metadata cannot be read come first."""
 
     start_ms: int
     folder: str
 
 
 def read_archive(folder: str, received_ms: int, telemetry: FileTelemetry) -> Iterator[FileRecord]:
-    """Return the records of an archive: starts and ends of its jobs and the samples of their hosts, a minute at a time.
+    """Yield the records of an archive: starts and ends of jobs, and the samples of their hosts, one minute at a time.
 
-    Raises ConfigError where the folder cannot be read, or holds no job. What is refused of a job comes with its place and
-    costs the others nothing.
+    Raise ConfigError if the folder cannot be read or holds no job. A refused part of a job is reported with its place; other
+    jobs are not affected.
 
     >>> from processors.contracts.telemetry import SeriesIndex
     >>> from agent.decode.message import TelemetryOptions
@@ -299,7 +296,7 @@ def _content(path: Path, bytes_max: int) -> bytes:
 
 
 class _Reading:
-    """The jobs of an archive that wait and that run, while its time passes slice by slice."""
+    """The jobs of an archive that wait or run while time passes slice by slice."""
 
     def __init__(self, folder: str, jobs: list[_Found], received_ms: int, telemetry: FileTelemetry) -> None:
         self._folder = folder
@@ -312,7 +309,7 @@ class _Reading:
         self._order = 0
 
     def records(self) -> Iterator[FileRecord]:
-        """Return all there is, in order of time."""
+        """Yield all records in order of time."""
         now_ms = 0
         while self._waiting or self._running or self._events:
             now_ms = self._next_ms(now_ms)
@@ -327,14 +324,14 @@ class _Reading:
             self._running = [each for each in self._running if each.end_ms > now_ms]
 
     def _next_ms(self, now_ms: int) -> int:
-        """Return the start of the next slice that has a value, a start or an end of a job."""
+        """Return the start of the next slice that has a value, or the start or end of a job."""
         times = [each.next_ms(now_ms) for each in self._running]
         times += [self._waiting[0].start_ms] if self._waiting else []
         times += [self._events[0][0]] if self._events else []
         return max(now_ms, min(times) // SLICE_MS * SLICE_MS)
 
     def _begin(self, folder: str) -> Iterator[FileRecord]:
-        """Read a job; yield what is refused of it."""
+        """Read the data of a job that begins; yield the parts that are refused."""
         place = f"{Path(folder, META)}:1"
         decoded = Decoded()
         try:

@@ -1,4 +1,4 @@
-"""Jobs of ClusterCockpit: the metadata of its archives, and the events in its messages."""
+"""Jobs of ClusterCockpit: the metadata of its job archive, and the events in its messages."""
 
 import re
 from typing import Annotated, Final, Literal
@@ -48,7 +48,7 @@ class _Notes(msgspec.Struct, rename="camel"):
 
 
 class Job(msgspec.Struct, rename="camel"):
-    """What ClusterCockpit says of a job, as far as it is used; times in seconds since the epoch.
+    """The fields of a ClusterCockpit job that the agent uses; times in seconds since the epoch.
 
     >>> decoded_job(b'{"jobId": 69, "cluster": "ccfront", "startTime": 1738842000}').start_ms
     1738842000000
@@ -76,18 +76,18 @@ class Job(msgspec.Struct, rename="camel"):
 
     @property
     def start_ms(self) -> int:
-        """When it began; InvalidInputError (``missing-field``) where that is not said, for it says which run this is."""
+        """Return the start of the job. Raise InvalidInputError (``missing-field``) without one, because it identifies the run."""
         if self.start_time is None:
-            raise invalid("missing-field", "The job names no startTime, which says which run of it this is.")
+            raise invalid("missing-field", "The job has no startTime, which identifies the run.")
         return round(self.start_time * 1000)
 
     @property
     def end_ms(self) -> int:
-        """When it ended; InvalidInputError where that is not said, or before the start."""
+        """Return the end of the job. Raise InvalidInputError if it is missing or before the start."""
         if self.duration:
             return self.start_ms + round(self.duration * 1000)
         if self.stop_time is None and self.duration is None:
-            raise invalid("missing-field", "The job that ended has neither duration nor stopTime.")
+            raise invalid("missing-field", "The ended job has neither duration nor stopTime.")
         end_ms = self.start_ms if self.stop_time is None else round(self.stop_time * 1000)
         if not self.start_ms <= end_ms <= self.start_ms + SECONDS_MAX * 1000:
             raise invalid("out-of-range", "The end is before the start, or thirty years later.")
@@ -95,7 +95,6 @@ class Job(msgspec.Struct, rename="camel"):
 
     @property
     def unfinished(self) -> bool:
-        """Whether it still runs, or waits."""
         return self.job_state in UNFINISHED
 
 
@@ -103,7 +102,7 @@ _JOB: Final = msgspec.json.Decoder(Job)
 
 
 def decoded_job(value: bytes) -> Job:
-    """Return the job of its JSON; InvalidInputError where that is none.
+    """Decode a job from JSON. Raise InvalidInputError if the JSON is no job.
 
     >>> decoded_job(b'{"jobId": 69, "duration": "long"}')
     Traceback (most recent call last):
@@ -116,9 +115,9 @@ def decoded_job(value: bytes) -> Job:
 
 
 def job_event(line: bytes) -> tuple[Edge, Job] | None:
-    r"""Return what a line of line protocol says of a job, in either of the two spellings; None where it is none.
+    r"""Return whether a job starts or stops, and the job, from a line of line protocol; None for other lines.
 
-    A document may stand as a string, as the protocol wants it, or as it is.
+    The JSON document of the event may be a quoted string, as the protocol requires, or unquoted. Two spellings of the event exist.
 
     >>> job_event(b'start_job event="{\\"jobId\\": 69}" 1740027951')[1].job_id
     69
@@ -134,7 +133,7 @@ def job_event(line: bytes) -> tuple[Edge, Job] | None:
 
 
 def add_event(edge: Edge, job: Job, received_ms: int, options: DecodeOptions, decoded: Decoded) -> None:
-    """Add what an event says of a job; InvalidInputError where that does not tell which run it is of.
+    """Add the start or end of a job to `decoded`. Raise InvalidInputError if the event does not identify its run.
 
     >>> decoded = Decoded()
     >>> add_event("start", Job(69, "ccfront", start_time=1738842000), 0, DecodeOptions(), decoded)
@@ -148,7 +147,7 @@ def add_event(edge: Edge, job: Job, received_ms: int, options: DecodeOptions, de
 
 
 def started(job: Job, received_ms: int, options: DecodeOptions) -> JobStarted:
-    """Return the start of a job; InvalidInputError where it names no start, or no cluster.
+    """Return the start event of a job. Raise InvalidInputError if the start or the cluster is missing.
 
     >>> started(Job(69, "ccfront", start_time=1738842000, num_nodes=4), 0, DecodeOptions()).evidence.sizes
     {'nodes': 4.0}
@@ -160,7 +159,7 @@ def started(job: Job, received_ms: int, options: DecodeOptions) -> JobStarted:
 
 
 def completed(job: Job, received_ms: int, options: DecodeOptions) -> JobCompleted:
-    """Return the end of a job; InvalidInputError where it names no start or end, no cluster or an unknown state.
+    """Return the end event of a job. Raise InvalidInputError if start, end or cluster is missing, or the state is unknown.
 
     >>> job = Job(69, "ccfront", start_time=1738842000, stop_time=1738842306, job_state="completed")
     >>> completed(job, 0, DecodeOptions()).run_time_s
@@ -195,7 +194,7 @@ def _state(job: Job) -> str:
     reported = (job.job_state or "").upper()
     state = _STATES.get(reported, reported)
     if state not in STATES:
-        raise invalid("state", f"The state {shown(reported)} is none of the final states of ClusterCockpit.")
+        raise invalid("state", f"The state {shown(reported)} is not a final state of ClusterCockpit.")
     return state
 
 
@@ -235,7 +234,7 @@ def _hosts(job: Job) -> tuple[str, ...]:
 
 
 def _limit_s(job: Job) -> float | None:
-    """Return the wall time where it can be one in seconds: some sites write hours."""
+    """Return the wall time limit if it is plausible in seconds: some sites write hours."""
     limit_s = job.walltime
     if limit_s is None or not 0 < limit_s <= SECONDS_MAX or limit_s < (job.duration or 0.0):
         return None

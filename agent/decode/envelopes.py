@@ -1,8 +1,8 @@
-"""Envelopes around messages: opened here, before any decoder sees a message, on topics and in files.
+"""Envelopes around messages. They are opened before any decoder sees a message, on topics and in files.
 
-CloudEvents 1.0 in the structured mode of its Kafka binding (in the binary mode the value is the message), hits and answers of
-Elasticsearch, Kafka Connect's JSON converter with schemas (with Debezium's changes in it), and what Logstash, Filebeat, Fluent Bit
-and GELF make of a line.
+Supported are CloudEvents 1.0 in the structured mode of its Kafka binding (in the binary mode the value is the message itself), hits
+and answers of Elasticsearch, Kafka Connect's JSON converter with schemas (with Debezium's change events inside), and lines
+wrapped by Logstash, Filebeat, Fluent Bit and GELF.
 
 Sources: CloudEvents 1.0.2, its JSON event format and its Kafka protocol binding; Elasticsearch's search API; Kafka's
 JsonConverter; the Elastic Common Schema.
@@ -22,7 +22,7 @@ ABSENT: Final = msgspec.Raw()
 
 
 class _Outer(msgspec.Struct, gc=False):
-    """The keys that tell envelopes apart, undecoded; those of the first line are of messages that are none."""
+    """The undecoded keys that distinguish envelopes; the keys in the first line belong to messages without an envelope."""
 
     type: msgspec.Raw = ABSENT
     jobid: msgspec.Raw = ABSENT
@@ -61,7 +61,7 @@ _OPTIONAL_TEXT = msgspec.json.Decoder(str | None)
 
 
 class Envelope(NamedTuple):
-    """One kind: the bytes that stand in each of them, whether a message is one by its keys, and how it is opened."""
+    """A kind of envelope: bytes that every such message contains, a test of its keys, and a function that opens it."""
 
     mark: bytes
     is_one: Callable[[_Outer], bool]
@@ -69,13 +69,13 @@ class Envelope(NamedTuple):
 
 
 def _is_line(outer: _Outer, text: bytes) -> bool:
-    """Return whether a text is a line that a log shipper took up; with a time of its own it need not be JSON."""
+    """Return whether a text is a line wrapped by a log shipper. If the wrapper has a time of its own, the line need not be JSON."""
     other = outer.type is not ABSENT or outer.jobid is not ABSENT
     return text[:1] == b'"' and not other and (outer.received is not ABSENT or text[1:].lstrip()[:1] in (b"{", b"["))
 
 
 def _row_of(payload: msgspec.Raw) -> bytes:
-    """Return the payload of Kafka Connect; of a change that Debezium reports, the row after it."""
+    """Return the payload of a Kafka Connect message; for a change event of Debezium, the row after the change."""
     value = _text(bytes(payload))
     if b'"after"' in value:
         change = _CHANGE.decode(value)
@@ -105,7 +105,7 @@ def _message(data: bytes, data_base64: str | None) -> bytes:
         if data == b"null":
             return b64decode(data_base64, validate=True)
     except ValueError:  # as those of base64 and of halves of surrogate pairs
-        raise invalid("wrong-type", "The data of the CloudEvent is no text, or no base64.") from None
+        raise invalid("wrong-type", "The data of the CloudEvent is not text, or its base64 is invalid.") from None
     raise invalid("wrong-type", "The CloudEvent has data and data_base64, of which only one may be there.")
 
 
@@ -153,7 +153,7 @@ ENVELOPES: Final[dict[str, Envelope]] = {
 
 
 def may_be_envelopes(values: bytes) -> bool:
-    """Return whether a message, or one of several that are joined, may be an envelope.
+    """Return whether a message, or one of several joined messages, may be an envelope.
 
     >>> may_be_envelopes(b'{"jobid": 812}'), may_be_envelopes(b'{"payload": {}}')
     (False, True)
@@ -162,11 +162,11 @@ def may_be_envelopes(values: bytes) -> bool:
 
 
 def opened(value: bytes) -> bytes:
-    """Return the message within an envelope, an array for several; a message without an envelope as it is.
+    """Return the message inside an envelope (an array for several messages); return a message without an envelope unchanged.
 
-    A text is its characters, so that lines may stand in an envelope. Envelopes may stand in one of another kind. Raises
-    InvalidInputError: ``nesting`` for one in another of its kind, ``unsupported-type`` for another version of
-    CloudEvents, ``missing-field`` without a message, ``wrong-type`` if the message is told twice or is not base64.
+    A text payload is returned as its characters, so an envelope may hold lines. Envelopes of different kinds may be nested. Raise
+    InvalidInputError: ``nesting`` if an envelope contains one of its own kind, ``unsupported-type`` for other versions of
+    CloudEvents, ``missing-field`` without a message, ``wrong-type`` if there are two messages or the base64 is invalid.
 
     >>> opened(b'{"specversion": "1.0", "type": "job", "data": {"jobid": 812}}'), opened(b'{"jobid": 812}')
     (b'{"jobid": 812}', b'{"jobid": 812}')

@@ -1,6 +1,6 @@
 """Files of events and telemetry: opened, recognised by their first lines, and read in slices of lines in constant memory.
 
-A file may hold JSON of any kind, text of `sacct`, a workload log, line protocol, an NWS extract, or messages in Avro.
+A file may hold JSON of any format, tables of `sacct`, a workload log, line protocol, an NWS extract, or messages in Avro.
 """
 
 import io
@@ -60,7 +60,7 @@ OTHER_LOGS: Final = (
 
 
 def refuse_other_logs(line: bytes) -> None:
-    """Raise InvalidInputError (``unknown-format``) if a first line is one of such a log.
+    """Raise InvalidInputError (``unknown-format``) if a first line belongs to an accounting log that the agent does not read.
 
     >>> refuse_other_logs(b"812|COMPLETED")
     """
@@ -76,17 +76,17 @@ _JSON: Final = re.compile(rb'\s*(?:\{|\[\s*(?:[\[{"\]\d-]|true|false|null|$))') 
 
 
 class Readable(Protocol):
-    """What is asked of an open file."""
+    """The methods of an open file that the readers use."""
 
     def readline(self, bytes_max: int) -> bytes:
-        """Return the next line with its end, at most `bytes_max` of it; empty at the end of the file."""
+        """Return the next line with its line end, at most `bytes_max` bytes; empty at the end of the file."""
 
     def read(self, bytes_max: int) -> bytes:
         """Return the next bytes, at most `bytes_max`; empty at the end of the file."""
 
 
 class _Begun:
-    """A file of which some bytes were read ahead."""
+    """A file whose first bytes were already read."""
 
     def __init__(self, begun: bytes, rest: Readable) -> None:
         self._begun, self._rest = io.BytesIO(begun), rest
@@ -100,9 +100,9 @@ class _Begun:
 
 
 def recognise(source: Readable, options: TelemetryOptions, name: str = "") -> RecordFile:
-    """Return what a file holds; InvalidInputError where it is empty or nothing known.
+    """Return the format and the records of a file. Raise InvalidInputError if the file is empty or its format unknown.
 
-    The host of an NWS extract that names none is that of the options, else the file's `name` without its ending.
+    An NWS extract without a host gets the host of the options, else the `name` of the file without its suffix.
 
     >>> import io
     >>> recognise(io.BytesIO(b"JobID|State|Start|Elapsed|NNodes"), TelemetryOptions()).format
@@ -220,7 +220,7 @@ SERIES_MAX: Final = 120_000
 def read_files(
     paths: Iterable[str], received_ms: int, options: DecodeOptions, telemetry: FileTelemetry | None = None
 ) -> Iterator[FileRecord]:
-    """Return the records of files, one after the other; see `read_file`.
+    """Yield the records of files, one file after the other; see `read_file`.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
@@ -235,10 +235,10 @@ def read_files(
 
 
 def read_file(path: str, received_ms: int, telemetry: FileTelemetry) -> Iterator[FileRecord]:
-    """Return the records of a file, decoded; `-` is standard input. What is refused comes with its place as well.
+    """Yield the decoded records of a file; `-` is standard input. A refused record is yielded with its place.
 
-    A folder is an archive of jobs. Raises ConfigError where the file cannot be opened. One that is damaged, or of an unknown format, gives one record
-    with the error and ends there.
+    A folder is read as a job archive. Raise ConfigError if the file cannot be opened. A damaged file, or one of an unknown format, yields
+    one record with the error and ends there.
 
     >>> next(read_file("no/such/file", 0, FileTelemetry(TelemetryOptions(), SeriesIndex(9))))
     Traceback (most recent call last):
@@ -254,7 +254,7 @@ def read_file(path: str, received_ms: int, telemetry: FileTelemetry) -> Iterator
 def read_source(
     name: str, source: Source, received_ms: int, options: DecodeOptions, telemetry: FileTelemetry | None = None
 ) -> Iterator[FileRecord]:
-    """Return the records of one open file, called `name` in their places.
+    """Yield the records of an open file; `name` stands in their places.
 
     >>> import io
     >>> [(record.place, record.error.reason) for record in read_source("in", Source(io.BytesIO(b"{}")), 0, DecodeOptions())]
@@ -297,7 +297,7 @@ def _slices(records: Numbered) -> Iterator[list[tuple[bytes, int]]]:
 def _decoded(
     name: str, opened: RecordFile, part: list[tuple[bytes, int]], received_ms: int, index: SeriesIndex
 ) -> Iterator[FileRecord]:
-    """Decode a slice; yield its records in order, those that hold samples alone together."""
+    """Decode a slice and yield its records in order; neighbours that hold only samples are yielded as one record."""
     batch = opened.decode([value for value, _ in part], [received_ms] * len(part), index)
     others = _by_message(batch)
     first = 0
@@ -335,7 +335,7 @@ def _plain(
 
 
 def _between(batch: DecodedBatch, first: int, stop: int) -> Samples | None:
-    """Return the samples of these messages, which are in order; None without any."""
+    """Return the samples of the messages from `first` to before `stop`; None without any. Messages are in order."""
     start, end = np.searchsorted(batch.sample_message, (first, stop))
     if start == end:
         return None

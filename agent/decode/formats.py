@@ -1,6 +1,6 @@
-"""The table of formats: each with its decoders, what tells its messages from others, the metrics it takes, and a sample.
+"""The table of formats. A row has the decoders, the recognisers, the default metrics and a sample of a format.
 
-Everything that lists formats reads this table: sources, files, `describe formats`, metrics, tests and the fuzzer.
+Sources, files, `describe formats`, metrics, tests and the fuzzer read this table.
 """
 
 import re
@@ -54,7 +54,7 @@ ABSENT: Final = msgspec.Raw()
 
 
 class Keys(msgspec.Struct, gc=False):
-    """The values of those top-level keys of a JSON object that tell formats apart, undecoded, or ABSENT."""
+    """Undecoded values of the top-level keys that distinguish formats of JSON objects; ABSENT if a key is missing."""
 
     type: msgspec.Raw = ABSENT
     data: msgspec.Raw = ABSENT
@@ -84,11 +84,11 @@ class Keys(msgspec.Struct, gc=False):
 class Format(msgspec.Struct, frozen=True, kw_only=True):
     """One format.
 
-    A format has a decoder of job messages (`jobs`), of slices of samples (`samples`), of folders (`folder`), or several
-    of them; samples decoders take the job messages of their format, too. `job` decodes one JSON object of a message.
+    A format has a decoder of job messages (`jobs`), of slices of samples (`samples`) or of folders (`folder`), or several
+    of them; a decoder of samples also takes the job messages of its format. `job` decodes one JSON object of a message.
     `is_object`, `is_text` and `is_line` recognise a JSON object by its keys, another message by its first bytes, and a
-    file by its first line; `open_text` opens such a file. `keyed` merges a record's key into its message. `avro_names`
-    returns the function from names of columns in Avro to those of the format. `metrics` are taken without configuration.
+    file by its first line; `open_text` opens such a file. `keyed` merges the key of a record into its message. `avro_names`
+    returns the function from column names in Avro to those of the format. `metrics` are accepted without configuration.
     """
 
     reads: str
@@ -276,7 +276,7 @@ FORMATS: Final[Mapping[str, Format]] = {  # in the order in which they are tried
 
 
 def recognised(value: bytes) -> str | None:
-    """Return the name of the format of a message, or None.
+    """Return the name of the format of a message; None if the format is unknown.
 
     >>> recognised(b"system,host=nid1 load1=3.5"), recognised(b'{"timestamp": 1.5, "component_id": 7}')
     ('line-protocol', 'ldms')
@@ -300,7 +300,7 @@ def _of_object(value: bytes) -> str | None:
 
 
 def any_decoder(options: DecodeOptions) -> Decode:
-    """Return the decoder of job messages in JSON of any format, also mixed within an array.
+    """Return the decoder for JSON job messages of any format; an array may mix formats.
 
     >>> decode = any_decoder(DecodeOptions())
     >>> decode(b'[{"type": "load"}, {"JobID": 1}]', 0).rejects[1].reason
@@ -327,7 +327,7 @@ def any_decoder(options: DecodeOptions) -> Decode:
 
 
 def _job_slices(decode: Decode) -> DecodeSamples:
-    """Return the decoder of slices of messages that are texts of jobs."""
+    """Return the decoder of slices of messages for a format whose messages are texts about jobs."""
 
     def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
         found = decode(value, received_ms)
@@ -339,7 +339,7 @@ def _job_slices(decode: Decode) -> DecodeSamples:
 
 
 def any_samples_decoder(options: TelemetryOptions) -> DecodeSamples:
-    """Return the decoder of messages of any format, also mixed; samples are in the order of the messages.
+    """Return the decoder for slices of messages that mix formats; samples keep the order of the messages.
 
     >>> decode = any_samples_decoder(TelemetryOptions(decode=DecodeOptions(default_system="exa")))
     >>> decode([b"system,host=nid1 load1=3.5 1787217284"], [1787217284000], SeriesIndex(9)).samples.value.tolist()

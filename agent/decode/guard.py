@@ -1,7 +1,7 @@
-"""What stands around all decoders: an envelope is opened, and whatever one raises costs the message at fault alone.
+"""Guards around all decoders: they open envelopes, and an exception costs only the message at fault.
 
-A decoder refuses what it does not take by InvalidInputError. Anything else that it raises is a defect of the decoder:
-the message is refused with the reason ``decoder``, so that it can be looked at and sent again.
+A decoder refuses input with InvalidInputError. Any other exception is a defect of the decoder: the message becomes a dead letter
+with the reason ``decoder``, so that it can be examined and sent again.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from processors.contracts.telemetry import DecodedBatch, DecodeSamples, SeriesIn
 
 
 def guarded(decode: Decode) -> Decode:
-    """Return a decoder of messages that raises nothing but errors of the product.
+    """Return a decoder of messages that raises only errors of the product.
 
     >>> def decode(value: bytes, received_ms: int) -> Decoded:
     ...     raise OverflowError("too large")
@@ -35,10 +35,10 @@ def guarded(decode: Decode) -> Decode:
 
 
 def guarded_samples(make: Callable[[], DecodeSamples]) -> DecodeSamples:
-    """Return a decoder of slices that never raises; `make` makes it, and makes it anew after a failure.
+    """Return a decoder of slices that never raises; `make` makes the decoder, and makes a new one after a failure.
 
-    A slice that fails is decoded one by one to find the message at fault. What the decoder remembered by then, such as
-    the programs that it has reported, it forgets: those of the slice that failed were not handed on.
+    After a failure, the messages of the slice are decoded one by one to find the message at fault. The new decoder starts without
+    memory, for example of the programs it reported, because the results of the failed slice were discarded.
 
     >>> def decode(values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex) -> DecodedBatch:
     ...     return nothing([(0, Decoded(unknown_fields=len(values[0])))])
@@ -72,7 +72,7 @@ def guarded_samples(make: Callable[[], DecodeSamples]) -> DecodeSamples:
 def _opened(
     decode: DecodeSamples, values: Sequence[bytes | None], received_ms: Sequence[int], index: SeriesIndex
 ) -> DecodedBatch:
-    """Decode messages of which some are in an envelope; those whose envelope is bad are refused."""
+    """Decode messages of which some are in an envelope. Messages with a bad envelope are refused."""
     whole: list[int] = []
     messages: list[bytes | None] = []
     refused = []

@@ -1,4 +1,4 @@
-"""Files that say on which host each rank of a job runs, as batch systems and MPI libraries read and write them."""
+"""Rank files: on which host each rank of a job runs, as batch systems and MPI libraries write them."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ _HOST: Final = re.compile(
 
 
 class Ranks(NamedTuple):
-    """Hosts in the order in which they are first named, and for each rank the place of its host among them.
+    """The hosts in the order in which they are first named, and for each rank the index of its host.
 
     >>> Ranks(("n1", "n2"), (0, 0, 1, 1)).ranks
     (0, 0, 1, 1)
@@ -35,11 +35,11 @@ NO_RANKS: Final = Ranks()
 
 
 def read_mapping(text: str, hosts: Sequence[str] = (), ranks_per_host: int | None = None) -> Ranks:
-    r"""Return where the ranks of a job run; InvalidInputError (reason ``mapping``) where the text is no such file.
+    r"""Return the placement of ranks from a rank file. Raise InvalidInputError (``mapping``) for other texts.
 
-    A file has a host for each rank, one a line or parted by commas (SLURM_HOSTFILE, PBS_NODEFILE), hosts with as many ranks as
-    they have slots (``n1 slots=4``, ``n1:4``, ``n1 4``), hosts of numbered ranks (``rank 0=n1 slot=0:1``, the rank file of Open
-    MPI), or the order in which ranks fill the `hosts` of the job, host lists, with `ranks_per_host` each (MPICH_RANK_ORDER).
+    A file lists a host for each rank, one a line or separated by commas (SLURM_HOSTFILE, PBS_NODEFILE); hosts with their number of
+    slots (``n1 slots=4``, ``n1:4``, ``n1 4``); hosts of numbered ranks (``rank 0=n1 slot=0:1``, Open MPI's rank file); or the order in
+    which ranks fill the `hosts` of the job, a list of host lists, with `ranks_per_host` each (MPICH_RANK_ORDER).
 
     >>> read_mapping("n1\nn2\nn1\n"), read_mapping("n1 slots=2\nn2 slots=1\n").ranks
     (Ranks(hosts=('n1', 'n2'), ranks=(0, 1, 0)), (0, 0, 1))
@@ -57,7 +57,7 @@ def read_mapping(text: str, hosts: Sequence[str] = (), ranks_per_host: int | Non
 
 
 def _listed(lines: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Yield hosts with how many ranks follow one another there."""
+    """Yield hosts, each with the number of consecutive ranks."""
     for line in lines:
         for part in line.split(",") if "," in line else (line,):
             match = _HOST.fullmatch(part.strip())
@@ -75,7 +75,7 @@ def _rank_hosts(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def _ordered(lines: Sequence[str], hosts: Sequence[str], ranks_per_host: int | None) -> Iterator[tuple[int, str]]:
-    """Yield ranks with their hosts, where the ranks of a file fill one host after the other."""
+    """Yield ranks with their hosts, if the file lists the order in which ranks fill the hosts."""
     if not hosts or ranks_per_host is None:
         raise _wrong("An order of ranks needs the hosts of the job, and ranks_per_host.")
     try:
@@ -99,7 +99,7 @@ def _order(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _numbered(found: Iterable[tuple[int, str]]) -> Ranks:
-    """Return the hosts of numbered ranks; InvalidInputError if a rank is missing or named twice."""
+    """Return the placement of numbered ranks. Raise InvalidInputError if a rank is missing or listed twice."""
     numbered = list(islice(found, RANKS_MAX + 1))  # a range in a line of a few bytes may stand for a million ranks
     if len(numbered) > RANKS_MAX:
         raise _wrong(f"The mapping has more than {RANKS_MAX} ranks.")

@@ -1,4 +1,4 @@
-"""A message as a whole: its options, its size, its encoding, JSON errors as reasons, and arrays of events as batches."""
+"""Whole messages: decoder options, size limits, encoding, JSON errors as reasons, and arrays of events as batches."""
 
 import json
 import re
@@ -24,10 +24,10 @@ _PORT: Final = re.compile(r"[0-9]{1,5}")
 
 
 class Missed:
-    """Names that were met and not known, each as often as decoders looked it up: once or a few times, not once a sample.
+    """Unknown names that decoders met, with the number of lookups: a few for each name, not one for each sample.
 
-    `hosts` are names that are not in the file of nodes, `shared` places of several nodes, `units` sensors whose unit is not
-    known, `second` sensors beside another one that is the same, `metrics` those that are not taken. At most 1,000 of each.
+    `hosts` are missing in the file of nodes, `shared` are places of several nodes, `units` are sensors with an unknown unit,
+    `second` are duplicate sensors of one quantity, `metrics` are metrics that the agent does not take. At most 1,000 names of each kind.
 
     >>> missed = Missed()
     >>> missed.note("hosts", "nid7")
@@ -39,18 +39,16 @@ class Missed:
         self._names: dict[str, Counter[str]] = {}
 
     def note(self, kind: str, name: str) -> None:
-        """Take a name of a kind."""
         names = self._names.setdefault(kind, Counter())
         if len(names) < NAMES_MAX or name in names:
             names[name[:NAME_MAX]] += 1
 
     def names(self, kind: str) -> tuple[str, ...]:
-        """Return the names of a kind, sorted."""
         return tuple(sorted(self._names.get(kind, ())))
 
 
 class HostsReported(Missed):
-    """Reports each name of an unknown host once, at most 20 of them, for a running agent; other names are only counted.
+    """Reports each unknown host once, at most 20 hosts, for a running agent; other names are only counted.
 
     >>> missed = HostsReported(print)
     >>> missed.note("hosts", "10.4.1.8"), missed.note("hosts", "10.4.1.8")
@@ -62,7 +60,6 @@ class HostsReported(Missed):
         self._report, self._reported = report, set[str]()
 
     def note(self, kind: str, name: str) -> None:
-        """Report the name of a host."""
         if kind == "hosts" and name not in self._reported and len(self._reported) < HOSTS_REPORTED_MAX:
             self._reported.add(name[:NAME_MAX])
             self._report(name[:NAME_MAX])
@@ -70,7 +67,6 @@ class HostsReported(Missed):
 
 class _NotNoted(Missed):
     def note(self, kind: str, name: str) -> None:
-        """Forget it."""
         del kind, name
 
 
@@ -80,12 +76,12 @@ DAY_MS: Final = 86_400_000
 
 
 class DecodeOptions(msgspec.Struct, frozen=True):
-    """Options of all decoders; each uses those that concern it.
+    """Options of all decoders.
 
-    `default_system` names the system of records that do not name it. Scripts, comments and working directories of
-    jobs are private: they are dropped here unless `keep` asks for them. A time is refused before `earliest_ms`, or more than
+    `default_system` is the system of records that name none. Scripts, comments and working directories of
+    jobs are private: they are dropped unless `keep` asks for them. A time is refused before `earliest_ms`, or more than
     `future_ms` after the message was received. `timezone` (such as ``Europe/Oslo`` or ``+02:00``) is the zone of
-    `sacct` times, which carry none. `columns` maps our names of columns of job tables to those of a file.
+    `sacct` times, which carry none. `columns` maps our column names of job tables to those of a file.
 
     >>> DecodeOptions(default_system="archer2").keep.script
     False
@@ -101,7 +97,7 @@ class DecodeOptions(msgspec.Struct, frozen=True):
     columns: dict[str, str] = {}
 
     def system_of(self, named: str | None) -> str:
-        """Return the system that a record names, or else the default; InvalidInputError without either."""
+        """Return the system that a record names, else the default system. Raise InvalidInputError without either."""
         system = named or self.default_system
         if not system:
             raise no_system()
@@ -109,11 +105,11 @@ class DecodeOptions(msgspec.Struct, frozen=True):
 
 
 class TelemetryOptions(msgspec.Struct, frozen=True):
-    """Options of the decoders of telemetry; each uses those that concern it.
+    """Options of the decoders of telemetry.
 
-    `taken` is what the source's settings say. `nodes` tells which host a producer's name stands for, `hosts` the same of
-    a component id (LDMS), `sensors` what readings of sensors are, before what is built in. `missed` notes what could not be placed. `host` is that of records that name
-    none, such as those of a file. `schemas` are the Avro schemas of files by their numbers.
+    `taken` are the settings of the source. `nodes` maps a producer's name to a host, `hosts` maps a component id (LDMS) to a host,
+    `sensors` describes readings of sensors and comes before the built-in table. `missed` notes names without an entry. `host` is
+    the host of records that name none, such as those of a file. `schemas` are Avro schemas of files by their numbers.
 
     >>> TelemetryOptions(hosts={1042: "nid001042"}).hosts[1042]
     'nid001042'
@@ -129,7 +125,7 @@ class TelemetryOptions(msgspec.Struct, frozen=True):
     schemas: dict[int, bytes] = {}
 
     def host_of(self, name: str, system: str | None = None) -> str:
-        """Return the host that a producer's name stands for, in a system or in that of records that name none."""
+        """Return the host for a producer's name, in `system` or in the default system."""
         listed = self._listed(name, system)
         no_name = _NO_NAME.fullmatch(name)
         if listed is None and (len(self.nodes) or no_name):
@@ -137,7 +133,7 @@ class TelemetryOptions(msgspec.Struct, frozen=True):
         return listed or (name.partition(".")[0] if self.taken.short_hosts and not no_name else name)
 
     def host_in(self, labels: Mapping[str, str], *others: str | None) -> str | None:
-        """Return the host that labels name, or else one of the `others`: a listed one before the rest, a name before an address.
+        """Return the host that labels name, or else one of the `others`: listed hosts before the rest, names before addresses.
 
         >>> TelemetryOptions().host_in({"instance": "10.4.1.8:9100", "nodename": "n4"})
         'n4'
@@ -153,7 +149,7 @@ class TelemetryOptions(msgspec.Struct, frozen=True):
 
 
 def without_port(address: str) -> str:
-    """Return the host of an address that was scraped.
+    """Return the host of a scraped address without its port.
 
     >>> without_port("nid001042:9100"), without_port("[fd00::7]:9100"), without_port("fd00::7"), without_port("nid1")
     ('nid001042', 'fd00::7', 'fd00::7', 'nid1')
@@ -202,25 +198,16 @@ SHOWN_MAX: Final = 40  # characters of a payload that an error may repeat
 
 
 def invalid(reason: Reason, detail: str) -> InvalidInputError:
-    """Return the error of an input that can never succeed; `detail` is one sentence.
-
-    >>> invalid("state", "The state is unknown.").reason
-    'state'
-    """
+    """Return the error of an input that no retry can repair; `detail` is one sentence."""
     return InvalidInputError(reason, detail)
 
 
 def no_system() -> InvalidInputError:
-    """Return the error of a record without a system.
-
-    >>> no_system().reason
-    'system'
-    """
     return invalid("system", "The record names no system, and its source has none in the configuration.")
 
 
 def shown(text: str) -> str:
-    """Return the part of a payload that an error may repeat, quoted, so that it stays one line of plain ASCII.
+    """Return the part of a payload that an error may repeat: quoted, cut, and one line of plain ASCII.
 
     >>> shown("RUNNING"), len(shown("x" * 1000))
     ("'RUNNING'", 42)
@@ -229,11 +216,11 @@ def shown(text: str) -> str:
 
 
 class FileRecord(msgspec.Struct):
-    """One record of a file: where it stands (`file:line`), its bytes, and what it yields or why it is refused.
+    """One record of a file: its place (`file:line`), its bytes, and its events and samples or the error that refuses it.
 
-    `samples` are those of the record itself; records that hold nothing else come together as one without bytes, which
-    stands for `records` of them. Where `until_ms` is told, no sample that follows is from before. A `remark` is about
-    the file as a whole: what was assumed of it. Such a record stands for none of the file's own.
+    `samples` are those of the record itself. Neighbouring records that hold only samples come together as one without bytes that
+    stands for `records` of them. If `until_ms` is set, no later sample is older. A `remark` is about the whole file, such as an assumption
+    that the reader made; it stands for no record.
     """
 
     place: str
@@ -248,7 +235,7 @@ class FileRecord(msgspec.Struct):
 
 
 class FileTelemetry(msgspec.Struct, frozen=True):
-    """How samples are decoded, and the numbers of their series, shared by all files that are read together.
+    """How samples are decoded, and the series numbers that all files read together share.
 
     >>> len(FileTelemetry(TelemetryOptions(), SeriesIndex(9)).index)
     0
@@ -273,10 +260,10 @@ def dead_letter(
     refused: Refused,
     timestamp_ms: int,
 ) -> DeadLetter:
-    """Return the dead letter of what is refused of a message for one reason.
+    """Return the dead letter of a message, or of the part of it, that is refused for one reason.
 
-    It keeps the first VALUE_BYTES_MAX bytes. `timestamp_ms` is the message's own time; one that no calendar has is
-    moved to its nearest end, so that the letter of a bad message can always be written.
+    It keeps the first VALUE_BYTES_MAX bytes. `timestamp_ms` is the message's own time; a time outside the calendar is
+    moved to its nearest end, so that the dead letter of a bad message can always be written.
 
     >>> refused = Refused(InvalidInputError("not-json", "It is no JSON."))
     >>> letter = dead_letter("slurm.jobs", 2, 71, format_name="slurm", value=b"x", refused=refused, timestamp_ms=0)
@@ -329,7 +316,7 @@ _REASONS: tuple[tuple[str, Reason], ...] = (  # a part of the library's message,
 
 
 def json_error(error: Exception) -> InvalidInputError:
-    """Return the refusal for one of JSON_ERRORS. The library's messages name fields and types, never values.
+    """Return the refusal for one of JSON_ERRORS. The texts of the library name fields and types, never values.
 
     >>> json_error(msgspec.ValidationError("Object missing required field `n`")).reason
     'missing-field'
@@ -351,9 +338,9 @@ _ESCAPE: Final = re.compile(
 
 
 def repaired(value: bytes) -> bytes:
-    r"""Return JSON with U+FFFD for bytes that are not UTF-8 and for halves of surrogate pairs, and spaces for raw control characters.
+    r"""Return JSON with U+FFFD for bytes that are not UTF-8 and for lone surrogates, and spaces for raw control characters.
 
-    Schedulers hand on names that users typed in Latin-1 or pasted from a terminal. Broken escapes become backslashes.
+    Schedulers pass on names that users typed in Latin-1 or pasted from a terminal. Broken escapes become backslashes.
 
     >>> repaired(b'{"name": "m\xfcller"}').decode(), repaired(b'{"name": "a\tb\\d"}')
     ('{"name": "m\ufffdller"}', b'{"name": "a b\\\\d"}')
@@ -371,7 +358,7 @@ def _repaired_escape(escape: re.Match[str]) -> str:
 
 
 def read_json(decoder: msgspec.json.Decoder[T], value: bytes | msgspec.Raw) -> T:
-    """Return the object that JSON holds, or its `repaired` text; InvalidInputError if neither can be decoded.
+    """Decode JSON or, if that fails, its `repaired` text. Raise InvalidInputError if both fail.
 
     >>> read_json(msgspec.json.Decoder(str), b'"two' + bytes([10]) + b'lines"')
     'two lines'
@@ -387,7 +374,7 @@ def read_json(decoder: msgspec.json.Decoder[T], value: bytes | msgspec.Raw) -> T
 
 
 def tolerant(decode_one: DecodeOne) -> DecodeOne:
-    r"""Return a decoder that tries the repaired text of an object whose text is broken.
+    r"""Return a decoder that falls back to the repaired text of an object whose text is broken.
 
     >>> def decode_one(value: bytes, received_ms: int, decoded: Decoded) -> None:
     ...     decoded.unknown_fields = len(read_json(msgspec.json.Decoder(str), value))
@@ -409,7 +396,7 @@ def tolerant(decode_one: DecodeOne) -> DecodeOne:
 
 
 def whole(decode_one: DecodeOne, options: DecodeOptions) -> Decode:
-    """Return the decoder of whole messages: an object, or an array of objects of which each stands for itself.
+    """Return the decoder of whole messages: one object, or an array of independent objects.
 
     An object whose text is broken is decoded from its `repaired` bytes.
 
@@ -436,7 +423,7 @@ def whole(decode_one: DecodeOne, options: DecodeOptions) -> Decode:
 
 
 def checked(value: bytes, options: DecodeOptions) -> bytes:
-    """Return the message without the NUL bytes that C programs leave at its end; refuse one that nobody should parse.
+    """Return the message without the NUL bytes that C programs leave at its end. Raise InvalidInputError if the message is too large or nested.
 
     >>> checked(b"{}" + bytes(1), DecodeOptions())
     b'{}'
@@ -457,9 +444,9 @@ def checked(value: bytes, options: DecodeOptions) -> bytes:
 
 
 def refuse_duplicate_keys(value: bytes) -> None:
-    """Raise InvalidInputError (``duplicate-key``) where an object of this valid JSON names a key twice.
+    """Raise InvalidInputError (``duplicate-key``) if an object of this valid JSON names a key twice.
 
-    Slow: to be called when a count of the keys has raised the suspicion.
+    Slow: call it only if a count of the keys differs from what was decoded.
 
     >>> refuse_duplicate_keys(b'{"n": 1, "unit": "nodes"}')
     """
@@ -468,7 +455,7 @@ def refuse_duplicate_keys(value: bytes) -> None:
     except RecursionError:
         raise invalid("nesting", "The message is nested too deeply.") from None
     except (UnicodeDecodeError, json.JSONDecodeError):  # in fields that nobody has read yet
-        raise invalid("encoding", "The message holds text that no JSON may hold.") from None
+        raise invalid("encoding", "The message holds text that JSON does not allow.") from None
 
 
 def _unique(pairs: list[tuple[str, object]]) -> None:
@@ -479,7 +466,7 @@ def _unique(pairs: list[tuple[str, object]]) -> None:
 def refuse_bomb(value: bytes, options: DecodeOptions) -> None:
     """Raise InvalidInputError (``array-bomb``) for a message that would become a million objects.
 
-    An honest event has more than six bytes to a comma.
+    An honest event has more than six bytes for each comma.
 
     >>> refuse_bomb(b"[1,1]", DecodeOptions())
     """

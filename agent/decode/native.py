@@ -1,4 +1,4 @@
-"""Native events: one JSON object with a `type`, or an array of them."""
+"""Native events: one JSON object with a `type`, or an array of such objects."""
 
 import sys
 from collections.abc import Callable
@@ -76,7 +76,7 @@ class Links(msgspec.Struct):
 
 
 class Messages(msgspec.Struct, rename={"sender": "from", "receiver": "to"}):
-    """Bytes of each message, and its hops, or, where there is a mapping, the ranks that it is from and to."""
+    """Bytes of each message, with its hops or, if there is a mapping, with the ranks of its sender and receiver."""
 
     bytes: _Amounts
     hops: _Amounts | None = None
@@ -85,7 +85,7 @@ class Messages(msgspec.Struct, rename={"sender": "from", "receiver": "to"}):
 
 
 class Mapping(msgspec.Struct):
-    """The file that says on which host each rank runs; `hosts` and `ranks_per_host` go with one that orders ranks alone."""
+    """A rank file; `hosts` and `ranks_per_host` accompany a file that lists only the order of the ranks."""
 
     text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAPPING_MAX)]
     hosts: Annotated[list[_HostList], msgspec.Meta(max_length=HOST_LISTS_MAX)] | None = None
@@ -93,7 +93,7 @@ class Mapping(msgspec.Struct):
 
 
 class NetworkReport(msgspec.Struct, tag_field="type", tag="network", kw_only=True):
-    """What the network did for a job: features, or links, messages and the messages of each injection queue; or where its ranks ran."""
+    """Network activity of a job: features; or links, messages and the messages of each injection queue; or the placement of its ranks."""
 
     system: _FeatureName
     job_id: _Id
@@ -106,7 +106,7 @@ class NetworkReport(msgspec.Struct, tag_field="type", tag="network", kw_only=Tru
 
     @property
     def keys(self) -> int:
-        """How many keys its objects have in all, but for the type."""
+        """The number of keys in all its objects, without `type`."""
         given = sum(getattr(self, name) is not None for name in ARRAYS)
         within = len(self.features or ()) + 3 * (self.links is not None)
         within += sum(_given(each) for each in (self.messages, self.mapping) if each is not None)
@@ -114,7 +114,7 @@ class NetworkReport(msgspec.Struct, tag_field="type", tag="network", kw_only=Tru
 
 
 def network_event(reported: NetworkReport, received_ms: int, options: DecodeOptions) -> Network:
-    """Return the event of a message; InvalidInputError where its arrays do not fit together, or are too many numbers.
+    """Return the event of a report. Raise InvalidInputError if the lengths of its arrays differ or it holds too many numbers.
 
     >>> moment = datetime.fromisoformat("2026-11-20T10:31:12Z")
     >>> told = NetworkReport(system="exa", job_id="812", time=moment, features={"max_fifo": 5.0})
@@ -140,7 +140,7 @@ def network_event(reported: NetworkReport, received_ms: int, options: DecodeOpti
     mapping = reported.mapping
     ranks = NO_RANKS if mapping is None else read_mapping(mapping.text, mapping.hosts or (), mapping.ranks_per_host)
     if exchanged and max(map(max, exchanged[:2]), default=-1) >= len(ranks.ranks):
-        raise invalid("out-of-range", "The messages are of ranks that the mapping does not have.")
+        raise invalid("out-of-range", "The messages name ranks that are not in the mapping.")
     return Network(
         system=reported.system,
         job_id=str(reported.job_id),
@@ -161,7 +161,7 @@ def _given(part: msgspec.Struct) -> int:
 
 
 def _messages(reported: NetworkReport) -> tuple[tuple[list[float], ...], tuple[list[Any], ...]]:
-    """Return the columns of messages with hops, or of those between ranks; InvalidInputError where they are neither."""
+    """Return the columns of messages with hops, or of messages between ranks. Raise InvalidInputError for other combinations."""
     sent = reported.messages
     if sent is None:
         return (), ()
@@ -190,7 +190,7 @@ _Sizes = Annotated[list[Count], msgspec.Meta(min_length=1, max_length=REQUESTED_
 
 
 class Facts(msgspec.Struct, kw_only=True):
-    """What every native event may say about a job."""
+    """Fields that every native event about a job may have."""
 
     system: _Name
     application: Text | None = None
@@ -216,7 +216,7 @@ class Facts(msgspec.Struct, kw_only=True):
 
 
 class Started(Facts, tag_field="type", tag="job.started", kw_only=True):
-    """A job began to run."""
+    """A job started."""
 
     job_id: _Id
     start: datetime
@@ -239,14 +239,14 @@ class Completed(Facts, tag_field="type", tag="job.completed", kw_only=True):
 
 
 class Identified(Facts, tag_field="type", tag="identity", kw_only=True):
-    """Another source says what a job runs."""
+    """Another source reports the application of a job."""
 
     job_id: _Id
     source: _Name
 
 
 class Requested(Facts, tag_field="type", tag="prediction.requested", kw_only=True):
-    """A question about run times."""
+    """A request for predicted run times."""
 
     request_id: _Id
     n: Count | _Sizes
@@ -273,10 +273,10 @@ _KNOWN: dict[type, frozenset[str]] = {
 
 
 def read_native(value: bytes) -> tuple[NativeMessage, int]:
-    """Return the message of one JSON object and how many fields it has that are not known.
+    """Return the message of one JSON object and the number of its unknown fields.
 
-    Raises InvalidInputError for whatever is no such object, and for control characters in names of systems, jobs and
-    hosts. Elsewhere they become spaces.
+    Raise InvalidInputError for other input, and for control characters in names of systems, jobs and hosts. In other
+    texts control characters become spaces.
 
     >>> message, unknown = read_native(b'{"type": "identity", "system": "exa", "job_id": 812, "source": "xalt", "x": 1}')
     >>> message.job_id, unknown
@@ -350,8 +350,8 @@ def _clean(message: NativeMessage) -> None:  # of features `network_event` tells
 def native_decoder(options: DecodeOptions) -> Decode:
     """Return the decoder of native messages.
 
-    A job.completed needs `n` and `unit`, its start or its end, and `run_time_s` unless it has both. Without a `state`
-    it has COMPLETED, or FAILED where its exit code is not 0.
+    A job.completed needs `n` and `unit`, its start or its end, and `run_time_s` unless it has both times. Without a `state`,
+    the state is COMPLETED, or FAILED if the exit code is not 0.
 
     >>> decode = native_decoder(DecodeOptions())
     >>> message = b'{"type": "job.completed", "system": "exa", "job_id": "812", "n": 64, "unit": "nodes"'
@@ -363,7 +363,7 @@ def native_decoder(options: DecodeOptions) -> Decode:
 
 
 def native_object(options: DecodeOptions) -> DecodeOne:
-    """Return the decoder of one native object; see `native_decoder` for what it takes.
+    """Return the decoder of one native object; see `native_decoder`.
 
     >>> decoded = Decoded()
     >>> native_object(DecodeOptions())(
@@ -483,7 +483,7 @@ def _sizes(message: Started | Completed) -> dict[str, float]:
 
 def _unit(unit: str) -> str:
     if unit not in UNITS:
-        raise invalid("unit", f"The unit {shown(unit)} is none of {', '.join(UNITS)}.")
+        raise invalid("unit", f"The unit {shown(unit)} is not one of {', '.join(UNITS)}.")
     return unit
 
 
@@ -511,7 +511,7 @@ def _state(message: Completed, run_time_s: float) -> str:
     if state is None:
         state = "FAILED" if message.exit_code else SUCCESS
     if state not in STATES:
-        raise invalid("state", f"The state {shown(state)} is none of {', '.join(STATES)}.")
+        raise invalid("state", f"The state {shown(state)} is not one of {', '.join(STATES)}.")
     if state == SUCCESS and run_time_s <= 0:
         raise invalid("out-of-range", "A completed run takes more than 0 s.")
     return state

@@ -1,4 +1,4 @@
-"""Files to be read, plain or compressed; what is wrong with them has its reason."""
+"""Opened files, plain or compressed. A damaged file is refused with a reason."""
 
 import codecs
 import gzip
@@ -31,10 +31,10 @@ _JOBS = re.compile(rb'"jobs"\s*+:\s*+\[')
 
 
 class JsonCutter:
-    """Finds where values begin and end by brackets and strings alone; whether a value is JSON its decoder tells.
+    """Finds where JSON values begin and end by brackets and strings alone; the decoder of a value checks its syntax.
 
-    The elements of a top-level array are values. A value longer than `bytes_max` comes cut to one byte more, so that
-    its decoder refuses it. `feed` yields each value with the number of the line on which it begins.
+    The elements of a top-level array are values. A value longer than `bytes_max` is cut to one byte more, so that
+    its decoder refuses it. `feed` yields each value with the number of its first line.
 
     >>> cutter = JsonCutter(bytes_max=100)
     >>> [*cutter.feed(b'[{"a": 1}, {"b": [2, 3]}, 7]'), *cutter.close()]
@@ -72,15 +72,14 @@ class JsonCutter:
 
     @property
     def in_first_array(self) -> bool:
-        """Whether the position reached is within the first array at the top."""
         return self._in_array and self._arrays == 1
 
     def close(self) -> Iterator[tuple[bytes, int]]:
-        """End the stream: yield what is left, which may be half a value."""
+        """End the stream and yield the rest, which may be an incomplete value."""
         yield from self._take(b"")
 
     def _pass_string(self, chunk: bytes, position: int) -> int:
-        """Pass the rest of a string, from within it; what is left of a chunk without its end can be a backslash."""
+        """Return the position behind a string that `position` lies in. A chunk may end with half an escape."""
         rest = _REST.match(chunk, position)
         if rest is None:
             return position
@@ -89,7 +88,7 @@ class JsonCutter:
         return rest.end()
 
     def _end_of_value(self, token: bytes, position: int) -> int | None:
-        """Take note of a bracket or a comma before `position`; return where it ends a value, if it does."""
+        """Record a bracket or comma before `position`; return the end of a value if the token ends one."""
         if token in b"{[":
             if self._depth == 0 and token == b"[" and not self._in_array:
                 self._in_array = True
@@ -122,7 +121,7 @@ class JsonCutter:
 
 
 def jobs_begin(head: bytes) -> int | None:
-    """Return where the elements of the array `jobs` of an object begin; None if they do not in these first bytes.
+    """Return where the elements of an object's array `jobs` begin; None if the array does not begin in these first bytes.
 
     >>> jobs_begin(b'{"meta": {"jobs": [1]}, "jobs": [{}]}')
     33
@@ -141,7 +140,7 @@ def jobs_begin(head: bytes) -> int | None:
 
 
 def cut_jobs(head: bytes, chunks: Iterable[bytes], bytes_max: int, line: int = 1) -> Iterator[tuple[bytes, int]]:
-    """Return the elements of the array whose elements `head` begins with, and further objects that have an array `jobs`.
+    """Yield the elements of the array whose elements `head` begins with, then further objects that have an array `jobs`.
 
     >>> list(cut_jobs(b'{"job_id": 1}], "meta": {}}', [b'{"jobs": []}'], 100))
     [(b'{"job_id": 1}', 1), (b'{"jobs": []}', 1)]
@@ -156,7 +155,7 @@ def cut_jobs(head: bytes, chunks: Iterable[bytes], bytes_max: int, line: int = 1
 
 
 def cut_json(chunks: Iterable[bytes], bytes_max: int, line: int = 1) -> Iterator[tuple[bytes, int]]:
-    """Return the values of a stream that begins on line `line`, each with the number of its first; see `JsonCutter`.
+    """Yield the values of a stream that begins on line `line`, each with the number of its first line; see `JsonCutter`.
 
     >>> list(cut_json([b'{"a":', b' "]"}', bytes([10]), b"{}"], 100))
     [(b'{"a": "]"}', 1), (b'{}', 2)]
@@ -172,7 +171,7 @@ Numbered = Iterator[tuple[bytes, int]]
 
 
 class TextFile(NamedTuple):
-    """An open text file: its name, its first line, and all its lines, the first included."""
+    """An open text file: its name, its first line, and all lines including the first."""
 
     name: str
     first: bytes
@@ -180,9 +179,9 @@ class TextFile(NamedTuple):
 
 
 class RecordFile(msgspec.Struct):
-    """A recognised file: the name of its format, the decoder of slices of its records, and the records.
+    """A recognised file: the name of its format, the decoder for slices of its records, and the records.
 
-    A `remark` says what was assumed about it.
+    A `remark` names an assumption about the file.
     """
 
     format: str
@@ -201,9 +200,9 @@ _WIDE_LE, _WIDE_BE = re.compile(rb"[\t -~]\0[\t -~]\0"), re.compile(rb"\0[\t -~]
 
 
 class Source:
-    """The bytes of an open file, plain or compressed with gzip, as UTF-8 where it is UTF-16.
+    """The bytes of an open file, decompressed if it is gzip, and converted to UTF-8 if it is UTF-16.
 
-    What is damaged becomes InvalidInputError (``file``).
+    Damaged data raise InvalidInputError (``file``).
 
     >>> Source(io.BufferedReader(io.BytesIO(gzip.compress(b"812")))).readline(100)
     b'812'
@@ -222,7 +221,7 @@ class Source:
         self._stream = plain if encoding is None else io.BufferedReader(_AsUtf8(plain, encoding))
 
     def readline(self, bytes_max: int) -> bytes:
-        """Return the next line with its end, at most `bytes_max` of it; empty at the end of the file."""
+        """Return the next line with its line end, at most `bytes_max` bytes; empty at the end of the file."""
         return self._taken(self._stream.readline, bytes_max)
 
     def read(self, bytes_max: int) -> bytes:
@@ -239,7 +238,7 @@ class Source:
 
 
 class _AsUtf8(io.RawIOBase):
-    """A stream of UTF-16 as UTF-8, without its byte order mark."""
+    """A UTF-16 stream converted to UTF-8, without its byte order mark."""
 
     def __init__(self, stream: IO[bytes], encoding: str) -> None:
         self._stream = stream
@@ -264,13 +263,13 @@ class _AsUtf8(io.RawIOBase):
 
 
 def _ahead(stream: IO[bytes], count: int) -> bytes:
-    """Return the first bytes without taking them; none of a stream that cannot look ahead."""
+    """Return the first bytes without consuming them; nothing from a stream that cannot look ahead."""
     peek = getattr(stream, "peek", None)
     return b"" if peek is None else bytes(peek(count)[:count])
 
 
 def _wide(start: bytes) -> str | None:
-    """Return the name of the encoding of a text that begins so, where it has two bytes a character."""
+    """Return the name of the UTF-16 encoding of a text, from its first bytes; None for other encodings."""
     if start[:2] in _UTF_16:
         return _UTF_16[start[:2]]
     return "utf-16-le" if _WIDE_LE.match(start) else "utf-16-be" if _WIDE_BE.match(start) else None
@@ -278,7 +277,7 @@ def _wide(start: bytes) -> str | None:
 
 @contextmanager
 def open_source(path: str) -> Iterator[Source]:
-    """Open a file, or standard input for `-`; ConfigError where that fails.
+    """Open a file, or standard input for `-`. Raise ConfigError if that fails.
 
     >>> with open_source("no/such/file"):
     ...     pass

@@ -1,7 +1,8 @@
 """Accounting records of PBS Professional, OpenPBS and Torque: the ends of runs, from lines of `server_priv/accounting`.
 
-A line is ``date time;type;id.server;key=value ...``. Record E is the end of a run, R the end of one that is queued again;
-other types are counted. Sources: the chapters on accounting records of the administrator's guides of PBS Professional and Torque.
+A line is ``date time;type;id.server;key=value ...``. Type E is the end of a run, type R the end of a run whose job is queued again.
+Records of other types are counted. Sources: the chapters on accounting records in the administrator's guides of PBS Professional and
+Torque.
 """
 
 import re
@@ -51,7 +52,7 @@ def is_pbs(line: bytes) -> bool:
 
 
 def pbs_decoder(options: DecodeOptions) -> Decode:
-    """Return the decoder of messages of one record or several lines.
+    """Return the decoder of messages that hold one record or several lines.
 
     >>> record = b"03/02/2026 11:00:00;E;6.master;start=1772445600 end=1772449200 Exit_status=0 exec_host=n1/0*8+n2/0*8"
     >>> [run] = pbs_decoder(DecodeOptions(default_system="exa"))(record, 1772449200000).events
@@ -86,19 +87,14 @@ def pbs_object(options: DecodeOptions) -> DecodeOne:
 
 
 def pbs_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
-    """Return the records of an open file.
-
-    >>> pbs_file(TextFile("20260302", b"", iter([])), TelemetryOptions()).format
-    'pbs'
-    """
     return RecordFile("pbs", each_line(pbs_object(options.decode)), text.lines)
 
 
 def state_of(exit_status: int | None, run_time_s: float, limit_s: float | None) -> str:
-    """Return the final state that an exit status stands for.
+    """Return the final state for an exit status.
 
-    0 is success. Any other one at the time limit is TIMEOUT, and so is -29. Signals that end a job before it are CANCELLED,
-    all others and the negative ones, with which PBS says why it ended a job, are FAILED.
+    0 is success. Any other status at the time limit is TIMEOUT, and so is -29. A signal that ends a job before its limit is CANCELLED. Other
+    statuses, also the negative ones with which PBS gives its reason for ending a job, are FAILED.
 
     >>> [state_of(status, 60.0, 3600.0) for status in (0, 1, 271, 137, 139, -29, -1, None)]
     ['COMPLETED', 'FAILED', 'CANCELLED', 'CANCELLED', 'FAILED', 'TIMEOUT', 'FAILED', 'COMPLETED']
@@ -115,7 +111,7 @@ def state_of(exit_status: int | None, run_time_s: float, limit_s: float | None) 
 def _decode_line(line: bytes, received_ms: int, decoded: Decoded, options: DecodeOptions) -> None:
     record = _LINE.fullmatch(line.rstrip(b"\0"))
     if record is None:
-        raise invalid("columns", "The line is no accounting record of PBS: date and time;type;id;key=value ...")
+        raise invalid("columns", "The line is not an accounting record of PBS: date and time;type;id;key=value ...")
     kind, name = record[1].decode(), record[2].decode(errors="replace")
     fields = {key[:-1]: quoted or plain for key, quoted, plain in _PAIR.findall(record[3].decode(errors="replace"))}
     ignored = None if kind in (ENDED, REQUEUED) else "other-record"
@@ -179,7 +175,7 @@ def _evidence(fields: Mapping[str, str]) -> Evidence:
 
 
 def _placed(text: str) -> tuple[tuple[str, ...], float]:
-    """Return the hosts of an ``n1/0*8+n2/0-7`` or ``(n1:ncpus=8)+(n2:ncpus=8)``, each once, and the number of cores."""
+    """Return the distinct hosts of ``n1/0*8+n2/0-7`` or ``(n1:ncpus=8)+(n2:ncpus=8)``, and the number of cores."""
     hosts: dict[str, None] = {}
     cores = 0.0
     for part in text.split("+", PARTS_MAX):
@@ -193,7 +189,7 @@ def _placed(text: str) -> tuple[tuple[str, ...], float]:
 
 
 def _cores(slots: str) -> float:
-    """Return the number of cores behind a host: 1 of ``0``, 8 of ``0*8`` and of ``0-7``, 5 of ``0-3,8``."""
+    """Return the number of cores of a host's slots: 1 for ``0``, 8 for ``0*8`` and ``0-7``, 5 for ``0-3,8``."""
     numbers, _, times = slots.partition("*")
     ranges = [_RANGE.fullmatch(item) for item in numbers.split(",")]
     return number_in(times) or float(sum(1 if each is None else int(each[2]) - int(each[1]) + 1 for each in ranges))

@@ -1,7 +1,7 @@
-"""Text of `sacct --parsable2` or `--parsable`, with any `--format` that has the columns it takes; and key=value lines.
+"""Tables of `sacct --parsable2` or `--parsable`, with any `--format` that has the needed columns, and lines of key=value pairs.
 
-Job rows of finished jobs become events. Steps and unfinished jobs are counted and left out. Times are local and carry
-no zone, unless the file says so: the option `timezone` names it, UTC otherwise.
+Rows of finished jobs become events. Steps and unfinished jobs are counted and left out. Times are local and carry
+no zone: the option `timezone` names the zone, by default UTC.
 """
 
 import re
@@ -78,7 +78,7 @@ HOUR_MS: Final = 3_600_000
 
 
 def ignored_row(row: Row) -> str | None:
-    """Return why a row is of no use ("step", "pending", "running", "never-started"), or None where it is a finished job.
+    """Return the reason to ignore a row ("step", "pending", "running", "never-started"); None for a finished job.
 
     >>> ignored_row({"jobid": "812.batch", "state": "COMPLETED"}), ignored_row({"jobid": "812", "state": "RUNNING"})
     ('step', 'running')
@@ -101,7 +101,7 @@ def _never_started(row: Row) -> bool:
 
 
 def final_state(text: str) -> str:
-    """Return the state without what `sacct` adds to it.
+    """Return the state without the suffixes that `sacct` adds.
 
     >>> final_state("CANCELLED by 1001"), final_state("CANCELLED+"), final_state("3")
     ('CANCELLED', 'CANCELLED', 'COMPLETED')
@@ -121,7 +121,7 @@ def finished_job(row: Row, zone: tzinfo, received_ms: int, options: DecodeOption
     """
     state = final_state(row.get("state", ""))
     if state not in STATES:
-        raise invalid("state", f"The state {shown(state)} is none of the final states of Slurm.")
+        raise invalid("state", f"The state {shown(state)} is not a final state of Slurm.")
     job_id = identity_text(row.get("jobidraw") or row.get("jobid"), "job id")
     if not job_id:
         raise invalid("missing-field", "The row has no job id.")
@@ -164,7 +164,7 @@ def _times(row: Row, zone: tzinfo) -> tuple[int, int, float]:
 def _meant(
     starts: tuple[int | None, ...], ends: tuple[int | None, ...], elapsed_s: float | None, suspended_s: float
 ) -> tuple[int | None, int | None]:
-    """Return the start and the end whose distance is nearest to the elapsed time, or else not negative."""
+    """Return the pair of start and end whose distance is nearest to the elapsed time, else a pair in the right order."""
 
     def distance(times: tuple[int | None, int | None]) -> float:
         span_ms = (times[1] or 0) - (times[0] or 0)
@@ -199,7 +199,7 @@ def _time(text: str | None, zone: tzinfo) -> int | None:
 
 
 def _times_of(text: str | None, zone: tzinfo) -> tuple[int | None, ...]:
-    """Return the times that a text may stand for: two in the hour that is repeated when the clock goes back."""
+    """Return the possible times of a text: two in the hour that repeats when the clock goes back."""
     if text is None or text in NO_TIME:
         return (None,)
     seconds = text.partition(".")[0]
@@ -248,7 +248,7 @@ def _evidence(row: Row, zone: tzinfo, options: DecodeOptions) -> Evidence:
 
 
 def _energy_j(row: Row) -> float | None:
-    """Return what Slurm's meter counted; it writes 0 where it has none, and 2^64 - 2 and its like where it does not know."""
+    """Return the energy that Slurm's meter counted; None for 0 (no meter) and for 2^64 - 2 and similar values (unknown)."""
     raw = row.get("consumedenergyraw", "")
     found = parse_tres(f"energy={raw}" if raw else row.get("alloctres"), "energy")
     return found.get("energy") or None
@@ -293,7 +293,7 @@ def pairs_row(line: str) -> Row:
     for cell in quoted_cells(line):
         name, separator, value = cell.partition("=")
         if not separator:
-            raise invalid("columns", f"The cell {shown(cell)} is no Key=Value.")
+            raise invalid("columns", f"The cell {shown(cell)} is not Key=Value.")
         row[name.lower()] = value
     return row
 
@@ -302,7 +302,7 @@ PAIRS: Final = re.compile(r'"?[A-Za-z]+=[^|]*?,"?[A-Za-z]+=')
 
 
 def rows_decoder(table: JobTable | None, options: DecodeOptions) -> DecodeOne:
-    """Return the decoder of rows, some of which may be headers of further tables; without a table, of Key=Value lines.
+    """Return the decoder of rows, which may include headers of further tables; without a table, of lines of Key=Value cells.
 
     >>> decoded = Decoded()
     >>> rows_decoder(None, DecodeOptions())(b"JobID=812.batch,State=COMPLETED", 0, decoded)
@@ -324,7 +324,7 @@ def rows_decoder(table: JobTable | None, options: DecodeOptions) -> DecodeOne:
 
 
 def add_row(row: Row, zone: tzinfo, received_ms: int, options: DecodeOptions, decoded: Decoded) -> None:
-    """Add the event of a row, or count why it has none.
+    """Add the event of a row, or count the reason why the row has none.
 
     >>> add_row({"jobid": "812", "state": "RUNNING"}, UTC, 0, DecodeOptions(), decoded := Decoded())
     >>> decoded.ignored
@@ -338,7 +338,7 @@ def add_row(row: Row, zone: tzinfo, received_ms: int, options: DecodeOptions, de
 
 
 def _opened(first: bytes, lines: Numbered, options: DecodeOptions) -> tuple[DecodeOne, Numbered]:
-    """Return the decoder of the rows of a table, and its rows; `lines` begin with the first one."""
+    """Return the decoder of the rows of a table, and all its rows including the first."""
     if PAIRS.match(first.decode(errors="replace")):
         return rows_decoder(None, options), lines
     table, row = opened_table(lines, options)
@@ -346,7 +346,7 @@ def _opened(first: bytes, lines: Numbered, options: DecodeOptions) -> tuple[Deco
 
 
 def sacct_decoder(options: DecodeOptions) -> Decode:
-    """Return the decoder of a message that is a whole table, or key=value lines.
+    """Return the decoder of a message that is a whole table, or lines of key=value pairs.
 
     >>> decode = sacct_decoder(DecodeOptions(default_system="exa"))
     >>> text = b"JobID|State|Start|Elapsed|NCPUS" + bytes([10]) + b"812|COMPLETED|2026-11-20T10:00:00|00:01:00|8"
@@ -375,7 +375,7 @@ def sacct_decoder(options: DecodeOptions) -> Decode:
 
 
 def sacct_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
-    """Return the rows of an open table; InvalidInputError if its columns are not known.
+    """Return the rows of an open table. Raise InvalidInputError if its columns are unknown.
 
     >>> header = b"JobID|State|Start|Elapsed|NNodes"
     >>> sacct_file(TextFile("jobs.txt", header, iter([(header, 1)])), TelemetryOptions()).format

@@ -1,7 +1,7 @@
 """Jobs in JSON of `sacct --json`, `squeue --json`, `scontrol show jobs --json` and slurmrestd: an object with an array `jobs`.
 
-Slurm's versions of it differ: a number is plain or an object with `set`, `infinite` and `number`, a state is a text or a
-list, and the controller's jobs have other keys than those of accounting. Times are seconds since the epoch.
+Versions of Slurm differ: a number is plain or an object with `set`, `infinite` and `number`; a state is a text or a
+list; jobs of the controller have other keys than jobs of accounting. Times are seconds since the epoch.
 """
 
 from collections.abc import Iterable, Mapping
@@ -38,7 +38,7 @@ _DUMP = msgspec.json.Decoder(_Dump)
 
 
 def sacct_json_decoder(options: DecodeOptions) -> Decode:
-    """Return the decoder of dumps of jobs: finished jobs become events, unfinished ones are counted.
+    """Return the decoder of dumps of jobs: finished jobs become events, unfinished jobs are counted.
 
     >>> job = b'{"job_id": 8, "name": "a", "state": {"current": ["FAILED"]}, "time": {"start": 1795168800, "elapsed": 60}}'
     >>> sacct_json_decoder(DecodeOptions(default_system="exa"))(b'{"jobs": [' + job + b"]}", 1795170700000).events[0].run_time_s
@@ -48,7 +48,7 @@ def sacct_json_decoder(options: DecodeOptions) -> Decode:
 
 
 def sacct_json_object(options: DecodeOptions) -> DecodeOne:
-    """Return the decoder of a dump, or of one job that was cut out of a dump.
+    """Return the decoder of a dump, or of one job cut from a dump.
 
     >>> sacct_json_object(DecodeOptions())(b'{"job_id": 8, "job_state": "RUNNING"}', 0, decoded := Decoded())
     >>> decoded.ignored
@@ -71,7 +71,7 @@ def sacct_json_object(options: DecodeOptions) -> DecodeOne:
 
 
 def _row(job: Any) -> Row:
-    """Return what `sacct` would print about a job."""
+    """Return the job as a row of a `sacct` table."""
     job_id = _number(job.job_id)
     if job_id is None:
         raise invalid("missing-field", "The job has no job_id.")
@@ -137,7 +137,7 @@ def _first(*values: object) -> int | None:
 
 
 def _text_of(*values: object) -> str | None:
-    """Return the first number that is not 0 as text: 0 stands for a time or a count that is not known."""
+    """Return the first nonzero number as a text: Slurm writes 0 for an unknown time or count."""
     number = next((number for number in map(_number, values) if number), None)
     return None if number is None else str(number)
 
@@ -148,7 +148,7 @@ def _word(value: object, key: str = "name") -> str:
 
 
 def _state(value: object) -> str:
-    """Return the state; of several, such as RUNNING and COMPLETING, one that says that the job goes on."""
+    """Return the state; of several states, such as RUNNING and COMPLETING, one that means the job continues."""
     states = [state for state in (value if isinstance(value, list) else [value]) if isinstance(state, str)]
     return next((state for state in states if state.upper() in UNFINISHED), states[0] if states else "")
 

@@ -1,8 +1,8 @@
-"""Job records of Slurm's jobcomp/kafka plugin (and of jobcomp/elasticsearch, which has the same body), 23.02 to 26.11.
+"""Job records of Slurm's plugin jobcomp/kafka (and of jobcomp/elasticsearch, which has the same body), versions 23.02 to 26.11.
 
-A record tells the end of a run or, from 25.05 on and on request, its start. Times are UTC without a zone. A requeued
-job keeps its id and gets a new start: a new run. The `sluid` of 26.05 is not used: accounting and older versions lack it,
-and a run that is told from two sources must have one identity.
+A record reports the end of a run or, from 25.05 on and if configured, its start. Times are UTC without a zone. A requeued
+job keeps its id and gets a new start, which makes a new run. The `sluid` of 26.05 is not used: accounting and older versions lack it,
+and a run reported by two sources must have one identity.
 """
 
 from typing import Annotated, Final
@@ -104,7 +104,7 @@ def slurm_decoder(options: DecodeOptions) -> Decode:
 def slurm_object(options: DecodeOptions) -> DecodeOne:
     """Return the decoder of one record.
 
-    A record without a state, or without end, elapsed time and exit code, is the start of a run.
+    A record without a state, or without end, elapsed time and exit code, reports the start of a run.
 
     >>> decoded = Decoded()
     >>> record = b'{"jobid": 7, "cluster": "exa", "@start": "2026-08-20T09:12:44", "elapsed": 60, "state": "FAILED"}'
@@ -134,7 +134,7 @@ def slurm_object(options: DecodeOptions) -> DecodeOne:
 def _started(record: _Record, evidence: Evidence, received_ms: int, options: DecodeOptions) -> JobStarted:
     start_ms = _time(record.start)
     if start_ms is None:
-        raise invalid("missing-field", "A record of a start has no @start.")
+        raise invalid("missing-field", "The record of a start has no @start.")
     check_bounds(start_ms, start_ms, received_ms, options)
     system, job_id = options.system_of(identity_text(record.cluster, "cluster")), str(record.jobid)
     return JobStarted(
@@ -149,7 +149,7 @@ def _started(record: _Record, evidence: Evidence, received_ms: int, options: Dec
 def _completed(record: _Record, evidence: Evidence, received_ms: int, options: DecodeOptions) -> JobCompleted:
     state = record.state or ""
     if state not in STATES:
-        raise invalid("state", f"The state {shown(state)} is none of the final states of Slurm.")
+        raise invalid("state", f"The state {shown(state)} is not a final state of Slurm.")
     start_ms, end_ms, run_time_s = _times(record)
     check_bounds(start_ms, end_ms, received_ms, options)
     system, job_id = options.system_of(identity_text(record.cluster, "cluster")), str(record.jobid)
@@ -168,7 +168,7 @@ def _completed(record: _Record, evidence: Evidence, received_ms: int, options: D
 
 
 def _never_started(record: _Record) -> bool:
-    """Return whether a job was cancelled before its planned start: elapsed is its end minus that start."""
+    """Return whether a job was cancelled before its planned start: its elapsed time is its end minus that start."""
     placed = record.total_nodes or (record.nodes or "") not in NO_HOSTS
     start, end = record.start or "", record.end or ""
     planned = end not in NO_TIME and (start in NO_TIME or (start > end and len(start) == len(end)))
@@ -197,7 +197,7 @@ def _time(text: str | None) -> int | None:
 
 
 def exit_code(text: str | None) -> int | None:
-    """Return the exit code of ``code:signal``; a run ended by a signal has 128 plus the signal, as in a shell.
+    """Return the exit code of ``code:signal``; for a run ended by a signal, 128 plus the signal, as shells do.
 
     >>> exit_code("1:0"), exit_code("0:9"), exit_code(None)
     (1, 137, None)
@@ -265,7 +265,7 @@ def _number(value: int | None) -> int | None:
 
 
 def one_partition(text: str | None) -> str | None:
-    """Return the partition a job ran in; None for a list, which until 24.11 names all that the job asked for.
+    """Return the partition of a job; None for a list, which until 24.11 names all partitions that the job requested.
 
     >>> one_partition("batch"), one_partition("batch,long")
     ('batch', None)

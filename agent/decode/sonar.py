@@ -1,4 +1,4 @@
-"""Job records of Sonar (NordicHPC), which polls Slurm's accounting: one envelope with many jobs and their steps."""
+"""Job records of Sonar (NordicHPC), which polls Slurm's accounting: an envelope with many jobs and their steps."""
 
 from typing import Annotated, Final
 
@@ -88,7 +88,7 @@ def sonar_decoder(options: DecodeOptions) -> Decode:
 
 
 def sonar_object(options: DecodeOptions) -> DecodeOne:
-    """Return the decoder of one envelope; each job in it stands for itself.
+    """Return the decoder of one envelope; a bad job in it does not affect the others.
 
     >>> decoded = Decoded()
     >>> sonar_object(DecodeOptions())(b'{"data": {"type": "job", "attributes": {"slurm_jobs": [{}]}}}', 0, decoded)
@@ -124,7 +124,7 @@ def _add(raw: msgspec.Raw, cluster: str | None, received_ms: int, options: Decod
         decoded.ignored[ignored] = decoded.ignored.get(ignored, 0) + 1
         return
     if state not in STATES:
-        raise invalid("state", f"The state {shown(state)} is none of the final states of Slurm.")
+        raise invalid("state", f"The state {shown(state)} is not a final state of Slurm.")
     system = options.system_of(identity_text(cluster, "cluster"))
     decoded.events.append(_completed(job, system, state, received_ms, options))
 

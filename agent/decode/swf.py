@@ -1,6 +1,6 @@
-"""The Standard Workload Format of the Parallel Workloads Archive: 18 numbers a job, and comments that date them.
+"""The Standard Workload Format of the Parallel Workloads Archive: 18 numbers a job, and comments that give the date.
 
-Source: Chapin et al., "Benchmarks and Standards for the Evaluation of Parallel Job Schedulers", 1999. -1 is unknown.
+Source: Chapin et al., "Benchmarks and Standards for the Evaluation of Parallel Job Schedulers", 1999. -1 means unknown.
 """
 
 import itertools
@@ -43,7 +43,7 @@ _NAMED = re.compile(r"[;\s]*([A-Za-z]{1,32})\s*[:=]\s*(.*)", re.DOTALL)
 
 
 class SwfHeader(msgspec.Struct, frozen=True):
-    """What the comments before the jobs say: when second 0 was, and on which system; `dated` is whether they say when."""
+    """The comments before the jobs: the time of second 0 and the system; `dated` is whether the comments give the time."""
 
     unix_start_time_s: int
     system: str
@@ -51,7 +51,7 @@ class SwfHeader(msgspec.Struct, frozen=True):
 
 
 def read_header(comments: Iterable[str], options: DecodeOptions) -> SwfHeader:
-    """Return the header of the comment lines; without UnixStartTime, or where it is 0, a date is assumed.
+    """Return the header of the comment lines. A date is assumed if UnixStartTime is missing or 0.
 
     The system is the option `default_system`, else the comment Computer, else Installation, else ``swf``.
 
@@ -100,7 +100,7 @@ def swf_lines(header: SwfHeader, options: DecodeOptions) -> DecodeOne:
 def swf_decoder(options: DecodeOptions) -> Decode:
     """Return the decoder of a message that is a whole log with its comments.
 
-    A log without a date is refused (``missing-field``): nobody would learn which one was assumed.
+    A log without a date is refused (``missing-field``), because a message has no place to report the assumed date.
 
     >>> job = b"; UnixStartTime: 843480031" + bytes([10]) + b"1 0 60 9 56 -1 -1 56 90 -1 1 1 1 -1 -1 -1 -1 -1"
     >>> swf_decoder(DecodeOptions())(job, 900000000000).events[0].system
@@ -157,7 +157,7 @@ def swf_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
 
 
 def _is_absolute(rows: Iterable[bytes]) -> bool:
-    """Return whether the first job was submitted at a time since 1970, so that the log needs no date."""
+    """Return whether the submit time of the first job is in seconds since 1970, so that the log needs no date."""
     cells = next(iter(rows), b"").split(None, 2)
     return len(cells) > 1 and (number_in(cells[1].decode(errors="replace")) or 0.0) >= ABSOLUTE_S
 

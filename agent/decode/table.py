@@ -1,4 +1,4 @@
-"""Tables of jobs as `sacct` prints them: columns under any public name, any delimiter, and rows that free text has torn."""
+"""Tables of jobs as `sacct` prints them: columns under any public name, any delimiter, and rows that free text has split."""
 
 import csv
 import re
@@ -103,7 +103,7 @@ _SIGNS = re.compile(r"[^a-z0-9]")
 
 
 def plain_name(name: str) -> str:
-    """Return the name of a column without its width, its case and its signs.
+    """Return the name of a column without its width, case and punctuation.
 
     >>> plain_name("Job_Name%30")
     'jobname'
@@ -112,7 +112,7 @@ def plain_name(name: str) -> str:
 
 
 def renamed_columns(columns: Mapping[str, str]) -> dict[str, str]:
-    """Return column by plain name in the file, of names that the option `--columns` gives; ConfigError for an unknown one.
+    """Return our column name by the plain name in the file, from the option `--columns`. Raise ConfigError for unknown names of ours.
 
     >>> renamed_columns({"job_id": "id_job", "nodes": "Nodes Used"})
     {'idjob': 'jobid', 'nodesused': 'nnodes'}
@@ -128,9 +128,9 @@ def renamed_columns(columns: Mapping[str, str]) -> dict[str, str]:
 
 
 class JobTable:
-    """The columns of a table and its delimiter; cuts a line into a row.
+    """The columns of a table and its delimiter; splits a line into a row.
 
-    Free text may hold the delimiter. Columns of times, counts and states then tell where the row goes on.
+    Free text may hold the delimiter. The types of other columns (times, counts, states) then show where the row continues.
 
     >>> table = JobTable.of_header("JobID|JobName|WorkDir|State|Elapsed|End|NNodes")
     >>> table.row("812|a|b|/home/u1|COMPLETED|00:01:00|2026-11-20T10:00:00|4")["jobname"]
@@ -156,7 +156,7 @@ class JobTable:
 
     @classmethod
     def of_header(cls, line: str, renamed: Mapping[str, str] | None = None) -> "JobTable":
-        """Return the table of a header line; InvalidInputError (``columns``) if the line is none, or columns are missing."""
+        """Return the table of a header line. Raise InvalidInputError (``columns``) if the line is no header or needed columns are missing."""
         gap = _QUOTED_GAP.match(line) or _GAP.match(line)
         delimiter = gap[1] if gap else ""
         if delimiter.strip(" ") == "":
@@ -173,7 +173,7 @@ class JobTable:
         return table
 
     def row(self, line: str) -> Row:
-        """Return the row of a line; InvalidInputError (``columns``) if it does not fit the columns."""
+        """Return the row of a line. Raise InvalidInputError (``columns``) if the line does not fit the columns."""
         cells = self._cells(line.removesuffix(self.delimiter) if self._ends_with_delimiter else line)
         if len(cells) > len(self.columns) and self.delimiter == ",":
             cells = rejoined(cells)
@@ -185,15 +185,15 @@ class JobTable:
         return dict(zip(self.columns, cells, strict=True))
 
     def counts(self, line: bytes) -> tuple[int, int]:
-        """Return the numbers of delimiters and of quotes in a line, as far as quotes count."""
+        """Return the number of delimiters and of quotes in a line; quotes count only if the table uses them."""
         return line.count(self._mark), line.count(b'"') if self.delimiter in ",;" else 0
 
     def is_whole(self, delimiters: int, quotes: int) -> bool:
-        """Return whether lines with so many delimiters and quotes have all cells of a row."""
+        """Return whether lines with this many delimiters and quotes hold all cells of a row."""
         return delimiters + (not self._ends_with_delimiter) >= len(self.columns) and quotes % 2 == 0
 
     def continues(self, line: bytes, *, whole: bool) -> bool:
-        """Return whether a line goes on with the row before it, of which all cells are there (`whole`) or not."""
+        """Return whether a line continues the row before it; `whole` says whether that row already has all cells."""
         complete = self.is_whole(*self.counts(line))
         if not whole:
             return not (complete and self._begins(line))
@@ -206,7 +206,7 @@ class JobTable:
         return len(cells) > 1 and any(column in _TYPES for column, _ in ahead) and all(_fits(*pair) for pair in ahead)
 
     def fits(self, line: str) -> bool:
-        """Return whether a row of a table without a header has these columns; its job name stands last."""
+        """Return whether a row of a table without a header has these columns, with the job name last."""
         cells = line.split(self.delimiter)[: len(self.columns)]
         return len(cells) == len(self.columns) and cells[0] != "" and all(map(_fits, self.columns, cells))
 
@@ -216,7 +216,7 @@ class JobTable:
         return line.split(self.delimiter)
 
     def _realigned(self, cells: list[str]) -> list[str]:
-        """Return cells in which the surplus is a part of texts, so that as few others as possible have a wrong type."""
+        """Return cells with the surplus joined to texts, so that as few other cells as possible have a wrong type."""
         surplus = len(cells) - len(self.columns)
         if len(self._texts) > 1 and (surplus + 1) * len(self.columns) > CELLS_TRIED_MAX:
             return cells
@@ -240,7 +240,7 @@ class JobTable:
 
 
 def _columns(names: tuple[str, ...], renamed: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what each column holds; a column keeps its own name if another one has the usual name already."""
+    """Return our name for each column; a column keeps its own name if another column already has ours."""
     plain = [plain_name(name) for name in names]
     taken = {*plain, *renamed.values()} - renamed.keys()
     columns = []
@@ -262,7 +262,7 @@ def _fits(column: str, cell: str) -> bool:
 
 
 def rejoined(cells: list[str]) -> list[str]:
-    """Return cells as they were before commas parted them: lists of hosts in brackets, and counts of resources, are whole again.
+    """Return cells as they were before commas split them: host lists in brackets and resource counts are joined again.
 
     >>> rejoined(["812", "r1n[01", "04-07]", "cpu=8", "node=2"])
     ['812', 'r1n[01,04-07]', 'cpu=8,node=2']
@@ -281,7 +281,7 @@ def rejoined(cells: list[str]) -> list[str]:
 
 
 def quoted_cells(line: str, delimiter: str = ",") -> list[str]:
-    """Return the cells of a line, some of which are quoted.
+    """Return the cells of a line in which some cells are quoted.
 
     >>> quoted_cells('JobID=812,"AllocTRES=cpu=4,node=1"')
     ['JobID=812', 'AllocTRES=cpu=4,node=1']
@@ -289,20 +289,20 @@ def quoted_cells(line: str, delimiter: str = ",") -> list[str]:
     try:
         return next(csv.reader([line], delimiter=delimiter), [])
     except csv.Error:
-        raise invalid("columns", "The row is no line of comma-separated values.") from None
+        raise invalid("columns", "The row is not a line of comma-separated values.") from None
 
 
 def line_text(value: bytes, options: DecodeOptions) -> str:
-    """Return a line as text without its end; U+FFFD stands for bytes that are not UTF-8.
+    """Return a line as text without its line end; U+FFFD replaces bytes that are not UTF-8.
 
     >>> line_text(b"812|m" + bytes([252, 124, 13, 10]), DecodeOptions())
-    '812|m\ufffd|'
+    '812|m�|'
     """
     return checked(value, options).decode(errors="replace").rstrip("\r\n").replace("\n", " ")
 
 
 def table_of(line: str, options: DecodeOptions) -> tuple[JobTable, bool]:
-    """Return the table that a first line opens, and whether that line is a header; else InvalidInputError.
+    """Return the table that a first line opens, and whether the line is a header. Raise InvalidInputError for other lines.
 
     >>> table_of("JobIDRaw|State|Start|End|NCPUS", DecodeOptions())[1]
     True
@@ -322,7 +322,7 @@ def table_of(line: str, options: DecodeOptions) -> tuple[JobTable, bool]:
 
 
 def header_of(line: bytes, options: DecodeOptions) -> JobTable | None:
-    """Return the table of a header line; None if the line is another one.
+    """Return the table of a header line; None for other lines.
 
     >>> header_of(b"812|COMPLETED|60", DecodeOptions()) is None
     True
@@ -336,9 +336,9 @@ def header_of(line: bytes, options: DecodeOptions) -> JobTable | None:
 
 
 def whole_rows(lines: Numbered, table: JobTable, options: DecodeOptions) -> Numbered:
-    """Return the rows of a table, each with the number of its first line, and further header lines.
+    """Yield the rows of a table, each with the number of its first line, and further header lines.
 
-    A text with line feeds parts a row into several lines. They are joined, at most ROW_LINES_MAX and a message in size.
+    A text with line feeds splits a row into several lines. They are joined, up to ROW_LINES_MAX lines and the size of a message.
 
     >>> table = JobTable.of_header("JobID|JobName|State|Start|End|NNodes")
     >>> list(whole_rows(iter([(b"1|two ", 2), (b"lines|FAILED|0|0|4", 3)]), table, DecodeOptions()))
@@ -372,9 +372,9 @@ def whole_rows(lines: Numbered, table: JobTable, options: DecodeOptions) -> Numb
 def opened_table(
     lines: Iterator[tuple[bytes, int]], options: DecodeOptions
 ) -> tuple[JobTable, list[tuple[bytes, int]]]:
-    """Return the table that lines begin with, and the first row if a line without a header was taken from them.
+    """Return the table at the start of the lines, and the first row if that line was consumed because there is no header.
 
-    What stands before a header, such as errors of `sacct`, is passed over. Raises the refusal of the first line.
+    Lines before a header, such as errors of `sacct`, are skipped. Raise the refusal of the first line if there is no table.
 
     >>> opened_table(iter([(b"sacct: error: no answer", 1), (b"JobID|State|Start|End|NNodes", 2)]), DecodeOptions())[1]
     []

@@ -1,7 +1,7 @@
-"""Records of XALT: which program a job runs, by the path of its executable, the hash of its bytes and the modules that were loaded.
+"""Records of XALT: which program a job runs, by the path of its executable, the hash of its bytes and the loaded modules.
 
-A run has a record at its start and one at its end. They come as JSON, or as lines of syslog that hold it whole. Source: `run_submission.c`,
-`transmit.c` and the description of its JSON records, of xalt/xalt.
+A run has a record at its start and one at its end, as JSON or as one line of syslog. Source: `run_submission.c`,
+`transmit.c` and the description of the JSON records in xalt/xalt.
 """
 
 import re
@@ -66,11 +66,11 @@ _RECORD = msgspec.json.Decoder(_Record, strict=False)  # stream processors write
 
 
 def xalt_decoder(options: DecodeOptions) -> Decode:
-    """Return the decoder of XALT's records: each run in a job says what the job runs; of links and packages no job is known.
+    """Return the decoder of XALT's records. Records of runs identify the program of a job; records of links and packages concern no job.
 
-    Of several programs of a job the one with the most time times tasks is told. The system is that of the source, whatever the `syshost`, for XALT
-    has a name of its own for it; without one it is the `syshost`. A module is told
-    alone where the path of the executable holds its name and version, else all that were loaded.
+    If a job runs several programs, the one with the most task-seconds is reported. The system is that of the source, because XALT
+    has its own names for systems; without one it is the `syshost`. If the path of the executable contains the name and version of a
+    module, only that module is reported, else all loaded modules.
 
     >>> decode = xalt_decoder(DecodeOptions())
     >>> run = b'"userT": {"syshost": "exa", "job_id": "812", "exec_path": "/apps/gromacs/2024.2/bin/gmx_mpi"}'
@@ -81,7 +81,7 @@ def xalt_decoder(options: DecodeOptions) -> Decode:
 
 
 def xalt_object(options: DecodeOptions) -> DecodeOne:
-    """Return the decoder of one record, which remembers what it has told of each job.
+    """Return the decoder of one record, which remembers the programs that it reported for each job.
 
     >>> decoded = Decoded()
     >>> xalt_object(DecodeOptions())(b'{"package_name": "numpy", "xalt_run_uuid": "1a8b"}', 0, decoded)
@@ -120,7 +120,7 @@ def is_xalt(line: bytes) -> bool:
 
 
 def xalt_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
-    """Return the records of an open file of syslog; lines of other programs are counted.
+    """Return the records of an open syslog file; lines of other programs are counted.
 
     >>> xalt_file(TextFile("xalt.log", b"", iter([])), TelemetryOptions()).format
     'xalt'
@@ -144,7 +144,7 @@ def _record(value: bytes) -> _Record:
 
 
 def _of_line(value: bytes) -> bytes:
-    """Return the JSON in a line of syslog; what is none of XALT's as it is."""
+    """Return the JSON in a syslog line of XALT; return other lines unchanged."""
     line = _LINE.match(value)
     if line is None:
         first = _LINE_V1.match(value)
@@ -152,7 +152,7 @@ def _of_line(value: bytes) -> bytes:
     head, found, record = value.partition(_VALUE)
     parts = _PARTS.search(head + b" ")
     if not found or parts is None:
-        raise invalid("missing-field", "The line of XALT has no value, or does not say of how many lines it is one.")
+        raise invalid("missing-field", "The XALT line has no value, or does not give its number of lines.")
     if int(parts[1]) != 1:
         raise invalid(
             "unsupported-type", f"The record of XALT was cut into {int(parts[1])} lines of syslog; send it whole."
@@ -161,14 +161,14 @@ def _of_line(value: bytes) -> bytes:
 
 
 def _ignored(record: _Record) -> str:
-    """Return what a record is that is about no job; nothing of one that is."""
+    """Return the kind of a record that concerns no job; empty for other records."""
     if record.user is not None:
         return "no-job" if record.user.job_id.strip() in NO_JOB else ""
     if bytes(record.result):
         return "link"
     if bytes(record.package_name):
         return "package"
-    raise invalid("unknown-format", "The message is none of XALT's records of runs, links and packages.")
+    raise invalid("unknown-format", "The message is not an XALT record of a run, link or package.")
 
 
 def _identity(record: _Record, user: _User, options: DecodeOptions) -> Identity:
@@ -191,14 +191,14 @@ def _identity(record: _Record, user: _User, options: DecodeOptions) -> Identity:
 
 
 def _module(loaded: str, executable: str) -> str | None:
-    """Return the module that the executable is of, or all that were loaded, which names none."""
+    """Return the module of the executable; if none matches, all loaded modules."""
     modules = loaded[:MODULES_CHARACTERS_MAX].split(":", MODULES_MAX)
     owners = [module for module in modules if "/" in module and f"/{module}/" in executable]
     return free_text(owners[0] if len(owners) == 1 else loaded)
 
 
 def _attributes(record: _Record) -> dict[str, Attribute]:
-    """Return what tells builds apart: the hash of the executable, and what compiled it."""
+    """Return the attributes that distinguish builds: the hash of the executable, and the compiler."""
     found: dict[str, Attribute] = {}
     if _HASH.fullmatch(record.hash_id):
         found[BUILD] = record.hash_id
@@ -209,6 +209,6 @@ def _attributes(record: _Record) -> dict[str, Attribute]:
 
 
 def _amount(numbers: _Numbers) -> float:
-    """Return how much a run is of its job: its tasks times seconds."""
+    """Return the task-seconds of a run."""
     run_time_s = min(numbers.run_time, SECONDS_MAX) or STARTED_S
     return max(numbers.num_tasks, 1.0) * run_time_s

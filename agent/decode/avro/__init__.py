@@ -1,1 +1,1 @@
-"""Messages in Confluent's wire format: Avro whose schema a registry holds, or a file."""
+"""Avro messages in Confluent's wire format; schemas come from a registry or from files."""

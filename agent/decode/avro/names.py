@@ -1,4 +1,4 @@
-"""The names that LDMS gives its columns, of which Avro leaves letters, digits and dashes: every other character is an underscore there."""
+"""Column names of LDMS. Avro allows only letters, digits and underscores, so LDMS writes an underscore for every other character."""
 
 import re
 from collections.abc import Callable
@@ -13,7 +13,7 @@ _NOT_IN_AVRO: Final = re.compile(r"[^A-Za-z0-9-]")
 
 
 def avro_name(name: str) -> str:
-    """Return how LDMS writes the name of a column in Avro.
+    """Return the name that LDMS gives a column in Avro.
 
     >>> avro_name("power.node_watts")
     'power_node_watts'
@@ -22,7 +22,7 @@ def avro_name(name: str) -> str:
 
 
 def ldms_names(options: TelemetryOptions) -> Callable[[str], str]:
-    """Return the function from a name in Avro to the one that its column has in LDMS, where a metric, a part of a host or a job has that name.
+    """Return the function from a name in Avro to the LDMS name of the same metric, part of a host or job field.
 
     >>> name_of = ldms_names(TelemetryOptions())
     >>> name_of("power_node_watts"), name_of("nics_tx_bytes"), name_of("MemFree")

@@ -1,7 +1,7 @@
-"""Avro schemas, checked before anything is read by them: no message of any length may cost more than its bytes.
+"""Avro schemas, checked before use: no message may cost more time or memory than its length allows.
 
-A schema comes out plain: named types stand where they are used, so that none can hold itself, and what its logical types
-mean for JSON is a function beside it.
+The result is a plain schema: named types are expanded, so that no type can contain itself. A function next to each type converts
+values of logical types to JSON.
 
 Source: the specification of Apache Avro 1.11.
 """
@@ -30,9 +30,9 @@ _TIMESTAMP: Final = "timestamp"
 
 
 class Plain(NamedTuple):
-    """A schema without names that refer to others; `turn` is None where JSON has all values as they are.
+    """A schema without references to named types; `turn` converts a value to JSON, None if JSON has all its values.
 
-    `bytes_min` is how many bytes a value has at least, and `repeats` whether it can hold more values than the schema has types.
+    `bytes_min` is the minimum length of a value, and `repeats` whether it can hold more values than the schema has types.
     """
 
     schema: Any
@@ -42,10 +42,10 @@ class Plain(NamedTuple):
 
 
 def plain_schema(text: bytes, names: Callable[[str], str] = str) -> Plain:
-    """Return the schema in a JSON text, whose outermost type is a record; `names` gives the names of that record's fields in JSON.
+    """Return the plain schema of a JSON text whose outermost type is a record; `names` maps field names of that record to JSON.
 
-    A time becomes a text of RFC 3339; the one of the outermost field `timestamp` becomes seconds since the epoch, as LDMS writes them in
-    JSON. Raises InvalidInputError (``schema``).
+    A time becomes an RFC 3339 text; the outermost field `timestamp` becomes seconds since the epoch, as LDMS writes it in
+    JSON. Raise InvalidInputError (``schema``).
 
     >>> found = plain_schema(b'{"type": "record", "name": "row", "fields": [{"name": "load", "type": "double"}]}')
     >>> found.schema["fields"], found.turn, found.bytes_min
@@ -67,7 +67,7 @@ def _wrong(what: str) -> InvalidInputError:
 
 
 class _Walk:
-    """One walk through a schema, which finds the types that it names and counts all of them."""
+    """One walk through a schema; it collects the named types and counts all types."""
 
     def __init__(self, names: Callable[[str], str]) -> None:
         self._names = names
@@ -76,7 +76,7 @@ class _Walk:
         self._types = self._given = 0
 
     def type(self, node: object, space: str, depth: int) -> Plain:
-        """Return one type; `space` is the namespace around it."""
+        """Return one type; `space` is the enclosing namespace."""
         self._count(depth)
         if isinstance(node, list):
             return self._union(node, space, depth)
@@ -100,7 +100,7 @@ class _Walk:
         return self.type(kind, space, depth + 1)
 
     def record(self, node: dict[str, Any], space: str, depth: int) -> Plain:
-        """Return a record; the outermost one has the depth 0."""
+        """Return a record; the outermost record has depth 0."""
         name, inner = self._define(node, space)
         fields: dict[str, Plain] = {}
         self._open.add(name)
@@ -178,7 +178,7 @@ class _Walk:
         return Plain({"type": "fixed", "name": self._fresh(), "size": size}, None, size)
 
     def _define(self, node: dict[str, Any], space: str) -> tuple[str, str]:
-        """Take a named type in; return its whole name and the namespace within it."""
+        """Register a named type; return its full name and its inner namespace."""
         name, given = _text(node, "name"), node.get("namespace")
         outer = given if isinstance(given, str) else space
         whole = name if "." in name or not outer else f"{outer}.{name}"
@@ -219,7 +219,7 @@ def _bytes_min(kind: str) -> int:
 
 
 def _logical(kind: str, logical: object) -> Turn | None:
-    """Return what a logical type makes of a value; most make nothing of it."""
+    """Return the conversion of a logical type; None if JSON needs no conversion."""
     if kind != "long":
         return None
     if logical == "unsigned-long":  # of LDMS, whose numbers of 64 bits have no sign
@@ -235,28 +235,26 @@ def _unsigned(value: int) -> int:
 
 
 def _unless_zero(value: int) -> int | None:
-    """Return a number of 32 bits without sign, None for 0: LDMS writes 0 for each of them, whatever it is."""
+    """Return an unsigned 32-bit number; None for 0, because LDMS writes 0 for every such number, whatever its value."""
     return value or None
 
 
 class _Time:
-    """A time in JSON, of a number of so many units to a millisecond; one that no calendar has stays a number."""
+    """Converts a time in units of `1/per_ms` of a millisecond to JSON; a time outside the calendar stays a number."""
 
     def __init__(self, per_ms: int) -> None:
         self._per_ms = per_ms
 
     def text(self, value: int) -> str | int:
-        """Return the time as a text of RFC 3339."""
         time_ms = value // self._per_ms
         return rfc3339(time_ms) if EARLIEST_MS <= time_ms <= LATEST_MS else value
 
     def seconds(self, value: int) -> float:
-        """Return the time in seconds since the epoch."""
         return value / (1000.0 * self._per_ms)
 
 
 def _seconds(found: Plain) -> Plain:
-    """Return a time stamp in seconds, whatever form it has."""
+    """Return the conversion of a time stamp of any form to seconds."""
     own = getattr(found.turn, "__self__", None)
     if isinstance(own, _Time):
         return found._replace(turn=own.seconds)

@@ -1,6 +1,6 @@
-"""Confluent's wire format: a zero byte, the number of a schema in four bytes, and a record in Avro.
+"""Confluent's wire format: a zero byte, the number of a schema in four bytes, and an Avro record.
 
-A message becomes the JSON of its record, which the decoder of its source's format reads as any other.
+A message is converted to the JSON of its record, which the decoder of the source's format reads.
 
 Source: "Wire format" in the documentation of Confluent's Schema Registry, 7.9.
 """
@@ -30,17 +30,17 @@ ReadRecord = Callable[[bytes], bytes]
 
 
 class Schemas(Protocol):
-    """The schemas by their numbers, as a registry or a configuration has them."""
+    """Schemas by number, from a registry or a configuration."""
 
     def text(self, number: int) -> bytes | None:
-        """Return a schema as JSON; None where it has to be looked up first: ask again. InvalidInputError where there is none."""
+        """Return a schema as JSON; None while it is looked up: ask again. Raise InvalidInputError if it does not exist."""
 
     def close(self) -> None:
-        """Look nothing up any more."""
+        """Stop all look-ups."""
 
 
 class ConfiguredSchemas:
-    """Implements `Schemas` on those of a configuration alone.
+    """The schemas of a configuration, without a registry.
 
     >>> ConfiguredSchemas({37: b"{}"}).text(37)
     b'{}'
@@ -53,18 +53,16 @@ class ConfiguredSchemas:
         self._texts = texts
 
     def text(self, number: int) -> bytes:
-        """Return a schema of the configuration."""
         found = self._texts.get(number)
         if found is None:
             raise invalid("schema", f"The Avro schema {number} is not in the configuration.")
         return found
 
-    def close(self) -> None:
-        """Do nothing: nothing is open."""
+    def close(self) -> None: ...
 
 
 def schema_number(value: bytes | None) -> int | None:
-    r"""Return the number of the schema of a message; None of one in another format.
+    r"""Return the schema number of a message; None for messages in another format.
 
     >>> schema_number(b"\0\0\0\0\x25\x02"), schema_number(b'{"jobid": 812}')
     (37, None)
@@ -75,7 +73,7 @@ def schema_number(value: bytes | None) -> int | None:
 
 
 def wire_messages(content: bytes) -> list[bytes]:
-    r"""Return the messages in a file: each after its length in four bytes, as ``kcat -f '%R%s'`` writes them, else one.
+    r"""Return the messages in a file: length-prefixed (four bytes) as ``kcat -f '%R%s'`` writes them, else a single message.
 
     >>> wire_messages(b"\0\0\0\x06\0\0\0\0\x25\x02"), wire_messages(b"\0\0\0\0\x25\x02")
     ([b'\x00\x00\x00\x00%\x02'], [b'\x00\x00\x00\x00%\x02'])
@@ -93,9 +91,9 @@ def wire_messages(content: bytes) -> list[bytes]:
 
 
 class AvroMessages:
-    r"""Opens the messages of one source; `names` gives the names of a record's fields in JSON.
+    r"""Converts the messages of one source to JSON; `names` maps field names of records to JSON.
 
-    Messages that do not begin with a zero byte are as they are: the decoder of the format says what they are.
+    Messages that do not begin with a zero byte stay unchanged; the decoder of the format judges them.
 
     >>> schema = b'{"type": "record", "name": "row", "fields": [{"name": "producer", "type": "string"}]}'
     >>> AvroMessages(ConfiguredSchemas({37: schema})).opened(b"\0\0\0\0\x25\x08nid1")
@@ -107,7 +105,7 @@ class AvroMessages:
         self._readers: dict[int, ReadRecord | InvalidInputError] = {}
 
     def ready(self, values: Sequence[bytes | None]) -> int:
-        """Return how many messages from the first on can be opened now; HEAD_BYTES of each tell it."""
+        """Return how many leading messages can be converted now; the first HEAD_BYTES of each message are enough."""
         if len(self._readers) > READERS_MAX - READERS_PER_BATCH:
             self._readers.clear()
         met: set[int] = set()
@@ -121,7 +119,7 @@ class AvroMessages:
         return len(values)
 
     def opened(self, value: bytes) -> bytes:
-        """Return the JSON of a message. Raises InvalidInputError (``schema``, ``avro``, ``too-large``, ``encoding``)."""
+        """Return the JSON of a message. Raise InvalidInputError (``schema``, ``avro``, ``too-large``, ``encoding``)."""
         number = schema_number(value)
         if number is None:
             return value
@@ -133,7 +131,7 @@ class AvroMessages:
         return reader(value)
 
     def _reader(self, number: int) -> ReadRecord | InvalidInputError | None:
-        """Return the reader of a schema, or why there is none; None where that is not known yet."""
+        """Return the reader for a schema, the error if there is none, or None while the schema is looked up."""
         known = self._readers.get(number)
         if known is not None:
             return known
@@ -184,7 +182,7 @@ def _reader(plain: Plain) -> ReadRecord:
 
 
 def opening(decode: Decode, messages: AvroMessages) -> Decode:
-    r"""Return a decoder of messages in Avro, from the one of their JSON.
+    r"""Return a decoder of Avro messages, from the decoder of their JSON.
 
     >>> decode = opening(lambda value, received_ms: Decoded(unknown_fields=len(value)), AvroMessages(ConfiguredSchemas({})))
     >>> decode(b"{}", 0).unknown_fields
@@ -201,7 +199,7 @@ def opening(decode: Decode, messages: AvroMessages) -> Decode:
 
 
 def opening_slices(decode: DecodeSamples, messages: AvroMessages) -> DecodeSamples:
-    r"""Return a decoder of slices in Avro, from the one of their JSON; a message that cannot be opened costs itself alone.
+    r"""Return a decoder of slices of Avro messages, from the decoder of their JSON; a message that cannot be converted costs only itself.
 
     >>> decode = opening_slices(lambda values, received_ms, index: nothing([]), AvroMessages(ConfiguredSchemas({})))
     >>> [(at, other.rejects[0].reason) for at, other in decode([None, b"\0\0\0\0\x25"], [0, 0], SeriesIndex(9)).others]

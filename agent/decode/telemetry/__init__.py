@@ -1,1 +1,1 @@
-"""Telemetry of producers as columns of samples: no object per sample stays behind."""
+"""Telemetry of producers as columns of samples, without an object for each sample."""

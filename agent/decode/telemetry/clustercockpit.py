@@ -1,4 +1,4 @@
-"""Metrics of ClusterCockpit, in lines and in archives: which resource of a host each one is, and in which unit."""
+"""Metrics of ClusterCockpit, in line protocol and archives: the resource of each metric, and its unit."""
 
 import re
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ _UNIT: Final = re.compile(
 
 
 class Place(NamedTuple):
-    """The resource of a host that a metric is, and the rest of its name: ``power_w``, ``cpu:0``.
+    """The resource of a metric, and the suffix of the series name: ``power_w``, ``cpu:0``.
 
     >>> Place("counter_rate", "flops_any").peer
     'flops_any'
@@ -58,10 +58,10 @@ class Place(NamedTuple):
 
 
 def place_of(metric: str, scope: str, part: str) -> Place | None:
-    """Return which resource a metric is that was taken at a scope, of this part of the host; None where it is none.
+    """Return the resource of a metric measured at a scope on this part of a host; None if the agent does not use the metric.
 
-    Powers are of a component, or of one of its sockets. Rates of a few parts add up. Of ratios and amounts, and of what cores
-    tell, an average one is meant: all parts of the host share the resource.
+    Powers belong to a component, or to one socket of it. Rates of parts add up. For ratios and amounts, and for metrics of cores,
+    the mean matters: all parts of the host share the resource.
 
     >>> place_of("cpu_power", "socket", "1"), place_of("ipc", "hwthread", "7")
     (Place(resource='power_w', peer='cpu:1'), Place(resource='counter_level', peer='ipc'))
@@ -83,7 +83,7 @@ def place_of(metric: str, scope: str, part: str) -> Place | None:
 
 
 def factor_of(metric: str, unit: str | None) -> float:
-    """Return what turns values of a metric into bytes, operations, Hz, W; without a unit it is told by the metric.
+    """Return the factor that converts values to bytes, operations, Hz or W; without a unit, the metric decides.
 
     >>> factor_of("mem_bw", "GB/s"), factor_of("flops_any", None), factor_of("mem_used", None), factor_of("ipc", "IPC")
     (1000000000.0, 1000000.0, 1.0, 1.0)
@@ -95,7 +95,7 @@ def factor_of(metric: str, unit: str | None) -> float:
 
 
 def unit_name(prefix: str | None, base: str | None) -> str:
-    """Return a unit that is told in two parts, as archives do; one without a known meaning stays as it is told.
+    """Return the unit from its two parts, as archives store it; a unit without a known meaning stays unchanged.
 
     >>> unit_name("G", "B/s"), unit_name(None, "load")
     ('GB/s', 'load')
@@ -104,7 +104,7 @@ def unit_name(prefix: str | None, base: str | None) -> str:
 
 
 def metric_of(measurement: str, tags: Mapping[str, str]) -> tuple[Metric, str] | None:
-    """Return the metric that lines with these tags hold, and the peer in the name of its resource; None for other lines.
+    """Return the metric of lines with these tags, and the peer in the series name; None for other lines.
 
     >>> metric_of("mem_bw", {"hostname": "e1208", "type": "socket", "type-id": "0"})[1]
     'mem_bw:0'

@@ -1,4 +1,4 @@
-"""Value lists of collectd in JSON, as its Kafka plugin writes them: an array of them per message."""
+"""Value lists of collectd in JSON, as its Kafka plugin writes them: an array of value lists per message."""
 
 import msgspec
 
@@ -27,7 +27,7 @@ _KEYS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def collectd_decoder(options: TelemetryOptions) -> DecodeSamples:
-    """Return the decoder of value lists; what collectd derives from counters comes as rates, its default.
+    """Return the decoder of value lists; collectd sends counters as rates, its default.
 
     >>> from processors.contracts.telemetry import SeriesIndex
     >>> from agent.decode.message import DecodeOptions
@@ -60,7 +60,7 @@ def collectd_decoder(options: TelemetryOptions) -> DecodeSamples:
                 plans[key] = plan
         fields = dict(zip(values.dsnames, values.values, strict=False))
         if not len(fields) == len(values.dsnames) == len(values.values):
-            raise invalid("columns", "The value list has not one value for each name.")
+            raise invalid("columns", "The value list does not have one value for each name.")
         take(fields, plan, epoch_ms(values.time), message, columns)
 
     return in_slices(decode_message, options)

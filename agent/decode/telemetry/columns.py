@@ -1,4 +1,4 @@
-"""Samples of a slice of messages on their way into columns, and the refusals beside them."""
+"""Samples of a slice of messages, collected into columns, together with the refusals."""
 
 import re
 from array import array
@@ -33,7 +33,7 @@ _NONE: Final = re.compile(rb"\b(?:nan|inf(?:inity)?)\b", re.IGNORECASE)
 
 
 def without_nan(value: bytes) -> bytes | None:
-    """Return the message with null in place of what is no number, in no text; None where nothing in it is such.
+    """Return the message with null in place of NaN and similar words outside of texts; None if it has none.
 
     >>> without_nan(b'{"nan": NaN, "load": -inf}'), without_nan(b'{"load": 1.5}')
     (b'{"nan": null, "load": null}', None)
@@ -50,7 +50,7 @@ _PER_MS: Final[dict[str, float]] = {"s": 1e-3, "ms": 1.0, "us": 1e3, "ns": 1e6}
 
 
 class Stamps:
-    """Time stamps already read; hosts that share a clock's seconds share them, and the bound is one of memory.
+    """Parsed time stamps. Hosts with synchronous clocks share entries; the number of entries is bounded.
 
     >>> Stamps("auto").time_ms(1787217284)
     1787217284000
@@ -62,7 +62,7 @@ class Stamps:
         self._of_text: dict[bytes, int] = {}
 
     def time_ms(self, stamp: float | str) -> int:
-        """Return the time in ms of a number, see `stamp_ms`, or of a text: of digits, or see `parse_stamp`.
+        """Return the time in ms of a number (see `stamp_ms`) or of a text: digits, or a form that `parse_stamp` reads.
 
         >>> {Stamps("auto").time_ms(stamp) for stamp in (1787217284, "1787217284000", "2026-08-20T09:14:44Z")}
         {1787217284000}
@@ -77,7 +77,7 @@ class Stamps:
         return time_ms
 
     def time_of(self, text: bytes) -> int | None:
-        """Return the time in ms of a whole number of at most twenty digits; None for another text.
+        """Return the time in ms of an integer of at most twenty digits; None for other texts.
 
         >>> Stamps("auto").time_of(b"1787217284"), Stamps("auto").time_of(b"1_0")
         (1787217284000, None)
@@ -91,10 +91,9 @@ class Stamps:
 
 
 def stamp_ms(stamp: float, unit: TimeUnit) -> int:
-    """Return the time of a number in ms; InvalidInputError (``time``) where no calendar has it.
+    """Return the time of a number in ms. Raise InvalidInputError (``time``) outside the calendar.
 
-    Between 1990 and 2100 the units cannot be taken for one another: a time in ms is at least 6e11, one in s at most
-    5e9, and so on.
+    Between 1990 and 2100 the units cannot be confused: a time in ms is at least 6e11, one in s at most 5e9, and so on.
 
     >>> stamp_ms(1787217284, "auto"), stamp_ms(1787217284000000000, "auto"), stamp_ms(1787217284001, "ms")
     (1787217284000, 1787217284000, 1787217284001)
@@ -125,7 +124,7 @@ JOB_IN_PEER: Final = "%23"
 
 
 class Known(Generic[Key, Found]):
-    """What was found out once about a name that comes again and again, for one index of series; bounded.
+    """Results of look-ups of recurring names, for one index of series; bounded.
 
     >>> known = Known[str, int]()
     >>> known.of(SeriesIndex(9))
@@ -137,7 +136,7 @@ class Known(Generic[Key, Found]):
         self._found: dict[Key, Found] = {}
 
     def of(self, index: SeriesIndex) -> dict[Key, Found]:
-        """Return the entries that hold for an index; a new index starts afresh, and so does a table that is full."""
+        """Return the entries for an index. A new index, and a full table, start empty."""
         if index is not self._index or len(self._found) > KNOWN_MAX:
             self._index, self._found = index, {}
         return self._found
@@ -146,8 +145,8 @@ class Known(Generic[Key, Found]):
 class Columns:
     """The samples, refusals and counts of one slice while it is decoded.
 
-    Samples that share a message and a time are a record, of which `time_ms` and `messages` hold one number each. `counts`
-    holds how many samples it has, and may end before the last records: of these each has one.
+    Samples that share a message and a time form a record; `time_ms` and `messages` hold one number for each record. `counts`
+    holds the number of samples of a record. It may end early: each later record has one sample.
 
     >>> index = SeriesIndex(9)
     >>> columns = Columns([0], index)
@@ -171,13 +170,13 @@ class Columns:
     def add(
         self, series: "Sequence[int] | array[int]", values: Iterable[float | None], time_ms: int, message: int
     ) -> None:
-        """Take one record: samples of one moment; None is a value that is missing."""
+        """Add a record: samples of one moment; None is a missing value."""
         self.series.extend(series)
         self.values += values
         self.count(time_ms, message, len(series))
 
     def count(self, time_ms: int, message: int, count: int) -> None:
-        """Take the time of a record with so many samples, which are added beside it."""
+        """Add the time of a record whose `count` samples are added separately."""
         single = len(self.time_ms) - len(self.counts)
         self.time_ms.append(time_ms)
         self.messages.append(message)
@@ -193,18 +192,18 @@ class Columns:
             self.others.append((message, Decoded(rejects=[error])))
 
     def other(self, message: int, decoded: Decoded) -> None:
-        """Take what a message holds that is no sample."""
+        """Add the part of a message that is no sample."""
         self.others.append((message, decoded))
 
     def ignore(self, what: str, count: int = 1) -> None:
-        """Count what is well-formed and of no use."""
+        """Count well-formed input that the agent does not use."""
         self.ignored[what] = self.ignored.get(what, 0) + count
 
     def batch(self, bounds: BoundsTable, options: TelemetryOptions) -> DecodedBatch:
-        """Return the columns, without the samples whose value or time is refused.
+        """Return the columns without the samples whose value or time is refused.
 
-        Of powers and counters a value that nothing can have is counted and left out: of their producers it is known that
-        they tell such. What was ignored and unknown in the whole slice is told with its last message.
+        Impossible values of powers and counters are counted and left out, because their producers are known to send such values. Counts of
+        ignored and unknown input of the whole slice are reported with its last message.
         """
         series, value = np.array(self.series, dtype=np.int32), _floats(self.values)
         time_ms, message = np.array(self.time_ms, dtype=np.int64), np.array(self.messages, dtype=np.int64)
@@ -242,7 +241,7 @@ class Columns:
         message: npt.NDArray[np.int64],
         bounds: BoundsTable,
     ) -> npt.NDArray[np.bool_]:
-        """Cut what is out of its bounds by no more than the slack; return what is by more, which is counted or refused."""
+        """Clip values that exceed their bounds by no more than the slack; return which values exceed them by more. These are counted or refused."""
         wrong = np.zeros(len(series), np.bool_)
         every = bounds.of(self.index, series)
         edge = np.flatnonzero(~((value > every[0]) & (value < every[1])))  # so that NaN is among them; seldom many
@@ -261,7 +260,7 @@ class Columns:
     def _leave_out(
         self, outside: npt.NDArray[np.bool_], value: npt.NDArray[np.float64], high: npt.NDArray[np.float64]
     ) -> None:
-        """Count what is no number, below 0, or more than there can be."""
+        """Count values that are not numbers, below 0, or above the maximum."""
         for what, found in (("null", np.isnan(value)), ("negative", value < 0.0), ("too_large", value > high)):
             count = np.count_nonzero(outside & found)
             if count:
@@ -301,7 +300,7 @@ _HEAD_BYTES: Final = ((16, 1), (65_536, 3), (2**32, 5))  # of a list of fewer va
 
 
 def _floats(values: list[float | None]) -> npt.NDArray[np.float64]:
-    """Return numbers as a column, None as NaN: by way of bytes, which takes a third of the time of numpy's own way."""
+    """Return numbers as an array, None as NaN. Converting through bytes takes a third of numpy's own time."""
     packed = _PACK.encode(values)
     head = next(size for fewer, size in _HEAD_BYTES if len(values) < fewer)
     if len(packed) == head + len(values) * _PACKED.itemsize:  # anything but a number of 64 bits is shorter
@@ -312,17 +311,13 @@ def _floats(values: list[float | None]) -> npt.NDArray[np.float64]:
 
 
 def nothing(others: list[tuple[int, Decoded]]) -> DecodedBatch:
-    """Return a batch without samples.
-
-    >>> len(nothing([]).samples.series)
-    0
-    """
+    """Return a batch without samples."""
     samples = Samples(np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.float64))
     return DecodedBatch(samples, np.empty(0, np.int32), others)
 
 
 def each_line(decode_one: DecodeOne) -> DecodeSamples:
-    """Return the decoder of slices of lines that are a job each.
+    """Return the decoder of slices of lines, each a job.
 
     >>> each_line(lambda line, received_ms, decoded: None)([b"812"], [0], SeriesIndex(9)).others
     [(0, Decoded(events=[], rejects=[], ignored={}, unknown_fields=0))]
@@ -344,7 +339,7 @@ def each_line(decode_one: DecodeOne) -> DecodeSamples:
 
 
 def joined(batches: list[tuple[list[int], DecodedBatch]]) -> DecodedBatch:
-    """Return several batches as one, in the order of the messages; each comes with the numbers that its messages have in it.
+    """Return several batches as one in the order of the messages; each batch comes with the indices of its messages.
 
     >>> joined([([1], nothing([(0, Decoded())])), ([0], nothing([]))]).others
     [(1, Decoded(events=[], rejects=[], ignored={}, unknown_fields=0))]
@@ -369,7 +364,7 @@ DecodeRecord = Callable[[bytes, int, Columns], None]
 
 
 def in_slices(decode_message: DecodeRecord, options: TelemetryOptions) -> DecodeSamples:
-    """Return the decoder of slices that hands each message to `decode_message`; a bad one never costs its neighbours.
+    """Return the decoder of slices that passes each message to `decode_message`; a bad message does not affect its neighbours.
 
     >>> def decode_message(value: bytes, message: int, columns: Columns) -> None:
     ...     raise invalid("not-json", "It is no JSON.")
@@ -402,10 +397,10 @@ def _present(value: bytes | None, bytes_max: int) -> bytes:
 def number_of(  # noqa: PLR0917  a name has so many parts
     system: str, host: str, resource: str, peer: str | None, index: SeriesIndex, job_id: str | None = None
 ) -> int | None:
-    """Return the number of a series, after its names were checked; None where there are too many series.
+    """Return the number of a series after a check of its names; None if there are too many series.
 
-    A resource may be named with its peer, as pages show it: ``power_w>system``. Raises InvalidInputError (``text``) for names
-    that nobody could show or that would be taken for others; in a peer the sign that stands before a job's id is written %23.
+    A resource may include its peer, as pages show it: ``power_w>system``. Raise InvalidInputError (``text``) for names
+    that cannot be displayed or could be confused; in a peer, the character before a job's id is written %23.
 
     >>> index = SeriesIndex(9)
     >>> numbers = [number_of("exa", "nid1", "bandwidth", peer, index, job) for peer, job in (("group3", None), ("a#b", "812"))]
@@ -422,12 +417,10 @@ def number_of(  # noqa: PLR0917  a name has so many parts
 
 def _check_resource(resource: str, peer: str | None) -> None:
     if JOB in resource:
-        raise invalid("text", f"The resource {shown(resource)} has a {JOB}, which stands before a job's id.")
+        raise invalid("text", f"The resource {shown(resource)} has a {JOB}, which is reserved for the id of a job.")
     own, sign, named_peer = resource.partition(PEER)
     if sign and (peer is not None or not own or not named_peer):
-        raise invalid(
-            "text", f"The resource {shown(resource)} has a {PEER}, which stands between a resource and one peer."
-        )
+        raise invalid("text", f"The resource {shown(resource)} has a {PEER}, which separates a resource from its peer.")
 
 
 def _check_name(text: str, name: str) -> None:
@@ -437,7 +430,7 @@ def _check_name(text: str, name: str) -> None:
 
 
 def epoch_ms(seconds: float) -> int:
-    """Return seconds since the epoch in ms; InvalidInputError (``time``) where no calendar has such a time.
+    """Return seconds since the epoch in ms. Raise InvalidInputError (``time``) outside the calendar.
 
     >>> epoch_ms(1787217284.001733)
     1787217284002

@@ -34,7 +34,7 @@ _WHITESPACE: Final = b" \t\r\n"
 
 
 class Reading(msgspec.Struct, rename="pascal", gc=False):
-    """One reading: hmcollector writes value and time as texts, others as numbers, the time in ms."""
+    """One reading: hmcollector writes value and time as texts, other producers as numbers, with the time in ms."""
 
     location: str
     value: str | float | None
@@ -58,7 +58,7 @@ class _Origin(msgspec.Struct, gc=False):
 
 
 class CrayEvent(msgspec.Struct, rename="pascal", gc=False):
-    """One Redfish event: its name, its readings, or what happened to what."""
+    """One Redfish event: its name, and its readings or the change of a component."""
 
     message_id: str
     event_timestamp: str = ""
@@ -78,7 +78,7 @@ class _Message(msgspec.Struct, rename="pascal", gc=False):
 
 
 class CrayMessage(NamedTuple):
-    """The events of a message, the controller that sent them, the system where it is named, and parts that are refused."""
+    """The events of a message, the controller that sent them, the system if it is named, and refused parts."""
 
     events: list[CrayEvent]
     context: str = ""
@@ -91,7 +91,7 @@ _Whole = int | dict[str, int | None] | None
 
 
 class _Flat(msgspec.Struct, rename="pascal", gc=False):
-    """One reading of HPCM or dftf; a field may be an object of one key, the name of its type in Avro's JSON."""
+    """One reading of HPCM or dftf; a field may be an object with one key, the type name in Avro's JSON."""
 
     location: _Text
     value: str | float | dict[str, str | float | None] | None
@@ -115,7 +115,7 @@ _FLAT = msgspec.json.Decoder(_Flat)
 
 
 def cray_messages(value: bytes, elements_max: int) -> Iterator[CrayMessage]:
-    """Yield the messages in one record; InvalidInputError where it is none, or holds more than `elements_max` parts.
+    """Yield the messages in one record. Raise InvalidInputError if it is malformed or holds more than `elements_max` parts.
 
     >>> record = b'{"MessageId": "CrayTelemetry.Power", "Timestamp": 1755683564000, "Location": "x9c3r3b0", "Index": {"int": 5}, "Value": 77.1}'
     >>> [message] = cray_messages(record, 100)
@@ -144,7 +144,7 @@ def _others(value: bytes, elements_max: int) -> Iterator[CrayMessage]:
     except JSON_ERRORS as error:
         raise json_error(error) from None
     if not isinstance(plain, dict):
-        raise invalid("not-an-object", "The message is no JSON object.")
+        raise invalid("not-an-object", "The message is not a JSON object.")
     if value.translate(None, _WHITESPACE).count(b'":') != _keys(plain):  # or nested ones
         refuse_duplicate_keys(value)
     wrapped = plain.get("metrics")
@@ -156,7 +156,7 @@ def _others(value: bytes, elements_max: int) -> Iterator[CrayMessage]:
 
 
 def _parts(plain: Any) -> int:
-    """Return how many events and readings a message holds, whatever they are: each may become a refusal."""
+    """Return the number of events and readings in a message, valid or not: each one may become a refusal."""
     events = plain.get("Events") if isinstance(plain, dict) else None
     events = events if isinstance(events, list) else []
     inner = [
@@ -207,7 +207,7 @@ def _event(plain: Any, number: int, refused: list[InvalidInputError]) -> CrayEve
 
 
 def _flat(value: bytes) -> CrayMessage:
-    """Return the message of a record that is one reading; dftf calls the message by the end of its name."""
+    """Return the message of a record that is one reading; for dftf, the suffix of its name is the name of the message."""
     try:
         flat = _FLAT.decode(value)
     except JSON_ERRORS as error:
@@ -216,7 +216,7 @@ def _flat(value: bytes) -> CrayMessage:
         refuse_duplicate_keys(value)
     name = _value_text(flat.message_id) or _value_text(flat.event_name)
     if not name:
-        raise invalid("missing-field", "The record has no events, and names no message.")
+        raise invalid("missing-field", "The record has no events and no message name.")
     stamp = _bare(flat.timestamp) or flat.time or ""
     reading = Reading(
         _value_text(flat.location),
@@ -245,13 +245,13 @@ def _count(field: "_Whole") -> int:
 
 
 def _bare(field: Any) -> Any:
-    """Return a field out of Avro's JSON for one of several types: the name of the type, and the value."""
+    """Return the value of a field that Avro's JSON writes as a type name with a value."""
     return next(iter(field.values()), None) if isinstance(field, dict) else field
 
 
 def _reading(plain: Any) -> Reading:
     if not isinstance(plain, dict):
-        raise invalid("wrong-type", "A reading is no object.")
+        raise invalid("wrong-type", "A reading is not an object.")
     try:
         bare = {name: reported for name, field in plain.items() if (reported := _bare(field)) is not None}
         return msgspec.convert(bare, Reading)
@@ -264,7 +264,7 @@ def _text(plain: dict[str, Any], name: str) -> str:
     if field is None:
         return ""
     if not isinstance(field, str):
-        raise invalid("wrong-type", f"The field {name} is no text.")
+        raise invalid("wrong-type", f"The field {name} is not text.")
     return field
 
 
@@ -296,7 +296,7 @@ Which of them a site's nodes have, and which is the one that is billed, a site m
 
 
 class Target(msgspec.Struct, gc=False):
-    """What readings of one sensor are: samples of a series, times a factor, or (`series` -1) left out for a reason.
+    """The meaning of a sensor's readings: samples of a series, multiplied by a factor, or (`series` -1) left out for a reason.
 
     >>> Target(reason="shared").series
     -1
@@ -311,8 +311,8 @@ class Target(msgspec.Struct, gc=False):
 class Resolver:
     """Finds the target of each sensor, for one index of series.
 
-    Of several sensors that are the same resource of a host only one counts, that of the earliest rule: to add or to mix
-    what goes into a node and what comes out of it would be wrong.
+    If several sensors measure the same resource of a host, only the sensor of the earliest rule counts: input and output power of a
+    node must not be added or mixed.
 
     >>> from processors.contracts.nodes import Node, Nodes
     >>> options = TelemetryOptions(nodes=Nodes([Node("nid1", xname="x9c3s0b0n0")]))
@@ -332,11 +332,11 @@ class Resolver:
         self._owners: dict[int, Target] = {}
 
     def concerns(self, message: str) -> bool:
-        """Return whether readings of messages of this name can be anything."""
+        """Return whether readings of messages with this name can matter."""
         return self._sensors.concerns(message)
 
     def target(self, sensor: Sensor, system: str, index: SeriesIndex) -> Target:
-        """Return what a sensor's readings are; InvalidInputError where its names are none that could be shown."""
+        """Return the meaning of a sensor's readings. Raise InvalidInputError if its names cannot be displayed."""
         if index is not self._index:
             self._index, self._owners = index, {}
         node = self._options.nodes.controlled(sensor.location, system)
@@ -355,7 +355,7 @@ class Resolver:
         return self._owned(Target(series, found.rule.factor, order=(found.rank, sensor)))
 
     def _nowhere(self, location: str, system: str) -> Target:
-        """Tell why a place has no host: several nodes share it, or its node is not listed."""
+        """Return the reason why a place has no host: several nodes share it, or its node is not listed."""
         if not _OF_NODE.fullmatch(location.lower()) or self._options.nodes.shared(location, system):
             self._options.missed.note("shared", location)
             return Target(reason="shared")
@@ -363,7 +363,7 @@ class Resolver:
         return Target(reason="unknown-host")
 
     def _owned(self, target: Target) -> Target:
-        """Let the better one of two sensors that are one resource keep it."""
+        """Return the target, left out if a better sensor of the same resource has it."""
         owner = self._owners.setdefault(target.series, target)
         if owner.order == target.order:  # the same, forgotten meanwhile
             return owner
@@ -375,7 +375,7 @@ class Resolver:
 
 
 def _shown(sensor: Sensor) -> str:
-    """Return a sensor without its place, as an operator would look for it in the file of units."""
+    """Return a sensor without its place, as an operator would search for it in the file of units."""
     inner = f"{sensor.parental_context}/{sensor.physical_context}".strip("/")
     return " ".join(part for part in (sensor.message, inner, sensor.sub_context, sensor.device_context) if part)
 
@@ -390,7 +390,7 @@ _Key = tuple[str, str, str, int, str, int, str, str, int, str, str]
 
 
 def cray_decoder(options: TelemetryOptions) -> DecodeSamples:
-    """Return the decoder of Cray EX telemetry, as hmcollector, SMA's API, HPCM and dftf write it; hosts by the file of nodes.
+    """Return the decoder of Cray EX telemetry as hmcollector, SMA's API, HPCM and dftf write it; the file of nodes gives the hosts.
 
     >>> from processors.contracts.nodes import Node, Nodes
     >>> from processors.contracts.telemetry import SeriesIndex
@@ -465,7 +465,7 @@ class _Decoder:
         columns.messages.extend(repeat(message, len(series) - before))
 
     def _target(self, key: _Key, columns: Columns, known: dict[_Key, Target]) -> Target | None:
-        """Return what a sensor is, and remember it; None where its names cannot be those of a sensor."""
+        """Return the target of a sensor, cached; None if its names cannot belong to a sensor."""
         system = self._options.decode.system_of(key[-1])
         try:
             target = self._resolver.target(Sensor(*key[:-1]), system, columns.index)
@@ -476,7 +476,7 @@ class _Decoder:
         return target
 
     def _take_state(self, event: CrayEvent, one: CrayMessage, message: int, columns: Columns) -> bool:
-        """Take the event of a node that was switched on or off; tell whether it was one."""
+        """Add the event of a node that was switched on or off; return whether the event was of this kind."""
         if not event.message_id.endswith(POWER_STATE) or not event.message_args:
             return False
         place = _NODE.fullmatch(event.origin_of_condition.path or event.message_args[0])
@@ -497,7 +497,7 @@ class _Decoder:
 
 
 def number(text: str | float | None) -> float | None:
-    """Return the number in a text; None where there is none that could be measured.
+    """Return the number in a text; None if it is not a finite number.
 
     >>> number("473.000"), number(473), number("NaN"), number("1_0"), number("")
     (473.0, 473.0, None, None, None)
@@ -510,7 +510,7 @@ def number(text: str | float | None) -> float | None:
 
 
 class RedfishTimes:
-    """Times of readings: RFC 3339 to the nanosecond, or a number of ms; many share their second. Bounded.
+    """Times of readings: RFC 3339 to the nanosecond, or a number of ms. Cached by second, because many readings share it; bounded.
 
     >>> RedfishTimes().time_ms("2021-04-28T18:36:11.951742109Z"), RedfishTimes().time_ms(1755683564000)
     (1619634971951, 1755683564000)
@@ -521,7 +521,7 @@ class RedfishTimes:
         self._stamps = Stamps("auto")
 
     def time_ms(self, stamp: str | float) -> int:
-        """Return the time in ms; InvalidInputError (``time``) where it is none."""
+        """Return the time in ms. Raise InvalidInputError (``time``) for other texts."""
         if not isinstance(stamp, str):
             return self._stamps.time_ms(stamp)
         second_ms, rest = self._seconds.get(stamp[:19]), stamp[23:]

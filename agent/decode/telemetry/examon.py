@@ -1,6 +1,6 @@
-"""Samples of ExaMon, as a bridge from MQTT to Kafka hands them on: the topic of MQTT says what is measured, or the message does.
+"""Samples of ExaMon, passed on by a bridge from MQTT to Kafka: the MQTT topic or the message names the metric.
 
-Sources: `examon/transport/mqtt.py` of ExamonHPC/examon-common, whose three forms are ``csv``, ``json`` and ``bulk``, and the data model of
+Sources: `examon/transport/mqtt.py` of ExamonHPC/examon-common, with the three forms ``csv``, ``json`` and ``bulk``, and the data model of
 ExamonHPC/examon 0.5.
 """
 
@@ -29,7 +29,7 @@ _NO_NUMBER: Final = frozenset({b"nan", b"inf", b"-inf", b"None", b""})
 
 
 class _Metric(msgspec.Struct, gc=False):
-    """One value with its tags, as ``json`` and ``bulk`` have it; the time in ms."""
+    """One value with its tags, in the forms ``json`` and ``bulk``; the time in ms."""
 
     name: str
     value: float | str | bool | None
@@ -45,7 +45,7 @@ class _Short(msgspec.Struct, gc=False):
 
 
 class _Envelope(msgspec.Struct, gc=False):
-    """A message of MQTT within one of a bridge."""
+    """An MQTT message inside the message of a bridge."""
 
     topic: str
     payload: msgspec.Raw
@@ -66,7 +66,7 @@ _TEXT = msgspec.json.Decoder(str)
 
 
 def with_key(value: bytes | None, key: bytes | None) -> bytes | None:
-    """Return a message with its key before it, where that may be a topic of MQTT: the form in which the decoder takes both.
+    """Return a message with its key in front if the key may be an MQTT topic; the decoder takes both as one text.
 
     >>> with_key(b"58.0;1716480000.123", b"org/e4/cluster/red/node/cn01/plugin/ipmi_pub/chnl/data/total_power")
     b'org/e4/cluster/red/node/cn01/plugin/ipmi_pub/chnl/data/total_power 58.0;1716480000.123'
@@ -77,9 +77,9 @@ def with_key(value: bytes | None, key: bytes | None) -> bytes | None:
 
 
 def tags_of(topic: str) -> tuple[str, dict[str, str]]:
-    """Return the metric and the tags that a topic of MQTT tells; InvalidInputError (``missing-field``) where it tells none.
+    """Return the metric and the tags of an MQTT topic. Raise InvalidInputError (``missing-field``) if it has none.
 
-    Names and values by turns, or the values alone of organisation, cluster, plugin and node; a prefix is passed over.
+    A topic alternates names and values, or holds only the values of organisation, cluster, plugin and node; a prefix is skipped.
 
     >>> tags_of("org/e4/cluster/red/node/cn01/core/3/instr")[1]["core"], tags_of("e4/red/ipmi_pub/cn01/total_power")[0]
     ('3', 'total_power')
@@ -95,7 +95,7 @@ def tags_of(topic: str) -> tuple[str, dict[str, str]]:
 
 
 def examon_decoder(options: TelemetryOptions) -> DecodeSamples:
-    """Return the decoder of ExaMon's samples: `value;seconds` behind its topic and a space, or JSON that tells topic or tags.
+    """Return the decoder of ExaMon's samples: `value;seconds` behind its topic and a space, or JSON with topic or tags.
 
     The system is that of the source, else the cluster; the host is the node. Channels other than ``data`` are counted.
 
@@ -134,9 +134,7 @@ class _Decoder:
             return self._of_json(value, None, columns)
         line = _LINE.fullmatch(value.strip())
         if line is None:
-            raise invalid(
-                "missing-field", "The message has no topic of MQTT: neither as its key, nor before it or in it."
-            )
+            raise invalid("missing-field", "The message has no MQTT topic: not as its key, before it, or in it.")
         return self._of_payload(line[1], line[2], columns)
 
     def _of_payload(self, topic: bytes, payload: bytes, columns: Columns) -> Iterator[_Sample | msgspec.Raw]:
@@ -145,12 +143,12 @@ class _Decoder:
             return
         text, sign, seconds = payload.partition(b";")
         if not sign or not _SECONDS.fullmatch(seconds):
-            raise invalid("wrong-type", "The payload is no value and time in seconds with a semicolon between them.")
+            raise invalid("wrong-type", "The payload is not a value and a time in seconds, separated by a semicolon.")
         metric, tags = self._tags(topic, columns)
         yield _Sample(metric, tags, _value(text), epoch_ms(float(seconds)))
 
     def _of_json(self, value: bytes, topic: bytes | None, columns: Columns) -> Iterator[_Sample | msgspec.Raw]:
-        """Yield the sample of a message, or each of several in JSON of its own, so that a bad one costs no other."""
+        """Yield the sample of a message, or several samples as JSON each, so that a bad one does not affect the others."""
         try:
             if value[:1] == b"[":
                 metrics = _BULK.decode(value)
@@ -167,7 +165,7 @@ class _Decoder:
                 if inner.startswith(b'"'):
                     inner = _TEXT.decode(inner).encode()
                 if b'"payload"' in inner:
-                    raise invalid("nesting", "The message of a bridge holds another one.")
+                    raise invalid("nesting", "The message of the bridge contains another message of a bridge.")
                 yield from self._of_payload(outer.topic.encode(), inner.strip(), columns)
             else:
                 short = _SHORT.decode(value)
@@ -191,7 +189,7 @@ class _Decoder:
             try:
                 found = tags_of(topic.decode())
             except UnicodeDecodeError:
-                raise invalid("encoding", "The topic of MQTT is no UTF-8.") from None
+                raise invalid("encoding", "The MQTT topic is not UTF-8.") from None
             if len(topic) <= KEY_BYTES_MAX:
                 known[topic] = found
         return found
@@ -223,7 +221,7 @@ class _Decoder:
 
 
 def _value(text: bytes) -> float | str | None:
-    """Return the number of a payload, None for what is none, and the text of what is something else."""
+    """Return the number of a payload; None for NaN, and the text itself for other payloads."""
     if _NUMBER.fullmatch(text):
         return float(text)
     return None if text in _NO_NUMBER else text.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Rows of LDMS in JSON, as its Kafka stores write them: as the sets are, or in the columns that a site has chosen."""
+"""Rows of LDMS in JSON, as its Kafka stores write them: in the layout of the metric sets, or in columns that a site has chosen."""
 
 import re
 from typing import Any, Final, NamedTuple
@@ -49,11 +49,11 @@ _ROW = msgspec.json.Decoder(dict[str, _Column])
 
 
 def ldms_decoder(options: TelemetryOptions) -> DecodeSamples:
-    """Return the decoder of rows; the host is their producer, or that of their component id in the options.
+    """Return the decoder of rows; the host is their producer, or the host of their component id in the options.
 
-    Values of processors, or of tasks, in an array add up. A row of `papi_sampler` is about a job, and says nothing without.
-    A load average gives the available share of a processor too: cpus / (load + 1), see `share_by_load`; so do the ticks of
-    `procstat2`, which say what share of all time was idle. Rows about jobs and their processes say what a job runs.
+    Values of processors or tasks in an array add up. A row of `papi_sampler` concerns a job, and is left out without one.
+    A load average also gives the available share of a processor: cpus / (load + 1), see `share_by_load`; so do the ticks of
+    `procstat2`, which give the idle share of the time. Rows about jobs and their processes identify the program of a job.
 
     >>> from processors.contracts.telemetry import SeriesIndex
     >>> from agent.decode.message import DecodeOptions
@@ -135,7 +135,7 @@ class _Decoder:
 
 
 class _Shares:
-    """The idle shares of hosts: by the row that adds up all processors, and where none comes by the mean over those of each."""
+    """Idle shares of hosts: from the row that sums all processors, else the mean over the rows of the processors."""
 
     def __init__(self) -> None:
         self._whole, self._each = IdleShares(), IdleShares()
@@ -148,7 +148,7 @@ class _Shares:
 
 
 class _Form(NamedTuple):
-    """What the names of a row's columns say: which hold metrics, and which tell what it is about."""
+    """The roles of a row's columns: those that hold metrics, and those that identify the row."""
 
     metrics: tuple[str, ...]
     places: tuple[int, ...]  # of the metrics among the columns
@@ -179,7 +179,7 @@ def _form(names: tuple[str, ...]) -> _Form:
 
 
 def _tags(row: dict[str, _Column], form: _Form) -> dict[str, str]:
-    """Return what tells which records share a plan: names of parts, numbers of parts, and which sampler it was."""
+    """Return the tags that decide which records share a plan: names and numbers of parts, and the sampler."""
     tags = {name: text for name in form.instances if isinstance(text := row[name], str)}
     for name in PARTS:
         if isinstance(number := row.get(name), float) and number.is_integer():
@@ -192,7 +192,7 @@ def _tags(row: dict[str, _Column], form: _Form) -> dict[str, str]:
 
 
 def _job(row: dict[str, _Column]) -> str | None:
-    """Return the job that a row counts alone; what other samplers say of a job is only that it began last on the host."""
+    """Return the job that a row measures. Other samplers report only the job that started last on the host, which does not count."""
     job_id = row.get("job_id")
     return (
         str(int(job_id)) if TASKS in row and isinstance(job_id, float) and job_id.is_integer() and job_id > 0 else None
@@ -200,7 +200,7 @@ def _job(row: dict[str, _Column]) -> str | None:
 
 
 def _sum(column: list[float | str | bool | None]) -> float | None:
-    """Return the sum of an array of numbers, None where one is missing."""
+    """Return the sum of an array of numbers; None if one is missing."""
     return sum(column) if column and {*map(type, column)} == {float} else None  # type: ignore[arg-type]  # floats all
 
 
@@ -227,7 +227,7 @@ def _decoded(value: bytes) -> dict[str, _Column]:
 def _time_ms(row: dict[str, _Column]) -> int:
     stamp = number_in(row.get("timestamp"))
     if stamp is None:
-        raise invalid("time", "The row has no timestamp that is a number.")
+        raise invalid("time", "The row has no numeric timestamp.")
     return epoch_ms(stamp)
 
 

@@ -1,4 +1,4 @@
-"""What LDMS tells of jobs: rows of `slurm_sampler2` and `linux_proc_sampler`, and the messages of `slurm_notifier`.
+"""Jobs in LDMS: rows of `slurm_sampler2` and `linux_proc_sampler`, and messages of `slurm_notifier`.
 
 Source: `slurm_sampler2.c`, `linux_proc_sampler.c` and `slurm_notifier.c` of ovis-hpc/ldms.
 """
@@ -30,7 +30,7 @@ _NOTICE: Final = re.compile(rb'\s*\{\s*"schema"\s*:\s*"slurm_(?:job|step|task)_d
 
 
 def is_notice(value: bytes) -> bool:
-    """Return whether a message is one of `slurm_notifier`, by how it begins.
+    """Return whether a message is from `slurm_notifier`, by its first bytes.
 
     >>> is_notice(b'{"schema":"slurm_step_data","event":"step_init"')
     True
@@ -39,7 +39,7 @@ def is_notice(value: bytes) -> bool:
 
 
 def kind_of(names: tuple[str, ...]) -> Kind | None:
-    """Return what a row with these columns is about, where that is no measurement of a host.
+    """Return the kind of job row that has these columns; None for measurements of a host.
 
     >>> kind_of(("timestamp", "job_list.job_id", "job_list.job_name")), kind_of(("timestamp", "load1min"))
     ('job', None)
@@ -50,7 +50,7 @@ def kind_of(names: tuple[str, ...]) -> Kind | None:
 
 
 class Jobs:
-    """The jobs of rows, each told as often as something new is known of it: rows come again with every sample.
+    """The jobs of rows. Rows repeat with every sample, so a job is reported only when something new is known.
 
     >>> from processors.contracts.telemetry import SeriesIndex
     >>> jobs, columns = Jobs(DecodeOptions(default_system="exa")), Columns([0], SeriesIndex(9))
@@ -67,7 +67,7 @@ class Jobs:
         self._ticks: dict[str, float] = {}
 
     def take(self, kind: Kind, row: Mapping[str, Any], message: int, columns: Columns) -> None:
-        """Take a row. One without a job, or that says what others did, is counted; InvalidInputError for what is no row of its kind."""
+        """Add a row. A row without a job or without news is counted. Raise InvalidInputError if the row does not fit its kind."""
         prefix = JOB_LIST if kind == "job" and f"{JOB_LIST}job_name" in row else ""
         job_id = _number(row.get(f"{prefix}job_id"))
         if not job_id:
@@ -80,7 +80,7 @@ class Jobs:
             self._take_job(str(int(job_id)), named, sizes, message, columns)
 
     def take_notice(self, value: bytes, message: int, columns: Columns) -> None:
-        """Take a message of `slurm_notifier`: the start of a step names the job; all others are counted."""
+        """Add a message of `slurm_notifier`: the start of a step names the job; other messages are counted."""
         try:
             event = _EVENT.decode(value)
         except JSON_ERRORS as error:
@@ -145,7 +145,7 @@ class Jobs:
 
 
 def _largest(known: dict[str, float], sizes: dict[str, float]) -> dict[str, float]:
-    """Return the sizes of the largest step: a step may be a part of its job."""
+    """Return the sizes of the largest step: a step may use a part of its job."""
     return {
         unit: max(known.get(unit, 0.0), sizes.get(unit, 0.0))
         for unit in ("nodes", "processes")
@@ -154,7 +154,7 @@ def _largest(known: dict[str, float], sizes: dict[str, float]) -> dict[str, floa
 
 
 def _number(value: object) -> float | None:
-    """Return a whole number above 0, as each of these is that is known: LDMS has 0 for what it does not know."""
+    """Return an integer above 0; None otherwise, because LDMS writes 0 for unknown values."""
     return value if isinstance(value, float) and value.is_integer() and 0.0 < value < 2.0**63 else None
 
 

@@ -1,4 +1,4 @@
-"""Line protocol of InfluxDB, as Telegraf and others write it: a strict parser of our own, and its decoder."""
+"""Line protocol of InfluxDB, as Telegraf and others write it: a strict parser, and the decoder."""
 
 import re
 from collections import deque
@@ -63,7 +63,7 @@ _ESCAPED = re.compile(r"\\([,= ])")  # other backslashes stand for themselves
 
 
 class Line(NamedTuple):
-    """One point: measurement and tags as they stand, the fields with None for what is no number, its time stamp."""
+    """One point: measurement and tags unparsed, the fields (None for values that are not numbers), and the time stamp."""
 
     head: bytes
     fields: Mapping[str, float | None]
@@ -71,9 +71,9 @@ class Line(NamedTuple):
 
 
 def parse_line(line: bytes) -> Line:
-    """Return one line taken apart.
+    """Return the parts of one line.
 
-    The line is UTF-8. Raises InvalidInputError: ``columns`` where it is no line protocol, or ``duplicate-key``.
+    The line is UTF-8. Raise InvalidInputError: ``columns`` if it is no line protocol, or ``duplicate-key``.
 
     >>> parse_line(b'system,host=nid1 load1=63.97,n_cpus=128i,note="a, b" 1787217284000000000')
     Line(head=b'system,host=nid1', fields={'load1': 63.97, 'n_cpus': 128.0, 'note': None}, stamp=1787217284000000000)
@@ -83,7 +83,7 @@ def parse_line(line: bytes) -> Line:
         return plain
     found = _LINE.fullmatch(line)
     if found is None:
-        raise invalid("columns", "The line is no line protocol.")
+        raise invalid("columns", "The line is not line protocol.")
     stamp = found[4]
     return Line(found[1] + found[2], _fields(found[3]), None if stamp is None else int(stamp))
 
@@ -96,13 +96,13 @@ def parse_head(head: bytes) -> tuple[str, dict[str, str]]:
     """
     found = _LINE.fullmatch(head + b" f=1")
     if found is None:
-        raise invalid("columns", "The line is no line protocol.")
+        raise invalid("columns", "The line is not line protocol.")
     tags: dict[str, str] = {}
     position, part = 0, found[2]
     while position < len(part):
         tag = _TAG.match(part, position)
         if tag is None:
-            raise invalid("columns", "The tags of the line are no tags of line protocol.")
+            raise invalid("columns", "The tags of the line are not valid line protocol.")
         if _text(tag[1]) in tags:
             raise invalid("duplicate-key", "The line names a tag twice.")
         tags[_text(tag[1])] = _text(tag[2])
@@ -111,7 +111,7 @@ def parse_head(head: bytes) -> tuple[str, dict[str, str]]:
 
 
 def _plain_line(line: bytes) -> Line | None:
-    """Return a line of numbers without escapes, which is nearly every one, in a third of the time; None for others."""
+    """Return a line of numbers without escapes, three times as fast as the general parser; None for other lines."""
     if b"\\" in line:
         return None
     parts = line.split(b" ")
@@ -137,7 +137,7 @@ def _fields(part: bytes) -> dict[str, float | None]:
     while position < len(part):
         field = _FIELD.match(part, position)
         if field is None:
-            raise invalid("columns", "The fields of the line are no fields of line protocol.")
+            raise invalid("columns", "The fields of the line are not valid line protocol.")
         position, count, bad = field.end(), count + 1, bad + (field[4] is not None)
         number = field[2] or field[3]
         fields[_text(field[1])] = None if number is None else float(number)
@@ -158,7 +158,7 @@ _KnownLine = tuple[Shape, bytes, int]
 
 
 def is_line_protocol(line: bytes) -> bool:
-    """Return whether a file with this first line is line protocol; key=value lines of sacct look alike.
+    """Return whether a file with this first line is line protocol; key=value lines of sacct look similar.
 
     >>> is_line_protocol(b"system,host=nid1 load1=0.5"), is_line_protocol(b"v=0.1.0,JobID=812,JobName=a b=c")
     (True, False)
@@ -172,7 +172,7 @@ def is_line_protocol(line: bytes) -> bool:
 
 
 def line_protocol_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
-    """Return the lines of an open file; the time at which a file is read says nothing about a line without a time.
+    """Return the lines of an open file. The time at which a file is read is no time for its lines.
 
     >>> line_protocol_file(TextFile("hosts.lp", b"", iter([])), TelemetryOptions()).format
     'line-protocol'
@@ -186,9 +186,9 @@ def line_protocol_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
 
 
 def line_protocol_decoder(options: TelemetryOptions) -> DecodeSamples:
-    """Return the decoder of line protocol, any number of lines per message; a line without a time has the message's.
+    """Return the decoder of line protocol, any number of lines per message; a line without a time has the message's time.
 
-    Lines are those of Telegraf, or of ClusterCockpit, whose events of jobs are taken as well.
+    Lines come from Telegraf or from ClusterCockpit, whose job events are decoded too.
 
     >>> from processors.contracts.telemetry import SeriesIndex
     >>> from agent.decode.message import DecodeOptions
@@ -235,7 +235,7 @@ class _LineDecoder:
                 columns.refuse(message, error.at(f"line {number}"))
 
     def _known_line(self, line: bytes, plans: Mapping[bytes, Plan]) -> _KnownLine | None:
-        """Return a line with the tags of one before it; None for anything else."""
+        """Return a line whose tags appeared before; None for other lines."""
         parts = (line[:-1] if line.endswith(b"\n") else line).split(b" ")
         plan = plans.get(parts[0])
         if plan is None or plan.shape is None or plan.shape.read is None or len(parts) != 3:
@@ -247,7 +247,7 @@ class _LineDecoder:
         return None if time_ms is None else (plan.shape, parts[1], time_ms)
 
     def _take_known(self, line: bytes, message: int, columns: Columns) -> bool:
-        """Take a line with the tags and fields of one before it; False, having taken nothing, for anything else."""
+        """Add a line whose tags and fields appeared before; return False and add nothing for other lines."""
         known = self._known_line(line, self._known.of(columns.index))
         numbers = None if known is None else _alone(known)
         if known is None or numbers is None:
@@ -269,7 +269,7 @@ class _LineDecoder:
         take(fields, plan, time_ms, message, columns)
 
     def _plan(self, head: bytes) -> Plan:
-        """Return the plan of lines with these tags, by the mappings of Telegraf or as ClusterCockpit has them."""
+        """Return the plan of lines with these tags, by the mappings of Telegraf or of ClusterCockpit."""
         measurement, tags = parse_head(head)
         host = self._options.host_in(tags)
         of_cockpit = metric_of(measurement, tags)
@@ -290,7 +290,7 @@ class _LineDecoder:
 
 
 def _numbers(lines: Sequence[_KnownLine | None]) -> list[tuple[float, ...] | None]:
-    """Return the numbers of lines, None for those that have anything else; lines with the same names are read at one go."""
+    """Return the numbers of lines, None for lines with other values; lines with the same names are parsed together."""
     found: list[tuple[float, ...] | None] = [None] * len(lines)
     alike: dict[ReadNumbers | None, tuple[list[int], list[_KnownLine]]] = {}
     for at, line in enumerate(lines):
@@ -314,10 +314,10 @@ def _alone(line: _KnownLine) -> tuple[float, ...] | None:
 
 
 def _values(lines: Sequence[_KnownLine]) -> list[tuple[float, ...]] | None:
-    """Return the numbers of lines of the same names, each all of them and nothing else; None where any has others.
+    """Return the numbers of lines with the same names, if each line has exactly these; None otherwise.
 
-    They are read as JSON objects, whose numbers line protocol has as well. Each line has the signs of so many fields, and no
-    escapes or blanks, which JSON has.
+    The lines are parsed as JSON objects, because JSON and line protocol write numbers alike. Each line has the separators of that
+    many fields, and no escapes or blanks.
     """
     shape = lines[0][0]
     joined = b"\n".join([fields for _, fields, _ in lines])
@@ -333,7 +333,7 @@ def _values(lines: Sequence[_KnownLine]) -> list[tuple[float, ...]] | None:
 
 
 def _with_integers(joined: bytes, read: ReadNumbers) -> list[tuple[float, ...]]:
-    """Return numbers of which some are integers, with the letter that says so; nothing for anything else."""
+    """Return numbers of which some are integers with the suffix ``i``; an empty list for other values."""
     if _NO_INTEGER.search(joined):
         return []
     try:
@@ -343,7 +343,7 @@ def _with_integers(joined: bytes, read: ReadNumbers) -> list[tuple[float, ...]]:
 
 
 def _objects(joined: bytes) -> bytes:
-    """Return fields of lines as an array of JSON objects."""
+    """Return the fields of lines as a JSON array of objects."""
     named = joined.replace(b"=", b'":').replace(b",", b',"').replace(b"\n", b'},{"')
     return b'[{"%b}]' % named
 
@@ -365,9 +365,9 @@ def _lines(value: bytes, options: TelemetryOptions) -> Sequence[bytes]:
 
 
 def whole_records(lines: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
-    r"""Yield the records of numbered lines: one line each, or several where the text of a field holds line breaks.
+    r"""Yield the records of numbered lines: one line each, or several lines if the text of a field holds line breaks.
 
-    A line whose text nowhere ends is a record of its own, so that it costs no line after it.
+    A line with an unclosed text is a record of its own, so that it does not affect later lines.
 
     >>> [line for line, _ in whole_records([(b'm note="two', 1), (b'lines",a=1 5', 2), (b'm a="cut', 3), (b"m a=2 5", 4)])]
     [b'm note="two\nlines",a=1 5', b'm a="cut', b'm a=2 5']
@@ -381,9 +381,9 @@ def whole_records(lines: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, i
 
 
 def _closed(line: bytes, ahead: deque[tuple[bytes, int]], rest: Iterator[tuple[bytes, int]]) -> bytes:
-    """Return a line with those in which its text goes on, taken from those ahead; the line alone if that gives no record.
+    """Return a line joined with the lines that continue its text; the line alone if that gives no record.
 
-    The line has an odd number of quotes. No line with an even one is open itself, so each is looked at twice at most.
+    The line has an odd number of quotes. A line with an even number cannot be open itself, so each line is visited at most twice.
     """
     taken: list[tuple[bytes, int]] = []
     size = len(line)

@@ -1,4 +1,4 @@
-"""How a metric of a producer becomes a resource of a host, and what the metrics of known producers are."""
+"""Mappings from metrics of producers to resources of hosts, and the built-in mappings."""
 
 from collections.abc import Callable, Mapping
 from math import nan
@@ -25,9 +25,9 @@ COUNT_MAX: Final = 1e20  # above what counters of 64 bits hold
 
 
 class Bounds(NamedTuple):
-    """The least and the greatest value of a resource, and by how much a value may miss them.
+    """The minimum and maximum of a resource, and the slack by which values may exceed them.
 
-    `lenient` where a value outside is counted and left out, and the message that has it is not refused.
+    If `lenient`, a value outside is counted and left out, and its message is not refused.
     """
 
     low: float
@@ -61,7 +61,7 @@ KNOWN: Final[dict[str, Bounds]] = {
 
 
 def bounds_of(resource: str) -> Bounds:
-    """Return the bounds of a resource, with or without its peer; what is cumulative is not below 0.
+    """Return the bounds of a resource, with or without its peer; cumulative values are not below 0.
 
     >>> bounds_of("cpu_available").high, bounds_of("bandwidth>group3").low, bounds_of("inlet_temperature").low
     (1.0, 0.0, -1e+18)
@@ -71,7 +71,7 @@ def bounds_of(resource: str) -> Bounds:
 
 
 class BoundsTable:
-    """The bounds of all series of an index, extended as series come: one row for each kind of bounds, for there are few.
+    """The bounds of all series of an index, extended for new series: one row for each distinct kind of bounds.
 
     >>> from processors.contracts.telemetry import Series
     >>> index = SeriesIndex(10)
@@ -87,7 +87,7 @@ class BoundsTable:
         self._table: npt.NDArray[np.float64] = np.empty((4, 0))  # of each kind
 
     def of(self, index: SeriesIndex, series: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
-        """Return low, high, slack, and 1 for lenient of each of some series (m,): (4, m), or (4, 1) where all have the same."""
+        """Return low, high, slack, and 1 for lenient, of some series (m,): (4, m), or (4, 1) if all have the same bounds."""
         if index is not self._index:
             self._index, self._kind = index, np.empty(0, np.uint8)
         known = len(self._kind)
@@ -115,14 +115,14 @@ Convert = Callable[[float], float]
 class Metric(msgspec.Struct, frozen=True):
     """Field `field` of the records called `measurement` is the resource `resource`.
 
-    Only records whose tags have the values in `only` count. The value of the tag `instance` says which of several (a
-    mount point, the other side of a path): it becomes the peer in the name of the series. `convert` gives the unit of
-    the resource; None where the producer's is that already. A resource that ends in ``_total`` is cumulative: its
-    values pass as they are, and rates are a matter of windows.
+    Only records whose tags have the values in `only` count. The value of the tag `instance` distinguishes several instances (a
+    mount point, the other end of a path) and becomes the peer in the name of the series. `convert` converts the unit; None if the
+    producer's unit is that of the resource. A resource that ends in ``_total`` is cumulative: its values pass unchanged, and windows
+    compute rates.
 
-    `peer` names the other side itself. A field that ends in ``*`` stands for all that begin so, and ``*`` in the peer for the
-    rest of the name. `part` is the tag that says which part of the host it is, which follows after a colon (``*``: the rest
-    of the field's name); records without it do not count. `counter` stands in its place where the record itself is of one.
+    `peer` names the other end itself. A field that ends in ``*`` stands for all fields with this prefix, and ``*`` in the peer for the
+    rest of the name. `part` is the tag that names the part of the host, which follows a colon (``*``: the rest
+    of the field's name); records without it do not count. `counter` replaces it if the record itself concerns a counter.
 
     >>> Metric("cpu", "usage_idle", "cpu_available", percent, only=(("cpu", "cpu-total"),)).convert(25.0)
     0.25
@@ -142,7 +142,7 @@ class Metric(msgspec.Struct, frozen=True):
 
     @property
     def beginning(self) -> str | None:
-        """How the names of the fields begin; None for one field."""
+        """The common prefix of the field names; None for a single field."""
         return self.field[:-1] if self.field.endswith(REST) else None
 
     def fits(self, tags: Mapping[str, str]) -> bool:
@@ -150,11 +150,10 @@ class Metric(msgspec.Struct, frozen=True):
         return self.part in {None, REST, *tags} and all(tags.get(tag) == value for tag, value in self.only)
 
     def of(self, field: str) -> bool:
-        """Return whether a field is meant."""
         return field == self.field if self.beginning is None else field.startswith(self.beginning)
 
     def peer_of(self, field: str, tags: Mapping[str, str]) -> str | None:
-        """Return the other side in the name of the series of a field; None where it has none."""
+        """Return the peer in the series name of a field; None if the series has none."""
         rest = "" if self.beginning is None else field[len(self.beginning) :]
         peer = self.peer.replace(REST, rest) if self.peer is not None else tags.get(self.instance or "") or None
         part = rest if self.part == REST else self.counter or tags.get(self.part or "", "")
@@ -162,16 +161,11 @@ class Metric(msgspec.Struct, frozen=True):
 
 
 def percent(value: float) -> float:
-    """Return a percentage as a fraction.
-
-    >>> percent(75.0)
-    0.75
-    """
     return value / 100.0
 
 
 def kibibytes(value: float) -> float:
-    """Return KiB, which Linux calls kB, in bytes.
+    """Convert KiB, which Linux calls kB, to bytes.
 
     >>> kibibytes(2.0)
     2048.0
@@ -180,25 +174,15 @@ def kibibytes(value: float) -> float:
 
 
 def mebibytes(value: float) -> float:
-    """Return MiB in bytes.
-
-    >>> mebibytes(2.0)
-    2097152.0
-    """
     return value * 1048576.0
 
 
 def milliseconds(value: float) -> float:
-    """Return milliseconds in seconds.
-
-    >>> milliseconds(250.0)
-    0.25
-    """
     return value / 1000.0
 
 
 def megabits(value: float) -> float:
-    """Return Mbit/s in B/s.
+    """Convert Mbit/s to B/s.
 
     >>> megabits(8.0)
     1000000.0
@@ -207,25 +191,15 @@ def megabits(value: float) -> float:
 
 
 def nanojoules(value: float) -> float:
-    """Return nJ in J.
-
-    >>> nanojoules(2e9)
-    2.0
-    """
     return value * 1e-9
 
 
 def millijoules(value: float) -> float:
-    """Return mJ in J.
-
-    >>> millijoules(2000.0)
-    2.0
-    """
     return value / 1000.0
 
 
 def watts(value: float) -> float:
-    """Return W; no number for the -1 with which a producer says that it has no sensor.
+    """Return a power in W; NaN for -1, which a producer sends if it has no sensor.
 
     >>> watts(221.5), watts(-1.0)
     (221.5, nan)
@@ -234,10 +208,10 @@ def watts(value: float) -> float:
 
 
 def share_by_load(cpus: int) -> Convert:
-    """Return the conversion from a load average to the share of a processor that one more process would get.
+    """Return the conversion from a load average to the share of a processor that a new process would get.
 
-    The processors are shared equally among the `load` processes that run and the new one: cpus / (load + 1), at most
-    1. With one processor it is the estimate of the CPU sensor of the NWS (Wolski, Spring, Hayes 1999).
+    The `load` running processes and the new one share the processors equally: cpus / (load + 1), at most
+    1. With one processor this is the estimate of the CPU sensor of the NWS (Wolski, Spring, Hayes 1999).
 
     >>> share_by_load(1)(1.0), share_by_load(128)(63.97)
     (0.5, 1.0)
@@ -355,7 +329,7 @@ A row of `ibnet` is of one port (`remote` is its number in the fabric), the colu
 
 
 def share_by_loads(cpus: int) -> tuple[Metric, ...]:
-    """Return the metrics of LDMS that give the available share by a load average, see `share_by_load`.
+    """Return the metrics of LDMS that give the available share from load averages, see `share_by_load`.
 
     >>> [metric.convert(100.0) for metric in share_by_loads(1)]
     [0.5, 0.009900990099009901]
@@ -375,9 +349,9 @@ def share_by_loads(cpus: int) -> tuple[Metric, ...]:
 
 
 def counters_of(names: tuple[str, ...], *, cumulative: bool) -> tuple[Metric, ...]:
-    """Return the metrics of counters in rows of LDMS by their names, or by how they begin: ``PAPI_*``.
+    """Return the metrics of counters in rows of LDMS by their names or name prefixes: ``PAPI_*``.
 
-    What `papi_sampler` counts for a job grows from its start. What counts for a whole host is that of the interval before.
+    Counts of `papi_sampler` for a job grow from the job's start. Counts of a whole host cover the previous interval.
 
     >>> [metric.resource for metric in counters_of(("PAPI_*",), cumulative=False)]
     ['counter_total', 'counter_delta']

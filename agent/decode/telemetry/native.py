@@ -1,4 +1,4 @@
-"""Native samples of load, power and counters, alone or in arrays, also mixed with other native events in one topic."""
+"""Native samples of load, power and counters, alone or in arrays, and mixed with other native events in one topic."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -50,7 +50,7 @@ _COMPONENT = re.compile(COMPONENT)
 
 
 class NamesOf(NamedTuple):
-    """What the values of a record are of: the resource, the other side of each (or None), and the job."""
+    """The subject of a record's values: the resource, the peer of each value (or None), and the job."""
 
     resource: str
     peers: tuple[str | None, ...]
@@ -58,7 +58,7 @@ class NamesOf(NamedTuple):
 
 
 class Load(msgspec.Struct, tag_field="type", tag="load", gc=False):
-    """One value of one resource of a host. What is between two, or of a part, has a `peer`, or is named with it: ``power_w>system``.
+    """One value of one resource of a host. A resource between two hosts, or of a part, has a `peer`, or includes it: ``power_w>system``.
 
     >>> Load("exa", "nid1", "load1", "2026-11-20T10:00:00Z", 0.5).quotes
     22
@@ -73,19 +73,18 @@ class Load(msgspec.Struct, tag_field="type", tag="load", gc=False):
 
     @property
     def quotes(self) -> int:
-        """How many quotes the message has where nothing is in it that is not here.
+        """The number of quotes in a message that holds exactly these fields.
 
-        With just as many there is no room for an unknown field, a key named twice or an escaped quote.
+        If a message has the same number, it has no unknown field, no repeated key and no escaped quote.
         """
         return QUOTES_OF_LOAD if self.peer is None else QUOTES_OF_LOAD + QUOTES_OF_PEER
 
     def names(self) -> NamesOf:
-        """Return what the values are of."""
         return NamesOf(self.resource, (self.peer,), None)
 
 
 class Power(msgspec.Struct, tag_field="type", tag="power", gc=False):
-    """What a host drew, in W: all of it, or one component; ``cpu:0`` is one of several.
+    """The power of a host in W: of the whole host, or of one component; ``cpu:0`` is one of several.
 
     >>> Power("exa", "nid1", "cpu:0", "2026-11-20T10:00:00Z", 210.0, job_id=812).names()
     NamesOf(resource='power_w', peers=('cpu:0',), job_id='812')
@@ -102,38 +101,36 @@ class Power(msgspec.Struct, tag_field="type", tag="power", gc=False):
 
     @property
     def quotes(self) -> int:
-        """How many quotes the message has; see `Load.quotes`."""
+        """The number of quotes in such a message; see `Load.quotes`."""
         return 22 + _quotes_of_job(self.job_id)
 
     @property
     def key(self) -> Key:
-        """What it shares with the other messages of its series alone."""
+        """The fields that identify the series."""
         return self.system, self.host, self.component, self.job_id, None
 
     @property
     def counters_named(self) -> tuple[str, ...]:
-        """The names of the values, where they have any: none."""
+        """The names of the values: none."""
         return ()
 
     def values(self) -> Iterable[float | None]:
-        """Return the values."""
         return (self.power_w,)
 
     def names(self) -> NamesOf:
-        """Return what the values are of; InvalidInputError where it is none of the components."""
+        """Return the subject of the values. Raise InvalidInputError if the component is unknown."""
         if not _COMPONENT.fullmatch(self.component):
             allowed = ", ".join(COMPONENTS)
             raise invalid(
-                "text", f"The component {shown(self.component)} is none of {allowed}, nor a part such as cpu:0."
+                "text", f"The component {shown(self.component)} is not one of {allowed}, or a part such as cpu:0."
             )
         return NamesOf(POWER_W, (self.component,), _job(self.job_id))
 
 
 class Counters(msgspec.Struct, tag_field="type", tag="counters"):
-    """What counters of a host grew by during the interval that ended at `time`, or, where cumulative, their values.
+    """Increments of a host's counters during the interval that ended at `time`, or, if cumulative, the values of the counters.
 
-    Where their producer counted one job alone, `job_id` says which. What a counter grew by counts in the middle of its
-    interval.
+    If the producer counted for one job alone, `job_id` names it. An increment is dated to the middle of its interval.
 
     >>> sample = Counters("exa", "nid1", "2026-11-20T10:00:00Z", {"PAPI_TOT_CYC": 1e9}, interval_s=60.0)
     >>> sample.before_ms, sample.names()
@@ -150,31 +147,28 @@ class Counters(msgspec.Struct, tag_field="type", tag="counters"):
 
     @property
     def before_ms(self) -> int:
-        """How long before its time the values count."""
+        """The time from the date of the values to `time`."""
         return 0 if self.interval_s is None or self.cumulative else round(self.interval_s * 500.0)
 
     @property
     def quotes(self) -> int:
-        """How many quotes the message has; see `Load.quotes`."""
+        """The number of quotes in such a message; see `Load.quotes`."""
         given = (self.interval_s is not None) + (self.cumulative is not None)
         return 18 + 2 * len(self.counters) + 2 * given + _quotes_of_job(self.job_id)
 
     @property
     def key(self) -> Key:
-        """What it shares with the other messages of its series, and with few others."""
+        """Fields that the message shares with other messages of its series, and with few others."""
         return self.system, self.host, None, self.job_id, self.cumulative
 
     @property
     def counters_named(self) -> tuple[str, ...]:
-        """The names of the values."""
         return tuple(self.counters)
 
     def values(self) -> Iterable[float | None]:
-        """Return the values."""
         return self.counters.values()
 
     def names(self) -> NamesOf:
-        """Return what the values are of."""
         return NamesOf(COUNTER_TOTAL if self.cumulative else COUNTER_DELTA, self.counters_named, _job(self.job_id))
 
 
@@ -189,7 +183,7 @@ _KNOWN: Final = {kind: frozenset(("type", *kind.__struct_fields__)) for kind in 
 
 
 def unknown_fields(value: bytes, sample: Load | Power | Counters) -> int:
-    """Return how many fields a message has that are not known; InvalidInputError where it names a key twice.
+    """Return the number of unknown fields in a message. Raise InvalidInputError if a key is repeated.
 
     >>> unknown_fields(b'{"x": 1, "type": "power", "component": "cpu"}', Power("exa", "nid1", "cpu", "now", 9.0))
     1
@@ -225,7 +219,7 @@ _DECODER = msgspec.json.Decoder(_State)
 
 
 def decode_host_state(value: bytes, received_ms: int, options: DecodeOptions) -> HostState:
-    """Return the event of one JSON object; InvalidInputError where it is none. Unknown fields are left out.
+    """Return the event of one JSON object; unknown fields are ignored. Raise InvalidInputError if the object is malformed.
 
     >>> message = b'{"type": "host.state", "system": "exa", "host": "nid1", "state": "drain", "time": "2026-11-20T10:00:00Z"}'
     >>> decode_host_state(message, 1795168800000, DecodeOptions()).state
@@ -237,7 +231,7 @@ def decode_host_state(value: bytes, received_ms: int, options: DecodeOptions) ->
         raise json_error(error) from None
     refuse_duplicate_keys(value)
     if message.state not in HOST_STATES:
-        raise invalid("state", f"The host state {shown(message.state)} is none of {', '.join(HOST_STATES)}.")
+        raise invalid("state", f"The host state {shown(message.state)} is not one of {', '.join(HOST_STATES)}.")
     refuse_control(message.system, "system")
     refuse_control(message.host, "host")
     time_ms = moment_ms(message.time)
@@ -257,7 +251,7 @@ class _Type(msgspec.Struct):
 
 
 class _Row(NamedTuple):
-    """The series of the values of records that differ in nothing but time and values; `names` are those of counters."""
+    """The series of records that differ only in time and values; `names` are the names of counters."""
 
     names: tuple[str, ...]
     series: tuple[int, ...]
@@ -269,9 +263,9 @@ _OTHERS: Final = (*JSON_ERRORS, KeyError, InvalidInputError)  # of what is no pl
 
 
 def load_decoder(options: TelemetryOptions, others: Decode | None = None) -> DecodeSamples:
-    """Return the decoder of native messages: samples and states of hosts, and events of jobs beside them.
+    """Return the decoder of native messages: samples, states of hosts, and events of jobs.
 
-    What is neither a sample nor a host state is decoded by `others`, without it as a native event.
+    Messages that are neither samples nor host states go to `others`; without it they are decoded as native events.
 
     >>> message = b'{"type": "load", "system": "exa", "host": "nid1", "resource": "cpu_available", "value": 0.83'
     >>> batch = load_decoder(TelemetryOptions())([message + b', "time": "2026-11-20T10:00:00Z"}'], [0], SeriesIndex(9))
@@ -301,10 +295,10 @@ class _LoadDecoder:
         return columns.batch(self._bounds, self._options)
 
     def _take_slice(self, values: Sequence[bytes | None], columns: Columns) -> bool:
-        """Take messages that are all plain loads of known series at one go; False, having taken nothing, for others.
+        """Add messages that are all plain loads of known series at once; for other slices return False and add nothing.
 
-        They are read as one array with brackets around each. What one message leaves open no other can close: a text holds no
-        line feed, and where there are the quotes of loads alone no field holds an array.
+        The messages are parsed as one array with brackets around each. No message can close what another leaves open: a text holds no
+        line feed, and with the quotes of loads alone no field holds an array.
         """
         bytes_max, known, times = self._options.decode.max_message_bytes, self._known.of(columns.index), self._times
         try:
@@ -354,13 +348,13 @@ class _LoadDecoder:
             messages.append(message)
 
     def _take(self, sample: Power | Counters, value: bytes, message: int, columns: Columns) -> None:
-        """Take a record whose series are known; KeyError where they are not, or where more is in the message."""
+        """Add a record whose series are known. Raise KeyError for unknown series and for messages with more fields."""
         if value.count(b'"') != sample.quotes:
             raise KeyError
         columns.add(*self._placed(sample, columns.index), message)
 
     def _placed(self, sample: Power | Counters, index: SeriesIndex) -> _Place:
-        """Return where the values of a record belong; KeyError, see `_take`."""
+        """Return the series of a record's values. Raise KeyError as `_take` does."""
         row = self._rows.of(index)[sample.key]
         if row.names != sample.counters_named:
             raise KeyError
@@ -378,7 +372,7 @@ class _LoadDecoder:
         return moment
 
     def _decode_other(self, value: bytes, message: int, columns: Columns) -> None:
-        """Decode what is no plain sample of a known series: the first of a series, an array, another event."""
+        """Decode a message that is no plain sample of a known series: the first of a series, an array, another event."""
         try:
             value = checked(value, self._options.decode)
             if value[:1] == b"[" and self._decode_samples(value, message, columns):
@@ -392,7 +386,7 @@ class _LoadDecoder:
             columns.refuse(message, error)
 
     def _decode_samples(self, value: bytes, message: int, columns: Columns) -> bool:
-        """Take an array of plain samples of known series at one go; tell whether it was one."""
+        """Add an array of plain samples of known series at once; return whether the message was such an array."""
         try:
             samples = SAMPLES.decode(value)
         except JSON_ERRORS:
@@ -411,9 +405,9 @@ class _LoadDecoder:
         return True
 
     def _take_loads(self, loads: list[Load], quotes: int, message: int, columns: Columns) -> bool:
-        """Take loads whose series are known, KeyError where one is not; False where more is in the message.
+        """Add loads whose series are known; raise KeyError for an unknown series; return False if the message holds more.
 
-        Nearly always they are of one host and time, which are looked up once.
+        Nearly always all loads have one host and time, which are looked up once.
         """
         known, times = self._known.of(columns.index), self._times
         if known is not self._hosts_known:
@@ -513,12 +507,12 @@ class _LoadDecoder:
 
 
 def _repaired(value: bytes) -> bytes:
-    """Return a message of samples with null in place of what is no number; others must be JSON."""
+    """Return a message of samples with null in place of values that are not numbers; other messages must be JSON."""
     return without_nan(value) or value if any(kind in value for kind in _QUOTED_TYPES) else value
 
 
 def _without_texts(value: bytes) -> tuple[bytes, int]:
-    """Return a message of counters with null in place of counters that are no numbers, and how many these are."""
+    """Return a message of counters with null in place of counters that are not numbers, and the number of replacements."""
     try:
         record = _FIELDS.decode(value)
         counters = msgspec.json.decode(record.get("counters", b"null"))

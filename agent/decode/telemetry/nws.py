@@ -1,4 +1,4 @@
-"""Text of `nws_extract`, of the Network Weather Service: measurements with their forecasts, with a header or without."""
+"""Text of `nws_extract` of the Network Weather Service: measurements with their forecasts, with or without a header."""
 
 import re
 from pathlib import PurePath
@@ -37,8 +37,8 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,
 def nws_decoder(options: TelemetryOptions) -> DecodeSamples:
     """Return the decoder of extracts: a line is a sample, ``#`` begins a comment, a header names the columns.
 
-    A header holds for the lines after it, in later messages too, for a file is read line by line. Where it has no
-    source, the host is that of the options.
+    A header applies to the lines after it, also in later messages, because a file is read line by line. If the columns
+    have no source, the host is that of the options.
 
     >>> from processors.contracts.telemetry import SeriesIndex
     >>> from agent.decode.message import DecodeOptions
@@ -95,7 +95,7 @@ def is_extract(line: bytes) -> bool:
 
 
 def nws_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
-    """Return the lines of an open extract; if they name no host, it is that of the options, else the file's name without its endings.
+    """Return the lines of an open extract. If they name no host, the host is that of the options, else the file's name without its suffixes.
 
     >>> nws_file(TextFile("green.ufo.edu.txt", b"", iter([])), TelemetryOptions()).format
     'nws'
@@ -108,7 +108,7 @@ def nws_file(text: TextFile, options: TelemetryOptions) -> RecordFile:
 
 
 def _header(fields: list[str]) -> tuple[str, ...] | None:
-    """Return the columns that a line names; None where it is no header."""
+    """Return the columns that a line names; None if the line is no header."""
     names = tuple(word.lower() for word in fields)
     return names if _NEEDED <= set(names) <= _CHOSEN and len(set(names)) == len(names) else None
 

@@ -1,4 +1,4 @@
-"""Plans: which fields of the records of one measurement and host are samples of which series, worked out once."""
+"""Plans: which fields of the records of one measurement and host are samples of which series, computed once."""
 
 import re
 from array import array
@@ -23,7 +23,7 @@ ReadNumbers = Callable[[bytes], list[tuple[float, ...]]]
 
 
 class Shape(NamedTuple):
-    """Which fields are taken of records with the fields `names`, where in each lie the values, and what they become.
+    """Which fields of records with the fields `names` become samples, where their values are, and of which series.
 
     >>> plan = Plan([Metric("system", "load1", "load1")], "exa", "nid1", {})
     >>> _ = plan.resolve("load1", SeriesIndex(9))
@@ -41,7 +41,7 @@ class Shape(NamedTuple):
     read: ReadNumbers | None  # of records with the same names, in any order; None where the order counts
 
     def take(self, every: list[object], time_ms: int, message: int, columns: Columns) -> bool:
-        """Take the values of all fields of a record; False, having taken nothing, where one that is wanted is no float."""
+        """Add the values of all fields of a record; return False and add nothing if a needed value is no float."""
         values = every if self.whole else [every[at] for at in self.picks]
         if {*map(type, values)} != _FLOATS:
             return False
@@ -49,7 +49,7 @@ class Shape(NamedTuple):
         return True
 
     def take_numbers(self, every: Sequence[float], time_ms: int, message: int, columns: Columns) -> None:
-        """Take the values of all fields of a record, of which it is known that they are floats."""
+        """Add the values of all fields of a record whose values are all floats."""
         self._add(every if self.whole else [every[at] for at in self.picks], time_ms, message, columns)
 
     def _add(self, values: Sequence[float], time_ms: int, message: int, columns: Columns) -> None:
@@ -65,10 +65,10 @@ class Shape(NamedTuple):
 
 
 class Plan:
-    """What becomes of the fields of records that differ in nothing but time and values.
+    """The series of the fields of records that differ only in time and values.
 
-    `targets` has the fields that are taken; those that have not come yet have no series, and so no targets. `shape`
-    is that of the last record. `missed` notes fields that are not taken, as those of a `measurement`.
+    `targets` holds the fields that become samples. A field without a record so far has no series and no targets. `shape`
+    is that of the last record. `missed` notes the fields of a `measurement` that are not taken.
 
     >>> Plan([Metric("system", "load1", "load1")], "exa", "nid1", {}).resolve("load1", SeriesIndex(9))
     ((0, None),)
@@ -93,7 +93,7 @@ class Plan:
         self._named = 0
 
     def admit(self, field: str) -> Targets | None:
-        """Take a field in that begins as those of a metric do; None where it does not, or there are too many."""
+        """Admit a field with the prefix of a metric; return None if no prefix matches or there are too many fields."""
         if not field.startswith(self.beginnings) or self._named >= NAMES_MAX:
             return None
         self._named += 1
@@ -101,9 +101,9 @@ class Plan:
         return ()
 
     def resolve(self, field: str, index: SeriesIndex) -> Targets:
-        """Return the targets of a field that came first; none where there are too many series.
+        """Return the targets of a field that appears for the first time; none if there are too many series.
 
-        Raises InvalidInputError where the records name no host, or one that nobody could show.
+        Raise InvalidInputError if the records name no host, or a host that cannot be displayed.
         """
         if self._system is None:
             raise no_system()
@@ -145,7 +145,7 @@ def _mapped(given: MetricMapping) -> Metric:
 
 
 class Planner:
-    """The mappings of a format, those of the site first, and the plans they give.
+    """The mappings of a format, those of the site first, and the plans made from them.
 
     >>> planner = Planner((Metric("system", "load1", "load1"),), TelemetryOptions())
     >>> planner.plan("system", "nid1", {}).targets
@@ -169,10 +169,9 @@ class Planner:
         system: str | None = None,
         job_id: str | None = None,
     ) -> Plan:
-        """Return the plan of the records of a measurement with these tags.
+        """Return the plan for the records of a measurement with these tags.
 
-        `also` are what these very records hold besides; `system` is the one that they name, and `job_id` the job that they
-        are about.
+        `also` are mappings for these records alone; `system` and `job_id` are the system and the job that the records name.
         """
         wanted = (metric for metric in also if metric.resource in self._options.taken.resources)
         metrics = [metric for metric in (*self._metrics.get(measurement, ()), *wanted) if metric.fits(tags)]
@@ -198,10 +197,10 @@ NOTHING: Final = Plan([], None, None, {})
 
 
 def take(fields: Mapping[str, object], plan: Plan, time_ms: int, message: int, columns: Columns) -> None:
-    """Take the fields of one record that the plan has, as samples; the others are counted.
+    """Add the fields of one record that the plan has as samples; other fields are counted.
 
-    Records of one plan nearly always have the same fields, and then only their values are looked at. A wanted field that
-    is no number is counted and left out; the other fields are taken.
+    Records of one plan nearly always have the same fields; then only their values are read. A needed field whose value
+    is not a number is counted and left out; other fields are added.
 
     >>> columns = Columns([0], SeriesIndex(9))
     >>> plan = Plan([Metric("system", "load1", "load1")], "exa", "nid1", {})
@@ -227,7 +226,7 @@ def take(fields: Mapping[str, object], plan: Plan, time_ms: int, message: int, c
 def take_row(  # noqa: PLR0917  as `take`, with the fields in two parts
     names: tuple[str, ...], values: list[object], plan: Plan, time_ms: int, message: int, columns: Columns
 ) -> bool:
-    """Take a record whose fields are those of the record before it; False, having taken nothing, for any other.
+    """Add a record with the same fields as the record before; return False and add nothing for other records.
 
     >>> columns = Columns([0], SeriesIndex(9))
     >>> plan = Plan([Metric("system", "load1", "load1")], "exa", "nid1", {})
@@ -240,7 +239,7 @@ def take_row(  # noqa: PLR0917  as `take`, with the fields in two parts
 
 
 def shape_of(fields: Mapping[str, object], plan: Plan) -> Shape | None:
-    """Return the shape of records with these fields; None while a field that is taken has no series.
+    """Return the shape of records with these fields; None while a needed field has no series.
 
     >>> shape_of({"load1": 0.5}, NOTHING).left_out
     1

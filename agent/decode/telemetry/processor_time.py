@@ -1,4 +1,4 @@
-"""The idle share of a host, from the time that each of its processors has been idle since its start."""
+"""The idle share of a host, from the cumulative idle time of each of its processors."""
 
 from typing import Final, NamedTuple
 
@@ -9,7 +9,7 @@ GAP_MAX_MS: Final = 600_000  # of a longer gap a mean says little
 
 
 class Share(NamedTuple):
-    """The idle share of a host's processors, 0 to 1, in the time before one scrape.
+    """The idle share of a host's processors, 0 to 1, between two scrapes.
 
     >>> Share(1787217284000, 0.25).value
     0.25
@@ -20,7 +20,7 @@ class Share(NamedTuple):
 
 
 class _Host:
-    """The newest reading of each processor, and the shares of the scrape that is coming in."""
+    """The newest reading of each processor, and the shares of the scrape that is arriving."""
 
     __slots__ = ("count", "newest", "time_ms", "total")
 
@@ -35,7 +35,7 @@ class _Host:
         return Share(self.time_ms, self.total / self.count) if self.count else None
 
     def add(self, cpu: str, time_ms: int, idle: float, whole: float) -> bool:
-        """Take a reading; return whether it is the first of its processor."""
+        """Add a reading; return whether it is the first of its processor."""
         known = self.newest.get(cpu)
         if known is None:
             if len(self.newest) < CPUS_MAX:
@@ -55,9 +55,9 @@ class _Host:
 class IdleShares:
     """Mean idle shares of hosts, scrape by scrape.
 
-    All readings of a scrape have one time, and may come in messages of their own. So the share of a scrape is known when
-    the first reading of the next one comes, or when `finish` says that none is left. Two readings of a processor are needed.
-    Bounded: where there are too many processors all begin afresh.
+    All readings of a scrape have one time, but may come in several messages. The share of a scrape is therefore known when
+    the first reading of the next scrape comes, or when `finish` is called. A processor needs two readings.
+    Bounded: with too many processors, all state is discarded.
 
     >>> shares = IdleShares()
     >>> readings = [("0", 0, 5.0), ("1", 0, 7.0), ("0", 10_000, 10.0), ("1", 10_000, 17.0), ("0", 20_000, 20.0)]
@@ -70,9 +70,9 @@ class IdleShares:
         self._entries = 0
 
     def note(self, host: str, cpu: str, time_ms: int, idle: float, whole: float | None = None) -> Share | None:
-        """Take a reading; return the share of the scrape before, where this one begins another.
+        """Add a reading; return the share of the previous scrape if this reading begins a new one.
 
-        `whole` is all time of the processor in the unit of `idle`; without it `idle` is in seconds, and all time is that of the clock.
+        `whole` is the total time of the processor in the unit of `idle`; without it, `idle` is in seconds and the total is wall time.
         """
         known = self._hosts.get(host)
         if known is None or time_ms < known.time_ms - GAP_MAX_MS:  # or its clock was wrong, and was set back
@@ -85,7 +85,7 @@ class IdleShares:
         return done
 
     def finish(self, host: str) -> Share | None:
-        """Return the share of a scrape of which all readings have come; readings of its time that follow do not count."""
+        """Return the share of a scrape whose readings have all come; later readings with its time do not count."""
         known = self._hosts.get(host)
         if known is None:
             return None
@@ -94,7 +94,6 @@ class IdleShares:
         return done
 
     def knows(self, host: str) -> bool:
-        """Return whether readings of a host have come."""
         return host in self._hosts
 
     def _afresh(self, host: str, time_ms: int) -> _Host:

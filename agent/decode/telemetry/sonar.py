@@ -1,4 +1,4 @@
-"""Samples of Sonar (NordicHPC): load, memory and GPU power of a node, and which programs run in its jobs."""
+"""Samples of Sonar (NordicHPC): load, memory and GPU power of a node, and the programs of its jobs."""
 
 from typing import Annotated, Final
 
@@ -30,7 +30,7 @@ class _Gpu(msgspec.Struct, gc=False):
 
 
 class _System(msgspec.Struct, gc=False):
-    """What is 0 is left out by Sonar; `existing_entities` stands beside load averages and is never 0."""
+    """Load averages of a node. Sonar omits zeros; `existing_entities` accompanies load averages and is never 0."""
 
     load1: _Amount = 0.0
     load5: _Amount = 0.0
@@ -76,10 +76,10 @@ _SAMPLE = msgspec.json.Decoder(_Sample)
 
 
 def sonar_samples_decoder(options: TelemetryOptions) -> DecodeSamples:
-    """Return the decoder of Sonar's messages: samples of nodes, the program of each job in them, and jobs that ended.
+    """Return the decoder of Sonar's messages: samples of nodes, the program of each job on them, and jobs that ended.
 
-    The program is the process with the most processor time; each is told once of a job. A load average gives the available
-    share of a processor too, by the processors that Sonar lists, those of the file of nodes, or those of the options.
+    The program is the process with the most processor time; each program of a job is reported once. A load average also gives the
+    available share of a processor, by the number of processors from Sonar, the file of nodes, or the options.
 
     >>> from processors.contracts.telemetry import SeriesIndex
     >>> sample = b'"time": "2026-11-20T10:00:00Z", "cluster": "saga", "node": "c1", "system": {"load1": 3, "existing_entities": 9}'
@@ -153,7 +153,7 @@ class _Decoder:
         return self._planner.plan(MEASUREMENT, node, tags, also=also, system=system)
 
     def _programs(self, jobs: list[_Job], system: str) -> list[Identity]:
-        """Return what is new of the programs of Slurm's jobs; an epoch is of processes that are in none."""
+        """Return the newly seen programs of Slurm's jobs; processes of an epoch belong to no job."""
         found = []
         for job in jobs:
             program = max(job.processes, key=lambda process: process.cpu_time, default=None)
@@ -181,7 +181,7 @@ class _Decoder:
 
 
 def _data(value: bytes) -> _Data | None:
-    """Return the data of an envelope; None where its decoder for jobs shall say what is wrong with it."""
+    """Return the data of an envelope; None if the decoder for jobs has to report its error."""
     try:
         envelope = _ENVELOPE.decode(value)
     except JSON_ERRORS:

@@ -74,7 +74,7 @@ def telegraf_decoder(options: TelemetryOptions) -> DecodeSamples:
 
 
 def _metric_of(value: bytes) -> _Metric | None:
-    """Return the one metric that nearly every message is; None for a batch, or bytes with a zero at their end."""
+    """Return the metric of a message with one metric, which is the usual case; None for a batch, or a message that ends in a zero byte."""
     try:
         metric = _METRIC.decode(value)
     except JSON_ERRORS:
@@ -84,7 +84,7 @@ def _metric_of(value: bytes) -> _Metric | None:
 
 
 def _others(value: bytes, options: TelemetryOptions) -> Sequence[bytes]:
-    """Return the metrics of what is not simply one of them, each in JSON of its own, so that a bad one costs no other."""
+    """Return the metrics of a batch as JSON each, so that a bad one does not affect the others."""
     if b'"metrics"' not in value:
         return (value,)
     try:
@@ -111,5 +111,5 @@ def _refuse_others(value: bytes, metric: _Metric) -> None:
 
 
 def _keys(value: bytes) -> int:
-    """Count the keys, or more: none but a key has a quote and a colon at its end; see `read_native`."""
+    """Return an upper bound for the number of keys, by the quotes followed by a colon; see `read_native`."""
     return value.translate(None, _WHITESPACE).count(b'":')

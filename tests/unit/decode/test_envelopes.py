@@ -68,7 +68,7 @@ def test_a_value_in_binary_mode_is_read_as_the_same_message_in_structured_mode()
         decode(FINISHED, RECEIVED_MS)
     with pytest.raises(InvalidInputError) as structured:
         decode(enveloped(FINISHED), RECEIVED_MS)
-    assert str(binary.value) == str(structured.value) == "A record of a start has no @start."
+    assert str(binary.value) == str(structured.value) == "The record of a start has no @start."
 
 
 @pytest.mark.parametrize(

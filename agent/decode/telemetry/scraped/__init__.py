@@ -1,1 +1,1 @@
-"""Metrics that were scraped and are known by names of conventions: of Prometheus and OpenTelemetry."""
+"""Scraped metrics with names by convention: of Prometheus and OpenTelemetry."""

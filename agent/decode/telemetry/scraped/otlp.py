@@ -21,10 +21,10 @@ RATE: Final = " (delta)"
 
 
 def otlp_decoder(options: TelemetryOptions) -> DecodeSamples:
-    """Return the decoder of metrics of OpenTelemetry, of its hostmetrics receiver and by its conventions for hardware, as protobuf or JSON.
+    """Return the decoder of OpenTelemetry metrics: of its hostmetrics receiver, and by its conventions for hardware.
 
-    What each processor has idled in all gives the available share, two scrapes given. What comes as a difference becomes a
-    rate: a power where it is energy. Histograms are counted and left out.
+    Two scrapes of the cumulative idle time of the processors give the available share. A delta becomes a rate, which is a power if it is
+    energy. Histograms are counted and left out.
 
     >>> from processors.contracts.telemetry import SeriesIndex
     >>> from agent.decode.message import DecodeOptions
@@ -69,7 +69,6 @@ class _Decoder:
         return resources
 
     def plan(self, name: str, host: str | None, attributes: dict[str, str], columns: Columns) -> Plan:
-        """Return the plan of points of a metric with these attributes."""
         plans, key = self._plans.of(columns.index), (name, host or "", *attributes, *attributes.values())
         plan = plans.get(key)
         if plan is None:
@@ -79,7 +78,7 @@ class _Decoder:
         return plan
 
     def is_of_processors(self, name: str) -> bool:
-        """Return whether the points of a metric are of one processor each, all of which make one value."""
+        """Return whether each point of a metric concerns one processor, so that all points make one value."""
         return name in self._seconds or name in self._shares
 
     def shares(self, name: str) -> bool:
@@ -87,18 +86,18 @@ class _Decoder:
         return name in self._shares
 
     def host_of(self, resource: Resource) -> str | None:
-        """Return the host that a resource names; points may name another one."""
+        """Return the host of a resource; single points may name another host."""
         return self._options.host_in(resource.attributes)
 
     def time_ms(self, point: Point, message: int, columns: Columns) -> int:
-        """Return the time of a point, which may be remembered."""
+        """Return the time of a point, cached."""
         time_ms = stamp_ms(point.time_ns, "ns")
         check_bounds(time_ms, time_ms, columns.received_ms[message], self._options.decode)
         return time_ms
 
 
 class _OfResource:
-    """The metrics of one resource of a message; what several processors say together is told at its end."""
+    """The metrics of one resource of a message; values over all processors are emitted at its end."""
 
     def __init__(self, decoder: _Decoder, resource: Resource, message: int, columns: Columns) -> None:
         self._decoder, self._message, self._columns = decoder, message, columns
@@ -107,7 +106,7 @@ class _OfResource:
         self._idled: dict[str, Plan] = {}  # by host
 
     def take(self, series: Series) -> Iterator[InvalidInputError]:
-        """Take the points of a metric; yield what is wrong with some."""
+        """Add the points of a metric; yield the errors of bad points."""
         if series.kind == OTHER:
             self._columns.ignore("metric")
             return
@@ -119,7 +118,7 @@ class _OfResource:
                 yield error.at(f"{series.name[:80]!a}[{number}]")
 
     def finish(self) -> None:
-        """Tell what all processors say together."""
+        """Emit the values over all processors."""
         for (_, time_ms), (plan, shares) in self._means.items():
             take({FIELD: sum(shares) / len(shares)}, plan, time_ms, self._message, self._columns)
         for host, plan in self._idled.items():
@@ -160,6 +159,6 @@ class _OfResource:
 
 
 def _rate(point: Point) -> float | None:
-    """Return what a point says that a metric grew by, a second; None where it says no time."""
+    """Return the increment of a point per second; None without a start time."""
     since_ns = point.time_ns - point.start_ns
     return None if point.value is None or not point.start_ns or since_ns <= 0 else 1e9 * point.value / since_ns

@@ -1,7 +1,7 @@
-"""Messages of metrics of OpenTelemetry (OTLP), in JSON and in protobuf, as one and the same.
+"""Messages with OpenTelemetry metrics (OTLP), in JSON or protobuf, as the same objects.
 
 Source: metrics/v1/metrics.proto, resource/v1/resource.proto and common/v1/common.proto of OpenTelemetry's protocol 1.x, with the
-rules for JSON of its specification: names in camel case, whole numbers of 64 bits as texts or as numbers.
+rules for JSON of its specification: names in camel case, 64-bit integers as texts or as numbers.
 """
 
 import math
@@ -31,7 +31,7 @@ _WHOLE: Final = re.compile(r"-?[0-9]{1,20}")
 
 
 class Point(NamedTuple):
-    """A value at a time (ns); None where there is none. A delta has the time since when it grew, else 0.
+    """A value at a time (ns), or None. A delta has the start of its interval, other points 0.
 
     >>> Point({"state": "idle"}, 1787217284000000000, 0, 0.5).value
     0.5
@@ -56,7 +56,7 @@ class Series(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """What was measured: attributes such as ``host.name``, and its metrics.
+    """The attributes of a measured entity, such as ``host.name``, and its metrics.
 
     >>> Resource({"host.name": "nid1"}, []).attributes["host.name"]
     'nid1'
@@ -130,7 +130,7 @@ _MESSAGE = msgspec.json.Decoder(_Message)
 
 
 def read_json(value: bytes, points_max: int) -> list[Resource]:
-    """Return what a message in JSON holds; InvalidInputError where it is none, or has far more than so many points.
+    """Return the resources in a JSON message. Raise InvalidInputError if it is malformed or has far more than `points_max` points.
 
     >>> point = b'{"dataPoints": [{"timeUnixNano": "1787217284000000000", "asInt": "3"}]}'
     >>> read_json(b'{"resourceMetrics": [{"scopeMetrics": [{"metrics": [{"name": "a", "gauge": ' + point + b"}]}]}]}", 9)
@@ -163,7 +163,7 @@ def _series(metric: _Metric) -> Series:
 
 
 def _kind(temporality: int | str, *, monotonic: bool) -> Kind:
-    """Return what a sum is: one that may fall is a level, as long as it comes whole."""
+    """Return the kind of a sum: a cumulative sum that may fall is a level."""
     if temporality in _CUMULATIVE:
         return TOTAL if monotonic else GAUGE
     return DELTA if monotonic and temporality in _DELTA else OTHER
@@ -182,14 +182,14 @@ def _attributes(attributes: list[_Attribute]) -> dict[str, str]:
 
 
 def _whole(number: int | str) -> int:
-    """Return a time of a point in ns; 0, which is no time, for a text without one or a number of more than 64 bits."""
+    """Return the time of a point in ns; 0, which means no time, for a text without a number or a number of more than 64 bits."""
     if isinstance(number, str):
         number = int(number) if _WHOLE.fullmatch(number) else 0
     return number if 0 <= number < 2**64 else 0
 
 
 def read_protobuf(value: bytes, points_max: int) -> list[Resource]:
-    """Return what a message in protobuf holds; InvalidInputError where it is none, or has far more than so many points.
+    """Return the resources in a protobuf message. Raise InvalidInputError if it is malformed or has far more than `points_max` points.
 
     >>> read_protobuf(bytes([10, 2, 18, 0]), 9)
     [Resource(attributes={}, series=[])]
@@ -199,7 +199,7 @@ def read_protobuf(value: bytes, points_max: int) -> list[Resource]:
 
 
 class _Reader:
-    """Reads resources, metrics and points, so many in all: two bytes may stand for one, and are no reason to make an object."""
+    """Reads resources, metrics and points up to a total number: two bytes could stand for a point, and must not cost an object each."""
 
     def __init__(self, left: int) -> None:
         self._left = left
@@ -274,7 +274,7 @@ def _read_point(data: bytes) -> Point:
 
 
 def _add_attribute(data: bytes, attributes: dict[str, str]) -> None:
-    """Add an attribute; one that is a list, bytes or the like is passed over."""
+    """Add an attribute; attributes that are lists, bytes or similar are skipped."""
     key, text = _known_attribute(data) if len(data) <= _KNOWN_BYTES_MAX else _read_attribute(data)
     if text is not None:
         attributes[key] = text

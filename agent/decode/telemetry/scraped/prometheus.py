@@ -1,4 +1,4 @@
-"""Samples of Prometheus in JSON, as prometheus-kafka-adapter writes what it gets by remote write: one per message."""
+"""Samples of Prometheus in JSON, as prometheus-kafka-adapter writes the samples of remote write: one per message."""
 
 from typing import Final
 
@@ -29,10 +29,10 @@ _SAMPLE = msgspec.json.Decoder(_Sample)
 
 
 def prometheus_decoder(options: TelemetryOptions) -> DecodeSamples:
-    """Return the decoder of samples of Prometheus: node_exporter, ipmi_exporter, dcgm-exporter, Kepler.
+    """Return the decoder of Prometheus samples: node_exporter, ipmi_exporter, dcgm-exporter, Kepler.
 
-    The host is that of the labels, see `TelemetryOptions.host_in`, without a port. What a processor has idled in all gives the available share, two scrapes
-    given. A value that is no number, as of a series that has ended, is counted.
+    The host comes from the labels, see `TelemetryOptions.host_in`, without a port. Two scrapes of the cumulative idle time of the processors
+    give the available share. A NaN, as a series has at its end, is counted.
 
     >>> from processors.contracts.telemetry import SeriesIndex
     >>> from agent.decode.message import DecodeOptions
@@ -65,7 +65,7 @@ class _Decoder:
             return
         number = number_in(sample.value)
         if number is None and sample.value not in _NO_NUMBER:
-            raise invalid("wrong-type", "The value of the sample is no number.")
+            raise invalid("wrong-type", "The value of the sample is not a number.")
         if number is None:
             columns.ignore("null")
             return

@@ -1,7 +1,7 @@
-"""The wire format of Protocol Buffers, as far as metrics of OpenTelemetry need it, read strictly and without recursion.
+"""The wire format of Protocol Buffers, as far as OpenTelemetry metrics need it, parsed strictly and without recursion.
 
-A message is a row of fields: a key, which is the number of the field times 8 plus how it is written, and the value. Source: the encoding
-guide of Protocol Buffers. What a field means is known to who reads it; unknown ones are passed over, as the format wants it.
+A message is a sequence of fields: a key, which is the number of the field times 8 plus its wire type, and the value. Source: the encoding
+guide of Protocol Buffers. The caller knows the meaning of a field; unknown fields are skipped, as the format requires.
 """
 
 import struct
@@ -21,7 +21,7 @@ _DOUBLE: Final = struct.Struct("<d")
 
 
 class Field(NamedTuple):
-    """One field of a message: its number, how it is written, and its value; of fixed length a number without a sign.
+    """One field of a message: its number, wire type and value; a value of fixed length is an unsigned number.
 
     >>> next(fields(bytes([8, 150, 1])))
     Field(number=1, wire=0, value=150, data=b'')
@@ -33,11 +33,11 @@ class Field(NamedTuple):
     data: bytes
 
     def message(self) -> bytes:
-        """Return the bytes of a message within the message; InvalidInputError (``wrong-type``) where it is none."""
+        """Return the bytes of an embedded message. Raise InvalidInputError (``wrong-type``) for other fields."""
         return self.data if self.wire == LENGTH else self._other("a message")
 
     def text(self) -> str:
-        """Return a text; InvalidInputError (``wrong-type``, ``encoding``) where it is none."""
+        """Return a text. Raise InvalidInputError (``wrong-type``, ``encoding``) for other fields."""
         if self.wire != LENGTH:
             self._other("a text")
         try:
@@ -46,18 +46,17 @@ class Field(NamedTuple):
             raise invalid("encoding", "The message holds text that is not UTF-8.") from None
 
     def number_of(self, wire: int) -> int:
-        """Return a whole number without a sign that has to be written so; InvalidInputError (``wrong-type``) otherwise."""
+        """Return an unsigned integer of a wire type. Raise InvalidInputError (``wrong-type``) for other fields."""
         if self.wire != wire:
             self._other("a number of its kind")
         return self.value
 
     def signed(self, wire: int) -> int:
-        """Return a whole number of 64 bits with a sign, in two's complement."""
+        """Return a signed 64-bit integer in two's complement."""
         value = self.number_of(wire)
         return value - 2**64 if value >= 2**63 else value
 
     def double(self) -> float:
-        """Return a number of 64 bits with a fraction."""
         found: float = _DOUBLE.unpack(self.number_of(FIXED64).to_bytes(8, "little"))[0]
         return found
 
@@ -66,10 +65,10 @@ class Field(NamedTuple):
 
 
 def fields(data: bytes) -> Iterator[Field]:
-    r"""Yield the fields of a message, in their order.
+    r"""Yield the fields of a message in order.
 
-    Raises InvalidInputError (``encoding``) where the bytes are no message: cut off, with groups, which went out of use
-    long ago, or with a number too long.
+    Raise InvalidInputError (``encoding``) if the bytes are no message: truncated, with groups, which are obsolete, or with a number
+    that is too long.
 
     >>> [field.data for field in fields(b"\x0a\x03nid")]
     [b'nid']
@@ -108,7 +107,7 @@ def fields(data: bytes) -> Iterator[Field]:
 
 
 def is_row_of(number: int, data: bytes) -> bool:
-    r"""Return whether the bytes are nothing but messages in the field of a number, and hence hardly a text.
+    r"""Return whether the bytes consist of messages in field `number` alone, and are therefore hardly a text.
 
     >>> is_row_of(1, b"\x0a\x01a\x0a\x00"), is_row_of(1, b"\nload 1")
     (True, False)
@@ -124,7 +123,7 @@ def is_row_of(number: int, data: bytes) -> bool:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return a number that is written seven bits a byte, the lowest first, and where it ends."""
+    """Return a number written seven bits a byte, lowest first, and the position behind it."""
     value = shift = 0
     for byte in data[at : at + _VARINT_BYTES_MAX]:
         at += 1
@@ -138,4 +137,4 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _damaged() -> InvalidInputError:
-    return invalid("encoding", "The message is no protobuf message, or was cut off.")
+    return invalid("encoding", "The message is not valid protobuf, or is truncated.")

@@ -99,7 +99,7 @@ def test_damaged_protobuf_is_refused_with_a_reason_or_read_and_nothing_else_is_r
 
 @pytest.mark.parametrize("cut", range(1, len(PROTOBUF), 97))
 def test_protobuf_that_was_cut_off_is_refused(cut: int) -> None:
-    assert Decoder().refusals(PROTOBUF[:cut]) == [("encoding", "The message is no protobuf message, or was cut off.")]
+    assert Decoder().refusals(PROTOBUF[:cut]) == [("encoding", "The message is not valid protobuf, or is truncated.")]
 
 
 def test_the_idle_share_of_all_processors_comes_with_the_second_scrape() -> None:
