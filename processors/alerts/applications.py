@@ -14,7 +14,7 @@ from processors.contracts.outputs import AlertEnd, AlertEvidence, Prediction, Re
 from processors.facts import Scored
 from processors.jobs.failures import FailureJudgement, HostFailureJudgement
 from processors.models.drift import Direction
-from processors.power.blame import Moved
+from processors.power.blame import MovedCounter
 from processors.run_time.drift import RunJudgement, Shift
 
 SLOW_SIZE: Final = "SlowSize"
@@ -296,7 +296,7 @@ def strange_run_labels(key: ApplicationKey, outlier: int) -> dict[str, str]:
 
 
 def shifted(
-    key: ApplicationKey, shift: Shift, settings: AlertSettings.Shift, now_ms: int, moved: Moved | None = None
+    key: ApplicationKey, shift: Shift, settings: AlertSettings.Shift, now_ms: int, moved: MovedCounter | None = None
 ) -> Condition | None:
     """Return the condition of an application that became slower or faster; None where that is too little to tell.
 
@@ -331,14 +331,14 @@ def shifted(
     )
 
 
-def _moved_text(moved: Moved, shift: Shift) -> str:
+def _moved_text(moved: MovedCounter, shift: Shift) -> str:
     """Return a sentence about a counter, with the build where that changed then and there is room for it."""
     change = shift.change
     named = f"{moved.text} with {change.name} {change.after}." if change else f"{moved.text}."
     return named if len(named) + len(LEARNED) < TEXT_MAX else f"{moved.text}."
 
 
-def _moved_detail(moved: Moved) -> dict[str, Attribute]:
+def _moved_detail(moved: MovedCounter) -> dict[str, Attribute]:
     return {
         "counter": f"{moved.counter} {moved.per}",
         "counter_before": moved.before,

@@ -9,8 +9,8 @@ from processors.alerts.lifecycle import Condition
 from processors.contracts.alerts import DisturbedRun, UnexplainedPower
 from processors.contracts.names import ApplicationKey, measured, signed
 from processors.contracts.outputs import AlertEvidence, ProfileModel
-from processors.models.counters.model import Added, Unusual
-from processors.models.training.table import Band
+from processors.models.counters.model import AddedPart, Unusual
+from processors.models.training.table import PredictedBand
 from processors.power.blame import NINE_OF_TEN, Blamed, JudgedPower
 from processors.power.by_size import COUNTER, NIC, RATE
 from processors.power.model import ProfileFact, ProfileFinding
@@ -35,7 +35,7 @@ class JudgedRun(NamedTuple):
     models: Sequence[ProfileModel]
     expected_s: float | None = None
     ln_load: float = 0.0
-    added: Sequence[Added] = ()
+    added: Sequence[AddedPart] = ()
 
     @property
     def slower(self) -> float | None:
@@ -132,19 +132,19 @@ def power_of_host(system: str, blamed: Blamed, run: JudgedRun, settings: Unexpla
     )
 
 
-def _by_what(added: Sequence[Added], counters: str) -> str:
+def _by_what(added: Sequence[AddedPart], counters: str) -> str:
     """Return what the expected power follows from: what counters add at this run, else which ones explain power best."""
     if added:
         return f"To the power of the mean run its counters add: {_named(added)}."
     return f"The counters that explain it best are {counters}." if counters else "No counter explains it."
 
 
-def _named(added: Sequence[Added]) -> str:
+def _named(added: Sequence[AddedPart]) -> str:
     """Return the counters that add most, and how much."""
     return ", ".join(f"{each.counter} {signed('power_w', each.amount)}" for each in added[:NAMED_MAX])
 
 
-def _outside(observed: float, band: Band, settings: UnexplainedPower) -> bool:
+def _outside(observed: float, band: PredictedBand, settings: UnexplainedPower) -> bool:
     """Return whether a value is outside a band by both margins; both ends of the band are widened alike, in ln."""
     off = math.log(observed / band.value)
     half_width = math.log(band.high / band.value) if off > 0 else math.log(band.value / band.low)

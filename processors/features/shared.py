@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 
 from processors.models.features.communication import FEATURE_SETS, NAMES
-from processors.models.features.communication_pool import Shared, shared
-from processors.models.features.features import Blend, Forecast
+from processors.models.features.communication_pool import SharedCosts, shared
+from processors.models.features.features import ForecastBlend, LnForecast
 from processors.models.numerics.statistics import six_digits
 from processors.models.training.runs import packed, singles, unpacked
 from processors.store import digest64
@@ -43,8 +43,8 @@ class SharedRun(NamedTuple):
 class SharedForecast(NamedTuple):
     """What others say of a run, and the record of that by condition."""
 
-    forecast: Forecast
-    records: Mapping[str, Blend]
+    forecast: LnForecast
+    records: Mapping[str, ForecastBlend]
 
 
 class SharedScore(NamedTuple):
@@ -54,9 +54,9 @@ class SharedScore(NamedTuple):
     """
 
     condition: Condition
-    without: Forecast
-    before: Forecast
-    forecast: Forecast
+    without: LnForecast
+    before: LnForecast
+    forecast: LnForecast
     ln_t: float
 
 
@@ -90,7 +90,7 @@ class CommunicationPool:
         self._fitted = dict(state.fitted)
         self._coming = None if state.coming is None else dict(state.coming)
         self._changed = state.changed
-        self._records = {name: Blend.build(record) for name, record in state.records.items()}
+        self._records = {name: ForecastBlend.build(record) for name, record in state.records.items()}
         self._waiting_ms = state.waiting_ms
 
     @classmethod
@@ -107,11 +107,11 @@ class CommunicationPool:
         """The set of features that is believed: that of the least error where applications were left out; None before a fit."""
         return min(self._fitted, key=lambda name: (self._fitted[name][1], name), default=None)
 
-    def costs(self, reported: Container[str] = NAMES) -> Shared | None:
+    def costs(self, reported: Container[str] = NAMES) -> SharedCosts | None:
         """Return the costs that are believed of those whose features are `reported`, None where there are none."""
         known = (name for name in self._fitted if all(each in reported for each in FEATURE_SETS[name]))
         name = min(known, key=lambda name: (self._fitted[name][1], name), default=None)
-        return None if name is None else Shared(FEATURE_SETS[name], *self._fitted[name])
+        return None if name is None else SharedCosts(FEATURE_SETS[name], *self._fitted[name])
 
     def importances(self) -> dict[str, float]:
         """Return the share of each feature in what the costs explain: cost times deviation over the runs that are kept."""
@@ -138,7 +138,7 @@ class CommunicationPool:
             return None
         found = known.scaled([run.features for run in runs], np.array([run.run_time_s for run in runs]))
         ln_t = float(found.ln(known.total([fact.features]))[0])
-        return SharedForecast(Forecast(ln_t, max(found.deviation, known.error)), self._records)
+        return SharedForecast(LnForecast(ln_t, max(found.deviation, known.error)), self._records)
 
     def learn(self, fact: SharedRun) -> None:
         """Take a run in; one with a known id replaces that, and a repeat changes nothing."""
@@ -168,9 +168,9 @@ class CommunicationPool:
 
     def compare(self, score: SharedScore) -> None:
         """Follow how good it is to listen to others."""
-        compared: dict[Condition, Forecast] = {"alone": score.without, score.condition: score.before}
+        compared: dict[Condition, LnForecast] = {"alone": score.without, score.condition: score.before}
         for condition, before in compared.items():
-            self._records.setdefault(condition, Blend()).learn(before, score.forecast, score.ln_t)
+            self._records.setdefault(condition, ForecastBlend()).learn(before, score.forecast, score.ln_t)
 
     def step(self) -> bool:
         """Fit the costs of one more set of features; return whether there is more to do."""

@@ -27,17 +27,17 @@ from processors.models.features.features import (
     ATTRIBUTE_KINDS,
     DEVIATION_MIN,
     NETWORK,
-    Blend,
-    Chosen,
-    Forecast,
+    ColumnModel,
+    ForecastBlend,
+    LnForecast,
     encoded,
 )
 from processors.models.features.placement import SPREAD_NAMES
 from processors.models.numerics.statistics import six_digits
 from processors.models.training.retention import BY_WHAT_THEY_ADD
-from processors.models.training.runs import LevelWatch, Ratio, Run
+from processors.models.training.runs import LearnedRun, LevelWatch, Ratio
 from processors.models.training.table import CHOICE
-from processors.models.training.trainer import Kind, Learner, Trainer
+from processors.models.training.trainer import Kind, TargetLearner, Trainer
 from processors.run_time.members import ERROR_MAX, WINDOW
 from processors.run_time.verdict import REASON_TEXT, UNCERTAIN, WIDTH_MAX
 from processors.store import RateLimit, counted, digest64, due, hexdigest
@@ -50,17 +50,19 @@ def step_cost(runs: int) -> int:
     return min(1 + int(runs / ROWS_PER_UNIT), COST_MAX)
 
 
-def feature_model(features: str, learner: Learner, blend: Blend, pairs: Sequence[tuple[float, float]]) -> FeatureModel:
+def feature_model(
+    features: str, learner: TargetLearner, blend: ForecastBlend, pairs: Sequence[tuple[float, float]]
+) -> FeatureModel:
     """Return what is reported one kind of features; `pairs` are what the believed model said, and what came, in seconds."""
     name = learner.trusted or "none"
     model = learner.models.get(name)
-    importances = model.importances() if isinstance(model, Chosen) else {}
+    importances = model.importances() if isinstance(model, ColumnModel) else {}
     runs = len(learner.table) if learner.table is not None else 0
     return reported_model(features, (name, runs, importances), blend, pairs)
 
 
 def reported_model(
-    features: str, what: tuple[str, int, dict[str, float]], blend: Blend, pairs: Sequence[tuple[float, float]]
+    features: str, what: tuple[str, int, dict[str, float]], blend: ForecastBlend, pairs: Sequence[tuple[float, float]]
 ) -> FeatureModel:
     """Return the same of `what` answers: its name, the runs that it is of, and importances."""
     name, runs, importances = what
@@ -186,10 +188,10 @@ class _Predicted(NamedTuple):
 
     stage: str
     record: str
-    blend: Blend
-    forecast: Forecast
-    before: Forecast
-    pooled: Forecast
+    blend: ForecastBlend
+    forecast: LnForecast
+    before: LnForecast
+    pooled: LnForecast
 
 
 class FeatureTimesState(msgspec.Struct, omit_defaults=True):
@@ -213,7 +215,7 @@ class FeatureTimes:
     def __init__(self, runs_max: int, state: FeatureTimesState) -> None:
         self._runs_max = runs_max
         self._trainer = Trainer(KINDS, runs_max, state.trainer, cost=step_cost, retention=BY_WHAT_THEY_ADD)
-        self._blends = {stage: Blend.build(retained) for stage, retained in state.blends.items()}
+        self._blends = {stage: ForecastBlend.build(retained) for stage, retained in state.blends.items()}
         self._errors = {name: dict(rows) for name, rows in state.errors.items()}
         self._pairs = {stage: list(pairs) for stage, pairs in state.pairs.items()}
         self._waiting_ms = state.waiting_ms
@@ -261,7 +263,7 @@ class FeatureTimes:
         """Take a run in as `learn`, and return how what other applications said of it did; None where that was not compared."""
         values = _values(fact.attributes, fact.network, fact.n, fact.n)
         targets = dict.fromkeys(_stages(fact.attributes, fact.network), fact.run_time_s)
-        run = Run(hexdigest(fact.run_id), fact.end_ms, values, targets)
+        run = LearnedRun(hexdigest(fact.run_id), fact.end_ms, values, targets)
         if targets and self._trainer.reservoir.find(run.id) == run:
             return None
         score = None
@@ -356,7 +358,7 @@ class FeatureTimes:
         """Return what each stage says, and what it makes of that and of what was said before."""
         values = _values(requested.attributes, requested.network, requested.n, requested.near_n)
         curve, near = (
-            Forecast.of_band(point.run_time_s, point.low_s, point.high_s) for point in (requested.at, requested.near)
+            LnForecast.of_band(point.run_time_s, point.low_s, point.high_s) for point in (requested.at, requested.near)
         )
         pooled, found = curve, list[_Predicted]()
         for stage in OWN_STAGES:
@@ -374,17 +376,19 @@ class FeatureTimes:
             found.append(_Predicted(SHARED, SHARED_RECORD[condition], blend, forecast, pooled, combined))
             pooled = combined
         if requested.counters is not None:
-            own, near = (Forecast.of_band(each.run_time_s, each.low_s, each.high_s) for each in requested.counters)
+            own, near = (LnForecast.of_band(each.run_time_s, each.low_s, each.high_s) for each in requested.counters)
             blend, forecast = self._blend(COUNTERS), _moved(own, near, curve)
             found.append(_Predicted(COUNTERS, COUNTERS, blend, forecast, pooled, blend.combined(pooled, forecast)))
         return found
 
-    def _shared_blend(self, condition: Condition, shared: SharedForecast) -> Blend:
+    def _shared_blend(self, condition: Condition, shared: SharedForecast) -> ForecastBlend:
         """Return how far to believe others: by what they said of this application, and before enough was compared, of all."""
         own = self._blend(SHARED_RECORD[condition])
         return own if own.scored >= SHARED_SCORED_MIN else shared.records.get(condition) or own
 
-    def _forecast(self, stage: str, values: Mapping[str, float], curve: Forecast, near: Forecast) -> Forecast | None:
+    def _forecast(
+        self, stage: str, values: Mapping[str, float], curve: LnForecast, near: LnForecast
+    ) -> LnForecast | None:
         learner = self._trainer.learners[stage]
         if self._missing(learner, values):
             return None
@@ -392,13 +396,13 @@ class FeatureTimes:
         if answered is None:
             return None
         value, deviation = answered  # no band yet: the blend makes one, and two in a row swung against each other
-        own = Forecast(math.log(value) + self._trainer.reservoir.level, max(deviation, DEVIATION_MIN))
+        own = LnForecast(math.log(value) + self._trainer.reservoir.level, max(deviation, DEVIATION_MIN))
         return _moved(own, near, curve, _besides(learner, values))
 
-    def _missing(self, learner: Learner, values: Mapping[str, float]) -> tuple[str, ...]:
+    def _missing(self, learner: TargetLearner, values: Mapping[str, float]) -> tuple[str, ...]:
         """Return the columns of the model that answers which these values do not tell; a word that is new is told."""
         table, model = learner.table, learner.models.get(learner.trusted or "")
-        if table is None or not isinstance(model, Chosen):
+        if table is None or not isinstance(model, ColumnModel):
             return ()
         given = {name.partition(CHOICE)[0] for name in values}
         wanted: dict[str, float] = {}
@@ -416,7 +420,7 @@ class FeatureTimes:
         prediction = self._predicted(question)
         score = None
         for each in prediction:
-            blend = self._blends.setdefault(each.record, Blend())
+            blend = self._blends.setdefault(each.record, ForecastBlend())
             blend.learn(each.before, each.forecast, ln_t)
             if each.stage == SHARED:
                 without = next((other.before for other in prediction if other.stage == COMMUNICATION), each.before)
@@ -429,7 +433,7 @@ class FeatureTimes:
             self._note(COMBINED, horizon, ln_t - prediction[-1].pooled.ln_t)
         return score
 
-    def _watch_level(self, run: Run) -> None:
+    def _watch_level(self, run: LearnedRun) -> None:
         """Compare a run with what its models answer, and let all before count at another level where all are off alike."""
         stage = next((each for each in OWN_STAGES if each in run.targets), ATTRIBUTES)
         answered = self._trainer.learners[stage].answered(run.values) if run.targets else None
@@ -450,26 +454,26 @@ class FeatureTimes:
         error = min(abs(off), ERROR_MAX)
         rows[horizon] = scored + 1, six_digits(mean + (error - mean) / min(scored + 1, WINDOW))
 
-    def _blend(self, stage: str) -> Blend:
-        return self._blends.get(stage) or Blend()
+    def _blend(self, stage: str) -> ForecastBlend:
+        return self._blends.get(stage) or ForecastBlend()
 
     def _wait(self, now_ms: int) -> None:
         if self._waiting_ms is None and self._trainer.wants:
             self._waiting_ms = now_ms
 
 
-def _moved(own: Forecast, near: Forecast, curve: Forecast, besides: float = 1.0) -> Forecast:
+def _moved(own: LnForecast, near: LnForecast, curve: LnForecast, besides: float = 1.0) -> LnForecast:
     """Return what is known at a size that was run, moved to another one as the curve goes on from there: as much as `besides`."""
     further, grown_ln = max(curve.deviation**2 - near.deviation**2, 0.0), curve.ln_t - near.ln_t
     if besides < 1.0:
         grown_ln = math.log(1.0 - besides + besides * math.exp(grown_ln))
-    return Forecast(own.ln_t + grown_ln, math.sqrt(own.deviation**2 + besides**2 * further))
+    return LnForecast(own.ln_t + grown_ln, math.sqrt(own.deviation**2 + besides**2 * further))
 
 
-def _besides(learner: Learner, values: Mapping[str, float]) -> float:
+def _besides(learner: TargetLearner, values: Mapping[str, float]) -> float:
     """Return the share of a run that goes on with the size as the curve does: all that is no cost of its communication."""
     model = learner.models.get(learner.trusted or "")
-    if learner.table is None or not isinstance(model, Chosen):
+    if learner.table is None or not isinstance(model, ColumnModel):
         return 1.0
     return float(model.besides(learner.table.row(dict(values)))[0])
 

@@ -14,7 +14,7 @@ from processors.fairness import go_on
 from processors.hosts.rows import NEVER_MS, Rows, RowTable
 from processors.hosts.windows import MinuteBatch
 from processors.models.detect.multivariate import RESOURCES_MAX, CombinedRule, CombinedSettings
-from processors.models.detect.record import MARK_BYTES, WAYS, Column, RecordRule, RecordStep, Table
+from processors.models.detect.record import MARK_BYTES, WAYS, Column, ColumnTable, RecordRule, RecordStep
 from processors.models.numerics.arrays import Floats
 from processors.windows.settings import MINUTE_MS, PART_MS, PARTS
 
@@ -167,7 +167,7 @@ class Group:
 
     def __init__(self, resources: int, settings: CombinedSettings | None) -> None:
         self.rule = CombinedRule(resources, settings)
-        self.retained = Table({"retained": Column((resources, PARTS), "float64", np.nan)})
+        self.retained = ColumnTable({"retained": Column((resources, PARTS), "float64", np.nan)})
         self.free: list[int] = []
 
     @property

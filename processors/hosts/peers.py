@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from processors.hosts.rows import NEVER_MS, RowTable
 from processors.hosts.windows import MinuteBatch
-from processors.models.detect.multivariate import PEERS_MIN, Peers, compared_with_peers
+from processors.models.detect.multivariate import PEERS_MIN, GroupDeviations, compared_with_peers
 from processors.models.numerics.arrays import Floats
 from processors.windows.settings import MINUTE_MS
 
@@ -203,7 +203,7 @@ class PeerComparison(RowTable):
         for name in ("spells", "spells_ms", "compared_for_ms"):
             rows[name][long] /= 2.0
 
-    def _peer_comparison(self, mean: Floats, peers: Peers, group: Ints) -> Compared:
+    def _peer_comparison(self, mean: Floats, peers: GroupDeviations, group: Ints) -> Compared:
         """Return which are unlike the others, like them, and compared; nothing is said of a group in which many are differing."""
         rules, compared = self._rules, peers.peers >= PEERS_MIN
         far = np.abs(peers.deviations) >= rules.deviations

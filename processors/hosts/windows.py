@@ -15,7 +15,7 @@ import numpy.typing as npt
 from processors.contracts.events import ResourceMinute
 from processors.contracts.hosts import ForecastHistogram, HostWindow, ResourceForecast
 from processors.hosts.rows import Rows, RowTable, rounds
-from processors.models.forecast import NONE, PREDICTORS, RETAINED, WIDTH, Forecast, Forecasters, coded, quantiles
+from processors.models.forecast import NONE, PREDICTORS, RETAINED, WIDTH, Forecasters, SeriesForecast, coded, quantiles
 from processors.models.histogram.arithmetic import mixture
 from processors.models.histogram.values import INTERVALS, in_common
 from processors.models.numerics.arrays import Floats
@@ -123,7 +123,7 @@ class HostForecasts:
         found = self._quantiles(at, self._forecasters.forecast(at), self._bounds(at, shares)).tolist()
         return [None if math.isnan(edges[0]) else ForecastHistogram(tuple(edges), _BETWEEN) for edges in found]
 
-    def _quantiles(self, at: Rows, forecast: Forecast, bounds: tuple[Floats, Floats]) -> Floats:
+    def _quantiles(self, at: Rows, forecast: SeriesForecast, bounds: tuple[Floats, Floats]) -> Floats:
         """Return the quantiles of LEVELS (k, levels) of some series, NaN where they are not known."""
         scaled = quantiles(self.errors.rows["errors"][at], LEVELS).astype(np.float64)
         found = forecast.absolute_value[:, None] + forecast.absolute_error[:, None] * scaled

@@ -41,7 +41,7 @@ from processors.models.histogram.arithmetic import quantiles, scaled, variation_
 from processors.models.histogram.values import INTERVALS_MAX, Histogram
 from processors.models.numerics.statistics import six_digits
 from processors.models.structure.form import Alike, Value
-from processors.models.structure.parse import DEDICATED, HOSTS, EquationError, Model, parse
+from processors.models.structure.parse import DEDICATED, HOSTS, Equation, EquationError, parse
 
 REMEMBERED: Final = 256  # places; one of 128 hosts takes about 20 kB
 
@@ -106,7 +106,7 @@ RETAINED_MAX: Final = 10_000
 class Structure(NamedTuple):
     """An equation that was read, and the settings that it came from."""
 
-    model: Model
+    model: Equation
     settings: StructuralModel
 
     @property

@@ -51,7 +51,7 @@ from processors.models.numerics.arrays import Floats
 from processors.models.numerics.scipy_functions import normal_share_below
 from processors.models.structure.evaluate import LEVELS, evaluate
 from processors.models.structure.form import Value
-from processors.models.structure.parse import DEDICATED, Model
+from processors.models.structure.parse import DEDICATED, Equation
 
 LOOKED_AT_MAX: Final = 128
 AGE_MAX_MS: Final = 900_000  # a window that ended longer before says nothing of the moment
@@ -294,7 +294,7 @@ def summary(run_time: Histogram) -> LoadPrediction:
     return LoadPrediction(histogram, float(mean(run_time)), middle)
 
 
-def by_equation(model: Model, values: Mapping[str, Value], quiet: Histogram | None) -> LoadPrediction:
+def by_equation(model: Equation, values: Mapping[str, Value], quiet: Histogram | None) -> LoadPrediction:
     """Return what a structural model says; EquationError where a value is missing or not fit."""
     given = dict(values) if quiet is None else {**values, DEDICATED: quiet}
     found = evaluate(model, given)

@@ -100,10 +100,10 @@ NOISE_MIN: Final = 0.002
 SIZES_MAX: Final = 128  # spread evenly where there are more
 
 
-class Expected(NamedTuple):
+class ExpectedPower(NamedTuple):
     """Power in W at sizes (m,), and the deviation of ln of a run's power there (m,).
 
-    >>> Expected(np.array([400.0]), np.array([0.05])).power_w.tolist()
+    >>> ExpectedPower(np.array([400.0]), np.array([0.05])).power_w.tolist()
     [400.0]
     """
 
@@ -127,14 +127,14 @@ class PowerLaw:
     inverse: Floats
     noise: float
 
-    def at(self, n: npt.ArrayLike) -> Expected:
+    def at(self, n: npt.ArrayLike) -> ExpectedPower:
         """Return what runs of sizes (m,) will draw."""
         requested = np.log(np.asarray(n, np.float64))
         near = self._alike(requested, self.ln_n)
         own = LEVEL_DEVIATION**2 + (SLOPE_DEVIATION * (requested - self.centre)) ** 2 + OFF_LINE**2
         known = (near @ self.inverse * near).sum(axis=1)
         ln_power = self.level + SLOPE * (requested - self.centre) + near @ self.answer
-        return Expected(np.exp(ln_power), np.sqrt(np.maximum(own - known, 0.0) + self.noise**2))
+        return ExpectedPower(np.exp(ln_power), np.sqrt(np.maximum(own - known, 0.0) + self.noise**2))
 
     def _alike(self, a: Floats, b: Floats) -> Floats:
         return _covariance(a - self.centre, b - self.centre)

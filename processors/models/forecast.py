@@ -254,7 +254,7 @@ _MEANS = np.array(MEANS)
 _GAINS = np.array(GAINS, dtype=np.float32)
 
 
-class Forecast(NamedTuple):
+class SeriesForecast(NamedTuple):
     """Of each series: the next value, its standard error and the predictor, by least squared and least absolute errors.
 
     Values are NaN and predictors -1 of series without a value; errors are NaN before the second.
@@ -329,13 +329,13 @@ class Forecasters:
             self._rows[series[at]] = block
         return scaled
 
-    def forecast(self, series: npt.NDArray[np.intp]) -> Forecast:
+    def forecast(self, series: npt.NDArray[np.intp]) -> SeriesForecast:
         """Return what is expected next of some series, (k,)."""
         rows = self._rows[series]
         count, prediction = rows[:, COUNT][:, 0], rows[:, PREDICTION]
         squared, absolute = rows[:, SQUARED], rows[:, ABSOLUTE]
         by_square = _chosen(prediction, np.sqrt(squared), count)
-        return Forecast(*by_square, *_chosen(prediction, absolute, count))
+        return SeriesForecast(*by_square, *_chosen(prediction, absolute, count))
 
     def range(self, series: npt.NDArray[np.intp]) -> tuple[Floats, Floats]:
         """Return the least and the largest (k,) of the latest values of some series; infinite without a value."""

@@ -24,7 +24,7 @@ from processors.pipeline.outcomes import Outcomes
 from processors.pipeline.similar_runs import SimilarRunForecasts
 from processors.pipeline.stage import STOP, CompletionWork, JobWork, guard
 from processors.pipeline.state import ShardState
-from processors.power.blame import Moved
+from processors.power.blame import MovedCounter
 from processors.power.model import ProfileModels
 from processors.run_time.drift import ScoredRun, Shift, SizeTurn, Taken, without_load
 from processors.run_time.members import MemberFact
@@ -214,7 +214,7 @@ class DriftDetection:
         if prediction is not None and recent and not (back and undone):
             self._warnings.take([prediction], about)
 
-    def _moved(self, key: ApplicationKey, shift: Shift) -> Moved | None:
+    def _moved(self, key: ApplicationKey, shift: Shift) -> MovedCounter | None:
         profiles = self._state.profile_models.get(key.id)
         if profiles is None:
             return None

@@ -22,15 +22,15 @@ from processors.power.by_size import SYSTEM
 from processors.power.profiles.attribution import (
     Occupancy,
     ProfileRun,
+    RunTotals,
     Stayed,
     Sum,
-    Total,
     given,
     profile,
 )
 from processors.power.profiles.finalisation import REACH_MAX, Amounts, Close, HostPowers
 from processors.power.profiles.meters import ALWAYS, BUSIEST, ENERGY, POWER, SHARED, SPLIT, Ingest
-from processors.power.profiles.splitting import Allocation, SharedNumbers, allocation
+from processors.power.profiles.splitting import NodeShare, SharedNumbers, allocation
 from processors.run_time.machine import allocation as reported_allocation
 from processors.windows.settings import MINUTE_MS
 
@@ -106,7 +106,7 @@ class HostProfiles:
         self._end(run, event.end_ms)
         self._keep(event.run_id, run)
 
-    def _allocation(self, event: JobStarted | JobCompleted) -> Allocation:
+    def _allocation(self, event: JobStarted | JobCompleted) -> NodeShare:
         """Return what a run was allocated of its nodes, by the settings or else by what runs before it had on a node."""
         shapes, evidence = self._state.shapes.get(escaped(event.system)), event.evidence
         shown = shapes.score(evidence.partition or "") if shapes is not None else None
@@ -161,7 +161,7 @@ class HostProfiles:
         state, (hosts, rows) = run.state, self._occupancy.of(run_id)
         if not len(rows):
             return None
-        total = Total(self._store.sums, state.row)
+        total = RunTotals(self._store.sums, state.row)
         stays = self._occupancy.stays_with(run_id)
         for minute_ms, amounts in self._store.retained.within(state.start_ms, end_ms, rows):
             total.add(given(minute_ms, amounts, stays, len(rows), self._numbers()))

@@ -44,7 +44,7 @@ from processors.power.profiles.attribution import (
     ReportedStarts,
     ReportedStartsState,
     RetainedMinutes,
-    Sums,
+    RunSums,
 )  # fmt: skip
 from processors.power.profiles.finalisation import AMOUNT, HostPower, HostPowerState
 from processors.power.profiles.meters import ALWAYS, NAMES_MAX, READING, MeterIndex, QuantityNames, WaitingReadings
@@ -74,7 +74,7 @@ class ProfileStore:
         self.index = MeterIndex(settings.resources_max, self.names)
         self.waiting = WaitingReadings(WAITING_MINUTES * settings.resources_max)
         self.retained = RetainedMinutes(RETAINED_MINUTES * settings.resources_max)
-        self.sums = Sums(settings.resources_max)
+        self.sums = RunSums(settings.resources_max)
 
     def sizes(self) -> dict[str, int]:
         """Return the number of rows by kind of state."""

@@ -29,7 +29,7 @@ from processors.inputs import ApplicationInputs, Sizes, TransferPrediction
 from processors.jobs.remaining_time import FromInputs
 from processors.models.combination.combine import Combination
 from processors.models.numerics.statistics import rounded, six_digits
-from processors.models.training.table import Band as ValueBand
+from processors.models.training.table import PredictedBand
 from processors.pipeline.features import NOTHING, Features, KnownFeatures
 from processors.pipeline.inputs import Machines, UnseenInputs
 from processors.pipeline.similar_runs import SimilarRunForecasts, coming, home
@@ -435,7 +435,7 @@ def _in_digits(found: Remaining) -> Remaining:
     return Remaining(_rounded(found.band), exceeds, (lower_s, upper_s))
 
 
-def _seconds(band: ValueBand) -> Band:
+def _seconds(band: PredictedBand) -> Band:
     return Band(band.value, band.low, band.high)
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from processors.models.counters.model import CYCLES
 from processors.models.numerics.statistics import six_digits
-from processors.models.training.runs import Run
+from processors.models.training.runs import LearnedRun
 from processors.power.by_size import COUNTER, LN_N, NIC, RATE, RUN_TIME
 from processors.store import Untimed
 
@@ -147,7 +147,7 @@ Quantity = tuple[str, str]
 """A counter, and what it is relative to."""
 
 
-class Moved(NamedTuple):
+class MovedCounter(NamedTuple):
     """A counter that moved: what it is relative to, its usual value before and since, and how many runs show it."""
 
     counter: str
@@ -166,7 +166,7 @@ class Moved(NamedTuple):
         return f"{self.counter} {self.per} {'rose' if ratio > 1 else 'fell'} by {abs(ratio - 1.0) * 100:.0f} %"
 
 
-def moved(runs: Sequence[Run], since_ms: int) -> Moved | None:
+def moved(runs: Sequence[LearnedRun], since_ms: int) -> MovedCounter | None:
     """Return the counter that moved most clearly since; None where none did by more than chance and its own noise.
 
     A run is of the time since where it started then. Runs at sizes that were not run before tell nothing.
@@ -184,11 +184,11 @@ def moved(runs: Sequence[Run], since_ms: int) -> Moved | None:
     return max(found, key=_clearness, default=None)
 
 
-def _clearness(each: Moved) -> tuple[bool, float]:
+def _clearness(each: MovedCounter) -> tuple[bool, float]:
     return not (each.counter in INSTRUCTIONS and each.per == PER_CYCLE), abs(each.deviations)
 
 
-def work(run: Run) -> dict[Quantity, float]:
+def work(run: LearnedRun) -> dict[Quantity, float]:
     """Return what a run did for its work, by counter and what it is relative to; only what is above 0."""
     values, run_time_s = run.values, run.targets[RUN_TIME]
     counted = {
@@ -216,7 +216,7 @@ def work(run: Run) -> dict[Quantity, float]:
 Works = Sequence[tuple[float, Mapping[Quantity, float]]]
 
 
-def _judged(quantity: Quantity, before: Works, since: Works, quantities: int) -> Moved | None:
+def _judged(quantity: Quantity, before: Works, since: Works, quantities: int) -> MovedCounter | None:
     """Return whether a quantity moved: the median of how far runs since are off the median of their size before."""
     usual: dict[float, list[float]] = {}
     for size, each in before:
@@ -234,8 +234,10 @@ def _judged(quantity: Quantity, before: Works, since: Works, quantities: int) ->
     if abs(deviations) < NormalDist().inv_cdf(1.0 - CHANCE / (2 * quantities)) or abs(change) < max(noise, CHANGE_MIN):
         return None
     reference = math.exp(median(centre.values()))
-    return Moved(*quantity, six_digits(reference), six_digits(reference * math.exp(change)), len(off), deviations)
+    return MovedCounter(
+        *quantity, six_digits(reference), six_digits(reference * math.exp(change)), len(off), deviations
+    )
 
 
-def _size(run: Run) -> float:
+def _size(run: LearnedRun) -> float:
     return round(run.values[LN_N], SAME)

@@ -24,8 +24,8 @@ from processors.models.energy import PowerLaw, power_law
 from processors.models.numerics.conformal import AggregatedRadius
 from processors.models.numerics.statistics import six_digits
 from processors.models.power import efficient
-from processors.models.training.runs import Run
-from processors.models.training.table import Band
+from processors.models.training.runs import LearnedRun
+from processors.models.training.table import PredictedBand
 
 
 class TargetScore(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -35,7 +35,7 @@ class TargetScore(msgspec.Struct, frozen=True, array_like=True, gc=False):
     inside: bool
 
     @classmethod
-    def of(cls, observed: float, band: Band) -> "TargetScore":
+    def of(cls, observed: float, band: PredictedBand) -> "TargetScore":
         """Return the score of a run against what was told, |expected / observed - 1|."""
         return cls(round(min(abs(band.value / observed - 1.0), math.e**8), 6), band.holds(observed))
 
@@ -142,14 +142,14 @@ class PowerBySize:
         self._scores = list(record.scores)
         self._measured = list(record.measured)
         self._law: PowerLaw | None = None
-        self._reported: dict[float, Band] = {}
+        self._reported: dict[float, PredictedBand] = {}
 
     def changed(self) -> None:
         """Note that runs are others than when a law was last made of them."""
         self._law = None
         self._reported.clear()
 
-    def bands(self, runs: Iterable[Run], sizes: Sequence[float]) -> list[Band | None]:
+    def bands(self, runs: Iterable[LearnedRun], sizes: Sequence[float]) -> list[PredictedBand | None]:
         """Return what runs of each size draw in W, with the band of nine of ten; None before RUNS_MIN runs with power."""
         law = self._fitted(runs)
         if law is None:
@@ -161,7 +161,7 @@ class PowerBySize:
                 self._reported[n] = self._band(law, n, power_w, deviation)
         return [self._reported[n] for n in sizes]
 
-    def learn(self, runs: Iterable[Run], n: float, power_w: float, profile: Profile) -> None:
+    def learn(self, runs: Iterable[LearnedRun], n: float, power_w: float, profile: Profile) -> None:
         """Take in what a run drew, before it is among the runs."""
         measured, estimated = profile.measured.get("system", 0.0), profile.estimated.get("system", 0.0)
         self._measured = [*self._measured, (round(measured, 4), round(estimated, 4))][-SCORES_MAX:]
@@ -194,7 +194,7 @@ class PowerBySize:
         }
         return PowerRecord(radii, list(self._scores), list(self._measured))
 
-    def _fitted(self, runs: Iterable[Run]) -> PowerLaw | None:
+    def _fitted(self, runs: Iterable[LearnedRun]) -> PowerLaw | None:
         if self._law is None:
             known = [run for run in runs if POWER in run.targets and LN_N in run.values]
             if len(known) > LAW_RUNS_MAX:
@@ -206,17 +206,17 @@ class PowerBySize:
                 self._law = power_law(n, power_w, weight)
         return self._law
 
-    def _band(self, law: PowerLaw, n: float, power_w: float, deviation: float) -> Band:
+    def _band(self, law: PowerLaw, n: float, power_w: float, deviation: float) -> PredictedBand:
         radius = self._radii[_horizon(law, n)].radius(self._radii["inside"].scores)
         reach = min(radius * deviation, REACH_MAX)
-        return Band(power_w, power_w * float(np.exp(-reach)), power_w * float(np.exp(reach)))
+        return PredictedBand(power_w, power_w * float(np.exp(-reach)), power_w * float(np.exp(reach)))
 
 
-def _power_w(run: Run) -> float:
+def _power_w(run: LearnedRun) -> float:
     return run.targets[POWER]
 
 
-def _weight(run: Run) -> float:
+def _weight(run: LearnedRun) -> float:
     return run.weight * run.weights.get(POWER, 1.0)
 
 

@@ -22,7 +22,7 @@ from processors.models.counters.model import (
     KINDS,
     POWER_KINDS,
     RUNS_MIN,
-    Added,
+    AddedPart,
     Unusual,
     adds,
     explanation,
@@ -33,10 +33,10 @@ from processors.models.counters.selection import ROWS_MAX
 from processors.models.numerics.arrays import Floats
 from processors.models.numerics.statistics import six_digits
 from processors.models.training.retention import room_bytes
-from processors.models.training.runs import Run
-from processors.models.training.table import Band, Table
-from processors.models.training.trainer import Kind, Learner, Trainer, inverting
-from processors.power.blame import Moved, moved
+from processors.models.training.runs import LearnedRun
+from processors.models.training.table import PredictedBand, RunTable
+from processors.models.training.trainer import Kind, TargetLearner, Trainer, inverting
+from processors.power.blame import MovedCounter, moved
 from processors.power.by_size import (
     COLUMNS,
     COUNTER,
@@ -62,7 +62,7 @@ GIVEN_SIZE: Final = "given_size"
 RUN_TIME_KINDS: Final[Mapping[str, Kind]] = {**KINDS, GIVEN_SIZE: GivenSizeKind(LN_N)}
 
 
-def explained(learner: Learner) -> tuple[Explained, ...]:
+def explained(learner: TargetLearner) -> tuple[Explained, ...]:
     """Return the counters that move a target, the one that does most first: of run time beside its size, where that answers."""
     model = learner.models.get(GIVEN_SIZE) if learner.trusted == GIVEN_SIZE else None
     table = learner.table
@@ -91,14 +91,14 @@ SAME: Final = 1e-5  # of ln n
 FAR_MIN: Final = 5.0  # robust deviations
 
 
-class Disturbance(NamedTuple):
+class CounterDisturbance(NamedTuple):
     """The unusual counters of a run, the farthest first, and how much it counts for that (0 to 1)."""
 
     unusual: tuple[Unusual, ...] = ()
     weight: float = 1.0
 
 
-def disturbance(runs: Sequence[Run], values: dict[str, float]) -> Disturbance:
+def disturbance(runs: Sequence[LearnedRun], values: dict[str, float]) -> CounterDisturbance:
     """Return how a run was disturbed, as the other runs let it be seen; nothing where too few of them are known."""
     names = tuple(sorted(name for name in values if name.startswith((COUNTER, RATE, NIC))))
     newest = sorted(runs, key=lambda run: (-run.time_ms, run.id))
@@ -111,7 +111,7 @@ def disturbance(runs: Sequence[Run], values: dict[str, float]) -> Disturbance:
         return _judged(
             _table(names, _moved(_rows(near, names), np.array([run.values[LN_N] for run in near]), ln_n)), values
         )
-    return Disturbance()
+    return CounterDisturbance()
 
 
 def far(runs: int, counters: int) -> float:
@@ -123,18 +123,18 @@ def far(runs: int, counters: int) -> float:
     return max((4.0 + 1.3 * math.log(max(counters, 1))) * (1.0 + (10.0 / runs) ** 2), FAR_MIN)
 
 
-def _judged(table: Table, values: dict[str, float]) -> Disturbance:
+def _judged(table: RunTable, values: dict[str, float]) -> CounterDisturbance:
     least = far(len(table), len(table.names))
     found = unusual(table, values, least)
-    return Disturbance(tuple(found), weight(found, least))
+    return CounterDisturbance(tuple(found), weight(found, least))
 
 
-def _rows(runs: Sequence[Run], names: tuple[str, ...]) -> Floats:
+def _rows(runs: Sequence[LearnedRun], names: tuple[str, ...]) -> Floats:
     return np.array([[run.values.get(name, np.nan) for name in names] for run in runs])
 
 
-def _table(names: tuple[str, ...], rows: Floats) -> Table:
-    return Table(names, rows, np.ones(len(rows)), np.ones(len(rows)), np.arange(len(rows)))
+def _table(names: tuple[str, ...], rows: Floats) -> RunTable:
+    return RunTable(names, rows, np.ones(len(rows)), np.ones(len(rows)), np.arange(len(rows)))
 
 
 def _moved(rows: Floats, ln_n: Floats, to: float) -> Floats:
@@ -173,18 +173,18 @@ class ProfileFinding(NamedTuple):
     the run counts (0 to 1). `run_time` is what its counters, beside its size, let expect of a run that is new.
     """
 
-    expected: Mapping[str, tuple[float, Band]] = {}
+    expected: Mapping[str, tuple[float, PredictedBand]] = {}
     unusual: tuple[Unusual, ...] = ()
     weight: float = 1.0
     scored: Mapping[str, int] = {}
-    run_time: Band | None = None
+    run_time: PredictedBand | None = None
 
 
 class RunTimeByCounters(NamedTuple):
     """What counters let expect of a run's time, in s, at size `n`."""
 
     n: float
-    band: Band
+    band: PredictedBand
 
 
 class PowerAt(msgspec.Struct, frozen=True):
@@ -292,7 +292,7 @@ class ProfileModels:
         finding = self.score(fact)
         values, targets = values_of(fact.n, fact.profile), targets_of(fact.run_time_s, fact.profile)
         weights = target_weights(fact.profile)
-        run = Run(fact.run_id, fact.end_ms, values, targets, finding.weight, weights=weights)
+        run = LearnedRun(fact.run_id, fact.end_ms, values, targets, finding.weight, weights=weights)
         if known == run:
             return
         if known is None:
@@ -319,11 +319,11 @@ class ProfileModels:
         """How many runs the models are fitted to."""
         return len(self._trainer.learners[RUN_TIME].table or ())
 
-    def moved(self, since_ms: int) -> Moved | None:
+    def moved(self, since_ms: int) -> MovedCounter | None:
         """Return the counter that moved most clearly in runs since a moment; None where none did."""
         return moved(self._trainer.reservoir.runs(), since_ms)
 
-    def run(self, run_id: str) -> Run | None:
+    def run(self, run_id: str) -> LearnedRun | None:
         """Return a run that is held; None where it is not."""
         return self._trainer.reservoir.find(run_id)
 
@@ -371,7 +371,7 @@ class ProfileModels:
             for n, band in zip(sizes, found, strict=True)
         )
 
-    def added(self, target: str, fact: ProfileFact) -> list[Added]:
+    def added(self, target: str, fact: ProfileFact) -> list[AddedPart]:
         """Return what a run's counters add to a target beyond that of the mean run, those that add most first."""
         found = adds(self._trainer.learners[target], values_of(fact.n, fact.profile))[:EXPLAINED_COUNTERS_MAX]
         return [replace(each, counter=each.counter.removeprefix(COUNTER)) for each in found]

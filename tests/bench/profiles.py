@@ -29,7 +29,7 @@ from processors.contracts.outputs import Run
 from processors.contracts.settings import ProfileSettings
 from processors.models.counters.model import KINDS
 from processors.models.numerics import scipy_functions
-from processors.models.training.runs import Run as LearnedRun
+from processors.models.training.runs import LearnedRun
 from processors.models.training.trainer import Trainer
 from processors.pipeline.shard import Shard
 from processors.power.by_size import TARGETS, targets_of, values_of

@@ -14,7 +14,7 @@ from processors.hosts.rows import BLOCK, HOST_BLOCK, HostRows, MeasuredProcessor
 from processors.hosts.windows import HostForecastErrors, HostForecasts, HostWindows, MinuteBatch, ReportedWindows
 from processors.models.detect.multivariate import RESOURCES_MAX
 from processors.pipeline.host_state import COLUMNS
-from processors.power.profiles.meters import Covered, LastValues, MeterHosts, Meters, PowerLevels
+from processors.power.profiles.meters import Covered, HostMeters, LastReadings, MeterHosts, PowerLevels
 
 ROWS = 40
 BLOCK_BYTES_MAX = 600_000  # a broker takes a million, of which base64 leaves three quarters
@@ -97,7 +97,7 @@ def measured(columns: MeasuredProcessors, rows: np.ndarray[Any, Any], minute: in
         columns.note(row, "cpu_available", minute * 60_000)
 
 
-def last_values(columns: LastValues, rows: np.ndarray[Any, Any], minute: int) -> None:
+def last_values(columns: LastReadings, rows: np.ndarray[Any, Any], minute: int) -> None:
     columns.rows["last"][rows], columns.rows["reach"][rows] = numbers(rows, minute, 1)[:, 0], minute
 
 
@@ -138,8 +138,8 @@ SUBJECTS: dict[str, tuple[Callable[[], Any], Learn]] = {
     HostCauses.name: (HostCauses, causes),
     MeasuredProcessors.name: (MeasuredProcessors, measured),
     MeterHosts.name: (MeterHosts, times),
-    Meters.name: (Meters, times),
-    LastValues.name: (LastValues, last_values),
+    HostMeters.name: (HostMeters, times),
+    LastReadings.name: (LastReadings, last_values),
     Covered.name: (Covered, covered),
     PowerLevels.name: (PowerLevels, power_levels),
 }

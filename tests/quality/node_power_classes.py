@@ -29,8 +29,8 @@ import numpy.typing as npt
 from processors.contracts.settings import ProfileSettings
 from processors.models.counters.model import POWER_KINDS
 from processors.models.power import WINDOW, PowerModel, believable
-from processors.models.training.runs import Run
-from processors.models.training.table import Predicted, Tracked
+from processors.models.training.runs import LearnedRun
+from processors.models.training.table import RowPredictions, TrackRecord
 from processors.models.training.trainer import Kind, Trainer
 from tests.quality.node_power import Scored
 
@@ -119,7 +119,7 @@ class Learned:
         found = self.predicted(minute, at)
         return None if found is None else found.value
 
-    def predicted(self, minute: int, at: Integers) -> Predicted | None:
+    def predicted(self, minute: int, at: Integers) -> RowPredictions | None:
         learner = self.trainer.learners["power_w"]
         if learner.trusted is None or learner.table is None:
             return None
@@ -132,7 +132,7 @@ class Learned:
         for node in at.tolist():
             row = dict(zip(self.published.names, self.published.values[node, minute].tolist(), strict=True))
             watts = float(self.published.power[node, minute]) / self.factor(node)
-            self.trainer.reservoir.add(Run(f"{node}-{minute}", 60_000 * minute, row, {"power_w": watts}))
+            self.trainer.reservoir.add(LearnedRun(f"{node}-{minute}", 60_000 * minute, row, {"power_w": watts}))
         if minute in FITTED_AT or minute % 60 == 59:
             while self.trainer.tick():
                 pass
@@ -147,7 +147,7 @@ class Levelled(Learned):
 
     def __init__(self, reported: Job, kinds: Mapping[str, Kind]) -> None:
         super().__init__(reported, kinds)
-        self._levels = [Tracked() for _ in reported.power]
+        self._levels = [TrackRecord() for _ in reported.power]
         self._requested: dict[int, tuple[float, float]] = {}
         self.covered: list[bool] = []
 

@@ -29,7 +29,7 @@ from processors.models.counters.model import KINDS
 from processors.models.counters.selection import ridge
 from processors.models.features import features
 from processors.models.numerics.trees import Growth, grow
-from processors.models.training.table import Answering, Predicted, Table, Tracked, finished
+from processors.models.training.table import RowModel, RowPredictions, RunTable, TrackRecord, finished
 from processors.models.training.trainer import Kind
 from tests.kit.rapl import RAPL_RANGE_J
 from tests.quality.node_power import Scored
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tests.quality.tables import Sources
 
 Floats = npt.NDArray[np.float64]
-Fit = Callable[[Table], Answering]
+Fit = Callable[[RunTable], RowModel]
 
 BC5: Final = ("l2miss", "r1b2", "instructions", "cycles", "stall_cycles", "intra_coh", "inter_coh")
 BC5_SHORT_S: Final = 15.0  # a run that is over before is mostly its start
@@ -86,17 +86,17 @@ def lines(sources: "Sources") -> Iterator[str]:
             yield _line(f"kepler, {name}", 0, found)
 
 
-def leon3(folder: Path) -> Table:
+def leon3(folder: Path) -> RunTable:
     """Return counters per cycle and watts; repeats of a benchmark are a group."""
     with (folder / "LEON3_BEEBS_coarsegrain.data").open() as file:
         rows = list(csv.reader(file, delimiter="\t"))
     names, data = tuple(rows[0][9:]), [row for row in rows[1:] if row]
     numbers = np.array([[float(each) for each in row[5:]] for row in data])
     group = np.unique([row[1] for row in data], return_inverse=True)[1]
-    return Table(names, numbers[:, 4:] / numbers[:, 3:4], numbers[:, 0], np.ones(len(data)), group)
+    return RunTable(names, numbers[:, 4:] / numbers[:, 3:4], numbers[:, 0], np.ones(len(data)), group)
 
 
-def bc5(folder: Path) -> Table:
+def bc5(folder: Path) -> RunTable:
     """Return counters per second and watts of the package that was used; energy that wrapped once is whole again."""
     with (folder / "runs_solo16.csv").open() as file:
         data = list(csv.DictReader(file))
@@ -109,10 +109,10 @@ def bc5(folder: Path) -> Table:
     good = (counts > 0).all(axis=1) & (np.array([float(each) for each in misses]) > 0)
     good &= (time_s > BC5_SHORT_S) & (power > BC5_LEAST_W)
     group = np.unique([row["workload"] for row in data], return_inverse=True)[1]
-    return Table(BC5, counts / time_s[:, None], power, np.ones(len(data)), group).rows(good)
+    return RunTable(BC5, counts / time_s[:, None], power, np.ones(len(data)), group).rows(good)
 
 
-def stampede2(folder: Path, name: str, suffix: str) -> Table:
+def stampede2(folder: Path, name: str, suffix: str) -> RunTable:
     """Return configurations and run times of a program, of the file to learn from or of that of tests."""
     file, columns, target = STAMPEDE[name]
     with gzip.open(folder / f"{file}{suffix}.csv.gz", "rt") as opened:
@@ -120,12 +120,12 @@ def stampede2(folder: Path, name: str, suffix: str) -> Table:
     # the header has no name for the index that leads each row
     names = tuple(rows[0][column - 1] for column in columns)
     data = np.array([[float(row[column]) for column in (*columns, target)] for row in rows[1:]])
-    return Table(names, data[:, :-1], data[:, -1], np.ones(len(data)), np.arange(len(data)))
+    return RunTable(names, data[:, :-1], data[:, -1], np.ones(len(data)), np.arange(len(data)))
 
 
-def left_out(table: Table, fit: Fit) -> Scored:
+def left_out(table: RunTable, fit: Fit) -> Scored:
     """Return the errors of each group, by a model that saw the others; bands are conformal, group after group."""
-    off, covered, tracked = np.zeros(len(table)), [], Tracked()
+    off, covered, tracked = np.zeros(len(table)), [], TrackRecord()
     for group in np.unique(table.group):
         out = table.group == group
         reported = fit(table.rows(~out)).predict(table.values[out])
@@ -146,27 +146,27 @@ def _kind(kind: Kind) -> Fit:
 class _Plain(NamedTuple):
     """Plain regression on all counters, and a mean: what there is to beat."""
 
-    table: Table
+    table: RunTable
     columns: int
 
-    def predict(self, values: Floats) -> Predicted:
+    def predict(self, values: Floats) -> RowPredictions:
         known = self.table.values[:, : self.columns]
         found = ridge(known, self.table.target, self.table.weight, 1e-12).predict(values[:, : self.columns])
-        return Predicted(np.maximum(found, self.table.target.min() / 2), np.full(len(values), 0.02))
+        return RowPredictions(np.maximum(found, self.table.target.min() / 2), np.full(len(values), 0.02))
 
 
 class _Trees(NamedTuple):
     """Extremely randomised trees alone."""
 
-    table: Table
+    table: RunTable
     trees: int
 
-    def predict(self, values: Floats) -> Predicted:
+    def predict(self, values: Floats) -> RowPredictions:
         found = grow(self.table.values, np.log(self.table.target), growth=Growth(self.trees)).mean(values)
-        return Predicted(np.exp(found), np.full(len(values), 0.02))
+        return RowPredictions(np.exp(found), np.full(len(values), 0.02))
 
 
-def _chosen_inside(table: Table) -> Answering:
+def _chosen_inside(table: RunTable) -> RowModel:
     """Return the model of attributes that did better on a third of some of these rows, fitted to all of them."""
     some = table.rows(np.arange(len(table)) % max(len(table) // INSIDE_ROWS, 1) == 0)
     out = np.arange(len(some)) % 3 == 0

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from processors.models.training.table import Table
+from processors.models.training.table import RunTable
 from tests.quality import counted
 from tests.quality.counted import tenths
 from tests.quality.node_power import Scored
@@ -55,7 +55,7 @@ def test_the_run_time_of_a_configuration_is_reported_better_by_a_law_and_trees_t
     values = np.exp2(rng.integers(0, 8, (600, 4))).astype(float)
     truth = values[:, 0] ** 1.2 * values[:, 1] / values[:, 2] + np.where(values[:, 3] > 16, 2.0, 1.0) * values[:, 1]
     target = truth * np.exp(0.03 * rng.normal(size=600))
-    table = Table(("cells", "steps", "nodes", "block"), values, target, np.ones(600), np.arange(600))
+    table = RunTable(("cells", "steps", "nodes", "block"), values, target, np.ones(600), np.arange(600))
     seen, requested = table.rows(np.arange(400)), table.rows(np.arange(400, 600))
     errors = [
         np.mean(np.abs(np.log(fit(seen).predict(requested.values).value / requested.target)))

@@ -12,11 +12,20 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from processors.models.counters.selection import Errors, Mask, Off, Range, errors, scaled, scales, thinned
+from processors.models.counters.selection import (
+    ColumnRange,
+    ErrorByDistance,
+    ErrorSums,
+    Mask,
+    errors,
+    scaled,
+    scales,
+    thinned,
+)
 from processors.models.numerics.arrays import Floats
 from processors.models.numerics.scipy_functions import lower_inverse
-from processors.models.training.table import Predicted, Table, finished
-from processors.models.training.trainer import Found
+from processors.models.training.table import RowPredictions, RunTable, finished
+from processors.models.training.trainer import FitState
 
 BEYOND: Final = 0.25  # times the range of a counter, up to which a bend is followed
 REACH: Final = (0.5, 1.0, 2.0)  # of the smooth part, in deviations of all counters together
@@ -31,12 +40,12 @@ _RANK_DEVIATION: Final = 12.0**0.5  # even ranks from 0 to 1 have the deviation 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scale:
+class CounterScale:
     """How counters become numbers of a like size: deviations, or ranks among those of the runs.
 
-    >>> Scale.of("deviations", np.array([[1.0], [3.0]]), np.ones(2)).apply(np.array([[5.0]])).tolist()
+    >>> CounterScale.of("deviations", np.array([[1.0], [3.0]]), np.ones(2)).apply(np.array([[5.0]])).tolist()
     [[3.0]]
-    >>> Scale.of("ranks", np.array([[1.0], [10.0], [99.0]]), np.ones(3)).apply(np.array([[10.0], [500.0]])).round(3).tolist()
+    >>> CounterScale.of("ranks", np.array([[1.0], [10.0], [99.0]]), np.ones(3)).apply(np.array([[10.0], [500.0]])).round(3).tolist()
     [[0.0], [1.155]]
     """
 
@@ -46,7 +55,7 @@ class Scale:
     steps: tuple[tuple[Floats, Floats], ...]
 
     @classmethod
-    def of(cls, kind: str, values: Floats, weight: Floats) -> "Scale":
+    def of(cls, kind: str, values: Floats, weight: Floats) -> "CounterScale":
         """Return the scale of rows (k, p)."""
         mean, deviation = scales(values, weight)
         return cls(kind, mean, deviation, tuple(_step(column) for column in values.T) if kind == "ranks" else ())
@@ -62,20 +71,20 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Smooth:
+class CounterProcess:
     """The process, fitted: rows on its scale, their weights in an answer, and the inverse that tells what it knows not.
 
     `errors` are those of each group when it was left out (its mean |ratio - 1|), and of clusters of them.
 
     >>> x = np.linspace(0, 3, 40)[:, None]
-    >>> table = Table(("a",), x, 200 + 50 * np.sin(x[:, 0]), np.ones(40), np.arange(40))
+    >>> table = RunTable(("a",), x, 200 + 50 * np.sin(x[:, 0]), np.ones(40), np.arange(40))
     >>> found = fit(table)
     >>> round(found.predict(np.array([[1.5]])).value.item()), found.errors.near < 0.01
     (250, True)
     """
 
-    scale: Scale
-    range: Range
+    scale: CounterScale
+    range: ColumnRange
     rows: Floats
     answer: Floats
     inverse: Floats
@@ -85,9 +94,9 @@ class Smooth:
     spread: float
     low: float
     high: float
-    errors: Errors
+    errors: ErrorByDistance
 
-    def predict(self, values: Floats) -> Predicted:
+    def predict(self, values: Floats) -> RowPredictions:
         """Return the target of rows (m, p) of the table's columns, none missing."""
         requested = self.scale.apply(self.range.apply(values))
         near = kernel(requested, self.rows, self.reach)
@@ -96,7 +105,7 @@ class Smooth:
         unknown = np.maximum(own - (near @ self.inverse * near).sum(axis=1), 0.0)
         # what errors were when runs were left out, and more where no run is near
         further = self.spread * np.sqrt(unknown) / mean
-        return Predicted(mean, np.hypot(self.errors.near_deviation, further))
+        return RowPredictions(mean, np.hypot(self.errors.near_deviation, further))
 
 
 def kernel(a: Floats, b: Floats, reach: float) -> Floats:
@@ -111,23 +120,25 @@ def kernel(a: Floats, b: Floats, reach: float) -> Floats:
     return np.asarray(np.exp(-np.maximum(between, 0.0) / (2.0 * columns * reach**2)) + joint / columns)
 
 
-def fit(table: Table) -> Smooth:
+def fit(table: RunTable) -> CounterProcess:
     """Return the process of a table, all at once; ValueError for less than RUNS_MIN runs or without columns.
 
-    >>> fit(Table((), np.zeros((9, 0)), np.ones(9), np.ones(9), np.arange(9)))
+    >>> fit(RunTable((), np.zeros((9, 0)), np.ones(9), np.ones(9), np.arange(9)))
     Traceback (most recent call last):
     ValueError: A process needs 6 runs and a column.
     """
     return finished(fitting(table))
 
 
-def fitting(table: Table, found: Found | None = None, far: Sequence[Mask] = ()) -> Generator[Found, None, Smooth]:
+def fitting(
+    table: RunTable, found: FitState | None = None, far: Sequence[Mask] = ()
+) -> Generator[FitState, None, CounterProcess]:
     """Yield what was found after each part of the work, which takes milliseconds, and return the process.
 
     `far` are clusters of runs (k,) that the best process is made without, to see how far off it is about them.
 
     >>> x = np.arange(9.0)[:, None]
-    >>> table = Table(("a",), x, 1 + x[:, 0], np.ones(9), np.arange(9))
+    >>> table = RunTable(("a",), x, 1 + x[:, 0], np.ones(9), np.arange(9))
     >>> [found["tried"] for found in fitting(table)]
     [1, 2, 3, 4, 5, 6]
     >>> so_far = {"tried": 5, "error": 9.0, "deviation": 9.0, "choice": 0, "noise": 0.1, "parts": 0, "far": [0.0, 0.0, 0.0]}
@@ -137,7 +148,7 @@ def fitting(table: Table, found: Found | None = None, far: Sequence[Mask] = ()) 
     if len(table) < RUNS_MIN or not table.names:
         raise ValueError(f"A process needs {RUNS_MIN} runs and a column.")
     runs = _Runs(table)
-    best: Found = found or {"tried": 0, "parts": 0, "far": list(Off())}
+    best: FitState = found or {"tried": 0, "parts": 0, "far": list(ErrorSums())}
     for choice in range(best["tried"], len(SCALES) * len(REACH)):
         left = runs.left_out(choice)
         at = int(np.argmin([each.error for each in left]))
@@ -146,17 +157,17 @@ def fitting(table: Table, found: Found | None = None, far: Sequence[Mask] = ()) 
         best = {**best, "tried": choice + 1}
         yield best
     for out in far[best["parts"] :]:
-        off = Off(*best["far"]).plus(*_without(table, out, best))
+        off = ErrorSums(*best["far"]).plus(*_without(table, out, best))
         best = {**best, "parts": best["parts"] + 1, "far": list(off)}
         yield best
     return runs.smooth(best)
 
 
-def model(table: Table, found: Found) -> Smooth:
+def model(table: RunTable, found: FitState) -> CounterProcess:
     """Return the process of a table again, from what its fit found in the end.
 
     >>> x = np.arange(9.0)[:, None]
-    >>> table = Table(("a",), x, 1 + x[:, 0], np.ones(9), np.arange(9))
+    >>> table = RunTable(("a",), x, 1 + x[:, 0], np.ones(9), np.arange(9))
     >>> *_, found = fitting(table)
     >>> model(table, found).errors == fit(table).errors
     True
@@ -164,7 +175,7 @@ def model(table: Table, found: Found) -> Smooth:
     return _Runs(table).smooth(found)
 
 
-def _without(table: Table, out: Mask, found: Found) -> tuple[Floats, Floats]:
+def _without(table: RunTable, out: Mask, found: FitState) -> tuple[Floats, Floats]:
     """Return the ln of ratios of runs that are left out of the process that a fit found, and their weights."""
     rest = table.rows(~out)
     left_out = _Runs(rest).smooth(found).predict(rest.filled(table.values[out])).value
@@ -181,7 +192,7 @@ class _LeftOut(NamedTuple):
 class _Runs:
     """The runs of a table, and the processes that can be made of them."""
 
-    def __init__(self, whole: Table) -> None:
+    def __init__(self, whole: RunTable) -> None:
         table = whole.rows(thinned(len(whole)))
         self.target, self.weight, self.shared = table.target, table.weight, whole.shared
         self.share = table.weight / table.weight.sum()
@@ -196,12 +207,12 @@ class _Runs:
         """Return the errors of a choice of scale and reach, with each noise."""
         return [self._error(self._off(inverse)) for inverse in self._shared("inverses", self._inverses, choice)]
 
-    def smooth(self, found: Found) -> Smooth:
+    def smooth(self, found: FitState) -> CounterProcess:
         """Return the process that was found the best."""
         scale, rows, inverse = self._shared("inverse", self._inverted, found["choice"], found["noise"])
-        return Smooth(
+        return CounterProcess(
             scale=scale,
-            range=Range.of(self.values, BEYOND),
+            range=ColumnRange.of(self.values, BEYOND),
             rows=rows,
             answer=inverse @ self.wanted,
             inverse=inverse,
@@ -211,7 +222,7 @@ class _Runs:
             spread=self.spread,
             low=self.low,
             high=self.high,
-            errors=errors(found["error"], found["deviation"], Off(*found["far"])),
+            errors=errors(found["error"], found["deviation"], ErrorSums(*found["far"])),
         )
 
     def _error(self, off: Floats) -> _LeftOut:
@@ -234,8 +245,8 @@ class _Runs:
             known = self.shared[what] = arguments, work(*arguments)
         return known[1]
 
-    def _alike(self, choice: int) -> tuple[Scale, Floats, Floats]:
-        scale = Scale.of(SCALES[choice // len(REACH)], self.values, self.weight)
+    def _alike(self, choice: int) -> tuple[CounterScale, Floats, Floats]:
+        scale = CounterScale.of(SCALES[choice // len(REACH)], self.values, self.weight)
         rows = scale.apply(self.values)
         return scale, rows, kernel(rows, rows, REACH[choice % len(REACH)])
 
@@ -243,7 +254,7 @@ class _Runs:
         alike = self._alike(choice)[2]
         return [_inverse(alike, noise / self.weight) for noise in NOISE]
 
-    def _inverted(self, choice: int, noise: float) -> tuple[Scale, Floats, Floats]:
+    def _inverted(self, choice: int, noise: float) -> tuple[CounterScale, Floats, Floats]:
         scale, rows, alike = self._alike(choice)
         return scale, rows, _inverse(alike, noise / self.weight)
 

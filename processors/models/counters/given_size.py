@@ -19,8 +19,8 @@ import numpy as np
 from processors.models.counters.model import Explanation
 from processors.models.counters.selection import scaled, scales, spearman
 from processors.models.numerics.arrays import Floats
-from processors.models.training.table import Predicted, Table, finished, left_out
-from processors.models.training.trainer import Found, Replayed
+from processors.models.training.table import RowPredictions, RunTable, finished, left_out
+from processors.models.training.trainer import FitState, ReplayedKind
 
 RUNS_MIN: Final = 12
 RUNS_PER_COUNTER: Final = 8
@@ -42,10 +42,10 @@ STILL: Final = 1e-6  # of a column: what is left of it by rounding
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sizes:
+class SizeTerms:
     """What each size takes by itself: a line through ln n of so many columns, `smooth`, and how each size that was run often is off it.
 
-    >>> Sizes.of(np.log([1.0, 2.0, 2.0, 2.0])).terms(np.log([2.0, 4.0])).round(2).tolist()
+    >>> SizeTerms.of(np.log([1.0, 2.0, 2.0, 2.0])).terms(np.log([2.0, 4.0])).round(2).tolist()
     [[1.0, 0.58, 1.0], [1.0, 2.89, 0.0]]
     """
 
@@ -55,7 +55,7 @@ class Sizes:
     smooth: int
 
     @classmethod
-    def of(cls, ln_n: Floats) -> "Sizes":
+    def of(cls, ln_n: Floats) -> "SizeTerms":
         """Return the sizes (s,) of runs (k,)."""
         known, runs = np.unique(ln_n.round(SAME), return_counts=True)
         spread, smooth = float(ln_n.std()), min(len(known), 2) + (len(known) >= CURVED)
@@ -118,14 +118,14 @@ class GivenSize:
     terms, which are taken in deviations from `mean` (t,) by `deviation` (t,). `error` is that of runs left out.
 
     >>> x = np.column_stack([np.log(np.tile([1.0, 2.0], 20)), np.arange(40.0)])
-    >>> found = given_size(Table(("ln_n", "l2"), x, np.exp(-x[:, 0]) * (100 + x[:, 1]), np.ones(40), np.arange(40)), "ln_n")
+    >>> found = given_size(RunTable(("ln_n", "l2"), x, np.exp(-x[:, 0]) * (100 + x[:, 1]), np.ones(40), np.arange(40)), "ln_n")
     >>> found.predict(np.array([[np.log(2.0), 20.0]])).value.round().tolist()
     [60.0]
     """
 
     names: tuple[str, ...]
     size: int
-    sizes: Sizes
+    sizes: SizeTerms
     level: Floats
     by_ln: bool
     terms: tuple[Term, ...]
@@ -136,7 +136,7 @@ class GivenSize:
     high: float
     error: float = 0.0
 
-    def predict(self, values: Floats) -> Predicted:
+    def predict(self, values: Floats) -> RowPredictions:
         """Return the run time of rows (m, p) of the table's columns, none missing; wider where counters are unlike any before."""
         ln_level = self.sizes.terms(values[:, self.size]) @ self.level
         columns = self._columns(values, ln_level)
@@ -144,9 +144,9 @@ class GivenSize:
         multiple = np.clip(np.exp(np.clip(found, -50.0, 50.0)) if self.by_ln else found, self.low, self.high)
         further = ((columns @ self.fit.inverse) * columns).sum(axis=1)
         deviation = max(NORMAL * self.error, DEVIATION_MIN) * np.sqrt(1.0 + np.maximum(further, 0.0))
-        return Predicted(np.exp(ln_level) * multiple, deviation)
+        return RowPredictions(np.exp(ln_level) * multiple, deviation)
 
-    def explanation(self, table: Table) -> list[Explanation]:
+    def explanation(self, table: RunTable) -> list[Explanation]:
         """Return the counters, the one that moves the run times of a table most first; coefficients are in s per rate."""
         values = table.filled()
         level = float(np.exp((self.sizes.terms(values[:, self.size]) @ self.level).mean()))
@@ -172,12 +172,12 @@ def _taken(rates: Floats, form: str, ln_level: Floats) -> Floats:
     return rates if form == LINEAR else rates * np.exp(-ln_level)
 
 
-def given_size(table: Table, size: str) -> GivenSize:
+def given_size(table: RunTable, size: str) -> GivenSize:
     """Return run time by the column `size`, which is ln n, and counters; ValueError for less than RUNS_MIN runs or without it.
 
     >>> rng = np.random.default_rng(1)
     >>> n, misses = 2.0 ** rng.integers(0, 4, 60), rng.random(60)
-    >>> table = Table(("l2", "ln_n"), np.column_stack([misses, np.log(n)]), 100 / n + 50 * misses, np.ones(60), np.arange(60))
+    >>> table = RunTable(("l2", "ln_n"), np.column_stack([misses, np.log(n)]), 100 / n + 50 * misses, np.ones(60), np.arange(60))
     >>> found = given_size(table, "ln_n")
     >>> found.predict(np.array([[0.5, np.log(4.0)]])).value.round().tolist(), found.terms[0].form
     ([50.0], 'rate over level')
@@ -185,10 +185,10 @@ def given_size(table: Table, size: str) -> GivenSize:
     return finished(fitting(table, size))
 
 
-def fitting(table: Table, size: str) -> Generator[None, None, GivenSize]:
+def fitting(table: RunTable, size: str) -> Generator[None, None, GivenSize]:
     """Yield after each counter that was looked for, and return what `given_size` does.
 
-    >>> next(fitting(Table(("ln_n",), np.zeros((3, 1)), np.ones(3), np.ones(3), np.arange(3)), "ln_n"))
+    >>> next(fitting(RunTable(("ln_n",), np.zeros((3, 1)), np.ones(3), np.ones(3), np.arange(3)), "ln_n"))
     Traceback (most recent call last):
     ValueError: Run time given the size needs 12 runs with a size.
     """
@@ -213,11 +213,11 @@ class _Forms(NamedTuple):
 class _Runs:
     """The runs of a table: what their size takes, and the multiple of that which each took."""
 
-    def __init__(self, table: Table, size: str) -> None:
+    def __init__(self, table: RunTable, size: str) -> None:
         self.names, self.weight, self.values = table.names, table.weight, table.filled()
         self.size = table.names.index(size)
         ln_n = self.values[:, self.size]
-        self.sizes = Sizes.of(ln_n)
+        self.sizes = SizeTerms.of(ln_n)
         self.own = self.sizes.terms(ln_n)
         self.level = regression(self.own, np.log(table.target), table.weight, self.sizes.penalty).coefficients
         self.ln_level = self.own @ self.level
@@ -300,11 +300,11 @@ def _rho_min(free: int, counters: int) -> float:
     return deviations / math.sqrt(max(free, 1))
 
 
-class GivenSizeKind(Replayed):
+class GivenSizeKind(ReplayedKind):
     """Run time given the size as a kind of model: fitted in steps, its error that of runs that all of it never saw.
 
     >>> x = np.column_stack([np.log(np.tile([1.0, 2.0], 20)), np.arange(40.0)])
-    >>> table = Table(("ln_n", "l2"), x, np.exp(-x[:, 0]) * (100 + x[:, 1]), np.ones(40), np.arange(40))
+    >>> table = RunTable(("ln_n", "l2"), x, np.exp(-x[:, 0]) * (100 + x[:, 1]), np.ones(40), np.arange(40))
     >>> finished(GivenSizeKind("ln_n")(table)).error < 0.01
     True
     """
@@ -313,11 +313,11 @@ class GivenSizeKind(Replayed):
         super().__init__(self._measured)
         self._size = size
 
-    def model(self, table: Table, found: Found) -> GivenSize:
+    def model(self, table: RunTable, found: FitState) -> GivenSize:
         """Return the model of a table again, from what its fit found in the end."""
         return replace(given_size(table, self._size), error=float(found["error"]))
 
-    def _measured(self, table: Table) -> Generator[None, None, GivenSize]:
+    def _measured(self, table: RunTable) -> Generator[None, None, GivenSize]:
         found = yield from fitting(table, self._size)
         off = yield from left_out(table, partial(fitting, size=self._size))
         return replace(found, error=off.error)

@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.models.counters import gaussian_process, linear
-from processors.models.counters.gaussian_process import Smooth
-from processors.models.counters.linear import Line
+from processors.models.counters.gaussian_process import CounterProcess
+from processors.models.counters.linear import LinearModel
 from processors.models.counters.selection import (
     ROWS_MAX,
     SELECTION_RUNS_MIN,
+    ColumnRange,
     Distance,
     Linear,
-    Range,
     parts,
     ridge,
     scales,
@@ -29,8 +29,8 @@ from processors.models.counters.selection import (
 )
 from processors.models.numerics.arrays import Floats
 from processors.models.numerics.trees import Forest, Growth, growing
-from processors.models.training.table import Answering, Model, Predicted, Table, finished, left_out, silent
-from processors.models.training.trainer import Found, Kind, Learner, Replayed
+from processors.models.training.table import FittedModel, RowModel, RowPredictions, RunTable, finished, left_out, silent
+from processors.models.training.trainer import FitState, Kind, ReplayedKind, TargetLearner
 
 TREES: Final = Growth(trees=20, leaf_rows=2)
 BEYOND: Final = 0.25  # times the range of a counter, up to which the line is followed
@@ -46,33 +46,33 @@ class Grown:
     """A line through the ln of the target, the trees of what it leaves, and how wrong both were on runs that were left out.
 
     >>> x = np.linspace(0.0, 6.0, 400)[:, None]
-    >>> table = Table(("a",), x, 200.0 + 50.0 * np.sin(x[:, 0]), np.ones(400), np.arange(400))
+    >>> table = RunTable(("a",), x, 200.0 + 50.0 * np.sin(x[:, 0]), np.ones(400), np.arange(400))
     >>> found = finished(FOREST_KIND(table))
     >>> round(found.predict(np.array([[1.57]])).value.item(), -1), found.error < 0.01
     (250.0, True)
     """
 
     line: Linear
-    range: Range
+    range: ColumnRange
     forest: Forest
     low: float
     high: float
     error: float = 0.0
     deviation: float = 0.0
 
-    def predict(self, values: Floats) -> Predicted:
+    def predict(self, values: Floats) -> RowPredictions:
         """Return the target of rows (m, p), none missing, and the deviation of left-out runs and of what lies in the leaves."""
         inside = self.range.apply(values)
         low, middle, high = self.forest.quantiles(inside, (0.05, 0.5, 0.95)).T
         found = np.clip(np.exp(self.line.predict(inside) + middle), self.low, self.high)
         own = (high - low) / 2 / _NORMAL_90
-        return Predicted(found, np.hypot(np.where(own > 0, own, self.deviation), self.deviation) / 2**0.5)
+        return RowPredictions(found, np.hypot(np.where(own > 0, own, self.deviation), self.deviation) / 2**0.5)
 
 
-def growing_on(table: Table) -> Generator[None, None, Grown]:
+def growing_on(table: RunTable) -> Generator[None, None, Grown]:
     """Yield as trees grow, and return the line and the trees of a table; ValueError without columns.
 
-    >>> next(growing_on(Table((), np.ones((9, 0)), np.ones(9), np.ones(9), np.arange(9))))
+    >>> next(growing_on(RunTable((), np.ones((9, 0)), np.ones(9), np.ones(9), np.arange(9))))
     Traceback (most recent call last):
     ValueError: Trees need a counter.
     """
@@ -83,13 +83,13 @@ def growing_on(table: Table) -> Generator[None, None, Grown]:
     yield
     forest = yield from growing(values, target - line.predict(values), table.weight, TREES)
     low, high = float(table.target.min()) / RATIO_MAX, float(table.target.max()) * RATIO_MAX
-    return Grown(line, Range.of(values, BEYOND), forest, low, high)
+    return Grown(line, ColumnRange.of(values, BEYOND), forest, low, high)
 
 
-class ForestKind(Replayed):
+class ForestKind(ReplayedKind):
     """Trees as a kind of model, of more runs than a smooth model takes; what is made again of what was found is not judged again.
 
-    >>> next(FOREST_KIND(Table(("a",), np.ones((9, 1)), np.ones(9), np.ones(9), np.arange(9))))
+    >>> next(FOREST_KIND(RunTable(("a",), np.ones((9, 1)), np.ones(9), np.ones(9), np.arange(9))))
     Traceback (most recent call last):
     ValueError: Trees need more than 256 runs.
     """
@@ -97,16 +97,16 @@ class ForestKind(Replayed):
     def __init__(self) -> None:
         super().__init__(_judged)
 
-    def found(self, model: Model) -> Found:
+    def found(self, model: FittedModel) -> FitState:
         """Return how a model did."""
         return {"error": model.error, "deviation": model.deviation} if isinstance(model, Grown) else {}
 
-    def model(self, table: Table, found: Found) -> Grown:
+    def model(self, table: RunTable, found: FitState) -> Grown:
         """Grow all at once."""
         return _with(finished(growing_on(table)), found["error"], found["deviation"])
 
 
-def _judged(table: Table) -> Generator[None, None, Grown]:
+def _judged(table: RunTable) -> Generator[None, None, Grown]:
     """Yield as trees grow, and return those of a table with their errors about runs that were left out."""
     if len(table) <= ROWS_MAX:
         raise ValueError(f"Trees need more than {ROWS_MAX} runs.")
@@ -115,7 +115,7 @@ def _judged(table: Table) -> Generator[None, None, Grown]:
     return _with(found, off.error, max(off.deviation, DEVIATION_MIN))
 
 
-def _answering(table: Table) -> Generator[None, None, Answering]:
+def _answering(table: RunTable) -> Generator[None, None, RowModel]:
     found = yield from growing_on(table)
     return found
 
@@ -153,10 +153,10 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class AddedPart:
     """What a counter adds to one answer beyond that for the mean run, in the target's unit, and its share of all that is added.
 
-    >>> Added("PAPI_L2_TCM", -4.0, 0.25).amount
+    >>> AddedPart("PAPI_L2_TCM", -4.0, 0.25).amount
     -4.0
     """
 
@@ -165,12 +165,12 @@ class Added:
     share: float
 
 
-def explained(model: Answering, table: Table) -> list[Explanation]:
+def explained(model: RowModel, table: RunTable) -> list[Explanation]:
     """Return the counters that move what a model of a table says, the one that moves it most first.
 
     >>> from processors.models.counters.selection import on_all
     >>> x = np.arange(8.0)[:, None]
-    >>> table = Table(("a", "b"), np.hstack([x, x % 2]), 100 + 50 * (x[:, 0] % 2), np.ones(8), np.arange(8))
+    >>> table = RunTable(("a", "b"), np.hstack([x, x % 2]), 100 + 50 * (x[:, 0] % 2), np.ones(8), np.arange(8))
     >>> [(each.counter, round(each.effect), round(each.share, 2)) for each in explained(on_all(table, 1e-6), table)]
     [('b', 25, 1.0)]
     """
@@ -196,12 +196,12 @@ def explained(model: Answering, table: Table) -> list[Explanation]:
     return sorted(found, key=lambda each: (-each.share, each.counter))
 
 
-def added(model: Answering, table: Table, row: Floats) -> list[Added]:
+def added(model: RowModel, table: RunTable, row: Floats) -> list[AddedPart]:
     """Return what counters add to the answer to a row (1, p), none missing, the one that adds most first.
 
     >>> from processors.models.counters.selection import on_all
     >>> x = np.arange(8.0)[:, None]
-    >>> table = Table(("a", "b"), np.hstack([x, x % 2]), 100 + 50 * (x[:, 0] % 2), np.ones(8), np.arange(8))
+    >>> table = RunTable(("a", "b"), np.hstack([x, x % 2]), 100 + 50 * (x[:, 0] % 2), np.ones(8), np.arange(8))
     >>> [(each.counter, round(each.amount)) for each in added(on_all(table, 1e-6), table, np.array([[3.0, 1.0]]))]
     [('b', 25)]
     """
@@ -221,13 +221,15 @@ def added(model: Answering, table: Table, row: Floats) -> list[Added]:
     return _named(table.names, amounts)
 
 
-def _named(names: Sequence[str], amounts: Floats) -> list[Added]:
+def _named(names: Sequence[str], amounts: Floats) -> list[AddedPart]:
     share = _shares(amounts)
-    found = [Added(name, float(amounts[i]), float(share[i])) for i, name in enumerate(names) if share[i] >= SHARE_MIN]
+    found = [
+        AddedPart(name, float(amounts[i]), float(share[i])) for i, name in enumerate(names) if share[i] >= SHARE_MIN
+    ]
     return sorted(found, key=lambda each: (-each.share, each.counter))
 
 
-def _differences(model: Answering, points: Floats, steps: Floats, at: npt.NDArray[np.integer] | None = None) -> Floats:
+def _differences(model: RowModel, points: Floats, steps: Floats, at: npt.NDArray[np.integer] | None = None) -> Floats:
     """Return half of what the answers differ by, at points (m, p), between a step (p,) up and one down in each column (q,): (m, q)."""
     each = np.diag(steps) if at is None else np.diag(steps)[at]
     columns = len(each)
@@ -286,14 +288,14 @@ class Unusual(NamedTuple):
     deviations: float
 
 
-def unusual(table: Table, values: Mapping[str, float], far: float = FAR) -> list[Unusual]:
+def unusual(table: RunTable, values: Mapping[str, float], far: float = FAR) -> list[Unusual]:
     """Return the unusual counters of a run among runs that should be like it (of its size), the farthest first.
 
     [] where fewer than RUNS_MIN runs have a counter, or the run does not have it, or it is 0 in all of them: then nobody
     can say how far is far.
 
     >>> rng = np.random.default_rng(1)
-    >>> like = Table(("ipc",), 1.5 + 0.05 * rng.normal(size=(20, 1)), np.ones(20), np.ones(20), np.arange(20))
+    >>> like = RunTable(("ipc",), 1.5 + 0.05 * rng.normal(size=(20, 1)), np.ones(20), np.ones(20), np.arange(20))
     >>> [each.counter for each in unusual(like, {"ipc": 0.7})], unusual(like, {"ipc": 1.52})
     (['ipc'], [])
     """
@@ -333,17 +335,17 @@ POWER: Final = 2.0  # of one over its error, by which a model counts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Blend:
+class CounterBlend:
     """Both models of a table, and what each was wrong by, near and far; without `smooth` where there are no columns.
 
     >>> x = np.arange(1.0, 31.0)[:, None]
-    >>> found = blend(Table(("a",), 10 * np.sqrt(x), x[:, 0], np.ones(30), np.arange(30)))
+    >>> found = blend(RunTable(("a",), 10 * np.sqrt(x), x[:, 0], np.ones(30), np.arange(30)))
     >>> found.predict(np.array([[30.0]])).value.round(1).tolist(), found.weights(np.array([[30.0]]))[0].round(2).tolist()
     ([9.0], [0.01, 0.99])
     """
 
-    linear: Line
-    smooth: Smooth | None
+    linear: LinearModel
+    smooth: CounterProcess | None
     distance: Distance | None
 
     @property
@@ -356,7 +358,7 @@ class Blend:
         """Return how much each model counts in the answer to rows (m, p): (m, models), shares of 1."""
         return self._weights(self._far(values))
 
-    def predict(self, values: Floats) -> Predicted:
+    def predict(self, values: Floats) -> RowPredictions:
         """Return the target of rows (m, p) of the table's columns, none missing."""
         far = self._far(values)
         weight = self._weights(far)
@@ -367,10 +369,10 @@ class Blend:
         deviation = np.stack(
             [np.maximum(off, each.deviation) for off, each in zip(left_out, answers, strict=True)], axis=1
         )
-        return Predicted((weight * value).sum(axis=1), (weight * deviation).sum(axis=1))
+        return RowPredictions((weight * value).sum(axis=1), (weight * deviation).sum(axis=1))
 
     @property
-    def _models(self) -> tuple[Line | Smooth, ...]:
+    def _models(self) -> tuple[LinearModel | CounterProcess, ...]:
         return (self.linear,) if self.smooth is None else (self.linear, self.smooth)
 
     def _far(self, values: Floats) -> Floats:
@@ -381,23 +383,23 @@ class Blend:
         return np.asarray(weight / weight.sum(axis=1, keepdims=True))
 
 
-def blend(table: Table) -> Blend:
+def blend(table: RunTable) -> CounterBlend:
     """Return both models of a table, all at once.
 
     Raises ValueError for less than SELECTION_RUNS_MIN runs.
 
-    >>> blend(Table((), np.zeros((1, 0)), np.ones(1), np.ones(1), np.arange(1)))
+    >>> blend(RunTable((), np.zeros((1, 0)), np.ones(1), np.ones(1), np.arange(1)))
     Traceback (most recent call last):
     ValueError: A model of counters needs 6 runs.
     """
     return finished(fitting(table))
 
 
-def fitting(table: Table, found: Found | None = None) -> Generator[Found, None, Blend]:
+def fitting(table: RunTable, found: FitState | None = None) -> Generator[FitState, None, CounterBlend]:
     """Yield what was found after each part of the work, which takes milliseconds, and return both models of a table.
 
     >>> x = np.arange(1.0, 9.0)[:, None]
-    >>> table = Table(("a",), x, 10 * x[:, 0], np.ones(8), np.arange(8))
+    >>> table = RunTable(("a",), x, 10 * x[:, 0], np.ones(8), np.arange(8))
     >>> [sorted(found) for found in fitting(table)][4:6], len(list(fitting(table)))
     ([['linear'], ['linear', 'smooth']], 12)
     """
@@ -405,7 +407,7 @@ def fitting(table: Table, found: Found | None = None) -> Generator[Found, None, 
         raise ValueError(f"A model of counters needs {SELECTION_RUNS_MIN} runs.")
     table = _some(table)
     left_out = parts(table)
-    so_far: Found = found or {}
+    so_far: FitState = found or {}
     if "smooth" not in so_far:
         for line in linear.fitting(table, left_out, so_far.get("linear")):
             so_far = {"linear": line}
@@ -420,17 +422,17 @@ def fitting(table: Table, found: Found | None = None) -> Generator[Found, None, 
     return whole
 
 
-def _some(table: Table) -> Table:
+def _some(table: RunTable) -> RunTable:
     """Return as many runs of a table as matrices are made of, spread evenly; what is worked out of them is shared as that of all."""
     at = thinned(len(table))
     return table if len(at) == len(table) else replace(table.rows(at), shared=table.shared)
 
 
-def model(table: Table, found: Found) -> Blend:
+def model(table: RunTable, found: FitState) -> CounterBlend:
     """Return both models of a table again, from what their fit found in the end.
 
     >>> x = np.arange(1.0, 9.0)[:, None]
-    >>> table = Table(("a",), x, 10 * x[:, 0], np.ones(8), np.arange(8))
+    >>> table = RunTable(("a",), x, 10 * x[:, 0], np.ones(8), np.arange(8))
     >>> *_, found = fitting(table)
     >>> model(table, found).error == blend(table).error
     True
@@ -438,24 +440,24 @@ def model(table: Table, found: Found) -> Blend:
     table = _some(table)
     line = linear.model(table, found["linear"])
     if not table.names:
-        return Blend(line, None, None)
-    return Blend(line, gaussian_process.model(table, found["smooth"]), Distance.of(table, parts(table)))
+        return CounterBlend(line, None, None)
+    return CounterBlend(line, gaussian_process.model(table, found["smooth"]), Distance.of(table, parts(table)))
 
 
-def explanation(learner: Learner) -> list[Explanation]:
+def explanation(learner: TargetLearner) -> list[Explanation]:
     """Return what each counter adds to what a learner expects, the one that moves it most first; [] before its first fit.
 
-    >>> explanation(Learner("power_w", KINDS))
+    >>> explanation(TargetLearner("power_w", KINDS))
     []
     """
     found = learner.models.get(learner.trusted or "")
     return [] if found is None or learner.table is None else explained(found, learner.table)
 
 
-def adds(learner: Learner, values: Mapping[str, float]) -> list[Added]:
+def adds(learner: TargetLearner, values: Mapping[str, float]) -> list[AddedPart]:
     """Return what counters add to what a learner expects of these values, that which adds most first; [] before its first fit.
 
-    >>> adds(Learner("power_w", KINDS), {"ipc": 1.0})
+    >>> adds(TargetLearner("power_w", KINDS), {"ipc": 1.0})
     []
     """
     found = learner.models.get(learner.trusted or "")
@@ -467,14 +469,14 @@ def adds(learner: Learner, values: Mapping[str, float]) -> list[Added]:
 class _Both:
     """Both models as a kind that can be taken up again."""
 
-    def __call__(self, table: Table) -> Generator[None, None, Model]:
+    def __call__(self, table: RunTable) -> Generator[None, None, FittedModel]:
         found = yield from silent(fitting(table))
         return found
 
-    def fitting(self, table: Table, found: Found | None) -> Generator[Found, None, Model]:
+    def fitting(self, table: RunTable, found: FitState | None) -> Generator[FitState, None, FittedModel]:
         return fitting(table, found)
 
-    def model(self, table: Table, found: Found) -> Model:
+    def model(self, table: RunTable, found: FitState) -> FittedModel:
         return model(table, found)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.models.numerics.arrays import Floats
-from processors.models.training.table import Predicted, Table
+from processors.models.training.table import RowPredictions, RunTable
 
 # Rank correlation (C. Spearman, "The proof and measurement of association between two things", 1904).
 
@@ -115,10 +115,10 @@ def ridge(columns: Floats, target: Floats, weight: Floats, share: float) -> Line
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Range:
+class ColumnRange:
     """How far a model follows each column: the range that was seen, and so many times its width beyond either end.
 
-    >>> Range.of(np.array([[1.0], [3.0]]), 0.5).apply(np.array([[9.0], [2.0]])).tolist()
+    >>> ColumnRange.of(np.array([[1.0], [3.0]]), 0.5).apply(np.array([[9.0], [2.0]])).tolist()
     [[4.0], [2.0]]
     """
 
@@ -126,7 +126,7 @@ class Range:
     high: Floats
 
     @classmethod
-    def of(cls, values: Floats, beyond: float) -> "Range":
+    def of(cls, values: Floats, beyond: float) -> "ColumnRange":
         """Return the range of rows (k, p), k at least 1."""
         low, high = values.min(axis=0), values.max(axis=0)
         return cls(low - beyond * (high - low), high + beyond * (high - low))
@@ -194,7 +194,7 @@ class Selection:
 
     >>> rng = np.random.default_rng(1)
     >>> x = rng.random((30, 3))
-    >>> table = Table(("a", "b", "c"), x, 100 + 50 * x[:, 1], np.ones(30), np.arange(30))
+    >>> table = RunTable(("a", "b", "c"), x, 100 + 50 * x[:, 1], np.ones(30), np.arange(30))
     >>> found = select(table)
     >>> found.names, found.linear.coefficients.round().tolist()
     (('b',), [50.0])
@@ -204,7 +204,7 @@ class Selection:
     chosen: tuple[int, ...]
     rho: Floats
     linear: Linear
-    range: Range
+    range: ColumnRange
     low: float
     high: float
     deviation: float
@@ -216,18 +216,18 @@ class Selection:
         """The counters of the final model."""
         return tuple(self.table_names[i] for i in self.chosen)
 
-    def predict(self, values: Floats) -> Predicted:
+    def predict(self, values: Floats) -> RowPredictions:
         """Return the target of rows (m, p) of the table's columns, none missing."""
         found = np.clip(self.linear.predict(self.range.apply(values)[:, list(self.chosen)]), self.low, self.high)
-        return Predicted(found, np.full(len(found), self.deviation))
+        return RowPredictions(found, np.full(len(found), self.deviation))
 
 
-def select(table: Table, thresholds: Thresholds | None = None) -> Selection:
+def select(table: RunTable, thresholds: Thresholds | None = None) -> Selection:
     """Return the selection of a table of at least one run; the mean of the target where no counter survives.
 
     Raises ValueError for a table without runs.
 
-    >>> select(Table((), np.zeros((2, 0)), np.array([3.0, 5.0]), np.ones(2), np.arange(2))).predict(np.zeros((1, 0))).value
+    >>> select(RunTable((), np.zeros((2, 0)), np.array([3.0, 5.0]), np.ones(2), np.arange(2))).predict(np.zeros((1, 0))).value
     array([4.])
     """
     if not len(table):
@@ -245,11 +245,11 @@ def select(table: Table, thresholds: Thresholds | None = None) -> Selection:
     return replace(_selection(table, rho, chosen, linear, SELECTED_BEYOND), components=components)
 
 
-def on_all(table: Table, share: float) -> Selection:
+def on_all(table: RunTable, share: float) -> Selection:
     """Return the regression on all columns that move, with this share of ridge; ValueError for a table without runs.
 
     >>> x = np.arange(8.0)[:, None]
-    >>> table = Table(("a", "b"), np.hstack([x, x % 2]), 100 + 50 * (x[:, 0] % 2), np.ones(8), np.arange(8))
+    >>> table = RunTable(("a", "b"), np.hstack([x, x % 2]), 100 + 50 * (x[:, 0] % 2), np.ones(8), np.arange(8))
     >>> on_all(table, 1e-6).linear.coefficients.round(1).tolist()
     [0.0, 50.0]
     """
@@ -262,7 +262,7 @@ def on_all(table: Table, share: float) -> Selection:
     return _selection(table, rho, chosen, linear, ALL_BEYOND)
 
 
-def _selection(table: Table, rho: Floats, chosen: np.ndarray, linear: Linear, beyond: float) -> Selection:
+def _selection(table: RunTable, rho: Floats, chosen: np.ndarray, linear: Linear, beyond: float) -> Selection:
     """Return the linear model of the chosen columns."""
     values, target = table.filled(), table.target
     low, high = LOWEST * float(target.min()), HIGHEST * float(target.max())
@@ -272,7 +272,7 @@ def _selection(table: Table, rho: Floats, chosen: np.ndarray, linear: Linear, be
         chosen=tuple(int(i) for i in chosen),
         rho=rho,
         linear=linear,
-        range=Range.of(values, beyond),
+        range=ColumnRange.of(values, beyond),
         low=low,
         high=high,
         deviation=_deviation(table, fitted, len(chosen) + 1),
@@ -287,7 +287,7 @@ def _most(chosen: np.ndarray, rho: Floats, count: int) -> np.ndarray:
     return np.sort(chosen[order[:count]])
 
 
-def _deviation(table: Table, fitted: Floats, coefficients: int) -> float:
+def _deviation(table: RunTable, fitted: Floats, coefficients: int) -> float:
     """Return the deviation of ln of the target about what was fitted, with so many coefficients."""
     share = table.weight / table.weight.sum()
     left = max(len(table) - coefficients, 1)
@@ -323,7 +323,7 @@ ERROR_MIN: Final = 1e-4
 class Parts(NamedTuple):
     """Runs to leave out: `near`, fifths of the groups, and `far`, clusters of them; each a mask (k,).
 
-    >>> table = Table(("a",), np.arange(40.0)[:, None], np.ones(40), np.ones(40), np.arange(40))
+    >>> table = RunTable(("a",), np.arange(40.0)[:, None], np.ones(40), np.ones(40), np.arange(40))
     >>> found = parts(table)
     >>> len(found.near), [int(out.sum()) for out in found.far]
     (5, [10, 10, 10, 10])
@@ -333,10 +333,10 @@ class Parts(NamedTuple):
     far: tuple[Mask, ...]
 
 
-def parts(table: Table) -> Parts:
+def parts(table: RunTable) -> Parts:
     """Return what to leave out of a table; `near` is all of it where that is one group, `far` nothing where runs are few.
 
-    >>> [int(out.sum()) for out in parts(Table(("a",), np.ones((3, 1)), np.ones(3), np.ones(3), np.zeros(3, int))).near]
+    >>> [int(out.sum()) for out in parts(RunTable(("a",), np.ones((3, 1)), np.ones(3), np.ones(3), np.zeros(3, int))).near]
     [3]
     """
     groups, group = np.unique(table.group, return_inverse=True)
@@ -374,7 +374,7 @@ def clusters(rows: Floats, count: int) -> npt.NDArray[np.int64]:
 class Distance:
     """How far rows are from the runs of a table: 0 as near as runs are to others, 1 as far as one cluster is from the rest.
 
-    >>> table = Table(("a",), np.arange(40.0)[:, None], np.ones(40), np.ones(40), np.arange(40))
+    >>> table = RunTable(("a",), np.arange(40.0)[:, None], np.ones(40), np.ones(40), np.arange(40))
     >>> Distance.of(table, parts(table)).far(np.array([[20.5], [43.0], [1000.0]])).round(2).tolist()
     [0.0, 0.66, 1.0]
     """
@@ -386,7 +386,7 @@ class Distance:
     ratio: float
 
     @classmethod
-    def of(cls, table: Table, left_out: Parts) -> "Distance":
+    def of(cls, table: RunTable, left_out: Parts) -> "Distance":
         """Return the distances of a table with columns, and what was left out of it."""
         at = thinned(len(table))
         mean, deviation = scales(table.filled(), table.weight)
@@ -402,10 +402,10 @@ class Distance:
         return np.asarray(np.clip(np.log(nearest / self.near) / np.log(self.ratio), 0.0, 1.0))
 
 
-class Errors(NamedTuple):
+class ErrorByDistance(NamedTuple):
     """The mean |ln ratio| of runs that were left out, of those near and those far, and the deviation of the ln of these ratios.
 
-    >>> Errors(0.02, 0.04, 0.03, 0.06).at(np.array([0.5])).round(3).tolist()
+    >>> ErrorByDistance(0.02, 0.04, 0.03, 0.06).at(np.array([0.5])).round(3).tolist()
     [0.03]
     """
 
@@ -423,21 +423,21 @@ class Errors(NamedTuple):
         return np.asarray(self.near_deviation + far * max(self.far_deviation - self.near_deviation, 0.0))
 
 
-class Off(NamedTuple):
+class ErrorSums(NamedTuple):
     """How far off a model was on runs that were left out: sums, weighed by runs, of the weight, |ln ratio| and its square.
 
-    >>> Off().plus(np.array([0.1, -0.3]), np.array([1.0, 1.0]))
-    Off(weight=2.0, error=0.4, square=0.1)
+    >>> ErrorSums().plus(np.array([0.1, -0.3]), np.array([1.0, 1.0]))
+    ErrorSums(weight=2.0, error=0.4, square=0.1)
     """
 
     weight: float = 0.0
     error: float = 0.0
     square: float = 0.0
 
-    def plus(self, off: Floats, weight: Floats) -> "Off":
+    def plus(self, off: Floats, weight: Floats) -> "ErrorSums":
         """Return the sums with these ln of ratios (m,) of runs of these weights (m,)."""
         near = np.minimum(np.abs(off), OFF_MAX)
-        return Off(
+        return ErrorSums(
             self.weight + float(weight.sum()), self.error + float(weight @ near), self.square + float(weight @ near**2)
         )
 
@@ -452,15 +452,15 @@ class Off(NamedTuple):
         return float(np.sqrt(self.square / self.weight)) if self.weight > 0 else 0.0
 
 
-def errors(near: float, deviation: float, far: Off) -> Errors:
+def errors(near: float, deviation: float, far: ErrorSums) -> ErrorByDistance:
     """Return the errors of a model that is off by this near; where no cluster could be left out it is UNKNOWN_FACTOR times that far.
 
-    >>> errors(0.2, 0.3, Off()).far
+    >>> errors(0.2, 0.3, ErrorSums()).far
     0.4
     """
     if far.weight > 0:
-        return Errors(near, far.mean, deviation, far.deviation)
-    return Errors(near, UNKNOWN_FACTOR * near, deviation, UNKNOWN_FACTOR * deviation)
+        return ErrorByDistance(near, far.mean, deviation, far.deviation)
+    return ErrorByDistance(near, UNKNOWN_FACTOR * near, deviation, UNKNOWN_FACTOR * deviation)
 
 
 def thinned(count: int) -> npt.NDArray[np.int64]:

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from processors.models.detect.record import Column, Table
+from processors.models.detect.record import Column, ColumnTable
 from processors.models.numerics.arrays import Floats
 
 Booleans = NDArray[np.bool_]
@@ -42,7 +42,7 @@ class HourProfile:
     """How far the resources of hosts are from where they are at this hour of the day; its columns are in the rule's table.
 
     >>> profile, host = HourProfile(1, cut=10.0, memory_h=720.0), np.array([0])
-    >>> table = Table(profile.columns | {"reach": Column((1,), "float64", 0.0)})
+    >>> table = ColumnTable(profile.columns | {"reach": Column((1,), "float64", 0.0)})
     >>> table.grow(1)
     >>> for hour in range(99):
     ...     load = np.array([[20.0 if hour % 24 == 9 or hour == 98 else 5.0 + 0.1 * (hour % 7)]])
@@ -62,7 +62,9 @@ class HourProfile:
             "hour_count": Column((), "int32", 0),
         }
 
-    def step(self, table: Table, rows: Rows, values: Floats, hours: Floats, time_ms: Times) -> tuple[Floats, Floats]:
+    def step(
+        self, table: ColumnTable, rows: Rows, values: Floats, hours: Floats, time_ms: Times
+    ) -> tuple[Floats, Floats]:
         """Return how far each value (m, d) is from its hour, in deviations, 0 where that is not known, and the mean of the hour.
 
         Learns the values. `hours` (m,) since the step before; nan where a resource has no value.
@@ -88,18 +90,18 @@ class HourProfile:
         return scaled, base + usual
 
     @staticmethod
-    def clear(table: Table, rows: Rows) -> None:
+    def clear(table: ColumnTable, rows: Rows) -> None:
         """Let these hosts learn their hours anew."""
         table["hour_weight"][rows], table["hour_count"][rows] = 0.0, 0
 
     @staticmethod
-    def anew(table: Table, row: int, place: int) -> None:
+    def anew(table: ColumnTable, row: int, place: int) -> None:
         """Let a host have another resource in this place."""
         table["hour_base"][row, place] = table["hour_mean"][row, :, place] = np.nan
         table["hour_variance"][row, place] = 0.0
 
     @staticmethod
-    def _usual(table: Table, rows: Rows, hour: Times, time_ms: Times) -> tuple[Floats, Booleans]:
+    def _usual(table: ColumnTable, rows: Rows, hour: Times, time_ms: Times) -> tuple[Floats, Booleans]:
         """Return the means of this time of the day, and of which hosts both of its hours were seen."""
         share = time_ms % HOUR_MS / HOUR_MS - 0.5
         near = (hour + np.where(share > 0.0, 1, -1)) % HOURS
@@ -109,7 +111,7 @@ class HourProfile:
         return (1.0 - part) * mean[rows, hour] + part * mean[rows, near], known
 
     @staticmethod
-    def _learn(table: Table, rows: Rows, off: Floats, hours: Floats, hour: Times) -> None:
+    def _learn(table: ColumnTable, rows: Rows, off: Floats, hours: Floats, hour: Times) -> None:
         """Move the means of the hour towards these values: at first they are the means of all, then those of ten days."""
         weight, mean = table["hour_weight"][rows, hour], table["hour_mean"][rows, hour]
         passed = np.maximum(hours, STEP_MIN_H)

@@ -33,17 +33,17 @@ from processors.models.detect.daily import (
     largest_usual,
     same_weekday,
 )
-from processors.models.detect.record import Column, Table
+from processors.models.detect.record import Column, ColumnTable
 from processors.models.numerics.arrays import Floats
 
 PEERS_MIN: Final = 4  # hosts in a group, of which one can be told apart
 PEER_FLOOR: Final = 0.01  # of the median: hosts that differ by less are alike
 
 
-class Peers(NamedTuple):
+class GroupDeviations(NamedTuple):
     """Each value (m,) against its group: robust deviations above the median, that median, and how many are in the group.
 
-    >>> Peers(np.zeros(1), np.ones(1), np.ones(1, np.intp)).usual
+    >>> GroupDeviations(np.zeros(1), np.ones(1), np.ones(1, np.intp)).usual
     array([1.])
     """
 
@@ -52,7 +52,7 @@ class Peers(NamedTuple):
     peers: NDArray[np.intp]
 
 
-def compared_with_peers(value: NDArray[np.float64], group: NDArray[np.int64]) -> Peers:
+def compared_with_peers(value: NDArray[np.float64], group: NDArray[np.int64]) -> GroupDeviations:
     """Return how far each value (m,) is from its group (m,).
 
     The deviation is that of the median absolute deviation (Hampel 1974), at least a hundredth of the median. Zero for
@@ -61,7 +61,7 @@ def compared_with_peers(value: NDArray[np.float64], group: NDArray[np.int64]) ->
     >>> compared_with_peers(np.array([1.0, 1.1, 0.9, 1.0, 4.0, 7.0]), np.array([0, 0, 0, 0, 0, 1])).deviations.round(1).tolist()
     [0.0, 0.7, -0.7, 0.0, 20.2, 0.0]
     """
-    found = Peers(np.zeros(value.size), np.full(value.size, np.nan), np.zeros(value.size, np.intp))
+    found = GroupDeviations(np.zeros(value.size), np.full(value.size, np.nan), np.zeros(value.size, np.intp))
     use = np.flatnonzero(np.isfinite(value))
     if use.size == 0:
         return found
@@ -217,7 +217,7 @@ class CombinedRule:
         before = {"before": Column((resources if self._lagged else 0,), "float64", np.nan)}
         times = {"count": Column((), "int32", 0), "first_ms": time, "last_ms": time}
         columns = scales | levels | smooth | past | bounds | before | times | self._hours.columns
-        self._table = Table(columns | {"covariance": both})
+        self._table = ColumnTable(columns | {"covariance": both})
         self._upper = np.triu_indices(size)  # of the covariance, which is symmetric, no more is kept
         self._whole = np.zeros((size, size), np.intp)
         self._whole[self._upper] = np.arange(self._upper[0].size)

@@ -45,13 +45,13 @@ class Column:
         return np.full((rows, *self.shape), self.start, self.dtype)
 
 
-class Table:
+class ColumnTable:
     """Columns by name, each an array (rows, ...); `size` rows are in use, each of `row_bytes`.
 
-    >>> table = Table({"count": Column((), "int64", 0)})
+    >>> table = ColumnTable({"count": Column((), "int64", 0)})
     >>> table.grow(3)
     >>> table["count"][1] = 7
-    >>> other = Table({"count": Column((), "int64", 0)})
+    >>> other = ColumnTable({"count": Column((), "int64", 0)})
     >>> other.restore(1, 3, table.stored(1, 3))
     >>> other["count"][:3].tolist(), other.size, other.row_bytes
     ([0, 7, 0], 3, 8)
@@ -89,7 +89,7 @@ class Table:
     def stored_each(self, rows: NDArray[np.intp]) -> NDArray[np.uint8]:
         """Return what `stored` returns of each of these rows alone, (m, bytes): all in one go, for there may be many.
 
-        >>> table = Table({"count": Column((), "int64", 5), "mean": Column((2,), "float32", 0.5)})
+        >>> table = ColumnTable({"count": Column((), "int64", 5), "mean": Column((2,), "float32", 0.5)})
         >>> table.grow(3)
         >>> table.stored_each(np.array([2, 0]))[1].tobytes() == table.stored(0, 1)
         True
@@ -214,7 +214,7 @@ class RecordRule:
 
     def __init__(self, settings: RecordSettings | None = None) -> None:
         self._settings = settings or RecordSettings()
-        self._table = Table(COLUMNS)
+        self._table = ColumnTable(COLUMNS)
 
     def grow(self, rows: int) -> None:
         """Have at least so many series."""

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from processors.models.numerics.arrays import Floats
 from processors.models.numerics.trees import Forest, Growth, growing
-from processors.models.training.table import Model, Predicted, Table, finished, left_out
+from processors.models.training.table import FittedModel, RowPredictions, RunTable, finished, left_out
 from processors.models.training.trainer import Kind
 
 # Sets of features that predict together, and the forest of each: which one to believe, every application tells.
@@ -45,7 +45,7 @@ class Mapped:
     """A forest of ln of the target on some columns of a table, and its error when runs were left out.
 
     >>> x = np.arange(16.0)[:, None]
-    >>> found = mapped(("max_bytes",), Table(("max_bytes",), x, 10.0 + x[:, 0], np.ones(16), np.arange(16)))
+    >>> found = mapped(("max_bytes",), RunTable(("max_bytes",), x, 10.0 + x[:, 0], np.ones(16), np.arange(16)))
     >>> found.predict(np.array([[5.0]])).value.round(6).tolist(), found.importances()
     ([15.0], {'max_bytes': 1.0})
     """
@@ -56,22 +56,22 @@ class Mapped:
     error: float
     deviation: float
 
-    def predict(self, values: Floats) -> Predicted:
+    def predict(self, values: Floats) -> RowPredictions:
         """Return the target of rows (m, p) of the table's columns, none missing."""
         found = np.exp(self.forest.mean(values[:, list(self.columns)]))
-        return Predicted(found, np.full(len(found), self.deviation))
+        return RowPredictions(found, np.full(len(found), self.deviation))
 
     def importances(self) -> dict[str, float]:
         """Return the share of each feature in what the forest explains."""
         return dict(zip(self.names, self.forest.importances().tolist(), strict=True))
 
 
-def fitting(names: tuple[str, ...], table: Table) -> Generator[None, None, Mapped]:
+def fitting(names: tuple[str, ...], table: RunTable) -> Generator[None, None, Mapped]:
     """Yield after a few trees each, and return the forest of these columns.
 
     Raises ValueError for less than RUNS_MIN runs, or where the table has not all of the columns.
 
-    >>> next(fitting(("max_bytes",), Table((), np.zeros((9, 0)), np.ones(9), np.ones(9), np.arange(9))))
+    >>> next(fitting(("max_bytes",), RunTable((), np.zeros((9, 0)), np.ones(9), np.ones(9), np.arange(9))))
     Traceback (most recent call last):
     ValueError: No run tells max_bytes.
     """
@@ -86,27 +86,27 @@ def fitting(names: tuple[str, ...], table: Table) -> Generator[None, None, Mappe
     return Mapped(names, columns, forest, off.error, max(off.deviation, DEVIATION_MIN))
 
 
-def mapped(names: tuple[str, ...], table: Table) -> Mapped:
+def mapped(names: tuple[str, ...], table: RunTable) -> Mapped:
     """Return the forest of these columns, all at once; ValueError as `fitting`.
 
     >>> x = np.arange(16.0)[:, None]
-    >>> mapped(("a",), Table(("a",), x, 10.0 + x[:, 0], np.ones(16), np.arange(16))).names
+    >>> mapped(("a",), RunTable(("a",), x, 10.0 + x[:, 0], np.ones(16), np.arange(16))).names
     ('a',)
     """
     return finished(fitting(names, table))
 
 
-def _forest(table: Table) -> Generator[None, None, Forest]:
+def _forest(table: RunTable) -> Generator[None, None, Forest]:
     return growing(table.filled(), np.log(table.target), table.weight, Growth(TREES))
 
 
-def _alone(names: tuple[str, ...], table: Table) -> Generator[None, None, Model]:
+def _alone(names: tuple[str, ...], table: RunTable) -> Generator[None, None, FittedModel]:
     """Return a forest whose error nobody asks for."""
     forest = yield from _forest(table.only(names))
     return Mapped(names, tuple(table.names.index(name) for name in names), forest, 0.0, DEVIATION_MIN)
 
 
-def _model(names: tuple[str, ...], table: Table) -> Generator[None, None, Model]:
+def _model(names: tuple[str, ...], table: RunTable) -> Generator[None, None, FittedModel]:
     found = yield from fitting(names, table)
     return found
 

@@ -5,7 +5,7 @@ for each message of the longest queue (the linear cost models that N. Jain et al
 of them is negative. Trees know nothing beyond what they saw, and powers of features bend there; a sum of costs learned on 64
 ranks orders mappings of 512, where features are comparable over sizes (`processors.models.features.communication`).
 
-`Costs` (the sum, times a law of the attributes) -> `Ranged` (inside the runs that were seen what was better on runs left out,
+`CommunicationCosts` (the sum, times a law of the attributes) -> `Ranged` (inside the runs that were seen what was better on runs left out,
 beyond them the sum).
 """
 
@@ -19,12 +19,12 @@ import numpy as np
 from processors.models.features.communication import FEATURE_SETS
 from processors.models.features.communication import RUNS_MIN as COSTS_RUNS_MIN
 from processors.models.features.communication_counters import BUSIEST_BYTES, BUSIEST_WAITS, NIC_BYTES, NIC_DELAY
-from processors.models.features.features import NETWORK, Measured, chosen, measured, of_set, small_forest
+from processors.models.features.features import NETWORK, ScoredModel, chosen, measured, of_set, small_forest
 from processors.models.features.placement import SPREAD_SETS
-from processors.models.features.smooth import RATIO_MAX, Law, law
+from processors.models.features.smooth import RATIO_MAX, AttributeLaw, law
 from processors.models.numerics.arrays import Floats
 from processors.models.numerics.scipy_functions import least_squares_not_negative
-from processors.models.training.table import Model, Predicted, Table
+from processors.models.training.table import FittedModel, RowPredictions, RunTable
 from processors.models.training.trainer import Kind
 
 ROUNDS: Final = 3  # costs and attributes by turns: what is left moves little after that
@@ -32,11 +32,11 @@ BEYOND: Final = 0.1  # of ln of a column beyond what was seen, from which the su
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Costs:
+class CommunicationCosts:
     """Cost of a unit of each of the columns `at`, and of a run (`start`), all >= 0; `others` is the law of the other columns.
 
     >>> x = np.arange(1.0, 17.0)[:, None]
-    >>> found = costs(Table(("network.max_bytes",), x, 5.0 + 2.0 * x[:, 0], np.ones(16), np.arange(16)))
+    >>> found = costs(RunTable(("network.max_bytes",), x, 5.0 + 2.0 * x[:, 0], np.ones(16), np.arange(16)))
     >>> found.predict(np.array([[100.0]])).value.round(3).tolist(), found.importances().tolist()
     ([205.0], [1.0])
     """
@@ -46,7 +46,7 @@ class Costs:
     start: float
     spread: Floats
     off: tuple[int, ...]
-    others: Law | None
+    others: AttributeLaw | None
     low_ln: float
     high_ln: float
 
@@ -58,9 +58,9 @@ class Costs:
             found = found + self.others.ln(values[:, list(self.off)])
         return np.clip(found, self.low_ln, self.high_ln)
 
-    def predict(self, values: Floats) -> Predicted:
+    def predict(self, values: Floats) -> RowPredictions:
         """Return the target of rows (m, p); the deviation is not known here and told as 0."""
-        return Predicted(np.exp(self.ln(values)), np.zeros(len(values)))
+        return RowPredictions(np.exp(self.ln(values)), np.zeros(len(values)))
 
     def besides(self, values: Floats) -> Floats:
         """Return the share of a run (m,) that is no cost of communication: it goes on with the size as the curve does."""
@@ -75,12 +75,12 @@ class Costs:
         return found / total if total > 0 else found
 
 
-def costs(table: Table) -> Costs:
+def costs(table: RunTable) -> CommunicationCosts:
     """Return the costs of a table's columns of communication; ValueError for less than RUNS_MIN runs, or without such columns.
 
     The squares of relative errors are least (C. Lawson, R. Hanson, "Solving least squares problems", 1974, chapter 23).
 
-    >>> costs(Table(("atoms",), np.ones((9, 1)), np.ones(9), np.ones(9), np.arange(9)))
+    >>> costs(RunTable(("atoms",), np.ones((9, 1)), np.ones(9), np.ones(9), np.arange(9)))
     Traceback (most recent call last):
     ValueError: Costs need 6 runs and a feature of communication.
     """
@@ -96,11 +96,11 @@ def costs(table: Table) -> Costs:
     for _ in range(ROUNDS if varied else 0):
         total_ln = np.log(np.maximum(values[:, list(at)] @ cost + start, np.exp(low_ln)))
         names = tuple(table.names[i] for i in off)
-        rest = Table(names, values[:, list(off)], np.exp(target - total_ln), table.weight, table.group)
+        rest = RunTable(names, values[:, list(off)], np.exp(target - total_ln), table.weight, table.group)
         others = law(rest)
         factor_ln = others.ln(rest.values)
         cost, start = _additive(values[:, list(at)], np.exp(target - factor_ln), table.weight)
-    return Costs(at, cost, start, values[:, list(at)].std(axis=0), off, others, low_ln, high_ln)
+    return CommunicationCosts(at, cost, start, values[:, list(at)].std(axis=0), off, others, low_ln, high_ln)
 
 
 LEFT_RUNS_MIN: Final = COSTS_RUNS_MIN * 3 // 4  # what is left of the least runs when a fold is out
@@ -125,14 +125,14 @@ class Ranged:
     >>> class Line:
     ...     error = 0.1
     ...     def __init__(self, slope): self.slope = slope
-    ...     def predict(self, values): return Predicted(1 + self.slope * values[:, 0], values[:, 0] * 0)
+    ...     def predict(self, values): return RowPredictions(1 + self.slope * values[:, 0], values[:, 0] * 0)
     >>> found = Ranged(Line(0.0), Line(1.0), np.array([1.0]), np.array([4.0]))
     >>> found.predict(np.array([[3.0], [8.0]])).value.round(6).tolist()
     [1.0, 9.0]
     """
 
-    inside: Model
-    beyond: Model
+    inside: FittedModel
+    beyond: FittedModel
     low: Floats
     high: Floats
 
@@ -141,21 +141,21 @@ class Ranged:
         """The error of runs that were left out, inside what was seen."""
         return self.inside.error
 
-    def predict(self, values: Floats) -> Predicted:
+    def predict(self, values: Floats) -> RowPredictions:
         """Return the target of rows (m, p)."""
         inside, beyond = self.inside.predict(values), self.beyond.predict(values)
         share = np.clip(self._distance(values) / BEYOND, 0.0, 1.0)
         apart = np.log(beyond.value / inside.value)
         deviation = np.sqrt((1 - share) * inside.deviation**2 + share * beyond.deviation**2 + (share * apart) ** 2)
-        return Predicted(inside.value * np.exp(share * apart), deviation)
+        return RowPredictions(inside.value * np.exp(share * apart), deviation)
 
     def besides(self, values: Floats) -> Floats:
         """Return the share of a run (m,) that is no cost of communication, by the model that answers beyond."""
-        return self.beyond.besides(values) if isinstance(self.beyond, Measured) else np.ones(len(values))
+        return self.beyond.besides(values) if isinstance(self.beyond, ScoredModel) else np.ones(len(values))
 
     def importances(self) -> Floats:
         """Return the share of each column (p,) in what is explained inside."""
-        return self.inside.importances() if isinstance(self.inside, Measured) else np.zeros(len(self.low))
+        return self.inside.importances() if isinstance(self.inside, ScoredModel) else np.zeros(len(self.low))
 
     def _distance(self, values: Floats) -> Floats:
         """Return by how much ln of the column that is furthest out lies beyond what was seen, (m,)."""
@@ -164,18 +164,18 @@ class Ranged:
         return np.asarray(np.maximum(taken - high, low - taken).max(axis=1, initial=0.0))
 
 
-def _costs(table: Table) -> Generator[None, None, Costs]:
+def _costs(table: RunTable) -> Generator[None, None, CommunicationCosts]:
     found = costs(table)
     yield
     return found
 
 
-def ranged(table: Table) -> Generator[None, None, Model]:
+def ranged(table: RunTable) -> Generator[None, None, FittedModel]:
     """Yield as fits go on, and return the model of mappings; ValueError for less than COSTS_RUNS_MIN runs.
 
     >>> from processors.models.training.table import finished
     >>> x = np.arange(1.0, 25.0)[:, None]
-    >>> found = finished(ranged(Table(("network.max_bytes",), x, 2.0 * x[:, 0], np.ones(24), np.arange(24))))
+    >>> found = finished(ranged(RunTable(("network.max_bytes",), x, 2.0 * x[:, 0], np.ones(24), np.arange(24))))
     >>> found.predict(np.array([[48.0]])).value.round(3).tolist()
     [96.0]
     """

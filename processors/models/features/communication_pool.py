@@ -6,7 +6,7 @@ learned from the runs of all applications together (the models over several benc
 it takes besides. An application that ran a few times at a few processes then has its mappings at many put in order by what
 others have shown.
 
-`shared` (fits the costs of one set of features) -> `Shared.scaled` (what it says of one application).
+`shared` (fits the costs of one set of features) -> `SharedCosts.scaled` (what it says of one application).
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,10 +31,10 @@ DEVIATION_GUESS: Final = 0.2  # of ln of a run time, counted as one run
 TINY: Final = 1e-12
 
 
-class Scaled(NamedTuple):
+class ScaledCosts(NamedTuple):
     """What shared costs say of one application: `scale` times their sum, and `besides` in seconds; deviation of ln of it.
 
-    >>> Scaled(2.0, 1.0, 0.1).ln(np.array([3.0])).round(3).tolist()
+    >>> ScaledCosts(2.0, 1.0, 0.1).ln(np.array([3.0])).round(3).tolist()
     [1.946]
     """
 
@@ -48,10 +48,10 @@ class Scaled(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedCosts:
     """The cost of a unit of each feature, and the mean |ln ratio| of applications that were left out.
 
-    >>> Shared(("max_bytes",), (2.0,), 0.01).total([{"max_bytes": 3.0}]).tolist()
+    >>> SharedCosts(("max_bytes",), (2.0,), 0.01).total([{"max_bytes": 3.0}]).tolist()
     [6.0]
     """
 
@@ -63,7 +63,7 @@ class Shared:
         """Return the sum of costs of runs (m,); KeyError where one does not tell a feature."""
         return np.asarray(columns(self.names, rows) @ np.array(self.cost))
 
-    def scaled(self, rows: Sequence[Mapping[str, float]], time_s: Floats) -> Scaled:
+    def scaled(self, rows: Sequence[Mapping[str, float]], time_s: Floats) -> ScaledCosts:
         """Return what is known of an application from its runs: comparable features, and run times (m,), one at least."""
         return scaled(self.total(rows), time_s)
 
@@ -77,7 +77,7 @@ def columns(names: Sequence[str], rows: Sequence[Mapping[str, float]]) -> Floats
     return np.array([[row[name] for name in names] for row in rows], np.float64).reshape(len(rows), len(names))
 
 
-def scaled(total: Floats, time_s: Floats) -> Scaled:
+def scaled(total: Floats, time_s: Floats) -> ScaledCosts:
     """Return scale and rest of one application's run times (m,) over sums of costs (m,): relative squares are least.
 
     A few runs alone do not say what is taken besides: that it is nothing counts as a hundredth of a run.
@@ -93,13 +93,13 @@ def scaled(total: Floats, time_s: Floats) -> Scaled:
     scale, besides = float(found[0]), float(found[1]) * mean
     if scale <= 0 and besides <= 0:
         besides = mean
-    off = np.log(time_s) - Scaled(scale, besides, 0.0).ln(total)
+    off = np.log(time_s) - ScaledCosts(scale, besides, 0.0).ln(total)
     free = max(len(time_s) - 1, 0)
     deviation = float(np.sqrt((off @ off + DEVIATION_GUESS**2) / (free + 1)))
-    return Scaled(scale, besides, max(deviation, DEVIATION_MIN))
+    return ScaledCosts(scale, besides, max(deviation, DEVIATION_MIN))
 
 
-def shared(names: tuple[str, ...], rows: Sequence[Mapping[str, float]], time_s: Floats, group: Groups) -> Shared:
+def shared(names: tuple[str, ...], rows: Sequence[Mapping[str, float]], time_s: Floats, group: Groups) -> SharedCosts:
     """Return the costs of features that applications share, from runs with their comparable features and run times (k,).
 
     `group` (k,) numbers their applications, which weigh alike. Raises ValueError unless APPLICATIONS_MIN of them have
@@ -119,7 +119,9 @@ def shared(names: tuple[str, ...], rows: Sequence[Mapping[str, float]], time_s: 
     values, time_s, group = values[known], time_s[known], group[known]
     off = [_off(values, time_s, group, number) for number in many]
     error = float(np.mean([np.abs(each).mean() for each in off]))
-    return Shared(names, tuple(six_digits(each) for each in _costs(values, time_s, group).tolist()), six_digits(error))
+    return SharedCosts(
+        names, tuple(six_digits(each) for each in _costs(values, time_s, group).tolist()), six_digits(error)
+    )
 
 
 def _off(values: Floats, time_s: Floats, group: Groups, number: int) -> Floats:

@@ -12,13 +12,13 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 
-from processors.models.features.smooth import Law, SmoothKind, law
+from processors.models.features.smooth import AttributeLaw, SmoothKind, law
 from processors.models.numerics.arrays import Floats
 from processors.models.numerics.conformal import AggregatedRadius
 from processors.models.numerics.statistics import Z95, six_digits
 from processors.models.numerics.trees import Forest, Growth, growing
-from processors.models.training.table import CHOICE, Answering, Model, Predicted, Table, finished, left_out
-from processors.models.training.trainer import Continued, Found, Kind, Replayed, Resumable, resumable
+from processors.models.training.table import CHOICE, FittedModel, RowModel, RowPredictions, RunTable, finished, left_out
+from processors.models.training.trainer import Continued, FitState, Kind, ReplayedKind, Resumable, resumable
 
 FOREST_TREES: Final = 20
 LEAF_ROWS: Final = 2  # run times have outliers: medians of several leaves of two are calm
@@ -27,35 +27,35 @@ _NORMAL_90: Final = 1.645
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Grown:
+class AttributeForest:
     """A law and the forest of its residuals; the answer is the median of what lies in the leaves.
 
     >>> from processors.models.training.table import finished
     >>> x = np.arange(1.0, 41.0)[:, None]
-    >>> found = finished(fitting(Table(("n",), x, np.where(x[:, 0] < 20, 10.0, 50.0), np.ones(40), np.arange(40))))
+    >>> found = finished(fitting(RunTable(("n",), x, np.where(x[:, 0] < 20, 10.0, 50.0), np.ones(40), np.arange(40))))
     >>> found.predict(np.array([[10.0], [30.0]])).value.round(-1).tolist()
     [10.0, 50.0]
     """
 
-    law: Law
+    law: AttributeLaw
     forest: Forest
 
     def importances(self) -> Floats:
         """Return the share of each column (p,) in what trees explain beyond the law."""
         return self.forest.importances()
 
-    def predict(self, values: Floats) -> Predicted:
+    def predict(self, values: Floats) -> RowPredictions:
         """Return the target of rows (m, p), and the deviation of what lies in the leaves."""
         low, middle, high = self.forest.quantiles(values, (0.05, 0.5, 0.95)).T
-        return Predicted(np.exp(self.law.ln(values) + middle), (high - low) / 2 / _NORMAL_90)
+        return RowPredictions(np.exp(self.law.ln(values) + middle), (high - low) / 2 / _NORMAL_90)
 
 
 def fitting(
-    table: Table, growth: Growth | None = None, rows_at_once: int | None = None
-) -> Generator[None, None, Grown]:
+    table: RunTable, growth: Growth | None = None, rows_at_once: int | None = None
+) -> Generator[None, None, AttributeForest]:
     """Yield as trees grow, and return the model of a table; ValueError for less than RUNS_MIN runs or without columns.
 
-    >>> next(fitting(Table(("n",), np.ones((3, 1)), np.ones(3), np.ones(3), np.arange(3))))
+    >>> next(fitting(RunTable(("n",), np.ones((3, 1)), np.ones(3), np.ones(3), np.arange(3))))
     Traceback (most recent call last):
     ValueError: A forest of residuals needs 12 runs.
     """
@@ -68,7 +68,7 @@ def fitting(
     given = growth or Growth(FOREST_TREES, LEAF_ROWS)
     many = {} if rows_at_once is None else {"rows_at_once": rows_at_once}
     forest = yield from growing(values, rest, table.weight, given, **many)
-    return Grown(found, forest)
+    return AttributeForest(found, forest)
 
 
 # Two forecasts of one run time as one, weighted by how both did and by how alike their errors were.
@@ -89,10 +89,10 @@ WORST: Final = 2.0  # of ln t, that one run counts for in a mean
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class LnForecast:
     """A run time by its logarithm, and the standard deviation of that.
 
-    >>> Forecast.of_band(100.0, 80.0, 125.0).deviation.__round__(3)
+    >>> LnForecast.of_band(100.0, 80.0, 125.0).deviation.__round__(3)
     0.136
     """
 
@@ -100,24 +100,24 @@ class Forecast:
     deviation: float
 
     @classmethod
-    def of_band(cls, run_time_s: float, low_s: float, high_s: float) -> "Forecast":
+    def of_band(cls, run_time_s: float, low_s: float, high_s: float) -> "LnForecast":
         """Return what a band of 90 % about a run time says, ends in any unit of time."""
         return cls(math.log(run_time_s), max(math.log(high_s / low_s) / (2 * Z95), DEVIATION_MIN))
 
 
 @dataclass(slots=True)
-class Blend:
+class ForecastBlend:
     """What is known of a first and a second forecast: weighted sums of squared errors, of their product, and of runs.
 
     `errors` are means of |ln(observed / predicted)| of the first, the second and both, `inside` is the share of runs in the
     band of both: of the newest ones mostly, about WINDOW of them.
 
-    >>> blend = Blend()
+    >>> blend = ForecastBlend()
     >>> for i in range(60):
-    ...     blend.learn(Forecast(5.0, 0.3), Forecast(5.3 if i % 2 else 4.7, 0.05), 5.3 if i % 2 else 4.7)
-    >>> blend.share > 0.99, round(blend.combined(Forecast(5.0, 0.3), Forecast(5.3, 0.05)).ln_t, 2)
+    ...     blend.learn(LnForecast(5.0, 0.3), LnForecast(5.3 if i % 2 else 4.7, 0.05), 5.3 if i % 2 else 4.7)
+    >>> blend.share > 0.99, round(blend.combined(LnForecast(5.0, 0.3), LnForecast(5.3, 0.05)).ln_t, 2)
     (True, 5.3)
-    >>> Blend().share
+    >>> ForecastBlend().share
     0.0
     """
 
@@ -137,20 +137,20 @@ class Blend:
         best = (self.first - self.both) / (apart + RUNS_FULL / 2 * ALIKE**2)
         return min(max(best, 0.0), 1.0) * min(self.runs / RUNS_FULL, 1.0)
 
-    def combined(self, first: Forecast, second: Forecast) -> Forecast:
+    def combined(self, first: LnForecast, second: LnForecast) -> LnForecast:
         """Return the two as one; the deviation is not yet that of the past."""
         share = self.share
-        return Forecast(
+        return LnForecast(
             (1.0 - share) * first.ln_t + share * second.ln_t,
             (1.0 - share) * first.deviation + share * second.deviation,
         )
 
-    def band(self, predicted: Forecast) -> tuple[float, float, float]:
+    def band(self, predicted: LnForecast) -> tuple[float, float, float]:
         """Return run time and band of what was `said`, in seconds."""
         reach = min(self.radius.radius() * max(predicted.deviation, DEVIATION_MIN), LN_BAND_MAX)
         return math.exp(predicted.ln_t), math.exp(predicted.ln_t - reach), math.exp(predicted.ln_t + reach)
 
-    def learn(self, first: Forecast, second: Forecast, ln_t: float) -> None:
+    def learn(self, first: LnForecast, second: LnForecast, ln_t: float) -> None:
         """Take in what came after both."""
         predicted = self.combined(first, second)
         self._note(predicted, [ln_t - each.ln_t for each in (first, second, predicted)])
@@ -165,7 +165,7 @@ class Blend:
     def snapshot(self) -> dict[str, Any]:
         """Return the state as plain data.
 
-        >>> Blend.build(Blend().snapshot()) == Blend()
+        >>> ForecastBlend.build(ForecastBlend().snapshot()) == ForecastBlend()
         True
         """
         return {
@@ -177,13 +177,13 @@ class Blend:
         }
 
     @classmethod
-    def build(cls, state: Mapping[str, Any]) -> "Blend":
+    def build(cls, state: Mapping[str, Any]) -> "ForecastBlend":
         """Return what a snapshot was taken of."""
         first, second, both, runs = state["sums"]
         given = list(state["errors"]), state["inside"], AggregatedRadius.build(state["radius"])
         return cls(first, second, both, runs, state["scored"], *given)
 
-    def _note(self, predicted: Forecast, off: list[float]) -> None:
+    def _note(self, predicted: LnForecast, off: list[float]) -> None:
         self.scored = min(self.scored + 1, SCORED_MAX)
         rate = 1.0 / min(self.scored, WINDOW)
         _, low, high = (math.log(each) for each in self.band(predicted))
@@ -218,25 +218,25 @@ LEFT_OUT: Final = 256  # runs that tell an error: those of one fold where runs a
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Measured:
+class ScoredModel:
     """A model, and its error and deviation on runs that were left out.
 
     >>> class Same:
     ...     error = 0.0
-    ...     def predict(self, values): return Predicted(values[:, 0], values[:, 0] * 0)
-    >>> Measured(Same(), 0.1, 0.2).predict(np.array([[3.0]])).deviation.round(2).tolist()
+    ...     def predict(self, values): return RowPredictions(values[:, 0], values[:, 0] * 0)
+    >>> ScoredModel(Same(), 0.1, 0.2).predict(np.array([[3.0]])).deviation.round(2).tolist()
     [0.2]
     """
 
-    model: Answering
+    model: RowModel
     error: float
     deviation: float
 
-    def predict(self, values: Floats) -> Predicted:
+    def predict(self, values: Floats) -> RowPredictions:
         """Return the target of rows (m, p); deviations of the model's own widen or narrow that of left-out runs."""
         found = self.model.predict(values)
         own = np.where(found.deviation > 0, found.deviation, self.deviation)
-        return Predicted(found.value, np.sqrt((self.deviation**2 + own**2) / 2))
+        return RowPredictions(found.value, np.sqrt((self.deviation**2 + own**2) / 2))
 
     def besides(self, values: Floats) -> Floats:
         """Return the share of a run (m,) that the model does not count as a cost of its columns: all where it does not say."""
@@ -247,50 +247,52 @@ class Measured:
         return self.model.importances() if isinstance(self.model, Explaining) else np.zeros(0)
 
 
-def _law(table: Table) -> Generator[None, None, Answering]:
+def _law(table: RunTable) -> Generator[None, None, RowModel]:
     found = law(table)
     yield
     return found
 
 
-def _forest(table: Table) -> Generator[None, None, Answering]:
+def _forest(table: RunTable) -> Generator[None, None, RowModel]:
     found = yield from fitting(table)
     return found
 
 
-def measured(fit: Callable[[Table], Generator[None, None, Answering]], table: Table) -> Generator[None, None, Model]:
+def measured(
+    fit: Callable[[RunTable], Generator[None, None, RowModel]], table: RunTable
+) -> Generator[None, None, FittedModel]:
     """Yield as the fits go on, and return what `fit` makes of a table, with its error on runs that were left out.
 
     >>> x = np.arange(1.0, 17.0)[:, None]
-    >>> finished(measured(_law, Table(("n",), x, 10 * x[:, 0], np.ones(16), np.arange(16)))).error < 0.05
+    >>> finished(measured(_law, RunTable(("n",), x, 10 * x[:, 0], np.ones(16), np.arange(16)))).error < 0.05
     True
     """
     model = yield from fit(table)
     off = yield from left_out(table, fit, enough=LEFT_OUT)
-    return Measured(model, off.error, max(off.deviation, MODEL_DEVIATION_MIN))
+    return ScoredModel(model, off.error, max(off.deviation, MODEL_DEVIATION_MIN))
 
 
-class LeftOutKind(Replayed):
+class LeftOutKind(ReplayedKind):
     """A kind whose error is that of runs that were left out; what is made again of what was found is not judged again.
 
     >>> x = np.arange(1.0, 17.0)[:, None]
-    >>> finished(LeftOutKind(_law)(Table(("n",), x, 10 * x[:, 0], np.ones(16), np.arange(16)))).error < 0.05
+    >>> finished(LeftOutKind(_law)(RunTable(("n",), x, 10 * x[:, 0], np.ones(16), np.arange(16)))).error < 0.05
     True
     """
 
-    def __init__(self, fit: Callable[[Table], Generator[None, None, Answering]]) -> None:
+    def __init__(self, fit: Callable[[RunTable], Generator[None, None, RowModel]]) -> None:
         super().__init__(partial(measured, fit))
         self._fit = fit
 
-    def found(self, model: Model) -> Found:
+    def found(self, model: FittedModel) -> FitState:
         """Return how a model did."""
-        return {"error": model.error, "deviation": model.deviation} if isinstance(model, Measured) else {}
+        return {"error": model.error, "deviation": model.deviation} if isinstance(model, ScoredModel) else {}
 
-    def model(self, table: Table, found: Found) -> Model:
+    def model(self, table: RunTable, found: FitState) -> FittedModel:
         """Fit all at once."""
         error = float(found["error"])
         deviation = float(found.get("deviation", error))  # older states have the error alone
-        return Measured(finished(self._fit(table)), error, max(deviation, MODEL_DEVIATION_MIN))
+        return ScoredModel(finished(self._fit(table)), error, max(deviation, MODEL_DEVIATION_MIN))
 
 
 KINDS: Final[Mapping[str, Resumable]] = {LAW: LeftOutKind(_law), FOREST: LeftOutKind(_forest), SMOOTH: SmoothKind()}
@@ -334,27 +336,27 @@ Choose = Callable[[Sequence[str]], tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Chosen:
+class ColumnModel:
     """A model of some columns of a table: their names, and where they are.
 
     >>> import numpy as np
     >>> class Same:
     ...     error = 0.0
-    ...     def predict(self, values): return Predicted(values[:, 0], values[:, 0] * 0)
-    >>> Chosen(("b",), (1,), Same()).predict(np.array([[3.0, 4.0]])).value.tolist()
+    ...     def predict(self, values): return RowPredictions(values[:, 0], values[:, 0] * 0)
+    >>> ColumnModel(("b",), (1,), Same()).predict(np.array([[3.0, 4.0]])).value.tolist()
     [4.0]
     """
 
     names: tuple[str, ...]
     at: tuple[int, ...]
-    model: Model
+    model: FittedModel
 
     @property
     def error(self) -> float:
         """The error of runs that were left out."""
         return self.model.error
 
-    def predict(self, values: Floats) -> Predicted:
+    def predict(self, values: Floats) -> RowPredictions:
         """Return the target of rows (m, p) of the whole table."""
         return self.model.predict(values[:, list(self.at)])
 
@@ -390,24 +392,24 @@ def of_set(features: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
     return (*of_attributes(names), *wanted)
 
 
-def chosen(choose: Choose, kind: Kind, table: Table) -> Generator[None, None, Model]:
+def chosen(choose: Choose, kind: Kind, table: RunTable) -> Generator[None, None, FittedModel]:
     """Yield as the fit goes on, and return the model of the columns that are chosen.
 
     >>> from processors.models.training.table import finished
     >>> x = np.arange(1.0, 17.0)[:, None]
-    >>> finished(chosen(of_attributes, KINDS[LAW], Table(("n",), x, 10 * x[:, 0], np.ones(16), np.arange(16)))).names
+    >>> finished(chosen(of_attributes, KINDS[LAW], RunTable(("n",), x, 10 * x[:, 0], np.ones(16), np.arange(16)))).names
     ('n',)
     """
     names = choose(table.names)
     model = yield from kind(table.only(names))
-    return Chosen(names, tuple(table.names.index(name) for name in names), model)
+    return ColumnModel(names, tuple(table.names.index(name) for name in names), model)
 
 
 class OfColumns:
     """A kind of model on columns that `choose` takes of the names of a table; ValueError from it where they are not there.
 
     >>> x = np.arange(1.0, 17.0)[:, None]
-    >>> table = Table(("n", "network.hops"), np.hstack([x, x]), 10 * x[:, 0], np.ones(16), np.arange(16))
+    >>> table = RunTable(("n", "network.hops"), np.hstack([x, x]), 10 * x[:, 0], np.ones(16), np.arange(16))
     >>> finished(OfColumns(of_attributes, KINDS[LAW])(table)).names
     ('n',)
     """
@@ -415,36 +417,36 @@ class OfColumns:
     def __init__(self, choose: Choose, kind: Kind) -> None:
         self._choose, self._kind = choose, resumable(kind)
 
-    def __call__(self, table: Table) -> Generator[None, None, Model]:
+    def __call__(self, table: RunTable) -> Generator[None, None, FittedModel]:
         """Fit from the beginning."""
         names, at = self._columns(table)
         model = yield from self._kind(table.only(names))
-        return Chosen(names, at, model)
+        return ColumnModel(names, at, model)
 
-    def fitting(self, table: Table, found: Found | None) -> Generator[Found, None, Model]:
+    def fitting(self, table: RunTable, found: FitState | None) -> Generator[FitState, None, FittedModel]:
         """Yield what was found after each step, from `found` on."""
         names, at = self._columns(table)
         model = yield from self._kind.fitting(table.only(names), found)
-        return Chosen(names, at, model)
+        return ColumnModel(names, at, model)
 
-    def model(self, table: Table, found: Found) -> Model:
+    def model(self, table: RunTable, found: FitState) -> FittedModel:
         """Return the model of what was found."""
         names, at = self._columns(table)
-        return Chosen(names, at, self._kind.model(table.only(names), found))
+        return ColumnModel(names, at, self._kind.model(table.only(names), found))
 
-    def again(self, found: Found) -> Found | None:
+    def again(self, found: FitState) -> FitState | None:
         """Return what the next fit begins with; None where the kind begins anew."""
         return self._kind.again(found) if isinstance(self._kind, Continued) else None
 
-    def _columns(self, table: Table) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    def _columns(self, table: RunTable) -> tuple[tuple[str, ...], tuple[int, ...]]:
         names = self._choose(table.names)
         return names, tuple(table.names.index(name) for name in names)
 
 
-def small_forest(table: Table) -> Generator[None, None, Answering]:
+def small_forest(table: RunTable) -> Generator[None, None, RowModel]:
     """Yield as trees grow, and return the law of a table with a forest as small as that of Jain et al.
 
-    >>> next(small_forest(Table(("n",), np.ones((3, 1)), np.ones(3), np.ones(3), np.arange(3))))
+    >>> next(small_forest(RunTable(("n",), np.ones((3, 1)), np.ones(3), np.ones(3), np.arange(3))))
     Traceback (most recent call last):
     ValueError: A forest of residuals needs 12 runs.
     """

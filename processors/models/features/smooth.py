@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from processors.models.counters.selection import Linear, ridge
 from processors.models.numerics.arrays import Floats
-from processors.models.numerics.kriging import Chosen, Kriging, Points, Search, kriging, onward, searching
-from processors.models.training.table import CHOICE, FOLDS, Predicted, Table, silent, spread
-from processors.models.training.trainer import Found
+from processors.models.numerics.kriging import Kriging, KrigingPoints, Reaches, Search, kriging, onward, searching
+from processors.models.training.table import CHOICE, FOLDS, RowPredictions, RunTable, silent, spread
+from processors.models.training.trainer import FitState
 
 LAW_RUNS_MIN: Final = 6
 RUNS_PER_TERM: Final = 4  # so many, and the law may bend
@@ -21,11 +21,11 @@ RATIO_MAX: Final = 30.0  # of the target to its extremes: nothing further is ans
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Law:
+class AttributeLaw:
     """The law of a table: which columns are taken by their ln, what was seen of each, and the coefficients.
 
     >>> x = np.arange(1.0, 31.0)[:, None]
-    >>> found = law(Table(("n",), x, 100.0 / x[:, 0], np.ones(30), np.arange(30)))
+    >>> found = law(RunTable(("n",), x, 100.0 / x[:, 0], np.ones(30), np.arange(30)))
     >>> round(found.predict(np.array([[60.0]])).value.item(), 1)
     1.7
     """
@@ -43,10 +43,10 @@ class Law:
         found = self.linear.predict(self._terms(taken(values, self.by_ln)))
         return np.clip(found, self.low_ln, self.high_ln)
 
-    def predict(self, values: Floats) -> Predicted:
+    def predict(self, values: Floats) -> RowPredictions:
         """Return the target of rows (m, p); the deviation is not known here and told as 0."""
         found = np.exp(self.ln(values))
-        return Predicted(found, np.zeros(len(found)))
+        return RowPredictions(found, np.zeros(len(found)))
 
     def _terms(self, given: Floats) -> Floats:
         reach = np.where(self.by_ln, np.log(FURTHER), 0.0)
@@ -58,10 +58,10 @@ class Law:
         return np.concatenate([straight, inside[:, first] * inside[:, second]], axis=1)
 
 
-def law(table: Table) -> Law:
+def law(table: RunTable) -> AttributeLaw:
     """Return the law of a table; ValueError for less than RUNS_MIN runs or without columns.
 
-    >>> law(Table((), np.zeros((9, 0)), np.ones(9), np.ones(9), np.arange(9)))
+    >>> law(RunTable((), np.zeros((9, 0)), np.ones(9), np.ones(9), np.arange(9)))
     Traceback (most recent call last):
     ValueError: A law needs 6 runs and an attribute.
     """
@@ -75,9 +75,11 @@ def law(table: Table) -> Law:
     bends = columns <= BENDING_MAX and len(table) >= RUNS_PER_TERM * terms
     target = np.log(table.target)
     far = np.log(RATIO_MAX)
-    shape = Law(by_ln, known.min(axis=0), known.max(axis=0), bends, _NOTHING, target.min() - far, target.max() + far)
+    shape = AttributeLaw(
+        by_ln, known.min(axis=0), known.max(axis=0), bends, _NOTHING, target.min() - far, target.max() + far
+    )
     linear = ridge(shape._terms(known), target, table.weight, 1.0 / len(table))  # noqa: SLF001  its own terms
-    return Law(by_ln, shape.low, shape.high, bends, linear, shape.low_ln, shape.high_ln)
+    return AttributeLaw(by_ln, shape.low, shape.high, bends, linear, shape.low_ln, shape.high_ln)
 
 
 _NOTHING: Final = Linear(0.0, np.zeros(0), np.zeros(0))
@@ -100,28 +102,28 @@ DEVIATION_MIN: Final = 0.005
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Smooth:
+class SmoothLaw:
     """A law, the process of what runs were off it, and how wrong both were on runs that were left out.
 
     >>> from processors.models.training.table import finished
     >>> x = np.linspace(1.0, 9.0, 60)[:, None]
-    >>> table = Table(("a",), x, 200.0 + 50.0 * np.sin(x[:, 0]), np.ones(60), np.arange(60))
+    >>> table = RunTable(("a",), x, 200.0 + 50.0 * np.sin(x[:, 0]), np.ones(60), np.arange(60))
     >>> found = finished(SmoothKind()(table))
     >>> round(found.predict(np.array([[1.57]])).value.item()), found.error < 0.01
     (250, True)
     """
 
-    law: Law
+    law: AttributeLaw
     process: Kriging
     relevance: Floats
     error: float = 0.0
     deviation: float = 0.0
 
-    def predict(self, values: Floats) -> Predicted:
+    def predict(self, values: Floats) -> RowPredictions:
         """Return the target of rows (m, p); the deviation widens where no run is near."""
         off = self.process.predict(taken(values, self.law.by_ln))
         own = np.hypot(off.deviation, self.deviation) / 2**0.5
-        return Predicted(np.exp(self.law.ln(values) + off.target), own)
+        return RowPredictions(np.exp(self.law.ln(values) + off.target), own)
 
     def importances(self) -> Floats:
         """Return the share of each column (p,) by how quickly what is near changes with it, sum 1."""
@@ -129,20 +131,20 @@ class Smooth:
 
 
 class SmoothKind:
-    """Fits `Smooth` in steps: reaches are looked for, then runs are left out, a fold at a time.
+    """Fits `SmoothLaw` in steps: reaches are looked for, then runs are left out, a fold at a time.
 
-    >>> table = Table(("a",), np.arange(1.0, 14.0)[:, None], np.arange(2.0, 15.0), np.ones(13), np.arange(13))
+    >>> table = RunTable(("a",), np.arange(1.0, 14.0)[:, None], np.arange(2.0, 15.0), np.ones(13), np.arange(13))
     >>> steps = list(SmoothKind().fitting(table, None))
     >>> list(SmoothKind().fitting(table, steps[20]))[-1] == steps[-1], sorted(steps[-1])
     (True, ['deviation', 'error', 'off', 'search'])
     """
 
-    def __call__(self, table: Table) -> Generator[None, None, Smooth]:
+    def __call__(self, table: RunTable) -> Generator[None, None, SmoothLaw]:
         """Fit from the beginning."""
         found = yield from silent(self.fitting(table, None))
         return found
 
-    def fitting(self, table: Table, found: Found | None) -> Generator[Found, None, Smooth]:
+    def fitting(self, table: RunTable, found: FitState | None) -> Generator[FitState, None, SmoothLaw]:
         """Yield what was found after each step; ValueError for less than RUNS_MIN runs, or without columns."""
         if len(table) < RUNS_MIN:
             raise ValueError(f"A smooth function of attributes needs {RUNS_MIN} runs.")
@@ -152,31 +154,31 @@ class SmoothKind:
         for step in searching(points, group, search):
             search = step
             yield {"search": search, "off": []}
-        chosen, off = Chosen.of(search), list(given["off"])
+        chosen, off = Reaches.of(search), list(given["off"])
         for number in range(len(off), FOLDS):
             off.append(_left_out(table, chosen, number))
             yield {"search": search, "off": off, **_errors(off)}
         return self.model(table, {"search": search, **_errors(off)})
 
-    def again(self, found: Found) -> Found:
+    def again(self, found: FitState) -> FitState:
         """Return what the next fit begins with: the reaches of the last one."""
         return {"search": onward(found["search"]), "off": []}
 
-    def model(self, table: Table, found: Found) -> Smooth:
+    def model(self, table: RunTable, found: FitState) -> SmoothLaw:
         """Return the model of a table with the reaches that were found."""
-        return _fitted(table, Chosen.of(found["search"]), found["error"], found["deviation"])
+        return _fitted(table, Reaches.of(found["search"]), found["error"], found["deviation"])
 
 
-def _points(table: Table) -> tuple[Points, Law]:
+def _points(table: RunTable) -> tuple[KrigingPoints, AttributeLaw]:
     found, values = law(table), table.filled()
-    return Points.of(taken(values, found.by_ln), np.log(table.target) - found.ln(values), table.weight), found
+    return KrigingPoints.of(taken(values, found.by_ln), np.log(table.target) - found.ln(values), table.weight), found
 
 
-def _fitted(table: Table, chosen: Chosen, error: float = 0.0, deviation: float = 0.0) -> Smooth:
+def _fitted(table: RunTable, chosen: Reaches, error: float = 0.0, deviation: float = 0.0) -> SmoothLaw:
     points, found = _points(table)
     group = _groups(table.names)
     shares = np.where(points.values.std(axis=0) > 0, 1.0 / chosen.reach[np.array(group)], 0.0)
-    return Smooth(found, kriging(points, group, chosen), shares / (shares.sum() or 1.0), error, deviation)
+    return SmoothLaw(found, kriging(points, group, chosen), shares / (shares.sum() or 1.0), error, deviation)
 
 
 def _groups(names: Sequence[str]) -> list[int]:
@@ -189,7 +191,7 @@ def _groups(names: Sequence[str]) -> list[int]:
     return [known.setdefault(name.partition(CHOICE)[0], len(known)) for name in names]
 
 
-def _left_out(table: Table, chosen: Chosen, number: int) -> list[float]:
+def _left_out(table: RunTable, chosen: Reaches, number: int) -> list[float]:
     """Return of some runs of a fold, which the law and the process did not see: their weight, and that times |ratio - 1| and the square of their spread."""
     out = np.unique(table.group, return_inverse=True)[1] % FOLDS == number
     if not out.any() or out.all():

@@ -39,10 +39,10 @@ Search = dict[str, Any]
 """Where a search is, as plain data: `at`, `step`, `slope` (a number for each reach, then part and noise), `best`, `least`, `done`."""
 
 
-class Chosen(NamedTuple):
+class Reaches(NamedTuple):
     """The reach of each group of columns in deviations (groups,), the smooth part and the noise in variances of the target.
 
-    >>> Chosen.of({"best": [0.0, 0.0, math.log(0.25)]}).noise
+    >>> Reaches.of({"best": [0.0, 0.0, math.log(0.25)]}).noise
     0.25
     """
 
@@ -51,16 +51,16 @@ class Chosen(NamedTuple):
     noise: float
 
     @classmethod
-    def of(cls, search: Mapping[str, Any]) -> "Chosen":
+    def of(cls, search: Mapping[str, Any]) -> "Reaches":
         """Return what a search found best so far."""
         found = np.exp(np.array(search["best"], np.float64))
         return cls(found[:-2], float(found[-2]), float(found[-1]))
 
 
-class Points(NamedTuple):
+class KrigingPoints(NamedTuple):
     """Rows (k, p) that differ, their targets (k,), and by how many runs each is known (k,).
 
-    >>> Points.of(np.array([[1.0], [2.0], [1.0]]), np.array([3.0, 9.0, 5.0]), np.ones(3)).target.tolist()
+    >>> KrigingPoints.of(np.array([[1.0], [2.0], [1.0]]), np.array([3.0, 9.0, 5.0]), np.ones(3)).target.tolist()
     [4.0, 9.0]
     """
 
@@ -69,7 +69,7 @@ class Points(NamedTuple):
     weight: Floats
 
     @classmethod
-    def of(cls, values: Floats, target: Floats, weight: Floats) -> "Points":
+    def of(cls, values: Floats, target: Floats, weight: Floats) -> "KrigingPoints":
         """Return the points of rows (m, p): runs that are alike are one, with their mean."""
         rows, place = np.unique(values, axis=0, return_inverse=True)
         place = place.reshape(-1)
@@ -82,8 +82,8 @@ class Kriging:
     """The process of some points: their rows in units of the reaches, targets and noise in those of the target.
 
     >>> x = np.linspace(0.0, 6.0, 40)[:, None]
-    >>> points = Points.of(x, np.sin(x[:, 0]), np.ones(40))
-    >>> found = kriging(points, [0], Chosen.of(list(searching(points, [0]))[-1]))
+    >>> points = KrigingPoints.of(x, np.sin(x[:, 0]), np.ones(40))
+    >>> found = kriging(points, [0], Reaches.of(list(searching(points, [0]))[-1]))
     >>> found.predict(np.array([[1.0]])).target.round(2).tolist()
     [0.84]
     """
@@ -96,11 +96,11 @@ class Kriging:
     part: float
     single: float
 
-    def predict(self, values: Floats) -> "Answered":
+    def predict(self, values: Floats) -> "KrigingAnswers":
         """Return the target of rows (m, p), and the deviation of a run from it: larger where no run is near."""
         requested = (values - self.mean) / self.unit
         found = np.array([self._one(row) for row in requested]).reshape(len(values), 2)
-        return Answered(found[:, 0], np.sqrt(found[:, 1]))
+        return KrigingAnswers(found[:, 0], np.sqrt(found[:, 1]))
 
     def _one(self, row: Floats) -> tuple[float, float]:
         between = ((self.rows - row) ** 2).sum(axis=1)
@@ -115,10 +115,10 @@ class Kriging:
         return float(weight @ self.target[near]), variance
 
 
-class Answered(NamedTuple):
+class KrigingAnswers(NamedTuple):
     """What is answered of rows: the target (m,), and its standard deviation (m,).
 
-    >>> Answered(np.array([2.0]), np.array([0.1])).target.tolist()
+    >>> KrigingAnswers(np.array([2.0]), np.array([0.1])).target.tolist()
     [2.0]
     """
 
@@ -137,13 +137,13 @@ def matern(squared: Floats) -> Floats:
 
 
 def searching(
-    points: Points, group: Sequence[int] | Integers, search: Search | None = None
+    points: KrigingPoints, group: Sequence[int] | Integers, search: Search | None = None
 ) -> Generator[Search, None, Search]:
     """Yield after each step of the search for reaches, from `search` on, and return it; `group` (p,) says whose reach a column has.
 
     A search of other columns is begun anew. Raises ValueError for more than GROUPS_MAX reaches.
 
-    >>> points = Points.of(np.arange(9.0)[:, None], np.arange(9.0) ** 2, np.ones(9))
+    >>> points = KrigingPoints.of(np.arange(9.0)[:, None], np.arange(9.0) ** 2, np.ones(9))
     >>> len(list(searching(points, [0]))), next(searching(points, [0], {"done": STEPS - 1, **begun(1)}))["done"]
     (40, 40)
     """
@@ -181,11 +181,11 @@ def onward(search: Search) -> Search:
     return {**search, "at": search["best"], **fresh}
 
 
-def kriging(points: Points, group: Sequence[int] | Integers, chosen: Chosen) -> Kriging:
+def kriging(points: KrigingPoints, group: Sequence[int] | Integers, chosen: Reaches) -> Kriging:
     """Return the process of points with these reaches; `group` (p,) says whose reach a column has.
 
-    >>> points = Points.of(np.array([[0.0], [1.0]]), np.array([1.0, 3.0]), np.ones(2))
-    >>> found = kriging(points, [0], Chosen(np.array([1.0]), 1.0, 1e-9))
+    >>> points = KrigingPoints.of(np.array([[0.0], [1.0]]), np.array([1.0, 3.0]), np.ones(2))
+    >>> found = kriging(points, [0], Reaches(np.array([1.0]), 1.0, 1e-9))
     >>> found.predict(np.array([[1.0], [99.0]])).target.round(3).tolist()
     [3.0, 0.0]
     """
@@ -202,18 +202,18 @@ def _scale(values: Floats) -> tuple[Floats, Floats]:
     return values.mean(axis=0), np.where(deviation > 0, deviation, 1.0)
 
 
-def _sample(points: Points) -> Points:
+def _sample(points: KrigingPoints) -> KrigingPoints:
     """Return some of the points, drawn evenly by a seed."""
     if len(points.target) <= SAMPLE:
         return points
     at = np.sort(np.random.default_rng(1).permutation(len(points.target))[:SAMPLE])
-    return Points(points.values[at], points.target[at], points.weight[at])
+    return KrigingPoints(points.values[at], points.target[at], points.weight[at])
 
 
 class _Likelihood:
     """By how much reaches, part and noise are unlikely, of some points: -ln of it, with its slope in their ln."""
 
-    def __init__(self, points: Points, group: Integers, groups: int) -> None:
+    def __init__(self, points: KrigingPoints, group: Integers, groups: int) -> None:
         mean, unit = _scale(points.values)
         rows = (points.values - mean) / unit
         count = len(rows)

@@ -30,15 +30,15 @@ from processors.models.structure.form import (
     HOSTS_MAX,
     OVER,
     Atom,
+    AtomTable,
     Builder,
+    EquationInputs,
     Form,
-    Inputs,
     Monomial,
-    Table,
     Value,
     sorted_out,
 )
-from processors.models.structure.parse import EquationError, Model
+from processors.models.structure.parse import Equation, EquationError
 
 # Monte Carlo: the equation with one number drawn for each value, many times, the same number wherever a value stands.
 
@@ -58,7 +58,7 @@ class Draws:
     `count` is how many draws there are; without it DRAWS, fewer with many hosts.
     """
 
-    def __init__(self, table: Table, inputs: Inputs, *, every: bool, count: int | None = None) -> None:
+    def __init__(self, table: AtomTable, inputs: EquationInputs, *, every: bool, count: int | None = None) -> None:
         self._table = table
         self._inputs = inputs
         self._hosts = min(max(round(inputs.hosts), 1), HOSTS_MAX)  # the largest of more is hardly larger
@@ -71,9 +71,9 @@ class Draws:
     def form(self, form: Form) -> Floats:
         """Return the draws of a form.
 
-        >>> table = Table()
+        >>> table = AtomTable()
         >>> x = table.of(table.atom("variable", "x", (), frozenset("x")))
-        >>> inputs = Inputs({}, {}, {"x": Histogram(np.array([0.0, 1.0]), np.ones(1))}, {}, 1.0)
+        >>> inputs = EquationInputs({}, {}, {"x": Histogram(np.array([0.0, 1.0]), np.ones(1))}, {}, 1.0)
         >>> drawn = Draws(table, inputs, every=True).form(x)
         >>> drawn.shape, round(float(drawn.mean()), 1)
         ((1, 4096), 0.5)
@@ -193,7 +193,7 @@ class Way:
 class Calculus:
     """Evaluates the forms of a table with histograms of `intervals` intervals."""
 
-    def __init__(self, table: Table, inputs: Inputs, intervals: int) -> None:
+    def __init__(self, table: AtomTable, inputs: EquationInputs, intervals: int) -> None:
         self._table = table
         self._inputs = inputs
         self._intervals = intervals
@@ -205,9 +205,9 @@ class Calculus:
     def form(self, form: Form) -> Histogram:
         """Return the histogram of a form, (m,) or (hosts, m); ValueError where it is too large, or divides by 0.
 
-        >>> table = Table()
+        >>> table = AtomTable()
         >>> x = table.of(table.atom("variable", "x", (), frozenset("x")))
-        >>> inputs = Inputs({}, {}, {"x": Histogram(np.array([0.0, 1.0]), np.ones(1))}, {}, 1.0)
+        >>> inputs = EquationInputs({}, {}, {"x": Histogram(np.array([0.0, 1.0]), np.ones(1))}, {}, 1.0)
         >>> Calculus(table, inputs, intervals=5).form(table.add(x, {(): 3.0})).edges.tolist()
         [3.0, 4.0]
         """
@@ -358,7 +358,7 @@ class Evaluated:
 
 
 def evaluate(
-    model: Model, variables: Mapping[str, Value], *, check: bool = True, intervals: int = INTERVALS
+    model: Equation, variables: Mapping[str, Value], *, check: bool = True, intervals: int = INTERVALS
 ) -> Evaluated:
     """Return the run time that a model gives with these values.
 

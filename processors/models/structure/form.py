@@ -14,11 +14,21 @@ import numpy as np
 from processors.models.histogram.arithmetic import AVAILABILITY_MIN, at_least
 from processors.models.histogram.values import Histogram
 from processors.models.numerics.arrays import Floats
-from processors.models.structure.parse import HOSTS, Call, Chain, EquationError, Expression, Model, Name, Number, Place
+from processors.models.structure.parse import (
+    HOSTS,
+    Call,
+    Chain,
+    Equation,
+    EquationError,
+    Expression,
+    Name,
+    Number,
+    TextPlace,
+)
 
 AVAILABILITY = "_available"  # how names of shares that are left for a job end
 HOSTS_MAX = 16_384  # with windows of their own; pool those of more
-_START = Place(1, 1)
+_START = TextPlace(1, 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,7 +46,7 @@ Value = float | Floats | Histogram | Alike
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Inputs:
+class EquationInputs:
     """Values by kind: `numbers`; `fixed` numbers (hosts,); `shared` and `hosted` histograms, (m,) and (hosts, m) or (m,).
 
     A histogram that is hosted and has no axis of hosts is alike for all. `hosts` is how many there are.
@@ -49,7 +59,7 @@ class Inputs:
     hosts: float
 
 
-def sorted_out(variables: Mapping[str, Value], names: frozenset[str]) -> Inputs:
+def sorted_out(variables: Mapping[str, Value], names: frozenset[str]) -> EquationInputs:
     """Return the values of the names by kind. EquationError where one is missing, or numbers of hosts differ.
 
     Availabilities are at least AVAILABILITY_MIN. What is certain is a number. With one host, what is the host's is shared.
@@ -61,7 +71,7 @@ def sorted_out(variables: Mapping[str, Value], names: frozenset[str]) -> Inputs:
     missing = sorted(names - variables.keys() - {HOSTS})
     if missing:
         raise EquationError(_START, f"{', '.join(missing)} has no value.")
-    inputs = Inputs({}, {}, {}, {}, _hosts(variables, names))
+    inputs = EquationInputs({}, {}, {}, {}, _hosts(variables, names))
     for name in sorted(names - {HOSTS}):
         _put(inputs, name, variables[name])
     inputs.numbers[HOSTS] = inputs.hosts
@@ -95,7 +105,7 @@ def _axis(name: str, value: Value) -> int | None:
     return axes[0] if axes else None
 
 
-def _put(inputs: Inputs, name: str, value: Value) -> None:
+def _put(inputs: EquationInputs, name: str, value: Value) -> None:
     if isinstance(value, Histogram | Alike):
         _put_window(inputs, name, value)
         return
@@ -108,7 +118,7 @@ def _put(inputs: Inputs, name: str, value: Value) -> None:
         inputs.fixed[name] = numbers
 
 
-def _put_window(inputs: Inputs, name: str, value: Histogram | Alike) -> None:
+def _put_window(inputs: EquationInputs, name: str, value: Histogram | Alike) -> None:
     hosted = isinstance(value, Alike) or bool(value.hosts)
     window = value.window if isinstance(value, Alike) else value
     if name.endswith(AVAILABILITY):
@@ -142,12 +152,12 @@ class Atom:
     hosted: bool
 
 
-class Table:
+class AtomTable:
     """Numbers for atoms and forms.
 
     `collected` are the variables of like terms that were put together, `divisors` says where an atom is divided by.
 
-    >>> table = Table()
+    >>> table = AtomTable()
     >>> x = table.of(table.atom("variable", "x", variables=frozenset("x")))
     >>> twice = table.add(x, x)
     >>> twice, table.multiply(twice, table.inverse(x)), sorted(table.collected)
@@ -158,7 +168,7 @@ class Table:
         self.atoms: list[Atom] = []
         self.forms: list[Form] = []
         self.collected: set[str] = set()
-        self.divisors: dict[int, Place] = {}
+        self.divisors: dict[int, TextPlace] = {}
         self._atoms: dict[tuple[Kind, str, tuple[int, ...]], int] = {}
         self._forms: dict[tuple[tuple[Monomial, float], ...], int] = {}
 
@@ -270,8 +280,8 @@ class Builder:
     {(): 9.0}
     """
 
-    def __init__(self, model: Model, inputs: Inputs) -> None:
-        self.table = Table()
+    def __init__(self, model: Equation, inputs: EquationInputs) -> None:
+        self.table = AtomTable()
         self._model = model
         self._inputs = inputs
         self._parts: dict[str, Form] = {}

@@ -18,7 +18,7 @@ DEDICATED = "T(n)"
 RESERVED = (*FUNCTIONS, HOSTS, "n")
 
 
-class Place(NamedTuple):
+class TextPlace(NamedTuple):
     """Where in the text: line and column, both from 1."""
 
     line: int
@@ -28,11 +28,11 @@ class Place(NamedTuple):
 class EquationError(ValueError):
     """What is wrong with an equation, or with the values that it is given: the place and one sentence.
 
-    >>> str(EquationError(Place(2, 7), "a name is missing."))
+    >>> str(EquationError(TextPlace(2, 7), "a name is missing."))
     'line 2, column 7: a name is missing.'
     """
 
-    def __init__(self, place: Place, message: str) -> None:
+    def __init__(self, place: TextPlace, message: str) -> None:
         super().__init__(f"line {place.line}, column {place.column}: {message}")
         self.place = place
         self.message = message
@@ -43,7 +43,7 @@ class Number:
     """A number."""
 
     value: float
-    place: Place
+    place: TextPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Name:
     """A parameter, a measured resource, a named part, `hosts`, `n`, or T(n)."""
 
     text: str
-    place: Place
+    place: TextPlace
 
 
 Sign = Literal["+", "-", "*", "/"]
@@ -62,7 +62,7 @@ class Chain:
     """Parts joined by + and -, or by * and /, from left to right; the first has + or *."""
 
     parts: "tuple[tuple[Sign, Expression], ...]"
-    place: Place
+    place: TextPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +71,14 @@ class Call:
 
     function: str
     arguments: "tuple[Expression, ...]"
-    place: Place
+    place: TextPlace
 
 
 Expression = Number | Name | Chain | Call
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class Equation:
     """An equation: its named parts in the order in which they stand, the result, and the names that need a value."""
 
     definitions: dict[str, Expression]
@@ -102,7 +102,7 @@ _MISSING = "a number, a name or a parenthesis is missing."
 _TOO_DEEP = f"parts are nested more than {DEPTH_MAX} deep."
 
 
-def parse(equation: str, names: Collection[str] = ()) -> Model:
+def parse(equation: str, names: Collection[str] = ()) -> Equation:
     r"""Return the model of an equation; `names` are the parameters and resources that it may use.
 
     A text of lines (or parts divided by ``;``), each ``name = ...``; the last one, with or without a name, is the run
@@ -118,7 +118,7 @@ def parse(equation: str, names: Collection[str] = ()) -> Model:
     processors.models.structure.parse.EquationError: line 1, column 14: a closing parenthesis is missing.
     """
     if len(equation) > LENGTH_MAX:
-        raise EquationError(Place(1, 1), f"the equation is longer than {LENGTH_MAX} characters.")
+        raise EquationError(TextPlace(1, 1), f"the equation is longer than {LENGTH_MAX} characters.")
     text = _COMMENT.sub(lambda comment: " " * len(comment[0]), equation)
     parts = list(_parts(text))
     if not parts:
@@ -126,11 +126,11 @@ def parse(equation: str, names: Collection[str] = ()) -> Model:
     reader = _Reader(frozenset(names))
     for start, end in parts:
         expression = reader.read(_Part(text, start, end), last=end == parts[-1][1])
-    return Model(reader.definitions, expression, frozenset(reader.used))
+    return Equation(reader.definitions, expression, frozenset(reader.used))
 
 
-def _place(text: str, at: int) -> Place:
-    return Place(text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
+def _place(text: str, at: int) -> TextPlace:
+    return TextPlace(text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
 
 
 def _parts(text: str) -> Iterator[tuple[int, int]]:
@@ -194,17 +194,17 @@ class _Part:
         try:
             return ast.parse(self._source, mode="eval").body
         except SyntaxError as error:
-            place = Place((error.lineno or 1) - 1, error.offset or 1)
+            place = TextPlace((error.lineno or 1) - 1, error.offset or 1)
             raise EquationError(min(place, self.end), _misread(error.msg)) from None
         except (RecursionError, MemoryError):
             raise EquationError(self.place, _TOO_DEEP) from None
 
-    def at(self, line: int, offset: int) -> Place:
+    def at(self, line: int, offset: int) -> TextPlace:
         """Return the place of what Python's parser saw in this line, after so many bytes."""
-        place = Place(line - 1, len(self._lines[line - 1].encode()[:offset].decode()) + 1)
+        place = TextPlace(line - 1, len(self._lines[line - 1].encode()[:offset].decode()) + 1)
         return max(place, self.place)  # the parentheses around all are not the user's
 
-    def of(self, node: ast.expr) -> Place:
+    def of(self, node: ast.expr) -> TextPlace:
         """Return the place of a node."""
         return self.at(node.lineno, node.col_offset)
 
@@ -334,7 +334,7 @@ class _Reader:
             self._fail(node, f"{name} compares two or more values.")
         return Call(name, found, place)
 
-    def _over_hosts(self, node: ast.Call, name: str, closing: Place) -> list[ast.expr]:
+    def _over_hosts(self, node: ast.Call, name: str, closing: TextPlace) -> list[ast.expr]:
         """Return the one value that a function over hosts looks at."""
         hosts, *values = node.args
         if not (isinstance(hosts, ast.Name) and hosts.id == HOSTS):

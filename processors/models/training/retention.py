@@ -43,10 +43,10 @@ class Retained(Protocol):
 R = TypeVar("R", bound=Retained)
 
 
-class Row(Mapping[str, float]):
+class NumberRow(Mapping[str, float]):
     """Named numbers of a run in as little room as they need: 32 bits each, and names that runs share.
 
-    >>> row = Row({"ipc": 1.5, "clock": 2.0})
+    >>> row = NumberRow({"ipc": 1.5, "clock": 2.0})
     >>> dict(row), row["ipc"], row == {"ipc": 1.5, "clock": 2.0}
     ({'ipc': 1.5, 'clock': 2.0}, 1.5, True)
     """
@@ -79,18 +79,18 @@ def _places(names: tuple[str, ...]) -> dict[str, int]:
     return {name: at for at, name in enumerate(names)}
 
 
-_NONE: Final = Row({})
+_NONE: Final = NumberRow({})
 
 
-def row(values: Mapping[str, float]) -> Row:
+def row(values: Mapping[str, float]) -> NumberRow:
     """Return named numbers as a row; all that have none are one, and one that is a row stays.
 
     >>> row({}) is row({})
     True
     """
-    if isinstance(values, Row):
+    if isinstance(values, NumberRow):
         return values
-    return Row(values) if values else _NONE
+    return NumberRow(values) if values else _NONE
 
 
 def counts(rows: Iterable[Mapping[str, float]]) -> dict[str, int]:
@@ -153,8 +153,8 @@ class Retention:
 def with_least_hashes(runs: Iterable[R], count: int) -> dict[str, R]:
     """Return the runs with the least hashes, in that order: an even sample of all.
 
-    >>> from processors.models.training.runs import Run
-    >>> len(with_least_hashes([Run(f"r{i}", i, {}, {}) for i in range(9)], 4))
+    >>> from processors.models.training.runs import LearnedRun
+    >>> len(with_least_hashes([LearnedRun(f"r{i}", i, {}, {}) for i in range(9)], 4))
     4
     """
     return {run.id: run for run in sorted(runs, key=lambda run: (run.place, run.id))[:count]}
@@ -163,8 +163,8 @@ def with_least_hashes(runs: Iterable[R], count: int) -> dict[str, R]:
 def beyond_least_hashes(run: Retained, stay: Iterable[Retained], count: int) -> bool:
     """Return whether a run has a larger hash than all that stay, where these are as many as may.
 
-    >>> from processors.models.training.runs import Run
-    >>> first, last = sorted((Run(f"r{i}", i, {}, {}) for i in range(2)), key=lambda run: run.place)
+    >>> from processors.models.training.runs import LearnedRun
+    >>> first, last = sorted((LearnedRun(f"r{i}", i, {}, {}) for i in range(2)), key=lambda run: run.place)
     >>> beyond_least_hashes(last, [first], 1), beyond_least_hashes(first, [last], 1), beyond_least_hashes(last, [first], 2)
     (True, False, False)
     """
@@ -177,8 +177,8 @@ def that_add_most(runs: Iterable[R], count: int) -> dict[str, R]:
 
     It depends on the runs alone, not on their order.
 
-    >>> from processors.models.training.runs import Run
-    >>> runs = [Run(f"r{i}", i, {"mesh": 1.0 if i else 2.0}, {}) for i in range(90)]
+    >>> from processors.models.training.runs import LearnedRun
+    >>> runs = [LearnedRun(f"r{i}", i, {"mesh": 1.0 if i else 2.0}, {}) for i in range(90)]
     >>> len(that_add_most(runs, 20)), "r0" in that_add_most(runs, 20)
     (20, True)
     """
@@ -186,7 +186,7 @@ def that_add_most(runs: Iterable[R], count: int) -> dict[str, R]:
     if len(every) <= count:
         return with_least_hashes(every, count)
     newest = sorted(every, key=lambda run: (-run.time_ms, run.place, run.id))
-    alike: dict[Row | tuple[tuple[str, float], ...], int] = {}
+    alike: dict[NumberRow | tuple[tuple[str, float], ...], int] = {}
     ranked = []
     for at, run in enumerate(newest):
         own = tuple(run.values.items())

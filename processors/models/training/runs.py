@@ -19,7 +19,7 @@ import numpy as np
 from processors.models.drift import Cusum, began, clipped, explained_by_one, matters, noise_after, risen
 from processors.models.numerics.statistics import six_digits
 from processors.models.training.retention import EVENLY, Retention, counts, matrix, room_bytes, row
-from processors.models.training.table import CHOICE, Table
+from processors.models.training.table import CHOICE, RunTable
 
 RATIOS_MAX: Final = 32  # newest, in which the begin of a shift is looked for
 RUNS_MIN: Final = 10  # that tell a shift
@@ -29,7 +29,7 @@ CONFIGURATIONS_MIN: Final = 3  # that they have, where there are so many
 NOISE: Final = 0.2  # of ln, as long as nothing is known
 
 
-class Shift(NamedTuple):
+class LevelShift(NamedTuple):
     """Runs that ended before `before_ms` were at another level; e to the `ln_factor` times as long they are at that of now."""
 
     before_ms: int
@@ -61,7 +61,7 @@ class LevelWatch:
     cusum: Cusum = field(default_factory=Cusum)
     ratios: list[Ratio] = field(default_factory=list)
 
-    def learn(self, ratio: Ratio, deviation: float) -> Shift | None:
+    def learn(self, ratio: Ratio, deviation: float) -> LevelShift | None:
         """Take a comparison in, whose answer had this deviation; return the shift that it makes certain, if any."""
         scatter = max(self.noise, deviation)
         self.ratios = [*self.ratios, ratio._replace(ln_ratio=six_digits(ratio.ln_ratio * self.noise / scatter))]
@@ -95,7 +95,7 @@ class LevelWatch:
         return cls(state["noise"], state["runs"], Cusum(*state["sums"]), ratios)
 
 
-def _shift(newest: list[Ratio], noise: float) -> Shift | None:
+def _shift(newest: list[Ratio], noise: float) -> LevelShift | None:
     ratios, configurations = [each.ln_ratio for each in newest], [each.configuration for each in newest]
     several = len(set(configurations)) >= CONFIGURATIONS_MIN
     factor = six_digits(median(ratios))
@@ -103,13 +103,13 @@ def _shift(newest: list[Ratio], noise: float) -> Shift | None:
     large = matters(factor, noise) and abs(factor) > NOISES_MIN * noise
     if not (several and agreeing and large) or explained_by_one(ratios, configurations, noise) is not None:
         return None
-    return Shift(newest[0].time_ms, factor)
+    return LevelShift(newest[0].time_ms, factor)
 
 
-def at_level_of_now(time_ms: int, shifts: list[Shift]) -> float:
+def at_level_of_now(time_ms: int, shifts: list[LevelShift]) -> float:
     """Return by how much a run of then would take longer or shorter now.
 
-    >>> at_level_of_now(5, [Shift(3, 0.5), Shift(9, math.log(2.0))])
+    >>> at_level_of_now(5, [LevelShift(3, 0.5), LevelShift(9, math.log(2.0))])
     2.0
     """
     return math.exp(sum(shift.ln_factor for shift in shifts if time_ms < shift.before_ms))
@@ -192,7 +192,7 @@ SHIFTS_MAX: Final = 8  # of the level, in the order in which they were found
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class LearnedRun:
     """What a run had (`values`: rates, features, attributes by name) and what came of it (`targets`: watts, seconds).
 
     `weight` is how much it counts, 1 for an undisturbed run, `weights` how much a target of it counts besides, where that
@@ -200,7 +200,7 @@ class Run:
     must be positive too; of more than NAMES_MAX names the first in their order stay. Raises ValueError for a weight that is
     not above 0 and at most 1.
 
-    >>> Run("r1", 0, {"ipc": 1.5, "lost": float("nan")}, {"power_w": 400.0}).values
+    >>> LearnedRun("r1", 0, {"ipc": 1.5, "lost": float("nan")}, {"power_w": 400.0}).values
     {'ipc': 1.5}
     """
 
@@ -234,7 +234,7 @@ class Reservoir:
 
     >>> reservoir = Reservoir(runs_max=2)
     >>> for number in range(5):
-    ...     reservoir.add(Run(f"r{number}", number, {"x": float(number)}, {"run_time_s": 10.0}))
+    ...     reservoir.add(LearnedRun(f"r{number}", number, {"x": float(number)}, {"run_time_s": 10.0}))
     >>> len(reservoir.table("run_time_s")), reservoir.due
     (0, True)
     >>> reservoir.advance()
@@ -243,17 +243,17 @@ class Reservoir:
     """
 
     runs_max: int = RUNS_MAX
-    retained: dict[str, Run] = field(default_factory=dict)
-    waiting: dict[str, Run] = field(default_factory=dict)
-    coming: dict[str, Run] | None = None
+    retained: dict[str, LearnedRun] = field(default_factory=dict)
+    waiting: dict[str, LearnedRun] = field(default_factory=dict)
+    coming: dict[str, LearnedRun] | None = None
     epoch: int = 0
     seen: int = 0
     gone: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
     retention: Retention = EVENLY
-    shifts: list[Shift] = field(default_factory=list)
-    coming_shifts: list[Shift] = field(default_factory=list)
-    retained_shifts: list[Shift] = field(default_factory=list)
+    shifts: list[LevelShift] = field(default_factory=list)
+    coming_shifts: list[LevelShift] = field(default_factory=list)
+    retained_shifts: list[LevelShift] = field(default_factory=list)
 
     @property
     def due(self) -> bool:
@@ -266,7 +266,7 @@ class Reservoir:
         """By how much in ln the level of now is above that of the runs as the last fit took them."""
         return sum(shift.ln_factor for shift in self.shifts if shift not in self.retained_shifts)
 
-    def shift(self, shift: Shift) -> None:
+    def shift(self, shift: LevelShift) -> None:
         """Let runs of before count at another level, in each target, from the next fit on that begins."""
         self.shifts = [*self.shifts, shift][-SHIFTS_MAX:]
 
@@ -276,7 +276,7 @@ class Reservoir:
         self.runs_max = min(room, runs_max)
         return room < min(len(self.retained) + len(self.waiting), runs_max)
 
-    def add(self, run: Run) -> None:
+    def add(self, run: LearnedRun) -> None:
         """Take a run in, to be fitted to after the next `advance`; one with a known id replaces that.
 
         One that would not stay is not kept; of names that are too many for all runs together the run goes without.
@@ -311,13 +311,13 @@ class Reservoir:
         self.gone &= self.retained.keys()
         self.epoch += 1
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[LearnedRun]:
         """Return all runs that are known, each as it was told last, in the order of their ids."""
         fitted = {**self.retained, **(self.coming or {})}
         known = {name: run for name, run in fitted.items() if name not in self.gone} | self.waiting
         return [known[name] for name in sorted(known)]
 
-    def find(self, run_id: str) -> Run | None:
+    def find(self, run_id: str) -> LearnedRun | None:
         """Return a run as it was told last; None where it is not known."""
         if run_id in self.waiting or run_id in self.gone:
             return self.waiting.get(run_id)
@@ -338,7 +338,7 @@ class Reservoir:
             if run.time_ms < before_ms:
                 self.drop(run.id)
 
-    def table(self, target: str, columns: tuple[str, ...] = ("",), *, now: bool = False) -> Table:
+    def table(self, target: str, columns: tuple[str, ...] = ("",), *, now: bool = False) -> RunTable:
         """Return the runs of the coming fit, or of the last one, that have the target, sorted by id; `now` the last one.
 
         Its columns are those that most of these runs have, of names that begin with one of `columns`, sorted; of choices
@@ -349,7 +349,7 @@ class Reservoir:
         runs = [known[name] for name in sorted(known) if target in known[name].targets]
         names = _columns(runs, columns)
         groups = {name: i for i, name in enumerate(sorted({run.group or run.id for run in runs}))}
-        return Table(
+        return RunTable(
             names,
             matrix([run.values for run in runs], names),
             np.array([run.targets[target] * at_level_of_now(run.time_ms, shifts) for run in runs], dtype=np.float64),
@@ -361,11 +361,11 @@ class Reservoir:
         """Return the state as plain data.
 
         >>> reservoir = Reservoir()
-        >>> reservoir.add(Run("r1", 0, {"x": 1.0}, {"power_w": 300.0}))
+        >>> reservoir.add(LearnedRun("r1", 0, {"x": 1.0}, {"power_w": 300.0}))
         >>> Reservoir.build(reservoir.snapshot()) == reservoir
         True
         """
-        runs: dict[int, Run] = {}  # each once, wherever it is
+        runs: dict[int, LearnedRun] = {}  # each once, wherever it is
         places = [list(each.values()) for each in (self.retained, self.waiting, self.coming or {})]
         for run in (run for place in places for run in place):
             runs[id(run)] = run
@@ -403,17 +403,17 @@ class Reservoir:
         retained, waiting = ({runs[i].id: runs[i] for i in state[place]} for place in ("kept", "waiting"))
         coming = None if state["coming"] is None else {runs[i].id: runs[i] for i in state["coming"]}
         given = (state["epoch"], state["seen"], set(state["gone"]), set(state["names"]))
-        shifts = [[Shift(*each) for each in place] for place in state.get("shifts", ((), (), ()))]
+        shifts = [[LevelShift(*each) for each in place] for place in state.get("shifts", ((), (), ()))]
         return cls(runs_max or state["runs_max"], retained, waiting, coming, *given, retention, *shifts)
 
-    def _room(self, run: Run) -> bool:
+    def _room(self, run: LearnedRun) -> bool:
         """Return whether a run that is not known may stay."""
         stay = self.retained if self.coming is None else self.coming
         others = (each for name, each in stay.items() if name not in self.gone)
         return not self.retention.refuses(run, others, self.runs_max)
 
 
-def _columns(runs: list[Run], columns: tuple[str, ...]) -> tuple[str, ...]:
+def _columns(runs: list[LearnedRun], columns: tuple[str, ...]) -> tuple[str, ...]:
     known = (name for name, count in counts(run.values for run in runs).items() if count >= _wanted(name, len(runs)))
     return tuple(sorted(name for name in known if name.startswith(columns)))
 
@@ -431,7 +431,7 @@ def _place(run_id: str) -> bytes:
     return blake2b(run_id.encode(), digest_size=8).digest()
 
 
-def _identities(runs: Sequence[Run], *, packs: bool) -> Any:
+def _identities(runs: Sequence[LearnedRun], *, packs: bool) -> Any:
     """Return ids, times, weights and groups as they are stored; where all count alike in as little as tells them."""
     if not packs or any(run.weight < 1.0 or run.group for run in runs):
         return [[run.id, run.time_ms, run.weight, run.group] for run in runs]
@@ -446,9 +446,9 @@ def _identified(stored: Any) -> list[Sequence[Any]]:
     return [(name, time_ms, 1.0, "") for name, time_ms in zip(stored["ids"], times, strict=True)]
 
 
-def _restored(given: Sequence[Any], *named: Mapping[str, float]) -> Run:
+def _restored(given: Sequence[Any], *named: Mapping[str, float]) -> LearnedRun:
     """Return a run of a snapshot: its numbers are as they are kept already."""
-    run = object.__new__(Run)
+    run = object.__new__(LearnedRun)
     name, time_ms, weight, group = given
     values, targets, weights = (row(each) for each in named)
     fields = {"id": name, "time_ms": time_ms, "values": values, "targets": targets, "weight": weight, "group": group}

@@ -25,10 +25,10 @@ DEVIATION_MIN: Final = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Band:
+class PredictedBand:
     """What is expected, and between what most runs will lie.
 
-    >>> Band(400.0, 380.0, 420.0).holds(419.0)
+    >>> PredictedBand(400.0, 380.0, 420.0).holds(419.0)
     True
     """
 
@@ -42,12 +42,12 @@ class Band:
 
 
 @dataclass(slots=True)
-class Tracked:
+class TrackRecord:
     """The answers of one model for one target. `error` is the mean |ln ratio| recently, `scored` how many there were.
 
     `level` follows where a model is off by the same factor all the time, such as a host that draws more than others.
 
-    >>> tracked = Tracked()
+    >>> tracked = TrackRecord()
     >>> for _ in range(100):
     ...     tracked.learn(400.0, 0.02, 408.0)
     >>> round(tracked.band(400.0, 0.02).value), tracked.scored
@@ -63,11 +63,11 @@ class Tracked:
         """Return a model's answer at the level that it was off by recently."""
         return value * math.exp(self.level)
 
-    def band(self, value: float, deviation: float) -> Band:
+    def band(self, value: float, deviation: float) -> PredictedBand:
         """Return the band about a model's answer (> 0) with this deviation of its ln."""
         middle = self.levelled(value)
         reach = min(self.radius.radius() * max(deviation, DEVIATION_MIN), 50.0)
-        return Band(middle, middle * math.exp(-reach), middle * math.exp(reach))
+        return PredictedBand(middle, middle * math.exp(-reach), middle * math.exp(reach))
 
     def learn(self, value: float, deviation: float, actual: float) -> None:
         """Take in what came after an answer; ValueError unless both are positive and finite."""
@@ -91,24 +91,24 @@ class Tracked:
         }
 
     @classmethod
-    def build(cls, state: Mapping[str, Any]) -> "Tracked":
+    def build(cls, state: Mapping[str, Any]) -> "TrackRecord":
         """Return what a snapshot was taken of."""
         radius = AggregatedRadius.build(state["radius"])
         return cls(radius, state["level"], state["error"], state["scored"])
 
 
-def best(comparison: Mapping[str, Tracked], prior: Mapping[str, float], prior_count: float = 5.0) -> str | None:
+def best(comparison: Mapping[str, TrackRecord], prior: Mapping[str, float], prior_count: float = 5.0) -> str | None:
     """Return the name of the model to believe: that with the least error, where each brings `prior` (its error when fitted).
 
     The prior counts as `prior_count` answers; of those alike the first name. None without any.
 
-    >>> good, bad = Tracked(error=0.02, scored=50), Tracked(error=0.05, scored=50)
+    >>> good, bad = TrackRecord(error=0.02, scored=50), TrackRecord(error=0.05, scored=50)
     >>> best({"a": bad, "b": good}, {"a": 0.01, "b": 0.04})
     'b'
     """
 
     def expected(name: str) -> tuple[float, str]:
-        tracked = comparison.get(name, Tracked())
+        tracked = comparison.get(name, TrackRecord())
         count = min(tracked.scored, 1.0 / ERROR_RATE)
         return (prior[name] * prior_count + tracked.error * count) / (prior_count + count), name
 
@@ -155,10 +155,10 @@ def silent(steps: Generator[object, None, Result]) -> Generator[None, None, Resu
         yield
 
 
-class Predicted(NamedTuple):
+class RowPredictions(NamedTuple):
     """A model's answer to m rows: the target (m,), and the standard deviation of its ln (m,).
 
-    >>> Predicted(np.array([400.0]), np.array([0.02])).value.tolist()
+    >>> RowPredictions(np.array([400.0]), np.array([0.02])).value.tolist()
     [400.0]
     """
 
@@ -166,14 +166,14 @@ class Predicted(NamedTuple):
     deviation: Floats
 
 
-class Answering(Protocol):
+class RowModel(Protocol):
     """A model of one target, fitted: rows (m, p) of its table in, none missing, answers out."""
 
-    def predict(self, values: Floats) -> Predicted:
+    def predict(self, values: Floats) -> RowPredictions:
         """Return the target of each row."""
 
 
-class Model(Answering, Protocol):
+class FittedModel(RowModel, Protocol):
     """A model that also says how wrong it was."""
 
     @property
@@ -182,13 +182,13 @@ class Model(Answering, Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class RunTable:
     """k runs: `values` (k, p) of the columns `names`, nan where a run has none; `target` (k,) positive, `weight` (k,).
 
     `group` (k,) numbers runs that are repeats of one another: what one tells, the others know. `shared` is what was worked
     out of the values and weights alone, for other targets of the same runs.
 
-    >>> table = Table(("a", "b"), np.array([[1.0, np.nan], [3.0, 2.0]]), np.array([5.0, 6.0]), np.ones(2), np.arange(2))
+    >>> table = RunTable(("a", "b"), np.array([[1.0, np.nan], [3.0, 2.0]]), np.array([5.0, 6.0]), np.ones(2), np.arange(2))
     >>> table.filled().tolist(), table.row({"b": 7.0}).tolist()
     ([[1.0, 2.0], [3.0, 2.0]], [[2.0, 7.0]])
     """
@@ -220,34 +220,34 @@ class Table:
         """Return named values as a row of this table, (1, p): unknown names are left out, missing ones as `filled`."""
         return self.filled(np.array([[values.get(name, np.nan) for name in self.names]]))
 
-    def like(self, other: "Table") -> bool:
+    def like(self, other: "RunTable") -> bool:
         """Return whether another table is of the same runs: all is alike but the target."""
         same = self.names == other.names and np.array_equal(self.weight, other.weight)
         rows = same and np.array_equal(self.group, other.group)
         return rows and np.array_equal(self.values, other.values, equal_nan=True)
 
-    def sharing(self, other: "Table") -> "Table":
+    def sharing(self, other: "RunTable") -> "RunTable":
         """Return this table, with what is worked out of its values in common with another one that is `like` it."""
         return replace(self, shared=other.shared)
 
-    def only(self, names: tuple[str, ...]) -> "Table":
+    def only(self, names: tuple[str, ...]) -> "RunTable":
         """Return the table of these columns alone; KeyError where one is not there."""
         at = {name: i for i, name in enumerate(self.names)}
-        return Table(names, self.values[:, [at[name] for name in names]], self.target, self.weight, self.group)
+        return RunTable(names, self.values[:, [at[name] for name in names]], self.target, self.weight, self.group)
 
-    def rows(self, at: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> "Table":
+    def rows(self, at: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> "RunTable":
         """Return the table of these runs alone."""
-        return Table(self.names, self.values[at], self.target[at], self.weight[at], self.group[at])
+        return RunTable(self.names, self.values[at], self.target[at], self.weight[at], self.group[at])
 
 
 FOLDS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class FoldErrors:
     """The mean |ratio - 1| of runs that were left out, and the deviation of the ln of those ratios.
 
-    >>> LeftOut(0.02, 0.03).error
+    >>> FoldErrors(0.02, 0.03).error
     0.02
     """
 
@@ -256,8 +256,11 @@ class LeftOut:
 
 
 def left_out(
-    table: Table, fit: Callable[[Table], Generator[None, None, Answering]], folds: int = FOLDS, enough: float = math.inf
-) -> Generator[None, None, LeftOut]:
+    table: RunTable,
+    fit: Callable[[RunTable], Generator[None, None, RowModel]],
+    folds: int = FOLDS,
+    enough: float = math.inf,
+) -> Generator[None, None, FoldErrors]:
     """Yield as the fits go on, and return the errors of each fold of the groups, which its fit did not see.
 
     Once `enough` runs were left out no further fold is. Where all runs are one group, none can be: the error is that of the
@@ -267,7 +270,7 @@ def left_out(
     >>> from processors.models.counters.model import fitting
     >>> from processors.models.training.table import finished
     >>> x = np.arange(1.0, 17.0)[:, None]
-    >>> finished(left_out(Table(("a",), x, 10 * x[:, 0], np.ones(16), np.arange(16)), fitting)).error < 1e-3
+    >>> finished(left_out(RunTable(("a",), x, 10 * x[:, 0], np.ones(16), np.arange(16)), fitting)).error < 1e-3
     True
     """
     off = np.full(len(table), np.nan)
@@ -282,7 +285,7 @@ def left_out(
             break
     known = np.isfinite(off)
     off, share = off[known], table.weight[known] / table.weight[known].sum()
-    return LeftOut(float(share @ np.abs(np.expm1(-off))), spread(off, share))
+    return FoldErrors(float(share @ np.abs(np.expm1(-off))), spread(off, share))
 
 
 def spread(off: Floats, weight: Floats) -> float:

@@ -11,13 +11,21 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from processors.models.numerics.arrays import Floats
 from processors.models.training.retention import EVENLY, Retention
-from processors.models.training.runs import RUNS_MAX, Reservoir, Run
-from processors.models.training.table import Band, Model, Predicted, Table, Tracked, best, finished
+from processors.models.training.runs import RUNS_MAX, LearnedRun, Reservoir
+from processors.models.training.table import (
+    FittedModel,
+    PredictedBand,
+    RowPredictions,
+    RunTable,
+    TrackRecord,
+    best,
+    finished,
+)
 
-Found = dict[str, Any]
+FitState = dict[str, Any]
 """What the steps of a fit found, as plain data; once it is done `error` is that of the model."""
 
-Kind = Callable[[Table], Generator[None, None, Model]]
+Kind = Callable[[RunTable], Generator[None, None, FittedModel]]
 """What fits a model to a table, in steps; ValueError from it says that these runs are too few for it."""
 
 
@@ -25,13 +33,13 @@ Kind = Callable[[Table], Generator[None, None, Model]]
 class Resumable(Protocol):
     """A kind whose fit goes on from what was found so far, and whose model is quickly made of what was found."""
 
-    def __call__(self, table: Table) -> Generator[None, None, Model]:
+    def __call__(self, table: RunTable) -> Generator[None, None, FittedModel]:
         """Fit from the beginning, as any kind."""
 
-    def fitting(self, table: Table, found: Found | None) -> Generator[Found, None, Model]:
+    def fitting(self, table: RunTable, found: FitState | None) -> Generator[FitState, None, FittedModel]:
         """Yield what was found after each step, the whole of it, and return the model that `model` makes of the last."""
 
-    def model(self, table: Table, found: Found) -> Model:
+    def model(self, table: RunTable, found: FitState) -> FittedModel:
         """Return the model of a table: always the same, to the bit."""
 
 
@@ -39,11 +47,11 @@ class Resumable(Protocol):
 class Continued(Resumable, Protocol):
     """A kind whose fits go on from what was found of other runs before."""
 
-    def again(self, found: Found) -> Found | None:
+    def again(self, found: FitState) -> FitState | None:
         """Return what the next fit begins with, where this was found last; None: with nothing."""
 
 
-class Replayed:
+class ReplayedKind:
     """Makes any kind resumable: its steps are done again, its model is fitted again.
 
     >>> class Same:
@@ -53,18 +61,18 @@ class Replayed:
     ...     yield
     ...     yield
     ...     return Same()
-    >>> list(Replayed(kind).fitting(None, {"steps": 1}))
+    >>> list(ReplayedKind(kind).fitting(None, {"steps": 1}))
     [{'steps': 2}, {'steps': 3, 'error': 0.1}]
     """
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
 
-    def __call__(self, table: Table) -> Generator[None, None, Model]:
+    def __call__(self, table: RunTable) -> Generator[None, None, FittedModel]:
         """Fit from the beginning."""
         return self._kind(table)
 
-    def fitting(self, table: Table, found: Found | None) -> Generator[Found, None, Model]:
+    def fitting(self, table: RunTable, found: FitState | None) -> Generator[FitState, None, FittedModel]:
         """Do the steps again that were done, then go on."""
         steps = self._kind(table)
         done = 0
@@ -72,18 +80,18 @@ class Replayed:
             try:
                 next(steps)
             except StopIteration as end:
-                model: Model = end.value
+                model: FittedModel = end.value
                 yield {"steps": done + 1, **self.found(model)}
                 return model
             done += 1
             if found is None or done > found["steps"]:
                 yield {"steps": done}
 
-    def found(self, model: Model) -> Found:
+    def found(self, model: FittedModel) -> FitState:
         """Return what is retained of a model that was fitted: its error."""
         return {"error": float(model.error)}
 
-    def model(self, table: Table, found: Found) -> Model:
+    def model(self, table: RunTable, found: FitState) -> FittedModel:
         """Fit all at once."""
         del found
         return finished(self._kind(table))
@@ -94,12 +102,12 @@ def resumable(kind: Kind) -> Resumable:
 
     >>> from processors.models.counters.model import KINDS
     >>> resumable(KINDS["blend"]) is KINDS["blend"], type(resumable(lambda table: iter(()))).__name__
-    (True, 'Replayed')
+    (True, 'ReplayedKind')
     """
-    return kind if isinstance(kind, Resumable) else Replayed(kind)
+    return kind if isinstance(kind, Resumable) else ReplayedKind(kind)
 
 
-class Learner:
+class TargetLearner:
     """The models of one target by name, each with how it did; they take the columns whose names begin with `columns`.
 
     A kind of model is what fits it to a table, in steps; ValueError from it says that these runs are too few for it. What
@@ -109,13 +117,13 @@ class Learner:
     >>> class Mean:
     ...     error = 0.1
     ...     def __init__(self, table): self.mean = table.target.mean()
-    ...     def predict(self, values): return Predicted(values[:, 0] * 0 + self.mean, values[:, 0] * 0 + 0.1)
+    ...     def predict(self, values): return RowPredictions(values[:, 0] * 0 + self.mean, values[:, 0] * 0 + 0.1)
     >>> def kind(table):
     ...     yield
     ...     return Mean(table)
     >>> import numpy as np
-    >>> learner = Learner("power_w", {"mean": kind})
-    >>> table = Table(("ipc",), np.ones((2, 1)), np.array([300.0, 500.0]), np.ones(2), np.arange(2))
+    >>> learner = TargetLearner("power_w", {"mean": kind})
+    >>> table = RunTable(("ipc",), np.ones((2, 1)), np.array([300.0, 500.0]), np.ones(2), np.arange(2))
     >>> steps = list(learner.fitting(table))
     >>> learner.put()
     >>> learner.predict({"ipc": 1.0}).value, learner.trusted
@@ -134,19 +142,22 @@ class Learner:
         self.kinds = {name: resumable(kind) for name, kind in kinds.items()}
         given = state or {"tracked": {}, "found": {}, "ready": {}, "part": None}
         self.tracked = {
-            name: Tracked.build(given["tracked"][name]) if name in given["tracked"] else Tracked() for name in kinds
+            name: TrackRecord.build(given["tracked"][name]) if name in given["tracked"] else TrackRecord()
+            for name in kinds
         }
-        self.table: Table | None = None
+        self.table: RunTable | None = None
         self.replaced = not given["found"].keys() <= kinds.keys()  # models that answered are tried no more
-        self._found: dict[str, Found] = {name: found for name, found in given["found"].items() if name in kinds}
-        self._models: dict[str, Model] = {}
-        self._ready: dict[str, Found | None] = {name: found for name, found in given["ready"].items() if name in kinds}
-        self._part: Found | None = given["part"]
-        self._made: dict[str, Model] = {}
-        self._next: Table | None = None
+        self._found: dict[str, FitState] = {name: found for name, found in given["found"].items() if name in kinds}
+        self._models: dict[str, FittedModel] = {}
+        self._ready: dict[str, FitState | None] = {
+            name: found for name, found in given["ready"].items() if name in kinds
+        }
+        self._part: FitState | None = given["part"]
+        self._made: dict[str, FittedModel] = {}
+        self._next: RunTable | None = None
 
     @property
-    def models(self) -> dict[str, Model]:
+    def models(self) -> dict[str, FittedModel]:
         """The models that answer, by name."""
         if self.table is not None:
             for name, found in self._found.items():
@@ -161,7 +172,7 @@ class Learner:
             return None
         return best(self.tracked, {name: float(found["error"]) for name, found in self._found.items()})
 
-    def fitting(self, table: Table) -> Generator[None, None, None]:
+    def fitting(self, table: RunTable) -> Generator[None, None, None]:
         """Yield after each part of the work of the next fit, or of its rest; `put` lets it answer when that is done."""
         for name, kind in self.kinds.items() if len(table) else ():
             if name in self._ready:
@@ -191,11 +202,11 @@ class Learner:
             for tracked in self.tracked.values():
                 tracked.level = 0.0  # the new fit has seen what it stood for
 
-    def put_back(self, table: Table) -> None:
+    def put_back(self, table: RunTable) -> None:
         """Let the models answer that did so before a restore, of the table that they were fitted to."""
         self.table = table
 
-    def predict(self, values: Mapping[str, float]) -> Band | None:
+    def predict(self, values: Mapping[str, float]) -> PredictedBand | None:
         """Return what the believed model expects; None before the first fit."""
         name, answered = self.trusted, self.answered(values)
         return self.tracked[name].band(*answered) if name is not None and answered is not None else None
@@ -208,7 +219,7 @@ class Learner:
     def levelled(self, values: Mapping[str, float]) -> tuple[float, float] | None:
         """Return the same with the level that the believed model was off by recently: for who makes a band of it.
 
-        >>> Learner("power_w", {}).levelled({"ipc": 1.0})
+        >>> TargetLearner("power_w", {}).levelled({"ipc": 1.0})
         """
         name, answered = self.trusted, self.answered(values)
         if name is None or answered is None:
@@ -234,7 +245,7 @@ class Learner:
         }
 
     def _requested(self, name: str, row: Floats) -> tuple[float, float]:
-        predicted: Predicted = self.models[name].predict(row)
+        predicted: RowPredictions = self.models[name].predict(row)
         return float(predicted.value[0]), float(predicted.deviation[0])
 
 
@@ -258,7 +269,7 @@ class Trainer:
     >>> from processors.models.counters.model import KINDS
     >>> trainer = Trainer({"power_w": KINDS})
     >>> for number in range(20):
-    ...     trainer.learn(Run(f"r{number}", number, {"ipc": 1 + number % 5}, {"power_w": 300.0 + 20.0 * (number % 5)}))
+    ...     trainer.learn(LearnedRun(f"r{number}", number, {"ipc": 1 + number % 5}, {"power_w": 300.0 + 20.0 * (number % 5)}))
     >>> while trainer.tick():
     ...     pass
     >>> round(trainer.predict("power_w", {"ipc": 3.0}).value)
@@ -285,7 +296,7 @@ class Trainer:
             raise ValueError("The snapshot of a trainer is of another version.")
         given = state["learners"] if state is not None else {}
         self.learners = {
-            name: Learner(name, kinds, given.get(name), (columns or {}).get(name, EVERYTHING))
+            name: TargetLearner(name, kinds, given.get(name), (columns or {}).get(name, EVERYTHING))
             for name, kinds in targets.items()
         }
         self.reservoir = (
@@ -299,7 +310,7 @@ class Trainer:
         if state is not None:
             self._restore(state)
 
-    def learn(self, run: Run) -> None:
+    def learn(self, run: LearnedRun) -> None:
         """Follow the models with what this run was, then take it in for the next fit."""
         level = math.exp(-self.reservoir.level)  # a shift that they have not seen is no fault of theirs
         for name, learner in self.learners.items():
@@ -331,7 +342,7 @@ class Trainer:
         self._step()
         return True
 
-    def predict(self, target: str, values: Mapping[str, float]) -> Band | None:
+    def predict(self, target: str, values: Mapping[str, float]) -> PredictedBand | None:
         """Return what is expected of a run with these values; None where nothing is known yet. KeyError for no target."""
         return self.learners[target].predict(values)
 
@@ -345,9 +356,9 @@ class Trainer:
             "turn": self._turn,
         }
 
-    def _tables(self, *, now: bool = False) -> dict[str, Table]:
+    def _tables(self, *, now: bool = False) -> dict[str, RunTable]:
         """Return the table of each learner; those of the same runs share what is worked out of their values."""
-        found: dict[str, Table] = {}
+        found: dict[str, RunTable] = {}
         for name, learner in self.learners.items():
             table = self.reservoir.table(name, learner.columns, now=now)
             twin = next((each for each in found.values() if table.like(each)), None)

@@ -32,7 +32,7 @@ from processors.power.profiles.meters import (
     SPLIT,
     MeterIndex,
 )  # fmt: skip
-from processors.power.profiles.splitting import Allocation, SharedNumbers, Split, Stays, split_minute
+from processors.power.profiles.splitting import NodeShare, SharedNumbers, Split, Stays, split_minute
 from processors.windows.settings import MINUTE_MS
 
 Ints = npt.NDArray[np.int64]
@@ -99,7 +99,7 @@ class ProfileRunState(msgspec.Struct, omit_defaults=True):
     """Stored form: the job, host lists as they were sent, times, and the row of its sums.
 
     `spoiled` tells that its end was told so late that minutes after it were taken to be the run's. `share` and `idle_w` are its
-    `Allocation`.
+    `NodeShare`.
     """
 
     system: str = ""
@@ -152,7 +152,7 @@ class ProfileRun:
         state.end_ms, state.run_time_s, state.replaced = fact.end_ms, fact.run_time_s, False
         state.hosts = fact.evidence.hosts or state.hosts
 
-    def allocate(self, found: Allocation) -> None:
+    def allocate(self, found: NodeShare) -> None:
         """Take what it was allocated of its nodes, where that is known."""
         if found.share > 0.0:
             self.state.share, self.state.idle_w = found
@@ -428,7 +428,7 @@ def _remove(index: dict[tuple[str, str], dict[str, None]], key: tuple[str, str],
         index.pop(key, None)
 
 
-class Sums:
+class RunSums:
     """Sums by row of the run, number of the quantity, and whether minutes were short; at most `sums_max`."""
 
     def __init__(self, sums_max: int) -> None:
@@ -482,10 +482,10 @@ def read(rows: npt.NDArray[np.void]) -> dict[tuple[int, bool], Sum]:
     return {(key % _PER_RUN // 2, bool(key % 2)): (amount, seconds) for key, amount, seconds in rows.tolist()}
 
 
-class Total:
+class RunTotals:
     """Sums of one run, with what is added for it alone."""
 
-    def __init__(self, sums: Sums, run: int) -> None:
+    def __init__(self, sums: RunSums, run: int) -> None:
         self._run = run
         self._amount, self._seconds = np.zeros(_PER_RUN), np.zeros(_PER_RUN)
         for (quantity, short), (amount, seconds) in sums.of(run).items():

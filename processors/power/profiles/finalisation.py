@@ -29,8 +29,8 @@ from processors.power.profiles.meters import (
     LEFT_OUT,
     POWER,
     REASONS,
-    Kind,
     MeterIndex,
+    ReadingKind,
     Readings,
     last_word,
 )  # fmt: skip
@@ -90,13 +90,15 @@ class Close:
         reach = np.where(slow, np.minimum(gap, usual), 1)
         reason = np.full(len(kind), -1)
         amount = reported.value.copy()
-        counts = (kind == Kind.TOTAL) | (kind == Kind.ENERGY) | (kind == Kind.MEMORY_ENERGY)
-        power = (kind == Kind.POWER) | (kind == Kind.GPU_POWER)
+        counts = (kind == ReadingKind.TOTAL) | (kind == ReadingKind.ENERGY) | (kind == ReadingKind.MEMORY_ENERGY)
+        power = (kind == ReadingKind.POWER) | (kind == ReadingKind.GPU_POWER)
         at = np.flatnonzero(power)
-        amount[at], reason[at] = self._power(reported.value[at], kind[at] == Kind.GPU_POWER)
+        amount[at], reason[at] = self._power(reported.value[at], kind[at] == ReadingKind.GPU_POWER)
         at = np.flatnonzero(~power & ~counts)
         amount[at], reason[at] = _not_negative(reported.value[at])
-        amount[kind >= Kind.POWER] *= reach[kind >= Kind.POWER]  # a level is the same in minutes that are not told
+        amount[kind >= ReadingKind.POWER] *= reach[
+            kind >= ReadingKind.POWER
+        ]  # a level is the same in minutes that are not told
         at = np.flatnonzero(counts)
         reach[at] = np.where(known[at], gap[at], 1)
         before = np.where(known[at], last_values.rows["last"][reported.meter[at]], np.nan)
@@ -115,7 +117,7 @@ class Close:
 
     def _grown(self, kind: npt.NDArray[np.int8], before: Floats, now: Floats, gap: Ints) -> tuple[Floats, Ints]:
         settings = self._settings
-        spans = {Kind.ENERGY: settings.energy_range_j, Kind.MEMORY_ENERGY: settings.memory_energy_range_j}
+        spans = {ReadingKind.ENERGY: settings.energy_range_j, ReadingKind.MEMORY_ENERGY: settings.memory_energy_range_j}
         span, most = np.full(len(kind), np.inf), np.full(len(kind), np.inf)
         for each, whole in spans.items():
             span[kind == each] = whole
@@ -141,7 +143,7 @@ class Close:
         there &= all_of_host | ~has_whole[place]
         count = np.bincount(place[there], minlength=size)
         total = np.bincount(place[there], amount[there], size)
-        level = np.bincount(place[there], index.kind_of[meter[there]] == Kind.LEVEL, size) > 0
+        level = np.bincount(place[there], index.kind_of[meter[there]] == ReadingKind.LEVEL, size) > 0
         total = np.where(level, total / np.maximum(count, 1), total)
         longest, shortest = np.zeros(size, np.int64), np.full(size, REACH_MAX + 1)
         np.maximum.at(longest, place[there], reach[there])
@@ -230,7 +232,7 @@ def _readings_by_meter(readings: Readings, kinds: npt.NDArray[np.int8]) -> Meter
     samples = np.bincount(place, count).astype(np.int64)
     weighted = np.bincount(place, value * count) / np.maximum(samples, 1)
     largest = np.maximum.reduceat(value, np.flatnonzero(first))
-    found = np.where(kind == Kind.DELTA, total, np.where(kind >= Kind.POWER, weighted, largest))
+    found = np.where(kind == ReadingKind.DELTA, total, np.where(kind >= ReadingKind.POWER, weighted, largest))
     return MeterReadings(meter[first], samples, found)
 
 

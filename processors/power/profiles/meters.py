@@ -98,7 +98,7 @@ are left out. BUSIEST begins what the adapter did that did most. ALWAYS are the 
 NAME_CHARACTERS_MAX: Final = 96
 
 
-class Kind(IntEnum):
+class ReadingKind(IntEnum):
     """How a resource is read."""
 
     DELTA = 0  # what it grew in each sample
@@ -117,7 +117,7 @@ class Quantity(NamedTuple):
     A counter of an `adapter` also adds to what that did of `busiest`, as so many of its units as `factor` says.
     """
 
-    kind: Kind
+    kind: ReadingKind
     name: str
     part: bool
     own: str = ""
@@ -127,13 +127,13 @@ class Quantity(NamedTuple):
 
 
 _COUNTERS: Final = {
-    COUNTER_DELTA: Kind.DELTA,
-    COUNTER_TOTAL: Kind.TOTAL,
-    COUNTER_RATE: Kind.RATE,
-    COUNTER_LEVEL: Kind.LEVEL,
+    COUNTER_DELTA: ReadingKind.DELTA,
+    COUNTER_TOTAL: ReadingKind.TOTAL,
+    COUNTER_RATE: ReadingKind.RATE,
+    COUNTER_LEVEL: ReadingKind.LEVEL,
 }
-_POWERS: Final = {"gpu": Kind.GPU_POWER}
-_ENERGIES: Final = {"memory": Kind.MEMORY_ENERGY}
+_POWERS: Final = {"gpu": ReadingKind.GPU_POWER}
+_ENERGIES: Final = {"memory": ReadingKind.MEMORY_ENERGY}
 
 
 @lru_cache(maxsize=8192)
@@ -160,15 +160,15 @@ def _read(resource: str, peer: str) -> Quantity | None:
     if resource == NIC_TOTAL and part:
         found = busiest_of(part)
         of_adapter = ("", "", 1.0) if found is None else (whole, BUSIEST + found[0], found[1])
-        return Quantity(Kind.TOTAL, NIC + part, bool(whole), "", *of_adapter)
+        return Quantity(ReadingKind.TOTAL, NIC + part, bool(whole), "", *of_adapter)
     component, colon, _ = peer.partition(":")
     component = component or COMPONENTS[0]
     if component not in COMPONENTS:
         return None
     if resource == POWER_W:
-        return Quantity(_POWERS.get(component, Kind.POWER), POWER + component, bool(colon))
+        return Quantity(_POWERS.get(component, ReadingKind.POWER), POWER + component, bool(colon))
     if resource == ENERGY_TOTAL:
-        return Quantity(_ENERGIES.get(component, Kind.ENERGY), ENERGY + component, bool(colon))
+        return Quantity(_ENERGIES.get(component, ReadingKind.ENERGY), ENERGY + component, bool(colon))
     return None
 
 
@@ -181,7 +181,7 @@ class MeterHosts(HostRows):
     name: ClassVar[str] = "profile_hosts"
 
 
-class Meters(SeriesRows):
+class HostMeters(SeriesRows):
     """Resources of hosts; `learned_ms` is when the last minute began that was closed with a value."""
 
     name: ClassVar[str] = "profile_meters"
@@ -194,7 +194,7 @@ LEVEL_STEP: Final = 0.2  # one minute moves a level as if it had been off by at 
 LEVEL_MAX: Final = 0.5  # beyond it is no level but a wrong sensor
 
 
-class LastValues(RowTable):
+class LastReadings(RowTable):
     """What each resource told last: its value, where it is a count since some start, and how many minutes it took."""
 
     name: ClassVar[str] = "profile_last_values"
@@ -249,8 +249,8 @@ class MeterIndex(RowIndex):
 
     def __init__(self, meters_max: int, names: QuantityNames) -> None:
         super().__init__(meters_max)
-        self.hosts, self.series = MeterHosts(), Meters()
-        self.last_values, self.covered, self.power_levels = LastValues(), Covered(), PowerLevels()
+        self.hosts, self.series = MeterHosts(), HostMeters()
+        self.last_values, self.covered, self.power_levels = LastReadings(), Covered(), PowerLevels()
         self.series.join(self.last_values)
         self.hosts.join(self.covered)
         self.hosts.join(self.power_levels)
@@ -455,13 +455,13 @@ class Ingest:
         self._index, self._power_max_w = index, power_max_w
         self._layouts: dict[tuple[str, str, str], Layout] = {}
         self._taken: dict[int, _Taken] = {}
-        self._read = dict.fromkeys(Kind, _mean) | {
-            Kind.DELTA: _grown,
-            Kind.TOTAL: _last,
-            Kind.ENERGY: _last,
-            Kind.MEMORY_ENERGY: _last,
-            Kind.POWER: partial(_energy, power_max_w=power_max_w, may_be_off=False),
-            Kind.GPU_POWER: partial(_energy, power_max_w=power_max_w, may_be_off=True),
+        self._read = dict.fromkeys(ReadingKind, _mean) | {
+            ReadingKind.DELTA: _grown,
+            ReadingKind.TOTAL: _last,
+            ReadingKind.ENERGY: _last,
+            ReadingKind.MEMORY_ENERGY: _last,
+            ReadingKind.POWER: partial(_energy, power_max_w=power_max_w, may_be_off=False),
+            ReadingKind.GPU_POWER: partial(_energy, power_max_w=power_max_w, may_be_off=True),
         }
 
     def take(self, event: HostMinute) -> int:

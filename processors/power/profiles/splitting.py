@@ -25,16 +25,14 @@ MINUTE_S: Final = MINUTE_MS / 1000
 SHARE_MIN: Final = 1e-12  # of a node, in all: what divides by less is beyond numbers
 
 
-class Allocation(NamedTuple):
+class NodeShare(NamedTuple):
     """The share of the processors of each of its nodes that a run was allocated, 0 where it is not known, and what a node draws without jobs."""
 
     share: float = 0.0
     idle_w: float = 0.0
 
 
-def allocation(
-    evidence: Evidence, system: str, settings: RunTimeSettings, shown_cores: int | None = None
-) -> Allocation:
+def allocation(evidence: Evidence, system: str, settings: RunTimeSettings, shown_cores: int | None = None) -> NodeShare:
     """Return what a run was allocated of its nodes: all of them where it is said to have them alone, else its cores of theirs.
 
     `shown_cores` are those that runs of its partition had on a node, which count where the settings do not say them.
@@ -46,11 +44,11 @@ def allocation(
     cores_per_node = cores_per_node or shown_cores
     idle_w = next((each.idle_power_w for each in known if each.idle_power_w is not None), 0.0)
     if evidence.exclusive:
-        return Allocation(1.0, idle_w)
+        return NodeShare(1.0, idle_w)
     cores, nodes = evidence.sizes.get("cores"), nodes_of(evidence)
     if not cores or not nodes or not cores_per_node:
-        return Allocation(0.0, idle_w)
-    return Allocation(min(cores / (nodes * cores_per_node), 1.0), idle_w)
+        return NodeShare(0.0, idle_w)
+    return NodeShare(min(cores / (nodes * cores_per_node), 1.0), idle_w)
 
 
 class Stays(NamedTuple):

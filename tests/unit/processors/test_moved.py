@@ -5,21 +5,21 @@ import math
 import numpy as np
 import pytest
 
-from processors.models.training.runs import Run
-from processors.power.blame import Moved, moved
+from processors.models.training.runs import LearnedRun
+from processors.power.blame import MovedCounter, moved
 
 MOMENT_MS = 10_000_000
 TIME_S = 10.0
 
 
-def run(i: int, time_ms: int, n: float = 4.0, weight: float = 1.0, **per_cycle: float) -> Run:
+def run(i: int, time_ms: int, n: float = 4.0, weight: float = 1.0, **per_cycle: float) -> LearnedRun:
     values = {f"counter:{name}": rate for name, rate in per_cycle.items()} | {"ln_n": math.log(n)}
-    return Run(f"r{i:03}", time_ms, values, {"run_time_s": TIME_S}, weight)
+    return LearnedRun(f"r{i:03}", time_ms, values, {"run_time_s": TIME_S}, weight)
 
 
 def story(
     change: float, noise: float, since: int = 3, before: int = 40, *, counters: int = 1, seed: int = 1
-) -> Moved | None:
+) -> MovedCounter | None:
     """Return what is found where the first of some counters changed, and all scatter."""
     rng, runs = np.random.default_rng(seed), []
     for i in range(before + since):

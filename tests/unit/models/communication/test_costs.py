@@ -7,7 +7,7 @@ from processors.models.features.communication import r_squared, rcc_symmetric
 from processors.models.features.communication_costs import costs, ranged
 from processors.models.features.features import measured, small_forest
 from processors.models.numerics.arrays import Floats
-from processors.models.training.table import Model, Table, finished
+from processors.models.training.table import FittedModel, RunTable, finished
 
 NAMES = ("n", "network.avg_buffer_to", "network.max_bytes", "network.max_fifo")
 
@@ -20,10 +20,10 @@ def truth(features: Floats) -> Floats:
     return np.asarray(features @ np.array([5.0, 2.0, 0.0]) + 1.0)
 
 
-def table(features: Floats, target: Floats, n: Floats | None = None) -> Table:
+def table(features: Floats, target: Floats, n: Floats | None = None) -> RunTable:
     size = np.full(len(target), 64.0) if n is None else n
     values = np.concatenate([size[:, None], features], axis=1)
-    return Table(NAMES, values, target, np.ones(len(target)), np.arange(len(target)))
+    return RunTable(NAMES, values, target, np.ones(len(target)), np.arange(len(target)))
 
 
 def test_a_sum_of_costs_is_found_and_goes_on_where_trees_and_powers_bend() -> None:
@@ -82,7 +82,7 @@ def test_the_band_widens_where_both_differ_beyond_what_was_seen() -> None:
     assert outside > 3 * inside
 
 
-def deviation_at(model: Model, value: float) -> float:
+def deviation_at(model: FittedModel, value: float) -> float:
     return float(model.predict(np.array([[64.0, value, value, value]])).deviation[0])
 
 

@@ -13,8 +13,8 @@ from processors.models.features.communication import (
     rcc,
     rcc_symmetric,
 )
-from processors.models.training.runs import Run
-from processors.models.training.table import Table
+from processors.models.training.runs import LearnedRun
+from processors.models.training.table import RunTable
 from processors.models.training.trainer import Trainer
 from tests.kit import torus
 
@@ -23,15 +23,15 @@ KNOWN = 56
 
 
 @pytest.fixture(scope="module", params=[1, 2, 3, 4, 5])
-def table(request: pytest.FixtureRequest) -> Table:
+def table(request: pytest.FixtureRequest) -> RunTable:
     runs = [torus.run(each) for each in torus.mappings(MAPPINGS, seed=request.param)]
     found = [features(each.traffic) for each in runs]
     values = np.array([[each[name] for name in NAMES] for each in found])
     time_s = np.array([each.run_time_s for each in runs])
-    return Table(NAMES, values, time_s, np.ones(MAPPINGS), np.arange(MAPPINGS))
+    return RunTable(NAMES, values, time_s, np.ones(MAPPINGS), np.arange(MAPPINGS))
 
 
-def scored(table: Table, names: tuple[str, ...]) -> tuple[float, float]:
+def scored(table: RunTable, names: tuple[str, ...]) -> tuple[float, float]:
     """RCC and R squared of the last 28 mappings, learned from the first 56."""
     seen, requested = np.arange(KNOWN), np.arange(KNOWN, MAPPINGS)
     predicted = mapped(names, table.rows(seen)).predict(table.values[requested]).value
@@ -40,7 +40,7 @@ def scored(table: Table, names: tuple[str, ...]) -> tuple[float, float]:
     return rcc_symmetric(predicted, table.target[requested]), r_squared(predicted, table.target[requested])
 
 
-def test_feature_sets_order_mappings_far_better_than_the_distance_of_messages(table: Table) -> None:
+def test_feature_sets_order_mappings_far_better_than_the_distance_of_messages(table: RunTable) -> None:
     dilation, _ = scored(table, ("max_dilation",))
     for name in ("H4", "H5", "H6"):
         order, explained = scored(table, FEATURE_SETS[name])
@@ -48,17 +48,17 @@ def test_feature_sets_order_mappings_far_better_than_the_distance_of_messages(ta
         assert explained > 0.85
 
 
-def test_importances_state_what_mattered(table: Table) -> None:
+def test_importances_state_what_mattered(table: RunTable) -> None:
     found = mapped(FEATURE_SETS["H4"], table).importances()
     assert sum(found.values()) == pytest.approx(1.0)
     assert found["max_bytes"] + found["avg_buffer_to"] > found["avg_bytes"]
 
 
-def test_an_application_finds_the_set_of_features_to_believe_by_what_came(table: Table) -> None:
+def test_an_application_finds_the_set_of_features_to_believe_by_what_came(table: RunTable) -> None:
     trainer = Trainer({"run_time_s": {name: KINDS[name] for name in ("H4", "dilation")}})
     for number, (values, time_s) in enumerate(zip(table.values, table.target, strict=True)):
         row = dict(zip(NAMES, values.tolist(), strict=True))
-        trainer.learn(Run(f"r{number:03}", number, row, {"run_time_s": float(time_s)}))
+        trainer.learn(LearnedRun(f"r{number:03}", number, row, {"run_time_s": float(time_s)}))
         if number % 20 == 19:
             while trainer.tick():
                 pass
@@ -70,7 +70,7 @@ def test_an_application_finds_the_set_of_features_to_believe_by_what_came(table:
     assert band.value == pytest.approx(table.target[0], rel=0.1)
 
 
-def test_too_few_runs_or_features_that_nobody_reports_make_no_model(table: Table) -> None:
+def test_too_few_runs_or_features_that_nobody_reports_make_no_model(table: RunTable) -> None:
     with pytest.raises(ValueError, match="8 runs"):
         mapped(FEATURE_SETS["H1"], table.rows(np.arange(7)))
     with pytest.raises(ValueError, match="No run tells max_fifo"):
@@ -82,7 +82,7 @@ def test_repeats_of_a_mapping_are_left_out_together() -> None:
     values = np.repeat(rng.random((12, 2)), 4, axis=0)
     target = np.repeat(np.exp(rng.normal(size=12)), 4)
     alone, joint = (
-        mapped(("a", "b"), Table(("a", "b"), values, target, np.ones(48), group)).error
+        mapped(("a", "b"), RunTable(("a", "b"), values, target, np.ones(48), group)).error
         for group in (np.arange(48), np.arange(48) // 4)
     )
     assert alone < 0.1 < joint

@@ -7,14 +7,14 @@ import pytest
 
 from processors.models.counters.model import KINDS, added, adds, blend, explained, explanation
 from processors.models.counters.selection import select
-from processors.models.training.runs import Run
-from processors.models.training.table import Table
-from processors.models.training.trainer import Learner, Trainer
+from processors.models.training.runs import LearnedRun
+from processors.models.training.table import RunTable
+from processors.models.training.trainer import TargetLearner, Trainer
 
 
-def table(values: np.ndarray, target: np.ndarray) -> Table:
+def table(values: np.ndarray, target: np.ndarray) -> RunTable:
     names = tuple(f"c{i}" for i in range(values.shape[1]))
-    return Table(names, values, target, np.ones(len(target)), np.arange(len(target)))
+    return RunTable(names, values, target, np.ones(len(target)), np.arange(len(target)))
 
 
 def bent_inside(count: int, seed: int, low: float, high: float) -> tuple[np.ndarray, np.ndarray]:
@@ -72,7 +72,7 @@ def trained() -> Trainer:
     trainer = Trainer({"power_w": KINDS})
     for number, (row, watts) in enumerate(zip(*several(60, 6), strict=True)):
         values = {f"c{i}": float(value) for i, value in enumerate(row)}
-        trainer.learn(Run(f"r{number:02}", number, values, {"power_w": float(watts)}))
+        trainer.learn(LearnedRun(f"r{number:02}", number, values, {"power_w": float(watts)}))
     while trainer.tick():
         pass
     return trainer
@@ -96,4 +96,4 @@ def test_a_state_that_holds_models_of_other_kinds_is_fitted_again_at_once() -> N
     while restored.tick():
         pass
     assert restored.predict("power_w", {"c0": 1.0}) is not None
-    assert not Learner("power_w", KINDS).replaced
+    assert not TargetLearner("power_w", KINDS).replaced

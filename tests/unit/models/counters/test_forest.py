@@ -5,14 +5,14 @@ import pytest
 
 from processors.models.counters.model import BLEND, FOREST, FOREST_KIND, POWER_KINDS, explanation
 from processors.models.counters.selection import ROWS_MAX
-from processors.models.training.runs import Run
-from processors.models.training.table import Table, finished
+from processors.models.training.runs import LearnedRun
+from processors.models.training.table import RunTable, finished
 from processors.models.training.trainer import Trainer
 
 HOSTS = 24
 
 
-def runs(count: int, first: int = 0) -> list[Run]:
+def runs(count: int, first: int = 0) -> list[LearnedRun]:
     """Return runs on hosts by turns: each host has a level of power and a temperature of its own that have nothing to do with each other."""
     rng = np.random.default_rng(7)
     level, warm = 1.0 + 0.05 * rng.normal(size=HOSTS), rng.random(HOSTS)
@@ -22,7 +22,7 @@ def runs(count: int, first: int = 0) -> list[Run]:
         load, host = own.random(), i % HOSTS
         values = {"counter:load": load, "counter:warm": warm[host] + 1e-4 * own.normal()}
         watts = (200.0 + 60.0 * load) * level[host] * (1.0 + 0.002 * own.normal())
-        found.append(Run(f"r{i}", i, values, {"system_power_w": watts}))
+        found.append(LearnedRun(f"r{i}", i, values, {"system_power_w": watts}))
     return found
 
 
@@ -65,7 +65,7 @@ def test_trees_are_the_same_again_from_what_was_found_of_them() -> None:
     found = runs(400)
     values = np.array([[run.values["counter:load"], run.values["counter:warm"]] for run in found])
     target = np.array([run.targets["system_power_w"] for run in found])
-    table = Table(("load", "warm"), values, target, np.ones(400), np.arange(400))
+    table = RunTable(("load", "warm"), values, target, np.ones(400), np.arange(400))
     *_, last = FOREST_KIND.fitting(table, None)
     whole, again = finished(FOREST_KIND(table)), FOREST_KIND.model(table, last)
     assert again.predict(values).value.tolist() == whole.predict(values).value.tolist()

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from processors.models.counters.given_size import GivenSize, GivenSizeKind, given_size
-from processors.models.training.runs import Reservoir, Run
-from processors.models.training.table import Table, finished
+from processors.models.training.runs import LearnedRun, Reservoir
+from processors.models.training.table import RunTable, finished
 from processors.power.by_size import COUNTER, LN_N, RUN_TIME, values_of
 from tests.kit.counted_runs import FOLLOWED, FOLLOWER, MISSES, NOISE, SIZES, TLB, CountedRun, counted_runs
 
@@ -13,15 +13,15 @@ SEEDS = range(20, 26)
 LEARNED = 80
 
 
-def of_runs(runs: list[CountedRun]) -> Table:
+def of_runs(runs: list[CountedRun]) -> RunTable:
     reservoir = Reservoir()
     for i, run in enumerate(runs):
-        reservoir.add(Run(f"r{i:03}", i, values_of(run.n, run.profile), {RUN_TIME: run.run_time_s}))
+        reservoir.add(LearnedRun(f"r{i:03}", i, values_of(run.n, run.profile), {RUN_TIME: run.run_time_s}))
     reservoir.advance()
     return reservoir.table(RUN_TIME)
 
 
-def errors(found: GivenSize, table: Table, runs: list[CountedRun]) -> list[float]:
+def errors(found: GivenSize, table: RunTable, runs: list[CountedRun]) -> list[float]:
     rows = np.concatenate([table.row(values_of(run.n, run.profile)) for run in runs])
     actual = np.array([run.run_time_s for run in runs])
     return [float(each) for each in np.abs(found.predict(rows).value / actual - 1.0)]
@@ -95,7 +95,7 @@ def test_one_size_two_and_as_many_as_runs_are_all_learned(sizes: tuple[float, ..
     n, misses = np.array([sizes[i % len(sizes)] for i in range(runs)]), rng.random(runs)
     values = np.column_stack([np.log(n), misses])
     target = (100.0 / n + 5.0) * (1.0 + misses)
-    found = given_size(Table((LN_N, "misses"), values, target, np.ones(runs), np.arange(runs)), LN_N)
+    found = given_size(RunTable((LN_N, "misses"), values, target, np.ones(runs), np.arange(runs)), LN_N)
     assert [term.at for term in found.terms] == [1]
     reported = found.predict(np.array([[np.log(sizes[-1]), 0.5]]))
     assert reported.value[0] == pytest.approx((100.0 / sizes[-1] + 5.0) * 1.5, rel=0.05)

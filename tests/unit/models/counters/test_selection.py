@@ -8,15 +8,15 @@ from scipy.stats import rankdata, spearmanr
 
 from processors.models.counters.model import explained, per_cycle
 from processors.models.counters.selection import Thresholds, loadings, ranks, ridge, select, spearman
-from processors.models.training.table import Table
+from processors.models.training.table import RunTable
 
 EXAMPLE = np.array([(1, 2, 5), (2, 1, 5), (3, 4, 5), (4, 3, 5), (5, 6, 5), (6, 5, 5)], dtype=float)
 
 
-def table(values: np.ndarray, target: np.ndarray, weight: np.ndarray | None = None) -> Table:
+def table(values: np.ndarray, target: np.ndarray, weight: np.ndarray | None = None) -> RunTable:
     names = tuple(f"c{i:02}" for i in range(values.shape[1]))
     rows = len(target)
-    return Table(names, values, target, np.ones(rows) if weight is None else weight, np.arange(rows))
+    return RunTable(names, values, target, np.ones(rows) if weight is None else weight, np.arange(rows))
 
 
 def test_the_worked_example_comes_out_to_the_digit() -> None:

@@ -5,16 +5,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.counters.gaussian_process import Scale, fit, kernel
+from processors.models.counters.gaussian_process import CounterScale, fit, kernel
 from processors.models.counters.linear import fit as line
 from processors.models.counters.selection import ROWS_MAX
-from processors.models.training.table import Table
+from processors.models.training.table import RunTable
 
 
-def table(values: np.ndarray, target: np.ndarray, group: np.ndarray | None = None) -> Table:
+def table(values: np.ndarray, target: np.ndarray, group: np.ndarray | None = None) -> RunTable:
     names = tuple(f"c{i}" for i in range(values.shape[1]))
     count = len(target)
-    return Table(names, values, target, np.ones(count), np.arange(count) if group is None else group)
+    return RunTable(names, values, target, np.ones(count), np.arange(count) if group is None else group)
 
 
 def bent(count: int, seed: int, noise: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
@@ -78,6 +78,6 @@ def test_whatever_was_learned_answers_are_positive_and_finite(rows: list[tuple[f
 
 def test_a_scale_of_ranks_is_even_and_ends_where_runs_do() -> None:
     values = np.array([[1.0], [10.0], [1000.0]])
-    scale = Scale.of("ranks", values, np.ones(3))
+    scale = CounterScale.of("ranks", values, np.ones(3))
     assert np.diff(scale.apply(values)[:, 0]) == pytest.approx([12**0.5 / 3] * 2)
     assert scale.apply(np.array([[1e9]])) == pytest.approx(scale.apply(values[2:]))

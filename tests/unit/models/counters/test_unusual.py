@@ -5,14 +5,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processors.models.counters.model import RUNS_MIN, WEIGHT_MIN, unusual, weight
-from processors.models.training.table import Table
+from processors.models.training.table import RunTable
 
 
-def like(count: int, disturbed: int = 0) -> Table:
+def like(count: int, disturbed: int = 0) -> RunTable:
     rng = np.random.default_rng(1)
     values = np.array([1.5, 0.02, 0.3]) * (1 + 0.03 * rng.normal(size=(count, 3)))
     values[:disturbed] *= [0.5, 3.0, 1.0]
-    return Table(("ipc", "misses", "branches"), values, np.ones(count), np.ones(count), np.arange(count))
+    return RunTable(("ipc", "misses", "branches"), values, np.ones(count), np.ones(count), np.arange(count))
 
 
 def test_a_disturbed_run_names_what_was_unusual_and_hardly_counts_even_where_others_were_disturbed() -> None:
@@ -35,7 +35,7 @@ def test_little_is_known_from_few_runs_and_nothing_of_counters_that_are_not_repo
 
 
 def test_a_counter_that_never_moved_may_move_by_a_little() -> None:
-    still = Table(("a",), np.full((20, 1), 4.0), np.ones(20), np.ones(20), np.arange(20))
+    still = RunTable(("a",), np.full((20, 1), 4.0), np.ones(20), np.ones(20), np.arange(20))
     assert unusual(still, {"a": 4.1}) == []
     assert unusual(still, {"a": 5.0})[0].counter == "a"
 

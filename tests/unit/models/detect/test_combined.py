@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processors.models.detect.multivariate import RESOURCES_MAX, CombinedRule, CombinedSettings, CombinedStep
-from processors.models.detect.record import Column, Table
+from processors.models.detect.record import Column, ColumnTable
 
 HOST = np.array([0])
 MINUTE_MS = 60_000
@@ -147,10 +147,10 @@ def test_whatever_comes_the_score_is_from_zero_to_below_one(values: list[tuple[f
 
 
 def test_stored_rows_of_other_columns_or_another_number_of_rows_are_refused() -> None:
-    table = Table({"count": Column((), "int64", 0)})
+    table = ColumnTable({"count": Column((), "int64", 0)})
     table.grow(2)
     with pytest.raises(ValueError, match="other columns"):
-        Table({"other": Column((), "int64", 0)}).restore(0, 2, table.stored(0, 2))
+        ColumnTable({"other": Column((), "int64", 0)}).restore(0, 2, table.stored(0, 2))
     with pytest.raises(ValueError, match="another number of rows"):
         table.restore(0, 1, table.stored(0, 2))
 

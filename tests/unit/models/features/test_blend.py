@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.features.features import Blend, Forecast
+from processors.models.features.features import ForecastBlend, LnForecast
 
 NOISE = 0.05
 RUNS = 600
@@ -15,15 +15,15 @@ RUNS = 600
 
 def lived(
     first_off: float, second_off: float, *, shared: float = 0.0, seed: int = 1
-) -> tuple[Blend, float, float, float]:
+) -> tuple[ForecastBlend, float, float, float]:
     """Let two forecasts with errors of these deviations be scored: the blend, the errors of both and of it late on."""
     chance = np.random.default_rng(seed)
-    blend, errors = Blend(), np.zeros((RUNS, 3))
+    blend, errors = ForecastBlend(), np.zeros((RUNS, 3))
     covered = 0
     for i in range(RUNS):
         truth, common = 5.0 + chance.normal(), shared * chance.normal()
         reported = [truth + common + off * chance.normal() for off in (first_off, second_off)]
-        first, second = (Forecast(ln_t, 0.1) for ln_t in reported)
+        first, second = (LnForecast(ln_t, 0.1) for ln_t in reported)
         prediction = blend.combined(first, second)
         _, low, high = blend.band(prediction)
         covered += low <= math.exp(truth) <= high
@@ -58,9 +58,9 @@ def test_one_that_states_nearly_the_same_does_no_harm() -> None:
 
 
 def test_nothing_is_trusted_of_the_second_before_runs_were_scored() -> None:
-    blend = Blend()
-    assert blend.combined(Forecast(1.0, 0.1), Forecast(9.0, 0.1)).ln_t == 1.0
-    blend.learn(Forecast(1.0, 0.1), Forecast(2.0, 0.1), 2.0)
+    blend = ForecastBlend()
+    assert blend.combined(LnForecast(1.0, 0.1), LnForecast(9.0, 0.1)).ln_t == 1.0
+    blend.learn(LnForecast(1.0, 0.1), LnForecast(2.0, 0.1), 2.0)
     assert 0.0 < blend.share <= 1 / 8
 
 
@@ -72,11 +72,11 @@ offs = st.floats(-40.0, 40.0)
 def test_whatever_comes_the_answer_lies_between_both_and_is_kept_to_the_bit(
     runs: list[tuple[float, float, float]],
 ) -> None:
-    blend = Blend()
+    blend = ForecastBlend()
     for first, second, actual in runs:
-        blend.learn(Forecast(first, 0.1), Forecast(second, 0.2), actual)
+        blend.learn(LnForecast(first, 0.1), LnForecast(second, 0.2), actual)
         assert 0.0 <= blend.share <= 1.0
-        time_s, low_s, high_s = blend.band(blend.combined(Forecast(3.0, 0.1), Forecast(4.0, 0.1)))
+        time_s, low_s, high_s = blend.band(blend.combined(LnForecast(3.0, 0.1), LnForecast(4.0, 0.1)))
         assert 0.0 < low_s <= time_s <= high_s < math.inf
         assert 3.0 - 1e-9 <= math.log(time_s) <= 4.0 + 1e-9
-    assert Blend.build(blend.snapshot()) == blend
+    assert ForecastBlend.build(blend.snapshot()) == blend

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.features.features import KINDS, Grown, Measured, encoded, fitting
+from processors.models.features.features import KINDS, AttributeForest, ScoredModel, encoded, fitting
 from processors.models.features.smooth import FURTHER, law
-from processors.models.training.runs import Reservoir, Run
-from processors.models.training.table import Table, finished
+from processors.models.training.runs import LearnedRun, Reservoir
+from processors.models.training.table import RunTable, finished
 from processors.models.training.trainer import Trainer
 
 
-def jobs(count: int, seed: int, noise: float = 0.02) -> list[Run]:
+def jobs(count: int, seed: int, noise: float = 0.02) -> list[LearnedRun]:
     """Run time goes with cells and steps over nodes; one solver takes twice as long, and large blocks spill a cache."""
     rng = np.random.default_rng(seed)
     found = []
@@ -24,7 +24,7 @@ def jobs(count: int, seed: int, noise: float = 0.02) -> list[Run]:
         time_s = 1e-4 * cells / nodes**0.9 * (2.0 if solver == "jacobi" else 1.0) * (1.6 if block > 32 else 1.0)
         reported = {"nodes": nodes, "cells": cells, "block": block, "solver": solver}
         targets = {"run_time_s": float(time_s * np.exp(noise * rng.normal()))}
-        found.append(Run(f"job{seed}-{number}", number, encoded(reported), targets))
+        found.append(LearnedRun(f"job{seed}-{number}", number, encoded(reported), targets))
     return found
 
 
@@ -54,8 +54,8 @@ def test_unseen_configurations_are_predicted_with_bands_that_hold_and_trees_find
     assert np.mean(covered) > 0.8
     measured, table = learner.models["forest"], learner.table
     assert table is not None
-    assert isinstance(measured, Measured)
-    assert isinstance(measured.model, Grown)
+    assert isinstance(measured, ScoredModel)
+    assert isinstance(measured.model, AttributeForest)
     found = dict(zip(table.names, measured.model.forest.importances().tolist(), strict=True))
     assert max(found, key=lambda name: found[name]) == "block"
     assert learner.models["law"].error > 2 * learner.models["forest"].error
@@ -71,7 +71,7 @@ def test_a_restored_one_answers_the_same_to_the_bit(trainer: Trainer) -> None:
 def test_a_choice_that_was_not_made_counts_as_zero_and_one_that_was_made_once_is_no_column() -> None:
     reservoir = Reservoir()
     for number, solver in enumerate(("a", "a", "b", "b", "c")):
-        reservoir.add(Run(str(number), 0, encoded({"n": 1 + number, "solver": solver}), {"run_time_s": 1.0}))
+        reservoir.add(LearnedRun(str(number), 0, encoded({"n": 1 + number, "solver": solver}), {"run_time_s": 1.0}))
     reservoir.advance()
     table = reservoir.table("run_time_s")
     assert table.names == ("n", "solver=a", "solver=b")
@@ -84,9 +84,9 @@ def test_attributes_of_any_kind_become_numbers_or_are_left_out() -> None:
     assert encoded(odd) == {"n": 64.0, "yes": 0.0}
 
 
-def table(values: np.ndarray, target: np.ndarray) -> Table:
+def table(values: np.ndarray, target: np.ndarray) -> RunTable:
     names = tuple(f"a{i}" for i in range(values.shape[1]))
-    return Table(names, values, target, np.ones(len(target)), np.arange(len(target)))
+    return RunTable(names, values, target, np.ones(len(target)), np.arange(len(target)))
 
 
 def test_a_power_law_of_two_attributes_goes_on_beyond_what_was_seen_and_then_stays() -> None:

@@ -7,13 +7,13 @@ import pytest
 
 from processors.models.features.features import KINDS, encoded
 from processors.models.features.smooth import SmoothKind
-from processors.models.numerics.kriging import GROUPS_MAX, NEAR, STEPS, Points, searching
-from processors.models.training.runs import Run
-from processors.models.training.table import Table, finished
+from processors.models.numerics.kriging import GROUPS_MAX, NEAR, STEPS, KrigingPoints, searching
+from processors.models.training.runs import LearnedRun
+from processors.models.training.table import RunTable, finished
 from processors.models.training.trainer import Trainer
 
 
-def table(count: int, seed: int, noise: float = 0.02) -> Table:
+def table(count: int, seed: int, noise: float = 0.02) -> RunTable:
     """Near and far work of particles against each other: a power law in neither attribute."""
     chance = np.random.default_rng(seed)
     leaf, order, threads = (
@@ -23,15 +23,15 @@ def table(count: int, seed: int, noise: float = 0.02) -> Table:
     )
     time_s = (leaf / 10 + order**4.0 / leaf) / np.minimum(threads, 6.0) * np.exp(noise * chance.normal(size=count))
     values = np.stack([leaf, order, threads, chance.random(count)], axis=1)
-    return Table(("leaf", "order", "threads", "place"), values, time_s, np.ones(count), np.arange(count))
+    return RunTable(("leaf", "order", "threads", "place"), values, time_s, np.ones(count), np.arange(count))
 
 
 @pytest.fixture(scope="module")
-def seen() -> Table:
+def seen() -> RunTable:
     return table(300, seed=1)
 
 
-def test_attributes_that_act_on_each_other_are_learned_from_few_runs_and_the_error_is_foretold(seen: Table) -> None:
+def test_attributes_that_act_on_each_other_are_learned_from_few_runs_and_the_error_is_foretold(seen: RunTable) -> None:
     requested = table(200, seed=2, noise=0.0)
     found = {name: finished(KINDS[name](seen)) for name in ("forest", "smooth")}
     off = {
@@ -43,19 +43,19 @@ def test_attributes_that_act_on_each_other_are_learned_from_few_runs_and_the_err
     assert 0.5 < found["smooth"].error / off["smooth"] < 2.0
 
 
-def test_what_decides_is_relevant_and_what_does_not_is_hardly(seen: Table) -> None:
+def test_what_decides_is_relevant_and_what_does_not_is_hardly(seen: RunTable) -> None:
     shares = dict(zip(seen.names, finished(SmoothKind()(seen)).relevance.tolist(), strict=True))
     assert min(shares, key=lambda name: shares[name]) == "place"
     assert sum(shares.values()) == pytest.approx(1.0)
 
 
-def test_the_band_is_wider_where_no_run_is_near(seen: Table) -> None:
+def test_the_band_is_wider_where_no_run_is_near(seen: RunTable) -> None:
     model = finished(SmoothKind()(seen))
     near, far = model.predict(np.array([[100.0, 5.0, 4.0, 0.5], [3000.0, 40.0, 300.0, 0.5]])).deviation
     assert far > 2 * near
 
 
-def test_a_fit_that_is_taken_up_again_anywhere_ends_the_same_to_the_bit(seen: Table) -> None:
+def test_a_fit_that_is_taken_up_again_anywhere_ends_the_same_to_the_bit(seen: RunTable) -> None:
     kind = SmoothKind()
     steps = list(kind.fitting(seen, None))
     for at in (0, STEPS // 2, STEPS, len(steps) - 1):
@@ -67,7 +67,7 @@ def test_a_fit_that_is_taken_up_again_anywhere_ends_the_same_to_the_bit(seen: Ta
     )
 
 
-def test_a_fit_to_a_few_more_runs_goes_on_from_the_reaches_of_the_last(seen: Table) -> None:
+def test_a_fit_to_a_few_more_runs_goes_on_from_the_reaches_of_the_last(seen: RunTable) -> None:
     kind = SmoothKind()
     first = list(kind.fitting(seen, None))
     more = table(320, seed=1)
@@ -77,13 +77,13 @@ def test_a_fit_to_a_few_more_runs_goes_on_from_the_reaches_of_the_last(seen: Tab
 
 
 def test_runs_that_are_alike_count_as_one_that_is_known_better() -> None:
-    one = Points.of(np.array([[1.0], [1.0], [2.0]]), np.array([1.0, 3.0, 5.0]), np.array([1.0, 3.0, 1.0]))
+    one = KrigingPoints.of(np.array([[1.0], [1.0], [2.0]]), np.array([1.0, 3.0, 5.0]), np.array([1.0, 3.0, 1.0]))
     assert (one.values.tolist(), one.target.tolist(), one.weight.tolist()) == ([[1.0], [2.0]], [2.5, 5.0], [4.0, 1.0])
 
 
 def test_too_many_attributes_are_left_to_the_other_models() -> None:
     columns = GROUPS_MAX + 1
-    points = Points.of(np.random.default_rng(1).random((20, columns)), np.arange(20.0), np.ones(20))
+    points = KrigingPoints.of(np.random.default_rng(1).random((20, columns)), np.arange(20.0), np.ones(20))
     with pytest.raises(ValueError, match="more than 48 attributes"):
         next(searching(points, list(range(columns))))
 
@@ -92,7 +92,7 @@ def test_words_and_numbers_that_never_change_do_no_harm() -> None:
     trainer = Trainer({"run_time_s": KINDS})
     for i in range(40):
         values = encoded({"n": 4, "solver": ("cg", "amg")[i % 2], "mesh": 10 + i % 5})
-        trainer.learn(Run(f"r{i}", i, values, {"run_time_s": 10.0 * (1 + i % 2) * (1 + i % 5)}))
+        trainer.learn(LearnedRun(f"r{i}", i, values, {"run_time_s": 10.0 * (1 + i % 2) * (1 + i % 5)}))
     while trainer.tick():
         pass
     band = trainer.predict("run_time_s", encoded({"n": 4, "solver": "amg", "mesh": 12}))

@@ -9,13 +9,13 @@ import pytest
 
 from processors.models.features.features import KINDS
 from processors.models.training.retention import BY_WHAT_THEY_ADD
-from processors.models.training.runs import LevelWatch, Ratio, Reservoir, Run, Shift
+from processors.models.training.runs import LearnedRun, LevelShift, LevelWatch, Ratio, Reservoir
 from processors.models.training.trainer import Trainer
 
 
-def shifts(ratios: list[Ratio], deviation: float = 0.05) -> list[Shift]:
+def shifts(ratios: list[Ratio], deviation: float = 0.05) -> list[LevelShift]:
     """Those that are found, where answers follow each."""
-    watch, found = LevelWatch(), list[Shift]()
+    watch, found = LevelWatch(), list[LevelShift]()
     for each in ratios:
         shift = watch.learn(each._replace(ln_ratio=each.ln_ratio - sum(known.ln_factor for known in found)), deviation)
         found += [shift] if shift is not None else []
@@ -56,9 +56,9 @@ def test_answers_that_were_unsure_make_no_shift() -> None:
     assert not shifts(ratios(230, 0.6, since=200), deviation=0.6)
 
 
-def run(i: int, factor: float = 1.0) -> Run:
+def run(i: int, factor: float = 1.0) -> LearnedRun:
     mesh, order = float(1 + i % 13), float(1 + i % 7)
-    return Run(f"r{i}", i, {"mesh": mesh, "order": order}, {"run_time_s": 10.0 * mesh * order**2 * factor})
+    return LearnedRun(f"r{i}", i, {"mesh": mesh, "order": order}, {"run_time_s": 10.0 * mesh * order**2 * factor})
 
 
 def test_runs_of_before_count_at_the_level_of_now_and_are_stored_as_they_were() -> None:
@@ -67,7 +67,7 @@ def test_runs_of_before_count_at_the_level_of_now_and_are_stored_as_they_were() 
         trainer.learn(run(i))
     while trainer.tick():
         pass
-    trainer.reservoir.shift(Shift(100, math.log(0.5)))
+    trainer.reservoir.shift(LevelShift(100, math.log(0.5)))
     assert trainer.wants
     assert trainer.reservoir.level == pytest.approx(math.log(0.5))
     restored = Trainer(
@@ -89,7 +89,7 @@ def test_a_shift_that_is_found_while_a_fit_goes_on_takes_part_in_the_next() -> N
     for i in range(20):
         reservoir.add(run(i))
     reservoir.begin()
-    reservoir.shift(Shift(20, math.log(2.0)))
+    reservoir.shift(LevelShift(20, math.log(2.0)))
     before = reservoir.table("run_time_s").target.sum()
     restored = Reservoir.build(json.loads(msgspec.json.encode(reservoir.snapshot())), 64, BY_WHAT_THEY_ADD)
     for each in (reservoir, restored):

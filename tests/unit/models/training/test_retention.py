@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from processors.models.training.retention import BY_WHAT_THEY_ADD, REPEATS, room_bytes, that_add_most
-from processors.models.training.runs import Reservoir, Run
+from processors.models.training.runs import LearnedRun, Reservoir
 
 
-def run(number: int, mesh: float, time_ms: int | None = None) -> Run:
-    return Run(f"r{number}", number if time_ms is None else time_ms, {"mesh": mesh}, {"run_time_s": 10.0})
+def run(number: int, mesh: float, time_ms: int | None = None) -> LearnedRun:
+    return LearnedRun(f"r{number}", number if time_ms is None else time_ms, {"mesh": mesh}, {"run_time_s": 10.0})
 
 
 def test_runs_alike_leave_room_for_what_is_rarely_run() -> None:
@@ -73,7 +73,7 @@ def test_a_run_takes_no_more_memory_and_room_in_the_topic_than_is_reckoned_with(
     tracemalloc.start()
     for i in range(2048):
         values = dict(zip(names, chance.random(columns).tolist(), strict=True))
-        reservoir.add(Run(f"{i:016x}", 1_795_168_800_000 + i, values, {"attributes": 10.0 + i}))
+        reservoir.add(LearnedRun(f"{i:016x}", 1_795_168_800_000 + i, values, {"attributes": 10.0 + i}))
     taken = tracemalloc.get_traced_memory()[0] / 2048
     tracemalloc.stop()
     stored = len(msgspec.json.encode(reservoir.snapshot())) / 2048

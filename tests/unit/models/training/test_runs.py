@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.training.runs import ALL_NAMES_MAX, NAMES_MAX, Reservoir, Run
-from processors.models.training.table import Tracked, best
+from processors.models.training.runs import ALL_NAMES_MAX, NAMES_MAX, LearnedRun, Reservoir
+from processors.models.training.table import TrackRecord, best
 
 
-def run(number: int, **values: float) -> Run:
-    return Run(f"run{number}", number, values or {"x": float(number)}, {"power_w": 300.0 + number})
+def run(number: int, **values: float) -> LearnedRun:
+    return LearnedRun(f"run{number}", number, values or {"x": float(number)}, {"power_w": 300.0 + number})
 
 
 def test_what_stays_follows_from_the_ids_and_not_from_their_order() -> None:
@@ -33,7 +33,7 @@ def test_what_stays_follows_from_the_ids_and_not_from_their_order() -> None:
 def test_a_run_that_is_reported_again_takes_its_own_place() -> None:
     reservoir = Reservoir()
     for power in (100.0, 200.0):
-        reservoir.add(Run("r", 0, {"x": 1.0}, {"power_w": power}))
+        reservoir.add(LearnedRun("r", 0, {"x": 1.0}, {"power_w": power}))
         reservoir.advance()
     assert reservoir.table("power_w").target.tolist() == [200.0]
 
@@ -72,7 +72,7 @@ def test_columns_are_what_most_runs_have_and_what_is_missing_is_the_mean() -> No
 def test_repeats_are_a_group_and_runs_without_one_are_alone() -> None:
     reservoir = Reservoir()
     for i, group in enumerate(("a", "", "a")):
-        reservoir.add(Run(f"r{i}", 0, {"x": 1.0}, {"power_w": 1.0}, group=group))
+        reservoir.add(LearnedRun(f"r{i}", 0, {"x": 1.0}, {"power_w": 1.0}, group=group))
     reservoir.advance()
     assert len(set(reservoir.table("power_w").group.tolist())) == 2
 
@@ -111,19 +111,19 @@ def test_a_run_that_is_taken_away_stays_in_the_models_of_now_and_not_in_the_next
 
 def test_a_target_that_was_estimated_counts_less_than_others_of_its_run() -> None:
     reservoir = Reservoir()
-    reported = Run("r", 0, {"x": 1.0}, {"power_w": 1.0, "run_time_s": 2.0}, weight=0.5, weights={"power_w": 0.1})
+    reported = LearnedRun("r", 0, {"x": 1.0}, {"power_w": 1.0, "run_time_s": 2.0}, weight=0.5, weights={"power_w": 0.1})
     reservoir.add(reported)
     reservoir.advance()
     weights = [reservoir.table(target).weight.tolist() for target in ("power_w", "run_time_s")]
     assert weights == [[pytest.approx(0.05)], [0.5]]
     with pytest.raises(ValueError, match="weight"):
-        Run("r", 0, {}, {}, weights={"power_w": 2.0})
+        LearnedRun("r", 0, {}, {}, weights={"power_w": 2.0})
 
 
 def test_names_of_all_runs_together_are_bounded_and_those_of_runs_that_left_make_room() -> None:
     reservoir = Reservoir(runs_max=2)
     for i in range(5):
-        reservoir.add(Run(f"r{i}", i, {f"c{i}_{j}": 1.0 for j in range(60)}, {"power_w": 1.0}))
+        reservoir.add(LearnedRun(f"r{i}", i, {f"c{i}_{j}": 1.0 for j in range(60)}, {"power_w": 1.0}))
         reservoir.advance()
         assert len(reservoir.names) <= ALL_NAMES_MAX
 
@@ -134,7 +134,7 @@ def test_a_full_reservoir_in_the_middle_of_a_fit_is_stored_in_less_than_its_boun
     for i in range(5000):
         values = {f"counter:PAPI_COUNTER_{j:02}": float(x) for j, x in enumerate(rng.random(64))}
         targets = {f"target_{j}_power_w": float(x) for j, x in enumerate(rng.random(5))}
-        reservoir.add(Run(f"archer2/{i}@1795168800000", i, values, targets))
+        reservoir.add(LearnedRun(f"archer2/{i}@1795168800000", i, values, targets))
         if i in {700, 1500, 2600}:
             reservoir.advance()
         if i == 4000:
@@ -145,11 +145,11 @@ def test_a_full_reservoir_in_the_middle_of_a_fit_is_stored_in_less_than_its_boun
 
 
 def test_what_cannot_be_learned_from_is_left_out() -> None:
-    odd = Run("r", 0, {"a": float("inf"), "b": 1.0}, {"power_w": -1.0, "energy_j": 0.0, "run_time_s": 2.0})
+    odd = LearnedRun("r", 0, {"a": float("inf"), "b": 1.0}, {"power_w": -1.0, "energy_j": 0.0, "run_time_s": 2.0})
     assert (odd.values, odd.targets) == ({"b": 1.0}, {"run_time_s": 2.0})
-    assert len(Run("r", 0, {f"c{i}": 1.0 for i in range(1000)}, {}).values) == NAMES_MAX
+    assert len(LearnedRun("r", 0, {f"c{i}": 1.0 for i in range(1000)}, {}).values) == NAMES_MAX
     with pytest.raises(ValueError, match="weight"):
-        Run("r", 0, {}, {}, weight=0.0)
+        LearnedRun("r", 0, {}, {}, weight=0.0)
     with pytest.raises(ValueError, match="version"):
         Reservoir.build({"version": 0})
 
@@ -169,7 +169,7 @@ def test_what_it_holds_is_bounded(ids: list[int], runs_max: int) -> None:
 def test_a_band_holds_the_share_it_promises_whatever_the_deviation_that_was_reported() -> None:
     rng = np.random.default_rng(1)
     for reported in (0.01, 0.05, 0.2):
-        tracked, covered = Tracked(), []
+        tracked, covered = TrackRecord(), []
         for actual in 400.0 * np.exp(0.05 * rng.normal(size=1500)):
             covered.append(tracked.band(400.0, reported).holds(actual))
             tracked.learn(400.0, reported, actual)
@@ -177,10 +177,10 @@ def test_a_band_holds_the_share_it_promises_whatever_the_deviation_that_was_repo
 
 
 def test_what_followed_answers_goes_on_after_a_restore_as_if_nothing_had_happened() -> None:
-    tracked = Tracked()
+    tracked = TrackRecord()
     for i in range(50):
         tracked.learn(100.0, 0.02, 100.0 + i % 5)
-    restored = Tracked.build(json.loads(json.dumps(tracked.snapshot())))
+    restored = TrackRecord.build(json.loads(json.dumps(tracked.snapshot())))
     for each in (tracked, restored):
         each.learn(100.0, 0.02, 103.0)
     assert restored.snapshot() == tracked.snapshot()
@@ -189,14 +189,14 @@ def test_what_followed_answers_goes_on_after_a_restore_as_if_nothing_had_happene
 
 @pytest.mark.parametrize("actual", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_value_that_cannot_be_changes_nothing(actual: float) -> None:
-    tracked = Tracked()
+    tracked = TrackRecord()
     with pytest.raises(ValueError, match="positive"):
         tracked.learn(100.0, 0.1, actual)
-    assert tracked == Tracked()
+    assert tracked == TrackRecord()
 
 
 def test_whom_to_believe_moves_from_the_fit_to_what_came() -> None:
-    tracked = {"a": Tracked(), "b": Tracked()}
+    tracked = {"a": TrackRecord(), "b": TrackRecord()}
     prior = {"a": 0.01, "b": 0.05}
     assert best(tracked, prior) == "a"
     for i in range(40):

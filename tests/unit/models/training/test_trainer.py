@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from processors.models.counters.model import KINDS, explanation
-from processors.models.training.runs import Reservoir, Run
-from processors.models.training.table import Predicted, Table
+from processors.models.training.runs import LearnedRun, Reservoir
+from processors.models.training.table import RowPredictions, RunTable
 from processors.models.training.trainer import Trainer
 
 TARGETS = {"power_w": KINDS, "run_time_s": KINDS}
 
 
-def runs(count: int, seed: int = 1, disturbed: float = 0.0) -> list[Run]:
+def runs(count: int, seed: int = 1, disturbed: float = 0.0) -> list[LearnedRun]:
     """Power follows two counters, one of them with a bend; ten more counters tell nothing."""
     rng = np.random.default_rng(seed)
     found = []
@@ -25,7 +25,7 @@ def runs(count: int, seed: int = 1, disturbed: float = 0.0) -> list[Run]:
         off = rng.random() < disturbed
         values = {f"c{i:02}": float(value) for i, value in enumerate(x)}
         targets = {"power_w": power * (1.5 if off else 1.0), "run_time_s": 100 / (0.5 + x[0])}
-        found.append(Run(f"run{seed}-{number}", number, values, targets, weight=0.05 if off else 1.0))
+        found.append(LearnedRun(f"run{seed}-{number}", number, values, targets, weight=0.05 if off else 1.0))
     return found
 
 
@@ -117,13 +117,13 @@ def test_a_kind_that_cannot_be_taken_up_again_is_fitted_again_after_a_restore() 
     class Mean:
         error = 0.1
 
-        def __init__(self, table: Table) -> None:
+        def __init__(self, table: RunTable) -> None:
             self.mean = float(table.target.mean())
 
-        def predict(self, values: np.ndarray) -> Predicted:
-            return Predicted(np.full(len(values), self.mean), np.full(len(values), 0.1))
+        def predict(self, values: np.ndarray) -> RowPredictions:
+            return RowPredictions(np.full(len(values), self.mean), np.full(len(values), 0.1))
 
-    def kind(table: Table) -> Generator[None, None, Mean]:
+    def kind(table: RunTable) -> Generator[None, None, Mean]:
         yield
         yield
         return Mean(table)
@@ -175,7 +175,7 @@ def test_a_step_of_a_full_reservoir_of_many_counters_is_short() -> None:
     for number in range(512):
         x = rng.random(40)
         values = {f"c{i}": float(value) for i, value in enumerate(x)}
-        trainer.learn(Run(f"r{number}", number, values, {"power_w": 100.0 + 100.0 * x[0]}))
+        trainer.learn(LearnedRun(f"r{number}", number, values, {"power_w": 100.0 + 100.0 * x[0]}))
     longest = 0.0
     while True:
         began = time.process_time()
