@@ -406,7 +406,7 @@ class FeatureTimes:
             return ()
         given = {name.partition(CHOICE)[0] for name in values}
         wanted: dict[str, float] = {}
-        for name, column in zip(model.names, table.values[:, list(model.at)].T, strict=True):
+        for name, column in zip(model.names, table.values[:, list(model.positions)].T, strict=True):
             known = float((column == column).mean()) if CHOICE in name else 1.0  # noqa: PLR0124  not nan
             base = name.partition(CHOICE)[0]
             wanted[base] = wanted.get(base, 0.0) + known

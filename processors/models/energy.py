@@ -1,4 +1,4 @@
-"""Energy: what counters of it did between two readings, and the law of power by size."""
+"""Increments of energy counters between two readings, and the law of power by job size."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -9,44 +9,35 @@ import numpy.typing as npt
 
 from processors.models.numerics.arrays import Floats
 
-# Counters that only grow: how much they did between two readings, where they wrap, and where they start anew.
-# A counter that falls has either wrapped (its range is known, and what it must have done fits the time) or was reset, by a
-# restart or a new driver. What a reset counter did before is lost, so nothing is made up for it. Where the time between
-# two readings is enough for a whole range at the largest possible rate, one wrap cannot be told from two.
+# Counters that only grow, wrap or restart. A counter that falls has either wrapped (if its range is known and the increment
+# is possible in the time) or was reset by a restart or a new driver. The count lost in a reset is not made up. If the time
+# between two readings suffices for a whole range at the largest possible rate, one wrap cannot be distinguished from two.
 
 
 class Step(IntEnum):
-    """What a counter did between two readings.
-
-    >>> Step.WRAPPED.name
-    'WRAPPED'
-    """
+    """The change of a counter between two readings."""
 
     GREW = 0
     WRAPPED = 1
-    RESET = 2  # nothing is known of it
-    DOUBTFUL = 3  # more than is possible, or whole ranges may be missing
-    UNKNOWN = 4  # a reading is missing, no count, or not later than the one before
+    RESET = 2  # the increment is lost
+    DOUBTFUL = 3  # the increment is impossible, or whole ranges may be missing
+    UNKNOWN = 4  # a reading is missing or invalid, or the time did not advance
 
 
 class Increments(NamedTuple):
-    """By how much counters grew (m,), nan where that is not known; and what they did (m,), a Step.
-
-    >>> Increments(np.array([5.0]), np.array([0])).amount.tolist()
-    [5.0]
-    """
+    """Increments of counters (m,), nan if unknown, and the Step of each (m,)."""
 
     amount: Floats
     step: npt.NDArray[np.int8]
 
     def counts(self) -> dict[str, int]:
-        """Return how many did what.
+        """Return the number of counters with each step, by its name.
 
         >>> Increments(np.array([5.0, np.nan]), np.array([0, 2])).counts()
         {'grew': 1, 'wrapped': 0, 'reset': 1, 'doubtful': 0, 'unknown': 0}
         """
-        found = np.bincount(self.step, minlength=len(Step)).tolist()
-        return {each.name.lower(): found[each] for each in Step}
+        numbers = np.bincount(self.step, minlength=len(Step)).tolist()
+        return {step.name.lower(): numbers[step] for step in Step}
 
 
 def increments(
@@ -56,56 +47,54 @@ def increments(
     span: npt.ArrayLike = np.inf,
     rate_max: npt.ArrayLike = np.inf,
 ) -> Increments:
-    """Return what counters did from one reading to the next, `elapsed_s` later; arrays or numbers, alike in shape.
+    """Return the increments of counters between two readings, `elapsed_s` apart; arrays or numbers of one shape.
 
-    `span` is where a counter starts at 0 again (inf: never), `rate_max` the most it can do in a second (inf: not known).
+    `span` is the value at which a counter restarts at 0 (inf: never), `rate_max` its largest rate per second (inf: unknown).
 
     >>> found = increments([10.0, 262_140.0, 500.0], [25.0, 6.67115, 3.0], 1.0, 262_143.32885, 400.0)
-    >>> found.amount.round(1).tolist(), [Step(each).name for each in found.step]
+    >>> found.amount.round(1).tolist(), [Step(argument).name for argument in found.step]
     ([15.0, 10.0, nan], ['GREW', 'WRAPPED', 'RESET'])
     """
-    old, new, elapsed, whole, most = np.broadcast_arrays(
-        *(np.atleast_1d(np.asarray(each, np.float64)) for each in (before, now, elapsed_s, span, rate_max))
+    old, new, elapsed, full_range, largest_rate = np.broadcast_arrays(
+        *(np.atleast_1d(np.asarray(argument, np.float64)) for argument in (before, now, elapsed_s, span, rate_max))
     )
     with np.errstate(invalid="ignore", over="ignore"):
-        known = (old >= 0) & (new >= 0) & (elapsed > 0) & np.isfinite(old + new + elapsed)
-        possible = most * elapsed
+        valid = (old >= 0) & (new >= 0) & (elapsed > 0) & np.isfinite(old + new + elapsed)
+        possible = largest_rate * elapsed
         fell = new < old
-        grown = np.where(fell, new + whole - old, new - old)
-        # without a known rate a counter that fell by less than half of its range did not go round
-        likely = np.minimum(possible, np.where(np.isfinite(most), np.inf, whole / 2))
-        wrapped = fell & np.isfinite(whole) & (old <= whole) & (grown <= likely)
-        doubtful = ~(fell & ~wrapped) & ((grown > possible) | (grown + whole <= possible) & np.isfinite(most))
+        grown = np.where(fell, new + full_range - old, new - old)
+        # without a known rate a counter that fell by less than half of its range did not wrap
+        likely = np.minimum(possible, np.where(np.isfinite(largest_rate), np.inf, full_range / 2))
+        wrapped = fell & np.isfinite(full_range) & (old <= full_range) & (grown <= likely)
+        doubtful = ~(fell & ~wrapped) & (
+            (grown > possible) | (grown + full_range <= possible) & np.isfinite(largest_rate)
+        )
     step = np.select(
-        [~known, fell & ~wrapped, doubtful, wrapped],
+        [~valid, fell & ~wrapped, doubtful, wrapped],
         [Step.UNKNOWN, Step.RESET, Step.DOUBTFUL, Step.WRAPPED],
         Step.GREW,
     ).astype(np.int8)
     return Increments(np.where(step <= Step.WRAPPED, grown, np.nan), step)
 
 
-# The power of a run by its size: what was drawn at each size, and a law between and beyond.
-# ln of the power of all hosts together is a Gaussian process of ln n (C. Rasmussen, C. Williams, "Gaussian Processes for
-# Machine Learning", 2006, 2.2 and 2.7): a straight line whose slope is about 1, for twice the nodes draw twice as much, and
-# about it a smooth deviation. At a size that was run often it is the mean of its runs; further out it goes back to the line.
+# The power of a run by its size. ln of the power of all hosts together is a Gaussian process of ln n (C. Rasmussen,
+# C. Williams, "Gaussian Processes for Machine Learning", 2006, 2.2 and 2.7): a straight line with a slope of about 1, because
+# twice the nodes draw twice the power, plus a smooth deviation. At a size with many runs it predicts their mean; far from
+# all sizes it returns to the line.
 
 SLOPE: Final = 1.0
 SLOPE_DEVIATION: Final = 0.15
-LEVEL_DEVIATION: Final = 10.0  # of ln power of one host: as good as unknown
-OFF_LINE: Final = 0.08  # deviation of a size's ln power from the line
-REACH: Final = float(np.log(4.0))  # in ln n, by which sizes report one another
-NOISE: Final = 0.05  # deviation of ln power of a run, believed as so many runs tell:
+LEVEL_DEVIATION: Final = 10.0  # prior deviation of a host's ln power, practically unknown
+OFF_LINE: Final = 0.08  # prior deviation of a size's ln power from the line
+REACH: Final = float(np.log(4.0))  # distance in ln n over which sizes are correlated
+NOISE: Final = 0.05  # prior deviation of a run's ln power, with the weight of NOISE_RUNS runs
 NOISE_RUNS: Final = 2.0
 NOISE_MIN: Final = 0.002
-SIZES_MAX: Final = 128  # spread evenly where there are more
+SIZES_MAX: Final = 128  # of more sizes an even selection is used
 
 
 class ExpectedPower(NamedTuple):
-    """Power in W at sizes (m,), and the deviation of ln of a run's power there (m,).
-
-    >>> ExpectedPower(np.array([400.0]), np.array([0.05])).power_w.tolist()
-    [400.0]
-    """
+    """Power in W at sizes (m,), and the deviation of the ln of a run's power (m,)."""
 
     power_w: Floats
     deviation: Floats
@@ -113,7 +102,7 @@ class ExpectedPower(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PowerLaw:
-    """The process, fitted to sizes (k,) by their ln, rising.
+    """The process fitted to the ln of sizes (k,), ascending.
 
     >>> found = power_law(np.array([1.0, 2.0, 4.0]), np.array([300.0, 600.0, 1200.0]), np.ones(3))
     >>> found.at([2.0, 8.0]).power_w.round(-1).tolist()
@@ -128,27 +117,19 @@ class PowerLaw:
     noise: float
 
     def at(self, n: npt.ArrayLike) -> ExpectedPower:
-        """Return what runs of sizes (m,) will draw."""
+        """Return the expected power of runs of sizes (m,)."""
         requested = np.log(np.asarray(n, np.float64))
-        near = self._alike(requested, self.ln_n)
-        own = LEVEL_DEVIATION**2 + (SLOPE_DEVIATION * (requested - self.centre)) ** 2 + OFF_LINE**2
-        known = (near @ self.inverse * near).sum(axis=1)
+        near = _covariance(requested - self.centre, self.ln_n - self.centre)
+        prior = LEVEL_DEVIATION**2 + (SLOPE_DEVIATION * (requested - self.centre)) ** 2 + OFF_LINE**2
+        explained = (near @ self.inverse * near).sum(axis=1)
         ln_power = self.level + SLOPE * (requested - self.centre) + near @ self.answer
-        return ExpectedPower(np.exp(ln_power), np.sqrt(np.maximum(own - known, 0.0) + self.noise**2))
-
-    def _alike(self, a: Floats, b: Floats) -> Floats:
-        return _covariance(a - self.centre, b - self.centre)
+        return ExpectedPower(np.exp(ln_power), np.sqrt(np.maximum(prior - explained, 0.0) + self.noise**2))
 
 
 def power_law(n: Floats, power_w: Floats, weight: Floats) -> PowerLaw:
-    """Return the law of runs (k,): their sizes, their power and how much each counts. ValueError without runs.
-
-    >>> power_law(np.zeros(0), np.zeros(0), np.zeros(0))
-    Traceback (most recent call last):
-    ValueError: A law of power needs a run.
-    """
+    """Return the law of runs (k,) with their sizes, power and weights. ValueError without runs."""
     if not len(n):
-        raise ValueError("A law of power needs a run.")
+        raise ValueError("A power law needs at least one run.")
     size, place = np.unique(n, return_inverse=True)
     heavy = np.bincount(place, weight)
     mean = np.bincount(place, weight * np.log(power_w)) / heavy
@@ -169,6 +150,6 @@ def power_law(n: Floats, power_w: Floats, weight: Floats) -> PowerLaw:
 
 
 def _covariance(a: Floats, b: Floats) -> Floats:
-    """Return the covariances of ln power at sizes (m,) and (k,), by their ln from the centre."""
+    """Return the covariances of ln power at sizes (m,) and (k,), given as ln n relative to the centre."""
     line = LEVEL_DEVIATION**2 + SLOPE_DEVIATION**2 * a[:, None] * b
     return np.asarray(line + OFF_LINE**2 * np.exp(-np.abs(a[:, None] - b) / REACH))

@@ -1,7 +1,4 @@
-"""Power and energy: from what sensors tell to watts and joules that can be believed.
-
-Which size takes the least energy, which values of sensors can be, and the watts of hosts without a sensor from their events.
-"""
+"""Power and energy: the most efficient size, plausible sensor values, and the power of hosts without a sensor."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,17 +11,12 @@ import numpy.typing as npt
 from processors.models.numerics.arrays import Floats
 from processors.models.numerics.scipy_functions import least_squares_not_negative
 
-# Which size takes the least energy, and which the least energy times delay.
-# R. Gonzalez, M. Horowitz, "Energy dissipation in general purpose microprocessors" (1996) name the product: it does not
-# reward being slow.
+# R. Gonzalez, M. Horowitz, "Energy dissipation in general purpose microprocessors" (1996) propose energy times delay, which
+# does not reward slow runs.
 
 
 class Efficient(NamedTuple):
-    """Energy of each size in joules (k,), the size that takes the least of it, and that of the least energy x delay.
-
-    >>> Efficient(np.array([5.0]), 1.0, 1.0).least_energy_n
-    1.0
-    """
+    """Energy of each size in joules (k,), and the sizes with the least energy and the least energy times delay."""
 
     energy_j: Floats
     least_energy_n: float
@@ -32,15 +24,15 @@ class Efficient(NamedTuple):
 
 
 def efficient(n: Floats, run_time_s: Floats, power_w: Floats) -> Efficient:
-    """Return the view of sizes (k,) with their run times and the power of all their nodes together; of equals the least.
+    """Return the energy of sizes (k,) from their run times and the power of all their nodes together; ties go to the smallest size.
 
-    Raises ValueError without sizes or where a value is not positive and finite.
+    Raises ValueError without sizes or if a value is not positive and finite.
 
     >>> efficient(np.array([1.0, 2.0, 4.0]), np.array([100.0, 52.0, 30.0]), np.array([200.0, 380.0, 800.0]))
     Efficient(energy_j=array([20000., 19760., 24000.]), least_energy_n=2.0, least_energy_delay_n=4.0)
     """
-    given = np.array([n, run_time_s, power_w])
-    if not given.size or not ((given > 0) & np.isfinite(given)).all():
+    figures = np.array([n, run_time_s, power_w])
+    if not figures.size or not ((figures > 0) & np.isfinite(figures)).all():
         raise ValueError("Sizes, run times and power are positive.")
     order = np.argsort(n, kind="stable")
     energy_j = run_time_s * power_w
@@ -50,9 +42,9 @@ def efficient(n: Floats, run_time_s: Floats, power_w: Floats) -> Efficient:
 
 
 def believable(power_w: npt.ArrayLike, *, most_w: npt.ArrayLike = np.inf) -> Floats:
-    """Return the values of power sensors that can be, nan in the place of the others.
+    """Return the plausible values of power sensors, nan in place of the others.
 
-    These are missing, negative, zero while something runs, or more than `most_w`, which the host draws at most.
+    A value is implausible if it is missing, negative, zero while the host runs, or above `most_w`.
 
     >>> believable([220.0, np.nan, -1.0, 0.0, 9e9], most_w=2000.0).tolist()
     [220.0, nan, nan, nan, nan]
@@ -61,24 +53,23 @@ def believable(power_w: npt.ArrayLike, *, most_w: npt.ArrayLike = np.inf) -> Flo
     return np.where((power > 0) & (power <= np.asarray(most_w, np.float64)) & (power < np.inf), power, np.nan)
 
 
-# Watts from events: a model that is learned where a sensor is, and again whenever it is off.
-# After SmartWatts (G. Fieni, R. Rouvoy, L. Seinturier, CCGRID 2020): power of a host, or of a socket, is a sum of events
-# with weights that are not negative, one model for each layer of frequency. It answers for hosts of the same kind without a
-# sensor.
+# Power from events, learned on hosts with a sensor and again whenever the error grows.
+# After SmartWatts (G. Fieni, R. Rouvoy, L. Seinturier, CCGRID 2020): the power of a host, or of a socket, is a sum of events
+# with weights >= 0, with one model for each frequency layer. It estimates hosts of the same kind without a sensor.
 
 VERSION: Final = 1
 WINDOW: Final = 60
 SAMPLES_MIN: Final = 10
 ERROR_MAX_W: Final = 2.0
 LAYERS_MAX: Final = 16
-_RIDGE: Final = 1e-6  # of a column's length: events that say the same share their weight
+_RIDGE: Final = 1e-6  # of a column's squared length, so that redundant events share their weight
 
 
 @dataclass(slots=True)
 class Layer:
-    """The last samples at one layer of frequency, the model that was learned from some of them, and how far it was off.
+    """The newest samples at one frequency layer, the model fitted to some of them, and its errors.
 
-    `weights` are watts per event (p,), `idle_w` what is drawn without any. Both are empty before the first fit.
+    `weights` are watts per event (p,), `idle_w` is the power without events; both are unset before the first fit.
 
     >>> layer = Layer()
     >>> for load in range(12):
@@ -94,11 +85,11 @@ class Layer:
     relearned: int = 0
 
     def learn(self, events: Sequence[float], power_w: float, most_idle_w: float) -> None:
-        """Take a sample in; learn the model again where it is off by more than ERROR_MAX_W, by the median recently."""
+        """Add a sample; refit if the recent median error exceeds ERROR_MAX_W."""
         self.samples.append([power_w, *events])
         if self.weights:
-            off = abs(power_w - self.idle_w - float(np.dot(self.weights, events)))
-            self.errors.append(off)
+            error = abs(power_w - self.idle_w - float(np.dot(self.weights, events)))
+            self.errors.append(error)
         del self.samples[:-WINDOW], self.errors[:-WINDOW]
         if len(self.samples) < SAMPLES_MIN:
             return
@@ -106,7 +97,7 @@ class Layer:
             self._fit(most_idle_w)
 
     def _fit(self, most_idle_w: float) -> None:
-        """Fit to the samples; with what is drawn without events only from a full window, and only where that can be."""
+        """Fit weights to the samples; fit the idle power only from a full window and only if it is plausible."""
         data = np.array(self.samples)
         power, events = data[:, 0], data[:, 1:]
         full = len(data) == WINDOW
@@ -115,8 +106,8 @@ class Layer:
         unit = np.divide(1.0, length, out=np.zeros(len(length)), where=length > 0)
         ridge = np.sqrt(_RIDGE) * np.eye(len(unit))
         rows = np.concatenate([columns * unit, ridge])
-        found = least_squares_not_negative(rows, np.concatenate([power, np.zeros(len(unit))])) * unit
-        weights, idle = (found[:-1], float(found[-1])) if full else (found, 0.0)
+        solution = least_squares_not_negative(rows, np.concatenate([power, np.zeros(len(unit))])) * unit
+        weights, idle = (solution[:-1], float(solution[-1])) if full else (solution, 0.0)
         self.errors.clear()
         if idle < most_idle_w:
             self.weights, self.idle_w = weights.tolist(), idle
@@ -124,10 +115,10 @@ class Layer:
 
 
 class PowerModel:
-    """The power of one kind of host from its events, in the order of `events`.
+    """The power of one kind of host as a weighted sum of the `events`, in their order.
 
-    `most_idle_w` is what is never reached without load, such as the nominal power. Frequencies in one step of
-    `layer_mhz` share a layer; of more than LAYERS_MAX the one that was not heard of for longest goes.
+    `most_idle_w` is a power that an idle host never reaches, such as the nominal power. Frequencies in one step of
+    `layer_mhz` share a layer; if there are more than LAYERS_MAX the layer without samples for longest is dropped.
 
     >>> model = PowerModel(("instructions", "misses"), most_idle_w=300.0)
     >>> for tick in range(70):
@@ -143,9 +134,9 @@ class PowerModel:
         layer_mhz: float = 100.0,
         state: Mapping[str, Any] | None = None,
     ) -> None:
-        """ValueError without events, or where the snapshot is of another version or of other events."""
+        """Start empty or from a snapshot; ValueError without events, or for a snapshot of another version or other events."""
         if not events:
-            raise ValueError("Power is a sum of at least one event.")
+            raise ValueError("A power model needs at least one event.")
         self.events = tuple(events)
         self.most_idle_w = most_idle_w
         self.layer_mhz = layer_mhz
@@ -153,60 +144,51 @@ class PowerModel:
         self.layers: dict[int, Layer] = {}
         if state is not None:
             if state["version"] != VERSION or tuple(state["events"]) != self.events:
-                raise ValueError("The snapshot is of another version or of other events.")
+                raise ValueError("The snapshot has another version or other events.")
             self.rejected = state["rejected"]
             self.layers = {number: Layer(*retained) for number, *retained in state["layers"]}
 
     def learn(self, events: Sequence[float], power_w: float, frequency_mhz: float = 0.0) -> None:
-        """Take what a sensor measured (> 0) while these events happened (>= 0); what cannot be is counted and left out."""
-        given = np.asarray(events, np.float64)
-        if not (self._possible(given) and 0.0 < power_w < math.inf and 0.0 <= frequency_mhz < math.inf):
+        """Learn the measured power (> 0) of a host with these events (>= 0); impossible values only count as rejected."""
+        numbers = np.asarray(events, np.float64)
+        possible = numbers.shape == (len(self.events),) and bool(((numbers >= 0) & np.isfinite(numbers)).all())
+        if not (possible and 0.0 < power_w < math.inf and 0.0 <= frequency_mhz < math.inf):
             self.rejected += 1
             return
         number = int(frequency_mhz // self.layer_mhz)
         layer = self.layers.pop(number, None) or Layer()
-        self.layers[number] = layer  # the last heard of is the last
+        self.layers[number] = layer  # the layer with the newest sample is last
         if len(self.layers) > LAYERS_MAX:
             del self.layers[next(iter(self.layers))]
-        layer.learn(given.tolist(), power_w, self.most_idle_w)
+        layer.learn(numbers.tolist(), power_w, self.most_idle_w)
 
     def estimates(self, events: Floats, frequency_mhz: float = 0.0) -> Floats | None:
-        """Return the watts of many hosts with events (k, p), none of them negative; None before a model was learned."""
+        """Return the power of hosts with events (k, p), >= 0, in W; None before the first fit."""
         layer = self._layer(frequency_mhz)
         return None if layer is None else layer.idle_w + events @ np.array(layer.weights)
 
     def largest_w(self, frequency_mhz: float = 0.0) -> float | None:
-        """Return the most that was measured recently; None before a model was learned."""
+        """Return the largest recent measurement in W; None before the first fit."""
         layer = self._layer(frequency_mhz)
         return None if layer is None else max(sample[0] for sample in layer.samples)
 
     def error_w(self, frequency_mhz: float = 0.0) -> float | None:
-        """Return the median error recently; None where none is known since the model was learned."""
+        """Return the recent median error in W; None if there is none since the last fit."""
         layer = self._layer(frequency_mhz)
         return float(np.median(layer.errors)) if layer is not None and layer.errors else None
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the state as plain data."""
+        """Return the state as plain data, independent of later samples."""
         layers = [
-            [
-                number,
-                [list(each) for each in layer.samples],
-                list(layer.errors),
-                list(layer.weights),
-                layer.idle_w,
-                layer.relearned,
-            ]
+            [number, list(layer.samples), list(layer.errors), layer.weights, layer.idle_w, layer.relearned]
             for number, layer in self.layers.items()
         ]
         return {"version": VERSION, "events": list(self.events), "rejected": self.rejected, "layers": layers}
 
     def _layer(self, frequency_mhz: float) -> Layer | None:
-        """Return the highest layer with a model that is not above the frequency, else the lowest one that has a model."""
-        known = sorted(number for number, layer in self.layers.items() if layer.weights)
-        if not known:
+        """Return the highest fitted layer up to the frequency, else the lowest fitted one."""
+        fitted = sorted(number for number, layer in self.layers.items() if layer.weights)
+        if not fitted:
             return None
-        below = [number for number in known if number <= frequency_mhz // self.layer_mhz]
-        return self.layers[below[-1] if below else known[0]]
-
-    def _possible(self, events: Floats) -> bool:
-        return events.shape == (len(self.events),) and bool(((events >= 0) & np.isfinite(events)).all())
+        below = [number for number in fitted if number <= frequency_mhz // self.layer_mhz]
+        return self.layers[below[-1] if below else fitted[0]]

@@ -26,11 +26,11 @@ import numpy.typing as npt
 
 from processors.models.counters import gaussian_process, linear
 from processors.models.counters.model import KINDS
-from processors.models.counters.selection import ridge
+from processors.models.counters.selection import parts, ridge
 from processors.models.features import features
-from processors.models.numerics.trees import Growth, grow
+from processors.models.numerics.trees import Growth, growing
 from processors.models.training.table import RowModel, RowPredictions, RunTable, TrackRecord, finished
-from processors.models.training.trainer import Kind
+from processors.models.training.trainer import Kind, resumable
 from tests.kit.rapl import RAPL_RANGE_J
 from tests.quality.node_power import Scored
 from tests.quality.node_power_classes import job, one_server, preceding, scored, without_sensors
@@ -140,7 +140,7 @@ def left_out(table: RunTable, fit: Fit) -> Scored:
 
 
 def _kind(kind: Kind) -> Fit:
-    return lambda table: finished(kind(table))
+    return lambda table: finished(resumable(kind).fitting(table, None))
 
 
 class _Plain(NamedTuple):
@@ -162,7 +162,9 @@ class _Trees(NamedTuple):
     trees: int
 
     def predict(self, values: Floats) -> RowPredictions:
-        found = grow(self.table.values, np.log(self.table.target), growth=Growth(self.trees)).mean(values)
+        found = finished(
+            growing(self.table.values, np.log(self.table.target), np.ones(len(self.table)), Growth(self.trees))
+        ).mean(values)
         return RowPredictions(np.exp(found), np.full(len(values), 0.02))
 
 
@@ -181,8 +183,8 @@ def _chosen_inside(table: RunTable) -> RowModel:
 
 COUNTERS: Final[dict[str, Fit]] = {
     **{name: _kind(kind) for name, kind in KINDS.items()},
-    "linear": linear.fit,
-    "smooth": gaussian_process.fit,
+    "linear": lambda table: finished(linear.fitting(table, parts(table))),
+    "smooth": lambda table: finished(gaussian_process.fitting(table)),
     "mean": lambda table: _Plain(table, 0),
     "all counters, linear": lambda table: _Plain(table, len(table.names)),
     "trees": lambda table: _Trees(table, 10),

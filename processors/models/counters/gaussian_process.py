@@ -1,9 +1,8 @@
-"""A regression on all counters that bends: a Gaussian process of a linear part and a smooth one.
+"""A smooth regression on all counters: a Gaussian process with a linear and a smooth part.
 
-C. Rasmussen, C. Williams, "Gaussian Processes for Machine Learning", 2006, chapters 2.2 and 5.4. Counters are taken as
-deviations from their mean or as ranks among the runs; which of them, how far the smooth part reaches and how noisy runs
-are is chosen by the error of each group of runs when it is left out, which has a closed form. Matrices serve all targets of
-the same runs.
+C. Rasmussen, C. Williams, "Gaussian Processes for Machine Learning", 2006, chapters 2.2 and 5.4. Counters enter as
+deviations from their mean or as ranks among the runs. This choice, the reach of the smooth part and the noise of a run
+minimise the error of left-out groups, which has a closed form. All targets of the same runs share the matrices.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -24,24 +23,24 @@ from processors.models.counters.selection import (
 )
 from processors.models.numerics.arrays import Floats
 from processors.models.numerics.scipy_functions import lower_inverse
-from processors.models.training.table import RowPredictions, RunTable, finished
+from processors.models.training.table import RowPredictions, RunTable
 from processors.models.training.trainer import FitState
 
-BEYOND: Final = 0.25  # times the range of a counter, up to which a bend is followed
-REACH: Final = (0.5, 1.0, 2.0)  # of the smooth part, in deviations of all counters together
-NOISE: Final = (0.03, 0.1, 0.3, 1.0)  # variance of a run, of the variance of the target
+BEYOND: Final = 0.25  # extrapolate at most this share of a counter's range
+REACH: Final = (0.5, 1.0, 2.0)  # reach of the smooth part, in deviations of all counters together
+NOISE: Final = (0.03, 0.1, 0.3, 1.0)  # variance of a run, as a share of the target's variance
 SCALES: Final = ("deviations", "ranks")
-LOWEST: Final = 0.5  # of the least target: no prediction lies further down,
-HIGHEST: Final = 1.5  # nor further up than this of the largest
-FAR: Final = 12.0  # deviations, beyond which a counter is taken to be there
+LOWEST: Final = 0.5  # predictions are at least this share of the least target,
+HIGHEST: Final = 1.5  # and at most this multiple of the largest
+FAR: Final = 12.0  # deviations at which a counter is clipped
 RUNS_MIN: Final = 6
 DEVIATION_MIN: Final = 0.002
-_RANK_DEVIATION: Final = 12.0**0.5  # even ranks from 0 to 1 have the deviation of 1 over this
+_RANK_DEVIATION: Final = 12.0**0.5  # evenly spread ranks from 0 to 1 have a deviation of 1 / sqrt(12)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CounterScale:
-    """How counters become numbers of a like size: deviations, or ranks among those of the runs.
+    """A common scale for counters: deviations from the mean, or ranks among the runs.
 
     >>> CounterScale.of("deviations", np.array([[1.0], [3.0]]), np.ones(2)).apply(np.array([[5.0]])).tolist()
     [[3.0]]
@@ -61,24 +60,25 @@ class CounterScale:
         return cls(kind, mean, deviation, tuple(_step(column) for column in values.T) if kind == "ranks" else ())
 
     def apply(self, values: Floats) -> Floats:
-        """Return rows (m, p) on this scale; a rank ends where the runs do."""
+        """Return rows (m, p) on this scale; a rank stays within those of the runs."""
         if self.kind == "deviations":
             return np.clip(scaled(values, self.mean, self.deviation), -FAR, FAR)
-        found = np.empty(values.shape)
-        for j, (at, rank) in enumerate(self.steps):
-            found[:, j] = np.interp(values[:, j], at, rank)
-        return found * _RANK_DEVIATION
+        ranked = np.empty(values.shape)
+        for j, (value, rank) in enumerate(self.steps):
+            ranked[:, j] = np.interp(values[:, j], value, rank)
+        return ranked * _RANK_DEVIATION
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CounterProcess:
-    """The process, fitted: rows on its scale, their weights in an answer, and the inverse that tells what it knows not.
+    """The fitted process: scaled rows, their weights in a prediction, and the inverse covariance for the deviation.
 
-    `errors` are those of each group when it was left out (its mean |ratio - 1|), and of clusters of them.
+    `errors` are those of left-out groups (near) and of left-out clusters of runs (far).
 
+    >>> from processors.models.training.table import finished
     >>> x = np.linspace(0, 3, 40)[:, None]
     >>> table = RunTable(("a",), x, 200 + 50 * np.sin(x[:, 0]), np.ones(40), np.arange(40))
-    >>> found = fit(table)
+    >>> found = finished(fitting(table))
     >>> round(found.predict(np.array([[1.5]])).value.item()), found.errors.near < 0.01
     (250, True)
     """
@@ -97,93 +97,70 @@ class CounterProcess:
     errors: ErrorByDistance
 
     def predict(self, values: Floats) -> RowPredictions:
-        """Return the target of rows (m, p) of the table's columns, none missing."""
-        requested = self.scale.apply(self.range.apply(values))
-        near = kernel(requested, self.rows, self.reach)
+        """Return the predictions for rows (m, p) of the table's columns, none missing."""
+        rows = self.scale.apply(self.range.apply(values))
+        near = kernel(rows, self.rows, self.reach)
         mean = np.clip(self.centre + self.spread * (near @ self.answer), self.low, self.high)
-        own = 1.0 + (requested**2).mean(axis=1)
-        unknown = np.maximum(own - (near @ self.inverse * near).sum(axis=1), 0.0)
-        # what errors were when runs were left out, and more where no run is near
-        further = self.spread * np.sqrt(unknown) / mean
-        return RowPredictions(mean, np.hypot(self.errors.near_deviation, further))
+        prior = 1.0 + (rows**2).mean(axis=1)
+        variance = np.maximum(prior - (near @ self.inverse * near).sum(axis=1), 0.0)
+        # the deviation on left-out runs, and more if no run is near
+        distant = self.spread * np.sqrt(variance) / mean
+        return RowPredictions(mean, np.hypot(self.errors.near_deviation, distant))
 
 
 def kernel(a: Floats, b: Floats, reach: float) -> Floats:
-    """Return the covariances of rows (m, p) and (k, p): alike by 1, linear in each counter by 1/p.
-
-    >>> kernel(np.zeros((1, 1)), np.array([[0.0], [1.0]]), 1.0).round(3).tolist()
-    [[1.0, 0.607]]
-    """
+    """Return the covariances of rows (m, p) and (k, p): 1 from the smooth part if equal, plus 1/p for each common deviation."""
     columns = max(a.shape[1], 1)
     joint = a @ b.T
     between = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2.0 * joint
     return np.asarray(np.exp(-np.maximum(between, 0.0) / (2.0 * columns * reach**2)) + joint / columns)
 
 
-def fit(table: RunTable) -> CounterProcess:
-    """Return the process of a table, all at once; ValueError for less than RUNS_MIN runs or without columns.
-
-    >>> fit(RunTable((), np.zeros((9, 0)), np.ones(9), np.ones(9), np.arange(9)))
-    Traceback (most recent call last):
-    ValueError: A process needs 6 runs and a column.
-    """
-    return finished(fitting(table))
-
-
 def fitting(
-    table: RunTable, found: FitState | None = None, far: Sequence[Mask] = ()
+    table: RunTable, state: FitState | None = None, far: Sequence[Mask] = ()
 ) -> Generator[FitState, None, CounterProcess]:
-    """Yield what was found after each part of the work, which takes milliseconds, and return the process.
+    """Yield the state after each step, which takes milliseconds, and return the process.
 
-    `far` are clusters of runs (k,) that the best process is made without, to see how far off it is about them.
+    `far` are clusters of runs (k,) that are left out of the best process, one after the other, to measure its error far from
+    known runs. Raises ValueError for fewer than RUNS_MIN runs or without columns.
 
     >>> x = np.arange(9.0)[:, None]
     >>> table = RunTable(("a",), x, 1 + x[:, 0], np.ones(9), np.arange(9))
-    >>> [found["tried"] for found in fitting(table)]
+    >>> [state["tried"] for state in fitting(table)]
     [1, 2, 3, 4, 5, 6]
-    >>> so_far = {"tried": 5, "error": 9.0, "deviation": 9.0, "choice": 0, "noise": 0.1, "parts": 0, "far": [0.0, 0.0, 0.0]}
-    >>> [found["parts"] for found in fitting(table, so_far, [x[:, 0] > 7])]
-    [0, 1]
     """
     if len(table) < RUNS_MIN or not table.names:
-        raise ValueError(f"A process needs {RUNS_MIN} runs and a column.")
+        raise ValueError(f"A process needs {RUNS_MIN} runs and a counter.")
     runs = _Runs(table)
-    best: FitState = found or {"tried": 0, "parts": 0, "far": list(ErrorSums())}
+    best: FitState = state or {"tried": 0, "parts": 0, "far": list(ErrorSums())}
     for choice in range(best["tried"], len(SCALES) * len(REACH)):
         left = runs.left_out(choice)
-        at = int(np.argmin([each.error for each in left]))
-        if choice == 0 or left[at].error < best["error"]:
-            best = {**best, **left[at]._asdict(), "choice": choice, "noise": NOISE[at]}
+        lowest = int(np.argmin([noise_errors.error for noise_errors in left]))
+        if choice == 0 or left[lowest].error < best["error"]:
+            best = {**best, **left[lowest]._asdict(), "choice": choice, "noise": NOISE[lowest]}
         best = {**best, "tried": choice + 1}
         yield best
     for out in far[best["parts"] :]:
-        off = ErrorSums(*best["far"]).plus(*_without(table, out, best))
-        best = {**best, "parts": best["parts"] + 1, "far": list(off)}
+        sums = ErrorSums(*best["far"]).plus(*_without(table, out, best))
+        best = {**best, "parts": best["parts"] + 1, "far": list(sums)}
         yield best
     return runs.smooth(best)
 
 
-def model(table: RunTable, found: FitState) -> CounterProcess:
-    """Return the process of a table again, from what its fit found in the end.
-
-    >>> x = np.arange(9.0)[:, None]
-    >>> table = RunTable(("a",), x, 1 + x[:, 0], np.ones(9), np.arange(9))
-    >>> *_, found = fitting(table)
-    >>> model(table, found).errors == fit(table).errors
-    True
-    """
-    return _Runs(table).smooth(found)
+def model(table: RunTable, state: FitState) -> CounterProcess:
+    """Rebuild the process of a table from the state of its finished fit."""
+    return _Runs(table).smooth(state)
 
 
-def _without(table: RunTable, out: Mask, found: FitState) -> tuple[Floats, Floats]:
-    """Return the ln of ratios of runs that are left out of the process that a fit found, and their weights."""
+def _without(table: RunTable, out: Mask, state: FitState) -> tuple[Floats, Floats]:
+    """Return the ln ratios of runs that the process did not see, and their weights."""
     rest = table.rows(~out)
-    left_out = _Runs(rest).smooth(found).predict(rest.filled(table.values[out])).value
+    left_out = _Runs(rest).smooth(state).predict(rest.filled(table.values[out])).value
     return np.log(table.target[out] / left_out), table.weight[out]
 
 
-class _LeftOut(NamedTuple):
-    """How wrong a process was about groups that were left out: mean |ratio - 1|, and the deviation of the ln of ratios."""
+class _GroupErrors(NamedTuple):
+    """The errors of a process on left-out groups: mean |ratio - 1|, and the deviation of the ln of ratios."""
 
     error: float
     deviation: float
@@ -198,75 +175,75 @@ class _Runs:
         self.share = table.weight / table.weight.sum()
         self.values = table.filled()
         groups, size = np.unique(table.group, return_counts=True)
-        self.groups = [np.flatnonzero(table.group == each) for each in groups[size > 1]]
-        self.centre, self.spread = (float(each[0]) for each in scales(self.target[:, None], self.weight))
+        self.groups = [np.flatnonzero(table.group == number) for number in groups[size > 1]]
+        self.centre, self.spread = (float(scale[0]) for scale in scales(self.target[:, None], self.weight))
         self.low, self.high = LOWEST * float(self.target.min()), HIGHEST * float(self.target.max())
-        self.wanted = (self.target - self.centre) / self.spread if self.spread > 0 else np.zeros(len(self.target))
+        self.scaled_target = (
+            (self.target - self.centre) / self.spread if self.spread > 0 else np.zeros(len(self.target))
+        )
 
-    def left_out(self, choice: int) -> list[_LeftOut]:
-        """Return the errors of a choice of scale and reach, with each noise."""
+    def left_out(self, choice: int) -> list[_GroupErrors]:
+        """Return the errors on left-out groups for one choice of scale and reach, with each noise."""
         return [self._error(self._off(inverse)) for inverse in self._shared("inverses", self._inverses, choice)]
 
-    def smooth(self, found: FitState) -> CounterProcess:
-        """Return the process that was found the best."""
-        scale, rows, inverse = self._shared("inverse", self._inverted, found["choice"], found["noise"])
+    def smooth(self, state: FitState) -> CounterProcess:
+        scale, rows, inverse = self._shared("inverse", self._inverted, state["choice"], state["noise"])
         return CounterProcess(
             scale=scale,
             range=ColumnRange.of(self.values, BEYOND),
             rows=rows,
-            answer=inverse @ self.wanted,
+            answer=inverse @ self.scaled_target,
             inverse=inverse,
-            reach=REACH[found["choice"] % len(REACH)],
-            noise=found["noise"],
+            reach=REACH[state["choice"] % len(REACH)],
+            noise=state["noise"],
             centre=self.centre,
             spread=self.spread,
             low=self.low,
             high=self.high,
-            errors=errors(found["error"], found["deviation"], ErrorSums(*found["far"])),
+            errors=errors(state["error"], state["deviation"], ErrorSums(*state["far"])),
         )
 
-    def _error(self, off: Floats) -> _LeftOut:
-        left_out = np.clip(self.target - off, self.low, self.high)
+    def _error(self, missed_by: Floats) -> _GroupErrors:
+        left_out = np.clip(self.target - missed_by, self.low, self.high)
         error = float(self.share @ np.abs(left_out / self.target - 1.0))
-        return _LeftOut(error, max(float(np.sqrt(self.share @ np.log(self.target / left_out) ** 2)), DEVIATION_MIN))
+        return _GroupErrors(error, max(float(np.sqrt(self.share @ np.log(self.target / left_out) ** 2)), DEVIATION_MIN))
 
     def _off(self, inverse: Floats) -> Floats:
-        """Return by how much each run would be missed without its group: the group's block of the inverse tells."""
-        answer = inverse @ self.wanted
-        off = np.asarray(answer / np.diagonal(inverse) * self.spread)  # of a run alone
-        for at in self.groups:
-            off[at] = np.linalg.solve(inverse[np.ix_(at, at)], answer[at]) * self.spread
-        return off
+        """Return the error of each run without its group, from the group's block of the inverse."""
+        answer = inverse @ self.scaled_target
+        missed_by = np.asarray(answer / np.diagonal(inverse) * self.spread)  # for a run that is its own group
+        for group in self.groups:
+            missed_by[group] = np.linalg.solve(inverse[np.ix_(group, group)], answer[group]) * self.spread
+        return missed_by
 
-    def _shared(self, what: str, work: Callable[..., Any], *arguments: float) -> Any:
-        """Return what was last worked out of the values alone; of each kind only the last is kept, for it is large."""
-        known = self.shared.get(what)
-        if known is None or known[0] != arguments:
-            known = self.shared[what] = arguments, work(*arguments)
-        return known[1]
+    def _shared(self, kind: str, work: Callable[..., Any], *arguments: float) -> Any:
+        """Return the cached result of work on the values alone; only the newest of each kind stays, because it is large."""
+        cached = self.shared.get(kind)
+        if cached is None or cached[0] != arguments:
+            cached = self.shared[kind] = arguments, work(*arguments)
+        return cached[1]
 
-    def _alike(self, choice: int) -> tuple[CounterScale, Floats, Floats]:
+    def _covariance(self, choice: int) -> tuple[CounterScale, Floats, Floats]:
         scale = CounterScale.of(SCALES[choice // len(REACH)], self.values, self.weight)
         rows = scale.apply(self.values)
         return scale, rows, kernel(rows, rows, REACH[choice % len(REACH)])
 
     def _inverses(self, choice: int) -> list[Floats]:
-        alike = self._alike(choice)[2]
-        return [_inverse(alike, noise / self.weight) for noise in NOISE]
+        covariance = self._covariance(choice)[2]
+        return [_inverse(covariance, noise / self.weight) for noise in NOISE]
 
     def _inverted(self, choice: int, noise: float) -> tuple[CounterScale, Floats, Floats]:
-        scale, rows, alike = self._alike(choice)
-        return scale, rows, _inverse(alike, noise / self.weight)
+        scale, rows, covariance = self._covariance(choice)
+        return scale, rows, _inverse(covariance, noise / self.weight)
 
 
-def _inverse(alike: Floats, noise: Floats) -> Floats:
-    """Return the inverse of covariances (k, k) of runs with this noise (k,), which is positive; by Cholesky."""
-    inverse = lower_inverse(alike + np.diag(noise))
+def _inverse(covariance: Floats, noise: Floats) -> Floats:
+    inverse = lower_inverse(covariance + np.diag(noise))
     below = np.tril(inverse, -1)
     return np.asarray(below + below.T + np.diag(np.diagonal(inverse)), np.float64)
 
 
 def _step(column: Floats) -> tuple[Floats, Floats]:
-    """Return the values of a column and their ranks from -1/2 to 1/2."""
-    at, count = np.unique(column, return_counts=True)
-    return at, (count.cumsum() - count / 2) / len(column) - 0.5
+    """Return the distinct values of a column and their ranks from -1/2 to 1/2."""
+    values, count = np.unique(column, return_counts=True)
+    return values, (count.cumsum() - count / 2) / len(column) - 0.5

@@ -1,8 +1,8 @@
-"""The linear model of counters: of the few that were selected, or of all of them where that is the better one.
+"""A linear model of counters: either of a few selected ones, or of all of them.
 
-A selection that keeps nothing explains nothing: then a regression on all counters answers, with as much ridge as had the least
-error about runs that were left out, near ones and far ones alike. It answers as well where its error is much the smaller:
-few counters are believed as long as they can be, for they are right beyond the runs that were seen more often than many.
+All counters are used if the selection is empty, or if their error on left-out runs, near and far, is much smaller. Otherwise
+few counters are preferred, because they are right more often beyond the runs that were seen. The regression on all counters
+takes the amount of ridge with the least error.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -21,25 +21,27 @@ from processors.models.counters.selection import (
     Selection,
     errors,
     on_all,
-    parts,
     select,
 )
 from processors.models.numerics.arrays import Floats
-from processors.models.training.table import RowPredictions, RunTable, finished
+from processors.models.training.table import RowPredictions, RunTable
 from processors.models.training.trainer import FitState
 
 RIDGES: Final = (0.01, 0.03, 0.1, 0.3, 1.0)
-MARGIN: Final = 2 / 3  # of the error of few counters, below which all answer
-ALIKE: Final = 1.1  # times the least error, up to which more ridge is taken
+MARGIN: Final = 2 / 3  # all counters are used if their error is below this share of the selection's
+ALIKE: Final = 1.1  # take the most ridge whose error is within this factor of the least
 _WAYS: Final[Sequence[Callable[[RunTable], Selection]]] = (select, *(partial(on_all, share=share) for share in RIDGES))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinearModel:
-    """A linear model, and what it was wrong by about runs that were left out.
+    """A linear model with its errors on left-out runs.
 
     >>> x = np.arange(1.0, 9.0)[:, None]
-    >>> found = fit(RunTable(("a",), x, 10 * x[:, 0], np.ones(8), np.arange(8)))
+    >>> from processors.models.counters.selection import parts
+    >>> from processors.models.training.table import finished
+    >>> table = RunTable(("a",), x, 10 * x[:, 0], np.ones(8), np.arange(8))
+    >>> found = finished(fitting(table, parts(table)))
     >>> found.predict(np.array([[3.5]])).value.round(2).tolist()
     [35.0]
     """
@@ -48,76 +50,58 @@ class LinearModel:
     errors: ErrorByDistance
 
     def predict(self, values: Floats) -> RowPredictions:
-        """Return the target of rows (m, p), with the deviation that left-out runs had."""
-        found = self.selection.predict(values).value
-        return RowPredictions(found, np.full(len(found), max(self.errors.near_deviation, self.selection.deviation)))
+        """Return the predictions for rows (m, p), with the deviation on left-out runs."""
+        value = self.selection.predict(values).value
+        return RowPredictions(value, np.full(len(value), max(self.errors.near_deviation, self.selection.deviation)))
 
 
-def fit(table: RunTable) -> LinearModel:
-    """Return the linear model of a table, all at once; ValueError for less than SELECTION_RUNS_MIN runs.
-
-    >>> fit(RunTable((), np.zeros((1, 0)), np.ones(1), np.ones(1), np.arange(1)))
-    Traceback (most recent call last):
-    ValueError: A linear model of counters needs 6 runs.
-    """
-    return finished(fitting(table, parts(table)))
-
-
-def fitting(table: RunTable, left_out: Parts, found: FitState | None = None) -> Generator[FitState, None, LinearModel]:
-    """Yield what was found after each part that was left out of all of the steps, and return the linear model of a table.
-
-    >>> x = np.arange(1.0, 9.0)[:, None]
-    >>> table = RunTable(("a",), x, 10 * x[:, 0], np.ones(8), np.arange(8))
-    >>> [found["parts"] for found in fitting(table, parts(table))]
-    [1, 2, 3, 4, 5]
-    """
+def fitting(table: RunTable, left_out: Parts, state: FitState | None = None) -> Generator[FitState, None, LinearModel]:
+    """Yield the state after each left-out part; return the linear model. ValueError for fewer than SELECTION_RUNS_MIN runs."""
     if len(table) < SELECTION_RUNS_MIN:
         raise ValueError(f"A linear model of counters needs {SELECTION_RUNS_MIN} runs.")
     nothing = [list(ErrorSums()) for _ in _WAYS]
-    so_far: FitState = found or {"parts": 0, "near": nothing, "far": nothing}
-    every = [("near", out) for out in left_out.near] + [("far", out) for out in left_out.far]
-    for kind, out in every[so_far["parts"] :]:
-        off = [list(ErrorSums(*known).plus(*each)) for known, each in zip(so_far[kind], _off(table, out), strict=True)]
-        so_far = {**so_far, kind: off, "parts": so_far["parts"] + 1}
-        yield so_far
-    return model(table, so_far)
-
-
-def model(table: RunTable, found: FitState) -> LinearModel:
-    """Return the linear model of a table again, from what its fit found in the end.
-
-    >>> x = np.arange(1.0, 9.0)[:, None]
-    >>> table = RunTable(("a",), x, 10 * x[:, 0], np.ones(8), np.arange(8))
-    >>> *_, found = fitting(table, parts(table))
-    >>> model(table, found).errors == fit(table).errors
-    True
-    """
-    every = [
-        errors(ErrorSums(*near).mean, ErrorSums(*near).deviation, ErrorSums(*far))
-        for near, far in zip(found["near"], found["far"], strict=True)
+    progress: FitState = state or {"parts": 0, "near": nothing, "far": nothing}
+    held_out_parts = [("near", held_out) for held_out in left_out.near] + [
+        ("far", held_out) for held_out in left_out.far
     ]
-    at = _ridge(every[1:]) + 1
+    for kind, held_out in held_out_parts[progress["parts"] :]:
+        sums = [
+            list(ErrorSums(*stored).plus(*ratios))
+            for stored, ratios in zip(progress[kind], _off(table, held_out), strict=True)
+        ]
+        progress = {**progress, kind: sums, "parts": progress["parts"] + 1}
+        yield progress
+    return model(table, progress)
+
+
+def model(table: RunTable, state: FitState) -> LinearModel:
+    """Rebuild the linear model of a table from the state of its finished fit."""
+    errors_by_way = [
+        errors(ErrorSums(*near).mean, ErrorSums(*near).deviation, ErrorSums(*far))
+        for near, far in zip(state["near"], state["far"], strict=True)
+    ]
+    best = _ridge(errors_by_way[1:]) + 1
     selected = select(table)
-    if selected.chosen and _both(every[at]) >= MARGIN * _both(every[0]):
-        return LinearModel(selected, every[0])
-    return LinearModel(_WAYS[at](table), every[at])
+    if selected.chosen and _both(errors_by_way[best]) >= MARGIN * _both(errors_by_way[0]):
+        return LinearModel(selected, errors_by_way[0])
+    return LinearModel(_WAYS[best](table), errors_by_way[best])
 
 
-def _off(table: RunTable, out: Mask) -> list[tuple[Floats, Floats]]:
-    """Return the ln of ratios of the runs that are left out (k,), of each way, and their weights.
+def _off(table: RunTable, held_out: Mask) -> list[tuple[Floats, Floats]]:
+    """Return the ln ratios of left-out runs (k,) under each way of fitting, and their weights.
 
-    Where all runs are one group, none can be left out.
+    If all runs are one group none can be left out, and the fit has seen them.
     """
-    rest = table if out.all() else table.rows(~out)
-    requested, target, weight = rest.filled(table.values[out]), table.target[out], table.weight[out]
-    return [(np.log(target / way(rest).predict(requested).value), weight) for way in _WAYS]
+    rest = table if held_out.all() else table.rows(~held_out)
+    rows, target, weight = rest.filled(table.values[held_out]), table.target[held_out], table.weight[held_out]
+    return [(np.log(target / way(rest).predict(rows).value), weight) for way in _WAYS]
 
 
-def _ridge(every: Sequence[ErrorByDistance]) -> int:
-    """Return the most ridge whose error is about the least: what more freedom gains by so little it loses elsewhere."""
-    least = min(_both(each) for each in every)
-    return max(i for i, each in enumerate(every) if _both(each) <= ALIKE * least)
+def _ridge(errors_by_ridge: Sequence[ErrorByDistance]) -> int:
+    """Return the number of the most ridge whose error is close to the least; more freedom would lose elsewhere."""
+    least = min(_both(error) for error in errors_by_ridge)
+    return max(i for i, error in enumerate(errors_by_ridge) if _both(error) <= ALIKE * least)
 
 
-def _both(each: ErrorByDistance) -> float:
-    return each.near + each.far
+def _both(error: ErrorByDistance) -> float:
+    return error.near + error.far

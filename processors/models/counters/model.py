@@ -1,8 +1,8 @@
-"""What is expected of a run from its counters: a linear model and one that bends, each believed as far as it was right.
+"""Predictions from counters: a linear and a smooth model, weighted by their errors; and the effect of each counter.
 
-Both are fitted to the same runs. How wrong each was about groups of runs that were left out, and about whole clusters of them,
-says how much each counts, near what was learned and far from it (`processors.models.counters.selection`). So the one that bends
-answers among the runs that it saw, where it is the better one, and beyond them the line.
+Both models are fitted to the same runs. Their errors on left-out groups set the weights near known runs, and their errors
+on left-out clusters set the weights far from them (`processors.models.counters.selection`). So the smooth model usually
+dominates among known runs and the linear one beyond them.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -29,26 +29,26 @@ from processors.models.counters.selection import (
 )
 from processors.models.numerics.arrays import Floats
 from processors.models.numerics.trees import Forest, Growth, growing
-from processors.models.training.table import FittedModel, RowModel, RowPredictions, RunTable, finished, left_out, silent
-from processors.models.training.trainer import FitState, Kind, ReplayedKind, TargetLearner
+from processors.models.training.table import FittedModel, RowModel, RowPredictions, RunTable
+from processors.models.training.trainer import FitState, LeftOutKind, Resumable, TargetLearner
 
 TREES: Final = Growth(trees=20, leaf_rows=2)
-BEYOND: Final = 0.25  # times the range of a counter, up to which the line is followed
+BEYOND: Final = 0.25  # extrapolate the line by this share of a counter's range
 RIDGE: Final = 1e-3
-RATIO_MAX: Final = 1.5  # of the target to its extremes: nothing further is answered
-LEFT_OUT: Final = 256  # runs that tell an error: those of one fold
+RATIO_MAX: Final = 1.5  # predictions stay within this factor of the extremes of the target
 DEVIATION_MIN: Final = 0.002
 _NORMAL_90: Final = 1.645
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Grown:
-    """A line through the ln of the target, the trees of what it leaves, and how wrong both were on runs that were left out.
+class CounterForest:
+    """A line through the ln of the target, and trees of its residuals.
 
+    >>> from processors.models.training.table import finished
     >>> x = np.linspace(0.0, 6.0, 400)[:, None]
     >>> table = RunTable(("a",), x, 200.0 + 50.0 * np.sin(x[:, 0]), np.ones(400), np.arange(400))
-    >>> found = finished(FOREST_KIND(table))
-    >>> round(found.predict(np.array([[1.57]])).value.item(), -1), found.error < 0.01
+    >>> model = finished(FOREST_KIND.fitting(table, None))
+    >>> round(model.predict(np.array([[1.57]])).value.item(), -1), model.error < 0.01
     (250.0, True)
     """
 
@@ -57,25 +57,17 @@ class Grown:
     forest: Forest
     low: float
     high: float
-    error: float = 0.0
-    deviation: float = 0.0
 
     def predict(self, values: Floats) -> RowPredictions:
-        """Return the target of rows (m, p), none missing, and the deviation of left-out runs and of what lies in the leaves."""
+        """Return the predictions for rows (m, p), none missing, with the deviation of the targets in the leaves."""
         inside = self.range.apply(values)
         low, middle, high = self.forest.quantiles(inside, (0.05, 0.5, 0.95)).T
-        found = np.clip(np.exp(self.line.predict(inside) + middle), self.low, self.high)
-        own = (high - low) / 2 / _NORMAL_90
-        return RowPredictions(found, np.hypot(np.where(own > 0, own, self.deviation), self.deviation) / 2**0.5)
+        value = np.clip(np.exp(self.line.predict(inside) + middle), self.low, self.high)
+        return RowPredictions(value, (high - low) / 2 / _NORMAL_90)
 
 
-def growing_on(table: RunTable) -> Generator[None, None, Grown]:
-    """Yield as trees grow, and return the line and the trees of a table; ValueError without columns.
-
-    >>> next(growing_on(RunTable((), np.ones((9, 0)), np.ones(9), np.ones(9), np.arange(9))))
-    Traceback (most recent call last):
-    ValueError: Trees need a counter.
-    """
+def growing_on(table: RunTable) -> Generator[None, None, RowModel]:
+    """Yield as trees grow, and return the CounterForest of a table; ValueError without columns."""
     if not table.names:
         raise ValueError("Trees need a counter.")
     values, target = table.filled(), np.log(table.target)
@@ -83,65 +75,34 @@ def growing_on(table: RunTable) -> Generator[None, None, Grown]:
     yield
     forest = yield from growing(values, target - line.predict(values), table.weight, TREES)
     low, high = float(table.target.min()) / RATIO_MAX, float(table.target.max()) * RATIO_MAX
-    return Grown(line, ColumnRange.of(values, BEYOND), forest, low, high)
+    return CounterForest(line, ColumnRange.of(values, BEYOND), forest, low, high)
 
 
-class ForestKind(ReplayedKind):
-    """Trees as a kind of model, of more runs than a smooth model takes; what is made again of what was found is not judged again.
+class ForestKind(LeftOutKind):
+    """Trees for larger tables than the smooth model takes."""
 
-    >>> next(FOREST_KIND(RunTable(("a",), np.ones((9, 1)), np.ones(9), np.ones(9), np.arange(9))))
-    Traceback (most recent call last):
-    ValueError: Trees need more than 256 runs.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(_judged)
-
-    def found(self, model: FittedModel) -> FitState:
-        """Return how a model did."""
-        return {"error": model.error, "deviation": model.deviation} if isinstance(model, Grown) else {}
-
-    def model(self, table: RunTable, found: FitState) -> Grown:
-        """Grow all at once."""
-        return _with(finished(growing_on(table)), found["error"], found["deviation"])
-
-
-def _judged(table: RunTable) -> Generator[None, None, Grown]:
-    """Yield as trees grow, and return those of a table with their errors about runs that were left out."""
-    if len(table) <= ROWS_MAX:
-        raise ValueError(f"Trees need more than {ROWS_MAX} runs.")
-    found = yield from growing_on(table)
-    off = yield from left_out(table, _answering, enough=LEFT_OUT)
-    return _with(found, off.error, max(off.deviation, DEVIATION_MIN))
-
-
-def _answering(table: RunTable) -> Generator[None, None, RowModel]:
-    found = yield from growing_on(table)
-    return found
-
-
-def _with(found: Grown, error: float, deviation: float) -> Grown:
-    return Grown(found.line, found.range, found.forest, found.low, found.high, float(error), float(deviation))
+    def fitting(self, table: RunTable, state: FitState | None) -> Generator[FitState, None, FittedModel]:
+        if len(table) <= ROWS_MAX:
+            raise ValueError(f"Trees need more than {ROWS_MAX} runs.")
+        return super().fitting(table, state)
 
 
 FOREST: Final = "forest"
-FOREST_KIND: Final = ForestKind()
+FOREST_KIND: Final = ForestKind(growing_on, DEVIATION_MIN)
 
 
-STEPS: Final = 8  # of the way from the mean run to a point
-COUNTERS_MAX: Final = 12  # that are followed on the way; the others add next to nothing
-SHARE_MIN: Final = 0.005  # of what all counters move: less explains nothing
+STEPS: Final = 8  # on the way from the mean run to a point
+COUNTERS_MAX: Final = 12  # counters followed on the way; the others add next to nothing
+SHARE_MIN: Final = 0.005  # least share in the effect of all counters that is reported
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why: a counter, and what it does to the target.
+    """The effect of a counter on the target.
 
     `coefficient` is in the target's unit per rate, `standardised` the same in deviations of both, `rho` the rank correlation.
-    `effect` is what one deviation of the counter adds in the target's unit, `share` its part of what all counters move.
-
-    >>> Explanation("PAPI_L2_TCM", 120.0, 0.8, 0.91, 16.0, 0.6).counter
-    'PAPI_L2_TCM'
+    `effect` is the change of the target for one deviation of the counter, in the target's unit, and `share` its part in the
+    effect of all counters.
     """
 
     counter: str
@@ -154,11 +115,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class AddedPart:
-    """What a counter adds to one answer beyond that for the mean run, in the target's unit, and its share of all that is added.
-
-    >>> AddedPart("PAPI_L2_TCM", -4.0, 0.25).amount
-    -4.0
-    """
+    """The amount that a counter adds to one prediction, relative to the mean run, in the target's unit; and its share."""
 
     counter: str
     amount: float
@@ -166,7 +123,7 @@ class AddedPart:
 
 
 def explained(model: RowModel, table: RunTable) -> list[Explanation]:
-    """Return the counters that move what a model of a table says, the one that moves it most first.
+    """Return the effects of the counters on a model's predictions for its table, largest first.
 
     >>> from processors.models.counters.selection import on_all
     >>> x = np.arange(8.0)[:, None]
@@ -181,7 +138,7 @@ def explained(model: RowModel, table: RunTable) -> list[Explanation]:
     rho = spearman(values, table.target, table.weight)
     share = _shares(effect)
     coefficient = np.divide(effect, deviation, out=np.zeros(len(effect)), where=deviation > 0)
-    found = [
+    explanations = [
         Explanation(
             name,
             float(coefficient[i]),
@@ -193,11 +150,11 @@ def explained(model: RowModel, table: RunTable) -> list[Explanation]:
         for i, name in enumerate(table.names)
         if share[i] >= SHARE_MIN
     ]
-    return sorted(found, key=lambda each: (-each.share, each.counter))
+    return sorted(explanations, key=lambda each: (-each.share, each.counter))
 
 
 def added(model: RowModel, table: RunTable, row: Floats) -> list[AddedPart]:
-    """Return what counters add to the answer to a row (1, p), none missing, the one that adds most first.
+    """Return the amount that each counter adds to the prediction for a row (1, p), none missing, largest first.
 
     >>> from processors.models.counters.selection import on_all
     >>> x = np.arange(8.0)[:, None]
@@ -208,35 +165,38 @@ def added(model: RowModel, table: RunTable, row: Floats) -> list[AddedPart]:
     if not table.names:
         return []
     mean = scales(table.filled(), table.weight)[0]
-    way = row[0] - mean
-    about = np.abs(_differences(model, mean[None, :] + way / 2, way / 2)[0])
-    most = np.argsort(-about, kind="stable")[:COUNTERS_MAX]
-    at = (np.arange(STEPS) + 0.5) / STEPS
-    amounts = np.zeros(len(way))
-    amounts[most] = 2.0 * _differences(model, mean + at[:, None] * way, way / (2 * STEPS), most).sum(axis=0)
+    offset = row[0] - mean
+    estimate = np.abs(_differences(model, mean[None, :] + offset / 2, offset / 2)[0])
+    most = np.argsort(-estimate, kind="stable")[:COUNTERS_MAX]
+    points = (np.arange(STEPS) + 0.5) / STEPS
+    amounts = np.zeros(len(offset))
+    amounts[most] = 2.0 * _differences(model, mean + points[:, None] * offset, offset / (2 * STEPS), most).sum(axis=0)
     ends = model.predict(np.stack([row[0], mean])).value
     sizes = np.abs(amounts).sum()
-    if sizes > 0.0:  # what the steps missed belongs to those that move most
+    if sizes > 0.0:  # distribute the rest that the steps missed in proportion
         amounts = amounts + (ends[0] - ends[1] - amounts.sum()) * np.abs(amounts) / sizes
     return _named(table.names, amounts)
 
 
 def _named(names: Sequence[str], amounts: Floats) -> list[AddedPart]:
     share = _shares(amounts)
-    found = [
+    parts = [
         AddedPart(name, float(amounts[i]), float(share[i])) for i, name in enumerate(names) if share[i] >= SHARE_MIN
     ]
-    return sorted(found, key=lambda each: (-each.share, each.counter))
+    return sorted(parts, key=lambda each: (-each.share, each.counter))
 
 
 def _differences(model: RowModel, points: Floats, steps: Floats, at: npt.NDArray[np.integer] | None = None) -> Floats:
-    """Return half of what the answers differ by, at points (m, p), between a step (p,) up and one down in each column (q,): (m, q)."""
-    each = np.diag(steps) if at is None else np.diag(steps)[at]
-    columns = len(each)
+    """Return half the difference of the predictions one step up and one step down in each column, (m, q).
+
+    The points are rows (m, p) with steps (p,); `at` (q,) selects columns.
+    """
+    single_steps = np.diag(steps) if at is None else np.diag(steps)[at]
+    columns = len(single_steps)
     moved = np.repeat(points, columns, axis=0)
-    step = np.tile(each, (len(points), 1))
-    both = model.predict(np.concatenate([moved + step, moved - step])).value
-    return np.asarray((both[: len(moved)] - both[len(moved) :]).reshape(len(points), columns) / 2.0)
+    step = np.tile(single_steps, (len(points), 1))
+    predicted = model.predict(np.concatenate([moved + step, moved - step])).value
+    return np.asarray((predicted[: len(moved)] - predicted[len(moved) :]).reshape(len(points), columns) / 2.0)
 
 
 def _shares(amounts: Floats) -> Floats:
@@ -248,9 +208,9 @@ CYCLES: Final = ("PAPI_TOT_CYC", "cycles", "cpu_cycles", "cpu-cycles", "CPU_CLK_
 
 
 def per_cycle(counters: Mapping[str, float], names: tuple[str, ...] = CYCLES) -> dict[str, float]:
-    """Return each counter per cycle; empty where none of the names of cycles has a positive number.
+    """Return each counter per cycle; empty if none of `names` has a positive number of cycles.
 
-    Counters are totals over the same time. What is negative is no count and left out, the cycles themselves too.
+    Counters are totals over the same time. Negative counters and the cycles themselves are left out.
 
     >>> per_cycle({"PAPI_TOT_CYC": 1e9, "PAPI_TOT_INS": 1.5e9, "PAPI_L2_DCM": -1.0})
     {'PAPI_TOT_INS': 1.5}
@@ -263,24 +223,20 @@ def per_cycle(counters: Mapping[str, float], names: tuple[str, ...] = CYCLES) ->
     return {name: rate for name, rate in rates.items() if rate < float("inf")}
 
 
-# Which counters of a run are not as they are in runs like it, and how much such a run should count.
-# A run that was disturbed by others shows it: more waiting, fewer instructions per cycle. Distances are in robust deviations
-# (median and median absolute deviation: F. Hampel, "The influence curve and its role in robust estimation", 1974), so that
-# disturbed runs among those compared do not hide the next one.
+# Unusual counters of a run among similar runs, and the weight of such a run.
+# The counters show if other jobs disturbed a run: more waiting, fewer instructions per cycle. Distances are in robust
+# deviations (median and median absolute deviation: F. Hampel, "The influence curve and its role in robust estimation", 1974),
+# so that some disturbed runs do not hide the next one.
 
 RUNS_MIN: Final = 8
-FAR: Final = 5.0  # robust deviations: less is a run like others
-FLOOR: Final = 0.01  # of the median: counters are not more exact than this
+FAR: Final = 5.0  # robust deviations from which a counter is unusual
+FLOOR: Final = 0.01  # least deviation as a share of the median; counters are not more exact
 WEIGHT_MIN: Final = 0.05
 _NORMAL: Final = 1.4826  # from the median absolute deviation to that of a normal distribution
 
 
 class Unusual(NamedTuple):
-    """A counter that is far from what it is in runs like this one: its rate, the usual one, and how far, with its sign.
-
-    >>> Unusual("PAPI_RES_STL", 0.8, 0.4, 9.0).counter
-    'PAPI_RES_STL'
-    """
+    """A counter far from its value in similar runs: its rate, the median rate, and the distance with its sign."""
 
     counter: str
     rate: float
@@ -289,57 +245,57 @@ class Unusual(NamedTuple):
 
 
 def unusual(table: RunTable, values: Mapping[str, float], far: float = FAR) -> list[Unusual]:
-    """Return the unusual counters of a run among runs that should be like it (of its size), the farthest first.
+    """Return the unusual counters of a run among similar runs (of its size), farthest first.
 
-    [] where fewer than RUNS_MIN runs have a counter, or the run does not have it, or it is 0 in all of them: then nobody
-    can say how far is far.
+    A counter is not judged if the run lacks it, fewer than RUNS_MIN runs have it, or all runs have 0.
 
     >>> rng = np.random.default_rng(1)
     >>> like = RunTable(("ipc",), 1.5 + 0.05 * rng.normal(size=(20, 1)), np.ones(20), np.ones(20), np.arange(20))
     >>> [each.counter for each in unusual(like, {"ipc": 0.7})], unusual(like, {"ipc": 1.52})
     (['ipc'], [])
     """
-    found = []
+    counters = []
     for name, column in zip(table.names, table.values.T, strict=True):
-        known = column[np.isfinite(column)]
+        finite = column[np.isfinite(column)]
         rate = values.get(name, float("nan"))
-        if len(known) < RUNS_MIN or not np.isfinite(rate):
+        if len(finite) < RUNS_MIN or not np.isfinite(rate):
             continue
-        usual = float(np.median(known))
-        deviation = _deviation(known, usual)
+        usual = float(np.median(finite))
+        deviation = _deviation(finite, usual)
         if deviation > 0.0 and abs(rate - usual) >= far * deviation:
-            found.append(Unusual(name, float(rate), usual, (rate - usual) / deviation))
-    return sorted(found, key=lambda each: (-abs(each.deviations), each.counter))
+            counters.append(Unusual(name, float(rate), usual, (rate - usual) / deviation))
+    return sorted(counters, key=lambda each: (-abs(each.deviations), each.counter))
 
 
-def _deviation(known: Floats, usual: float) -> float:
-    """Return the robust deviation of a counter; where most runs have the same, how far the farthest of them is."""
-    off = np.abs(known - usual)
+def _deviation(values: Floats, usual: float) -> float:
+    """Return the robust deviation of a counter; if most runs have the same value, the largest distance from it."""
+    off = np.abs(values - usual)
     spread = _NORMAL * float(np.median(off)) or float(off.max())
     return max(spread, FLOOR * abs(usual))
 
 
-def weight(found: Sequence[Unusual], far: float = FAR) -> float:
-    """Return how much a run with these unusual counters counts: 1 without any, less the farther the farthest is.
+def weight(counters: Sequence[Unusual], far: float = FAR) -> float:
+    """Return the weight of a run: 1 without unusual counters, less the farther the farthest counter is.
 
     >>> weight([]), weight([Unusual("ipc", 0.7, 1.5, -10.0)])
     (1.0, 0.25)
     """
-    if not found:
+    if not counters:
         return 1.0
-    return max((far / max(abs(each.deviations) for each in found)) ** 2, WEIGHT_MIN)
+    return max((far / max(abs(each.deviations) for each in counters)) ** 2, WEIGHT_MIN)
 
 
 BLEND: Final = "blend"
-POWER: Final = 2.0  # of one over its error, by which a model counts
+POWER: Final = 2.0  # a model's weight is its error to minus this power
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CounterBlend:
-    """Both models of a table, and what each was wrong by, near and far; without `smooth` where there are no columns.
+    """The linear and the smooth model of a table with their weights by distance; without `smooth` if there are no columns.
 
+    >>> from processors.models.training.table import finished
     >>> x = np.arange(1.0, 31.0)[:, None]
-    >>> found = blend(RunTable(("a",), 10 * np.sqrt(x), x[:, 0], np.ones(30), np.arange(30)))
+    >>> found = finished(fitting(RunTable(("a",), 10 * np.sqrt(x), x[:, 0], np.ones(30), np.arange(30))))
     >>> found.predict(np.array([[30.0]])).value.round(1).tolist(), found.weights(np.array([[30.0]]))[0].round(2).tolist()
     ([9.0], [0.01, 0.99])
     """
@@ -350,24 +306,24 @@ class CounterBlend:
 
     @property
     def error(self) -> float:
-        """The mean error about groups that were left out, at most: those of the models, as they count near."""
+        """The mean error on left-out groups, or an upper bound of it: the models' errors with their weights near known runs."""
         weight = self._weights(np.zeros(1))[0]
         return float(weight @ [each.errors.near for each in self._models])
 
     def weights(self, values: Floats) -> Floats:
-        """Return how much each model counts in the answer to rows (m, p): (m, models), shares of 1."""
+        """Return the share of each model in the predictions for rows (m, p): (m, models), sum 1."""
         return self._weights(self._far(values))
 
     def predict(self, values: Floats) -> RowPredictions:
-        """Return the target of rows (m, p) of the table's columns, none missing."""
-        far = self._far(values)
-        weight = self._weights(far)
-        answers = [each.predict(values) for each in self._models]
-        value = np.stack([each.value for each in answers], axis=1)
-        # what errors were when runs were left out, and more where a model knows it
-        left_out = [each.errors.deviation(far) for each in self._models]
+        """Return the predictions for rows (m, p) of the table's columns, none missing."""
+        distance = self._far(values)
+        weight = self._weights(distance)
+        answers = [model.predict(values) for model in self._models]
+        value = np.stack([model.value for model in answers], axis=1)
+        # the deviation on left-out runs, or the model's own if that is larger
+        left_out = [model.errors.deviation(distance) for model in self._models]
         deviation = np.stack(
-            [np.maximum(off, each.deviation) for off, each in zip(left_out, answers, strict=True)], axis=1
+            [np.maximum(least, model.deviation) for least, model in zip(left_out, answers, strict=True)], axis=1
         )
         return RowPredictions((weight * value).sum(axis=1), (weight * deviation).sum(axis=1))
 
@@ -383,37 +339,22 @@ class CounterBlend:
         return np.asarray(weight / weight.sum(axis=1, keepdims=True))
 
 
-def blend(table: RunTable) -> CounterBlend:
-    """Return both models of a table, all at once.
+def fitting(table: RunTable, state: FitState | None = None) -> Generator[FitState, None, CounterBlend]:
+    """Yield the state after each step, which takes milliseconds, and return both models of a table.
 
-    Raises ValueError for less than SELECTION_RUNS_MIN runs.
-
-    >>> blend(RunTable((), np.zeros((1, 0)), np.ones(1), np.ones(1), np.arange(1)))
-    Traceback (most recent call last):
-    ValueError: A model of counters needs 6 runs.
-    """
-    return finished(fitting(table))
-
-
-def fitting(table: RunTable, found: FitState | None = None) -> Generator[FitState, None, CounterBlend]:
-    """Yield what was found after each part of the work, which takes milliseconds, and return both models of a table.
-
-    >>> x = np.arange(1.0, 9.0)[:, None]
-    >>> table = RunTable(("a",), x, 10 * x[:, 0], np.ones(8), np.arange(8))
-    >>> [sorted(found) for found in fitting(table)][4:6], len(list(fitting(table)))
-    ([['linear'], ['linear', 'smooth']], 12)
+    Raises ValueError for fewer than SELECTION_RUNS_MIN runs.
     """
     if len(table) < SELECTION_RUNS_MIN:
         raise ValueError(f"A model of counters needs {SELECTION_RUNS_MIN} runs.")
-    table = _some(table)
-    left_out = parts(table)
-    so_far: FitState = found or {}
+    table = _thinned_table(table)
+    held_out = parts(table)
+    so_far: FitState = state or {}
     if "smooth" not in so_far:
-        for line in linear.fitting(table, left_out, so_far.get("linear")):
+        for line in linear.fitting(table, held_out, so_far.get("linear")):
             so_far = {"linear": line}
             yield so_far
     if table.names:
-        for smooth in gaussian_process.fitting(table, so_far.get("smooth"), left_out.far):
+        for smooth in gaussian_process.fitting(table, so_far.get("smooth"), held_out.far):
             so_far = {**so_far, "smooth": smooth}
             yield so_far
     whole = model(table, so_far)
@@ -422,64 +363,51 @@ def fitting(table: RunTable, found: FitState | None = None) -> Generator[FitStat
     return whole
 
 
-def _some(table: RunTable) -> RunTable:
-    """Return as many runs of a table as matrices are made of, spread evenly; what is worked out of them is shared as that of all."""
-    at = thinned(len(table))
-    return table if len(at) == len(table) else replace(table.rows(at), shared=table.shared)
+def _thinned_table(table: RunTable) -> RunTable:
+    """Return at most ROWS_MAX evenly spread runs of a table, with its cache of matrices."""
+    kept = thinned(len(table))
+    return table if len(kept) == len(table) else replace(table.rows(kept), shared=table.shared)
 
 
-def model(table: RunTable, found: FitState) -> CounterBlend:
-    """Return both models of a table again, from what their fit found in the end.
+def model(table: RunTable, state: FitState) -> CounterBlend:
+    """Rebuild both models of a table from the state of their finished fit.
 
+    >>> from processors.models.training.table import finished
     >>> x = np.arange(1.0, 9.0)[:, None]
     >>> table = RunTable(("a",), x, 10 * x[:, 0], np.ones(8), np.arange(8))
-    >>> *_, found = fitting(table)
-    >>> model(table, found).error == blend(table).error
+    >>> *_, state = fitting(table)
+    >>> model(table, state).error == finished(fitting(table)).error
     True
     """
-    table = _some(table)
-    line = linear.model(table, found["linear"])
+    table = _thinned_table(table)
+    line = linear.model(table, state["linear"])
     if not table.names:
         return CounterBlend(line, None, None)
-    return CounterBlend(line, gaussian_process.model(table, found["smooth"]), Distance.of(table, parts(table)))
+    return CounterBlend(line, gaussian_process.model(table, state["smooth"]), Distance.of(table, parts(table)))
 
 
 def explanation(learner: TargetLearner) -> list[Explanation]:
-    """Return what each counter adds to what a learner expects, the one that moves it most first; [] before its first fit.
-
-    >>> explanation(TargetLearner("power_w", KINDS))
-    []
-    """
-    found = learner.models.get(learner.trusted or "")
-    return [] if found is None or learner.table is None else explained(found, learner.table)
+    """Return the effects of the counters on a learner's predictions, largest first; [] before its first fit."""
+    model = learner.models.get(learner.trusted or "")
+    return [] if model is None or learner.table is None else explained(model, learner.table)
 
 
 def adds(learner: TargetLearner, values: Mapping[str, float]) -> list[AddedPart]:
-    """Return what counters add to what a learner expects of these values, that which adds most first; [] before its first fit.
-
-    >>> adds(TargetLearner("power_w", KINDS), {"ipc": 1.0})
-    []
-    """
-    found = learner.models.get(learner.trusted or "")
+    """Return the amount that each counter adds to a learner's prediction, largest first; [] before its first fit."""
+    model = learner.models.get(learner.trusted or "")
     return (
-        [] if found is None or learner.table is None else added(found, learner.table, learner.table.row(dict(values)))
+        [] if model is None or learner.table is None else added(model, learner.table, learner.table.row(dict(values)))
     )
 
 
-class _Both:
-    """Both models as a kind that can be taken up again."""
+class _BlendKind:
+    def fitting(self, table: RunTable, state: FitState | None) -> Generator[FitState, None, FittedModel]:
+        return fitting(table, state)
 
-    def __call__(self, table: RunTable) -> Generator[None, None, FittedModel]:
-        found = yield from silent(fitting(table))
-        return found
-
-    def fitting(self, table: RunTable, found: FitState | None) -> Generator[FitState, None, FittedModel]:
-        return fitting(table, found)
-
-    def model(self, table: RunTable, found: FitState) -> FittedModel:
-        return model(table, found)
+    def model(self, table: RunTable, state: FitState) -> FittedModel:
+        return model(table, state)
 
 
-KINDS: Final[Mapping[str, Kind]] = {BLEND: _Both()}
-POWER_KINDS: Final[Mapping[str, Kind]] = {**KINDS, FOREST: FOREST_KIND}
-"""Those of power: of many runs, on many hosts, trees see more."""
+KINDS: Final[Mapping[str, Resumable]] = {BLEND: _BlendKind()}
+POWER_KINDS: Final[Mapping[str, Resumable]] = {**KINDS, FOREST: FOREST_KIND}
+"""Kinds for power: with many runs on many hosts trees find more."""

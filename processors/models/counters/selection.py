@@ -1,12 +1,11 @@
-"""The counters that explain a target, and the linear model of them: MuMMI's performance-tuned supervised PCA.
+"""Selection of the counters that explain a target, and a linear model of them: MuMMI's performance-tuned supervised PCA.
 
-1. Counters that correlate with the target by rank. 2. A regression on them, 3. without those whose coefficient is
-negligible. 4. Principal components of the rest; 5. the counters that take part in them. 6. The final linear model.
+Steps: 1. keep counters whose rank correlates with the target; 2. fit a regression on them; 3. drop negligible coefficients;
+4. find principal components of the rest; 5. keep the counters with a large part in these; 6. fit the final linear model.
 (C. Lively et al., "E-AMOM: an energy-aware modeling and optimization methodology", 2014, describe the same steps.)
 
-Where there are fewer runs than counters plain regression has no one answer: step 2 takes a little ridge on scaled
-columns, and the final model has at most as many counters as runs allow. Where no counter survives these steps `on_all` has a
-regression on all of them; `processors.models.counters.linear` says when it answers.
+With fewer runs than counters plain regression has no unique solution. So step 2 adds a little ridge on scaled columns, and
+the final model has at most as many counters as the runs allow. `on_all` is the alternative: a regression on all counters.
 """
 
 from dataclasses import dataclass, replace
@@ -22,22 +21,16 @@ from processors.models.training.table import RowPredictions, RunTable
 
 
 def ranks(columns: Floats) -> Floats:
-    """Return the ranks of the rows in each column (k, p), from 1; those alike share the mean of theirs.
-
-    >>> ranks(np.array([[1.0], [2.0], [2.0], [3.0]]))[:, 0].tolist()
-    [1.0, 2.5, 2.5, 4.0]
-    """
-    found = np.empty(columns.shape)
+    """Return the ranks of the rows in each column (k, p), from 1; equal values share their mean rank."""
+    ranked = np.empty(columns.shape)
     for j, column in enumerate(columns.T):
         _, place, count = np.unique(column, return_inverse=True, return_counts=True)
-        found[:, j] = (count.cumsum() - (count - 1) / 2)[place]
-    return found
+        ranked[:, j] = (count.cumsum() - (count - 1) / 2)[place]
+    return ranked
 
 
 def spearman(columns: Floats, target: Floats, weight: Floats | None = None) -> Floats:
-    """Return the rank correlation of each column (k, p) with the target (k,); 0 where one of them does not change.
-
-    `weight` (k,) is how much a row counts in the correlation of the ranks.
+    """Return the rank correlation, weighted by `weight` (k,), of each column (k, p) with the target (k,); 0 if one is constant.
 
     >>> spearman(np.array([[1.0], [2.0], [2.0], [3.0]]), np.arange(4.0)).round(6).tolist()
     [0.948683]
@@ -47,12 +40,12 @@ def spearman(columns: Floats, target: Floats, weight: Floats | None = None) -> F
     x, y = ranks(columns), ranks(target[:, None])[:, 0]
     x, y = x - share @ x, y - share @ y
     product = np.sqrt((share @ x**2) * (share @ y**2))
-    found = np.zeros(columns.shape[1])
-    np.divide(share @ (x * y[:, None]), product, out=found, where=product > 1e-12)
-    return found
+    rho = np.zeros(columns.shape[1])
+    np.divide(share @ (x * y[:, None]), product, out=rho, where=product > 1e-12)
+    return rho
 
 
-STILL = 1e-9  # of a column's size: what moves by less does not move
+STILL = 1e-9  # a column whose deviation is below this share of its largest value is constant
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,17 +61,11 @@ class Linear:
     standard: Floats
 
     def predict(self, values: Floats) -> Floats:
-        """Return y of rows (m, p)."""
         return np.asarray(self.intercept + values @ self.coefficients)
 
 
 def scales(columns: Floats, weight: Floats) -> tuple[Floats, Floats]:
-    """Return mean and deviation of each column (p,); the deviation is 0 where a column does not move.
-
-    >>> mean, deviation = scales(np.array([[1.0, 5.0], [3.0, 5.0]]), np.ones(2))
-    >>> mean.tolist(), deviation.tolist()
-    ([2.0, 5.0], [1.0, 0.0])
-    """
+    """Return weighted mean and deviation of each column (p,); the deviation of a constant column is 0."""
     share = weight / weight.sum()
     mean = share @ columns
     deviation = np.sqrt(share @ (columns - mean) ** 2)
@@ -86,11 +73,7 @@ def scales(columns: Floats, weight: Floats) -> tuple[Floats, Floats]:
 
 
 def scaled(columns: Floats, mean: Floats, deviation: Floats) -> Floats:
-    """Return columns in deviations from their mean; 0 where one does not move.
-
-    >>> scaled(np.array([[3.0, 7.0]]), np.array([1.0, 5.0]), np.array([2.0, 0.0])).tolist()
-    [[1.0, 0.0]]
-    """
+    """Return columns in deviations from their mean; 0 in constant columns."""
     return np.divide(columns - mean, deviation, out=np.zeros(columns.shape), where=deviation > 0)
 
 
@@ -100,23 +83,23 @@ def ridge(columns: Floats, target: Floats, weight: Floats, share: float) -> Line
     `share` times the number of rows is added to the diagonal (A. Hoerl, R. Kennard, "Ridge regression", 1970).
 
     >>> x = np.array([[1.0], [2.0], [3.0]])
-    >>> found = ridge(x, 2.0 + 3.0 * x[:, 0], np.ones(3), 1e-9)
-    >>> round(found.intercept, 6), found.coefficients.round(6).tolist(), found.standard.round(6).tolist()
+    >>> solution = ridge(x, 2.0 + 3.0 * x[:, 0], np.ones(3), 1e-9)
+    >>> round(solution.intercept, 6), solution.coefficients.round(6).tolist(), solution.standard.round(6).tolist()
     (2.0, [3.0], [1.0])
     """
     mean, deviation = scales(columns, weight)
-    centre, spread = (float(each[0]) for each in scales(target[:, None], weight))
+    centre, spread = (float(scale[0]) for scale in scales(target[:, None], weight))
     x, y = scaled(columns, mean, deviation), target - centre
     gram = x.T @ (weight[:, None] * x) + share * weight.sum() * np.eye(x.shape[1])
-    found = np.linalg.solve(gram, x.T @ (weight * y))
-    coefficients = np.divide(found, deviation, out=np.zeros(len(found)), where=deviation > 0)
-    standard = found / spread if spread > 0 else np.zeros(len(found))
+    solution = np.linalg.solve(gram, x.T @ (weight * y))
+    coefficients = np.divide(solution, deviation, out=np.zeros(len(solution)), where=deviation > 0)
+    standard = solution / spread if spread > 0 else np.zeros(len(solution))
     return Linear(centre - float(mean @ coefficients), coefficients, standard)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnRange:
-    """How far a model follows each column: the range that was seen, and so many times its width beyond either end.
+    """The range of each column that a model accepts: the observed range, extended on either side by a share of its width.
 
     >>> ColumnRange.of(np.array([[1.0], [3.0]]), 0.5).apply(np.array([[9.0], [2.0]])).tolist()
     [[4.0], [2.0]]
@@ -132,18 +115,18 @@ class ColumnRange:
         return cls(low - beyond * (high - low), high + beyond * (high - low))
 
     def apply(self, values: Floats) -> Floats:
-        """Return rows (m, p), each value as near to its own as the range allows."""
+        """Return rows (m, p) clipped to the range."""
         return np.clip(values, self.low, self.high)
 
 
-# Principal components (K. Pearson, 1901): how much each column takes part in what the columns do together.
+# Principal components (K. Pearson, 1901): the part of each column in the common variation.
 
 
 def loadings(columns: Floats, weight: Floats, variance_share: float) -> tuple[Floats, int]:
-    """Return the part each column (k, p) takes in the components that are kept, (p,), and how many those are.
+    """Return the part of each column (k, p) in the leading components, (p,), and the number of these components.
 
-    Kept are the first components that hold `variance_share` of the variance of the scaled columns. The part is the
-    largest of |loading| times the root of the component's variance relative to the first one's.
+    They are the first components that hold `variance_share` of the variance of the scaled columns. The part is the largest
+    |loading| times the root of the component's variance relative to the first component's.
 
     >>> x = np.array([[1.0, 2.0, 0.0], [2.0, 4.0, 0.0], [3.0, 6.0, 0.0], [4.0, 8.0, 0.0]])
     >>> part, count = loadings(x, np.ones(4), 0.9)
@@ -163,20 +146,16 @@ def loadings(columns: Floats, weight: Floats, variance_share: float) -> tuple[Fl
 
 
 SELECTION_RUNS_MIN: Final = 6
-LOWEST: Final = 0.5  # of the least target that was seen: no prediction lies further down,
-HIGHEST: Final = 1.5  # nor further up than this of the largest
+LOWEST: Final = 0.5  # predictions are at least this share of the least target,
+HIGHEST: Final = 1.5  # and at most this multiple of the largest
 DEVIATION_MIN: Final = 0.005
-SELECTED_BEYOND: Final = 1.0  # times the range of a counter that was chosen: a line goes on so far,
-ALL_BEYOND: Final = 0.5  # and one of many counters, most of which say the same, half as far
+SELECTED_BEYOND: Final = 1.0  # extrapolate a selected counter by this multiple of its range,
+ALL_BEYOND: Final = 0.5  # and one of many counters, most of them redundant, half as far
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """What the steps keep: |rho|, |standardised coefficient|, share of variance, part in a component of the largest part.
-
-    >>> Thresholds().correlation
-    0.6
-    """
+    """Limits of the steps: |rho|, |standardised coefficient|, share of variance, part relative to the largest part."""
 
     correlation: float = 0.6
     coefficient: float = 0.001
@@ -188,7 +167,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selection:
-    """The final linear model of a table: which columns (`chosen`), how, and how far it may go.
+    """A linear model of the columns `chosen`, with the range it accepts.
 
     `deviation` is that of ln of the target about the model, corrected for the number of coefficients.
 
@@ -213,40 +192,37 @@ class Selection:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The counters of the final model."""
         return tuple(self.table_names[i] for i in self.chosen)
 
     def predict(self, values: Floats) -> RowPredictions:
-        """Return the target of rows (m, p) of the table's columns, none missing."""
-        found = np.clip(self.linear.predict(self.range.apply(values)[:, list(self.chosen)]), self.low, self.high)
-        return RowPredictions(found, np.full(len(found), self.deviation))
+        """Return the predictions for rows (m, p) of the table's columns, none missing."""
+        value = np.clip(self.linear.predict(self.range.apply(values)[:, list(self.chosen)]), self.low, self.high)
+        return RowPredictions(value, np.full(len(value), self.deviation))
 
 
 def select(table: RunTable, thresholds: Thresholds | None = None) -> Selection:
-    """Return the selection of a table of at least one run; the mean of the target where no counter survives.
-
-    Raises ValueError for a table without runs.
+    """Return the selection of a table; the mean of the target if no counter survives. ValueError without runs.
 
     >>> select(RunTable((), np.zeros((2, 0)), np.array([3.0, 5.0]), np.ones(2), np.arange(2))).predict(np.zeros((1, 0))).value
     array([4.])
     """
     if not len(table):
         raise ValueError("A selection needs at least one run.")
-    given = thresholds or Thresholds()
+    limits = thresholds or Thresholds()
     values, target, weight = table.filled(), table.target, table.weight
     rho = spearman(values, target, weight) if len(table) > 1 else np.zeros(values.shape[1])
-    chosen = np.flatnonzero(np.abs(rho) >= given.correlation)
-    first = ridge(values[:, chosen], target, weight, given.regression_ridge)
-    chosen = chosen[np.abs(first.standard) >= given.coefficient]
-    part, components = loadings(values[:, chosen], weight, given.variance)
-    chosen = chosen[part >= given.part * part.max(initial=0.0)]
+    chosen = np.flatnonzero(np.abs(rho) >= limits.correlation)
+    first = ridge(values[:, chosen], target, weight, limits.regression_ridge)
+    chosen = chosen[np.abs(first.standard) >= limits.coefficient]
+    part, components = loadings(values[:, chosen], weight, limits.variance)
+    chosen = chosen[part >= limits.part * part.max(initial=0.0)]
     chosen = _most(chosen, rho, max(len(table) - 2, 0))
-    linear = ridge(values[:, chosen], target, weight, given.final_ridge)
+    linear = ridge(values[:, chosen], target, weight, limits.final_ridge)
     return replace(_selection(table, rho, chosen, linear, SELECTED_BEYOND), components=components)
 
 
 def on_all(table: RunTable, share: float) -> Selection:
-    """Return the regression on all columns that move, with this share of ridge; ValueError for a table without runs.
+    """Return a regression with ridge on all columns that vary; ValueError without runs.
 
     >>> x = np.arange(8.0)[:, None]
     >>> table = RunTable(("a", "b"), np.hstack([x, x % 2]), 100 + 50 * (x[:, 0] % 2), np.ones(8), np.arange(8))
@@ -263,7 +239,6 @@ def on_all(table: RunTable, share: float) -> Selection:
 
 
 def _selection(table: RunTable, rho: Floats, chosen: np.ndarray, linear: Linear, beyond: float) -> Selection:
-    """Return the linear model of the chosen columns."""
     values, target = table.filled(), table.target
     low, high = LOWEST * float(target.min()), HIGHEST * float(target.max())
     fitted = np.clip(linear.predict(values[:, chosen]), low, high)
@@ -282,26 +257,26 @@ def _selection(table: RunTable, rho: Floats, chosen: np.ndarray, linear: Linear,
 
 
 def _most(chosen: np.ndarray, rho: Floats, count: int) -> np.ndarray:
-    """Return at most so many of the chosen, those with the largest |rho|, in their order."""
+    """Return at most `count` of the chosen columns, those with the largest |rho|, in their order."""
     order = np.argsort(-np.abs(rho[chosen]), kind="stable")
     return np.sort(chosen[order[:count]])
 
 
 def _deviation(table: RunTable, fitted: Floats, coefficients: int) -> float:
-    """Return the deviation of ln of the target about what was fitted, with so many coefficients."""
+    """Return the deviation of ln of the target about the fitted values, corrected for the number of coefficients."""
     share = table.weight / table.weight.sum()
-    left = max(len(table) - coefficients, 1)
+    degrees = max(len(table) - coefficients, 1)
     square = float(share @ np.log(table.target / fitted) ** 2)
-    return max(float(np.sqrt(square * len(table) / left)), DEVIATION_MIN)
+    return max(float(np.sqrt(square * len(table) / degrees)), DEVIATION_MIN)
 
 
 def _condition(columns: Floats) -> float:
-    """Return the condition number of the correlations of the columns, 1 without any: large where they say the same."""
+    """Return the condition number of the columns' correlations: 1 for fewer than two columns, large if they are redundant."""
     if columns.shape[1] < 2:
         return 1.0
     spread = columns.std(axis=0)
-    found = np.linalg.eigvalsh(np.corrcoef(columns[:, spread > 0].T)) if (spread > 0).sum() > 1 else np.ones(1)
-    return float(found[-1] / max(found[0], 1e-12))
+    eigenvalues = np.linalg.eigvalsh(np.corrcoef(columns[:, spread > 0].T)) if (spread > 0).sum() > 1 else np.ones(1)
+    return float(eigenvalues[-1] / max(eigenvalues[0], 1e-12))
 
 
 Mask = npt.NDArray[np.bool_]
@@ -309,19 +284,19 @@ Mask = npt.NDArray[np.bool_]
 FOLDS: Final = 5
 CLUSTERS: Final = 4
 ROUNDS: Final = 25  # of k-means
-REST_MIN: Final = 8  # runs that stay where a cluster is left out
-ROWS_MAX: Final = 256  # that a distance is taken to
-DEVIATIONS_MAX: Final = 6.0  # one counter is further away by no more than this
-SHARE: Final = 0.9  # of the runs of a kind of leaving out are no further away than its distance
-RATIO_MIN: Final = 1.2  # between the two distances
-DISTANCE_MIN: Final = 1e-3  # deviations: counters are not more exact
-UNKNOWN_FACTOR: Final = 2.0  # times the error near, where no cluster could be left out
-OFF_MAX: Final = 0.5  # one run counts for at most this, in ln
+REST_MIN: Final = 8  # runs that must remain when a cluster is left out
+ROWS_MAX: Final = 256  # runs in matrices and distances; larger tables are thinned
+DEVIATIONS_MAX: Final = 6.0  # largest distance in one counter
+SHARE: Final = 0.9  # quantile of left-out runs' distances that defines near and far
+RATIO_MIN: Final = 1.2  # least ratio of the far distance to the near one
+DISTANCE_MIN: Final = 1e-3  # deviations; counters are not more exact
+UNKNOWN_FACTOR: Final = 2.0  # far error over near error if no cluster could be left out
+OFF_MAX: Final = 0.5  # largest |ln ratio| that one run counts for
 ERROR_MIN: Final = 1e-4
 
 
 class Parts(NamedTuple):
-    """Runs to leave out: `near`, fifths of the groups, and `far`, clusters of them; each a mask (k,).
+    """Runs to leave out: `near` are fifths of the groups, `far` are clusters of groups; each a mask (k,).
 
     >>> table = RunTable(("a",), np.arange(40.0)[:, None], np.ones(40), np.ones(40), np.arange(40))
     >>> found = parts(table)
@@ -334,11 +309,7 @@ class Parts(NamedTuple):
 
 
 def parts(table: RunTable) -> Parts:
-    """Return what to leave out of a table; `near` is all of it where that is one group, `far` nothing where runs are few.
-
-    >>> [int(out.sum()) for out in parts(RunTable(("a",), np.ones((3, 1)), np.ones(3), np.ones(3), np.zeros(3, int))).near]
-    [3]
-    """
+    """Return the runs to leave out of a table; `near` is all of a table with one group, `far` is empty for few groups."""
     groups, group = np.unique(table.group, return_inverse=True)
     near = tuple(group % FOLDS == fold for fold in range(min(FOLDS, len(groups))))
     if len(groups) < 2 * CLUSTERS or not table.names:
@@ -348,31 +319,34 @@ def parts(table: RunTable) -> Parts:
     means = np.stack([np.bincount(group, column) for column in values.T], axis=1) / count
     cluster = clusters(_deviations(means, *scales(means, np.ones(len(means)))), CLUSTERS)[group]
     whole = (cluster == number for number in range(CLUSTERS))
-    return Parts(near, tuple(out for out in whole if out.any() and (~out).sum() >= REST_MIN))
+    return Parts(near, tuple(mask for mask in whole if mask.any() and (~mask).sum() >= REST_MIN))
 
 
 def clusters(rows: Floats, count: int) -> npt.NDArray[np.int64]:
-    """Return the cluster of each row (k, p): k-means (S. Lloyd, 1982) that begins with parts of the first principal axis.
+    """Return the cluster of each row (k, p) by k-means (S. Lloyd, 1982), started from parts of the first principal axis.
 
     >>> clusters(np.array([[0.0], [9.0], [1.0], [8.0]]), 2).tolist()
     [0, 1, 0, 1]
     """
     axis = np.linalg.eigh(rows.T @ rows)[1][:, -1]
     order = np.argsort(rows @ axis, kind="stable")
-    centres = np.array([rows[at].mean(axis=0) for at in np.array_split(order, count)])
-    found = np.zeros(len(rows), np.int64)
+    centres = np.array([rows[members].mean(axis=0) for members in np.array_split(order, count)])
+    nearest = np.zeros(len(rows), np.int64)
     for _ in range(ROUNDS):
-        found = np.argmin(_squares(rows, centres), axis=1)
-        alike = [found == number for number in range(count)]
+        nearest = np.argmin(_squares(rows, centres), axis=1)
+        masks = [nearest == number for number in range(count)]
         centres = np.array(
-            [rows[at].mean(axis=0) if at.any() else centre for at, centre in zip(alike, centres, strict=True)]
+            [
+                rows[members].mean(axis=0) if members.any() else centre
+                for members, centre in zip(masks, centres, strict=True)
+            ]
         )
-    return found
+    return nearest
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Distance:
-    """How far rows are from the runs of a table: 0 as near as runs are to others, 1 as far as one cluster is from the rest.
+    """The distance of rows from the runs of a table: 0 within the usual distance of runs, 1 as far as a left-out cluster.
 
     >>> table = RunTable(("a",), np.arange(40.0)[:, None], np.ones(40), np.ones(40), np.arange(40))
     >>> Distance.of(table, parts(table)).far(np.array([[20.5], [43.0], [1000.0]])).round(2).tolist()
@@ -387,23 +361,22 @@ class Distance:
 
     @classmethod
     def of(cls, table: RunTable, left_out: Parts) -> "Distance":
-        """Return the distances of a table with columns, and what was left out of it."""
-        at = thinned(len(table))
+        kept = thinned(len(table))
         mean, deviation = scales(table.filled(), table.weight)
-        rows = _deviations(table.filled()[at], mean, deviation)
+        rows = _deviations(table.filled()[kept], mean, deviation)
         between = _squares(rows, rows)
-        near = _reach(between, [out[at] for out in left_out.near])
-        far = _reach(between, [out[at] for out in left_out.far])
+        near = _reach(between, [mask[kept] for mask in left_out.near])
+        far = _reach(between, [mask[kept] for mask in left_out.far])
         return cls(mean, deviation, rows, near, max(far / near, RATIO_MIN))
 
     def far(self, values: Floats) -> Floats:
-        """Return how far rows (m, p) are, none missing, from 0 to 1."""
+        """Return the distance of rows (m, p), none missing, from 0 (near) to 1 (far)."""
         nearest = _root(_squares(_deviations(values, self.mean, self.deviation), self.rows).min(axis=1))
         return np.asarray(np.clip(np.log(nearest / self.near) / np.log(self.ratio), 0.0, 1.0))
 
 
 class ErrorByDistance(NamedTuple):
-    """The mean |ln ratio| of runs that were left out, of those near and those far, and the deviation of the ln of these ratios.
+    """The mean |ln ratio| of left-out runs, near and far, and the deviations of these ln ratios.
 
     >>> ErrorByDistance(0.02, 0.04, 0.03, 0.06).at(np.array([0.5])).round(3).tolist()
     [0.03]
@@ -415,16 +388,16 @@ class ErrorByDistance(NamedTuple):
     far_deviation: float
 
     def at(self, far: Floats) -> Floats:
-        """Return the error so far away, (m,)."""
+        """Return the error at distances (m,)."""
         return np.maximum(self.near + far * (self.far - self.near), ERROR_MIN)
 
     def deviation(self, far: Floats) -> Floats:
-        """Return the deviation so far away, (m,); a far answer is no surer than a near one."""
+        """Return the deviation at distances (m,); it never falls with distance."""
         return np.asarray(self.near_deviation + far * max(self.far_deviation - self.near_deviation, 0.0))
 
 
 class ErrorSums(NamedTuple):
-    """How far off a model was on runs that were left out: sums, weighed by runs, of the weight, |ln ratio| and its square.
+    """Sums over left-out runs, weighted: of the weight, of |ln ratio| and of its square.
 
     >>> ErrorSums().plus(np.array([0.1, -0.3]), np.array([1.0, 1.0]))
     ErrorSums(weight=2.0, error=0.4, square=0.1)
@@ -434,48 +407,40 @@ class ErrorSums(NamedTuple):
     error: float = 0.0
     square: float = 0.0
 
-    def plus(self, off: Floats, weight: Floats) -> "ErrorSums":
-        """Return the sums with these ln of ratios (m,) of runs of these weights (m,)."""
-        near = np.minimum(np.abs(off), OFF_MAX)
+    def plus(self, ln_ratios: Floats, weight: Floats) -> "ErrorSums":
+        """Return the sums with more ln ratios (m,) of runs with these weights (m,)."""
+        clipped = np.minimum(np.abs(ln_ratios), OFF_MAX)
         return ErrorSums(
-            self.weight + float(weight.sum()), self.error + float(weight @ near), self.square + float(weight @ near**2)
+            self.weight + float(weight.sum()),
+            self.error + float(weight @ clipped),
+            self.square + float(weight @ clipped**2),
         )
 
     @property
     def mean(self) -> float:
-        """The mean |ln ratio|."""
         return self.error / self.weight if self.weight > 0 else 0.0
 
     @property
     def deviation(self) -> float:
-        """The deviation of the ln of ratios."""
         return float(np.sqrt(self.square / self.weight)) if self.weight > 0 else 0.0
 
 
 def errors(near: float, deviation: float, far: ErrorSums) -> ErrorByDistance:
-    """Return the errors of a model that is off by this near; where no cluster could be left out it is UNKNOWN_FACTOR times that far.
-
-    >>> errors(0.2, 0.3, ErrorSums()).far
-    0.4
-    """
+    """Combine errors near and far; if no cluster could be left out, the far error is UNKNOWN_FACTOR times the near one."""
     if far.weight > 0:
         return ErrorByDistance(near, far.mean, deviation, far.deviation)
     return ErrorByDistance(near, UNKNOWN_FACTOR * near, deviation, UNKNOWN_FACTOR * deviation)
 
 
 def thinned(count: int) -> npt.NDArray[np.int64]:
-    """Return the places of at most ROWS_MAX of so many runs, spread evenly.
-
-    >>> len(thinned(1000)), thinned(3).tolist()
-    (256, [0, 1, 2])
-    """
+    """Return at most ROWS_MAX evenly spread positions of `count` runs."""
     stays = min(count, ROWS_MAX)
     return np.arange(stays) * count // max(stays, 1)
 
 
 def _reach(between: Floats, left_out: list[Mask]) -> float:
-    """Return how far most of the runs that are left out are from the nearest that stays."""
-    nearest = [_root(between[np.ix_(out, ~out)].min(axis=1)) for out in left_out if out.any() and not out.all()]
+    """Return the SHARE quantile of the distances from left-out runs to their nearest remaining run."""
+    nearest = [_root(between[np.ix_(mask, ~mask)].min(axis=1)) for mask in left_out if mask.any() and not mask.all()]
     return float(np.quantile(np.concatenate(nearest), SHARE)) if nearest else DISTANCE_MIN
 
 
@@ -484,7 +449,6 @@ def _deviations(values: Floats, mean: Floats, deviation: Floats) -> Floats:
 
 
 def _squares(a: Floats, b: Floats) -> Floats:
-    """Return the mean squares of the differences of rows (m, p) and (k, p), (m, k)."""
     squares = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2.0 * (a @ b.T)
     return np.asarray(np.maximum(squares, 0.0) / max(a.shape[1], 1))
 

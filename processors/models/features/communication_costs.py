@@ -1,12 +1,12 @@
-"""Run time from communication as a sum of costs, which goes on beyond the sizes that were run.
+"""Run time as a sum of communication costs, which extrapolates beyond the sizes that were run.
 
-What a network does takes time in parts that add up: so much for each byte of the busiest link, for each packet that waited,
-for each message of the longest queue (the linear cost models that N. Jain et al., SC 2013, compare their features with). None
-of them is negative. Trees know nothing beyond what they saw, and powers of features bend there; a sum of costs learned on 64
-ranks orders mappings of 512, where features are comparable over sizes (`processors.models.features.communication`).
+The time of a network is a sum of costs that are not negative: for each byte of the busiest link, each packet that waited,
+each message of the longest queue (the linear cost models that N. Jain et al., SC 2013, compare their features with). Trees
+cannot extrapolate, and powers of features bend; a sum of costs learned on 64 ranks orders mappings of 512, because the
+features are comparable over sizes (`processors.models.features.communication`).
 
-`CommunicationCosts` (the sum, times a law of the attributes) -> `Ranged` (inside the runs that were seen what was better on runs left out,
-beyond them the sum).
+`CommunicationCosts` is the sum times a law of the attributes. `Ranged` uses the better of this sum and trees among the runs
+that were seen, and the sum beyond them.
 """
 
 from collections.abc import Generator, Mapping
@@ -19,21 +19,21 @@ import numpy as np
 from processors.models.features.communication import FEATURE_SETS
 from processors.models.features.communication import RUNS_MIN as COSTS_RUNS_MIN
 from processors.models.features.communication_counters import BUSIEST_BYTES, BUSIEST_WAITS, NIC_BYTES, NIC_DELAY
-from processors.models.features.features import NETWORK, ScoredModel, chosen, measured, of_set, small_forest
+from processors.models.features.features import MODEL_DEVIATION_MIN, NETWORK, OfColumns, of_set, small_forest
 from processors.models.features.placement import SPREAD_SETS
 from processors.models.features.smooth import RATIO_MAX, AttributeLaw, law
 from processors.models.numerics.arrays import Floats
 from processors.models.numerics.scipy_functions import least_squares_not_negative
 from processors.models.training.table import FittedModel, RowPredictions, RunTable
-from processors.models.training.trainer import Kind
+from processors.models.training.trainer import Explaining, Parting, Resumable, scored
 
-ROUNDS: Final = 3  # costs and attributes by turns: what is left moves little after that
-BEYOND: Final = 0.1  # of ln of a column beyond what was seen, from which the sum of costs alone answers
+ROUNDS: Final = 3  # of fitting costs and attributes in turn, after which little changes
+BEYOND: Final = 0.1  # distance in ln beyond the observed range at which the sum alone answers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CommunicationCosts:
-    """Cost of a unit of each of the columns `at`, and of a run (`start`), all >= 0; `others` is the law of the other columns.
+    """Costs (>= 0) for a unit of each of the columns `columns` and for a run (`start`), times a law of the other columns.
 
     >>> x = np.arange(1.0, 17.0)[:, None]
     >>> found = costs(RunTable(("network.max_bytes",), x, 5.0 + 2.0 * x[:, 0], np.ones(16), np.arange(16)))
@@ -41,94 +41,85 @@ class CommunicationCosts:
     ([205.0], [1.0])
     """
 
-    at: tuple[int, ...]
+    columns: tuple[int, ...]
     cost: Floats
     start: float
     spread: Floats
-    off: tuple[int, ...]
-    others: AttributeLaw | None
+    other_columns: tuple[int, ...]
+    attribute_law: AttributeLaw | None
     low_ln: float
     high_ln: float
 
     def ln(self, values: Floats) -> Floats:
-        """Return ln of the target of rows (m, p)."""
-        total = np.maximum(values[:, list(self.at)] @ self.cost + self.start, np.exp(self.low_ln))
-        found = np.log(total)
-        if self.others is not None:
-            found = found + self.others.ln(values[:, list(self.off)])
-        return np.clip(found, self.low_ln, self.high_ln)
+        """Return ln of the target for rows (m, p)."""
+        total = np.maximum(values[:, list(self.columns)] @ self.cost + self.start, np.exp(self.low_ln))
+        ln_target = np.log(total)
+        if self.attribute_law is not None:
+            ln_target = ln_target + self.attribute_law.ln(values[:, list(self.other_columns)])
+        return np.clip(ln_target, self.low_ln, self.high_ln)
 
     def predict(self, values: Floats) -> RowPredictions:
-        """Return the target of rows (m, p); the deviation is not known here and told as 0."""
+        """Return the predictions for rows (m, p); their deviation is unknown here and set to 0."""
         return RowPredictions(np.exp(self.ln(values)), np.zeros(len(values)))
 
     def besides(self, values: Floats) -> Floats:
-        """Return the share of a run (m,) that is no cost of communication: it goes on with the size as the curve does."""
-        total = values[:, list(self.at)] @ self.cost + self.start
+        """Return the share of each run time (m,) that is not a communication cost, which scales as the curve does."""
+        total = values[:, list(self.columns)] @ self.cost + self.start
         return np.asarray(np.divide(self.start, total, out=np.ones(len(values)), where=total > 0))
 
     def importances(self) -> Floats:
-        """Return the share of each column (p,) in what costs explain: cost times deviation; 0 of columns that are no cost."""
-        found = np.zeros(len(self.at) + len(self.off))
-        found[list(self.at)] = self.cost * self.spread
-        total = float(found.sum())
-        return found / total if total > 0 else found
+        """Return the share of each column (p,) in the costs: cost times deviation; 0 for other columns."""
+        shares = np.zeros(len(self.columns) + len(self.other_columns))
+        shares[list(self.columns)] = self.cost * self.spread
+        total = float(shares.sum())
+        return shares / total if total > 0 else shares
 
 
 def costs(table: RunTable) -> CommunicationCosts:
-    """Return the costs of a table's columns of communication; ValueError for less than RUNS_MIN runs, or without such columns.
+    """Return the costs of a table's communication columns; ValueError for fewer than LEFT_RUNS_MIN runs or without columns.
 
-    The squares of relative errors are least (C. Lawson, R. Hanson, "Solving least squares problems", 1974, chapter 23).
-
-    >>> costs(RunTable(("atoms",), np.ones((9, 1)), np.ones(9), np.ones(9), np.arange(9)))
-    Traceback (most recent call last):
-    ValueError: Costs need 6 runs and a feature of communication.
+    They minimise the squares of relative errors (C. Lawson, R. Hanson, "Solving least squares problems", 1974, chapter 23).
     """
-    at = tuple(i for i, name in enumerate(table.names) if name.startswith(NETWORK))
-    if len(table) < LEFT_RUNS_MIN or not at:
+    columns = tuple(i for i, name in enumerate(table.names) if name.startswith(NETWORK))
+    if len(table) < LEFT_RUNS_MIN or not columns:
         raise ValueError(f"Costs need {LEFT_RUNS_MIN} runs and a feature of communication.")
     values, target = table.filled(), np.log(table.target)
-    off = tuple(i for i in range(len(table.names)) if i not in at)
-    varied = off and bool(np.ptp(values[:, list(off)], axis=0).any())
+    other_columns = tuple(i for i in range(len(table.names)) if i not in columns)
+    varied = other_columns and bool(np.ptp(values[:, list(other_columns)], axis=0).any())
     low_ln, high_ln = float(target.min() - np.log(RATIO_MAX)), float(target.max() + np.log(RATIO_MAX))
-    others, factor_ln = None, np.zeros(len(table))
-    cost, start = _additive(values[:, list(at)], np.exp(target), table.weight)
+    attribute_law, factor_ln = None, np.zeros(len(table))
+    cost, start = _additive(values[:, list(columns)], np.exp(target), table.weight)
     for _ in range(ROUNDS if varied else 0):
-        total_ln = np.log(np.maximum(values[:, list(at)] @ cost + start, np.exp(low_ln)))
-        names = tuple(table.names[i] for i in off)
-        rest = RunTable(names, values[:, list(off)], np.exp(target - total_ln), table.weight, table.group)
-        others = law(rest)
-        factor_ln = others.ln(rest.values)
-        cost, start = _additive(values[:, list(at)], np.exp(target - factor_ln), table.weight)
-    return CommunicationCosts(at, cost, start, values[:, list(at)].std(axis=0), off, others, low_ln, high_ln)
+        total_ln = np.log(np.maximum(values[:, list(columns)] @ cost + start, np.exp(low_ln)))
+        names = tuple(table.names[i] for i in other_columns)
+        rest = RunTable(names, values[:, list(other_columns)], np.exp(target - total_ln), table.weight, table.group)
+        attribute_law = law(rest)
+        factor_ln = attribute_law.ln(rest.values)
+        cost, start = _additive(values[:, list(columns)], np.exp(target - factor_ln), table.weight)
+    return CommunicationCosts(
+        columns, cost, start, values[:, list(columns)].std(axis=0), other_columns, attribute_law, low_ln, high_ln
+    )
 
 
-LEFT_RUNS_MIN: Final = COSTS_RUNS_MIN * 3 // 4  # what is left of the least runs when a fold is out
+LEFT_RUNS_MIN: Final = COSTS_RUNS_MIN * 3 // 4  # runs that remain of COSTS_RUNS_MIN without one fold
 
 
 def _additive(columns: Floats, target: Floats, weight: Floats) -> tuple[Floats, float]:
-    """Return the costs of columns (k, p) and of a run, for which the weighted squares of relative errors are least."""
+    """Return the costs of columns (k, p) and of a run that minimise the weighted squares of relative errors."""
     scale = np.where(columns.max(axis=0) > 0, columns.mean(axis=0), 1.0)
     level = float(np.exp(np.log(target).mean()))
     terms = np.concatenate([columns / scale, np.ones((len(columns), 1))], axis=1)
     root = np.sqrt(weight)
-    found = level * least_squares_not_negative(terms * (root * level / target)[:, None], root)
-    return found[:-1] / scale, float(found[-1])
+    scaled_costs = level * least_squares_not_negative(terms * (root * level / target)[:, None], root)
+    return scaled_costs[:-1] / scale, float(scaled_costs[-1])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranged:
-    """A model that answers inside what was seen (`low` to `high`, (p,) each), and one that answers beyond.
+    """A model for the observed range (`low` to `high`, (p,) each) and a model beyond.
 
-    Between them the share of the second grows with the distance, up to BEYOND in ln; where they differ the deviation does too.
-
-    >>> class Line:
-    ...     error = 0.1
-    ...     def __init__(self, slope): self.slope = slope
-    ...     def predict(self, values): return RowPredictions(1 + self.slope * values[:, 0], values[:, 0] * 0)
-    >>> found = Ranged(Line(0.0), Line(1.0), np.array([1.0]), np.array([4.0]))
-    >>> found.predict(np.array([[3.0], [8.0]])).value.round(6).tolist()
-    [1.0, 9.0]
+    Outside the range the share of the second grows up to 1 at a distance of BEYOND in ln. The deviation grows with the
+    disagreement of the two.
     """
 
     inside: FittedModel
@@ -138,11 +129,10 @@ class Ranged:
 
     @property
     def error(self) -> float:
-        """The error of runs that were left out, inside what was seen."""
+        """The error of the inner model on left-out runs."""
         return self.inside.error
 
     def predict(self, values: Floats) -> RowPredictions:
-        """Return the target of rows (m, p)."""
         inside, beyond = self.inside.predict(values), self.beyond.predict(values)
         share = np.clip(self._distance(values) / BEYOND, 0.0, 1.0)
         apart = np.log(beyond.value / inside.value)
@@ -150,28 +140,28 @@ class Ranged:
         return RowPredictions(inside.value * np.exp(share * apart), deviation)
 
     def besides(self, values: Floats) -> Floats:
-        """Return the share of a run (m,) that is no cost of communication, by the model that answers beyond."""
-        return self.beyond.besides(values) if isinstance(self.beyond, ScoredModel) else np.ones(len(values))
+        """Return the share of each run time (m,) that is not a communication cost, by the outer model."""
+        return self.beyond.besides(values) if isinstance(self.beyond, Parting) else np.ones(len(values))
 
     def importances(self) -> Floats:
-        """Return the share of each column (p,) in what is explained inside."""
-        return self.inside.importances() if isinstance(self.inside, ScoredModel) else np.zeros(len(self.low))
+        """Return the share of each column (p,) in the inner model's explanation."""
+        return self.inside.importances() if isinstance(self.inside, Explaining) else np.zeros(len(self.low))
 
     def _distance(self, values: Floats) -> Floats:
-        """Return by how much ln of the column that is furthest out lies beyond what was seen, (m,)."""
-        least = np.maximum(self.high * 1e-6, 1e-300)  # what is 0 lies no further out than a millionth
-        taken, low, high = (np.log(np.maximum(each, least)) for each in (values, self.low, self.high))
-        return np.asarray(np.maximum(taken - high, low - taken).max(axis=1, initial=0.0))
+        """Return the distance in ln, (m,), of the column farthest outside the observed range."""
+        least = np.maximum(self.high * 1e-6, 1e-300)  # 0 is no farther out than a millionth of the maximum
+        logs, low, high = (np.log(np.maximum(each, least)) for each in (values, self.low, self.high))
+        return np.asarray(np.maximum(logs - high, low - logs).max(axis=1, initial=0.0))
 
 
 def _costs(table: RunTable) -> Generator[None, None, CommunicationCosts]:
-    found = costs(table)
+    sum_of_costs = costs(table)
     yield
-    return found
+    return sum_of_costs
 
 
 def ranged(table: RunTable) -> Generator[None, None, FittedModel]:
-    """Yield as fits go on, and return the model of mappings; ValueError for less than COSTS_RUNS_MIN runs.
+    """Yield as the fits go on, and return the model of mappings; ValueError for fewer than COSTS_RUNS_MIN runs.
 
     >>> from processors.models.training.table import finished
     >>> x = np.arange(1.0, 25.0)[:, None]
@@ -181,9 +171,9 @@ def ranged(table: RunTable) -> Generator[None, None, FittedModel]:
     """
     if len(table) < COSTS_RUNS_MIN:
         raise ValueError(f"A model of mappings needs {COSTS_RUNS_MIN} runs.")
-    linear = inside = yield from measured(_costs, table)
+    linear = inside = yield from scored(_costs, table, MODEL_DEVIATION_MIN)
     try:
-        smooth = yield from measured(small_forest, table)
+        smooth = yield from scored(small_forest, table, MODEL_DEVIATION_MIN)
     except ValueError:
         pass  # too few runs for trees
     else:
@@ -192,15 +182,15 @@ def ranged(table: RunTable) -> Generator[None, None, FittedModel]:
     return Ranged(inside, linear, values.min(axis=0), values.max(axis=0))
 
 
-NETWORK_KINDS: Final[Mapping[str, Kind]] = {
-    name: partial(chosen, partial(of_set, features), ranged) for name, features in FEATURE_SETS.items()
+def _kind(*features: str) -> Resumable:
+    return OfColumns(partial(of_set, features), ranged)
+
+
+NETWORK_KINDS: Final[Mapping[str, Resumable]] = {name: _kind(*features) for name, features in FEATURE_SETS.items()}
+COUNTED_KINDS: Final[Mapping[str, Resumable]] = {
+    "bytes_and_delay": _kind(NIC_BYTES, NIC_DELAY),
+    "bytes": _kind(NIC_BYTES),
+    "busiest": _kind(BUSIEST_BYTES, BUSIEST_WAITS),
+    "busiest_bytes": _kind(BUSIEST_BYTES),
 }
-COUNTED_KINDS: Final[Mapping[str, Kind]] = {
-    "bytes_and_delay": partial(chosen, partial(of_set, (NIC_BYTES, NIC_DELAY)), ranged),
-    "bytes": partial(chosen, partial(of_set, (NIC_BYTES,)), ranged),
-    "busiest": partial(chosen, partial(of_set, (BUSIEST_BYTES, BUSIEST_WAITS)), ranged),
-    "busiest_bytes": partial(chosen, partial(of_set, (BUSIEST_BYTES,)), ranged),
-}
-PLACEMENT_KINDS: Final[Mapping[str, Kind]] = {
-    name: partial(chosen, partial(of_set, features), ranged) for name, features in SPREAD_SETS.items()
-}
+PLACEMENT_KINDS: Final[Mapping[str, Resumable]] = {name: _kind(*features) for name, features in SPREAD_SETS.items()}

@@ -1,13 +1,12 @@
-"""Placement: how far apart the hosts of a run are in the network, and what its messages share, without a counter.
+"""Features of a placement in a known network: hops and shared links of the messages, computed without counters.
 
-A mapping of ranks onto a known network tells the hops of a message (its dilation), and with a rule of routing also the links
-that it passes: the metrics of mappings of A. Bhatele, L. Kale, "Application-specific topology-aware mapping for three dimensional
-topologies" (2008), that N. Jain et al., SC 2013, compare measured features with. Who talks to whom is seldom known, so that `spread`
-tells of two patterns that need no knowledge: each host to all others, and each rank to the next. Where messages between ranks are
-known `routed` tells theirs.
+A mapping of ranks onto a network defines the hops of each message (its dilation), and a routing rule defines its links: the
+metrics of A. Bhatele, L. Kale, "Application-specific topology-aware mapping for three dimensional topologies" (2008), with
+which N. Jain et al., SC 2013, compare measured features. The message pattern is seldom known. So `spread` assumes two
+patterns: each host to all others, and each rank to the next. `routed` uses the real messages if they are reported.
 
-Messages go along one dimension of a torus after the other, each the shorter way round, and in a tree up to the first switch
-that is above both hosts and down again. Networks that choose routes by their load do better than that.
+In a torus messages travel one dimension after the other, the shorter way round; in a tree up to the first common switch and
+down again. Networks with adaptive routing do better.
 """
 
 from collections.abc import Mapping
@@ -40,11 +39,7 @@ SPREAD_SETS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class Passed(NamedTuple):
-    """Which links messages pass: the number of a link, and of the message that passes it, (m,) each.
-
-    >>> Passed(np.array([4, 6]), np.array([0, 0])).link.tolist()
-    [4, 6]
-    """
+    """The links that messages pass: the number of a link and of the message, (m,) each."""
 
     link: Integers
     message: Integers
@@ -52,7 +47,7 @@ class Passed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Torus:
-    """A torus of any number of dimensions, with rings of so many nodes; `at` are the coordinates of hosts (k, d).
+    """A torus with any number of dimensions, `sides` nodes long; `at` are the coordinates of hosts (k, d).
 
     >>> torus = Torus(np.array([[0, 0], [3, 1], [1, 1]]), np.array([4, 4]))
     >>> torus.hops(np.array([0, 0]), np.array([1, 2])).tolist(), round(torus.mean_hops(), 6)
@@ -63,11 +58,10 @@ class Torus:
     sides: Integers
 
     def hops(self, sender: Integers, receiver: Integers) -> Integers:
-        """Return the links between pairs of hosts (m,)."""
+        """Return the number of links between pairs of hosts (m,)."""
         return np.asarray(np.abs(self._offsets(sender, receiver)).sum(axis=1))
 
     def mean_hops(self) -> float:
-        """Return the mean over all pairs of the hosts, of which there are two at least."""
         count, total = len(self.at), 0.0
         for column, side in zip(self.at.T, self.sides.tolist(), strict=True):
             place, hosts = np.unique(column, return_counts=True)
@@ -76,19 +70,18 @@ class Torus:
         return total / (count * (count - 1))
 
     def passed(self, sender: Integers, receiver: Integers) -> Passed:
-        """Return the links that messages between pairs of hosts (m,) pass."""
-        offsets, here = self._offsets(sender, receiver), self.at[sender]
+        offsets, current = self._offsets(sender, receiver), self.at[sender]
         links, messages = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for dimension in range(len(self.sides)):
-            far, way = np.abs(offsets[:, dimension]), np.sign(offsets[:, dimension])
-            for step in range(int(far.max(initial=0))):
-                going = np.flatnonzero(far > step)
-                node = here[going]
-                node[:, dimension] = (node[:, dimension] + step * way[going]) % self.sides[dimension]
+            distance, direction = np.abs(offsets[:, dimension]), np.sign(offsets[:, dimension])
+            for step in range(int(distance.max(initial=0))):
+                travelling = np.flatnonzero(distance > step)
+                node = current[travelling]
+                node[:, dimension] = (node[:, dimension] + step * direction[travelling]) % self.sides[dimension]
                 number = np.ravel_multi_index(tuple(node.T), tuple(self.sides.tolist()))
-                links.append((number * len(self.sides) + dimension) * 2 + (way[going] > 0))
-                messages.append(going)
-            here[:, dimension] = self.at[receiver, dimension]
+                links.append((number * len(self.sides) + dimension) * 2 + (direction[travelling] > 0))
+                messages.append(travelling)
+            current[:, dimension] = self.at[receiver, dimension]
         return Passed(np.concatenate(links), np.concatenate(messages))
 
     def _offsets(self, sender: Integers, receiver: Integers) -> Integers:
@@ -98,9 +91,7 @@ class Torus:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tree:
-    """A tree of switches: `above` are the numbers of the switches above hosts (k, l), from the top down, -1 below the lowest.
-
-    Hosts without a common switch are connected above all that are known.
+    """A tree of switches: `above` are the switches above each host (k, l), top down, -1 below the lowest.
 
     >>> tree = Tree(np.array([[0, 1], [0, 1], [0, 2]]))
     >>> tree.hops(np.array([0, 0]), np.array([1, 2])).tolist(), round(tree.mean_hops(), 6)
@@ -110,12 +101,11 @@ class Tree:
     above: Integers
 
     def hops(self, sender: Integers, receiver: Integers) -> Integers:
-        """Return the links between pairs of hosts (m,), that of each host among them; none from a host to itself."""
+        """Return the number of links between pairs of hosts (m,), including those of the hosts; 0 from a host to itself."""
         depth, common = self._depth, self._common(sender, receiver)
         return np.where(sender == receiver, 0, depth[sender] + depth[receiver] - 2 * common + 2)
 
     def mean_hops(self) -> float:
-        """Return the mean over all pairs of the hosts, of which there are two at least."""
         count, pairs = len(self.above), len(self.above) * (len(self.above) - 1)
         total = 2 * (count - 1) * int(self._depth.sum()) + 2 * pairs
         for column in self.above.T:
@@ -124,18 +114,17 @@ class Tree:
         return total / pairs
 
     def passed(self, sender: Integers, receiver: Integers) -> Passed:
-        """Return the links that messages between pairs of hosts (m,) pass."""
-        common, apart = self._common(sender, receiver), sender != receiver
+        common, different = self._common(sender, receiver), sender != receiver
         levels, switches = self.above.shape[1], int(self.above.max(initial=-1)) + 1
         links, messages = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        for end, hosts in enumerate((sender, receiver)):  # up from the one, down to the other
-            going = np.flatnonzero(apart)
-            links.append((switches + hosts[going]) * 2 + end)
-            messages.append(going)
+        for end, hosts in enumerate((sender, receiver)):  # up from the sender, down to the receiver
+            travelling = np.flatnonzero(different)
+            links.append((switches + hosts[travelling]) * 2 + end)
+            messages.append(travelling)
             for level in range(levels):
-                going = np.flatnonzero(apart & (common <= level) & (self._depth[hosts] > level))
-                links.append(self.above[hosts[going], level] * 2 + end)
-                messages.append(going)
+                travelling = np.flatnonzero(different & (common <= level) & (self._depth[hosts] > level))
+                links.append(self.above[hosts[travelling], level] * 2 + end)
+                messages.append(travelling)
         return Passed(np.concatenate(links), np.concatenate(messages))
 
     @property
@@ -151,71 +140,67 @@ Network = Torus | Tree
 
 
 def spread(network: Network, ranks: Integers | None = None) -> dict[str, float]:
-    """Return features of a placement on the hosts of a network; nothing where it is on one host.
+    """Return the features of a placement; empty if it uses one host.
 
-    `ranks` are the hosts of ranks (r,). Without them ranks are taken to fill one host after the other, so that one message
-    goes from each host to the next. Hops are means over messages that leave their host, links those that any of them passes.
+    `ranks` are the hosts of ranks (r,). Without them each host sends one message to the next, as if ranks filled one host
+    after the other. Hops are means over messages that leave their host; links are those that a message passes.
 
     >>> torus = Torus(np.array([[0], [1], [3], [2]]), np.array([8]))
-    >>> found = spread(torus)
-    >>> [round(found[name], 3) for name in SPREAD_NAMES if name in found]
+    >>> features = spread(torus)
+    >>> [round(features[name], 3) for name in SPREAD_NAMES if name in features]
     [1.667, 1.333, 2.0, 1.0, 1.0]
     >>> spread(torus, np.array([0, 0, 1, 1]))["next_off_host"].__round__(3)
     0.333
     """
     hosts = np.arange(len(_places(network)))
-    at = hosts if ranks is None else ranks
-    sender, receiver = at[:-1], at[1:]
-    off = sender != receiver
-    if len(hosts) < PAIR or not off.any():
+    host_of_rank = hosts if ranks is None else ranks
+    sender, receiver = host_of_rank[:-1], host_of_rank[1:]
+    leaves_host = sender != receiver
+    if len(hosts) < PAIR or not leaves_host.any():
         return {}
-    sender, receiver = sender[off], receiver[off]
+    sender, receiver = sender[leaves_host], receiver[leaves_host]
     hops = network.hops(sender, receiver)
     load = np.unique(network.passed(sender, receiver).link, return_counts=True)[1]
-    found = {
+    features = {
         HOSTS_AVG_HOPS: network.mean_hops(),
         NEXT_AVG_HOPS: float(hops.mean()),
         NEXT_MAX_HOPS: float(hops.max()),
         NEXT_AVG_LINK: float(load.mean()) if load.size else 0.0,
         NEXT_MAX_LINK: float(load.max(initial=0)),
     }
-    return found if ranks is None else found | {NEXT_OFF_HOST: float(off.mean())}
+    return features if ranks is None else features | {NEXT_OFF_HOST: float(leaves_host.mean())}
 
 
-PAIR: Final = 2  # hosts, and fewer have no network between them
+PAIR: Final = 2  # hosts; one host needs no network
 
 
 class Routed(NamedTuple):
-    """Hops of messages (m,), and features of the bytes on the links that they pass.
-
-    >>> Routed(np.array([2]), {}).hops.tolist()
-    [2]
-    """
+    """The hops of messages (m,), and features of the bytes on their links."""
 
     hops: Integers
     link_features: dict[str, float]
 
 
 def routed(network: Network, sender: Integers, receiver: Integers, carried: Floats) -> Routed:
-    """Return what messages between pairs of hosts (m,) do in a network, of so many bytes each.
+    """Return hops and link load of messages between pairs of hosts (m,), with their bytes `carried`.
 
     >>> torus = Torus(np.array([[0], [1], [3]]), np.array([8]))
-    >>> found = routed(torus, np.array([0, 0]), np.array([1, 2]), np.array([10.0, 4.0]))
-    >>> found.hops.tolist(), found.link_features["max_bytes"], round(found.link_features["avg_bytes"], 3)
+    >>> features = routed(torus, np.array([0, 0]), np.array([1, 2]), np.array([10.0, 4.0]))
+    >>> features.hops.tolist(), features.link_features["max_bytes"], round(features.link_features["avg_bytes"], 3)
     ([1, 3], 14.0, 7.333)
     """
     passed = network.passed(sender, receiver)
     place = np.unique(passed.link, return_inverse=True)[1]
     load = np.asarray(np.bincount(place, carried[passed.message]), np.float64)
-    found: dict[str, float] = {}
+    features: dict[str, float] = {}
     if load.size:
-        found = {
+        features = {
             "avg_bytes": float(load.mean()),
             "avg_bytes_ao": average_outliers(load),
             "avg_bytes_to": top_outliers(load),
             "max_bytes": float(load.max()),
         }
-    return Routed(network.hops(sender, receiver), found)
+    return Routed(network.hops(sender, receiver), features)
 
 
 def _places(network: Network) -> Integers:

@@ -1,12 +1,9 @@
-"""What models of profiles are trained on, and how their answers are followed.
+"""Training data, resumable fits and track records, shared by the models of profiles and of job features.
 
-`runs` (a bounded reservoir of runs, which all models of an application share), `table` (its runs as columns for one
-target), `tracking` (each answer against what came: error, level, band; and which of several models to believe).
+`runs` holds a bounded reservoir of runs for each application, `retention` decides which runs stay. `table` turns the runs
+into columns for one target and tracks the errors of each model. `trainer` fits the models in small steps.
 
-`kind` (how a model is fitted in steps that can be taken up again), `learner` (the models of one target), `trainer` (all
-learners of an application).
-
-Models are functions of the reservoir and of what their fits found: a few numbers, such as which of several choices was
-the best. Only these are stored; a model is made of them when it is first asked. So that a restored agent answers as the one
-before did, the reservoir keeps new runs apart until it is told to advance, and everybody fits to the others.
+A model is a function of the reservoir and of the state of its fit, which is a few numbers such as the best of several
+choices. Only this state is stored; the model is rebuilt from it when it is first used. A restored agent must predict as the
+agent before it did. Therefore the reservoir keeps new runs apart until `advance`, and all models are fitted to the others.
 """

@@ -1,7 +1,7 @@
-"""Which runs stay where there are too many, and how little room one takes.
+"""Rules for the runs that stay in a full reservoir, and a compact form of their numbers.
 
-An even sample of all runs is the best to learn from where the runs to come are like those that came: runs that a model was far
-off, or that lie where few are, teach less on measured data. What it wastes room on is runs that are alike, and runs of long ago.
+If future runs resemble past ones an even sample teaches most: on measured data, keeping runs with large errors or in sparse
+regions was worse. An even sample only wastes room on similar runs and on old ones.
 """
 
 from array import array
@@ -14,37 +14,34 @@ from typing import Any, Final, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-RECENT: Final = 0.5  # the share of room that the newest runs have, whatever they are
-REPEATS: Final = 4  # runs alike that stay before any other has as many
-ROW_BYTES: Final = 560  # of a run in memory, measured,
-NUMBER_BYTES: Final = 6  # and of each of its numbers
+RECENT: Final = 0.5  # share of room for the newest runs
+REPEATS: Final = 4  # identical runs that stay before others get their turn
+ROW_BYTES: Final = 560  # memory of a run without its numbers, measured
+NUMBER_BYTES: Final = 6  # memory of each number
 
 
 class Retained(Protocol):
-    """What has to be known of a run to say whether it stays."""
+    """The fields of a run that decide whether it stays."""
 
     @property
-    def id(self) -> str:
-        """Its name."""
+    def id(self) -> str: ...
 
     @property
-    def time_ms(self) -> int:
-        """When it ended."""
+    def time_ms(self) -> int: ...
 
     @property
-    def values(self) -> Mapping[str, float]:
-        """What it had, names in order."""
+    def values(self) -> Mapping[str, float]: ...
 
     @property
     def place(self) -> bytes:
-        """The hash of its name."""
+        """The hash of the id."""
 
 
 R = TypeVar("R", bound=Retained)
 
 
 class NumberRow(Mapping[str, float]):
-    """Named numbers of a run in as little room as they need: 32 bits each, and names that runs share.
+    """Named numbers of a run in little memory: 32 bits each, and one dict of names shared by all runs.
 
     >>> row = NumberRow({"ipc": 1.5, "clock": 2.0})
     >>> dict(row), row["ipc"], row == {"ipc": 1.5, "clock": 2.0}
@@ -75,7 +72,7 @@ class NumberRow(Mapping[str, float]):
 
 @lru_cache(maxsize=4096)
 def _places(names: tuple[str, ...]) -> dict[str, int]:
-    """Return where each name stands; runs of an application share what is returned."""
+    """Return the position of each name, cached so that the runs of an application share the dict."""
     return {name: at for at, name in enumerate(names)}
 
 
@@ -83,65 +80,58 @@ _NONE: Final = NumberRow({})
 
 
 def row(values: Mapping[str, float]) -> NumberRow:
-    """Return named numbers as a row; all that have none are one, and one that is a row stays.
-
-    >>> row({}) is row({})
-    True
-    """
+    """Return named numbers as a NumberRow; all empty ones are the same object."""
     if isinstance(values, NumberRow):
         return values
     return NumberRow(values) if values else _NONE
 
 
 def counts(rows: Iterable[Mapping[str, float]]) -> dict[str, int]:
-    """Return how many rows have each name.
+    """Return the number of rows that have each name.
 
     >>> counts([{"a": 1.0}, {"b": 2.0, "a": 3.0}])
     {'a': 2, 'b': 1}
     """
-    found = Counter[str]()
-    for names, count in Counter(tuple(each) for each in rows).items():
+    totals = Counter[str]()
+    for names, count in Counter(tuple(row) for row in rows).items():
         for name in names:
-            found[name] += count
-    return dict(found)
+            totals[name] += count
+    return dict(totals)
 
 
 def matrix(rows: Iterable[Mapping[str, float]], names: Sequence[str]) -> npt.NDArray[np.float64]:
-    """Return the numbers of these names, (rows, names), nan where a row has none.
+    """Return the numbers of these names, (rows, names), nan if a row lacks one.
 
-    Rows with the same names are taken at once: one by one, 2,048 rows of forty names held the fold for a fifth of a second.
+    Rows with the same names are converted together: one by one, 2,048 rows of forty names took a fifth of a second.
 
     >>> matrix([{"a": 1.0}, {"b": 2.0, "a": 3.0}], ("a", "b")).tolist()
     [[1.0, nan], [3.0, 2.0]]
     """
-    every, alike = [row(each) for each in rows], defaultdict[int, list[int]](list)
-    for at, each in enumerate(every):
-        alike[id(each.places)].append(at)
-    found = np.full((len(every), len(names)), np.nan)
-    for ats in alike.values():
-        places = every[ats[0]].places
-        known = [column for column, name in enumerate(names) if name in places]
-        block = np.array([every[at].numbers for at in ats], dtype=np.float64).reshape(len(ats), len(places))
-        found[np.ix_(ats, known)] = block[:, [places[names[column]] for column in known]]
-    return found
+    every, alike = [row(number_row) for number_row in rows], defaultdict[int, list[int]](list)
+    for position, number_row in enumerate(every):
+        alike[id(number_row.places)].append(position)
+    values = np.full((len(every), len(names)), np.nan)
+    for positions in alike.values():
+        places = every[positions[0]].places
+        columns = [column for column, name in enumerate(names) if name in places]
+        block = np.array([every[position].numbers for position in positions], dtype=np.float64).reshape(
+            len(positions), len(places)
+        )
+        values[np.ix_(positions, columns)] = block[:, [places[names[column]] for column in columns]]
+    return values
 
 
 def room_bytes(names: int) -> int:
-    """Return the bytes of memory that a run with so many numbers takes.
-
-    >>> room_bytes(10)
-    620
-    """
+    """Return the memory of a run with `names` numbers, in bytes."""
     return ROW_BYTES + NUMBER_BYTES * names
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """A rule that says which runs stay; it follows from the runs alone, not from their order.
+    """A rule for the runs that stay; it depends on the runs alone, not on their order.
 
-    `chosen` are those that stay, at most so many. `slack` is by which share too many may wait before some go, where a choice costs
-    more than one run is worth. `refuses` says that a run would not stay beside those there, where that can be seen at once.
-    `packs` says that identities are stored as blocks.
+    `chosen` returns at most a number of runs that stay. `slack` is the share of surplus runs that may wait, if choosing costs more
+    than one run is worth. `refuses` returns True if a new run would certainly not stay. `packs` stores identities as blocks.
     """
 
     chosen: Callable[[Iterable[Any], int], dict[str, Any]]
@@ -151,7 +141,7 @@ class Retention:
 
 
 def with_least_hashes(runs: Iterable[R], count: int) -> dict[str, R]:
-    """Return the runs with the least hashes, in that order: an even sample of all.
+    """Return the `count` runs with the smallest hashes, ascending: an even sample.
 
     >>> from processors.models.training.runs import LearnedRun
     >>> len(with_least_hashes([LearnedRun(f"r{i}", i, {}, {}) for i in range(9)], 4))
@@ -161,21 +151,13 @@ def with_least_hashes(runs: Iterable[R], count: int) -> dict[str, R]:
 
 
 def beyond_least_hashes(run: Retained, stay: Iterable[Retained], count: int) -> bool:
-    """Return whether a run has a larger hash than all that stay, where these are as many as may.
-
-    >>> from processors.models.training.runs import LearnedRun
-    >>> first, last = sorted((LearnedRun(f"r{i}", i, {}, {}) for i in range(2)), key=lambda run: run.place)
-    >>> beyond_least_hashes(last, [first], 1), beyond_least_hashes(first, [last], 1), beyond_least_hashes(last, [first], 2)
-    (True, False, False)
-    """
+    """Return whether `count` runs stay already, all with smaller hashes than this run."""
     places = [each.place for each in stay]
     return len(places) >= count and run.place >= max(places)
 
 
 def that_add_most(runs: Iterable[R], count: int) -> dict[str, R]:
-    """Return the newest runs, for half of the room, and of the others few of those alike before more of them, by their hashes.
-
-    It depends on the runs alone, not on their order.
+    """Return the newest runs for half of the room, and few identical ones of the others before more of them, by their hashes.
 
     >>> from processors.models.training.runs import LearnedRun
     >>> runs = [LearnedRun(f"r{i}", i, {"mesh": 1.0 if i else 2.0}, {}) for i in range(90)]
@@ -188,13 +170,13 @@ def that_add_most(runs: Iterable[R], count: int) -> dict[str, R]:
     newest = sorted(every, key=lambda run: (-run.time_ms, run.place, run.id))
     alike: dict[NumberRow | tuple[tuple[str, float], ...], int] = {}
     ranked = []
-    for at, run in enumerate(newest):
-        own = tuple(run.values.items())
-        before = alike.get(own, 0)
-        alike[own] = before + 1
-        ranked.append((at >= RECENT * count, before // REPEATS, run.place, run.id, run))
-    ranked.sort(key=lambda each: each[:-1])
-    return with_least_hashes((each[-1] for each in ranked[:count]), count)
+    for age, run in enumerate(newest):
+        key = tuple(run.values.items())
+        repeats = alike.get(key, 0)
+        alike[key] = repeats + 1
+        ranked.append((age >= RECENT * count, repeats // REPEATS, run.place, run.id, run))
+    ranked.sort(key=lambda entry: entry[:-1])
+    return with_least_hashes((entry[-1] for entry in ranked[:count]), count)
 
 
 EVENLY: Final = Retention(with_least_hashes, refuses=beyond_least_hashes)

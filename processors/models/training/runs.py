@@ -1,8 +1,8 @@
-"""A bounded reservoir of runs: what all models of an application learn from.
+"""A bounded reservoir of runs that all models of an application learn from.
 
-Which runs stay follows by default from their ids alone: those with the least hashes (a bottom-k sample, E. Cohen, H. Kaplan,
-"Summarizing data using bottom-k sketches", 2007). It is an even sample of all runs, whatever their order, and a run
-that is reported again takes its own place. `retention` has another rule.
+By default the runs with the smallest hashes of their ids stay (a bottom-k sample, E. Cohen, H. Kaplan, "Summarizing data
+using bottom-k sketches", 2007). This is an even sample of all runs in any order, and a corrected run replaces itself.
+`retention` has another rule.
 """
 
 import math
@@ -21,23 +21,23 @@ from processors.models.numerics.statistics import six_digits
 from processors.models.training.retention import EVENLY, Retention, counts, matrix, room_bytes, row
 from processors.models.training.table import CHOICE, RunTable
 
-RATIOS_MAX: Final = 32  # newest, in which the begin of a shift is looked for
-RUNS_MIN: Final = 10  # that tell a shift
-NOISES_MIN: Final = 1.5  # that it is large: a model of few runs is off by less in whole regions
-AGREEING: Final = 0.9  # the share of these runs that are off to its side
-CONFIGURATIONS_MIN: Final = 3  # that they have, where there are so many
-NOISE: Final = 0.2  # of ln, as long as nothing is known
+RATIOS_MAX: Final = 32  # newest ratios, among which a shift began
+RUNS_MIN: Final = 10  # runs since a shift before it is certain
+NOISES_MIN: Final = 1.5  # a shift has to be larger: models of few runs are off by less in whole regions
+AGREEING: Final = 0.9  # share of these runs that deviate in the direction of the shift
+CONFIGURATIONS_MIN: Final = 3  # configurations among these runs
+NOISE: Final = 0.2  # deviation of ln ratios before the first run
 
 
 class LevelShift(NamedTuple):
-    """Runs that ended before `before_ms` were at another level; e to the `ln_factor` times as long they are at that of now."""
+    """A lasting change: runs that ended before `before_ms` would take exp(`ln_factor`) times as long now."""
 
     before_ms: int
     ln_factor: float
 
 
 class Ratio(NamedTuple):
-    """A run that was compared: when it ended, which configuration it was of, and ln(observed / answered)."""
+    """A scored run: when it ended, the number of its configuration, and ln(actual / predicted)."""
 
     time_ms: int
     configuration: int
@@ -46,7 +46,7 @@ class Ratio(NamedTuple):
 
 @dataclass(slots=True)
 class LevelWatch:
-    """The newest ratios of an application, their usual scatter, and both sums.
+    """Detects lasting shifts from the newest ratios of an application, their usual scatter, and two cumulative sums.
 
     >>> watch = LevelWatch()
     >>> for i in range(40):
@@ -62,7 +62,7 @@ class LevelWatch:
     ratios: list[Ratio] = field(default_factory=list)
 
     def learn(self, ratio: Ratio, deviation: float) -> LevelShift | None:
-        """Take a comparison in, whose answer had this deviation; return the shift that it makes certain, if any."""
+        """Add a ratio whose prediction had this deviation; return the shift that it makes certain, if any."""
         scatter = max(self.noise, deviation)
         self.ratios = [*self.ratios, ratio._replace(ln_ratio=six_digits(ratio.ln_ratio * self.noise / scatter))]
         del self.ratios[:-RATIOS_MAX]
@@ -71,8 +71,8 @@ class LevelWatch:
         if direction is None:
             self.noise = six_digits(noise_after(self.noise, ratio.ln_ratio, self.runs))
             return None
-        known = [each.ln_ratio for each in self.ratios]
-        since = self.ratios[len(known) - max(risen(known, self.noise, direction), 1) :]
+        ln_ratios = [each.ln_ratio for each in self.ratios]
+        since = self.ratios[len(ln_ratios) - max(risen(ln_ratios, self.noise, direction), 1) :]
         newest = since[began([each.ln_ratio for each in since], self.noise) :]
         if len(newest) < RUNS_MIN:
             return None
@@ -80,17 +80,11 @@ class LevelWatch:
         return _shift(newest, self.noise)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the state as plain data.
-
-        >>> LevelWatch.build(LevelWatch().snapshot()) == LevelWatch()
-        True
-        """
         sums = [six_digits(self.cusum.up), six_digits(self.cusum.down)]
         return {"noise": self.noise, "runs": self.runs, "sums": sums, "ratios": [list(each) for each in self.ratios]}
 
     @classmethod
     def build(cls, state: Mapping[str, Any]) -> "LevelWatch":
-        """Return what a snapshot was taken of."""
         ratios = [Ratio(int(time_ms), int(of), float(ratio)) for time_ms, of, ratio in state["ratios"]]
         return cls(state["noise"], state["runs"], Cusum(*state["sums"]), ratios)
 
@@ -107,22 +101,18 @@ def _shift(newest: list[Ratio], noise: float) -> LevelShift | None:
 
 
 def at_level_of_now(time_ms: int, shifts: list[LevelShift]) -> float:
-    """Return by how much a run of then would take longer or shorter now.
-
-    >>> at_level_of_now(5, [LevelShift(3, 0.5), LevelShift(9, math.log(2.0))])
-    2.0
-    """
+    """Return the factor from the run time of a run at `time_ms` to that of the same run now."""
     return math.exp(sum(shift.ln_factor for shift in shifts if time_ms < shift.before_ms))
 
 
-# Runs as they are stored: the names once, and all numbers as one block of 32-bit floats, base64 in JSON.
-# A number of a run is one that 32 bits hold exactly (`singles`), so nothing is lost.
+# Stored runs: the names once, and all numbers as one block of 32-bit floats, base64 in JSON.
+# The numbers of a run are rounded to 32 bits when it is built (`singles`), so storing loses nothing.
 
 STORED: Final = np.dtype("<f4")
 
 
 def singles(values: Mapping[str, float]) -> dict[str, float]:
-    """Return each number as the nearest that 32 bits hold (seven digits), names in order, without what is not finite.
+    """Return each number rounded to 32 bits (seven digits), names ascending, without numbers that are not finite.
 
     >>> singles({"b": 1.5, "a": 0.1, "c": 1e300})
     {'a': 0.10000000149011612, 'b': 1.5}
@@ -134,7 +124,7 @@ def singles(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def packed(rows: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """Return rows of named numbers as plain data.
+    """Return rows of named numbers as plain data for JSON.
 
     >>> unpacked(packed([{"a": 1.5}, {"b": 2.0, "a": 3.0}]))
     [{'a': 1.5}, {'a': 3.0, 'b': 2.0}]
@@ -145,60 +135,54 @@ def packed(rows: Sequence[Mapping[str, float]]) -> dict[str, Any]:
 
 
 def unpacked(state: Mapping[str, Any]) -> list[dict[str, float]]:
-    """Return the rows of what `packed` made, names in order; ValueError where their number is another.
-
-    >>> unpacked({"names": ["a"], "rows": 2, "values": ""})
-    Traceback (most recent call last):
-    ValueError: cannot reshape array of size 0 into shape (2,1)
-    """
+    """Return the rows that `packed` stored, names ascending; ValueError if the number of values does not fit."""
     names = list(state["names"])
     values = np.frombuffer(b64decode(state["values"]), STORED).reshape(state["rows"], len(names)).astype(np.float64)
-    known = np.isfinite(values)
-    if known.all():
+    present = np.isfinite(values)
+    if present.all():
         return [dict(zip(names, row, strict=True)) for row in values.tolist()]
     return [
-        {name: value for name, value, there in zip(names, row, mask, strict=True) if there}
-        for row, mask in zip(values.tolist(), known.tolist(), strict=True)
+        {name: value for name, value, is_present in zip(names, row, mask, strict=True) if is_present}
+        for row, mask in zip(values.tolist(), present.tolist(), strict=True)
     ]
 
 
 def bounded(names: Iterable[str], known: set[str], names_max: int) -> set[str]:
-    """Return which of the names there is room for besides those known, in their order.
+    """Return the names that are known, and of the new ones as many as `names_max` allows, in ascending order.
 
     >>> sorted(bounded(["c", "b", "a"], {"c"}, 2))
     ['a', 'c']
     """
-    found, room = set(), names_max - len(known)
+    accepted, room = set(), names_max - len(known)
     for name in sorted(names):
         if name in known:
-            found.add(name)
+            accepted.add(name)
         elif room > 0:
-            found.add(name)
+            accepted.add(name)
             room -= 1
-    return found
+    return accepted
 
 
 VERSION: Final = 1
 RUNS_MAX: Final = 512
-RUNS_LEAST: Final = 64  # that each application retains, however many there are
-NAMES_MAX: Final = 96  # of values of a run, and of its targets
-ALL_NAMES_MAX: Final = 128  # of values of all runs together
+RUNS_LEAST: Final = 64  # runs that each application retains, however many applications there are
+NAMES_MAX: Final = 96  # names of values of one run, and of its targets
+ALL_NAMES_MAX: Final = 128  # names of values of all runs together
 WEIGHT_MIN: Final = 1e-6
-ADVANCE_SHARE: Final = 0.05  # so many new runs, and it is worth to fit again
-NAMED_SHARE: Final = 0.5  # a column is one that this share of runs has
-WAITING_MAX: Final = 0.5  # times what stays, of runs that wait while there are others
+ADVANCE_SHARE: Final = 0.05  # share of new runs that makes a new fit worthwhile
+NAMED_SHARE: Final = 0.5  # share of runs that must have a name before it is a column
+WAITING_MAX: Final = 0.5  # waiting runs, as a share of the retained ones
 CHOSEN_MIN: Final = 2
-SHIFTS_MAX: Final = 8  # of the level, in the order in which they were found
+SHIFTS_MAX: Final = 8  # newest level shifts
 
 
 @dataclass(frozen=True, slots=True)
 class LearnedRun:
-    """What a run had (`values`: rates, features, attributes by name) and what came of it (`targets`: watts, seconds).
+    """The inputs of a run (`values`: rates, features, attributes by name) and its outcome (`targets`: watts, seconds).
 
-    `weight` is how much it counts, 1 for an undisturbed run, `weights` how much a target of it counts besides, where that
-    is less. `group` names runs that are repeats of one another, "" for a run alone. What is not finite is left out, targets
-    must be positive too; of more than NAMES_MAX names the first in their order stay. Raises ValueError for a weight that is
-    not above 0 and at most 1.
+    `weight` is 1 for an undisturbed run and less for others; `weights` multiplies it for single targets. `group` names runs
+    that repeat one another, "" for a run alone. Numbers that are not finite and targets that are not positive are dropped;
+    of more than NAMES_MAX names the first stay. Raises ValueError unless weights are above 0 and at most 1.
 
     >>> LearnedRun("r1", 0, {"ipc": 1.5, "lost": float("nan")}, {"power_w": 400.0}).values
     {'ipc': 1.5}
@@ -211,10 +195,9 @@ class LearnedRun:
     weight: float = 1.0
     group: str = ""
     weights: Mapping[str, float] = field(default_factory=dict)
-    place: bytes = field(init=False, repr=False, compare=False)  # the hash of its id, which says whether it stays
+    place: bytes = field(init=False, repr=False, compare=False)  # hash of the id, which decides whether the run stays
 
     def __post_init__(self) -> None:
-        """Keep what can be learned from, as exactly as it is stored."""
         if not all(0.0 < weight <= 1.0 for weight in (self.weight, *self.weights.values())):
             raise ValueError("The weight of a run is above 0 and at most 1.")
         targets = {name: value for name, value in singles(self.targets).items() if value > 0}
@@ -227,10 +210,10 @@ class LearnedRun:
 
 @dataclass(slots=True)
 class Reservoir:
-    """At most `runs_max` runs that models are fitted to (`kept`), and those that came since (`waiting`).
+    """At most `runs_max` runs that models are fitted to (`retained`), and the runs that ended since (`waiting`).
 
-    A fit takes its time: `begin` says to which runs the next one is made (`coming`), `advance` that it is made. `gone` are
-    runs that were taken away; models that are made of them stay until the next fit.
+    A fit takes time: `begin` fixes the runs of the next fit (`coming`), `advance` ends it. `gone` are dropped runs, which the
+    current models still contain until the next fit.
 
     >>> reservoir = Reservoir(runs_max=2)
     >>> for number in range(5):
@@ -257,29 +240,32 @@ class Reservoir:
 
     @property
     def due(self) -> bool:
-        """Whether enough is new that models should be fitted again."""
+        """Whether enough runs or shifts are new to fit the models again."""
         new = len(self.waiting) + len(self.gone)
         return new >= max(1.0, ADVANCE_SHARE * len(self.retained)) or self.shifts != self.retained_shifts
 
     @property
     def level(self) -> float:
-        """By how much in ln the level of now is above that of the runs as the last fit took them."""
+        """The shift in ln since the last fit that the models do not know yet."""
         return sum(shift.ln_factor for shift in self.shifts if shift not in self.retained_shifts)
 
     def shift(self, shift: LevelShift) -> None:
-        """Let runs of before count at another level, in each target, from the next fit on that begins."""
+        """Correct older runs to a new level in each target, from the next fit on."""
         self.shifts = [*self.shifts, shift][-SHIFTS_MAX:]
 
     def bound(self, bytes_max: int, runs_max: int) -> bool:
-        """Hold no more than `runs_max` runs, and than so many bytes do, but RUNS_LEAST; return whether some have to go by the bytes."""
+        """Retain at most `runs_max` runs and `bytes_max` bytes, but at least RUNS_LEAST runs.
+
+        Return whether the limit in bytes removes runs.
+        """
         room = max(bytes_max // room_bytes(len(self.names)), RUNS_LEAST)
         self.runs_max = min(room, runs_max)
         return room < min(len(self.retained) + len(self.waiting), runs_max)
 
     def add(self, run: LearnedRun) -> None:
-        """Take a run in, to be fitted to after the next `advance`; one with a known id replaces that.
+        """Add a run for the fit after the next `advance`; it replaces a run with the same id.
 
-        One that would not stay is not kept; of names that are too many for all runs together the run goes without.
+        A run that the retention refuses is ignored. Names beyond ALL_NAMES_MAX are removed from the run.
         """
         self.seen += 1
         if self.find(run.id) is None and not self._room(run):
@@ -295,7 +281,7 @@ class Reservoir:
             self.waiting = self.retention.chosen(self.waiting.values(), most)
 
     def begin(self) -> None:
-        """Let the next fit be to what came since as well; nothing where one has begun already."""
+        """Fix the runs of the next fit: retained and waiting ones. Does nothing while a fit is under way."""
         if self.coming is None:
             stays = {name: run for name, run in self.retained.items() if name not in self.gone}
             self.coming = self.retention.chosen({**stays, **self.waiting}.values(), self.runs_max)
@@ -304,7 +290,7 @@ class Reservoir:
             self.names = {name for run in self.runs() for name in run.values}
 
     def advance(self) -> None:
-        """Let the next fit be made: a new epoch, even where nothing stayed of what was new."""
+        """End the current fit: its runs are the retained ones now, and `epoch` grows even if no new run stayed."""
         self.begin()
         self.retained, self.coming = self.coming or {}, None
         self.retained_shifts = self.coming_shifts
@@ -312,19 +298,19 @@ class Reservoir:
         self.epoch += 1
 
     def runs(self) -> list[LearnedRun]:
-        """Return all runs that are known, each as it was told last, in the order of their ids."""
+        """Return all runs in their newest version, ascending by id."""
         fitted = {**self.retained, **(self.coming or {})}
         known = {name: run for name, run in fitted.items() if name not in self.gone} | self.waiting
         return [known[name] for name in sorted(known)]
 
     def find(self, run_id: str) -> LearnedRun | None:
-        """Return a run as it was told last; None where it is not known."""
+        """Return the newest version of a run; None if it is unknown."""
         if run_id in self.waiting or run_id in self.gone:
             return self.waiting.get(run_id)
         return (self.coming or {}).get(run_id) or self.retained.get(run_id)
 
     def drop(self, run_id: str) -> bool:
-        """Take a run away; the models of now are still made of it, the next ones not. False where it is not known."""
+        """Remove a run from the next fit on; return False if it is unknown."""
         if self.find(run_id) is None:
             return False
         self.waiting.pop(run_id, None)
@@ -333,20 +319,20 @@ class Reservoir:
         return True
 
     def forget(self, before_ms: int) -> None:
-        """Take away runs that are older: after a change they tell what is no more."""
+        """Remove runs that ended before a moment, because a change made them obsolete."""
         for run in self.runs():
             if run.time_ms < before_ms:
                 self.drop(run.id)
 
     def table(self, target: str, columns: tuple[str, ...] = ("",), *, now: bool = False) -> RunTable:
-        """Return the runs of the coming fit, or of the last one, that have the target, sorted by id; `now` the last one.
+        """Return the runs that have the target, ascending by id: those of the coming fit if any, unless `now`, else of the last fit.
 
-        Its columns are those that most of these runs have, of names that begin with one of `columns`, sorted; of choices
-        (`name=word`) those that two runs or more made.
+        A column is a name that begins with one of `columns` and that most of these runs have; a choice (`name=word`) needs two
+        runs.
         """
         last = self.coming is None or now
-        known, shifts = (self.retained, self.retained_shifts) if last else (self.coming or {}, self.coming_shifts)
-        runs = [known[name] for name in sorted(known) if target in known[name].targets]
+        runs_by_id, shifts = (self.retained, self.retained_shifts) if last else (self.coming or {}, self.coming_shifts)
+        runs = [runs_by_id[name] for name in sorted(runs_by_id) if target in runs_by_id[name].targets]
         names = _columns(runs, columns)
         groups = {name: i for i, name in enumerate(sorted({run.group or run.id for run in runs}))}
         return RunTable(
@@ -358,19 +344,12 @@ class Reservoir:
         )
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the state as plain data.
-
-        >>> reservoir = Reservoir()
-        >>> reservoir.add(LearnedRun("r1", 0, {"x": 1.0}, {"power_w": 300.0}))
-        >>> Reservoir.build(reservoir.snapshot()) == reservoir
-        True
-        """
-        runs: dict[int, LearnedRun] = {}  # each once, wherever it is
-        places = [list(each.values()) for each in (self.retained, self.waiting, self.coming or {})]
+        runs: dict[int, LearnedRun] = {}  # each run once, even if it is in two places
+        places = [list(key.values()) for key in (self.retained, self.waiting, self.coming or {})]
         for run in (run for place in places for run in place):
             runs[id(run)] = run
         levels = (self.shifts, self.coming_shifts, self.retained_shifts)
-        number = {each: i for i, each in enumerate(runs)}
+        number = {key: i for i, key in enumerate(runs)}
         retained, waiting, coming = ([number[id(run)] for run in place] for place in places)
         return {
             "version": VERSION,
@@ -386,12 +365,12 @@ class Reservoir:
             "values": packed([run.values for run in runs.values()]),
             "targets": packed([run.targets for run in runs.values()]),
             "weights": packed([run.weights for run in runs.values()]),
-            **({"shifts": [[list(each) for each in place] for place in levels]} if self.shifts else {}),
+            **({"shifts": [[list(key) for key in place] for place in levels]} if self.shifts else {}),
         }
 
     @classmethod
     def build(cls, state: Mapping[str, Any], runs_max: int | None = None, retention: Retention = EVENLY) -> "Reservoir":
-        """Return the reservoir of a snapshot, which from now on holds `runs_max`; ValueError where it is of another version."""
+        """Rebuild the reservoir of a snapshot, with a new `runs_max` if given; ValueError for another version."""
         if state["version"] != VERSION:
             raise ValueError("The snapshot of a reservoir is of another version.")
         columns = zip(
@@ -402,25 +381,21 @@ class Reservoir:
         runs = [_restored(each, values, targets, weights) for each, values, targets, weights in columns]
         retained, waiting = ({runs[i].id: runs[i] for i in state[place]} for place in ("kept", "waiting"))
         coming = None if state["coming"] is None else {runs[i].id: runs[i] for i in state["coming"]}
-        given = (state["epoch"], state["seen"], set(state["gone"]), set(state["names"]))
+        counts = (state["epoch"], state["seen"], set(state["gone"]), set(state["names"]))
         shifts = [[LevelShift(*each) for each in place] for place in state.get("shifts", ((), (), ()))]
-        return cls(runs_max or state["runs_max"], retained, waiting, coming, *given, retention, *shifts)
+        return cls(runs_max or state["runs_max"], retained, waiting, coming, *counts, retention, *shifts)
 
     def _room(self, run: LearnedRun) -> bool:
-        """Return whether a run that is not known may stay."""
         stay = self.retained if self.coming is None else self.coming
-        others = (each for name, each in stay.items() if name not in self.gone)
+        others = (other for name, other in stay.items() if name not in self.gone)
         return not self.retention.refuses(run, others, self.runs_max)
 
 
-def _columns(runs: list[LearnedRun], columns: tuple[str, ...]) -> tuple[str, ...]:
-    known = (name for name, count in counts(run.values for run in runs).items() if count >= _wanted(name, len(runs)))
-    return tuple(sorted(name for name in known if name.startswith(columns)))
-
-
-def _wanted(name: str, runs: int) -> float:
-    """Return how many of the runs must have a name for it to be a column."""
-    return CHOSEN_MIN if CHOICE in name else NAMED_SHARE * runs
+def _columns(runs: list[LearnedRun], prefixes: tuple[str, ...]) -> tuple[str, ...]:
+    counted = counts(run.values for run in runs)
+    least = NAMED_SHARE * len(runs)
+    frequent = (name for name, count in counted.items() if count >= (CHOSEN_MIN if CHOICE in name else least))
+    return tuple(sorted(name for name in frequent if name.startswith(prefixes)))
 
 
 def _first(values: dict[str, float]) -> dict[str, float]:
@@ -432,7 +407,7 @@ def _place(run_id: str) -> bytes:
 
 
 def _identities(runs: Sequence[LearnedRun], *, packs: bool) -> Any:
-    """Return ids, times, weights and groups as they are stored; where all count alike in as little as tells them."""
+    """Return ids, times, weights and groups in stored form; packed if weights and groups are the default."""
     if not packs or any(run.weight < 1.0 or run.group for run in runs):
         return [[run.id, run.time_ms, run.weight, run.group] for run in runs]
     times = np.array([run.time_ms for run in runs], "<i8")
@@ -446,11 +421,11 @@ def _identified(stored: Any) -> list[Sequence[Any]]:
     return [(name, time_ms, 1.0, "") for name, time_ms in zip(stored["ids"], times, strict=True)]
 
 
-def _restored(given: Sequence[Any], *named: Mapping[str, float]) -> LearnedRun:
-    """Return a run of a snapshot: its numbers are as they are kept already."""
+def _restored(identity: Sequence[Any], *rows: Mapping[str, float]) -> LearnedRun:
+    """Rebuild a stored run without `__post_init__`: its numbers are rounded already."""
     run = object.__new__(LearnedRun)
-    name, time_ms, weight, group = given
-    values, targets, weights = (row(each) for each in named)
+    name, time_ms, weight, group = identity
+    values, targets, weights = (row(numbers) for numbers in rows)
     fields = {"id": name, "time_ms": time_ms, "values": values, "targets": targets, "weight": weight, "group": group}
     for field_name, value in (fields | {"weights": weights, "place": _place(name)}).items():
         object.__setattr__(run, field_name, value)

@@ -1,13 +1,16 @@
-"""One application: its reservoir of runs, the learners that share it, and fits that go on a step at a time.
+"""The models of one application, fitted to a shared reservoir of runs one small step at a time.
 
-A fit may take longer than a fold should stand still. So it is made in steps, one per `tick`, while the models before it
-go on answering; all learners change to the new ones at once. What the steps found is state: one that is restored in the
-middle of a fit answers, and goes on, as the one before did.
+A fit can take longer than the agent may block. Each `tick` therefore does one step, and the previous models keep answering
+until all new ones are ready. The state of a fit is stored after each step, so a restart in the middle of a fit resumes it.
 """
 
 import math
 from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, Protocol, runtime_checkable
+
+import numpy as np
 
 from processors.models.numerics.arrays import Floats
 from processors.models.training.retention import EVENLY, Retention
@@ -15,44 +18,46 @@ from processors.models.training.runs import RUNS_MAX, LearnedRun, Reservoir
 from processors.models.training.table import (
     FittedModel,
     PredictedBand,
+    RowModel,
     RowPredictions,
     RunTable,
     TrackRecord,
     best,
     finished,
+    left_out,
 )
 
 FitState = dict[str, Any]
-"""What the steps of a fit found, as plain data; once it is done `error` is that of the model."""
+"""The state of a fit as plain data; a finished fit has the error of its model under `error`."""
 
-Kind = Callable[[RunTable], Generator[None, None, FittedModel]]
-"""What fits a model to a table, in steps; ValueError from it says that these runs are too few for it."""
+Fitting = Callable[[RunTable], Generator[None, None, FittedModel]]
+"""A function that fits a model in steps; it raises ValueError if the table has too few runs."""
 
 
 @runtime_checkable
 class Resumable(Protocol):
-    """A kind whose fit goes on from what was found so far, and whose model is quickly made of what was found."""
+    """A kind of model whose fit resumes from a stored state, and whose fitted model is rebuilt from the last state."""
 
-    def __call__(self, table: RunTable) -> Generator[None, None, FittedModel]:
-        """Fit from the beginning, as any kind."""
+    def fitting(self, table: RunTable, state: FitState | None) -> Generator[FitState, None, FittedModel]:
+        """Yield the complete state after each step and return the model; ValueError if the table has too few runs."""
 
-    def fitting(self, table: RunTable, found: FitState | None) -> Generator[FitState, None, FittedModel]:
-        """Yield what was found after each step, the whole of it, and return the model that `model` makes of the last."""
-
-    def model(self, table: RunTable, found: FitState) -> FittedModel:
-        """Return the model of a table: always the same, to the bit."""
+    def model(self, table: RunTable, state: FitState) -> FittedModel:
+        """Rebuild the model of a finished fit, identical to the bit."""
 
 
 @runtime_checkable
 class Continued(Resumable, Protocol):
-    """A kind whose fits go on from what was found of other runs before."""
+    """A kind of model whose next fit starts from the result of the last one, even if the runs have changed."""
 
-    def again(self, found: FitState) -> FitState | None:
-        """Return what the next fit begins with, where this was found last; None: with nothing."""
+    def again(self, state: FitState) -> FitState | None:
+        """Return the state that the next fit starts from; None for a fresh start."""
+
+
+Kind = Fitting | Resumable
 
 
 class ReplayedKind:
-    """Makes any kind resumable: its steps are done again, its model is fitted again.
+    """Makes a fitting function resumable: it repeats the finished steps after a restart, and fits again to rebuild.
 
     >>> class Same:
     ...     error = 0.1
@@ -65,54 +70,118 @@ class ReplayedKind:
     [{'steps': 2}, {'steps': 3, 'error': 0.1}]
     """
 
-    def __init__(self, kind: Kind) -> None:
-        self._kind = kind
+    def __init__(self, fit: Fitting) -> None:
+        self._fit = fit
 
-    def __call__(self, table: RunTable) -> Generator[None, None, FittedModel]:
-        """Fit from the beginning."""
-        return self._kind(table)
-
-    def fitting(self, table: RunTable, found: FitState | None) -> Generator[FitState, None, FittedModel]:
-        """Do the steps again that were done, then go on."""
-        steps = self._kind(table)
-        done = 0
+    def fitting(self, table: RunTable, state: FitState | None) -> Generator[FitState, None, FittedModel]:
+        steps = self._fit(table)
+        count = 0
         while True:
             try:
                 next(steps)
             except StopIteration as end:
                 model: FittedModel = end.value
-                yield {"steps": done + 1, **self.found(model)}
+                yield {"steps": count + 1, **self.measured(model)}
                 return model
-            done += 1
-            if found is None or done > found["steps"]:
-                yield {"steps": done}
+            count += 1
+            if state is None or count > state["steps"]:
+                yield {"steps": count}
 
-    def found(self, model: FittedModel) -> FitState:
-        """Return what is retained of a model that was fitted: its error."""
+    def measured(self, model: FittedModel) -> FitState:
+        """Return the figures of a fitted model that a rebuilt one takes from the state."""
         return {"error": float(model.error)}
 
-    def model(self, table: RunTable, found: FitState) -> FittedModel:
-        """Fit all at once."""
-        del found
-        return finished(self._kind(table))
+    def model(self, table: RunTable, state: FitState) -> FittedModel:
+        del state
+        return finished(self._fit(table))
 
 
 def resumable(kind: Kind) -> Resumable:
-    """Return a kind as one that can be taken up again.
-
-    >>> from processors.models.counters.model import KINDS
-    >>> resumable(KINDS["blend"]) is KINDS["blend"], type(resumable(lambda table: iter(()))).__name__
-    (True, 'ReplayedKind')
-    """
     return kind if isinstance(kind, Resumable) else ReplayedKind(kind)
 
 
-class TargetLearner:
-    """The models of one target by name, each with how it did; they take the columns whose names begin with `columns`.
+@runtime_checkable
+class Explaining(Protocol):
+    """A model that reports how much of its explanation each column has."""
 
-    A kind of model is what fits it to a table, in steps; ValueError from it says that these runs are too few for it. What
-    steps found is state: after a restore the fit goes on from there, and models that answer are made of it when they are
-    first asked.
+    def importances(self) -> Floats:
+        """Return the shares of the columns, (p,), sum 1; all 0, or empty, if the model explains nothing."""
+
+
+@runtime_checkable
+class Parting(Protocol):
+    """A model that separates the costs of its columns from the rest of a run time."""
+
+    def besides(self, values: Floats) -> Floats:
+        """Return the share of each run time (m,) that is not a cost of the columns."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoredModel:
+    """A model with the error and the deviation that it had on left-out runs.
+
+    >>> class Same:
+    ...     error = 0.0
+    ...     def predict(self, values): return RowPredictions(values[:, 0], values[:, 0] * 0)
+    >>> ScoredModel(Same(), 0.1, 0.2).predict(np.array([[3.0]])).deviation.round(2).tolist()
+    [0.2]
+    """
+
+    fitted: RowModel
+    error: float
+    deviation: float
+
+    def predict(self, values: Floats) -> RowPredictions:
+        """Return the predictions for rows (m, p); the deviation is the mean square of the model's and of left-out runs'."""
+        prediction = self.fitted.predict(values)
+        spread = np.where(prediction.deviation > 0, prediction.deviation, self.deviation)
+        return RowPredictions(prediction.value, np.sqrt((self.deviation**2 + spread**2) / 2))
+
+    def besides(self, values: Floats) -> Floats:
+        return self.fitted.besides(values) if isinstance(self.fitted, Parting) else np.ones(len(values))
+
+    def importances(self) -> Floats:
+        return self.fitted.importances() if isinstance(self.fitted, Explaining) else np.zeros(0)
+
+
+LEFT_OUT: Final = 256  # left-out runs that suffice for an error: those of one fold in a large table
+FitRows = Callable[[RunTable], Generator[None, None, RowModel]]
+
+
+def scored(fit: FitRows, table: RunTable, deviation_min: float) -> Generator[None, None, ScoredModel]:
+    """Yield as the fits go on; return the model of the whole table with its errors on left-out runs."""
+    model = yield from fit(table)
+    errors = yield from left_out(table, fit, enough=LEFT_OUT)
+    return ScoredModel(model, errors.error, max(errors.deviation, deviation_min))
+
+
+class LeftOutKind(ReplayedKind):
+    """A kind of model that is scored on left-out runs; a rebuilt model takes its scores from the state.
+
+    >>> from processors.models.features.features import KINDS
+    >>> x = np.arange(1.0, 17.0)[:, None]
+    >>> finished(KINDS["law"].fitting(RunTable(("n",), x, 10 * x[:, 0], np.ones(16), np.arange(16)), None)).error < 0.05
+    True
+    """
+
+    def __init__(self, fit: FitRows, deviation_min: float) -> None:
+        super().__init__(partial(scored, fit, deviation_min=deviation_min))
+        self._fit_rows, self._deviation_min = fit, deviation_min
+
+    def measured(self, model: FittedModel) -> FitState:
+        return {"error": model.error, "deviation": model.deviation} if isinstance(model, ScoredModel) else {}
+
+    def model(self, table: RunTable, state: FitState) -> FittedModel:
+        error = float(state["error"])
+        deviation = float(state.get("deviation", error))  # older states have the error alone
+        return ScoredModel(finished(self._fit_rows(table)), error, max(deviation, self._deviation_min))
+
+
+class TargetLearner:
+    """The models of one target by name, each with its track record.
+
+    They use the columns whose names begin with one of `columns`. After a restore a fit resumes from its state, and a
+    model is rebuilt when it is first used.
 
     >>> class Mean:
     ...     error = 0.1
@@ -121,7 +190,6 @@ class TargetLearner:
     >>> def kind(table):
     ...     yield
     ...     return Mean(table)
-    >>> import numpy as np
     >>> learner = TargetLearner("power_w", {"mean": kind})
     >>> table = RunTable(("ipc",), np.ones((2, 1)), np.array([300.0, 500.0]), np.ones(2), np.arange(2))
     >>> steps = list(learner.fitting(table))
@@ -140,40 +208,35 @@ class TargetLearner:
         self.target = target
         self.columns = columns
         self.kinds = {name: resumable(kind) for name, kind in kinds.items()}
-        given = state or {"tracked": {}, "found": {}, "ready": {}, "part": None}
-        self.tracked = {
-            name: TrackRecord.build(given["tracked"][name]) if name in given["tracked"] else TrackRecord()
-            for name in kinds
-        }
+        stored = state or {"tracked": {}, "found": {}, "ready": {}, "part": None}
+        records = stored["tracked"]
+        self.tracked = {name: TrackRecord.build(records[name]) if name in records else TrackRecord() for name in kinds}
         self.table: RunTable | None = None
-        self.replaced = not given["found"].keys() <= kinds.keys()  # models that answered are tried no more
-        self._found: dict[str, FitState] = {name: found for name, found in given["found"].items() if name in kinds}
+        self.replaced = not stored["found"].keys() <= kinds.keys()  # a trusted model may be of a kind that is gone
+        self._found: dict[str, FitState] = {name: fit for name, fit in stored["found"].items() if name in kinds}
         self._models: dict[str, FittedModel] = {}
-        self._ready: dict[str, FitState | None] = {
-            name: found for name, found in given["ready"].items() if name in kinds
-        }
-        self._part: FitState | None = given["part"]
+        self._ready: dict[str, FitState | None] = {name: fit for name, fit in stored["ready"].items() if name in kinds}
+        self._part: FitState | None = stored["part"]
         self._made: dict[str, FittedModel] = {}
         self._next: RunTable | None = None
 
     @property
     def models(self) -> dict[str, FittedModel]:
-        """The models that answer, by name."""
         if self.table is not None:
-            for name, found in self._found.items():
+            for name, state in self._found.items():
                 if name not in self._models:
-                    self._models[name] = self.kinds[name].model(self.table, found)
+                    self._models[name] = self.kinds[name].model(self.table, state)
         return self._models
 
     @property
     def trusted(self) -> str | None:
-        """The name of the model that answers, None before the first fit."""
+        """The name of the model with the least expected error; None before the first fit."""
         if self.table is None:
             return None
-        return best(self.tracked, {name: float(found["error"]) for name, found in self._found.items()})
+        return best(self.tracked, {name: float(state["error"]) for name, state in self._found.items()})
 
     def fitting(self, table: RunTable) -> Generator[None, None, None]:
-        """Yield after each part of the work of the next fit, or of its rest; `put` lets it answer when that is done."""
+        """Yield after each step of the next fit, or of the rest of a restored one; `put` then puts its models to use."""
         for name, kind in self.kinds.items() if len(table) else ():
             if name in self._ready:
                 continue
@@ -194,41 +257,36 @@ class TargetLearner:
         self._next = table
 
     def put(self) -> None:
-        """Let the models that were fitted last answer from now on."""
+        """Let the models of the last finished fit answer from now on."""
         if self._next is not None:
             self.table, self._next, self.replaced = self._next, None, False
-            self._found = {name: found for name, found in self._ready.items() if found is not None}
+            self._found = {name: state for name, state in self._ready.items() if state is not None}
             self._models, self._made, self._ready = self._made, {}, {}
             for tracked in self.tracked.values():
-                tracked.level = 0.0  # the new fit has seen what it stood for
-
-    def put_back(self, table: RunTable) -> None:
-        """Let the models answer that did so before a restore, of the table that they were fitted to."""
-        self.table = table
+                tracked.level = 0.0  # the new fit has learned the runs that set this level
 
     def predict(self, values: Mapping[str, float]) -> PredictedBand | None:
-        """Return what the believed model expects; None before the first fit."""
-        name, answered = self.trusted, self.answered(values)
-        return self.tracked[name].band(*answered) if name is not None and answered is not None else None
+        name, prediction = self.trusted, self.answered(values)
+        return None if name is None or prediction is None else self.tracked[name].band(*prediction)
 
     def answered(self, values: Mapping[str, float]) -> tuple[float, float] | None:
-        """Return what the believed model itself says, and the deviation of its ln; None before the first fit."""
+        """Return the trusted model's prediction and the deviation of its ln, without band; None before the first fit."""
         name = self.trusted
         return None if name is None or self.table is None else self._requested(name, self.table.row(dict(values)))
 
     def levelled(self, values: Mapping[str, float]) -> tuple[float, float] | None:
-        """Return the same with the level that the believed model was off by recently: for who makes a band of it.
+        """Return the prediction of the trusted model, corrected by its recent level, and its deviation; None before the first fit.
 
         >>> TargetLearner("power_w", {}).levelled({"ipc": 1.0})
         """
-        name, answered = self.trusted, self.answered(values)
-        if name is None or answered is None:
+        name, prediction = self.trusted, self.answered(values)
+        if name is None or prediction is None:
             return None
-        value, deviation = answered
+        value, deviation = prediction
         return self.tracked[name].levelled(value), deviation
 
     def learn(self, values: Mapping[str, float], actual: float) -> None:
-        """Follow each model: what it would have said of these values, against what came (> 0 and finite)."""
+        """Score each model's prediction for these values against the actual target (> 0 and finite)."""
         if self.table is None:
             return
         row = self.table.row(dict(values))
@@ -236,7 +294,7 @@ class TargetLearner:
             self.tracked[name].learn(*self._requested(name, row), actual)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return how the models did, and what they are made of, as plain data."""
+        """Return track records and fit states as plain data."""
         return {
             "tracked": {name: tracked.snapshot() for name, tracked in self.tracked.items()},
             "found": dict(self._found),
@@ -250,21 +308,17 @@ class TargetLearner:
 
 
 VERSION: Final = 1
-EVERYTHING: Final = ("",)  # each name begins with that
-RUNS_PER_UNIT: Final = 100.0  # a matrix of so many rows is inverted in about a millisecond
+EVERYTHING: Final = ("",)  # every name begins with the empty string
+RUNS_PER_UNIT: Final = 100.0  # inverting a matrix of this size takes about a millisecond
 
 
 def inverting(runs: int) -> int:
-    """Return what a step costs that inverts a matrix of so many runs, in units of about a millisecond.
-
-    >>> inverting(10), inverting(300)
-    (1, 28)
-    """
+    """Return the cost of a step that inverts a matrix of `runs` rows, in units of about a millisecond."""
     return 1 + round((runs / RUNS_PER_UNIT) ** 3)
 
 
 class Trainer:
-    """The learners of an application: for each target the kinds of model that are tried.
+    """The learners of an application: for each target the kinds of model to try.
 
     >>> from processors.models.counters.model import KINDS
     >>> trainer = Trainer({"power_w": KINDS})
@@ -286,17 +340,16 @@ class Trainer:
         cost: Callable[[int], int] = inverting,
         retention: Retention = EVENLY,
     ) -> None:
-        """Start empty, or from a snapshot. A learner takes the values whose names begin with one of its `columns`.
+        """Start empty or from a snapshot; ValueError if the snapshot has another version.
 
-        `cost` is what a step of a fit to so many runs costs, in units of about a millisecond, `retention` says which runs stay.
-
-        Raises ValueError where the snapshot is of another version.
+        `columns` gives the name prefixes of the values that a learner uses. `cost` returns the cost of a fit's step from the
+        number of runs, in units of about a millisecond.
         """
         if state is not None and state["version"] != VERSION:
             raise ValueError("The snapshot of a trainer is of another version.")
-        given = state["learners"] if state is not None else {}
+        stored = state["learners"] if state is not None else {}
         self.learners = {
-            name: TargetLearner(name, kinds, given.get(name), (columns or {}).get(name, EVERYTHING))
+            name: TargetLearner(name, kinds, stored.get(name), (columns or {}).get(name, EVERYTHING))
             for name, kinds in targets.items()
         }
         self.reservoir = (
@@ -311,8 +364,8 @@ class Trainer:
             self._restore(state)
 
     def learn(self, run: LearnedRun) -> None:
-        """Follow the models with what this run was, then take it in for the next fit."""
-        level = math.exp(-self.reservoir.level)  # a shift that they have not seen is no fault of theirs
+        """Score the models on a run, then add the run for the next fit."""
+        level = math.exp(-self.reservoir.level)  # a shift after their fit is not the models' error
         for name, learner in self.learners.items():
             if name in run.targets:
                 learner.learn(run.values, run.targets[name] * level)
@@ -320,20 +373,15 @@ class Trainer:
 
     @property
     def wants(self) -> bool:
-        """Whether a fit goes on, or enough is new for the next one, or a state had models of kinds that are no more."""
-        return self.reservoir.coming is not None or self.reservoir.due or self._replaced
-
-    @property
-    def _replaced(self) -> bool:
-        return any(learner.replaced for learner in self.learners.values())
+        replaced = any(learner.replaced for learner in self.learners.values())
+        return self.reservoir.coming is not None or self.reservoir.due or replaced
 
     @property
     def step_cost(self) -> int:
-        """What a step of the fit that goes on costs, in units of about a millisecond: it follows from how many runs are fitted to."""
         return self._cost(len(self.reservoir.coming or {}))
 
     def tick(self) -> bool:
-        """Do a step of the next fit, which begins where enough is new; return whether there was anything to do."""
+        """Do one step of the current fit, or start one if it is due; return False if there was nothing to do."""
         if self.reservoir.coming is None:
             if not self.wants:
                 return False
@@ -343,11 +391,9 @@ class Trainer:
         return True
 
     def predict(self, target: str, values: Mapping[str, float]) -> PredictedBand | None:
-        """Return what is expected of a run with these values; None where nothing is known yet. KeyError for no target."""
         return self.learners[target].predict(values)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the state as plain data."""
         return {
             "version": VERSION,
             "reservoir": self.reservoir.snapshot(),
@@ -357,22 +403,22 @@ class Trainer:
         }
 
     def _tables(self, *, now: bool = False) -> dict[str, RunTable]:
-        """Return the table of each learner; those of the same runs share what is worked out of their values."""
-        found: dict[str, RunTable] = {}
+        """Return the table of each learner; tables of the same runs share matrices that depend on the values alone."""
+        tables: dict[str, RunTable] = {}
         for name, learner in self.learners.items():
             table = self.reservoir.table(name, learner.columns, now=now)
-            twin = next((each for each in found.values() if table.like(each)), None)
-            found[name] = table if twin is None else table.sharing(twin)
-        return found
+            twin = next((other for other in tables.values() if table.like(other)), None)
+            tables[name] = table if twin is None else replace(table, shared=twin.shared)
+        return tables
 
     def _begin(self, going: list[str]) -> None:
         tables = self._tables()
         self._work = {name: self.learners[name].fitting(tables[name]) for name in going}
 
     def _step(self) -> None:
-        """Do a step of the learner whose turn it is; after the last step of all they change to their new models.
+        """Do a step of the learner whose turn it is; after the last step of all learners switch to the new models.
 
-        They take turns, for those of the same runs share matrices.
+        Learners take turns because those of the same runs share matrices.
         """
         names = list(self._work)
         if names:
@@ -389,17 +435,17 @@ class Trainer:
             for learner in self.learners.values():
                 learner.put()
                 if learner.table is not None:
-                    learner.table.shared.clear()  # matrices that only fits need
+                    learner.table.shared.clear()  # only fits need these matrices
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         if self.reservoir.epoch:
             for name, table in self._tables(now=True).items():
-                self.learners[name].put_back(table)
+                self.learners[name].table = table
         if self.reservoir.coming is None:
             return
         for name, table in self._tables().items():
             if name not in state["going"]:
                 for _ in self.learners[name].fitting(table):
-                    pass  # all of it was done
+                    pass  # this fit was finished before the restart
         self._begin(list(state["going"]))
         self._turn = state["turn"]

@@ -5,9 +5,10 @@ import pytest
 
 from processors.models.features.communication import r_squared, rcc_symmetric
 from processors.models.features.communication_costs import costs, ranged
-from processors.models.features.features import measured, small_forest
+from processors.models.features.features import MODEL_DEVIATION_MIN, small_forest
 from processors.models.numerics.arrays import Floats
 from processors.models.training.table import FittedModel, RunTable, finished
+from processors.models.training.trainer import scored
 
 NAMES = ("n", "network.avg_buffer_to", "network.max_bytes", "network.max_fifo")
 
@@ -32,7 +33,10 @@ def test_a_sum_of_costs_is_found_and_goes_on_where_trees_and_powers_bend() -> No
     known, beyond = table(seen, truth(seen) * noise), table(requested, truth(requested))
     found = {
         name: model.predict(beyond.values).value
-        for name, model in (("sum", finished(ranged(known))), ("trees", finished(measured(small_forest, known))))
+        for name, model in (
+            ("sum", finished(ranged(known))),
+            ("trees", finished(scored(small_forest, known, MODEL_DEVIATION_MIN))),
+        )
     }
     assert rcc_symmetric(found["sum"], beyond.target) > 0.98
     assert r_squared(found["sum"], beyond.target) > 0.99

@@ -1,25 +1,28 @@
 """Run time from what the network did, on a simulated torus whose truth is known."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from processors.models.features.communication import (
     FEATURE_SETS,
-    KINDS,
     NAMES,
     features,
-    mapped,
     r_squared,
     rcc,
     rcc_symmetric,
 )
+from processors.models.features.communication_costs import NETWORK_KINDS, ranged
+from processors.models.features.features import NETWORK, ColumnModel, OfColumns, of_set
 from processors.models.training.runs import LearnedRun
-from processors.models.training.table import RunTable
+from processors.models.training.table import RunTable, finished
 from processors.models.training.trainer import Trainer
 from tests.kit import torus
 
 MAPPINGS = 84
 KNOWN = 56
+COLUMNS = tuple(NETWORK + name for name in NAMES)
 
 
 @pytest.fixture(scope="module", params=[1, 2, 3, 4, 5])
@@ -28,7 +31,13 @@ def table(request: pytest.FixtureRequest) -> RunTable:
     found = [features(each.traffic) for each in runs]
     values = np.array([[each[name] for name in NAMES] for each in found])
     time_s = np.array([each.run_time_s for each in runs])
-    return RunTable(NAMES, values, time_s, np.ones(MAPPINGS), np.arange(MAPPINGS))
+    return RunTable(COLUMNS, values, time_s, np.ones(MAPPINGS), np.arange(MAPPINGS))
+
+
+def mapped(names: tuple[str, ...], table: RunTable) -> ColumnModel:
+    model = finished(OfColumns(partial(of_set, names), ranged).fitting(table, None))
+    assert isinstance(model, ColumnModel)
+    return model
 
 
 def scored(table: RunTable, names: tuple[str, ...]) -> tuple[float, float]:
@@ -51,13 +60,13 @@ def test_feature_sets_order_mappings_far_better_than_the_distance_of_messages(ta
 def test_importances_state_what_mattered(table: RunTable) -> None:
     found = mapped(FEATURE_SETS["H4"], table).importances()
     assert sum(found.values()) == pytest.approx(1.0)
-    assert found["max_bytes"] + found["avg_buffer_to"] > found["avg_bytes"]
+    assert found["network.max_bytes"] + found["network.avg_buffer_to"] > found["network.avg_bytes"]
 
 
 def test_an_application_finds_the_set_of_features_to_believe_by_what_came(table: RunTable) -> None:
-    trainer = Trainer({"run_time_s": {name: KINDS[name] for name in ("H4", "dilation")}})
+    trainer = Trainer({"run_time_s": {name: NETWORK_KINDS[name] for name in ("H4", "dilation")}})
     for number, (values, time_s) in enumerate(zip(table.values, table.target, strict=True)):
-        row = dict(zip(NAMES, values.tolist(), strict=True))
+        row = dict(zip(COLUMNS, values.tolist(), strict=True))
         trainer.learn(LearnedRun(f"r{number:03}", number, row, {"run_time_s": float(time_s)}))
         if number % 20 == 19:
             while trainer.tick():
@@ -65,7 +74,7 @@ def test_an_application_finds_the_set_of_features_to_believe_by_what_came(table:
     learner = trainer.learners["run_time_s"]
     assert learner.trusted == "H4"
     assert learner.tracked["H4"].error < 0.7 * learner.tracked["dilation"].error
-    band = trainer.predict("run_time_s", dict(zip(NAMES, table.values[0].tolist(), strict=True)))
+    band = trainer.predict("run_time_s", dict(zip(COLUMNS, table.values[0].tolist(), strict=True)))
     assert band is not None
     assert band.value == pytest.approx(table.target[0], rel=0.1)
 
@@ -73,8 +82,8 @@ def test_an_application_finds_the_set_of_features_to_believe_by_what_came(table:
 def test_too_few_runs_or_features_that_nobody_reports_make_no_model(table: RunTable) -> None:
     with pytest.raises(ValueError, match="8 runs"):
         mapped(FEATURE_SETS["H1"], table.rows(np.arange(7)))
-    with pytest.raises(ValueError, match="No run tells max_fifo"):
-        mapped(FEATURE_SETS["H1"], table.only(("avg_bytes", "max_bytes")))
+    with pytest.raises(ValueError, match="No run tells network"):
+        mapped(FEATURE_SETS["H1"], table.only(("network.avg_bytes", "network.max_bytes")))
 
 
 def test_repeats_of_a_mapping_are_left_out_together() -> None:
@@ -82,7 +91,7 @@ def test_repeats_of_a_mapping_are_left_out_together() -> None:
     values = np.repeat(rng.random((12, 2)), 4, axis=0)
     target = np.repeat(np.exp(rng.normal(size=12)), 4)
     alone, joint = (
-        mapped(("a", "b"), RunTable(("a", "b"), values, target, np.ones(48), group)).error
+        mapped(("a", "b"), RunTable(("network.a", "network.b"), values, target, np.ones(48), group)).error
         for group in (np.arange(48), np.arange(48) // 4)
     )
     assert alone < 0.1 < joint

@@ -5,16 +5,20 @@ import json
 import numpy as np
 import pytest
 
-from processors.models.counters.model import KINDS, added, adds, blend, explained, explanation
+from processors.models.counters.model import KINDS, CounterBlend, added, adds, explained, explanation, fitting
 from processors.models.counters.selection import select
 from processors.models.training.runs import LearnedRun
-from processors.models.training.table import RunTable
+from processors.models.training.table import RunTable, finished
 from processors.models.training.trainer import TargetLearner, Trainer
 
 
 def table(values: np.ndarray, target: np.ndarray) -> RunTable:
     names = tuple(f"c{i}" for i in range(values.shape[1]))
     return RunTable(names, values, target, np.ones(len(target)), np.arange(len(target)))
+
+
+def blend(table: RunTable) -> CounterBlend:
+    return finished(fitting(table))
 
 
 def bent_inside(count: int, seed: int, low: float, high: float) -> tuple[np.ndarray, np.ndarray]:

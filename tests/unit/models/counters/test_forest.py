@@ -67,7 +67,7 @@ def test_trees_are_the_same_again_from_what_was_found_of_them() -> None:
     target = np.array([run.targets["system_power_w"] for run in found])
     table = RunTable(("load", "warm"), values, target, np.ones(400), np.arange(400))
     *_, last = FOREST_KIND.fitting(table, None)
-    whole, again = finished(FOREST_KIND(table)), FOREST_KIND.model(table, last)
+    whole, again = finished(FOREST_KIND.fitting(table, None)), FOREST_KIND.model(table, last)
     assert again.predict(values).value.tolist() == whole.predict(values).value.tolist()
     assert again.error == whole.error
 

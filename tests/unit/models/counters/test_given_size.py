@@ -76,14 +76,14 @@ def test_what_a_counter_takes_is_reported_in_seconds_per_rate() -> None:
 
 
 def test_its_error_is_that_of_runs_it_did_not_see() -> None:
-    found = finished(GivenSizeKind(LN_N)(of_runs(counted_runs("a power", LEARNED, 20))))
+    found = finished(GivenSizeKind(LN_N).fitting(of_runs(counted_runs("a power", LEARNED, 20)), None))
     assert 0.5 * NOISE < found.error < 1.5 * NOISE
 
 
 def test_a_model_that_is_made_again_after_a_restart_is_the_same() -> None:
     kind, table = GivenSizeKind(LN_N), of_runs(counted_runs("two counters", LEARNED, 21))
     *_, found = kind.fitting(table, None)
-    first = finished(kind(table))
+    first = finished(kind.fitting(table, None))
     row = table.values[:5]
     for one, other in zip(first.predict(row), kind.model(table, found).predict(row), strict=True):
         assert one.tolist() == other.tolist()
@@ -103,7 +103,7 @@ def test_one_size_two_and_as_many_as_runs_are_all_learned(sizes: tuple[float, ..
 
 def test_counters_unlike_any_before_widen_the_band_and_do_not_run_away() -> None:
     table = of_runs(counted_runs("a power", LEARNED, 20))
-    found = finished(GivenSizeKind(LN_N)(table))
+    found = finished(GivenSizeKind(LN_N).fitting(table, None))
     usual, far = counted_runs("a power", 1, 99)[0], 1000.0
     row = table.row(values_of(usual.n, usual.profile))
     other = row.copy()

@@ -5,16 +5,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.counters.gaussian_process import CounterScale, fit, kernel
-from processors.models.counters.linear import fit as line
-from processors.models.counters.selection import ROWS_MAX
-from processors.models.training.table import RunTable
+from processors.models.counters import linear
+from processors.models.counters.gaussian_process import CounterProcess, CounterScale, fitting, kernel
+from processors.models.counters.selection import ROWS_MAX, parts
+from processors.models.training.table import RunTable, finished
 
 
 def table(values: np.ndarray, target: np.ndarray, group: np.ndarray | None = None) -> RunTable:
     names = tuple(f"c{i}" for i in range(values.shape[1]))
     count = len(target)
     return RunTable(names, values, target, np.ones(count), np.arange(count) if group is None else group)
+
+
+def fit(table: RunTable) -> CounterProcess:
+    return finished(fitting(table))
+
+
+def line(table: RunTable) -> linear.LinearModel:
+    return finished(linear.fitting(table, parts(table)))
 
 
 def bent(count: int, seed: int, noise: float = 0.0) -> tuple[np.ndarray, np.ndarray]:

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.features.features import KINDS, AttributeForest, ScoredModel, encoded, fitting
+from processors.models.features.features import KINDS, AttributeForest, encoded, fitting
 from processors.models.features.smooth import FURTHER, law
 from processors.models.training.runs import LearnedRun, Reservoir
 from processors.models.training.table import RunTable, finished
-from processors.models.training.trainer import Trainer
+from processors.models.training.trainer import ScoredModel, Trainer
 
 
 def jobs(count: int, seed: int, noise: float = 0.02) -> list[LearnedRun]:
@@ -55,8 +55,8 @@ def test_unseen_configurations_are_predicted_with_bands_that_hold_and_trees_find
     measured, table = learner.models["forest"], learner.table
     assert table is not None
     assert isinstance(measured, ScoredModel)
-    assert isinstance(measured.model, AttributeForest)
-    found = dict(zip(table.names, measured.model.forest.importances().tolist(), strict=True))
+    assert isinstance(measured.fitted, AttributeForest)
+    found = dict(zip(table.names, measured.fitted.forest.importances().tolist(), strict=True))
     assert max(found, key=lambda name: found[name]) == "block"
     assert learner.models["law"].error > 2 * learner.models["forest"].error
     assert learner.models["law"].error > 2 * learner.models["smooth"].error

@@ -33,7 +33,7 @@ def seen() -> RunTable:
 
 def test_attributes_that_act_on_each_other_are_learned_from_few_runs_and_the_error_is_foretold(seen: RunTable) -> None:
     requested = table(200, seed=2, noise=0.0)
-    found = {name: finished(KINDS[name](seen)) for name in ("forest", "smooth")}
+    found = {name: finished(KINDS[name].fitting(seen, None)) for name in ("forest", "smooth")}
     off = {
         name: float(np.abs(np.log(model.predict(requested.values).value / requested.target)).mean())
         for name, model in found.items()
@@ -44,13 +44,13 @@ def test_attributes_that_act_on_each_other_are_learned_from_few_runs_and_the_err
 
 
 def test_what_decides_is_relevant_and_what_does_not_is_hardly(seen: RunTable) -> None:
-    shares = dict(zip(seen.names, finished(SmoothKind()(seen)).relevance.tolist(), strict=True))
+    shares = dict(zip(seen.names, finished(SmoothKind().fitting(seen, None)).relevance.tolist(), strict=True))
     assert min(shares, key=lambda name: shares[name]) == "place"
     assert sum(shares.values()) == pytest.approx(1.0)
 
 
 def test_the_band_is_wider_where_no_run_is_near(seen: RunTable) -> None:
-    model = finished(SmoothKind()(seen))
+    model = finished(SmoothKind().fitting(seen, None))
     near, far = model.predict(np.array([[100.0, 5.0, 4.0, 0.5], [3000.0, 40.0, 300.0, 0.5]])).deviation
     assert far > 2 * near
 
@@ -63,7 +63,7 @@ def test_a_fit_that_is_taken_up_again_anywhere_ends_the_same_to_the_bit(seen: Ru
     made = kind.model(seen, json.loads(json.dumps(steps[-1])))
     assert (
         made.predict(seen.values[:NEAR]).value.tolist()
-        == finished(kind(seen)).predict(seen.values[:NEAR]).value.tolist()
+        == finished(kind.fitting(seen, None)).predict(seen.values[:NEAR]).value.tolist()
     )
 
 
