@@ -114,7 +114,7 @@ class ProfileStore:
             self._put_back(found)
         except ValueError as error:
             raise ConfigError(f"The stored states of profiles are damaged ({error}): {HEAL}") from error
-        self.index.noted()
+        self.index.restore_meanings()
 
     def _put_back(self, found: Mapping[str, Block]) -> None:
         parts: dict[tuple[str, int], list[bytes]] = {}

@@ -1,9 +1,9 @@
-"""Power and energy on what is reported run times: points of curves, and the sizes that take the least energy.
+"""Power and energy by job size: points of curves, the sizes with the least energy, and the energy of a run.
 
-energy = power x run time. Both have bands in which nine of ten runs lie. The two errors are taken to be independent: what
-a run draws is off because hosts differ, how long it takes because the curve is off. Then variances of the logarithms add
-up, so a half-width in ln is the root of the two squared, on either side. Where the errors go together it is because a run
-that waits draws less and takes longer: they partly cancel, and the band is rather too wide.
+energy = power x run time, each with a 90 % band. The errors are assumed to be independent: power deviates because hosts
+differ, run time because the curve is inexact. Then the variances of the logarithms add up, and the half-width in ln is the
+root of the sum of squares on either side. In reality a run that waits draws less and takes longer, so the errors partly
+cancel, and the band is rather too wide.
 """
 
 import math
@@ -29,31 +29,28 @@ from processors.models.training.table import PredictedBand
 
 
 class TargetScore(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One scored run: its relative error, and whether the band held it."""
+    """One scored run: its relative error, and whether its band held the observed value."""
 
     error: float
     inside: bool
 
     @classmethod
     def of(cls, observed: float, band: PredictedBand) -> "TargetScore":
-        """Return the score of a run against what was told, |expected / observed - 1|."""
+        """Score an observed value against a band; the error is |expected / observed - 1|."""
         return cls(round(min(abs(band.value / observed - 1.0), math.e**8), 6), band.holds(observed))
 
 
 def median_error(scores: Sequence[TargetScore]) -> float | None:
-    """Return the median relative error, None without scores."""
     return median(score.error for score in scores) if scores else None
 
 
 def coverage(scores: Sequence[TargetScore]) -> float | None:
-    """Return the share of runs that their bands held, None without scores."""
     return sum(score.inside for score in scores) / len(scores) if scores else None
 
 
-# From a run's profile to what models take: rates of counters by name, and what came of the run.
-# A name tells what a value is: `counter:X` is X per cycle, `rate:X` is X per second and host where no cycles were counted
-# (and the cycles themselves), `nic:X` is X of the network interfaces per second and host, `ln_n` is ln of the size. So values
-# of one kind are comparable, whichever producer told them.
+# Inputs and targets of the models, taken from a profile. `counter:X` is X per cycle, `rate:X` is X per second and host (of
+# the cycles, or of all counters if no cycles were counted), `nic:X` is X of the network interfaces per second and host, `ln_n`
+# is ln of the size. So the values of all producers are comparable.
 
 RUN_TIME: Final = "run_time_s"
 POWER: Final = "power_w"  # of all hosts together
@@ -66,65 +63,65 @@ RATE: Final = "rate:"
 NIC: Final = "nic:"
 LN_N: Final = "ln_n"
 COLUMNS: Final = dict.fromkeys(TARGETS, (COUNTER, RATE, NIC, LN_N))  # that explain a target
-ESTIMATED_WEIGHT: Final = 0.1  # of power that was estimated, against that which was measured
+ESTIMATED_WEIGHT: Final = 0.1  # weight of estimated power relative to measured power
 
 
 def values_of(n: float, profile: Profile) -> dict[str, float]:
-    """Return what models explain a run by; of too many counters the first in the order of their names."""
+    """Return the inputs of a run by name; of too many counters the first ones by name."""
     counted = {name: profile.counters[name] for name in sorted(profile.counters)[:COUNTERS_MAX]}
     rates = per_cycle(counted)
     seconds = {name: rate for name, rate in counted.items() if (name in CYCLES if rates else rate >= 0)}
-    found = {COUNTER + name: rate for name, rate in rates.items()}
-    found |= {RATE + name: rate for name, rate in seconds.items()}
-    found |= {NIC + name: profile.nic[name] for name in sorted(profile.nic)[:NICS_MAX]}
-    return found | {LN_N: math.log(n)}
+    inputs = {COUNTER + name: rate for name, rate in rates.items()}
+    inputs |= {RATE + name: rate for name, rate in seconds.items()}
+    inputs |= {NIC + name: profile.nic[name] for name in sorted(profile.nic)[:NICS_MAX]}
+    return inputs | {LN_N: math.log(n)}
 
 
 def reported_counters(reported: Mapping[str, float]) -> dict[str, float]:
-    """Return the values of counters that a request reports of a run to come.
+    """Return the inputs for the counters that a request reports for a future run.
 
-    With cycles among them they are rates per second and host, as those of a profile; without, what a model takes each by: per
-    cycle, or per second where no cycles are counted.
+    With cycles among them they are rates per second and host, as in a profile. Without, each is passed in every form, per
+    cycle and per second, and a model picks its own.
     """
     rates, kinds = per_cycle(reported), (COUNTER, RATE, NIC)
     if not rates:
         return {kind + name: value for name, value in reported.items() for kind in kinds}
-    found = {COUNTER + name: rate for name, rate in rates.items()}
-    return found | {kind + name: value for name, value in reported.items() for kind in (RATE, NIC)}
+    inputs = {COUNTER + name: rate for name, rate in rates.items()}
+    return inputs | {kind + name: value for name, value in reported.items() for kind in (RATE, NIC)}
 
 
 def targets_of(run_time_s: float, profile: Profile) -> dict[str, float]:
-    """Return what came of a run: its time in s, the power of a host by component and that of all hosts together, in W.
+    """Return the targets of a run: its time in s, and the power in W of a host by component and of all hosts together.
 
-    What cannot be a power is left out.
+    Impossible powers are left out.
     """
     power_w = {component: value for component, value in profile.power_w.items() if 0.0 < value < math.inf}
-    found = {RUN_TIME: run_time_s}
-    found |= {target: power_w[component] for target, component in POWER_TARGETS.items() if component in power_w}
+    targets = {RUN_TIME: run_time_s}
+    targets |= {target: power_w[component] for target, component in POWER_TARGETS.items() if component in power_w}
     if "system" in power_w:
-        found[POWER] = power_w["system"] * profile.hosts
-    return found
+        targets[POWER] = power_w["system"] * profile.hosts
+    return targets
 
 
 def target_weights(profile: Profile) -> dict[str, float]:
-    """Return how much targets count against a run as a whole, where that is less than 1: power may be estimated."""
-    found = {}
+    """Return the weights below 1 of targets whose power is partly estimated."""
+    weights = {}
     for target, component in (*POWER_TARGETS.items(), (POWER, "system")):
         share = min(max(profile.estimated.get(component, 0.0), 0.0), 1.0)
         if share > 0.0 and component in profile.power_w:
-            found[target] = round(1.0 - (1.0 - ESTIMATED_WEIGHT) * share, 6)
-    return found
+            weights[target] = round(1.0 - (1.0 - ESTIMATED_WEIGHT) * share, 6)
+    return weights
 
 
 RUNS_MIN: Final = 2
 SCORES_MAX: Final = 64
 REACH_MAX: Final = 50.0  # of ln power
-LAW_RUNS_MAX: Final = 256  # the newest that a law of power over sizes is made of: each run makes it anew
-SAME: Final = 1e-5  # of ln n, which is kept to seven digits
+LAW_RUNS_MAX: Final = 256  # newest runs in the law of power over sizes, which is refitted after each run
+SAME: Final = 1e-5  # difference of ln n within one size; ln n is stored with seven digits
 
 
 class PowerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Stored form: radii by horizon, scores of what was told, and how runs with power were measured, the newest last."""
+    """Stored form: radii by horizon, scores of published power, and measured and estimated shares, newest last."""
 
     radii: dict[str, dict[str, Any]] = {}
     scores: list[TargetScore] = []
@@ -132,7 +129,7 @@ class PowerRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PowerBySize:
-    """Tells the power of all hosts of a run together from its size."""
+    """Predicts the power of all hosts of a run together from its size."""
 
     def __init__(self, record: PowerRecord) -> None:
         self._radii: dict[Horizon, AggregatedRadius] = {
@@ -145,37 +142,39 @@ class PowerBySize:
         self._reported: dict[float, PredictedBand] = {}
 
     def changed(self) -> None:
-        """Note that runs are others than when a law was last made of them."""
+        """Discard the law, because the runs have changed."""
         self._law = None
         self._reported.clear()
 
     def bands(self, runs: Iterable[LearnedRun], sizes: Sequence[float]) -> list[PredictedBand | None]:
-        """Return what runs of each size draw in W, with the band of nine of ten; None before RUNS_MIN runs with power."""
+        """Return the power of runs of each size in W with its 90 % band; None before RUNS_MIN runs with power."""
         law = self._fitted(runs)
         if law is None:
             return [None] * len(sizes)
         missing = [n for n in sizes if n not in self._reported]
         if missing:
-            found = law.at(missing)
-            for n, power_w, deviation in zip(missing, found.power_w.tolist(), found.deviation.tolist(), strict=True):
+            expected = law.at(missing)
+            for n, power_w, deviation in zip(
+                missing, expected.power_w.tolist(), expected.deviation.tolist(), strict=True
+            ):
                 self._reported[n] = self._band(law, n, power_w, deviation)
         return [self._reported[n] for n in sizes]
 
     def learn(self, runs: Iterable[LearnedRun], n: float, power_w: float, profile: Profile) -> None:
-        """Take in what a run drew, before it is among the runs."""
+        """Score the power of a run before the run is added."""
         measured, estimated = profile.measured.get("system", 0.0), profile.estimated.get("system", 0.0)
         self._measured = [*self._measured, (round(measured, 4), round(estimated, 4))][-SCORES_MAX:]
         law = self._fitted(runs)
         if law is None or estimated > measured:
             return
-        found = law.at([n])
-        reported = self._band(law, n, float(found.power_w[0]), float(found.deviation[0]))
+        expected = law.at([n])
+        reported = self._band(law, n, float(expected.power_w[0]), float(expected.deviation[0]))
         self._scores = [*self._scores, TargetScore.of(power_w, reported)][-SCORES_MAX:]
-        off = abs(float(np.log(power_w / found.power_w[0]))) / float(found.deviation[0])
-        self._radii[_horizon(law, n)].learn(off)
+        score = abs(float(np.log(power_w / expected.power_w[0]))) / float(expected.deviation[0])
+        self._radii[_horizon(law, n)].learn(score)
 
     def quality(self) -> PowerQuality | None:
-        """Return how good what was told has been; None where no run had power."""
+        """Return the accuracy of published power; None if no run had power."""
         if not self._measured:
             return None
         measured, estimated = (sum(column) / len(column) for column in zip(*self._measured, strict=True))
@@ -188,7 +187,6 @@ class PowerBySize:
         )
 
     def snapshot(self) -> PowerRecord:
-        """Return the stored form."""
         radii: dict[str, dict[str, Any]] = {
             horizon: radius.snapshot() for horizon, radius in self._radii.items() if radius.scores
         }
@@ -196,13 +194,14 @@ class PowerBySize:
 
     def _fitted(self, runs: Iterable[LearnedRun]) -> PowerLaw | None:
         if self._law is None:
-            known = [run for run in runs if POWER in run.targets and LN_N in run.values]
-            if len(known) > LAW_RUNS_MAX:
-                known = nlargest(LAW_RUNS_MAX, known, key=lambda run: (run.time_ms, run.place))
-            known.sort(key=lambda run: run.id)
-            if len(known) >= RUNS_MIN:
-                n = np.exp(np.array([run.values[LN_N] for run in known]))
-                power_w, weight = (np.array([of(run) for run in known]) for of in (_power_w, _weight))
+            with_power = [run for run in runs if POWER in run.targets and LN_N in run.values]
+            if len(with_power) > LAW_RUNS_MAX:
+                with_power = nlargest(LAW_RUNS_MAX, with_power, key=lambda run: (run.time_ms, run.place))
+            with_power.sort(key=lambda run: run.id)
+            if len(with_power) >= RUNS_MIN:
+                n = np.exp(np.array([run.values[LN_N] for run in with_power]))
+                power_w = np.array([run.targets[POWER] for run in with_power])
+                weight = np.array([run.weight * run.weights.get(POWER, 1.0) for run in with_power])
                 self._law = power_law(n, power_w, weight)
         return self._law
 
@@ -212,40 +211,29 @@ class PowerBySize:
         return PredictedBand(power_w, power_w * float(np.exp(-reach)), power_w * float(np.exp(reach)))
 
 
-def _power_w(run: LearnedRun) -> float:
-    return run.targets[POWER]
-
-
-def _weight(run: LearnedRun) -> float:
-    return run.weight * run.weights.get(POWER, 1.0)
-
-
 def _horizon(law: PowerLaw, n: float) -> Horizon:
     n_min, n_max = np.exp([law.ln_n[0] - SAME, law.ln_n[-1] + SAME]).tolist()
     return horizon_of(n, n_min, n_max)
 
 
 INSIDE: Final = frozenset({"observed", "interpolated"})
-BAND_MAX: Final = 4.0  # energy whose band is wider than this factor is no ground for advice
-CHANGE_MIN: Final = 0.05  # of ln power, by which it has to differ from what was published
-LN_MAX: Final = 600.0  # what is told stays a finite number
+BAND_MAX: Final = 4.0  # widest energy band, high over low, on which advice is given
+CHANGE_MIN: Final = 0.05  # change of ln power that is published
+LN_MAX: Final = 600.0  # keeps published energies finite
 Point = TypeVar("Point", bound=CurvePoint)
 
 
 class PowerBand(Protocol):
-    """The power of all hosts of a run together, in W, and between what nine of ten runs will lie."""
+    """The power of all hosts of a run together, in W, with the ends of its 90 % band."""
 
     @property
-    def power_w(self) -> float:
-        """What is expected."""
+    def power_w(self) -> float: ...
 
     @property
-    def low_w(self) -> float:
-        """The lower end."""
+    def low_w(self) -> float: ...
 
     @property
-    def high_w(self) -> float:
-        """The upper end."""
+    def high_w(self) -> float: ...
 
 
 class Energy(NamedTuple):
@@ -257,7 +245,7 @@ class Energy(NamedTuple):
 
 
 def energy(point: CurvePoint, power: PowerBand) -> Energy:
-    """Return the energy of a run that takes as long as a point of a curve tells, at this power."""
+    """Return the energy of a run with the run time of a curve point, at this power."""
     ln_j = math.log(point.run_time_s) + math.log(power.power_w)
     below = math.hypot(_ln(point.run_time_s, point.low_s), _ln(power.power_w, power.low_w))
     above = math.hypot(_ln(point.run_time_s, point.high_s), _ln(power.power_w, power.high_w))
@@ -265,56 +253,56 @@ def energy(point: CurvePoint, power: PowerBand) -> Energy:
 
 
 def powered(point: Point, power: PowerBand | None) -> Point:
-    """Return a point with power and energy, or as it is where power is not known."""
+    """Return the point with power and energy; unchanged if the power is unknown."""
     if power is None:
         return point
-    found = energy(point, power)
+    run_energy = energy(point, power)
     return msgspec.structs.replace(
         point,
         power_w=six_digits(power.power_w),
         power_low_w=six_digits(power.low_w),
         power_high_w=six_digits(power.high_w),
-        energy_j=six_digits(found.energy_j),
-        energy_low_j=six_digits(found.low_j),
-        energy_high_j=six_digits(found.high_j),
+        energy_j=six_digits(run_energy.energy_j),
+        energy_low_j=six_digits(run_energy.low_j),
+        energy_high_j=six_digits(run_energy.high_j),
     )
 
 
 def relied_on(points: Iterable[Point]) -> list[Point]:
-    """Return the reliable points whose energy has a band no wider than BAND_MAX."""
-    found = []
+    """Return the points whose energy is reliable: observed and interpolated sizes, and sizes that `reliable` accepts.
+
+    Points with an energy band wider than BAND_MAX are left out.
+    """
+    reliable_points = []
     for point in points:
         low_j, high_j = point.energy_low_j, point.energy_high_j
         narrow = low_j is not None and high_j is not None and high_j <= BAND_MAX * low_j
         if narrow and point.reliable:
-            found.append(point)
-    return found
+            reliable_points.append(point)
+    return reliable_points
 
 
 def with_least_energy(useful: UsefulSizes, points: Sequence[CurvePoint]) -> UsefulSizes:
-    """Return sizes worth asking for with those of least energy, and of least energy times delay, of these points.
-
-    Fewer than two points have nothing to choose from.
-    """
-    known = [(point.n, point.run_time_s, point.power_w) for point in points if point.power_w is not None]
-    if len(known) < 2:
+    """Return the useful sizes with those of least energy and of least energy times delay; unchanged for fewer than two points."""
+    figures = [(point.n, point.run_time_s, point.power_w) for point in points if point.power_w is not None]
+    if len(figures) < 2:
         return useful
-    found = efficient(*(np.array(column, dtype=np.float64) for column in zip(*known, strict=True)))
+    most_efficient = efficient(*(np.array(column, dtype=np.float64) for column in zip(*figures, strict=True)))
     return msgspec.structs.replace(
-        useful, least_energy=found.least_energy_n, least_energy_delay=found.least_energy_delay_n
+        useful, least_energy=most_efficient.least_energy_n, least_energy_delay=most_efficient.least_energy_delay_n
     )
 
 
 def changed(published: Sequence[float | None], now: Sequence[PowerBand | None]) -> bool:
-    """Return whether power at the sizes of a curve is other than what was published, by CHANGE_MIN in ln or in being known."""
+    """Return whether the power at any size of a curve differs from the published one by CHANGE_MIN in ln, or in being known."""
     before = published or [None] * len(now)
     return len(before) != len(now) or any(_differs(then, power) for then, power in zip(before, now, strict=True))
 
 
 def published_powers(points: Sequence[CurvePoint]) -> tuple[float | None, ...]:
-    """Return the powers that a curve tells, to compare with later; empty where it tells none."""
-    found = tuple(point.power_w for point in points)
-    return found if any(power_w is not None for power_w in found) else ()
+    """Return the powers on a curve, for comparison with later ones; empty if it has none."""
+    powers = tuple(point.power_w for point in points)
+    return powers if any(power_w is not None for power_w in powers) else ()
 
 
 def _differs(then: float | None, power: PowerBand | None) -> bool:
@@ -327,13 +315,13 @@ def _ln(middle: float, end: float) -> float:
     return math.log(end) - math.log(middle)
 
 
-SYSTEM: Final = "system"  # the component that is a whole host; parts of one are not its energy
+SYSTEM: Final = "system"  # the component that is the whole host
 
 
 class RunEnergy(NamedTuple):
-    """The energy of a run on all its hosts in J, its band, and which shares of its node-seconds were measured and estimated.
+    """The energy of a run on all hosts in J, its band, and the shares of its node-seconds that were measured and estimated.
 
-    The rest of the shares is unknown. The band is the energy itself where a meter reported it.
+    The rest of the node-seconds is unknown. Energy from a meter has a band without width.
     """
 
     energy_j: float | None = None
@@ -344,7 +332,7 @@ class RunEnergy(NamedTuple):
 
     @property
     def unknown(self) -> float:
-        """The share of node-seconds of which neither a meter nor a model tells anything."""
+        """The share of node-seconds without a meter or a model."""
         return max(1.0 - self.measured - self.estimated, 0.0)
 
 
@@ -359,12 +347,11 @@ def energy_of_run(
     run_time_s: float = 0.0,
     predicted: CurvePoint | None = None,
 ) -> RunEnergy:
-    """Return the energy of a run from the first source that knows it.
+    """Return the energy of a run from the first available source.
 
-    The meters of its hosts go first: they know which minutes the run shared, of whose energy it has what is split by a rule, which counts as estimated. Then
-    the meter of the scheduler, which counts
-    the whole node for each job on it: so not of a run that is known to share. Last `predicted`, the power that the model of its
-    application gives to its size, for as long as it ran (`run_time_s`).
+    1. The meters of its hosts: they know which minutes the run shared. Their energy is split by a rule and counts as estimated.
+    2. The meter of the scheduler, unless the run shared hosts, because this meter counts the whole node for each job.
+    3. `predicted`, the power that the application's model predicts for its size, times `run_time_s`.
     """
     metered = _metered(profile) if profile is not None else None
     if metered is not None:
@@ -380,12 +367,12 @@ def energy_of_run(
 
 
 def _metered(profile: Profile) -> RunEnergy | None:
-    """Return what the meters of its hosts tell of a run: of its own minutes, and of those that it shared; None where they tell of neither."""
-    own_j = profile.energy_j.get(SYSTEM)
-    if own_j is None and not profile.split_j:
+    """Return the energy from the meters of the hosts, for exclusive and shared minutes; None if they reported neither."""
+    exclusive_j = profile.energy_j.get(SYSTEM)
+    if exclusive_j is None and not profile.split_j:
         return None
-    of = float(profile.expected) or 1.0
+    minutes = float(profile.expected) or 1.0
     measured, estimated = (each.get(SYSTEM, 0.0) * profile.coverage for each in (profile.measured, profile.estimated))
-    estimated = min(estimated + profile.split / of, 1.0 - measured)
-    energy_j = (own_j or 0.0) * (1.0 - profile.shared / of) + profile.split_j
+    estimated = min(estimated + profile.split / minutes, 1.0 - measured)
+    energy_j = (exclusive_j or 0.0) * (1.0 - profile.shared / minutes) + profile.split_j
     return RunEnergy(energy_j, energy_j, energy_j, measured, estimated)

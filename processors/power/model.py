@@ -1,8 +1,8 @@
-"""What profiles of an application's runs tell: models of run time and power from counters, and power by size.
+"""The models of one application's profiles: run time and power from counters, and power by size.
 
-Each settled run is scored against what was known before, then learned. Its counters are compared with those of runs like
-it first: a run that others disturbed counts less. Runs are kept in one bounded reservoir that all models share; they are
-fitted in steps, and answer as before until all are done.
+A settled run is first scored against earlier predictions, then learned. Unusual counters show that other jobs disturbed a
+run, which then has less weight. All models share one bounded reservoir of runs. They are fitted in small steps, and the
+previous models answer until all new ones are ready.
 """
 
 import math
@@ -57,49 +57,51 @@ from processors.power.by_size import (
     values_of,
 )
 
-EXPLAINED_COUNTERS_MAX: Final = 8  # that are told: the ones that move the target most
+EXPLAINED_COUNTERS_MAX: Final = 8  # published counters, those with the largest effect
 GIVEN_SIZE: Final = "given_size"
 RUN_TIME_KINDS: Final[Mapping[str, Kind]] = {**KINDS, GIVEN_SIZE: GivenSizeKind(LN_N)}
 
 
 def explained(learner: TargetLearner) -> tuple[Explained, ...]:
-    """Return the counters that move a target, the one that does most first: of run time beside its size, where that answers."""
+    """Return the counters with the largest effect on a target; for run time given its size if that model is trusted."""
     model = learner.models.get(GIVEN_SIZE) if learner.trusted == GIVEN_SIZE else None
     table = learner.table
-    found = model.explanation(table) if isinstance(model, GivenSize) and table is not None else explanation(learner)
+    explanations = (
+        model.explanation(table) if isinstance(model, GivenSize) and table is not None else explanation(learner)
+    )
     return tuple(
         Explained(
-            each.counter.removeprefix(COUNTER),
-            six_digits(each.coefficient),
-            round(each.standardised, 4),
-            round(each.rho, 4),
-            six_digits(each.effect),
-            round(each.share, 4),
+            effect.counter.removeprefix(COUNTER),
+            six_digits(effect.coefficient),
+            round(effect.standardised, 4),
+            round(effect.rho, 4),
+            six_digits(effect.effect),
+            round(effect.share, 4),
         )
-        for each in found[:EXPLAINED_COUNTERS_MAX]
+        for effect in explanations[:EXPLAINED_COUNTERS_MAX]
     )
 
 
-# Whether a run was disturbed: its counters against those of runs like it.
-# Runs are alike that had the same size. Where these are too few all of them are, with their counters moved to this size by
-# the power of n that each follows. Only the newest count, so that what has changed for good is soon nothing unusual.
+# A run is disturbed if its counters differ from those of similar runs: runs of the same size or, if these are too few, all
+# runs with their counters scaled to this size by a power of n. Only the newest runs count, so that a permanent change soon
+# stops being unusual.
 
 NEWEST: Final = 32
 ADJUSTED_MIN: Final = 2 * RUNS_MIN
-SLOPE_RIDGE: Final = 1.0  # of ln n squared: a counter does not follow the size before some runs say so
-SAME: Final = 1e-5  # of ln n
+SLOPE_RIDGE: Final = 1.0  # in squared ln n: a few runs do not prove that a counter follows the size
+SAME: Final = 1e-5  # difference of ln n within one size
 FAR_MIN: Final = 5.0  # robust deviations
 
 
 class CounterDisturbance(NamedTuple):
-    """The unusual counters of a run, the farthest first, and how much it counts for that (0 to 1)."""
+    """The unusual counters of a run, farthest first, and the weight of the run that follows (0 to 1)."""
 
     unusual: tuple[Unusual, ...] = ()
     weight: float = 1.0
 
 
 def disturbance(runs: Sequence[LearnedRun], values: dict[str, float]) -> CounterDisturbance:
-    """Return how a run was disturbed, as the other runs let it be seen; nothing where too few of them are known."""
+    """Return the disturbance of a run relative to other runs; none if too few are known."""
     names = tuple(sorted(name for name in values if name.startswith((COUNTER, RATE, NIC))))
     newest = sorted(runs, key=lambda run: (-run.time_ms, run.id))
     ln_n = values[LN_N]
@@ -108,25 +110,24 @@ def disturbance(runs: Sequence[LearnedRun], values: dict[str, float]) -> Counter
     if names and len(same) >= RUNS_MIN:
         return _judged(_table(names, _rows(same, names)), values)
     if names and len(near) >= ADJUSTED_MIN:
-        return _judged(
-            _table(names, _moved(_rows(near, names), np.array([run.values[LN_N] for run in near]), ln_n)), values
-        )
+        sizes = np.array([run.values[LN_N] for run in near])
+        return _judged(_table(names, _at_size(_rows(near, names), sizes, ln_n)), values)
     return CounterDisturbance()
 
 
 def far(runs: int, counters: int) -> float:
-    """Return how many robust deviations are unusual among so many runs, for so many counters together.
+    """Return the robust deviations at which one of `counters` counters is unusual among `runs` runs.
 
-    About one undisturbed run in a hundred has a counter further out: measured on normal and log-normal counters and on some
-    with heavy tails. Of few runs the median deviation is often much too small, hence the square.
+    About one undisturbed run in a hundred has a counter beyond: measured on normal, log-normal and heavy-tailed counters.
+    The median deviation of few runs is often much too small, hence the square.
     """
     return max((4.0 + 1.3 * math.log(max(counters, 1))) * (1.0 + (10.0 / runs) ** 2), FAR_MIN)
 
 
 def _judged(table: RunTable, values: dict[str, float]) -> CounterDisturbance:
-    least = far(len(table), len(table.names))
-    found = unusual(table, values, least)
-    return CounterDisturbance(tuple(found), weight(found, least))
+    threshold = far(len(table), len(table.names))
+    unusual_counters = unusual(table, values, threshold)
+    return CounterDisturbance(tuple(unusual_counters), weight(unusual_counters, threshold))
 
 
 def _rows(runs: Sequence[LearnedRun], names: tuple[str, ...]) -> Floats:
@@ -137,25 +138,27 @@ def _table(names: tuple[str, ...], rows: Floats) -> RunTable:
     return RunTable(names, rows, np.ones(len(rows)), np.ones(len(rows)), np.arange(len(rows)))
 
 
-def _moved(rows: Floats, ln_n: Floats, to: float) -> Floats:
-    """Return counters (k, p) of runs of sizes (k,) as they would be at another size."""
-    found = rows.copy()
-    off = ln_n - ln_n.mean()
+def _at_size(rows: Floats, ln_n: Floats, to: float) -> Floats:
+    """Return counters (k, p) of runs of sizes (k,), given as ln n, scaled to another size."""
+    scaled = rows.copy()
+    offset = ln_n - ln_n.mean()
     for j, column in enumerate(rows.T):
-        known = np.isfinite(column) & (column > 0)
-        if known.sum() < RUNS_MIN or not (column[np.isfinite(column)] > 0).all():
+        positive = np.isfinite(column) & (column > 0)
+        if positive.sum() < RUNS_MIN or not (column[np.isfinite(column)] > 0).all():
             continue
-        ln_rate = np.log(column[known])
-        slope = float(off[known] @ (ln_rate - ln_rate.mean()) / (off[known] @ off[known] + SLOPE_RIDGE))
-        found[known, j] = np.exp(ln_rate + slope * (to - ln_n[known]))
-    return found
+        ln_rate = np.log(column[positive])
+        slope = float(
+            offset[positive] @ (ln_rate - ln_rate.mean()) / (offset[positive] @ offset[positive] + SLOPE_RIDGE)
+        )
+        scaled[positive, j] = np.exp(ln_rate + slope * (to - ln_n[positive]))
+    return scaled
 
 
 SCORES_MAX: Final = 64
 
 
 class ProfileFact(msgspec.Struct, frozen=True):
-    """A settled run of an application at size `n`, with its profile; `attributes` are what else is known of it."""
+    """A settled run of an application at size `n`, with its profile and its attributes."""
 
     run_id: str
     n: float
@@ -166,11 +169,11 @@ class ProfileFact(msgspec.Struct, frozen=True):
 
 
 class ProfileFinding(NamedTuple):
-    """A run against what was expected of its counters before it was learned.
+    """A run compared with the predictions from its counters before it was learned.
 
-    `expected` has for each target that was known (TARGETS) what the run had and the band, `scored` how many runs had been
-    scored for it before; `unusual` are counters that are not as in runs like it, the farthest first; `weight` is how much
-    the run counts (0 to 1). `run_time` is what its counters, beside its size, let expect of a run that is new.
+    `expected` has the observed value and the band of each predicted target, `scored` the number of runs scored for the target
+    before. `unusual` are the unusual counters, farthest first, and `weight` is the weight of the run (0 to 1). `run_time` is the
+    run time of a new run predicted from its counters and its size.
     """
 
     expected: Mapping[str, tuple[float, PredictedBand]] = {}
@@ -181,14 +184,14 @@ class ProfileFinding(NamedTuple):
 
 
 class RunTimeByCounters(NamedTuple):
-    """What counters let expect of a run's time, in s, at size `n`."""
+    """The run time in s predicted from counters, at size `n`."""
 
     n: float
     band: PredictedBand
 
 
 class PowerAt(msgspec.Struct, frozen=True):
-    """The power of all hosts of a run of size `n` together, in W, and between what nine of ten runs will lie."""
+    """The power of all hosts of a run of size `n` together, in W, with the ends of its 90 % band."""
 
     n: float
     power_w: float
@@ -205,11 +208,11 @@ class ProfileModelsState(msgspec.Struct, omit_defaults=True):
     waiting_ms: int | None = None
 
 
-APPLICATION_BYTES_MAX: Final = 2**20  # of its runs: its stored state has to fit into a record of a broker
+APPLICATION_BYTES_MAX: Final = 2**20  # memory of its runs; the stored state must fit into a Kafka record
 
 
 def step_cost(runs: int) -> int:
-    """Return what a step of a fit to so many runs costs, in units of about a millisecond: matrices are of some of them."""
+    """Return the cost of a fit's step in units of about a millisecond; matrices have at most ROWS_MAX rows."""
     return inverting(min(runs, ROWS_MAX))
 
 
@@ -230,11 +233,10 @@ class ProfileModels:
 
     @classmethod
     def build(cls, settings: ProfileSettings, state: ProfileModelsState | None = None) -> "ProfileModels":
-        """Return the models of a stored state, or ones that know nothing."""
         return cls(settings, state or ProfileModelsState())
 
     def score(self, fact: ProfileFact) -> ProfileFinding:
-        """Compare a run with what is expected of its counters, and its counters with those of runs like it."""
+        """Compare a run with the predictions from its counters, and its counters with those of similar runs."""
         if self._judged is None or self._judged[0] is not fact:
             self._judged = fact, self._finding(fact)
         return self._judged[1]
@@ -252,50 +254,50 @@ class ProfileModels:
         return ProfileFinding(expected, disturbed.unusual, disturbed.weight, scored, run_time)
 
     def run_time(self, n: float, values: Mapping[str, float]) -> RunTimeByCounters | None:
-        """Return what counters let expect of a run's time at the size nearest to `n` that was run.
+        """Return the run time predicted from counters at the observed size nearest to `n`.
 
-        None where none is known that run time follows, or these values do not have all of them.
+        None if no counter explains the run time, or if the values lack one that does.
         """
         model, table = self._by_size_and_counters, self._trainer.learners[RUN_TIME].table
         if model is None or table is None or self.missing(values):
             return None
         ln_n = table.values[:, table.names.index(LN_N)]
-        near = min(max(math.log(n), float(ln_n.min())), float(ln_n.max()))
-        near = math.log(n) if abs(near - math.log(n)) <= SAME else near
-        found = model.predict(table.row({**values, LN_N: near}))
+        ln_size = min(max(math.log(n), float(ln_n.min())), float(ln_n.max()))
+        ln_size = math.log(n) if abs(ln_size - math.log(n)) <= SAME else ln_size
+        prediction = model.predict(table.row({**values, LN_N: ln_size}))
         tracked = self._trainer.learners[RUN_TIME].tracked[GIVEN_SIZE]
-        band = tracked.band(float(found.value[0]), float(found.deviation[0]))
-        return RunTimeByCounters(n if near == math.log(n) else math.exp(near), band)
+        band = tracked.band(float(prediction.value[0]), float(prediction.deviation[0]))
+        return RunTimeByCounters(n if ln_size == math.log(n) else math.exp(ln_size), band)
 
     def missing(self, values: Mapping[str, float]) -> tuple[str, ...]:
-        """Return the counters that run time follows and these values do not have."""
+        """Return the counters of the run time model that these values lack."""
         model = self._by_size_and_counters
         names = [model.names[term.at] for term in model.terms] if model is not None else []
         return tuple(name.partition(":")[2] for name in names if name not in values)
 
     def followed(self) -> dict[str, float]:
-        """Return the counters that run time follows at a given size, each with its share of what they explain together."""
+        """Return the counters that explain run time at a given size, each with its share of the explanation."""
         model, table = self._by_size_and_counters, self._trainer.learners[RUN_TIME].table
         if model is None or table is None:
             return {}
-        return {each.counter.partition(":")[2]: six_digits(each.share) for each in model.explanation(table)}
+        return {effect.counter.partition(":")[2]: six_digits(effect.share) for effect in model.explanation(table)}
 
     @property
     def _by_size_and_counters(self) -> GivenSize | None:
-        """The model of run time by its size and counters; None where no counter is known that it follows."""
+        """The model of run time by size and counters; None if no counter explains the run time."""
         model = self._trainer.learners[RUN_TIME].models.get(GIVEN_SIZE)
         return model if isinstance(model, GivenSize) and model.terms else None
 
     def learn(self, fact: ProfileFact) -> None:
-        """Take a run in; one that is known by its id is replaced."""
-        known = self.run(fact.run_id)
+        """Add a run, or replace the known one with its id."""
+        previous = self.run(fact.run_id)
         finding = self.score(fact)
         values, targets = values_of(fact.n, fact.profile), targets_of(fact.run_time_s, fact.profile)
         weights = target_weights(fact.profile)
         run = LearnedRun(fact.run_id, fact.end_ms, values, targets, finding.weight, weights=weights)
-        if known == run:
+        if previous == run:
             return
-        if known is None:
+        if previous is None:
             self._note(fact, finding, targets)
             self._trainer.learn(run)
         else:
@@ -305,9 +307,9 @@ class ProfileModels:
             self._waiting_ms = fact.end_ms
 
     def bound(self, bytes_max: int) -> bool:
-        """Retain no more runs than so many bytes hold, and at least RUNS_LEAST; return whether some had to go by that.
+        """Retain no more runs than fit in `bytes_max`, but at least RUNS_LEAST; return whether this removes runs.
 
-        To be called before each `learn` and `tick`.
+        Call it before each `learn` and `tick`.
         """
         reservoir = self._trainer.reservoir
         return reservoir.bound(
@@ -316,32 +318,32 @@ class ProfileModels:
 
     @property
     def runs(self) -> int:
-        """How many runs the models are fitted to."""
+        """The number of runs that the models are fitted to."""
         return len(self._trainer.learners[RUN_TIME].table or ())
 
     def moved(self, since_ms: int) -> MovedCounter | None:
-        """Return the counter that moved most clearly in runs since a moment; None where none did."""
+        """Return the counter that changed most clearly in runs since a moment; None if none did."""
         return moved(self._trainer.reservoir.runs(), since_ms)
 
     def run(self, run_id: str) -> LearnedRun | None:
-        """Return a run that is held; None where it is not."""
+        """Return a retained run; None if it is not retained."""
         return self._trainer.reservoir.find(run_id)
 
     def corrected(self, run_id: str, n: float, run_time_s: float) -> bool:
-        """Let a run that is held have been of another size or length; False where nothing changes, or it is not held."""
+        """Correct size and run time of a retained run; return False if nothing changes or the run is not retained."""
         run = self.run(run_id)
         if run is None:
             return False
         values, targets = dict(run.values) | {LN_N: math.log(n)}, dict(run.targets) | {RUN_TIME: run_time_s}
-        other = replace(run, values=values, targets=targets)
-        if other == run:
+        corrected_run = replace(run, values=values, targets=targets)
+        if corrected_run == run:
             return False
-        self._trainer.reservoir.add(other)
+        self._trainer.reservoir.add(corrected_run)
         self._changed()
         return True
 
     def forget(self, run_id: str) -> bool:
-        """Take a run away, as it was of another application; False where it is not held."""
+        """Remove a run that belongs to another application; return False if it is not retained."""
         if not self._trainer.reservoir.drop(run_id):
             return False
         self._changed()
@@ -349,43 +351,42 @@ class ProfileModels:
 
     @property
     def step_cost(self) -> int:
-        """What a step of the fit that goes on costs, in units of about a millisecond."""
         return self._trainer.step_cost
 
     def tick(self) -> bool:
-        """Do a step of the fit that is due; return whether there was anything to do."""
+        """Do one step of the fit that is due; return False if there was nothing to do."""
         before = self._trainer.reservoir.epoch
-        done = self._trainer.tick()
+        worked = self._trainer.tick()
         self._judged = None
         if not self._trainer.wants:
             self._waiting_ms = None
-        elif self._trainer.reservoir.epoch > before:  # others wait, too: this one begins to wait anew
+        elif self._trainer.reservoir.epoch > before:  # a finished fit goes to the end of the queue
             self._waiting_ms = max((run.time_ms for run in self._trainer.reservoir.waiting.values()), default=None)
-        return done
+        return worked
 
     def power(self, sizes: Sequence[float]) -> tuple[PowerAt | None, ...]:
-        """Return the power of all hosts together at sizes, None before two runs with power."""
-        found = self._by_size.bands(self._trainer.reservoir.runs(), sizes)
+        """Return the power of all hosts together at sizes; None before two runs with power."""
+        bands = self._by_size.bands(self._trainer.reservoir.runs(), sizes)
         return tuple(
             None if band is None else PowerAt(n, band.value, band.low, band.high)
-            for n, band in zip(sizes, found, strict=True)
+            for n, band in zip(sizes, bands, strict=True)
         )
 
     def added(self, target: str, fact: ProfileFact) -> list[AddedPart]:
-        """Return what a run's counters add to a target beyond that of the mean run, those that add most first."""
-        found = adds(self._trainer.learners[target], values_of(fact.n, fact.profile))[:EXPLAINED_COUNTERS_MAX]
-        return [replace(each, counter=each.counter.removeprefix(COUNTER)) for each in found]
+        """Return the amounts that a run's counters add to a target relative to the mean run, largest first."""
+        parts = adds(self._trainer.learners[target], values_of(fact.n, fact.profile))[:EXPLAINED_COUNTERS_MAX]
+        return [replace(part, counter=part.counter.removeprefix(COUNTER)) for part in parts]
 
     def by_counters(self, fact: ProfileFact) -> tuple[ExpectedFromCounters, ...]:
-        """Return what counters of a run let expect of each target before it is learned; nothing of one that is known."""
+        """Return each target of a new run as predicted from its counters; empty for a run that is learned already."""
         if self.run(fact.run_id) is not None:
             return ()
         expected = self.score(fact).expected
         explained_power = next((target for target in POWER_TARGETS if target in expected), None)
-        found = []
+        expectations = []
         for target, (observed, band) in expected.items():
             parts = self.added(target, fact) if target == explained_power else []
-            found.append(
+            expectations.append(
                 ExpectedFromCounters(
                     target=target,
                     observed=six_digits(observed),
@@ -393,25 +394,25 @@ class ProfileModels:
                     low=six_digits(band.low),
                     high=six_digits(band.high),
                     added=tuple(
-                        AddedByCounter(each.counter, six_digits(each.amount), round(each.share, 4)) for each in parts
+                        AddedByCounter(part.counter, six_digits(part.amount), round(part.share, 4)) for part in parts
                     ),
                 )
             )
-        return tuple(found)
+        return tuple(expectations)
 
     def power_quality(self) -> PowerQuality | None:
-        """Return how good what was reported power by size has been; None where power was never measured."""
+        """Return the accuracy of published power by size; None if power was never measured."""
         return self._by_size.quality()
 
     def models(self) -> tuple[ProfileModel, ...]:
-        """Return the model of each target that is known, with the counters that explain it."""
-        found = []
+        """Return the fitted model of each target with the counters that explain it."""
+        models = []
         for target in TARGETS:
             learner = self._trainer.learners[target]
             if learner.trusted is None:
                 continue
             scores = self._scores[target]
-            found.append(
+            models.append(
                 ProfileModel(
                     target=target,
                     model=learner.trusted,
@@ -422,14 +423,13 @@ class ProfileModels:
                     explained=explained(learner),
                 )
             )
-        return tuple(found)
+        return tuple(models)
 
     def due_ms(self) -> int | None:
-        """Return when models want to be fitted; None where nothing is new."""
+        """Return since when a fit is due, in ms; None if nothing is new."""
         return self._waiting_ms
 
     def snapshot(self) -> ProfileModelsState:
-        """Return the stored form."""
         return ProfileModelsState(
             self._trainer.snapshot(),
             self._by_size.snapshot(),
@@ -442,7 +442,7 @@ class ProfileModels:
         self._judged = None
 
     def _note(self, fact: ProfileFact, finding: ProfileFinding, targets: Mapping[str, float]) -> None:
-        """Remember how the run compares with what was told before it."""
+        """Score earlier predictions against the run."""
         for target, (observed, band) in finding.expected.items():
             self._scores[target] = [*self._scores[target], TargetScore.of(observed, band)][-SCORES_MAX:]
         total = targets.get(POWER)

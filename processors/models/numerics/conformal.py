@@ -1,4 +1,4 @@
-"""Intervals that hold the share of runs they promise, whatever the model: conformal radii that adapt to what happens.
+"""Prediction intervals with the promised coverage, whatever the model: adaptive conformal radii.
 
 A score is |ln t - ln prediction| in units of the model's own scale. `AdaptiveRadius` is adaptive conformal inference
 (I. Gibbs, E. Candes, "Adaptive conformal inference under distribution shift", 2021): the quantile of the last scores,
@@ -15,14 +15,14 @@ from typing import Any, Final
 
 WINDOW: Final = 200
 RATES: Final = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1)
-CAP: Final = 1.5  # times the largest score, for radii that would be infinite
+CAP: Final = 1.5  # multiple of the largest score that replaces an infinite radius
 SCORES_MIN: Final = 20
 NORMAL_90: Final = 1.645
 _TINY = 1e-12
 
 
 def conformal_quantile(ordered: Sequence[float], miss_rate: float) -> float:
-    """Return the ceil((1 - miss_rate)(W + 1))-th smallest of W ordered scores: infinite above, 0 for a rate of 1.
+    """Return the ceil((1 - miss_rate)(W + 1))-th smallest of W ordered scores; infinite beyond them, 0 for a rate of 1.
 
     >>> conformal_quantile([1.0, 2.0, 3.0], 0.5), conformal_quantile([1.0], 0.1)
     (2.0, inf)
@@ -35,7 +35,7 @@ def conformal_quantile(ordered: Sequence[float], miss_rate: float) -> float:
 
 @dataclass
 class AdaptiveRadius:
-    """One learning rate: the miss rate asked for now, and the scores it is judged by.
+    """The radius with one learning rate: its current miss rate, and the promised one.
 
     >>> radius = AdaptiveRadius(0.1, 0.05)
     >>> for score in range(1, 8):
@@ -53,21 +53,21 @@ class AdaptiveRadius:
             self.miss_rate = self.wanted
 
     def radius(self, ordered: Sequence[float]) -> float:
-        """Return the radius for the next score, given the scores so far in order."""
+        """Return the radius for the next score from all scores so far, ascending."""
         return conformal_quantile(ordered, self.miss_rate)
 
     def learn(self, ordered: Sequence[float], score: float) -> None:
-        """Move the miss rate after a score; `ordered` are those before it."""
+        """Move the miss rate after a score; `ordered` are the earlier scores."""
         missed = 1.0 if score > self.radius(ordered) else 0.0
         self.miss_rate += self.rate * (self.wanted - missed)
 
 
 @dataclass
 class AggregatedRadius:
-    """The radius of one key: scores of the last WINDOW runs, experts, and how much each is trusted.
+    """The radius of one key: its last WINDOW scores, experts with different learning rates, and the weights of the experts.
 
-    Before SCORES_MIN scores `radius` falls back to those of a wider set (the application, then all of them), and with
-    none of these to the normal quantile: never to 0.
+    Before SCORES_MIN scores `radius` uses the scores of a wider set (the application, then all of them); if these are too
+    few as well it returns the normal quantile, never 0.
 
     >>> radius = AggregatedRadius()
     >>> radius.radius(), radius.radius([0.5] * 18 + [2.0] * 2)
@@ -92,7 +92,7 @@ class AggregatedRadius:
         self._ordered = sorted(self.scores)
 
     def radius(self, wider: Sequence[float] = ()) -> float:
-        """Return the radius in units of the scale; `wider` are scores of other keys for the time before enough are known."""
+        """Return the radius in units of the scale; `wider` are scores of other keys for the time before SCORES_MIN."""
         if len(self.scores) >= SCORES_MIN:
             return sum(weight * each for weight, each in zip(self.trust, self._radii(), strict=True))
         if len(wider) >= SCORES_MIN:
@@ -100,7 +100,7 @@ class AggregatedRadius:
         return NORMAL_90
 
     def learn(self, score: float) -> None:
-        """Take a score in, after `radius` was asked; ValueError unless it is finite and not negative."""
+        """Add a score after `radius` was used; ValueError unless it is finite and not negative."""
         if not 0.0 <= score < math.inf:
             raise ValueError("A score must be finite and not negative.")
         if self._ordered:
@@ -114,11 +114,6 @@ class AggregatedRadius:
             del self._ordered[bisect_left(self._ordered, oldest)]
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the state as plain data.
-
-        >>> AggregatedRadius.build(AggregatedRadius().snapshot()).radius()
-        1.645
-        """
         return {
             "wanted": self.wanted,
             "scores": list(self.scores),
@@ -131,18 +126,17 @@ class AggregatedRadius:
 
     @classmethod
     def build(cls, state: dict[str, Any]) -> "AggregatedRadius":
-        """Return the radius of a snapshot."""
-        given = {name: list(state[name]) for name in ("scores", "trust", "regret", "largest", "squares")}
+        lists = {name: list(state[name]) for name in ("scores", "trust", "regret", "largest", "squares")}
         pairs = zip(RATES, state["miss_rates"], strict=True)
         experts = [AdaptiveRadius(state["wanted"], rate, miss_rate) for rate, miss_rate in pairs]
-        return cls(wanted=state["wanted"], experts=experts, **given)
+        return cls(wanted=state["wanted"], experts=experts, **lists)
 
     def _radii(self) -> list[float]:
         cap = CAP * self._ordered[-1]
         return [min(expert.radius(self._ordered), cap) for expert in self.experts]
 
     def _aggregate(self, score: float) -> None:
-        """Move the trust by the pinball loss, linear at the radius of the aggregate."""
+        """Move the weights by the pinball loss, linearised at the aggregated radius."""
         radii = self._radii()
         mixed = sum(weight * radius for weight, radius in zip(self.trust, radii, strict=True))
         slope = (1.0 if score <= mixed else 0.0) - (1.0 - self.wanted)

@@ -1,4 +1,4 @@
-"""A function of many columns that bends smoothly, from as many runs as are retained: Kriging of what is near.
+"""A smooth function of many columns, fitted to all retained runs: local Kriging.
 
 C. Rasmussen, C. Williams, "Gaussian Processes for Machine Learning", 2006: a Matern covariance (4.17) with a reach of its own
 for each column (5.1), chosen by the likelihood of some runs. M. Blum, M. Riedmiller, "Optimization of Gaussian process
@@ -20,11 +20,11 @@ from processors.models.numerics.scipy_functions import inverse_and_ln_determinan
 
 Integers = npt.NDArray[np.int64]
 
-NEAR: Final = 64  # runs that an answer is made of
-SAMPLE: Final = 256  # runs by which reaches are chosen: a matrix of so many is inverted in some milliseconds
-STEPS: Final = 40  # of the search: more change no answer by a hundredth
-STEPS_ON: Final = 8  # of one that goes on from what was found of other runs of the same kind
-GROUPS_MAX: Final = 48  # reaches that are looked for
+NEAR: Final = 64  # nearest runs used for a prediction
+SAMPLE: Final = 256  # runs used to choose reaches; inverting their matrix takes some milliseconds
+STEPS: Final = 40  # of the search; more change no prediction by 1 %
+STEPS_ON: Final = 8  # of a search that starts from an earlier result
+GROUPS_MAX: Final = 48  # reaches in a search
 _USUAL: Final = math.log(3.0)  # deviations of its column that a reach is, as far as nothing is known of it,
 _UNSURE: Final = 4.0  # and the variance of its ln
 _LOWEST, _HIGHEST = math.log(0.05), math.log(150.0)  # a reach lies between,
@@ -36,11 +36,11 @@ _FASTER, _SLOWER = 1.2, 0.5
 _CLOSE: Final = 1e-12
 
 Search = dict[str, Any]
-"""Where a search is, as plain data: `at`, `step`, `slope` (a number for each reach, then part and noise), `best`, `least`, `done`."""
+"""A search as plain data: `at`, `step`, `slope` (a number for each reach, then part and noise), `best`, `least`, `done`."""
 
 
 class Reaches(NamedTuple):
-    """The reach of each group of columns in deviations (groups,), the smooth part and the noise in variances of the target.
+    """The reach of each group of columns in deviations (groups,); smooth part and noise as shares of the target's variance.
 
     >>> Reaches.of({"best": [0.0, 0.0, math.log(0.25)]}).noise
     0.25
@@ -52,13 +52,12 @@ class Reaches(NamedTuple):
 
     @classmethod
     def of(cls, search: Mapping[str, Any]) -> "Reaches":
-        """Return what a search found best so far."""
-        found = np.exp(np.array(search["best"], np.float64))
-        return cls(found[:-2], float(found[-2]), float(found[-1]))
+        values = np.exp(np.array(search["best"], np.float64))
+        return cls(values[:-2], float(values[-2]), float(values[-1]))
 
 
 class KrigingPoints(NamedTuple):
-    """Rows (k, p) that differ, their targets (k,), and by how many runs each is known (k,).
+    """Distinct rows (k, p), their mean targets (k,), and their weights (k,).
 
     >>> KrigingPoints.of(np.array([[1.0], [2.0], [1.0]]), np.array([3.0, 9.0, 5.0]), np.ones(3)).target.tolist()
     [4.0, 9.0]
@@ -70,7 +69,7 @@ class KrigingPoints(NamedTuple):
 
     @classmethod
     def of(cls, values: Floats, target: Floats, weight: Floats) -> "KrigingPoints":
-        """Return the points of rows (m, p): runs that are alike are one, with their mean."""
+        """Return the points of rows (m, p); equal rows are merged."""
         rows, place = np.unique(values, axis=0, return_inverse=True)
         place = place.reshape(-1)
         heavy = np.bincount(place, weight, len(rows)).astype(np.float64)
@@ -79,7 +78,7 @@ class KrigingPoints(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kriging:
-    """The process of some points: their rows in units of the reaches, targets and noise in those of the target.
+    """A fitted process: rows in units of the reaches; targets and noise in units of the target.
 
     >>> x = np.linspace(0.0, 6.0, 40)[:, None]
     >>> points = KrigingPoints.of(x, np.sin(x[:, 0]), np.ones(40))
@@ -97,10 +96,10 @@ class Kriging:
     single: float
 
     def predict(self, values: Floats) -> "KrigingAnswers":
-        """Return the target of rows (m, p), and the deviation of a run from it: larger where no run is near."""
-        requested = (values - self.mean) / self.unit
-        found = np.array([self._one(row) for row in requested]).reshape(len(values), 2)
-        return KrigingAnswers(found[:, 0], np.sqrt(found[:, 1]))
+        """Return the predictions for rows (m, p); the deviation of a run grows if no run is near."""
+        scaled = (values - self.mean) / self.unit
+        predictions = np.array([self._one(row) for row in scaled]).reshape(len(values), 2)
+        return KrigingAnswers(predictions[:, 0], np.sqrt(predictions[:, 1]))
 
     def _one(self, row: Floats) -> tuple[float, float]:
         between = ((self.rows - row) ** 2).sum(axis=1)
@@ -109,25 +108,21 @@ class Kriging:
         among = ((rows[:, None] - rows[None]) ** 2).sum(axis=2)
         covariance = self.part * matern(among)
         covariance[np.diag_indices(len(near))] += self.noise[near]
-        own = self.part * matern(between[near])
-        weight = np.linalg.solve(covariance, own)
-        variance = max(self.part - float(weight @ own), 0.0) + self.single
+        to_near = self.part * matern(between[near])
+        weight = np.linalg.solve(covariance, to_near)
+        variance = max(self.part - float(weight @ to_near), 0.0) + self.single
         return float(weight @ self.target[near]), variance
 
 
 class KrigingAnswers(NamedTuple):
-    """What is answered of rows: the target (m,), and its standard deviation (m,).
-
-    >>> KrigingAnswers(np.array([2.0]), np.array([0.1])).target.tolist()
-    [2.0]
-    """
+    """Predictions for rows: the target (m,), and its standard deviation (m,)."""
 
     target: Floats
     deviation: Floats
 
 
 def matern(squared: Floats) -> Floats:
-    """Return the covariance of points by the square of their distance in reaches: smooth, and yet able to bend.
+    """Return the Matern covariance for the square of a distance in reaches.
 
     >>> matern(np.array([0.0, 1.0])).round(3).tolist()
     [1.0, 0.483]
@@ -139,9 +134,10 @@ def matern(squared: Floats) -> Floats:
 def searching(
     points: KrigingPoints, group: Sequence[int] | Integers, search: Search | None = None
 ) -> Generator[Search, None, Search]:
-    """Yield after each step of the search for reaches, from `search` on, and return it; `group` (p,) says whose reach a column has.
+    """Yield after each step of the search for reaches, resuming `search`; return the search.
 
-    A search of other columns is begun anew. Raises ValueError for more than GROUPS_MAX reaches.
+    `group` (p,) is the number of each column's reach. A search for another number of groups starts anew. Raises ValueError for
+    more than GROUPS_MAX groups.
 
     >>> points = KrigingPoints.of(np.arange(9.0)[:, None], np.arange(9.0) ** 2, np.ones(9))
     >>> len(list(searching(points, [0]))), next(searching(points, [0], {"done": STEPS - 1, **begun(1)}))["done"]
@@ -150,28 +146,24 @@ def searching(
     groups = int(max(group)) + 1
     if groups > GROUPS_MAX:
         raise ValueError(f"Reaches of more than {GROUPS_MAX} attributes are not looked for.")
-    found = search if search is not None and len(search["at"]) == groups + 2 else {**begun(groups), "done": 0}
-    if found["done"] >= STEPS:
-        return found
+    state = search if search is not None and len(search["at"]) == groups + 2 else {**begun(groups), "done": 0}
+    if state["done"] >= STEPS:
+        return state
     likelihood = _Likelihood(_sample(points), np.asarray(group), groups)
-    while found["done"] < STEPS:
-        found = _step(found, likelihood)
-        yield found
-    return found
+    while state["done"] < STEPS:
+        state = _step(state, likelihood)
+        yield state
+    return state
 
 
 def begun(groups: int) -> Search:
-    """Return a search before its first step, all but `done`.
-
-    >>> begun(1)["slope"]
-    [0.0, 0.0, 0.0]
-    """
+    """Return a search before its first step, without `done`."""
     at = [_USUAL] * groups + [0.0, math.log(0.05)]
     return {"at": at, "step": [_FIRST_STEP] * len(at), "slope": [0.0] * len(at), "best": at, "least": None}
 
 
 def onward(search: Search) -> Search:
-    """Return a search that goes on, for runs that are other ones, from what was found of those before.
+    """Return a search for changed runs that starts from an earlier result.
 
     >>> onward({**begun(1), "done": STEPS})["done"] == STEPS - STEPS_ON
     True
@@ -182,7 +174,7 @@ def onward(search: Search) -> Search:
 
 
 def kriging(points: KrigingPoints, group: Sequence[int] | Integers, chosen: Reaches) -> Kriging:
-    """Return the process of points with these reaches; `group` (p,) says whose reach a column has.
+    """Return the process of points with these reaches; `group` (p,) is the number of each column's reach.
 
     >>> points = KrigingPoints.of(np.array([[0.0], [1.0]]), np.array([1.0, 3.0]), np.ones(2))
     >>> found = kriging(points, [0], Reaches(np.array([1.0]), 1.0, 1e-9))
@@ -203,7 +195,7 @@ def _scale(values: Floats) -> tuple[Floats, Floats]:
 
 
 def _sample(points: KrigingPoints) -> KrigingPoints:
-    """Return some of the points, drawn evenly by a seed."""
+    """Return at most SAMPLE points, drawn evenly with a fixed seed."""
     if len(points.target) <= SAMPLE:
         return points
     at = np.sort(np.random.default_rng(1).permutation(len(points.target))[:SAMPLE])
@@ -211,7 +203,7 @@ def _sample(points: KrigingPoints) -> KrigingPoints:
 
 
 class _Likelihood:
-    """By how much reaches, part and noise are unlikely, of some points: -ln of it, with its slope in their ln."""
+    """-ln of the likelihood of reaches, part and noise for some points, with its slope in their ln."""
 
     def __init__(self, points: KrigingPoints, group: Integers, groups: int) -> None:
         mean, unit = _scale(points.values)
@@ -242,7 +234,7 @@ class _Likelihood:
 
 
 def _step(search: Search, likelihood: _Likelihood) -> Search:
-    """Return a search after one more step of Rprop: along the sign of each slope, further where it stays."""
+    """Return the search after one more step of Rprop: along the sign of each slope, farther while the sign stays."""
     at, step, before = (np.array(search[name], np.float64) for name in ("at", "step", "slope"))
     loss, slope = likelihood(at)
     better = search["least"] is None or loss < search["least"]

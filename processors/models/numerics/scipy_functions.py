@@ -1,6 +1,6 @@
-"""The functions of scipy that models need, each loaded when it is first called.
+"""The functions of scipy that models need, imported when first called.
 
-Loading them takes half a second of processor time: a start or a question about run times must not wait for what it never calls.
+The import takes half a second of processor time, and a start or a request for a run time must not wait for it.
 """
 
 from typing import Any
@@ -12,54 +12,40 @@ from processors.models.numerics.arrays import Floats
 
 
 def load() -> None:
-    """Load them all, at a moment at which nobody waits. A fold that met the first failure of a job stood still for .17 s.
-
-    >>> import sys
-    >>> load()
-    >>> "scipy.special" in sys.modules
-    True
-    """
+    """Import all of them while nothing waits. The first failure of a job once blocked the agent for 0.17 s."""
     import scipy.linalg.lapack  # noqa: PLC0415  loaded late, as the module says
     import scipy.optimize  # noqa: PLC0415  loaded late, as the module says
     import scipy.special  # noqa: F401, PLC0415  loaded late, as the module says
 
 
 def normal_share_below(deviations: npt.ArrayLike) -> Any:
-    """Return the share of a normal distribution below so many standard deviations (`ndtr`).
-
-    >>> float(normal_share_below(0.0))
-    0.5
-    """
+    """Return the normal distribution function at `deviations` standard deviations (`ndtr`)."""
     from scipy.special import ndtr  # noqa: PLC0415  loaded late, as the module says
 
     return ndtr(deviations)
 
 
 def beta_share_below(a: float, b: float, x: float) -> float:
-    """Return the share of a beta distribution below x (`betainc`).
-
-    >>> beta_share_below(1.0, 1.0, 0.25)
-    0.25
-    """
+    """Return the distribution function of a beta distribution at x (`betainc`)."""
     from scipy.special import betainc  # noqa: PLC0415  loaded late, as the module says
 
     return float(betainc(a, b, x))
 
 
 def least_squares_not_negative(a: Floats, b: Floats) -> Floats:
-    """Return the x without negative numbers for which |Ax - b| is least (Lawson, Hanson 1974).
+    """Return the x >= 0 that minimises |ax - b| (Lawson, Hanson 1974).
 
     >>> least_squares_not_negative(np.eye(2), np.array([3.0, -1.0])).tolist()
     [3.0, 0.0]
     """
     from scipy.optimize import nnls  # noqa: PLC0415  loaded late, as the module says
 
-    found: Floats = nnls(a, b)[0]
-    return found
+    solution: Floats = nnls(a, b)[0]
+    return solution
 
 
 def inverse_and_ln_determinant(matrix: Floats) -> tuple[Floats, float]:
-    """Return the inverse of a positive definite matrix, and ln of its determinant; the matrix is written over.
+    """Return the inverse of a positive definite matrix and ln of its determinant; the matrix is overwritten.
 
     >>> inverse, ln_determinant = inverse_and_ln_determinant(np.array([[4.0, 2.0], [2.0, 2.0]]))
     >>> inverse.round(6).tolist(), round(ln_determinant, 6)
@@ -76,11 +62,7 @@ def inverse_and_ln_determinant(matrix: Floats) -> tuple[Floats, float]:
 
 
 def lower_inverse(matrix: Floats) -> Floats:
-    """Return the inverse of a positive definite matrix on and below its diagonal; the matrix is written over.
-
-    >>> lower_inverse(np.array([[4.0]])).tolist()
-    [[0.25]]
-    """
+    """Return the inverse of a positive definite matrix on and below its diagonal; the matrix is overwritten."""
     from scipy.linalg.lapack import dpotrf, dpotri  # noqa: PLC0415  loaded late, as the module says
 
     factor, _ = dpotrf(matrix, lower=1, overwrite_a=1)

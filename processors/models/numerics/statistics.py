@@ -1,4 +1,4 @@
-"""Bands of run times, whose logarithms are taken for normal, and the loss by which a quantile is judged."""
+"""Quantiles and bands of run times with normal logarithms, rounding to significant digits, and the pinball loss."""
 
 import math
 from collections.abc import Iterable
@@ -78,7 +78,7 @@ _IN_SIX: Final = _IN_DIGITS[6]
 
 
 def six_digits(value: float) -> float:
-    """Return a number rounded to six digits; what is not finite stays as it is.
+    """Round a number to six significant digits; numbers that are not finite stay as they are.
 
     >>> six_digits(1234.56789), six_digits(float("inf"))
     (1234.57, inf)
@@ -87,38 +87,22 @@ def six_digits(value: float) -> float:
 
 
 def rounded(*values: float) -> tuple[float, ...]:
-    """Return numbers rounded to six digits, as `six_digits` does one.
-
-    >>> rounded(1028.2411, 0.0)
-    (1028.24, 0.0)
-    """
+    """Round numbers to six significant digits."""
     return tuple([float(_IN_SIX % value) for value in values])
 
 
 def rounded_rows(rows: Iterable[Iterable[float]]) -> tuple[tuple[float, ...], ...]:
-    """Return rows of numbers rounded to six digits.
-
-    >>> rounded_rows([[1028.2411], []])
-    ((1028.24,), ())
-    """
+    """Round rows of numbers to six significant digits."""
     return tuple(rounded(*row) for row in rows)
 
 
 def to_digits(value: float, digits: int) -> float:
-    """Return a number rounded to so many digits; what is not finite stays as it is.
-
-    >>> to_digits(1234.56789, 3)
-    1230.0
-    """
+    """Round a number to `digits` significant digits; numbers that are not finite stay as they are."""
     return float(_IN_DIGITS[digits] % value)
 
 
 def all_to_digits(values: Iterable[float], digits: int) -> tuple[float, ...]:
-    """Return numbers rounded to so many digits, as `to_digits` does one.
-
-    >>> all_to_digits([1234.56789, 0.0], 3)
-    (1230.0, 0.0)
-    """
+    """Round numbers to `digits` significant digits."""
     in_digits = _IN_DIGITS[digits]
     return tuple([float(in_digits % value) for value in values])
 
@@ -128,7 +112,7 @@ BAND_DIGITS_MAX: Final = 6
 
 
 def band_digits(value: float, low: float, high: float) -> int:
-    """Return how many digits of a value are known that has a band: to about a hundredth of its width, three to six.
+    """Return the significant digits of a value with a band: to about a hundredth of the width, three to six.
 
     >>> band_digits(3724.18, 3102.0, 4498.0), band_digits(3724.18, 3720.0, 3729.0)
     (3, 5)
@@ -139,7 +123,7 @@ def band_digits(value: float, low: float, high: float) -> int:
 
 
 def rounded_band(value: float, low: float, high: float) -> tuple[float, float, float]:
-    """Return a value and its band in the digits that the band supports.
+    """Round a value and its band to the digits that the band supports.
 
     >>> rounded_band(3724.18, 3102.0, 4498.0)
     (3720.0, 3100.0, 4500.0)
@@ -149,13 +133,13 @@ def rounded_band(value: float, low: float, high: float) -> tuple[float, float, f
 
 
 _NORMAL: Final = NormalDist()
-Z95: Final = _NORMAL.inv_cdf(0.95)  # half the width of a band that holds 90 %, in standard deviations
+Z95: Final = _NORMAL.inv_cdf(0.95)  # half the width of a 90 % band, in standard deviations
 
 
 def quantile_of_band(median_s: float, high_s: float, level: float) -> float:
-    """Return what the share `level` of the runs keeps below, where half keep below the median and 95 % below `high_s`.
+    """Return the quantile `level` of run times whose median and 95 % quantile are given, with a normal logarithm.
 
-    With the lower end of a band in the place of the upper one it is what that share keeps above.
+    With the lower end of a band in place of `high_s` it returns the run time that the share `level` exceeds.
 
     >>> round(quantile_of_band(100.0, 200.0, 0.9), 1), round(quantile_of_band(100.0, 200.0, 0.95), 1)
     (171.6, 200.0)
@@ -164,9 +148,9 @@ def quantile_of_band(median_s: float, high_s: float, level: float) -> float:
 
 
 def share_below(value_s: float, median_s: float, low_s: float, high_s: float) -> float:
-    """Return the share of the runs that keep below a time, by a band that 5 % keep below and 5 % above (PIT, Dawid 1984).
+    """Return the share of runs below `value_s`, from a median and a 90 % band (PIT, Dawid 1984).
 
-    ln T is normal on either side of the median. Half of what lies on the median itself counts.
+    The logarithm is normal on either side of the median. At the median itself the result is 0.5.
 
     >>> [round(share_below(value_s, 100.0, 50.0, 150.0), 3) for value_s in (50.0, 80.0, 100.0, 150.0)]
     [0.05, 0.298, 0.5, 0.95]

@@ -1,7 +1,6 @@
-"""Extremely randomised trees in numpy: all trees of a forest grow together, a level at a time.
+"""Extremely randomised trees in numpy: all trees of a forest grow together, one level at a time.
 
-`forest` (what a forest is, and its answers: means, medians and quantiles of what lies in the leaves), `grow` (how it
-comes about). A forest is a function of its rows, in their order, and of the seed: it is never stored, but grown again.
+A forest depends only on its rows, in their order, and on the seed. So it is never stored, but grown again.
 """
 
 from collections.abc import Generator, Sequence
@@ -13,14 +12,13 @@ import numpy.typing as npt
 
 from processors.models.numerics.arrays import Floats
 
-# A forest of regression trees as arrays, and what it answers.
-# A leaf keeps the targets of its rows, so that the forest answers with a distribution and not with a mean alone
-# (N. Meinshausen, "Quantile regression forests", JMLR 2006): each tree's leaf counts alike, each row in it by its weight.
+# A leaf keeps the targets of its rows, so that a forest predicts a distribution and not only a mean (N. Meinshausen,
+# "Quantile regression forests", JMLR 2006): the leaves of all trees have equal weight, and a row in a leaf has its own.
 
 Integers = npt.NDArray[np.int64]
 
 LEAF: Final = -1
-_ENOUGH: Final = 1.0 - 1e-9  # of a share of weight: sums of parts round
+_ENOUGH: Final = 1.0 - 1e-9  # tolerance for rounding in sums of weights
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +46,7 @@ class Forest:
     gain: Floats
 
     def leaves(self, values: Floats) -> Integers:
-        """Return the leaf of each row in each tree, (m, trees); rows are (m, features)."""
+        """Return the leaf of each row (m, features) in each tree, (m, trees)."""
         node = np.repeat(np.arange(self.trees)[None, :], len(values), axis=0)
         row = np.arange(len(values))[:, None]
         while True:
@@ -60,52 +58,47 @@ class Forest:
             node = np.where(inner, self.left[node] + right, node)
 
     def mean(self, values: Floats) -> Floats:
-        """Return the mean over trees of the means of the leaves, (m,)."""
+        """Return the mean over the trees of the means of the leaves, (m,)."""
         return np.asarray(self.value[self.leaves(values)].mean(axis=1))
 
     def quantiles(self, values: Floats, shares: Sequence[float]) -> Floats:
-        """Return quantiles (m, len(shares)) of the targets in the leaves of each row; 0.5 is their median.
+        """Return quantiles (m, len(shares)) of the targets in the leaves of each row.
 
-        A quantile is the least target up to which the trees hold that share; where it is met exactly, half way to the next.
+        A quantile is the least target at which the cumulative weight reaches the share; if it meets the share exactly, the quantile
+        lies half way to the next target.
         """
-        at = self.leaves(values)
-        count = (self.stop - self.start)[at]
+        leaf = self.leaves(values)
+        count = (self.stop - self.start)[leaf]
         rows = np.repeat(np.arange(len(values)), count.sum(axis=1))
-        flat, sizes = self.start[at].ravel(), count.ravel()
+        flat, sizes = self.start[leaf].ravel(), count.ravel()
         place = np.arange(sizes.sum()) + np.repeat(flat - (sizes.cumsum() - sizes), sizes)
         target, weight = self.retained[place], self.share[place] / self.trees
         order = np.lexsort((target, rows))
         target, reached = target[order], weight[order].cumsum()
         first = np.concatenate([[0], count.sum(axis=1).cumsum()])
         before = np.concatenate([[0.0], reached])[first[:-1]]
-        found = np.empty((len(values), len(shares)))
+        result = np.empty((len(values), len(shares)))
         for i, share in enumerate(shares):
             low = np.searchsorted(reached, before + share * _ENOUGH)
             high = np.searchsorted(reached, before + share / _ENOUGH)
-            low, high = (np.clip(each, first[:-1], first[1:] - 1) for each in (low, high))
-            found[:, i] = (target[low] + target[high]) / 2
-        return found
+            low, high = (np.clip(index, first[:-1], first[1:] - 1) for index in (low, high))
+            result[:, i] = (target[low] + target[high]) / 2
+        return result
 
     def importances(self) -> Floats:
-        """Return the share of each feature in what the splits explained, (features,), sum 1; 0 where nothing was."""
+        """Return the share of each feature in the explained variance, (features,), sum 1; 0 if nothing is explained."""
         total = float(self.gain.sum())
         return self.gain / total if total > 0 else np.zeros_like(self.gain)
 
 
 def joined(forests: Sequence[Forest]) -> Forest:
-    """Return one forest of all their trees; ValueError without any.
-
-    >>> one = np.zeros(1)
-    >>> leaf = Forest(1, one.astype(int) - 1, one, one.astype(int), one.astype(int), one.astype(int) + 1, one + 7, one + 7, one + 1, one)
-    >>> joined([leaf, leaf]).mean(np.zeros((1, 1))).tolist()
-    [7.0]
-    """
+    """Return one forest of all trees; ValueError without forests."""
     if not forests:
-        raise ValueError("At least one forest is joined.")
+        raise ValueError("At least one forest is needed.")
     if len(forests) == 1:
         return forests[0]
     trees = sum(each.trees for each in forests)
-    # roots come first: what is below the roots of a forest moves behind those of all
+    # roots come first: the other nodes of each forest move behind all roots
     below = np.cumsum([trees, *(len(each.feature) - each.trees for each in forests)])
     moved = [each.left + (at - each.trees) for each, at in zip(forests, below, strict=False)]
     retained = np.cumsum([0, *(len(each.retained) for each in forests)])
@@ -128,26 +121,21 @@ def joined(forests: Sequence[Forest]) -> Forest:
     )
 
 
-# How a forest comes about: extremely randomised trees.
 # P. Geurts, D. Ernst, L. Wehenkel, "Extremely randomized trees", Machine Learning 63 (2006): at each node one threshold per
-# feature is drawn evenly between the least and the largest value there, and the feature whose threshold lessens the
-# variance most is taken. No bootstrap; every feature at every node. Nodes of a level, of all trees, are split at once.
-# Each tree draws from its own generator, so that a forest may be grown in parts and comes out the same.
+# feature is drawn evenly between its least and largest value there, and the feature whose threshold reduces the variance most
+# is chosen. There is no bootstrap, and every feature is tried at every node. The nodes of a level are split at once in all
+# trees. Each tree has its own random generator, so a forest grown in parts is the same.
 
-ROWS_MAX: Final = 1 << 17  # that grow together: what is beyond is grown in parts, to bound memory
-ROWS_STEP: Final = 1 << 11  # that grow together where nothing may stand still for long
-COLUMNS_USUAL: Final = 8  # of more, fewer rows are a step
-LEVELS_STEP: Final = 16  # that such a step splits: trees of so many rows have about as many
-_STILL = 1e-12  # of the spread of all targets: what lies closer is alike
+ROWS_MAX: Final = 1 << 17  # rows that grow together; more are grown in parts, to bound memory
+ROWS_STEP: Final = 1 << 11  # rows that grow together in one short step
+COLUMNS_USUAL: Final = 8  # with more columns a step has fewer rows
+LEVELS_STEP: Final = 16  # levels in a step; trees of ROWS_STEP rows have about as many
+_STILL = 1e-12  # share of the spread of all targets below which targets are equal
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How many trees, the least rows of a leaf, and the seed.
-
-    >>> Growth().trees
-    10
-    """
+    """Number of trees, least rows of a leaf, and the seed."""
 
     trees: int = 10
     leaf_rows: int = 1
@@ -155,9 +143,9 @@ class Growth:
 
 
 def grow(values: Floats, target: Floats, weight: Floats | None = None, growth: Growth | None = None) -> Forest:
-    """Return the forest of rows (n, features) with targets (n,) and positive weights (n,), by default alike.
+    """Return the forest of rows (n, features) with targets (n,) and positive weights (n,), by default 1.
 
-    Raises ValueError without rows or features, where shapes do not fit, or where something is not finite.
+    Raises ValueError without rows or features, if shapes do not fit, or if a number is not finite.
 
     >>> values = np.arange(20.0)[:, None]
     >>> forest = grow(values, np.where(values[:, 0] < 10, 1.0, 5.0))
@@ -178,9 +166,9 @@ def grow(values: Floats, target: Floats, weight: Floats | None = None, growth: G
 def growing(
     values: Floats, target: Floats, weight: Floats, growth: Growth, rows_at_once: int = ROWS_STEP
 ) -> Generator[None, None, Forest]:
-    """Yield after a few trees, so many that they have `rows_at_once` rows together, and return the forest; else as `grow`.
+    """Yield after each group of trees with about `rows_at_once` rows together; return the forest. Errors as in `grow`.
 
-    Trees that have more yield between their levels, after about as much work.
+    Larger trees also yield between their levels, after about the same work.
 
     >>> x = np.arange(40.0)[:, None]
     >>> len(list(growing(x, x[:, 0], np.ones(40), Growth(10), rows_at_once=120)))
@@ -204,23 +192,9 @@ def growing(
     return joined(forests)
 
 
-def grow_trees(values: Floats, target: Floats, weight: Floats, growth: Growth, numbers: range) -> Forest:
-    """Return those trees of a forest that have these numbers, so that a large one may be grown a few at a time.
-
-    >>> values, target = np.arange(8.0)[:, None], np.arange(8.0) ** 2
-    >>> parts = [grow_trees(values, target, np.ones(8), Growth(2), range(i, i + 1)) for i in range(2)]
-    >>> joined(parts).mean(values).tolist() == grow(values, target, growth=Growth(2)).mean(values).tolist()
-    True
-    """
-    growing_ = _Growing(values, target, weight, growth, numbers)
-    while growing_.grow():
-        pass
-    return growing_.grown()
-
-
 @dataclass(slots=True)
 class _Level:
-    """The nodes of a level: rows of all nodes side by side (m,), where each node starts, and whose tree it is (nodes,)."""
+    """The nodes of a level: rows of all nodes side by side (m,), the start of each node, and its tree (nodes,)."""
 
     rows: Integers
     start: Integers
@@ -245,7 +219,7 @@ class _Growing:
         self.known = self.leaves = 0
 
     def grow(self) -> bool:
-        """Split the nodes of the lowest level; return whether there is one below."""
+        """Split the nodes of the lowest level; return whether a further level exists."""
         level = self.level
         feature, threshold, right = self._splits(level)
         inner = feature != LEAF
@@ -262,11 +236,11 @@ class _Growing:
         return len(self.level.start) > 0
 
     def grown(self) -> Forest:
-        """Return the forest, all levels of which are split."""
+        """Return the forest after its last level is split."""
         feature, threshold, left, start, stop = (np.concatenate(each) for each in zip(*self.nodes, strict=True))
         rows = np.concatenate(self.retained)
         weight = self.weight[rows]
-        leaf = np.flatnonzero(feature == LEAF)  # they lie in the order of their rows
+        leaf = np.flatnonzero(feature == LEAF)  # leaves are in the order of their rows
         share = weight / np.repeat(np.add.reduceat(weight, start[leaf]), (stop - start)[leaf])
         value = np.zeros(len(feature))
         value[leaf] = np.add.reduceat(self.target[rows] * share, start[leaf])
@@ -274,7 +248,7 @@ class _Growing:
         return Forest(trees, feature, threshold, left, start, stop, value, target, share, self.gain)
 
     def _splits(self, level: _Level) -> tuple[Integers, Floats, npt.NDArray[np.bool_]]:
-        """Return feature and threshold of each node, LEAF where it stays one, and which rows go to the right."""
+        """Return feature and threshold of each node, LEAF if it is not split, and whether each row goes to the right."""
         start, size = level.start, level.size()
         values = self.columns[:, level.rows]
         low, high = (ufunc.reduceat(values, start, axis=1) for ufunc in (np.minimum, np.maximum))
@@ -295,7 +269,7 @@ class _Growing:
         )
 
     def _gains(self, level: _Level, right: npt.NDArray[np.bool_]) -> Floats:
-        """Return by how much each feature (features, nodes) lessens the sum of squares; -inf where it cannot split."""
+        """Return the reduction of the sum of squares for each feature and node, (features, nodes); -inf if no split is possible."""
         start, size = level.start, level.size()
         weight = self.weight[level.rows]
         moment = weight * (self.target[level.rows] - self.centre)
@@ -310,26 +284,26 @@ class _Growing:
         return np.where(possible, np.maximum(gain, 0.0), -np.inf)
 
     def _draws(self, tree: Integers, features: int) -> Floats:
-        """Return one draw per feature and node (features, nodes), each from the generator of the node's tree."""
+        """Return one draw per feature and node (features, nodes), from the generator of the node's tree."""
         counts = np.bincount(tree, minlength=len(self.generators))
         pairs = zip(self.generators, counts.tolist(), strict=True)
         return np.concatenate([generator.random((nodes, features)) for generator, nodes in pairs if nodes]).T
 
 
 def _below(level: _Level, inner: npt.NDArray[np.bool_], right: npt.NDArray[np.bool_], rows: Integers) -> _Level:
-    """Return the level below: the rows of each node that was split, those that go left first."""
+    """Return the next level: the rows of each split node, with the left ones first."""
     size = level.size()[inner]
     side = 2 * np.repeat(np.arange(len(size)), size) + right
     order = np.argsort(side, kind="stable")
     count = np.bincount(side, minlength=2 * len(size))
-    # trees keep their order from level to level, so that the draws of each stay together
+    # trees keep their order from level to level, so that each tree's draws stay together
     return _Level(rows[order], count.cumsum() - count, np.repeat(level.tree[inner], 2))
 
 
 def _check(values: Floats, target: Floats, weight: Floats) -> None:
     if values.ndim != 2 or not values.size or target.shape != (len(values),) or weight.shape != target.shape:
-        raise ValueError("A forest needs rows (n, features), and a target and a weight for each.")
+        raise ValueError("A forest needs rows (n, features), and a target and a weight for each row.")
     if not (np.isfinite(values).all() and np.isfinite(target).all()):
-        raise ValueError("Rows and targets of a forest are finite.")
+        raise ValueError("Rows and targets of a forest must be finite.")
     if not ((weight > 0) & np.isfinite(weight)).all():
-        raise ValueError("Weights of rows are positive and finite.")
+        raise ValueError("Weights of rows must be positive and finite.")

@@ -1,6 +1,6 @@
-"""Finalisation of a minute of hosts: from what meters reported to amounts that hosts did, as far as that can be believed.
+"""Finalisation of a minute: the readings of meters become plausible amounts of hosts.
 
-Where only some hosts have sensors of power, those with one teach what counters let expect of the others.
+If only some hosts have power sensors, models learned on these estimate the power of the others from counters.
 """
 
 import math
@@ -41,16 +41,16 @@ Ints = npt.NDArray[np.int64]
 
 AMOUNT: Final = np.dtype([("host", "<i4"), ("quantity", "<i2"), ("reach", "<i2"), ("amount", "<f8")])
 Amounts = npt.NDArray[np.void]
-"""What hosts did, by host: row of the host, number of the quantity, how many minutes it took, and how much it was."""
+"""Amounts by host: row of the host, number of the quantity, number of minutes covered, and the amount."""
 
-REACH_MAX: Final = 5  # minutes; after a longer silence a count begins anew
-SLOWEST_WRAP_S: Final = 240.0  # an energy counter goes round in this time at the most that is believed of its part
-ADAPTERS_MAX: Final = 1 << 20  # names of them
-PART_QUIET_MS: Final = REACH_MAX * MINUTE_MS  # a part that was silent for so long is no longer waited for
+REACH_MAX: Final = 5  # minutes; after a longer silence a count restarts
+SLOWEST_WRAP_S: Final = 240.0  # shortest plausible time for a whole range of an energy counter
+ADAPTERS_MAX: Final = 1 << 20  # names of adapters
+PART_QUIET_MS: Final = REACH_MAX * MINUTE_MS  # a part silent for this long is no longer expected
 
 
 class MeterReadings(NamedTuple):
-    """What m meters reported a minute, each once: its row, how many samples, a value as `Ingest` reads it."""
+    """Readings of m meters in a minute: row, number of samples, and value as read by `Ingest`."""
 
     meter: Ints
     samples: Ints
@@ -58,115 +58,121 @@ class MeterReadings(NamedTuple):
 
 
 class Close:
-    """Closes minutes, the oldest first, and keeps in the columns of the meters what each told last."""
+    """Closes minutes, oldest first, and stores the last count of each meter."""
 
     def __init__(self, index: MeterIndex, settings: ProfileSettings) -> None:
         self._index, self._settings = index, settings
 
     def minute(self, minute_ms: int, readings: Readings) -> Amounts:
-        """Return what hosts did in a minute, by host; with it, as quantities, what was covered and what was left out."""
+        """Return the amounts of hosts in a minute, ascending by host, including covered minutes and left-out readings."""
         reported = _readings_by_meter(last_word(readings), self._index.kind_of)
-        new = self._index.series.rows["learned_ms"][reported.meter] < minute_ms
-        reported = MeterReadings(reported.meter[new], reported.samples[new], reported.value[new])
+        is_new = self._index.series.rows["learned_ms"][reported.meter] < minute_ms
+        reported = MeterReadings(reported.meter[is_new], reported.samples[is_new], reported.value[is_new])
         amount, reach, reason = self._read(minute_ms, reported)
         self._index.series.rows["learned_ms"][reported.meter] = minute_ms
-        amounts, in_part = self._whole(minute_ms, reported.meter, amount, reach)
-        bad = np.flatnonzero(reason >= 0)
-        hosts = np.concatenate([self._index.host_of[reported.meter[bad]], in_part])
-        reasons = np.concatenate([reason[bad], np.full(len(in_part), REASONS.index("part"))])
+        amounts, incomplete_hosts = self._whole(minute_ms, reported.meter, amount, reach)
+        rejected = np.flatnonzero(reason >= 0)
+        hosts = np.concatenate([self._index.host_of[reported.meter[rejected]], incomplete_hosts])
+        reasons = np.concatenate([reason[rejected], np.full(len(incomplete_hosts), REASONS.index("part"))])
         counted = [self._covered(minute_ms, amounts), self._left_out(hosts, reasons)]
         counted.append(self._busiest(reported.meter, amount, reach))
-        found = np.concatenate([amounts, *counted])
-        return found[np.argsort(found["host"], kind="stable")]
+        all_amounts = np.concatenate([amounts, *counted])
+        return all_amounts[np.argsort(all_amounts["host"], kind="stable")]
 
     def _read(self, minute_ms: int, reported: MeterReadings) -> tuple[Floats, Ints, Ints]:
-        """Return amounts (m,), nan where there is none, over how many minutes each, and why one was left out (-1: not)."""
+        """Return amounts (m,), nan if rejected, the minutes that each covers, and the reason for rejection (-1: none)."""
         kind, last_values = self._index.kind_of[reported.meter], self._index.last_values
         before_ms = self._index.series.rows["learned_ms"][reported.meter]
         gap = np.where(before_ms == NEVER_MS, 0, (minute_ms - before_ms) // MINUTE_MS)
-        known = (gap >= 1) & (gap <= REACH_MAX)
-        usual = last_values.rows["reach"][reported.meter]
-        slow = known & (usual > 1) & (reported.samples <= 1)  # sampled every few minutes; else minutes got lost
-        reach = np.where(slow, np.minimum(gap, usual), 1)
+        recent = (gap >= 1) & (gap <= REACH_MAX)
+        usual_reach = last_values.rows["reach"][reported.meter]
+        slow = (
+            recent & (usual_reach > 1) & (reported.samples <= 1)
+        )  # sampled every few minutes; otherwise minutes were lost
+        reach = np.where(slow, np.minimum(gap, usual_reach), 1)
         reason = np.full(len(kind), -1)
         amount = reported.value.copy()
         counts = (kind == ReadingKind.TOTAL) | (kind == ReadingKind.ENERGY) | (kind == ReadingKind.MEMORY_ENERGY)
         power = (kind == ReadingKind.POWER) | (kind == ReadingKind.GPU_POWER)
-        at = np.flatnonzero(power)
-        amount[at], reason[at] = self._power(reported.value[at], kind[at] == ReadingKind.GPU_POWER)
-        at = np.flatnonzero(~power & ~counts)
-        amount[at], reason[at] = _not_negative(reported.value[at])
+        selected = np.flatnonzero(power)
+        amount[selected], reason[selected] = self._power(
+            reported.value[selected], kind[selected] == ReadingKind.GPU_POWER
+        )
+        selected = np.flatnonzero(~power & ~counts)
+        amount[selected], reason[selected] = _not_negative(reported.value[selected])
         amount[kind >= ReadingKind.POWER] *= reach[
             kind >= ReadingKind.POWER
-        ]  # a level is the same in minutes that are not told
-        at = np.flatnonzero(counts)
-        reach[at] = np.where(known[at], gap[at], 1)
-        before = np.where(known[at], last_values.rows["last"][reported.meter[at]], np.nan)
-        amount[at], reason[at] = self._grown(kind[at], before, reported.value[at], gap[at])
-        last_values.rows["last"][reported.meter[at]] = reported.value[at]
-        last_values.rows["reach"][reported.meter] = np.where(known, gap, 1)
+        ]  # a level is assumed to hold in unreported minutes
+        selected = np.flatnonzero(counts)
+        reach[selected] = np.where(recent[selected], gap[selected], 1)
+        before = np.where(recent[selected], last_values.rows["last"][reported.meter[selected]], np.nan)
+        amount[selected], reason[selected] = self._grown(
+            kind[selected], before, reported.value[selected], gap[selected]
+        )
+        last_values.rows["last"][reported.meter[selected]] = reported.value[selected]
+        last_values.rows["reach"][reported.meter] = np.where(recent, gap, 1)
         return amount, reach, reason
 
     def _power(self, energy_j: Floats, may_be_off: npt.NDArray[np.bool_]) -> tuple[Floats, Ints]:
         watts = energy_j / (MINUTE_MS / 1000)
-        off = may_be_off & (watts == 0)
-        found = believable(np.where(off, 1.0, watts), most_w=self._settings.host_power_max_w)
+        is_off = may_be_off & (watts == 0)
+        plausible = believable(np.where(is_off, 1.0, watts), most_w=self._settings.host_power_max_w)
         reasons = np.select([np.isnan(watts), watts < 0, watts == 0], [*map(REASONS.index, REASONS[:3])], 3)
-        good = np.isfinite(found)
-        return np.where(good, energy_j, np.nan), np.where(good, -1, reasons)
+        is_good = np.isfinite(plausible)
+        return np.where(is_good, energy_j, np.nan), np.where(is_good, -1, reasons)
 
     def _grown(self, kind: npt.NDArray[np.int8], before: Floats, now: Floats, gap: Ints) -> tuple[Floats, Ints]:
         settings = self._settings
         spans = {ReadingKind.ENERGY: settings.energy_range_j, ReadingKind.MEMORY_ENERGY: settings.memory_energy_range_j}
-        span, most = np.full(len(kind), np.inf), np.full(len(kind), np.inf)
-        for each, whole in spans.items():
-            span[kind == each] = whole
-            most[kind == each] = min(settings.host_power_max_w, whole / SLOWEST_WRAP_S)
-        found = increments(before, now, gap * (MINUTE_MS / 1000), span, most)
+        span, rate_max = np.full(len(kind), np.inf), np.full(len(kind), np.inf)
+        for counter, full_range in spans.items():
+            span[kind == counter] = full_range
+            rate_max[kind == counter] = min(settings.host_power_max_w, full_range / SLOWEST_WRAP_S)
+        growth = increments(before, now, gap * (MINUTE_MS / 1000), span, rate_max)
         reasons = np.full(len(kind), -1)
         for step, reason in ((Step.RESET, "reset"), (Step.DOUBTFUL, "doubtful")):
-            reasons[found.step == step] = REASONS.index(reason)
+            reasons[growth.step == step] = REASONS.index(reason)
         reasons[~(now >= 0)] = REASONS.index("negative")
         reasons[np.isnan(now)] = REASONS.index("missing")
-        return found.amount, reasons
+        return growth.amount, reasons
 
     def _whole(self, minute_ms: int, meter: Ints, amount: Floats, reach: Ints) -> tuple[Amounts, Ints]:
-        """Return the amounts of hosts: those of parts together, where all that usually tell did, over the same time.
+        """Return the amounts of hosts, with the parts of a host combined if all its usual parts reported over the same time.
 
-        With them the hosts of which only some parts told, once for each quantity.
+        The second array has the hosts with missing parts, once for each quantity.
         """
         index = self._index
         host, quantity = index.host_of[meter].astype(np.int64), index.quantity_of[meter].astype(np.int64)
         parts, place = np.unique(host * (1 << 16) + quantity, return_inverse=True)
-        size, there, all_of_host = len(parts), np.isfinite(amount), ~index.part_of[meter]
-        has_whole = np.bincount(place[there & all_of_host], minlength=size) > 0
-        there &= all_of_host | ~has_whole[place]
-        count = np.bincount(place[there], minlength=size)
-        total = np.bincount(place[there], amount[there], size)
-        level = np.bincount(place[there], index.kind_of[meter[there]] == ReadingKind.LEVEL, size) > 0
+        size, present, all_of_host = len(parts), np.isfinite(amount), ~index.part_of[meter]
+        has_whole = np.bincount(place[present & all_of_host], minlength=size) > 0
+        present &= all_of_host | ~has_whole[place]
+        count = np.bincount(place[present], minlength=size)
+        total = np.bincount(place[present], amount[present], size)
+        level = np.bincount(place[present], index.kind_of[meter[present]] == ReadingKind.LEVEL, size) > 0
         total = np.where(level, total / np.maximum(count, 1), total)
         longest, shortest = np.zeros(size, np.int64), np.full(size, REACH_MAX + 1)
-        np.maximum.at(longest, place[there], reach[there])
-        np.minimum.at(shortest, place[there], reach[there])
+        np.maximum.at(longest, place[present], reach[present])
+        np.minimum.at(shortest, place[present], reach[present])
         all_there = has_whole | level | (count >= self._parts_expected(minute_ms, parts))
-        good = (count > 0) & all_there & (longest == shortest)
-        found = np.zeros(int(good.sum()), AMOUNT)
-        found["host"], found["quantity"] = parts[good] >> 16, parts[good] & 0xFFFF
-        found["reach"], found["amount"] = longest[good], total[good]
-        return found, parts[(count > 0) & ~good] >> 16
+        complete = (count > 0) & all_there & (longest == shortest)
+        amounts = np.zeros(int(complete.sum()), AMOUNT)
+        amounts["host"], amounts["quantity"] = parts[complete] >> 16, parts[complete] & 0xFFFF
+        amounts["reach"], amounts["amount"] = longest[complete], total[complete]
+        return amounts, parts[(count > 0) & ~complete] >> 16
 
     def _parts_expected(self, minute_ms: int, parts: Ints) -> Ints:
-        """Return how many meters told each of some quantities of hosts recently."""
+        """Return the number of meters that recently reported each of these quantities of hosts."""
         index = self._index
         late = np.flatnonzero(index.series.rows["learned_ms"][: len(index.kind_of)] > minute_ms - PART_QUIET_MS)
         key = index.host_of[late].astype(np.int64) * (1 << 16) + index.quantity_of[late]
         place = np.searchsorted(parts, key)
-        known = place < len(parts)
-        known[known] = parts[place[known]] == key[known]
-        return np.bincount(place[known], minlength=len(parts))
+        listed = place < len(parts)
+        listed[listed] = parts[place[listed]] == key[listed]
+        return np.bincount(place[listed], minlength=len(parts))
 
     def _covered(self, minute_ms: int, amounts: Amounts) -> Amounts:
-        """Return how many minutes each host covered with what takes it the least time, none of them twice."""
+        """Return the newly covered minutes of each host, by its most frequent resource; no minute counts twice."""
         index, end_ms = self._index, minute_ms + MINUTE_MS
         host, first, place = np.unique(amounts["host"], return_index=True, return_inverse=True)
         shortest = np.full(len(host), REACH_MAX)
@@ -174,44 +180,46 @@ class Close:
         until_ms = index.covered.rows["until_ms"]
         new = np.where(until_ms[host] == NEVER_MS, shortest, (end_ms - until_ms[host]) // MINUTE_MS)
         until_ms[host] = end_ms
-        found = np.zeros(len(host), AMOUNT)
-        found["host"], found["reach"] = host, np.clip(new, 1, shortest)
-        found["amount"] = found["reach"]
-        own = index.own[amounts["quantity"][first]]
-        found["quantity"] = np.where(own, *(self._index.names.number(name) for name in (JOB + COVERED, COVERED)))
-        return found
+        amounts_covered = np.zeros(len(host), AMOUNT)
+        amounts_covered["host"], amounts_covered["reach"] = host, np.clip(new, 1, shortest)
+        amounts_covered["amount"] = amounts_covered["reach"]
+        of_one_job = index.own[amounts["quantity"][first]]
+        amounts_covered["quantity"] = np.where(
+            of_one_job, *(self._index.names.number(name) for name in (JOB + COVERED, COVERED))
+        )
+        return amounts_covered
 
     def _busiest(self, meter: Ints, amount: Floats, reach: Ints) -> Amounts:
-        """Return what of each kind the adapter of each host did that did most; its counters over the same time add up."""
+        """Return the largest amount of a single adapter for each host and figure; counters of an adapter add up."""
         index = self._index
-        at = np.flatnonzero((index.busiest_of[meter] >= 0) & np.isfinite(amount))
-        rows = meter[at]
+        selected = np.flatnonzero((index.busiest_of[meter] >= 0) & np.isfinite(amount))
+        rows = meter[selected]
         kinds = index.host_of[rows].astype(np.int64) * (1 << 16) + index.busiest_of[rows]
         adapters, place = np.unique(kinds * ADAPTERS_MAX + index.adapter_of[rows], return_inverse=True)
         longest, shortest = np.zeros(len(adapters), np.int64), np.full(len(adapters), REACH_MAX + 1)
-        np.maximum.at(longest, place, reach[at])
-        np.minimum.at(shortest, place, reach[at])
-        total = np.bincount(place, amount[at] * index.factor_of[rows], len(adapters))
-        good = np.flatnonzero(longest == shortest)
-        good = good[np.lexsort((total[good], adapters[good] // ADAPTERS_MAX))]
-        kind = adapters[good] // ADAPTERS_MAX
-        most = good[np.append(kind[1:] != kind[:-1], True)] if len(good) else good
-        found = np.zeros(len(most), AMOUNT)
-        found["host"], found["quantity"] = (
-            (adapters[most] // ADAPTERS_MAX) >> 16,
-            (adapters[most] // ADAPTERS_MAX) & 0xFFFF,
+        np.maximum.at(longest, place, reach[selected])
+        np.minimum.at(shortest, place, reach[selected])
+        total = np.bincount(place, amount[selected] * index.factor_of[rows], len(adapters))
+        consistent = np.flatnonzero(longest == shortest)
+        consistent = consistent[np.lexsort((total[consistent], adapters[consistent] // ADAPTERS_MAX))]
+        kind = adapters[consistent] // ADAPTERS_MAX
+        largest = consistent[np.append(kind[1:] != kind[:-1], True)] if len(consistent) else consistent
+        busiest_amounts = np.zeros(len(largest), AMOUNT)
+        busiest_amounts["host"], busiest_amounts["quantity"] = (
+            (adapters[largest] // ADAPTERS_MAX) >> 16,
+            (adapters[largest] // ADAPTERS_MAX) & 0xFFFF,
         )
-        found["reach"], found["amount"] = longest[most], total[most]
-        return found
+        busiest_amounts["reach"], busiest_amounts["amount"] = longest[largest], total[largest]
+        return busiest_amounts
 
     def _left_out(self, hosts: Ints, reasons: Ints) -> Amounts:
-        """Return how many readings of each host were left out, by reason."""
+        """Return the number of rejected readings of each host, by reason."""
         key, count = np.unique(hosts * len(REASONS) + reasons, return_counts=True)
         numbers = np.array([self._index.names.number(LEFT_OUT + name) for name in REASONS])
-        found = np.zeros(len(key), AMOUNT)
-        found["host"], found["quantity"] = key // len(REASONS), numbers[key % len(REASONS)]
-        found["reach"], found["amount"] = 1, count
-        return found
+        rejected_amounts = np.zeros(len(key), AMOUNT)
+        rejected_amounts["host"], rejected_amounts["quantity"] = key // len(REASONS), numbers[key % len(REASONS)]
+        rejected_amounts["reach"], rejected_amounts["amount"] = 1, count
+        return rejected_amounts
 
 
 def _not_negative(value: Floats) -> tuple[Floats, Ints]:
@@ -221,7 +229,7 @@ def _not_negative(value: Floats) -> tuple[Floats, Ints]:
 
 
 def _readings_by_meter(readings: Readings, kinds: npt.NDArray[np.int8]) -> MeterReadings:
-    """Return what several sources reported one meter as one: samples add up, counts are the largest, power is the mean."""
+    """Combine the readings of several sources for a meter: samples add up, counts take the largest, power the mean."""
     meter, value, count = readings["meter"].astype(np.int64), readings["value"], readings["count"].astype(np.int64)
     first = np.append(True, meter[1:] != meter[:-1])[: len(meter)]
     if first.all():
@@ -232,22 +240,22 @@ def _readings_by_meter(readings: Readings, kinds: npt.NDArray[np.int8]) -> Meter
     samples = np.bincount(place, count).astype(np.int64)
     weighted = np.bincount(place, value * count) / np.maximum(samples, 1)
     largest = np.maximum.reduceat(value, np.flatnonzero(first))
-    found = np.where(kind == ReadingKind.DELTA, total, np.where(kind >= ReadingKind.POWER, weighted, largest))
-    return MeterReadings(meter[first], samples, found)
+    combined = np.where(kind == ReadingKind.DELTA, total, np.where(kind >= ReadingKind.POWER, weighted, largest))
+    return MeterReadings(meter[first], samples, combined)
 
 
 EVENTS_MAX: Final = 8
 MODELS_MAX: Final = 64
 LEARNED_MAX: Final = 16  # hosts of a kind in one minute
-HOSTS_MIN: Final = 3  # with sensors, to tell which counters go with power
+HOSTS_MIN: Final = 3  # hosts with sensors before counters are selected
 QUIET_MS: Final = 86_400_000
-BEYOND: Final = 1.2  # times the largest power that was measured is the most that is estimated
+BEYOND: Final = 1.2  # estimates are at most this multiple of the largest measured power
 
 
 class PowerSample(NamedTuple):
-    """What a host of a kind did in a minute: events per second, by `names`, and the watts of a component.
+    """Events per second of a host, in the order of `names`, and the measured power of a component.
 
-    `ln_level` is how much more than a usual host of its kind it is known to draw, in ln.
+    `ln_level` is the power of the host relative to a usual host of its kind, in ln.
     """
 
     names: tuple[str, ...]
@@ -261,7 +269,7 @@ ERRORS_MAX: Final = 60
 
 
 class HostPowerState(msgspec.Struct):
-    """Stored form: the state of the model, when it was taught last, and how far off it was of hosts as if their levels were unknown."""
+    """Stored form: the model, the time of its last sample, and its errors on hosts as if their levels were unknown."""
 
     model: dict[str, Any] | None = None
     learned_ms: int = -1
@@ -283,59 +291,53 @@ class HostPower:
 
     @classmethod
     def build(cls, state: HostPowerState | None = None) -> "HostPower":
-        """Return the power of a stored state, or one of which nothing is known."""
         return cls(state or HostPowerState())
 
     @property
     def events(self) -> tuple[str, ...]:
-        """The counters that it goes by; none before anything was learned."""
+        """The counters that the model uses; empty before the first sample."""
         return () if self._model is None else self._model.events
 
     @property
     def error_w(self) -> float | None:
-        """The median error recently about hosts whose level is not known, in W; None where it is not known yet."""
+        """The recent median error for hosts of unknown level, in W; None before the first estimate."""
         return float(np.median(self._errors)) if self._errors else None
 
     def score(self, fact: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
-        """Return the watts (m,) that rates of its events (m, events) let expect; None before a model was learned.
-
-        They are never negative, and not far above what was measured.
-        """
-        found = None if self._model is None else self._model.estimates(fact)
+        """Return the estimated watts (m,) for rates (m, events), limited by the largest measurement; None before the first fit."""
+        estimates = None if self._model is None else self._model.estimates(fact)
         largest_w = None if self._model is None else self._model.largest_w()
-        return None if found is None or largest_w is None else found.clip(0.0, BEYOND * largest_w)
+        return None if estimates is None or largest_w is None else estimates.clip(0.0, BEYOND * largest_w)
 
     def learn(self, fact: PowerSample) -> None:
-        """Take in what a host with a sensor did."""
+        """Learn from a host with a sensor."""
         if self._model is None:
             self._model = PowerModel(fact.names)
         if fact.names == self._model.events:
-            found = self.score(np.array([fact.rates]))
-            if found is not None and math.isfinite(found[0]):
-                self._errors = [*self._errors, six_digits(abs(float(found[0]) - fact.power_w))][-ERRORS_MAX:]
+            estimate = self.score(np.array([fact.rates]))
+            if estimate is not None and math.isfinite(estimate[0]):
+                self._errors = [*self._errors, six_digits(abs(float(estimate[0]) - fact.power_w))][-ERRORS_MAX:]
             self._model.learn(fact.rates, fact.power_w * math.exp(-fact.ln_level))
             self._learned_ms = max(self._learned_ms, fact.minute_ms)
 
     def due_ms(self) -> int | None:
-        """Return when it may be forgotten."""
         return self._learned_ms + QUIET_MS
 
     def snapshot(self) -> HostPowerState:
-        """Return the stored form."""
         model = None if self._model is None else self._model.snapshot()
         return HostPowerState(model, self._learned_ms, list(self._errors))
 
 
 class PowersState(Protocol):
-    """The models that are kept, the present moment, and the counts of what there was no room for."""
+    """The retained models, the current time, and counts of refusals."""
 
     now_ms: int
     tally: Counter[tuple[str, str]]
     powers: Store[HostPower]
 
 
-class _Alike(NamedTuple):
-    """Hosts of one kind (k,), rising, the numbers of their counters, and what stands for the kind; which component is looked at."""
+class _HostsOfKind(NamedTuple):
+    """The hosts of one kind (k,), ascending, the numbers of their counters, the key of the kind, and a power component."""
 
     system: str
     kind: str
@@ -345,54 +347,58 @@ class _Alike(NamedTuple):
 
 
 class HostPowers:
-    """Models of power of the kinds of hosts of one shard: hosts of one system that report the same counters are of one kind.
+    """The power models of one shard. Hosts of a system that report the same counters are of one kind.
 
-    Each kind has a model for each component of power. Hosts with a sensor teach it, those without get an estimate.
+    Each kind has a model for each component. Hosts with a sensor teach it, hosts without a sensor get an estimate.
     """
 
     def __init__(self, state: PowersState, index: MeterIndex) -> None:
         self._state, self._index, self._names = state, index, index.names
 
     def estimated(self, minute_ms: int, amounts: Amounts) -> Amounts:
-        """Return what hosts did with the power of those without a sensor, as far as it can be told."""
-        watts = {each: self._watts(amounts, each) for each in COMPONENTS}
-        measured = {each: found for each, found in watts.items() if np.isfinite(found).any() or self._known(each)}
+        """Add the estimated power of hosts without a sensor to the amounts."""
+        watts = {component: self._watts(amounts, component) for component in COMPONENTS}
+        measured = {
+            component: extended
+            for component, extended in watts.items()
+            if np.isfinite(extended).any() or self._known(component)
+        }
         if not measured:
             return amounts
         if not len(self._state.powers) and not self._wanted(amounts, measured.values()):
             return amounts
-        new = [
-            found
-            for alike in self._alike(amounts)
+        estimates = [
+            extended
+            for hosts_of_kind in self._alike(amounts)
             for component, power_w in measured.items()
-            if (found := self._of_kind(minute_ms, amounts, alike, component, power_w)) is not None
+            if (extended := self._of_kind(minute_ms, amounts, hosts_of_kind, component, power_w)) is not None
         ]
-        if not new:
+        if not estimates:
             return amounts
-        found = np.concatenate([amounts, *new])
-        return found[np.argsort(found["host"], kind="stable")]
+        extended = np.concatenate([amounts, *estimates])
+        return extended[np.argsort(extended["host"], kind="stable")]
 
     def _known(self, component: str) -> bool:
         return any(key.split("/")[1] == component for key in self._state.powers.keys())  # noqa: SIM118  no mapping
 
     def _watts(self, amounts: Amounts, component: str) -> Floats:
-        """Return the measured power of hosts (rows,), nan where there is none."""
-        found = np.full(self._index.hosts.ids.end, np.nan)
-        for name in (ENERGY + component, POWER + component):  # a sensor of power goes before a counter of energy
+        """Return the measured power of hosts (rows,), nan if there is none."""
+        watts = np.full(self._index.hosts.ids.end, np.nan)
+        for name in (ENERGY + component, POWER + component):  # a power sensor overrides an energy counter
             reported = amounts[amounts["quantity"] == self._names.number(name)]
-            found[reported["host"]] = reported["amount"] / (reported["reach"] * (MINUTE_MS / 1000))
-        return found
+            watts[reported["host"]] = reported["amount"] / (reported["reach"] * (MINUTE_MS / 1000))
+        return watts
 
     def _wanted(self, amounts: Amounts, measured: Iterable[Floats]) -> bool:
-        """Return whether a host that told counters has no sensor."""
+        """Return whether a host with counters lacks a sensor."""
         hosts = np.unique(amounts["host"][self._are_counters()[amounts["quantity"]]])
         return any(np.isnan(power_w[hosts]).any() for power_w in measured)
 
     def _are_counters(self) -> npt.NDArray[np.bool_]:
         return np.array([(name or "").startswith(COUNTER) for name in self._names.all], np.bool_)
 
-    def _alike(self, amounts: Amounts) -> Iterator[_Alike]:
-        """Yield the kinds of hosts, in the order of what stands for them."""
+    def _alike(self, amounts: Amounts) -> Iterator[_HostsOfKind]:
+        """Yield the hosts of each kind, ascending by the key of the kind."""
         digests = np.array([digest64(name or "") for name in self._names.all], np.uint64)
         reported = amounts[self._are_counters()[amounts["quantity"]]]
         if not len(reported):
@@ -401,78 +407,80 @@ class HostPowers:
         kinds = np.bitwise_xor.reduceat(digests[reported["quantity"]], first)
         ids = self._index.hosts.ids
         systems = [(ids.key(row) or ("", ""))[0] for row in hosts.tolist()]
-        every: dict[tuple[str, str], list[int]] = {}
+        rows_by_kind: dict[tuple[str, str], list[int]] = {}
         for row, system, kind in zip(hosts.tolist(), systems, kinds.tolist(), strict=True):
-            every.setdefault((system, f"{kind:016x}"), []).append(row)
-        for (system, kind), rows in sorted(every.items()):
+            rows_by_kind.setdefault((system, f"{kind:016x}"), []).append(row)
+        for (system, kind), rows in sorted(rows_by_kind.items()):
             counters = np.unique(reported["quantity"][reported["host"] == rows[0]]).astype(np.int64)
-            yield _Alike(system, kind, np.array(rows, np.int64), counters)
+            yield _HostsOfKind(system, kind, np.array(rows, np.int64), counters)
 
     def _of_kind(
-        self, minute_ms: int, amounts: Amounts, alike: _Alike, component: str, power_w: Floats
+        self, minute_ms: int, amounts: Amounts, hosts_of_kind: _HostsOfKind, component: str, power_w: Floats
     ) -> Amounts | None:
-        """Teach the model of a kind and return the estimates of its hosts without a sensor."""
-        key = f"{escaped(alike.system)}/{component}/{alike.kind}"
-        watts = power_w[alike.hosts]
-        without = alike.hosts[np.isnan(watts)]
+        """Teach the model of a kind, and return the estimates of its hosts without a sensor."""
+        key = f"{escaped(hosts_of_kind.system)}/{component}/{hosts_of_kind.kind}"
+        watts = power_w[hosts_of_kind.hosts]
+        without = hosts_of_kind.hosts[np.isnan(watts)]
         if key not in self._state.powers and not (len(without) and np.isfinite(watts).any() and self._room()):
             return None
         model = self._state.powers.open(key)
-        alike = alike._replace(component=component)
-        if self._learned(model, minute_ms, amounts, alike, watts):
+        hosts_of_kind = hosts_of_kind._replace(component=component)
+        if self._learned(model, minute_ms, amounts, hosts_of_kind, watts):
             self._state.powers.changed(key, model, self._state.now_ms)
-        return self._estimates(model, amounts, alike, without) if len(without) and model.events else None
+        return self._estimates(model, amounts, hosts_of_kind, without) if len(without) and model.events else None
 
     def _room(self) -> bool:
         room = len(self._state.powers) < MODELS_MAX
         self._state.tally["bound", "profile_power_models_max"] += not room
         return room
 
-    def _learned(self, model: HostPower, minute_ms: int, amounts: Amounts, alike: _Alike, watts: Floats) -> bool:
-        """Teach a model what some hosts with a sensor did, each time others, and their levels; tell whether there were some."""
-        known = np.flatnonzero(np.isfinite(watts))
-        events = model.events or self._chosen(amounts, alike, watts)
-        if not len(known) or not events:
+    def _learned(
+        self, model: HostPower, minute_ms: int, amounts: Amounts, hosts_of_kind: _HostsOfKind, watts: Floats
+    ) -> bool:
+        """Teach a model the hosts with a sensor, in turn, and their levels; return False if there were none."""
+        measured = np.flatnonzero(np.isfinite(watts))
+        events = model.events or self._chosen(amounts, hosts_of_kind, watts)
+        if not len(measured) or not events:
             return False
-        turn = (np.arange(LEARNED_MAX) * len(known) // LEARNED_MAX + minute_ms // MINUTE_MS) % len(known)
-        at = known[np.unique(turn)]
-        rates = self._rates(amounts, alike.hosts[at], events)
-        self._learn_levels(model, alike, at, rates, watts[at])
-        levels = self._levels(alike)[at]
-        for row, power_w, level in zip(rates.tolist(), watts[at].tolist(), levels.tolist(), strict=True):
+        turn = (np.arange(LEARNED_MAX) * len(measured) // LEARNED_MAX + minute_ms // MINUTE_MS) % len(measured)
+        chosen = measured[np.unique(turn)]
+        rates = self._rates(amounts, hosts_of_kind.hosts[chosen], events)
+        self._learn_levels(model, hosts_of_kind, chosen, rates, watts[chosen])
+        levels = self._levels(hosts_of_kind)[chosen]
+        for row, power_w, level in zip(rates.tolist(), watts[chosen].tolist(), levels.tolist(), strict=True):
             model.learn(PowerSample(events, tuple(row), power_w, minute_ms, level))
         return True
 
-    def _levels(self, alike: _Alike) -> Floats:
-        """Return how much more each host of a kind draws than a usual one of it, in ln."""
+    def _levels(self, alike: _HostsOfKind) -> Floats:
+        """Return the power of each host relative to a usual host of its kind, in ln."""
         return self._index.power_levels.of(alike.hosts, COMPONENTS.index(alike.component))
 
-    def _learn_levels(self, model: HostPower, alike: _Alike, at: Ints, rates: Floats, watts: Floats) -> None:
-        """Let the levels of some hosts (k,), by their places, follow how far off the model is on them."""
+    def _learn_levels(self, model: HostPower, alike: _HostsOfKind, at: Ints, rates: Floats, watts: Floats) -> None:
+        """Move the levels of some hosts (k,), given by position, by the errors of the model."""
         expected = model.score(rates)
         if expected is None:
             return
-        good = np.isfinite(expected) & (expected > 0.0) & (watts > 0.0)
-        off = np.log(watts[good] / expected[good]) - self._levels(alike)[at[good]]
-        self._index.power_levels.learn(alike.hosts[at[good]], COMPONENTS.index(alike.component), off)
+        usable = np.isfinite(expected) & (expected > 0.0) & (watts > 0.0)
+        errors = np.log(watts[usable] / expected[usable]) - self._levels(alike)[at[usable]]
+        self._index.power_levels.learn(alike.hosts[at[usable]], COMPONENTS.index(alike.component), errors)
 
-    def _chosen(self, amounts: Amounts, alike: _Alike, watts: Floats) -> tuple[str, ...]:
-        """Return the counters that go best with power, for a new model; none where that cannot be told."""
-        at = np.flatnonzero(np.isfinite(watts))
+    def _chosen(self, amounts: Amounts, alike: _HostsOfKind, watts: Floats) -> tuple[str, ...]:
+        """Return the counters with the strongest correlation with power, for a new model; empty if there are too few hosts."""
+        measured = np.flatnonzero(np.isfinite(watts))
         names = sorted(self._names.of(number) for number in alike.counters.tolist())
         if len(names) <= EVENTS_MAX:
             return tuple(names)
-        if len(at) < HOSTS_MIN:
+        if len(measured) < HOSTS_MIN:
             return ()
-        rates = self._rates(amounts, alike.hosts[at], tuple(names))
+        rates = self._rates(amounts, alike.hosts[measured], tuple(names))
         with np.errstate(invalid="ignore", divide="ignore"):
-            scaled, power = rates - rates.mean(axis=0), watts[at] - watts[at].mean()
-            alike_by = np.abs(scaled.T @ power) / np.sqrt((scaled**2).sum(axis=0) * (power**2).sum())
-        order = np.argsort(-np.nan_to_num(alike_by), kind="stable")[:EVENTS_MAX]
+            scaled, power = rates - rates.mean(axis=0), watts[measured] - watts[measured].mean()
+            correlation = np.abs(scaled.T @ power) / np.sqrt((scaled**2).sum(axis=0) * (power**2).sum())
+        order = np.argsort(-np.nan_to_num(correlation), kind="stable")[:EVENTS_MAX]
         return tuple(sorted(names[place] for place in order))
 
-    def _estimates(self, model: HostPower, amounts: Amounts, alike: _Alike, hosts: Ints) -> Amounts | None:
-        """Return the estimated power of hosts that told all that it takes, as amounts; one that had a sensor before has its level."""
+    def _estimates(self, model: HostPower, amounts: Amounts, alike: _HostsOfKind, hosts: Ints) -> Amounts | None:
+        """Return the estimated power of hosts with all needed counters, as amounts; a host that once had a sensor keeps its level."""
         rates = self._rates(amounts, hosts, model.events)
         reported = np.isfinite(rates).all(axis=1)
         watts = model.score(rates[reported])
@@ -481,17 +489,21 @@ class HostPowers:
             return None
         places = np.searchsorted(alike.hosts, hosts[reported])
         watts = watts * np.exp(self._levels(alike)[places])
-        found = np.zeros(len(watts), AMOUNT)
-        found["host"], found["quantity"], found["reach"] = hosts[reported], quantity, 1
-        found["amount"] = watts * (MINUTE_MS / 1000)
-        return found
+        estimated_amounts = np.zeros(len(watts), AMOUNT)
+        estimated_amounts["host"], estimated_amounts["quantity"], estimated_amounts["reach"] = (
+            hosts[reported],
+            quantity,
+            1,
+        )
+        estimated_amounts["amount"] = watts * (MINUTE_MS / 1000)
+        return estimated_amounts
 
     def _rates(self, amounts: Amounts, hosts: Ints, events: tuple[str, ...]) -> Floats:
-        """Return events per second of hosts (k, events), nan where a host did not tell one."""
+        """Return events per second of hosts (k, events), nan if a host did not report one."""
         rates = np.full((len(hosts), len(events)), np.nan)
         for column, name in enumerate(events):
             reported = amounts[amounts["quantity"] == self._names.number(name)]
             place = np.minimum(np.searchsorted(hosts, reported["host"]), len(hosts) - 1)
-            own = hosts[place] == reported["host"]
-            rates[place[own], column] = (reported["amount"] / (reported["reach"] * (MINUTE_MS / 1000)))[own]
+            matches = hosts[place] == reported["host"]
+            rates[place[matches], column] = (reported["amount"] / (reported["reach"] * (MINUTE_MS / 1000)))[matches]
         return rates

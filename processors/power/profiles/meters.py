@@ -1,10 +1,10 @@
-"""The meters of hosts that profiles are made of: their quantities, their rows, and from reported minutes to readings."""
+"""The meters of hosts: the quantities they measure, their rows, and the readings of each reported minute."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 from functools import lru_cache, partial
 from math import inf, nan
-from typing import ClassVar, Final, NamedTuple, TypeVar
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,40 +28,38 @@ from processors.store import digest64
 from processors.windows.settings import MINUTE_MS
 
 NAMES_MAX: Final = 2048
-NO_NUMBER: Final = -1  # of a quantity of which there are too many
+NO_NUMBER: Final = -1  # the number of a name that has none
 
 
 class QuantityNames:
-    """Numbers of quantities, at most NAMES_MAX; the smallest free one first.
+    """Numbers for the names of quantities, at most NAMES_MAX; a new name gets the smallest free number.
 
-    What is summed is kept by number, for there are many sums and few names.
+    Sums are stored by number, because there are many sums and few names.
     """
 
     def __init__(self, names: Sequence[str | None] = ()) -> None:
-        """Begin with these names by number, None of a number that is free; ValueError where one stands twice."""
+        """Start with names by number, None for a free number; ValueError if a name occurs twice."""
         self.restore(names)
 
     def restore(self, names: Sequence[str | None]) -> None:
-        """Begin anew with these names."""
         if len(names) > NAMES_MAX or len(set(names) - {None}) < len(names) - list(names).count(None):
             raise ValueError("A quantity stands twice, or there are too many.")
         self.all = list(names)
         self.numbers = {name: number for number, name in enumerate(self.all) if name is not None}
 
     def __len__(self) -> int:
-        """Return how many have a number."""
         return len(self.numbers)
 
     def number(self, name: str) -> int:
-        """Return the number of a name; NO_NUMBER where it has none."""
+        """Return the number of a name; NO_NUMBER if it has none."""
         return self.numbers.get(name, NO_NUMBER)
 
     def of(self, number: int) -> str:
-        """Return the name of a number, "" of one that is free."""
+        """Return the name of a number, "" for a free one."""
         return self.all[number] or ""
 
     def add(self, name: str) -> int | None:
-        """Return the number of a name, a new one where it has none; None where there are too many."""
+        """Return the number of a name, assigning one if needed; None if NAMES_MAX names are in use."""
         if name in self.numbers:
             return self.numbers[name]
         if len(self.numbers) >= NAMES_MAX:
@@ -72,7 +70,7 @@ class QuantityNames:
         return number
 
     def keep(self, numbers: Iterable[int]) -> None:
-        """Let all names go but those of these numbers."""
+        """Remove all names except those with these numbers."""
         retained = set(numbers)
         self.all = [name if number in retained else None for number, name in enumerate(self.all)]
         while self.all and self.all[-1] is None:
@@ -92,29 +90,31 @@ SHARED: Final = "shared"
 SPLIT: Final = "split"
 REASONS: Final = ("missing", "negative", "zero", "excessive", "reset", "doubtful", "part")
 ALWAYS: Final = (COVERED, JOB + COVERED, SHARED, *(LEFT_OUT + reason for reason in REASONS))
-"""How names of quantities begin, or whole ones: minutes that are told, and minutes with another job. Why readings
-are left out. BUSIEST begins what the adapter did that did most. ALWAYS are the quantities that every run may have. SPLIT is what a run gets of the power of hosts that it shares."""
+"""Prefixes of quantity names, and whole names: COVERED counts reported minutes, SHARED minutes with another job, BUSIEST
+begins figures of the busiest adapter, LEFT_OUT readings left out by REASONS, SPLIT is the run's part of the power of shared
+hosts. Every run may have the quantities in ALWAYS."""
 
 NAME_CHARACTERS_MAX: Final = 96
 
 
 class ReadingKind(IntEnum):
-    """How a resource is read."""
+    """The way a resource is read."""
 
-    DELTA = 0  # what it grew in each sample
-    TOTAL = 1  # a count since some start
-    ENERGY = 2  # joules since some start, within a range
-    MEMORY_ENERGY = 3  # the same of memory
+    DELTA = 0  # growth in each sample
+    TOTAL = 1  # a count since an unknown start
+    ENERGY = 2  # joules since an unknown start, wrapping at a known range
+    MEMORY_ENERGY = 3  # joules of the memory, likewise
     POWER = 4  # watts
-    GPU_POWER = 5  # watts of what may be off
-    RATE = 6  # what a producer made a rate per second of; parts add up
-    LEVEL = 7  # a ratio, a frequency or an amount: the mean over parts counts
+    GPU_POWER = 5  # watts of a device that may be off
+    RATE = 6  # a rate per second computed by the producer; parts add up
+    LEVEL = 7  # a ratio, a frequency or an amount; parts are averaged
 
 
 class Quantity(NamedTuple):
-    """What a resource is: `name` is what it adds to, `own` the mark of the job whose it is, else "", `part` of a host or all.
+    """The meaning of a resource: the quantity `name` that it adds to, and whether it measures a `part` of the host.
 
-    A counter of an `adapter` also adds to what that did of `busiest`, as so many of its units as `factor` says.
+    `own` is the mark of the job that the resource belongs to, else "". A counter of an `adapter` also adds `factor` times its
+    amount to the adapter's figure `busiest`.
     """
 
     kind: ReadingKind
@@ -138,18 +138,18 @@ _ENERGIES: Final = {"memory": ReadingKind.MEMORY_ENERGY}
 
 @lru_cache(maxsize=8192)
 def quantity(name: str) -> Quantity | None:
-    """Return what a resource is to a profile, by its name; None where it is nothing.
+    """Return the meaning of a resource by its name; None if profiles do not use it.
 
-    What is of one part of a host adds to the same quantity as its other parts. What is of one job is a quantity of its own,
-    for the host may tell the same of all its jobs together.
+    Parts of a host add to one quantity. A resource of one job is a quantity of its own, because the host may report the same
+    resource for all its jobs together.
     """
     resource, peer, job = named(name)
-    found = _read(resource, peer)
-    if found is None or len(found.name) > NAME_CHARACTERS_MAX:
+    meaning = _read(resource, peer)
+    if meaning is None or len(meaning.name) > NAME_CHARACTERS_MAX:
         return None
     return (
-        Quantity(found.kind, JOB + found.name, found.part, JOB + job) if job else found
-    )  # no job has an adapter alone
+        Quantity(meaning.kind, JOB + meaning.name, meaning.part, JOB + job) if job else meaning
+    )  # an adapter never belongs to one job
 
 
 def _read(resource: str, peer: str) -> Quantity | None:
@@ -158,8 +158,8 @@ def _read(resource: str, peer: str) -> Quantity | None:
         is_part = bool(colon) and part.isdigit()
         return Quantity(_COUNTERS[resource], COUNTER + (whole if is_part else peer), is_part)
     if resource == NIC_TOTAL and part:
-        found = busiest_of(part)
-        of_adapter = ("", "", 1.0) if found is None else (whole, BUSIEST + found[0], found[1])
+        figure = busiest_of(part)
+        of_adapter = ("", "", 1.0) if figure is None else (whole, BUSIEST + figure[0], figure[1])
         return Quantity(ReadingKind.TOTAL, NIC + part, bool(whole), "", *of_adapter)
     component, colon, _ = peer.partition(":")
     component = component or COMPONENTS[0]
@@ -172,30 +172,27 @@ def _read(resource: str, peer: str) -> Quantity | None:
     return None
 
 
-T = TypeVar("T", bound=np.generic)
-
-
 class MeterHosts(HostRows):
-    """Hosts of which something is followed. The hosts that one job alone reports have its mark: ``nid1#812``."""
+    """Hosts with meters. A host reported by one job alone has the mark of the job in its name: ``nid1#812``."""
 
     name: ClassVar[str] = "profile_hosts"
 
 
 class HostMeters(SeriesRows):
-    """Resources of hosts; `learned_ms` is when the last minute began that was closed with a value."""
+    """Resources of hosts; `learned_ms` is the start of the last closed minute with a value."""
 
     name: ClassVar[str] = "profile_meters"
 
 
 MINUTES_MAX: Final = 10_000
-MINUTES_UNSURE: Final = 2.0  # of a level, of which nothing is known at first
-LEVEL_RATE: Final = 0.02  # how quickly a level is forgotten
-LEVEL_STEP: Final = 0.2  # one minute moves a level as if it had been off by at most this, in ln
-LEVEL_MAX: Final = 0.5  # beyond it is no level but a wrong sensor
+MINUTES_UNSURE: Final = 2.0  # weight of the prior level 0, in minutes
+LEVEL_RATE: Final = 0.02  # weight of the newest minute in a level
+LEVEL_STEP: Final = 0.2  # largest error, in ln, by which one minute moves a level
+LEVEL_MAX: Final = 0.5  # ln; a larger level would be a wrong sensor
 
 
 class LastReadings(RowTable):
-    """What each resource told last: its value, where it is a count since some start, and how many minutes it took."""
+    """The last count of each resource that counts since some start, and the minutes it covered."""
 
     name: ClassVar[str] = "profile_last_values"
     version: ClassVar[int] = 1
@@ -205,7 +202,7 @@ class LastReadings(RowTable):
 
 
 class Covered(RowTable):
-    """Up to when each host has told something."""
+    """The end of the reported time of each host."""
 
     name: ClassVar[str] = "profile_covered"
     version: ClassVar[int] = 1
@@ -215,7 +212,7 @@ class Covered(RowTable):
 
 
 class PowerLevels(RowTable):
-    """What each host draws beyond what its counters let expect of one of its kind: the ln of that by component, and of how many minutes."""
+    """The power of each host relative to the estimate for its kind, in ln by component, and the minutes that show it."""
 
     name: ClassVar[str] = "profile_power_levels"
     version: ClassVar[int] = 1
@@ -224,7 +221,7 @@ class PowerLevels(RowTable):
         super().__init__(np.dtype([("ln", "<f4", (len(COMPONENTS),)), ("minutes", "<i4", (len(COMPONENTS),))]))
 
     def learn(self, hosts: npt.NDArray[np.int64], component: int, ln_off: npt.NDArray[np.float64]) -> None:
-        """Take in how far off hosts (k,) were in ln beyond their level, each once."""
+        """Move the levels of hosts (k,), each named once, by their remaining errors in ln."""
         minutes, ln = self.rows["minutes"], self.rows["ln"]
         count = np.minimum(minutes[hosts, component] + 1, MINUTES_MAX)
         rate = np.maximum(1.0 / (count + MINUTES_UNSURE), LEVEL_RATE)
@@ -233,18 +230,18 @@ class PowerLevels(RowTable):
         minutes[hosts, component] = count
 
     def of(self, hosts: npt.NDArray[np.int64], component: int) -> npt.NDArray[np.float64]:
-        """Return the level in ln of hosts (k,) of one kind against the mean of those whose level is known, 0 where it is not."""
+        """Return the levels in ln of hosts (k,) of one kind relative to the mean of the known levels; 0 if unknown."""
         ln = self.rows["ln"][hosts, component].astype(np.float64)
-        known = self.rows["minutes"][hosts, component] > 0
-        return np.where(known, ln - (ln[known].mean() if known.any() else 0.0), 0.0)
+        is_known = self.rows["minutes"][hosts, component] > 0
+        return np.where(is_known, ln - (ln[is_known].mean() if is_known.any() else 0.0), 0.0)
 
 
 class MeterIndex(RowIndex):
-    """Rows of hosts and resources, and what follows from the names of those.
+    """Rows of hosts and resources, and the properties of each resource that follow from its name.
 
-    `kind_of`, `host_of`, `quantity_of` and `part_of`, whether it is of one part of the host, are (rows,) each. So are `adapter_of`,
-    the number of an adapter's name, `busiest_of`, the number of the quantity that what it did adds to (-1: none), and `factor_of`.
-    `version` changes with every host that comes or goes.
+    Each property is an array (rows,): `kind_of`, `host_of`, `quantity_of`, `part_of` (True for a part of the host), `adapter_of`
+    (number of the adapter's name), `busiest_of` (number of the adapter's figure, -1 if none) and `factor_of`. `version` changes
+    with every host that comes or goes.
     """
 
     def __init__(self, meters_max: int, names: QuantityNames) -> None:
@@ -270,42 +267,42 @@ class MeterIndex(RowIndex):
 
     @property
     def own(self) -> npt.NDArray[np.bool_]:
-        """Which quantities (by number) are of one job alone."""
+        """The quantities, by number, that belong to one job alone."""
         return np.array([(name or "").startswith(JOB) for name in self.names.all])
 
     def meter(self, system: str, host: str, resource: str, minute_ms: int) -> int | None:
-        """Return the row of a resource, a new one where it needs one; None where it is no meter or there are too many."""
-        found = quantity(resource)
-        if found is None or JOB in host:  # the mark of a job is no part of a host's name
+        """Return the row of a resource, adding it if needed; None if it is not a meter or there is no room."""
+        meaning = quantity(resource)
+        if meaning is None or JOB in host:  # a reported host name must not contain the mark of a job
             return None
-        if self.names.add(found.name) is None:
+        if self.names.add(meaning.name) is None:
             return None
         hosts = len(self.hosts.ids)
-        entered = self.enter(system, host + found.own, resource, minute_ms)
+        entered = self.enter(system, host + meaning.own, resource, minute_ms)
         if entered is None:
             return None
         self.version += len(self.hosts.ids) - hosts
-        self._note(entered[0], found, entered[1])
+        self._note(entered[0], meaning, entered[1])
         return entered[0]
 
     def marked(self, system: str, job_id: str) -> list[int]:
-        """Return the hosts that one job alone reports."""
+        """Return the rows of the hosts that a job alone reports."""
         return list(self._marked.get((system, job_id), ()))
 
-    def noted(self) -> None:
-        """Work out again what follows from names, after a restore."""
+    def restore_meanings(self) -> None:
+        """Rebuild the properties after a restore."""
         for row, (host, resource) in self.series.ids:
-            found = quantity(resource)
-            if found is not None:
-                self._note(row, found, host)
+            meaning = quantity(resource)
+            if meaning is not None:
+                self._note(row, meaning, host)
 
     def note_report(self, meters: Rows, hosts: Rows, minute_ms: int) -> None:
-        """Note that these rows told a minute."""
+        """Record that these rows reported a minute."""
         for table, rows in ((self.series, meters), (self.hosts, hosts)):
             table.rows["last_ms"][rows] = np.maximum(table.rows["last_ms"][rows], minute_ms)
 
     def forget_before(self, minute_ms: int) -> int:
-        """Forget resources whose last minute began before, and hosts without one; return how many hosts they were."""
+        """Drop resources silent since a minute, and hosts without resources; return the number of hosts dropped."""
         hosts = super().forget_before(minute_ms)
         if hosts:
             self.version += 1
@@ -315,35 +312,34 @@ class MeterIndex(RowIndex):
         return hosts
 
     def forget_marked_before(self, minute_ms: int, of_system: Callable[[str], bool]) -> None:
-        """Forget hosts that one job alone reported, of some systems, whose last minute began before."""
+        """Drop hosts that one job alone reported, of systems for which `of_system` is True, silent since a minute."""
         last_ms = self.hosts.rows["last_ms"]
         quiet = {row for rows in self._marked.values() for row in rows if last_ms[row] < minute_ms}
-        gone = [row for row in sorted(quiet) if of_system((self.hosts.ids.key(row) or ("", ""))[0])]
-        if not gone:
+        silent = [row for row in sorted(quiet) if of_system((self.hosts.ids.key(row) or ("", ""))[0])]
+        if not silent:
             return
-        meters = [row for host in gone for row in self._resources.pop(host, {}).values()]
+        meters = [row for host in silent for row in self._resources.pop(host, {}).values()]
         self.series.release(np.array(meters, dtype=np.intp))
-        self.hosts.release(np.array(gone, dtype=np.intp))
+        self.hosts.release(np.array(silent, dtype=np.intp))
         self.version += 1
-        over = set(gone)
-        left = {key: {row: None for row in rows if row not in over} for key, rows in self._marked.items()}
-        self._marked = {key: rows for key, rows in left.items() if rows}
+        released = set(silent)
+        remaining = {key: {row: None for row in rows if row not in released} for key, rows in self._marked.items()}
+        self._marked = {key: rows for key, rows in remaining.items() if rows}
 
-    def _note(self, row: int, found: Quantity, host: int) -> None:
+    def _note(self, row: int, meaning: Quantity, host: int) -> None:
         room = len(self.series.rows) - len(self.kind_of)
         if room > 0:
-            self.kind_of, self.host_of = _longer(self.kind_of, room), _longer(self.host_of, room)
-            self.quantity_of, self.part_of = _longer(self.quantity_of, room), _longer(self.part_of, room)
-            self.adapter_of, self.busiest_of = _longer(self.adapter_of, room), _longer(self.busiest_of, room)
-            self.factor_of = _longer(self.factor_of, room)
+            for name in ("kind_of", "host_of", "quantity_of", "part_of", "adapter_of", "busiest_of", "factor_of"):
+                column = getattr(self, name)
+                setattr(self, name, np.concatenate([column, np.zeros(room, column.dtype)]))
         key = self.hosts.ids.key(host)
-        if found.own and key is not None:
+        if meaning.own and key is not None:
             self._mark(host, *key)
-        self.kind_of[row], self.host_of[row], self.part_of[row] = found.kind, host, found.part
-        self.quantity_of[row] = self.names.add(found.name) or 0
-        self.adapter_of[row] = self._adapters.setdefault(found.adapter, len(self._adapters))
-        self.busiest_of[row] = (self.names.add(found.busiest) or -1) if found.busiest else -1
-        self.factor_of[row] = found.factor
+        self.kind_of[row], self.host_of[row], self.part_of[row] = meaning.kind, host, meaning.part
+        self.quantity_of[row] = self.names.add(meaning.name) or 0
+        self.adapter_of[row] = self._adapters.setdefault(meaning.adapter, len(self._adapters))
+        self.busiest_of[row] = (self.names.add(meaning.busiest) or -1) if meaning.busiest else -1
+        self.factor_of[row] = meaning.factor
 
     def _mark(self, host: int, system: str, name: str) -> None:
         mark = name.partition(JOB)[2]
@@ -351,19 +347,15 @@ class MeterIndex(RowIndex):
             self._marked.setdefault((system, mark), {})[host] = None
 
 
-def _longer(column: npt.NDArray[T], room: int) -> npt.NDArray[T]:
-    return np.concatenate([column, np.zeros(room, column.dtype)])
-
-
 READING: Final = np.dtype(
     [("meter", "<i4"), ("source", "<u4"), ("revision", "<i4"), ("count", "<i4"), ("value", "<f8")]
 )
 Readings = npt.NDArray[np.void]
-"""Columns of m readings: the row of the meter, who told it, which telling it is, of how many samples, and the value."""
+"""m readings: the row of the meter, the source, its revision, the number of samples, and the value."""
 
 
 class WaitingReadings:
-    """Readings by minute (`parts`), in the order in which they came; at most `readings_max`."""
+    """Readings of minutes that are still open (`parts`), in order of arrival; at most `readings_max`."""
 
     def __init__(self, readings_max: int) -> None:
         self.readings_max = readings_max
@@ -371,11 +363,10 @@ class WaitingReadings:
         self._count = 0
 
     def __len__(self) -> int:
-        """Return how many wait."""
         return self._count
 
     def add(self, minute_ms: int, readings: Readings) -> bool:
-        """Let readings of a minute wait; False where they would be too many."""
+        """Add readings of a minute; return False if there is no room."""
         if self._count + len(readings) > self.readings_max:
             return False
         self._count += len(readings)
@@ -383,21 +374,21 @@ class WaitingReadings:
         return True
 
     def due(self, before_ms: int) -> Iterator[tuple[int, Readings]]:
-        """Yield the minutes that begin before, each once, the oldest first."""
+        """Remove and yield the minutes that begin before a time, oldest first."""
         for minute_ms in sorted(minute_ms for minute_ms in self.parts if minute_ms < before_ms):
             parts = self.parts.pop(minute_ms)
             self._count -= sum(map(len, parts))
             yield minute_ms, np.concatenate(parts)
 
     def by_minute(self) -> Iterator[tuple[int, Readings]]:
-        """Yield all that waits, which stays."""
+        """Yield all waiting readings without removing them."""
         for minute_ms, parts in sorted(self.parts.items()):
             self.parts[minute_ms] = [np.concatenate(parts)]
             yield minute_ms, self.parts[minute_ms][0]
 
 
 def last_word(readings: Readings) -> Readings:
-    """Return of what a source reported a meter the highest revision, of these the last; by meter, then by source."""
+    """Return the newest revision that each source reported for each meter, ascending by meter, then source."""
     ordered = readings[np.argsort(readings["meter"], kind="stable")]
     meter = ordered["meter"]
     if (meter[1:] != meter[:-1]).all():
@@ -413,7 +404,7 @@ MINUTE_S: Final = MINUTE_MS / 1000
 
 
 class Layout(NamedTuple):
-    """The resources of a host that are meters (k,): places among all, rows, and how each is read; how many had no room."""
+    """The meters among the resources of a host (k,): their positions, rows and readers; `refused` counts those without room."""
 
     names: tuple[str, ...]
     places: tuple[int, ...]
@@ -422,8 +413,8 @@ class Layout(NamedTuple):
     refused: int
 
 
-class _Taken:
-    """What was taken in of one minute: a piece for each host, and the values of all of them."""
+class _MinuteReadings:
+    """The readings of one minute: arrays of rows for each host, and the values of all hosts."""
 
     __slots__ = ("counts", "pieces", "revisions", "sources", "values")
 
@@ -435,26 +426,26 @@ class _Taken:
         self.values: list[float] = []
 
     def readings(self) -> Readings:
-        """Return all of it as columns."""
         length = [len(piece) for piece in self.pieces]
-        found = np.zeros(len(self.values), READING)
-        found["meter"], found["value"] = np.concatenate(self.pieces), self.values
-        found["source"] = np.repeat(np.array(self.sources, np.uint32), length)
-        found["revision"] = np.repeat(np.array(self.revisions, np.float64).clip(0, WHOLE_MAX), length)
-        found["count"] = np.array(self.counts, np.float64).clip(0, WHOLE_MAX)
-        return found
+        columns = np.zeros(len(self.values), READING)
+        columns["meter"], columns["value"] = np.concatenate(self.pieces), self.values
+        columns["source"] = np.repeat(np.array(self.sources, np.uint32), length)
+        columns["revision"] = np.repeat(np.array(self.revisions, np.float64).clip(0, WHOLE_MAX), length)
+        columns["count"] = np.array(self.counts, np.float64).clip(0, WHOLE_MAX)
+        return columns
 
 
 class Ingest:
-    """Readings of hosts by minute. A host tells the same resources every minute, so their rows are looked up once.
+    """Turns reported minutes of hosts into readings.
 
-    One sample that cannot be makes a minute of a meter one that cannot be.
+    A host reports the same resources every minute, so their rows are looked up once. One impossible sample makes the minute of
+    its meter impossible.
     """
 
     def __init__(self, index: MeterIndex, power_max_w: float) -> None:
         self._index, self._power_max_w = index, power_max_w
         self._layouts: dict[tuple[str, str, str], Layout] = {}
-        self._taken: dict[int, _Taken] = {}
+        self._taken: dict[int, _MinuteReadings] = {}
         self._read = dict.fromkeys(ReadingKind, _mean) | {
             ReadingKind.DELTA: _grown,
             ReadingKind.TOTAL: _last,
@@ -465,67 +456,65 @@ class Ingest:
         }
 
     def take(self, event: HostMinute) -> int:
-        """Take a minute of a host in; return how many of its resources there was no room for."""
+        """Take the minute of a host; return the number of its resources without room."""
         layout = self._layout(event)
         if layout.places:
             reported = list(event.resources.values())
             if len(layout.places) < len(reported):
                 reported = [reported[place] for place in layout.places]
             values = [read(minute) for read, minute in zip(layout.read, reported, strict=True)]
-            taken = self._taken.get(event.minute_ms)
-            if taken is None:
-                taken = self._taken[event.minute_ms] = _Taken()
-            taken.pieces.append(layout.rows)
-            taken.sources.append(digest64(event.source) & 0xFFFFFFFF)
-            taken.revisions.append(event.revision)
-            taken.counts += [minute.count for minute in reported]
-            taken.values += values
+            minute_readings = self._taken.get(event.minute_ms)
+            if minute_readings is None:
+                minute_readings = self._taken[event.minute_ms] = _MinuteReadings()
+            minute_readings.pieces.append(layout.rows)
+            minute_readings.sources.append(digest64(event.source) & 0xFFFFFFFF)
+            minute_readings.revisions.append(event.revision)
+            minute_readings.counts += [minute.count for minute in reported]
+            minute_readings.values += values
         return layout.refused
 
     def readings(self) -> Iterable[tuple[int, Readings]]:
-        """Return what was taken in since the last call, by minute."""
-        taken, self._taken = self._taken, {}
-        for minute_ms, each in taken.items():
-            readings = each.readings()
+        """Yield the readings taken since the last call, by minute."""
+        by_minute, self._taken = self._taken, {}
+        for minute_ms, minute_readings in by_minute.items():
+            readings = minute_readings.readings()
             meters = readings["meter"]
             self._index.note_report(meters, self._index.host_of[meters], minute_ms)
             yield minute_ms, readings
 
     def forget(self) -> None:
-        """Look rows up anew: some were released."""
+        """Discard the cached rows after some were released."""
         self._layouts.clear()
 
     def _layout(self, event: HostMinute) -> Layout:
         key = event.system, event.host, event.source
-        found = self._layouts.get(key)
+        layout = self._layouts.get(key)
         names = tuple(event.resources)
-        if found is None or found.names != names:
-            found = self._made(event, names)
-            if not found.refused:  # else there may be room the next time
-                self._layouts[key] = found
-        return found
+        if layout is None or layout.names != names:
+            layout = self._build_layout(event, names)
+            if not layout.refused:  # a refused resource may find room the next time
+                self._layouts[key] = layout
+        return layout
 
-    def _made(self, event: HostMinute, names: tuple[str, ...]) -> Layout:
+    def _build_layout(self, event: HostMinute, names: tuple[str, ...]) -> Layout:
         system, host, minute_ms = event.system, event.host, event.minute_ms
-        meters = [(place, name, found.kind) for place, name in enumerate(names) if (found := quantity(name))]
+        meters = [(place, name, meaning.kind) for place, name in enumerate(names) if (meaning := quantity(name))]
         rows = [self._index.meter(system, host, name, minute_ms) for _, name, _ in meters]
-        known = [(place, row, kind) for (place, _, kind), row in zip(meters, rows, strict=True) if row is not None]
+        accepted = [(place, row, kind) for (place, _, kind), row in zip(meters, rows, strict=True) if row is not None]
         return Layout(
             names,
-            tuple(place for place, _, _ in known),
-            np.array([row for _, row, _ in known], dtype=np.int32),
-            tuple(self._read[kind] for _, _, kind in known),
-            len(meters) - len(known),
+            tuple(place for place, _, _ in accepted),
+            np.array([row for _, row, _ in accepted], dtype=np.int32),
+            tuple(self._read[kind] for _, _, kind in accepted),
+            len(meters) - len(accepted),
         )
 
 
 def _grown(minute: ResourceMinute) -> float:
-    """Return what a counter grew in all samples."""
     return -1.0 if minute.low < 0 else minute.mean * minute.count
 
 
 def _last(minute: ResourceMinute) -> float:
-    """Return the newest count."""
     return nan if minute.last is None else minute.last
 
 
@@ -535,7 +524,6 @@ def _mean(minute: ResourceMinute) -> float:
 
 
 def _energy(minute: ResourceMinute, *, power_max_w: float, may_be_off: bool) -> float:
-    """Return the joules of the minute."""
     if minute.low < 0:
         return -1.0
     if minute.high > power_max_w:

@@ -1,11 +1,11 @@
-"""What a shared node draws, split between the jobs on it by a stated rule.
+"""A rule that splits the power of a shared node between its jobs.
 
-Each job has its share of the node's processors, as it was allocated, for the part of the minute that it was there. The power of the idle
-node is split by these shares, and what of it belongs to processors that nobody was allocated is nobody's. What the node draws beyond it, because
-something computes, is split between the jobs alone, in proportion to their shares. Where the idle power of a node is not known, all of its
-power is split as idle power is. So the jobs together never get more than the node drew.
+Each job has the share of the node's processors that it was allocated, for its part of the minute. The idle power of the node
+is split by these shares; the part of unallocated processors belongs to no job. The power above idle is split between the
+jobs alone, in proportion to their shares. If the idle power of a node is unknown, all power is split like idle power. So
+the jobs together never get more than the node drew.
 
-Source: the discussion of the division of idle and dynamic power in Kepler (sustainable-computing.io), by allocation where use is not measured.
+Source: the division of idle and dynamic power in Kepler (sustainable-computing.io), by allocation if use is not measured.
 """
 
 from typing import Final, NamedTuple
@@ -22,27 +22,29 @@ from processors.windows.settings import MINUTE_MS
 Ints = npt.NDArray[np.int64]
 
 MINUTE_S: Final = MINUTE_MS / 1000
-SHARE_MIN: Final = 1e-12  # of a node, in all: what divides by less is beyond numbers
+SHARE_MIN: Final = 1e-12  # least total share of a node; dividing by less would overflow
 
 
 class NodeShare(NamedTuple):
-    """The share of the processors of each of its nodes that a run was allocated, 0 where it is not known, and what a node draws without jobs."""
+    """The share of the processors of each of its nodes that a run was allocated, 0 if unknown, and the idle power of a node."""
 
     share: float = 0.0
     idle_w: float = 0.0
 
 
 def allocation(evidence: Evidence, system: str, settings: RunTimeSettings, shown_cores: int | None = None) -> NodeShare:
-    """Return what a run was allocated of its nodes: all of them where it is said to have them alone, else its cores of theirs.
+    """Return the share of its nodes that a run was allocated: all if it is exclusive, else its cores.
 
-    `shown_cores` are those that runs of its partition had on a node, which count where the settings do not say them.
+    `shown_cores` is the largest number of cores per node in runs of its partition, used if the settings do not state it.
     """
-    known = [
+    machines = [
         settings.machines[name] for name in (f"{system}/{evidence.partition}", system) if name in settings.machines
     ]
-    cores_per_node = next((each.cores_per_node for each in known if each.cores_per_node), settings.cores_per_node)
+    cores_per_node = next(
+        (machine.cores_per_node for machine in machines if machine.cores_per_node), settings.cores_per_node
+    )
     cores_per_node = cores_per_node or shown_cores
-    idle_w = next((each.idle_power_w for each in known if each.idle_power_w is not None), 0.0)
+    idle_w = next((machine.idle_power_w for machine in machines if machine.idle_power_w is not None), 0.0)
     if evidence.exclusive:
         return NodeShare(1.0, idle_w)
     cores, nodes = evidence.sizes.get("cores"), nodes_of(evidence)
@@ -52,7 +54,7 @@ def allocation(evidence: Evidence, system: str, settings: RunTimeSettings, shown
 
 
 class Stays(NamedTuple):
-    """Runs on hosts (k,): row of the host, row of the run, from when, until when, and what each was allocated."""
+    """Runs on hosts (k,): row of the host, row of the run, start, end, and the allocated share."""
 
     host: Ints
     run: Ints
@@ -62,21 +64,15 @@ class Stays(NamedTuple):
     idle_w: Floats
 
     def at(self, places: "npt.NDArray[np.bool_] | Ints") -> "Stays":
-        """Return some of them."""
-        return Stays(
-            self.host[places],
-            self.run[places],
-            self.start_ms[places],
-            self.end_ms[places],
-            self.share[places],
-            self.idle_w[places],
-        )
+        """Return a selection of the stays."""
+        host, run, start_ms, end_ms, share, idle_w = self
+        return Stays(host[places], run[places], start_ms[places], end_ms[places], share[places], idle_w[places])
 
 
 class SharedNumbers(NamedTuple):
-    """The numbers of quantities: minutes with other runs, what is split of them, and what hosts draw, the first that is told.
+    """Numbers of quantities: minutes with other runs, split energy, and the power of a host in order of preference.
 
-    `busiest` are those of which a run gets that of one host alone.
+    Of the `busiest` quantities a run gets the amount of one host alone.
     """
 
     shared: int
@@ -86,7 +82,7 @@ class SharedNumbers(NamedTuple):
 
 
 class Split(NamedTuple):
-    """What runs on shared hosts get (m,): row of the run, joules, and the seconds of the host in which it was there."""
+    """Energy of runs on shared hosts (m,): row of the run, joules, and the seconds that it spent on the host."""
 
     run: Ints
     energy_j: Floats
@@ -98,32 +94,35 @@ NOTHING: Final = Split(NO_ROWS, np.zeros(0), np.zeros(0))
 
 
 def split_minute(minute_ms: int, amounts: Amounts, stays: Stays, numbers: SharedNumbers) -> Split:
-    """Return what runs on shared hosts get of what their hosts drew in a minute; nothing where none told it."""
+    """Return the energy of a minute for the runs on shared hosts; empty if no host reported power."""
     if numbers.split is None:
         return NOTHING
     energy_j = np.full(int(stays.host.max(initial=-1)) + 1, np.nan)
-    for quantity in reversed([each for each in numbers.drawn if each is not None]):
-        of = amounts[(amounts["quantity"] == quantity) & (amounts["reach"] == 1) & (amounts["host"] < len(energy_j))]
-        energy_j[of["host"]] = of["amount"]
+    for quantity in reversed([number for number in numbers.drawn if number is not None]):
+        reported = amounts[
+            (amounts["quantity"] == quantity) & (amounts["reach"] == 1) & (amounts["host"] < len(energy_j))
+        ]
+        energy_j[reported["host"]] = reported["amount"]
     return split(minute_ms, energy_j, stays)
 
 
 def split(minute_ms: int, energy_j: Floats, stays: Stays) -> Split:
-    """Split the energy (hosts,) of a minute between the runs that were on hosts together.
-
-    A host on which the share of a run is not known gives to none.
-    """
-    stays = stays.at(np.lexsort((stays.run, stays.host)))  # so that sums do not depend on which run came first
+    """Split the energy (hosts,) of a minute between runs on shared hosts; none if the share of a run on the host is unknown."""
+    stays = stays.at(
+        np.lexsort((stays.run, stays.host))
+    )  # a fixed order of summation makes results independent of the order of arrival
     hosts, host = len(energy_j), stays.host
     inside_ms = np.minimum(stays.end_ms, minute_ms + MINUTE_MS) - np.maximum(stays.start_ms, minute_ms)
     weight = stays.share * inside_ms / MINUTE_MS
     total = np.bincount(host, weight, hosts).astype(np.float64)
-    known = np.isfinite(energy_j) & (energy_j > 0.0) & (total > SHARE_MIN)
-    known[host[stays.share <= 0.0]] = False
+    can_split = np.isfinite(energy_j) & (energy_j > 0.0) & (total > SHARE_MIN)
+    can_split[host[stays.share <= 0.0]] = False
     idle_j = np.zeros(hosts)
     np.maximum.at(idle_j, host, stays.idle_w * MINUTE_S)
     idle_j = np.where(idle_j > 0.0, np.minimum(idle_j, energy_j), energy_j)
-    at = np.flatnonzero(known[host])
-    of = host[at]
-    got = idle_j[of] / np.maximum(total[of], 1.0) + (energy_j[of] - idle_j[of]) / total[of]
-    return Split(stays.run[at], got * weight[at], inside_ms[at] / 1000)
+    stay = np.flatnonzero(can_split[host])
+    on_host = host[stay]
+    joules_per_weight = (
+        idle_j[on_host] / np.maximum(total[on_host], 1.0) + (energy_j[on_host] - idle_j[on_host]) / total[on_host]
+    )
+    return Split(stays.run[stay], joules_per_weight * weight[stay], inside_ms[stay] / 1000)

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.numerics.trees import Forest, Growth, grow, grow_trees, growing, joined
+from processors.models.numerics.trees import Forest, Growth, grow, growing
+from processors.models.training.table import finished
 
 
 def friedman(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -36,14 +37,12 @@ def test_unseen_rows_are_explained_as_well_as_the_literature_states_and_by_the_f
 
 def test_the_same_rows_and_seed_give_the_same_forest_whether_it_is_grown_at_once_or_tree_by_tree() -> None:
     x, y = friedman(150, 3)
-    weight, growth = np.ones(150), Growth(trees=7)
-    parts = [grow_trees(x, y, weight, growth, range(i, min(i + 3, 7))) for i in range(0, 7, 3)]
+    growth = Growth(trees=7)
+    in_parts = finished(growing(x, y, np.ones(150), growth, rows_at_once=450))
     requested, _ = friedman(50, 4)
     whole = grow(x, y, growth=growth)
-    assert joined(parts).mean(requested) == pytest.approx(whole.mean(requested), abs=1e-12)
-    assert joined(parts).quantiles(requested, (0.1, 0.9)) == pytest.approx(
-        whole.quantiles(requested, (0.1, 0.9)), abs=1e-12
-    )
+    assert in_parts.mean(requested) == pytest.approx(whole.mean(requested), abs=1e-12)
+    assert in_parts.quantiles(requested, (0.1, 0.9)) == pytest.approx(whole.quantiles(requested, (0.1, 0.9)), abs=1e-12)
     assert same(whole, grow(x, y, growth=growth), requested)
     assert not same(whole, grow(x, y, growth=Growth(trees=7, seed=2)), requested)
 
