@@ -152,6 +152,7 @@ class Store(Generic[P]):
 
     def __init__(self, kind: Kind[P], live_max: int = 5000) -> None:
         self.kind = kind
+        self.changes = 0  # the version of all states together: a cache of something derived from them has it in its key
         self._live_max = live_max
         self._entries: dict[str, Entry[P]] = {}
         self._live: dict[str, None] = {}
@@ -176,6 +177,7 @@ class Store(Generic[P]):
     def restore(self, key: str, value: bytes) -> None:
         """Put an encoded state back; ConfigError where this agent cannot read it."""
         envelope = self._readable(key, value)
+        self.changes += 1
         self._entries[key] = Entry(value, envelope.used_ms, envelope.due_ms, envelope.lane, stored=True)
         self._schedule(key, envelope.due_ms, envelope.lane)
 
@@ -199,6 +201,7 @@ class Store(Generic[P]):
         """Take in a processor that is new or was changed; without a lane it stays in that where it is."""
         entry = self._entries.get(key)
         due_ms = processor.due_ms()
+        self.changes += 1
         if entry is None:
             stored = key in self._dirty or key in self._saving
             self._entries[key] = entry = Entry(None, now_ms, None, lane or "", stored=stored)
@@ -222,6 +225,7 @@ class Store(Generic[P]):
         entry = self._entries.pop(key, None)
         if entry is None:
             return
+        self.changes += 1
         self._live.pop(key, None)
         if entry.stored or key in self._saving:
             self._dirty[key] = None
@@ -242,12 +246,13 @@ class Store(Generic[P]):
         """Return how many keys are due in each lane, and for how long; it follows from the stored states."""
         return self._due.overdue(now_ms, self._waits)
 
-    def longest_unused(self, excess: int, stale_ms: int = 0) -> list[str]:
-        """Return the `excess` keys that are to go; none where it is not above 0.
+    def excess(self, most: int, stale_ms: int = 0) -> list[str]:
+        """Return the keys to remove so that `most` are left.
 
-        What was last used before `stale_ms` goes first, then what the longest lanes have more than the others: in each case
-        the longest unused, ties by key.
+        Keys last used before `stale_ms` go first, then keys of the longest lanes: in both cases the longest unused ones,
+        ties by key.
         """
+        excess = len(self._entries) - most
         if excess <= 0:
             return []
         unused = [(entry.used_ms, key) for key, entry in self._entries.items() if entry.used_ms < stale_ms]

@@ -348,7 +348,7 @@ def _evicted(store: Store[Any], keys_max: int) -> list[str]:
     """Remove the longest unused where there are too many, a twentieth at once, and return their keys."""
     if len(store) <= keys_max:
         return []
-    gone = store.longest_unused(len(store) - keys_max + keys_max // 20)
+    gone = store.excess(keys_max - keys_max // 20)
     for key in gone:
         store.remove(key)
     return gone

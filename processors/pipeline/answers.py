@@ -13,7 +13,7 @@ from processors.pipeline.inputs import UnseenInputs
 from processors.pipeline.load import UnderLoads
 from processors.pipeline.power import Power
 from processors.pipeline.predictor import Predicted, Predictor, Question
-from processors.pipeline.stage import STOP, TickWork
+from processors.pipeline.stage import STOP, MayStop, TickWork
 from processors.pipeline.state import Identified, ShardState
 from processors.run_time.messages import in_known_digits
 from processors.run_time.model import RunTime
@@ -34,7 +34,7 @@ class Answering:
         self._power = power
         self._under_loads = UnderLoads(state)
 
-    def deduplicate(self, event: PredictionRequested) -> bool | None:
+    def deduplicate(self, event: PredictionRequested) -> MayStop:
         """Remember a request of the journal; stop one that was answered before."""
         now_ms = self._state.now_ms
         minutes = minutes_back(now_ms // MINUTE_MS)
@@ -48,9 +48,9 @@ class Answering:
         self._state.answered_requests.changed(minutes[0], requested, now_ms)
         return None
 
-    def publish(self, event: PredictionRequested) -> None:
+    def publish(self, event: PredictionRequested) -> tuple[Answer]:
         """Answer a request of the journal."""
-        self._state.outbox.append(self.answer(event))
+        return (self.answer(event),)
 
     def answer(self, event: PredictionRequested) -> Answer:
         """Return the answer to a question; changes nothing."""

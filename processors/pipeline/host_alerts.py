@@ -26,6 +26,7 @@ from processors.hosts.rows import NEVER_MS
 from processors.hosts.windows import MinuteBatch
 from processors.pipeline.alerts import OpenAlerts
 from processors.pipeline.host_state import HostShardState
+from processors.pipeline.state import Emits
 from processors.store import digest64
 from processors.windows.settings import MINUTE_MS
 
@@ -66,20 +67,20 @@ class HostAlerts:
         state.multivariate.take(batch)
         state.peers.take(batch)
 
-    def tick(self, before_ms: int) -> None:
+    def tick(self, before_ms: int) -> Emits[None]:
         """Return what was found since a tick before, and let alerts end."""
         now_ms = self._state.now_ms
         if self._state.index.hosts.ids.rows:
             self._judged &= not self._state.multivariate.tick(now_ms, self._state.give_way)
             if now_ms // MINUTE_MS != before_ms // MINUTE_MS:
-                self._mute()
-                self._stay_odd()
+                yield from self._mute()
+                yield from self._stay_odd()
                 self._state.give_way()
-                self._compare()
+                yield from self._compare()
                 self._state.give_way()
             self._judge()
-            self._report()
-        self._alerts.tick()
+            yield from self._report()
+        yield from self._alerts.tick()
 
     def anomalous(self) -> Sequence[int]:
         """Return the rows of hosts that are part of an open alert."""
@@ -148,7 +149,7 @@ class HostAlerts:
         found = (odd_ms != NEVER_MS) & known & recent & (rows["muted"] == 0)
         return np.asarray(found & (odd_ms >= rows["hushed_ms"]))
 
-    def _report(self) -> None:
+    def _report(self) -> Emits[None]:
         """Tell the news: of racks first, then of hosts by themselves."""
         news_ms = self._state.candidates.rows["news_ms"]
         if not (news_ms != NEVER_MS).any():
@@ -158,11 +159,11 @@ class HostAlerts:
             if row in out:
                 news_ms[row] = NEVER_MS  # since the minute began
         if self._rack.enabled:
-            self._report_racks()
+            yield from self._report_racks()
         for row in np.flatnonzero(news_ms != NEVER_MS).tolist():
-            self._report_host(row)
+            yield from self._report_host(row)
 
-    def _report_racks(self) -> None:
+    def _report_racks(self) -> Emits[None]:
         candidates, now_ms = self._state.candidates.rows, self._state.now_ms
         since_ms = now_ms - self._window_ms - round(self._host.gather_s * 1000) - LATE_MS
         odd = np.flatnonzero(self._may_be_reported() & (candidates["odd_ms"] >= since_ms))
@@ -176,9 +177,9 @@ class HostAlerts:
             live = live or self._groups.racks(np.flatnonzero(heard_ms >= now_ms - LIVE_MS))
             of = max(len(live.get(rack, ())), len(rows))
             if is_open or len(rows) >= self._rack.share_min * of:
-                self._report_rack(rack, rows, of)
+                yield from self._report_rack(rack, rows, of)
 
-    def _report_rack(self, rack: Rack, rows: list[int], of: int) -> None:
+    def _report_rack(self, rack: Rack, rows: list[int], of: int) -> Emits[None]:
         candidates, now_ms = self._state.candidates.rows, self._state.now_ms
         names = sorted(self._named(row)[1] for row in rows)
         resources = Counter(name for row in rows for name in self._marks(row))
@@ -192,13 +193,15 @@ class HostAlerts:
             rack, names, of, resources, since_ms, settings=self._rack, now_ms=now_ms, end_is_seen=bool(end_is_seen),
             by_name=any(one is not None and not one.listed for one in known),
         )  # fmt: skip
-        self._alerts.take([found])
+        yield from self._alerts.take(found)
         candidates["news_ms"][rows], candidates["reported_ms"][rows] = NEVER_MS, now_ms
         why = f"It is part of the anomaly of {rack.text}."
         for row in rows:
-            self._alerts.ends(ended(HOST_ANOMALY, host_labels(*self._named(row)), why, now_ms, by="superseded"))
+            yield from self._alerts.ends(
+                ended(HOST_ANOMALY, host_labels(*self._named(row)), why, now_ms, by="superseded")
+            )
 
-    def _report_host(self, row: int) -> None:
+    def _report_host(self, row: int) -> Emits[None]:
         """Tell of a host, at once where its alert is open, else once it waited for the others of its rack."""
         one, now_ms = self._state.candidates.rows[row], self._state.now_ms
         labels = host_labels(*self._named(row))
@@ -211,7 +214,7 @@ class HostAlerts:
             self._state.candidates.rows["reported_ms"][row] = now_ms
             self._keep_levels(row, odd.marks)
             if not self._explained_by_peers(row, labels):
-                self._alerts.take([host_rules.host_anomaly(labels, odd, self._host, now_ms)])
+                yield from self._alerts.take(host_rules.host_anomaly(labels, odd, self._host, now_ms))
 
     def _odd(self, row: int) -> Odd:
         """Return what is odd about a host."""
@@ -234,7 +237,7 @@ class HostAlerts:
             if series is not None and mark.way in OF_LEVEL:
                 state.levels.keep(series, since_ms, mark.low, mark.high)
 
-    def _stay_odd(self) -> None:
+    def _stay_odd(self) -> Emits[None]:
         """Let alerts go on of hosts that are still outside of where they were before; what ended is forgotten."""
         state, causes, now_ms = self._state, self._state.causes, self._state.now_ms
         if not (causes.rows["odd_ms"] != NEVER_MS).any():
@@ -253,17 +256,17 @@ class HostAlerts:
                 self._alerts.renew(RACK_ANOMALY, rack.labels)
             due_ms = self._alerts.due_ms(RACK_ANOMALY, rack.labels)
             if due_ms is not None and due_ms <= now_ms + MINUTE_MS:
-                self._outlast([row for row in rows if row in on])
+                yield from self._outlast([row for row in rows if row in on])
             for row in rows:
                 self._stay(row, rack_open=due_ms is not None, still=row in on)
 
-    def _outlast(self, rows: Sequence[int]) -> None:
+    def _outlast(self, rows: Sequence[int]) -> Emits[None]:
         """Give hosts that are still odd alerts of their own: that of their rack ends, for most of it is as it was."""
         for row in rows:
             labels = host_labels(*self._named(row))
             odd = self._odd(row)
             if (odd.marks or odd.contradicts) and not self._explained_by_peers(row, labels):
-                self._alerts.take([host_rules.host_anomaly(labels, odd, self._host, self._state.now_ms)])
+                yield from self._alerts.take(host_rules.host_anomaly(labels, odd, self._host, self._state.now_ms))
 
     def _stay(self, row: int, *, rack_open: bool, still: bool) -> None:
         """Let the alert of a host go on where it is still odd, and forget what was wrong where no alert is open."""
@@ -301,7 +304,7 @@ class HostAlerts:
         figures = found.observed, found.expected, found.since_ms, tuple(far), found.by_hour
         return Contradicts(series[1], *figures) if series else None
 
-    def _mute(self) -> None:
+    def _mute(self) -> Emits[None]:
         """Follow what is said of hosts: alerts of those out of service end, those that are back are left alone a while."""
         candidates, out = self._state.candidates.rows, self._groups.out_of_service()
         for row in sorted({*np.flatnonzero(candidates["muted"]).tolist()} ^ out.keys()):
@@ -309,7 +312,7 @@ class HostAlerts:
             candidates["news_ms"][row] = candidates["reported_ms"][row] = NEVER_MS
             if row in out:
                 system, name = self._named(row)
-                self._end(system, name, host_rules.muted(name, out[row]))
+                yield from self._end(system, name, host_rules.muted(name, out[row]))
                 self._forget_causes(row)
             else:
                 candidates["hushed_ms"][row] = self._state.now_ms + round(self._host.warm_up_s * 1000)
@@ -322,12 +325,12 @@ class HostAlerts:
         for field in ("odd_ms", "differing_ms"):
             self._state.causes.end(np.array([row]), field)
 
-    def _end(self, system: str, host: str, why: str) -> None:
+    def _end(self, system: str, host: str, why: str) -> Emits[None]:
         for alert in (HOST_ANOMALY, STRAGGLER_HOST):
             labels = host_labels(system, host)
-            self._alerts.ends(ended(alert, labels, why, self._state.now_ms, by="out_of_service"))
+            yield from self._alerts.ends(ended(alert, labels, why, self._state.now_ms, by="out_of_service"))
 
-    def _compare(self) -> None:
+    def _compare(self) -> Emits[None]:
         """Compare hosts with their peers, report those that are unlike them for long, and end what is said of those that are not."""
         if not self._straggler.enabled:
             return
@@ -344,10 +347,10 @@ class HostAlerts:
         known = np.unique(host[peers.rows["known"][: len(host)] != 0])
         now = np.unique(host[peers.differing_now(now_ms)[: len(host)]])
         for row in now[now >= 0].tolist():
-            self._report_differing(row, jobs[int(group[row])])
-        self._end_alike(known)
+            yield from self._report_differing(row, jobs[int(group[row])])
+        yield from self._end_alike(known)
 
-    def _report_differing(self, row: int, job: str) -> None:
+    def _report_differing(self, row: int, job: str) -> Emits[None]:
         """Tell that a host is unlike its peers, where no alert says already that it is unlike itself."""
         state, now_ms, labels = self._state, self._state.now_ms, host_labels(*self._named(row))
         differences = {name: state.peers.difference(each) for name, each in state.index.resources(row).items()}
@@ -361,15 +364,15 @@ class HostAlerts:
             self._alerts.renew(HOST_ANOMALY, labels)
             return
         differing = Differing(job, jobs, int(state.causes.rows["differing_ms"][row]), found)
-        self._alerts.take([host_rules.straggler(labels, differing, now_ms)])
+        yield from self._alerts.take(host_rules.straggler(labels, differing, now_ms))
 
-    def _end_alike(self, known: npt.NDArray[np.int64]) -> None:
+    def _end_alike(self, known: npt.NDArray[np.int64]) -> Emits[None]:
         """End what is said of hosts that are as their peers again."""
         causes = self._state.causes
         differing = np.flatnonzero(causes.rows["differing_ms"] != NEVER_MS)
         for row in np.setdiff1d(differing, known).tolist():
             causes.end(np.array([row]), "differing_ms")
-            self._alerts.take([over(STRAGGLER_HOST, host_labels(*self._named(row)), self._state.now_ms)])
+            yield from self._alerts.take(over(STRAGGLER_HOST, host_labels(*self._named(row)), self._state.now_ms))
 
     def _shown_since_ms(self) -> int:
         """Return since when hosts were reported that are shown as anomalous."""

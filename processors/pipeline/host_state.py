@@ -1,4 +1,4 @@
-"""The state of the hosts of one shard: rows with their columns, stores, what profiles are made from, and the outbox.
+"""The state of the hosts of one shard: rows with their columns, stores, and the parts of profiles.
 
 Every kind of state is declared once, in `HostShardState.__init__`. Checkpoint, restore, sizes and the names of all kinds
 follow from what is declared there.
@@ -17,7 +17,6 @@ import numpy.typing as npt
 from processors.alerts.lifecycle import AlertLife, AlertState, HostAlertLife
 from processors.contracts.alerts import AlertSettings, HostAnomaly
 from processors.contracts.errors import ConfigError
-from processors.contracts.outputs import Message, Tombstone
 from processors.contracts.settings import JobSettings, ProfileSettings, RunTimeSettings
 from processors.fairness import go_on
 from processors.hosts.causes import HostCauses, HostLevels
@@ -166,15 +165,11 @@ def combined(anomaly: HostAnomaly) -> CombinedSettings:
 
 
 class HostShardState:
-    """All that is known of the hosts of one shard, the present moment, and what the fold of one event leaves behind.
-
-    What is in the outbox stays there until it is sent.
-    """
+    """The state of the hosts of one shard, and the present time."""
 
     def __init__(self, settings: FoldSettings) -> None:
         self.settings = settings
         self.now_ms = 0
-        self.outbox: list[Message | Tombstone] = []
         self.tally: Counter[tuple[str, str]] = Counter()
         self.give_way: Callable[[], None] = go_on  # between parts of long work
         self._kinds: list[type[Any]] = []

@@ -1,7 +1,7 @@
 """The hosts of one shard: a pure fold of their minutes, their states and the jobs on them. Everything happens at ticks."""
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import ceil
 from typing import Final, TypeVarTuple
 
@@ -55,34 +55,34 @@ def slots(before_ms: int, now_ms: int, period_s: int) -> frozenset[int]:
 
 
 class HostReports:
-    """Sends what is known of hosts, where that is asked for (`hosts.publish_s`)."""
+    """Publishes the view of each host every `hosts.publish_s`, if that is configured."""
 
     def __init__(self, state: HostShardState, view: ViewOf) -> None:
         self._state, self._view = state, view
         self._period_s = ceil(state.settings.hosts.publish_s)
         self._slots: dict[Host, int] = {}
 
-    def tick(self, before_ms: int) -> None:
-        """Send the hosts whose second has come since a tick before."""
+    def tick(self, before_ms: int) -> Iterator[HostReport]:
+        """Publish the hosts whose second of the period has come since the tick before."""
         if not self._period_s:
             return
         due = slots(before_ms, self._state.now_ms, self._period_s)
         for host in sorted(key for _, key in self._state.index.hosts.ids if self._slot(key) in due):
             view = self._view(*host)
             if view is not None:
-                self._state.outbox.append(self._report(view))
+                yield self._report(view)
             self._state.give_way()
 
-    def forget_before(self, minute_ms: int) -> None:
-        """Forget hosts that told nothing since, and remove them from the topic."""
+    def forget_before(self, minute_ms: int) -> list[Tombstone]:
+        """Forget hosts that reported nothing since, and remove them from the topic."""
         if not self._period_s:
             self._state.index.forget_before(minute_ms)
-            return
+            return []
         self._slots.clear()
         before = {key for _, key in self._state.index.hosts.ids}
         self._state.index.forget_before(minute_ms)
         gone = before - {key for _, key in self._state.index.hosts.ids}
-        self._state.outbox += [Tombstone(TOPIC, job_key(*host)) for host in sorted(gone)]
+        return [Tombstone(TOPIC, job_key(*host)) for host in sorted(gone)]
 
     def _slot(self, host: Host) -> int:
         slot = self._slots.get(host)
@@ -130,6 +130,7 @@ class HostShard:
         self._waiting_resources = 0
         self._minutes = WaitingMinutes()
         self._changes = 0  # of windows and forecasts, all of which are made here
+        self._messages: list[Message | Tombstone] = []
 
     @property
     def waiting(self) -> int:
@@ -137,7 +138,7 @@ class HostShard:
         return len(self._waiting)
 
     def take(self, event: JournalEvent) -> None:
-        """Take an event in; most wait until the next tick. What there is to send is in the outbox."""
+        """Take an event in; most events wait until the next tick. `sent` returns the messages."""
         if isinstance(event, Tick):
             self._tick(event.time_ms)
         elif isinstance(event, HostMinute | HostState | JobStarted | JobCompleted):
@@ -147,9 +148,13 @@ class HostShard:
                 self._take_in()
 
     def sent(self) -> list[Message | Tombstone]:
-        """Return what is to be sent, once."""
-        sent, self.state.outbox = self.state.outbox, []
-        return sent
+        """Return the messages since the last call."""
+        messages, self._messages = self._messages, []
+        return messages
+
+    def _emit(self, messages: Iterable[Message | Tombstone]) -> None:
+        """Keep messages until they are sent; if their source raises, those that came before are kept."""
+        self._messages.extend(messages)
 
     def changes(self) -> int:
         """Return how often windows and forecasts may have changed."""
@@ -234,13 +239,13 @@ class HostShard:
         self.jobs.tick()
         attempt(self.state, ProfileRun.name, self.profiles.tick, before_ms)
         if state.index.hosts.ids.rows or len(state.alerts):
-            attempt(self.state, self.alerts.name, self.alerts.tick, before_ms)
+            attempt(self.state, self.alerts.name, self._emit, self.alerts.tick(before_ms))
         if time_ms // MINUTE_MS != before_ms // MINUTE_MS:
             if state.index.hosts.ids.rows:
                 self._changes += 1
-                self.reports.forget_before(time_ms - self._quiet_ms)
+                self._emit(self.reports.forget_before(time_ms - self._quiet_ms))
             state.lines.tick(time_ms)
-        attempt(self.state, state.forecasts.name, self.reports.tick, before_ms)
+        attempt(self.state, state.forecasts.name, self._emit, self.reports.tick(before_ms))
 
     def _take_in(self) -> None:
         """Take in what waits: what jobs and hosts did, then the minutes, each series once in a batch."""

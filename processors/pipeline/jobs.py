@@ -30,8 +30,8 @@ from processors.pipeline.features import Features
 from processors.pipeline.load import UnderLoads
 from processors.pipeline.power import Power, Profiles
 from processors.pipeline.predictor import UNKNOWN, Predicted, Predictor, Question
-from processors.pipeline.stage import STOP, CompletionWork, JobWork, TickWork, guard
-from processors.pipeline.state import ShardState
+from processors.pipeline.stage import STOP, CompletionWork, JobWork, MayStop, TickWork, guard
+from processors.pipeline.state import Emits, ShardState
 from processors.power.by_size import energy_of_run
 from processors.run_time.quality import COVERAGE
 from processors.store import hexdigest
@@ -49,7 +49,7 @@ class Forecasts:
         self._power = power
         self._features = features
 
-    def publish(self, job: Job) -> None:
+    def publish(self, job: Job) -> Emits[None]:
         """Publish when the job will end."""
         started = job.running
         if started is None:
@@ -70,10 +70,10 @@ class Forecasts:
         retained = predicted_at_start(end.band, source, predicted.reliability) if predicted and end and source else None
         job.set_prediction(StartPrediction(self._state.now_ms, retained) if retained else None)
         if job.forecast is None or self._is_news(job.forecast, first):
-            self._send(job, started, first, predicted, end)
+            yield self._message(job, started, first, predicted, end)
 
-    def revise(self, job: Job) -> None:
-        """Publish it anew if it changed noticeably."""
+    def revise(self, job: Job) -> Emits[None]:
+        """Publish the end of the job again if it changed noticeably."""
         started, last = job.running, job.forecast
         if started is None or last is None:
             return
@@ -86,14 +86,9 @@ class Forecasts:
         end, source = self._by_record(job, started, predicted, plain)
         now = msgspec.structs.replace(last, band=end.band, source=source) if end else last
         if self._is_news(last, now):
-            self._send(job, started, now, predicted, end)
+            yield self._message(job, started, now, predicted, end)
         else:
             job.published(last, self._state.now_ms, self._revise_s(started, predicted))
-
-    def give_way(self) -> None:
-        """Let questions be answered; what was worked out is forgotten with or without one, so that all goes on the same."""
-        self._state.give_way()
-        self._predictor.begin()
 
     def _predicted(
         self, question: Question, n: float | None, started: JobStarted
@@ -133,9 +128,10 @@ class Forecasts:
         broad = predicted is not None and predicted.similar is not None
         return REVISE_SHARE * self._elapsed_s(started) if broad else 0.0
 
-    def _send(
+    def _message(
         self, job: Job, started: JobStarted, of: Forecast, predicted: Predicted | None, end: Remaining | None
-    ) -> None:
+    ) -> JobPrediction:
+        """Return the message of a forecast, which the job then knows as published."""
         context = self._state.context
         reported = reported_end(started, end, context.now_ms) if end else None
         measured = predicted.measured if predicted and of.source != UNDER_LOAD else None
@@ -143,50 +139,48 @@ class Forecasts:
         known = (repr(power.power_w), repr(power.low_w), repr(power.high_w)) if power else ()
         power_digits = band_digits(power.power_w, power.low_w, power.high_w) if power else 0
         key = ApplicationKey.parse(of.application_id) if of.application_id else None
-        self._state.outbox.append(
-            JobPrediction(
-                schema="scalewatch.job-prediction/1",
-                id=f"{started.run_id}@{context.now_ms}:{_digest(of.application_id, of.n, of.band, of.source, known)}",
-                time=context.time,
-                as_of=context.time,
-                agent_version=context.agent_version,
-                system=started.system,
-                job_id=started.job_id,
-                application=key.application if key else None,
-                input=key.input if key else None,
-                unit=key.unit if key else None,
-                n=of.n,
-                start=rfc3339(started.start_ms),
-                time_limit_s=started.evidence.time_limit_s,
-                known=predicted is not None,
-                run_time_s=reported.run_time_s if reported else None,
-                low_s=reported.low_s if reported else None,
-                high_s=reported.high_s if reported else None,
-                coverage=COVERAGE if reported else None,
-                coverage_measured=measured.coverage if measured else None,
-                coverage_runs=measured.runs if measured else None,
-                end=reported.ends[2] if reported else None,
-                end_low=reported.ends[0] if reported else None,
-                end_high=reported.ends[-1] if reported else None,
-                quantiles=reported.quantiles if reported else (),
-                probability_exceeds_limit=reported.exceeds_limit if reported else None,
-                probability_ends_before_limit=reported.before_limit if reported else None,
-                reliability=predicted.reliability if predicted else UNKNOWN,
-                model=predicted.model if predicted else None,
-                under_load=job.start_load.prediction if job.start_load else None,
-                power_w=to_digits(power.power_w, power_digits) if power else None,
-                power_low_w=to_digits(power.low_w, power_digits) if power else None,
-                power_high_w=to_digits(power.high_w, power_digits) if power else None,
-                user=started.evidence.user,
-                source=of.source,
-                probability_fails=of.fails,
-                nodes=nodes_of(started.evidence),
-                partition=started.evidence.partition,
-                account=started.evidence.account,
-                session=of.session,
-            )
-        )
         job.published(of, context.now_ms, self._revise_s(started, predicted))
+        return JobPrediction(
+            schema="scalewatch.job-prediction/1",
+            id=f"{started.run_id}@{context.now_ms}:{_digest(of.application_id, of.n, of.band, of.source, known)}",
+            time=context.time,
+            as_of=context.time,
+            agent_version=context.agent_version,
+            system=started.system,
+            job_id=started.job_id,
+            application=key.application if key else None,
+            input=key.input if key else None,
+            unit=key.unit if key else None,
+            n=of.n,
+            start=rfc3339(started.start_ms),
+            time_limit_s=started.evidence.time_limit_s,
+            known=predicted is not None,
+            run_time_s=reported.run_time_s if reported else None,
+            low_s=reported.low_s if reported else None,
+            high_s=reported.high_s if reported else None,
+            coverage=COVERAGE if reported else None,
+            coverage_measured=measured.coverage if measured else None,
+            coverage_runs=measured.runs if measured else None,
+            end=reported.ends[2] if reported else None,
+            end_low=reported.ends[0] if reported else None,
+            end_high=reported.ends[-1] if reported else None,
+            quantiles=reported.quantiles if reported else (),
+            probability_exceeds_limit=reported.exceeds_limit if reported else None,
+            probability_ends_before_limit=reported.before_limit if reported else None,
+            reliability=predicted.reliability if predicted else UNKNOWN,
+            model=predicted.model if predicted else None,
+            under_load=job.start_load.prediction if job.start_load else None,
+            power_w=to_digits(power.power_w, power_digits) if power else None,
+            power_low_w=to_digits(power.low_w, power_digits) if power else None,
+            power_high_w=to_digits(power.high_w, power_digits) if power else None,
+            user=started.evidence.user,
+            source=of.source,
+            probability_fails=of.fails,
+            nodes=nodes_of(started.evidence),
+            partition=started.evidence.partition,
+            account=started.evidence.account,
+            session=of.session,
+        )
 
 
 def _of_inputs(predicted: Predicted | None) -> FromInputs | None:
@@ -221,7 +215,7 @@ class Jobs:
         self._profiles = profiles
         self._features = features
 
-    def remember_start(self, work: JobWork) -> bool | None:
+    def remember_start(self, work: JobWork) -> MayStop:
         """Note that a job began to run; stop a repeat, and the late start of a run that has ended."""
         if not work.job.score(work.event) or self._completions.has_ended(work.event):
             self._state.tally["event", "repeated"] += 1
@@ -229,7 +223,7 @@ class Jobs:
         work.job.learn(work.event)
         return None
 
-    def remember_evidence(self, work: JobWork) -> bool | None:
+    def remember_evidence(self, work: JobWork) -> MayStop:
         """Note other evidence of what a job is; stop a repeat."""
         if not work.job.score(work.event):
             self._state.tally["event", "repeated"] += 1
@@ -238,18 +232,18 @@ class Jobs:
         self._keep_evidence(work.job)
         return None
 
-    def place_again(self, work: JobWork) -> None:
-        """Look anew at the runs of a job that have not settled: other evidence has come."""
+    def place_again(self, work: JobWork) -> Emits[None]:
+        """Identify the runs of a job that have not settled again, by all evidence that has come."""
         for run in work.job.ended:
             placement, published, known = self._completions.place(work.job, run.event), run.published, run.predicted
             if placement.differs_from(run.placement):
-                self._completions.move(work, run.event, run.placement, placement)
+                yield from self._completions.move(work, run.event, run.placement, placement)
                 published, known = self._features.published(placement), self._predicted_by_curve(run.event, placement)
             work.job.replace(
                 run, msgspec.structs.replace(run, placement=placement, published=published, predicted=known)
             )
 
-    def remember_network(self, work: JobWork) -> bool | None:
+    def remember_network(self, work: JobWork) -> MayStop:
         """Hold what the network did for a job until its run settles; what no run settles with is counted."""
         event: Network = work.event
         try:
@@ -262,8 +256,8 @@ class Jobs:
         self._keep_evidence(work.job)
         return None
 
-    def forecast_end(self, work: JobWork) -> None:
-        """Publish when a running job will end, from what it is taken for now; who starts very many waits for a tick."""
+    def forecast_end(self, work: JobWork) -> Emits[None]:
+        """Publish when a running job will end; a user who starts very many jobs waits for a tick."""
         job, event = work.job, work.event
         if job.running is None or (isinstance(event, JobStarted) and job.running != event):
             return
@@ -272,25 +266,26 @@ class Jobs:
             job.defer_forecast(self._state.now_ms + wait_ms)
             self._state.tally["bound", "forecasts_per_user_max"] += 1
         elif job.forecast is not None or isinstance(event, JobStarted):
-            self._forecasts.publish(job)
+            yield from self._forecasts.publish(job)
 
-    def revise_end(self, work: JobWork) -> None:
-        """Publish anew when a running job will end, where that has changed noticeably."""
+    def revise_end(self, work: JobWork) -> Emits[None]:
+        """Publish again when a running job will end, if that has changed noticeably."""
         if work.job.running is not None and work.job.forecast is not None:
-            self._forecasts.revise(work.job)
+            yield from self._forecasts.revise(work.job)
 
-    def end(self, work: CompletionWork) -> None:
-        """Note that a run ended, or that the report of it was corrected."""
-        job, event, placement = work.job, work.event, work.placement
-        published = self._features.published(placement) if work.first else None
+    def end(self, work: CompletionWork) -> Emits[None]:
+        """Record that a run ended, or that its report was corrected."""
+        job, event, placement = work.job, work.event, work.report.placement
+        published = self._features.published(placement) if work.report.kind == "first" else None
         forecast, start_load, started = job.forecast, job.start_load, job.running
         known = job.prediction_for(event) or self._predicted_by_curve(event, placement)
         job.end(event, placement, published, known, work.slowed_by)
         if forecast is not None and job.running is None:
-            self._state.outbox.append(Tombstone("job_predictions", work.key))
+            yield Tombstone("job_predictions", work.key)
         if start_load is not None and started is not None and job.running is None and not job.resized:
             self._under_loads.ended(start_load, started, event, placement)
-        self._state.outbox.extend(self._settled(job, run) for run in job.settle_excess())
+        for run in job.settle_excess():
+            yield (yield from self._settled(job, run))
 
     def keep(self, work: JobWork) -> None:
         """Keep the job as it is known now, or forget it where nothing of it is needed any more."""
@@ -298,16 +293,20 @@ class Jobs:
         known = isinstance(event, JobStarted | JobCompleted)
         self._keep(work.key, work.job, lane_of_user(event.system, event.evidence.user) if known else None)
 
-    def settle_due(self, _work: TickWork) -> None:
-        """Settle, revise and forget what is due; at most `open_jobs_max` jobs stay."""
+    def settle_due(self, _work: TickWork) -> Emits[None]:
+        """Settle runs, revise forecasts and forget jobs that are due; at most `open_jobs_max` jobs stay."""
         for place, key in enumerate(self._state.jobs.due(self._state.now_ms, DUE_PER_TICK_MAX), 1):
-            with guard(self._state, Job.name, recover=partial(self._forget, key)):  # one job must not stop the others
-                self._look_at(key)
+            faulty = list[str]()
+            with guard(self._state, Job.name, recover=partial(faulty.append, key)):  # one job must not stop the others
+                yield from self._look_at(key)
+            if faulty:
+                self._state.jobs.remove(key)
+                yield Tombstone("job_predictions", key)
             if place % LOOKED_AT_ONCE == 0:
-                self._forecasts.give_way()
+                self._state.give_way()
         for lane in self._state.forecast_allowances.due(self._state.now_ms, DUE_PER_TICK_MAX):
             self._state.forecast_allowances.remove(lane)
-        self._bound()
+        yield from self._bound()
 
     def _wait_ms(self, started: JobStarted) -> int:
         """Return how long a job that starts has to wait for its forecast, which is then spent."""
@@ -318,26 +317,22 @@ class Jobs:
         self._state.forecast_allowances.changed(lane, allowance, now_ms)
         return wait_ms
 
-    def _look_at(self, key: str) -> None:
+    def _look_at(self, key: str) -> Emits[None]:
         job = self._state.jobs.open(key)
         for run in job.settle(self._state.now_ms):
-            self._state.outbox.append(self._settled(job, run))
+            yield (yield from self._settled(job, run))
         if job.expired(self._state.now_ms):
             job.forget_run()
-            self._state.outbox.append(Tombstone("job_predictions", key))
+            yield Tombstone("job_predictions", key)
             self._state.tally["bound", "open_job_max_s"] += 1
         elif job.running is not None and job.forecast is None:
-            self._forecasts.publish(job)  # it had to wait
+            yield from self._forecasts.publish(job)  # it had to wait
         elif job.running is not None:
-            self._forecasts.revise(job)
+            yield from self._forecasts.revise(job)
         self._keep(key, job)
 
     def _keep_evidence(self, job: Job) -> None:
         job.keep_until(self._state.now_ms + round(self._state.settings.jobs.evidence_keep_s * 1000))
-
-    def _forget(self, key: str) -> None:
-        self._state.jobs.remove(key)
-        self._state.outbox.append(Tombstone("job_predictions", key))
 
     def _keep(self, key: str, job: Job, lane: str | None = None) -> None:
         if job.over(self._state.now_ms):
@@ -347,13 +342,13 @@ class Jobs:
         else:
             self._state.jobs.changed(key, job, self._state.now_ms, lane)
 
-    def _bound(self) -> None:
-        excess = len(self._state.jobs) - self._state.settings.jobs.open_jobs_max
-        for key in self._state.jobs.longest_unused(excess):
+    def _bound(self) -> Emits[None]:
+        for key in self._state.jobs.excess(self._state.settings.jobs.open_jobs_max):
             job = self._state.jobs.open(key)
-            self._state.outbox.extend(self._settled(job, run) for run in job.ended)
+            for run in job.ended:
+                yield (yield from self._settled(job, run))
             if job.forecast is not None:
-                self._state.outbox.append(Tombstone("job_predictions", key))
+                yield Tombstone("job_predictions", key)
             self._state.jobs.remove(key)
             self._state.tally["bound", "open_jobs_max"] += 1
 
@@ -376,12 +371,12 @@ class Jobs:
             for name, part in (("measured", found.measured), ("estimated", found.estimated)):
                 tally["energy_j", name] += round(found.energy_j * part / known)
 
-    def _settled(self, job: Job, run: EndedRun) -> Run:
+    def _settled(self, job: Job, run: EndedRun) -> Emits[Run]:
         event = msgspec.json.encode(run.event)
         others = [*job.identities, *reported_at_start(run)]
         identities = [msgspec.json.encode(identity) for identity in others]
         placement = run.placement
-        found = self._profiles.settled(job, run)
+        found = yield from self._profiles.settled(job, run)
         self._count_energy(run, found.profile)
         known = [msgspec.json.encode(each) for each in (run.predicted, run.slowed_by) if each is not None]
         texts = [value.decode() for value in (event, *identities, *known)]

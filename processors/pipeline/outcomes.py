@@ -1,4 +1,4 @@
-"""How runs ended: of applications and of the centre, and on hosts, which are blamed for what their applications do not explain."""
+"""How runs ended: failure rates of applications, of centres, and of the hosts on which applications fail more than elsewhere."""
 
 from collections.abc import Sequence
 
@@ -11,8 +11,8 @@ from processors.facts import Outcome
 from processors.fairness import lane_of_run
 from processors.jobs.failures import FailureRate, HostFailureRate, HostOutcome, shares
 from processors.pipeline.alerts import Warnings
-from processors.pipeline.stage import TickWork
-from processors.pipeline.state import OF_APPLICATION, ShardState
+from processors.pipeline.stage import RunReport, TickWork
+from processors.pipeline.state import OF_APPLICATION, Emits, ShardState
 from processors.store import digest64
 
 FAILED_STATES = frozenset({"FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "DEADLINE"})
@@ -21,23 +21,23 @@ IN_SERVICE = "up"
 
 
 class Outcomes:
-    """Counts how runs ended. A host is followed from its first failure on: before it, there is nothing to compare."""
+    """Counts how runs ended. A host is followed from its first failure on: before that there is nothing to compare."""
 
     def __init__(self, state: ShardState, warnings: Warnings) -> None:
         self._state = state
         self._warnings = warnings
         self._settings = state.settings.alerts.failure_rate
 
-    def take(self, event: JobCompleted, application_id: str | None, former: str | None, *, first: bool) -> None:
-        """Count an outcome; runs that were cancelled or moved tell nothing.
+    def take(self, report: RunReport) -> Emits[None]:
+        """Count the outcome of a run; a cancelled run has none.
 
-        A later report of the same run (not `first`) replaces what it counted before, as what belonged to `former`,
-        where that is still among the recent outcomes.
+        A later report of a run replaces the outcome of the report before, if that is still among the recent ones.
         """
+        event, application_id, first = report.event, report.placement.application_id, report.kind == "first"
+        former = report.former.application_id if report.former else None
         failed = event.state in FAILED_STATES
         outcome = Outcome(event.run_id, failed) if failed or event.state == SUCCESS else None
-        moved = former is not None and former != application_id
-        if moved:
+        if former is not None and former != application_id:
             self._learn(f"{OF_APPLICATION}{former}", event.run_id, None, first=False)
         if application_id is None or (outcome is None and first):
             return
@@ -47,23 +47,23 @@ class Outcomes:
         lane = lane_of_run(application_id, event.evidence.user, self._state.failures.lane(key))
         rate = self._learn(key, event.run_id, outcome, first=first or former != application_id, lane=lane)
         if self._worth_judging(rate, event):
-            self._judge(application_id, rate, centre.rate())
-        self._hosts(event, application_id, (rate, centre), first=first)
+            yield from self._judge(application_id, rate, centre.rate())
+        yield from self._hosts(event, application_id, (rate, centre), first=first)
 
-    def forget_host(self, event: HostState) -> None:
-        """Forget how runs ended on a host that is taken out of service: what comes back may have been mended."""
+    def forget_host(self, event: HostState) -> Emits[None]:
+        """Forget how runs ended on a host that is taken out of service: it may be repaired before it comes back."""
         key = f"{event.system}/{event.host}"
         if event.state != IN_SERVICE and key in self._state.hosts and self._state.recent(event.time_ms):
             self._state.hosts.remove(key)
             labels = {"system": event.system, "host": event.host}
-            self._warnings.take(
-                [applications.over(applications.HOST_FAILS, labels, self._state.now_ms, by="out_of_service")]
+            yield from self._warnings.take(
+                applications.over(applications.HOST_FAILS, labels, self._state.now_ms, by="out_of_service")
             )
 
     def _hosts(
         self, event: JobCompleted, application_id: str, rates: tuple[FailureRate, FailureRate], *, first: bool
-    ) -> None:
-        """Count an outcome for the hosts of a run; `rates` are those of its application and of the centre."""
+    ) -> Emits[None]:
+        """Count an outcome for the hosts of a run; `rates` are the rates of the application and of the centre."""
         failed = event.state in HOST_STATES
         if not failed and not len(self._state.hosts):
             return
@@ -88,12 +88,12 @@ class Outcomes:
                 self._expect(rate)
             self._state.hosts.changed(key, rate, self._state.now_ms)
             if self._worth_judging(rate, event):
-                self._judge_host(event.system, host, rate)
+                yield from self._judge_host(event.system, host, rate)
 
     def _expect(self, rate: HostFailureRate) -> None:
-        """Expect of a host what its applications are known to do by now: one that fails everywhere may have begun here.
+        """Update the failures expected of a host by the present rates of its applications: they may fail everywhere by now.
 
-        It is state, so it may not hang on `quiet`, which a restart forgets: a learner that started anew had other expectations.
+        The expectation is stored, so it must not depend on `quiet`, which a restart forgets.
         """
         for application in sorted(rate.failing):
             name = self._state.application_id(application)
@@ -101,12 +101,12 @@ class Outcomes:
             if known is not None:
                 rate.expect(application, known.expected(rate.runs))
 
-    def _judge_host(self, system: str, host: str, rate: HostFailureRate) -> None:
+    def _judge_host(self, system: str, host: str, rate: HostFailureRate) -> Emits[None]:
         now_ms, labels = self._state.now_ms, {"system": system, "host": host}
         is_open = self._warnings.is_open(applications.HOST_FAILS, labels)
         judged = rate.score(len(self._state.hosts))
         condition = applications.host_failing(labels, judged, self._settings, now_ms, is_open=is_open)
-        rate.quiet = not self._warnings.opens(condition)
+        rate.quiet = not (yield from self._warnings.opens(condition))
 
     def _names(self, event: JobCompleted) -> tuple[str, ...]:
         try:
@@ -133,36 +133,36 @@ class Outcomes:
         return rate
 
     def _worth_judging(self, rate: FailureRate | HostFailureRate, event: JobCompleted) -> bool:
-        """Return whether a rate may raise an alert, or has one open: what is neither costs most and is left alone."""
+        """Return whether a rate may raise an alert, or has one open; all other rates are skipped to save time."""
         return (rate.suspicious() or not rate.quiet) and self._state.recent(event.end_ms)
 
-    def _judge(self, application_id: str, rate: FailureRate, usual: float) -> None:
+    def _judge(self, application_id: str, rate: FailureRate, usual: float) -> Emits[None]:
         now_ms, labels = self._state.now_ms, applications.application_labels(ApplicationKey.parse(application_id))
         is_open = self._warnings.is_open(applications.APPLICATION_FAILS, labels)
         judged = rate.score(usual, len(self._state.models))
         condition = applications.failing(labels, judged, self._settings, now_ms, is_open=is_open)
-        rate.quiet = not self._warnings.opens(condition)
+        rate.quiet = not (yield from self._warnings.opens(condition))
 
-    def forget_excess(self, _work: TickWork) -> None:
-        """Forget the rates that are too many; at ticks only, for to find them is to look at all."""
-        excess = len(self._state.hosts) - self._settings.hosts_max
-        for key in self._state.hosts.longest_unused(excess):
-            self._state.hosts.remove(key)
+    def forget_excess(self, _work: TickWork) -> Emits[None]:
+        """Forget the rates beyond their bounds; at ticks only, because the search visits all of them."""
+        state, now_ms = self._state, self._state.now_ms
+        for key in state.hosts.excess(self._settings.hosts_max):
+            state.hosts.remove(key)
             system, _, host = key.partition("/")
             labels = {"system": system, "host": host}
-            self._warnings.take(
-                [applications.over(applications.HOST_FAILS, labels, self._state.now_ms, by="forgotten")]
-            )
-            self._state.tally["bound", "hosts_max"] += 1
-        excess = len(self._state.failures) - self._state.settings.run_time.applications_max
-        for key in self._state.failures.longest_unused(excess, self._state.stale_ms):
-            self._state.remove_failures(key)
-            self._warnings.forget_failures(key)
-            self._state.tally["bound", "applications_max"] += 1
+            yield from self._warnings.take(applications.over(applications.HOST_FAILS, labels, now_ms, by="forgotten"))
+            state.tally["bound", "hosts_max"] += 1
+        for key in state.failures.excess(state.settings.run_time.applications_max, state.stale_ms):
+            state.remove_failures(key)
+            if key.startswith(OF_APPLICATION):
+                labels = applications.application_labels(ApplicationKey.parse(key.removeprefix(OF_APPLICATION)))
+                over = applications.over(applications.APPLICATION_FAILS, labels, now_ms, by="forgotten")
+                yield from self._warnings.take(over)
+            state.tally["bound", "applications_max"] += 1
 
 
 def _shares(event: JobCompleted, hosts: Sequence[tuple[str, HostFailureRate | None]]) -> dict[str, float]:
-    """Return the part of the blame of each host for a run that failed: all of it where the producer names the host."""
+    """Return the share of each host in the blame for a failed run: all of it for the host that the producer names."""
     if event.failed_host is not None:
         return {event.failed_host: 1.0}
     odds = [1.0 if rate is None else rate.odds() for _, rate in hosts]

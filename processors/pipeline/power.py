@@ -20,7 +20,7 @@ from processors.facts import Band, plausible, trains
 from processors.jobs.lifecycle import EndedRun, Job, evidence_of, reported_attributes
 from processors.pipeline.alerts import OpenAlerts
 from processors.pipeline.stage import JobWork, TickWork, guard
-from processors.pipeline.state import ShardState
+from processors.pipeline.state import Emits, ShardState
 from processors.power.blame import HOSTS_MAX
 from processors.power.by_size import PowerBand, changed, powered
 from processors.power.model import ProfileFact, ProfileFinding, ProfileModels
@@ -77,8 +77,8 @@ class ProfileWarnings:
 
     def take(
         self, application_id: str, event: JobCompleted, evidence: Evidence, fact: ProfileFact, finding: ProfileFinding
-    ) -> None:
-        """Raise and end alerts by what was found of a run before it was learned; history wakes nobody."""
+    ) -> Emits[None]:
+        """Raise and end alerts by the finding about a recent run."""
         with guard(self._state, ProfileModels.name):  # an alert about a run must not cost that it is learned
             models = self._state.profile_models.get(application_id)
             if models is None or not self._state.recent(fact.end_ms):
@@ -91,13 +91,13 @@ class ProfileWarnings:
             run = profiles.JudgedRun(key, fact, finding, models.models(), expected_s, ln_load)
             cause = self._state.causes.cause(event.system, evidence.hosts, event.start_ms, event.end_ms)
             about = About.of_run(evidence, event.run_time_s)
-            self._judge_power(run, event.system, cause, about)
+            yield from self._judge_power(run, event.system, cause, about)
             if cause is None or cause.power_only:
-                found = profiles.disturbed_run(run, self._state.settings.alerts.disturbed_run, self._state.now_ms)
-                self._alerts.take([found] if found is not None else [], about)
+                condition = profiles.disturbed_run(run, self._state.settings.alerts.disturbed_run, self._state.now_ms)
+                yield from self._alerts.take(condition, about=about)
 
-    def _judge_power(self, run: profiles.JudgedRun, system: str, cause: HostCause | None, about: About) -> None:
-        """Say whose power it is that counters do not explain: of a host that is known to be odd nothing more is said."""
+    def _judge_power(self, run: profiles.JudgedRun, system: str, cause: HostCause | None, about: About) -> Emits[None]:
+        """Attribute power that counters do not explain to the application or to a host, unless a host is known to be faulty."""
         settings, now_ms = self._state.settings.alerts.unexplained_power, self._state.now_ms
         hosts = self._few(about.hosts)
         judged = profiles.judged_power(run, hosts, settings)
@@ -107,21 +107,22 @@ class ProfileWarnings:
         blame.learn(judged)
         blamed = blame.score(hosts)
         for host in blame.over(hosts):
-            self._alerts.take([over(UNEXPLAINED_POWER, {"system": system, "host": host}, now_ms)])
+            yield from self._alerts.take(over(UNEXPLAINED_POWER, {"system": system, "host": host}, now_ms))
         if not judged.off or (blamed is None and cause is None):
             in_a_row = blame.in_a_row(run.key.id)
             models = self._state.profile_models.get(run.key.id) if judged.off else None
             run = run._replace(added=models.added(profiles.TARGET, run.fact)) if models is not None else run
-            found = profiles.unexplained_power(run, judged, settings, now_ms, in_a_row=in_a_row)
-            self._alerts.take([found], about)
+            condition = profiles.unexplained_power(run, judged, settings, now_ms, in_a_row=in_a_row)
+            yield from self._alerts.take(condition, about=about)
         else:
             self._state.tally["explained", "power"] += 1
-            self._alerts.take([over(UNEXPLAINED_POWER, application_labels(run.key), now_ms, by="superseded")])
+            condition = over(UNEXPLAINED_POWER, application_labels(run.key), now_ms, by="superseded")
+            yield from self._alerts.take(condition)
         if judged.off and blamed is not None:
             of_host = profiles.power_of_host(system, blamed, run, settings, now_ms)
             if cause is None or self._alerts.is_open(of_host.name, of_host.labels):
                 blame.name_host(blamed)
-                self._alerts.take([of_host])
+                yield from self._alerts.take(of_host)
         self._state.power_blames.changed(system, blame, now_ms)
 
     @staticmethod
@@ -170,14 +171,14 @@ class Profiles:
         job.replace(run, msgspec.structs.replace(run, profile=event.profile))
         self._state.jobs.changed(key, job, self._state.now_ms)
 
-    def settled(self, job: Job, run: EndedRun) -> SettledProfile:
-        """Return the profile of a run that settles and what it let expect, and learn it where it says enough of the run."""
+    def settled(self, job: Job, run: EndedRun) -> Emits[SettledProfile]:
+        """Learn the profile of a run that settles, if it covers enough of the run; return it with its expectations."""
         profile = run.profile or self._requested(run)
         why = self._left_out(job, run, profile)
         self._state.tally["profile", why or "learned"] += 1
         if why is None or profile is None:
             with guard(self._state, ProfileModels.name):  # a profile must not cost the run itself
-                return self._take(job, run, profile)
+                return (yield from self._take(job, run, profile))
         return SettledProfile(profile)
 
     def fit_profiles(self, work: TickWork) -> None:
@@ -228,13 +229,10 @@ class Profiles:
             return "not_completed"
         return None if profile.coverage >= self._state.settings.profiles.coverage_min else "coverage"
 
-    def _take(self, job: Job, run: EndedRun, profile: Profile | None) -> SettledProfile:
-        """Learn a run; where the report of one that was learned is corrected after its profile was forgotten, its time.
-
-        What its counters let expect before that is returned.
-        """
+    def _take(self, job: Job, run: EndedRun, profile: Profile | None) -> Emits[SettledProfile]:
+        """Learn a run; of a corrected report whose profile was forgotten, only the run time."""
         if profile is not None:
-            return self._learn(job, run, profile)
+            return (yield from self._learn(job, run, profile))
         application_id, n, run_time_s = run.placement.application_id, run.placement.n, run.event.run_time_s
         models = self._state.profile_models.get(application_id) if application_id else None
         if application_id is None or models is None or n is None or not plausible(n, run_time_s):
@@ -243,7 +241,7 @@ class Profiles:
             self._state.profile_models.changed(application_id, models, self._state.now_ms)
         return SettledProfile()
 
-    def _learn(self, job: Job, run: EndedRun, profile: Profile) -> SettledProfile:
+    def _learn(self, job: Job, run: EndedRun, profile: Profile) -> Emits[SettledProfile]:
         event, application_id = run.event, run.placement.application_id or ""
         evidence = evidence_of(run)
         fact = ProfileFact(
@@ -257,7 +255,7 @@ class Profiles:
         models = self._bounded(application_id, learns=True)
         finding = models.score(fact)
         expected = models.by_counters(fact)
-        self._warnings.take(application_id, event, evidence, fact, finding)
+        yield from self._warnings.take(application_id, event, evidence, fact, finding)
         models.learn(fact)
         self._state.profile_models.changed(application_id, models, self._state.now_ms)
         if finding.weight < DISTURBED:

@@ -1,13 +1,13 @@
-"""The one predictor: what a run of an application will take, whoever asks.
+"""The predictor of run times, the same for published curves, for answers to requests, and for running jobs.
 
-The published curve is the predictor over sizes, an answer is the predictor over a request, and the end of a running job is
-the predictor conditioned on the job having run so long. Sources are asked in the order of `Predictor.sources`; the first that
-knows a size gives its run time, band, verdict and origin.
+A published curve is the predictor over sizes, an answer is the predictor over a request, and the end of a running job is
+the predictor conditioned on the time that the job has already run. Sources are asked in the order of `Predictor.sources`:
+the first source that knows a size gives its run time, band, verdict and origin.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from processors.contracts.events import Evidence
 from processors.contracts.names import ApplicationKey
@@ -44,6 +44,7 @@ from processors.run_time.prediction import RunTimePrediction, curve_sizes, fitte
 from processors.run_time.quality import COVERAGE
 from processors.run_time.related_curves import RelatedCurves
 from processors.similar_runs import BETTER_AT_SIZE, NO_CURVE, NOT_BY_SIZE, ExpectedRunTime, conditioned, reliability
+from processors.store import Store
 
 CURVE: Final = "curve"
 PROBABILITY_DIGITS: Final = 4  # of thousands of runs, one more or less
@@ -53,12 +54,12 @@ UNKNOWN: Final = Reliability("unknown", ("no_model",), ())
 
 
 class Question(NamedTuple):
-    """A run to come: whose it is, and what is known of it besides its size.
+    """A future run, without its size.
 
-    `input_sizes` measure its input. `from_inputs` is what other inputs gave for it before, which is then not asked again.
-    `explained` asks for every ensemble member of the model, and not for its name alone. `runs` says that the job exists: it is one
-    of the centre's runs, whose spread says when it may end, where nothing else is known. A request may be for none of them.
-    `curve` is one that is about to be published, in the place of the last one.
+    `input_sizes` measure its input. `from_inputs` is an earlier prediction from other inputs, which is then used again.
+    `explained` asks for every ensemble member of the model instead of the name of the model. `runs` says that the job exists:
+    if nothing else is known, the spread of all runs of the centre says when it may end. `fitted` is a fit that is about to be
+    published, in the place of the published curve.
     """
 
     system: str
@@ -69,15 +70,20 @@ class Question(NamedTuple):
     from_inputs: FromInputs | None = None
     explained: bool = False
     runs: bool = False
-    curve: PublishedCurve | None = None
+    fitted: "Fitted | None" = None
+
+    @property
+    def curve(self) -> PublishedCurve | None:
+        """The curve that is about to be published."""
+        return self.fitted.curve if self.fitted is not None else None
 
 
 class Predicted(NamedTuple):
-    """What a run takes at one size, by the first source that knows it.
+    """The prediction for one size, by the first source that knows the size.
 
-    `measured` is the share of recent runs that kept to such bands, None before enough were scored; `extrapolation` how many
-    times the size is that of the largest run. `similar` is the distribution itself where similar runs answered;
-    `follows_size` tells whether what they say of two sizes says what the larger one gains.
+    `measured` is the share of recent runs inside such bands, None before enough runs were scored. `extrapolation` is the ratio
+    of the size to the largest size that was run. `similar` is the distribution of similar runs, if these are the source;
+    `follows_size` is False if their run times do not depend on the size, so that two sizes have no speed-up.
     """
 
     n: float
@@ -91,7 +97,7 @@ class Predicted(NamedTuple):
     follows_size: bool = True
 
     def remaining(self, elapsed_s: float, limit_s: float | None) -> Remaining:
-        """Condition the run time on a job of this size having run for `elapsed_s` without an end; in the digits of messages."""
+        """Return the rest of the run time of a job that has run for `elapsed_s`, rounded as in messages."""
         if self.similar is not None:
             found = conditioned(self.similar, self.band, elapsed_s, limit_s)
         else:
@@ -99,10 +105,10 @@ class Predicted(NamedTuple):
         return _in_digits(found)
 
     def point(self, one_s: float | None) -> AnswerPoint:
-        """Return the point of a message; `one_s` is what this predictor gives for size 1, from which speed-up follows.
+        """Return the point of a message; `one_s` is the predicted run time at size 1, for the speed-up.
 
-        Where similar runs answer there is none: of times that do not follow the size a speed-up of 1.3 was said, and it was
-        the spread of the users who had run the one and the other size.
+        Similar runs have no speed-up: one of 1.3 was published for run times that did not depend on the size, and was only
+        the difference between the users of the two sizes.
         """
         speedup = efficiency = None
         if one_s is not None and self.follows_size:
@@ -125,7 +131,7 @@ class Predicted(NamedTuple):
 
 @lru_cache(maxsize=REMEMBERED)
 def _ratios(one_s: float, run_time_s: float, n: float) -> tuple[float, ...]:
-    """Return speed-up and efficiency at a size; a curve is asked about the same ones again and again."""
+    """Return speed-up and efficiency at a size. A curve is asked about the same sizes again and again."""
     return rounded(one_s / run_time_s, one_s / run_time_s / n)
 
 
@@ -133,17 +139,27 @@ BySize = dict[float, Predicted]
 
 
 class Prepared(NamedTuple):
-    """What the curve of an application is fitted from: the laws with all that others taught by then, and the sizes it is told at."""
+    """The input of a fit: the laws with everything that other curves have taught them, and the sizes of the curve."""
 
     combination: Combination | None
     sizes: list[float]
 
 
-NOTHING_PREPARED: Final[Mapping[str, Prepared]] = {}
+class Fitted(NamedTuple):
+    """A fit that is not published yet. `laws` are all laws of the ensemble, None if they cannot be fitted."""
+
+    key: ApplicationKey
+    model: RunTime
+    forecast: RunTimePrediction
+    laws: Fits | None
+    curve: PublishedCurve
+
+
+FORECASTS_MAX: Final = 256  # forecasts in the cache
 
 
 class Predictor:
-    """Predicts run times in one shard from what is known at this place of the journal; changes nothing."""
+    """Predicts run times in one shard by the state at the present place of the journal; changes nothing."""
 
     def __init__(
         self, state: ShardState, similar_runs: SimilarRunForecasts, features: Features, unseen: UnseenInputs
@@ -153,9 +169,17 @@ class Predictor:
         self._features = features
         self._unseen_inputs = unseen
         self._machines = Machines(state)
-        self.forecasts: dict[str, RunTimePrediction] = {}
-        self._laws: dict[str, Fits | None] = {}
-        self._prepared: Mapping[str, Prepared] = NOTHING_PREPARED
+        self._forecasts: dict[str, RunTimePrediction] = {}
+        self._forecast_changes: tuple[int, ...] = ()
+        self._forecast_stores: tuple[Store[Any], ...] = (
+            state.models,
+            state.members,
+            state.related_curves,
+            state.inputs,
+            state.pool,
+            state.allocations,
+            state.node_shapes,
+        )
         self.sources: tuple[Callable[[Question, Sequence[float]], BySize], ...] = (
             self._by_features,
             self._by_similar_runs_of_better_record,
@@ -164,15 +188,16 @@ class Predictor:
             self._by_similar_runs,
         )
 
-    def begin(self, prepared: "Mapping[str, Prepared]" = NOTHING_PREPARED) -> None:
-        """Forget what was worked out for the last record: what is known may have changed. `prepared` is by application."""
-        self.forecasts.clear()
-        self._laws.clear()
-        self._prepared = prepared
-
-    def prepare(self, key: ApplicationKey, model: RunTime) -> "Prepared":
-        """Return what the curve of an application is fitted from, as it is known now."""
+    def prepare(self, key: ApplicationKey, model: RunTime) -> Prepared:
+        """Return the input of a fit by the present state."""
         return Prepared(self._combination(key, model), self._published_sizes(model))
+
+    def fitted(self, key: ApplicationKey, model: RunTime, prepared: Prepared) -> Fitted:
+        """Return the fit of an application."""
+        forecast, laws = self._forecast(key, model, prepared.combination)
+        if laws is None:
+            laws = self._fits(key, model, forecast, ())
+        return Fitted(key, model, forecast, laws, self._curve(forecast, model, prepared.sizes))
 
     def predict(self, question: Question, sizes: Sequence[float]) -> BySize:
         """Predict a run at each of the sizes that any source knows."""
@@ -207,50 +232,44 @@ class Predictor:
         return round(found, PROBABILITY_DIGITS) if found is not None else None
 
     def curve(self, key: ApplicationKey) -> PublishedCurve | None:
-        """Return the curve of an application as it was published; before the first publication as it is now."""
+        """Return the published curve of an application, or the present fit before the first publication."""
         model = self._state.models.get(key.id)
         if model is None or not model.observations:
             return None
-        return model.published or self.fit(key, model)
+        return model.published or self._curve(self.forecast(key, model), model, self._published_sizes(model))
 
-    def fit(self, key: ApplicationKey, model: RunTime, sizes: Sequence[float] | None = None) -> PublishedCurve:
-        """Fit the curve of an application to what is known now, by default at the sizes that are published."""
-        if sizes is None:
-            prepared = self._prepared.get(key.id)
-            sizes = prepared.sizes if prepared is not None else self._published_sizes(model)
+    def _curve(self, forecast: RunTimePrediction, model: RunTime, sizes: Sequence[float]) -> PublishedCurve:
         centre = self._state.band_pool.open(CENTRE).counts
-        return fitted_curve(self.forecast(key, model), model, sizes, self._state.now_ms, centre)
+        return fitted_curve(forecast, model, sizes, self._state.now_ms, centre)
 
     def _published_sizes(self, model: RunTime) -> list[float]:
         return curve_sizes(model.sizes(), self._state.settings.run_time.curve_factor_max, model.observed().alone)
 
     def forecast(self, key: ApplicationKey, model: RunTime) -> RunTimePrediction:
-        """Return the study and the ensemble of an application, with what related curves and other inputs add."""
-        if key.id not in self.forecasts:
-            others = self._unseen_inputs.leaned_on(key, model)
-            prepared = self._prepared.get(key.id)
-            combination = prepared.combination if prepared is not None else self._combination(key, model)
-            alone = RunTimePrediction(model.study(), combination, others, model.observed().scatter)
-            self.forecasts[key.id] = alone._replace(seeds=self._seeds(key, model, alone))
-        return self.forecasts[key.id]
+        """Return the study and the ensemble of an application, with the help of related curves and other inputs.
 
-    def laws(self, key: ApplicationKey, model: RunTime) -> Fits | None:
-        """Return all laws of an application as they are now, to be published beside its curve; None where they cannot be had."""
-        predicted = self.forecast(key, model)
-        if key.id not in self._laws:
-            self._laws[key.id] = self._fits(key, model, predicted, ())
-        return self._laws[key.id]
+        The result is kept until a store changes that it depends on.
+        """
+        changes = tuple([store.changes for store in self._forecast_stores])
+        if changes != self._forecast_changes or len(self._forecasts) >= FORECASTS_MAX:
+            self._forecasts.clear()
+            self._forecast_changes = changes
+        if key.id not in self._forecasts:
+            self._forecasts[key.id], _ = self._forecast(key, model, self._combination(key, model))
+        return self._forecasts[key.id]
 
-    def _seeds(self, key: ApplicationKey, model: RunTime, alone: RunTimePrediction) -> Seeds | None:
-        """Return the classic laws of an application, where any has earned a share."""
-        earned = self._earned(key) if alone.combination is not None else ()
-        if not earned:
-            return None
-        laws = self._laws[key.id] = self._fits(key, model, alone, earned)
-        return Seeds(laws.battery(), earned) if laws is not None else None
+    def _forecast(
+        self, key: ApplicationKey, model: RunTime, combination: Combination | None
+    ) -> tuple[RunTimePrediction, Fits | None]:
+        """Return a forecast, and the laws of the ensemble if any of the classic laws has earned a share in it."""
+        others = self._unseen_inputs.leaned_on(key, model)
+        alone = RunTimePrediction(model.study(), combination, others, model.observed().scatter)
+        earned = self._earned(key) if combination is not None else ()
+        laws = self._fits(key, model, alone, earned) if earned else None
+        return alone._replace(seeds=Seeds(laws.battery(), earned) if laws is not None else None), laws
 
     def _earned(self, key: ApplicationKey) -> Shares:
-        """Return what the classic laws have earned on a curve and on the others of its application."""
+        """Return the shares that the classic laws have earned on a curve and on the other curves of its application."""
         related: RelatedCurves = self._state.related_curves.open(related_curves_key(key))
         others = (self._state.members.get(each.key) for each in related.related.curves if each.key != key.id)
         own = self._state.members.get(key.id)
@@ -363,16 +382,22 @@ class Predictor:
         if len(read) < len(sizes):
             within = {reading.n for reading in read}
             beyond = [n for n in sizes if n not in within]
-            further = self._fitted(key, model, beyond)
+            further = self._fitted(key, model, beyond, question.fitted)
             read += further.read(beyond) if further is not None else []
         named = self._model(key, curve, explained=question.explained)
         return {reading.n: Predicted(*reading, named) for reading in read}
 
     def _fitted(
-        self, key: ApplicationKey, model: RunTime, sizes: Sequence[float] | None = None
+        self,
+        key: ApplicationKey,
+        model: RunTime,
+        sizes: Sequence[float] | None = None,
+        fitted: Fitted | None = None,
     ) -> PublishedCurve | None:
         with guard(self._state, RunTime.name):  # a model that cannot be fitted must not cost the prediction
-            return self.curve(key) if sizes is None else self.fit(key, model, sizes)
+            if sizes is None:
+                return self.curve(key)
+            return self._curve(fitted.forecast if fitted else self.forecast(key, model), model, sizes)
         return None
 
     def _model(self, key: ApplicationKey, curve: PublishedCurve, *, explained: bool) -> Model:

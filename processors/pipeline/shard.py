@@ -37,6 +37,7 @@ from processors.pipeline.answers import Answering
 from processors.pipeline.completions import Completions
 from processors.pipeline.features import Features
 from processors.pipeline.fits import FitQueue
+from processors.pipeline.forget import Forgetting
 from processors.pipeline.host_state import ARRAYS, encoded, of_hosts
 from processors.pipeline.hosts import HostShard
 from processors.pipeline.inputs import UnseenInputs
@@ -45,7 +46,7 @@ from processors.pipeline.outcomes import Outcomes
 from processors.pipeline.power import Power, Profiles
 from processors.pipeline.predictor import Predictor
 from processors.pipeline.similar_runs import SimilarRunForecasts
-from processors.pipeline.stage import STOP, Line, TickWork, attempt, of_completion, of_job, run_stages, stage
+from processors.pipeline.stage import STOP, Line, MayStop, TickWork, attempt, of_job, run_stages, stage
 from processors.pipeline.state import (
     CoefficientsOf,
     FoldSettings,
@@ -78,10 +79,14 @@ SETTLED: Final = (
     AlertLife,
     PowerBlame,
 )  # what a run that settles is learned by
-FORGOTTEN: Final = (  # what goes when an application is forgotten
-    RunTime, Members, Drift, Allocations, ModelComparison, LoadScores, ProfileModels, FeatureTimes, CommunicationPool, SimilarRuns,
-    RelatedCurves, BandPool,
+FITTED: Final = (RunTime, Members, Drift, RelatedCurves, Pool, BandPool, ApplicationInputs, AlertLife)
+LEARNED: Final = (  # what a run changes, or is taken away from
+    RunTime, Members, Drift, Allocations, ModelComparison, ProfileModels, FeatureTimes, CommunicationPool, SimilarRuns,
     ApplicationInputs, AlertLife,
+)  # fmt: skip
+FORGOTTEN: Final = (  # what goes when an application is forgotten
+    RunTime, Members, Drift, Allocations, ModelComparison, LoadScores, ProfileModels, FeatureTimes, SimilarRuns,
+    RelatedCurves, BandPool, ApplicationInputs, AlertLife,
 )  # fmt: skip
 
 
@@ -109,6 +114,7 @@ class Shard:
     def _pipeline(self, completions: Completions, jobs: Jobs, profiles: Profiles, fits: FitQueue) -> dict[type, Line]:
         """Return the stages of each kind of record, in order, with the kinds of state that each may write."""
         state, answers, failures = self.state, self._answering, Outcomes(self.state, self._warnings)
+        forgetting = Forgetting(state, self._warnings)
         return {
             JobStarted: Line(partial(of_job, state), (
                 stage(jobs.remember_start),
@@ -117,7 +123,8 @@ class Shard:
             )),
             Identity: Line(partial(of_job, state), (
                 stage(jobs.remember_evidence),
-                stage(jobs.place_again, FailureRate, HostFailureRate, RunDeduplication, LowWater, NodeShapes, *FORGOTTEN),
+                stage(jobs.place_again, FailureRate, HostFailureRate, RunDeduplication, LowWater, NodeShapes, *LEARNED),
+                stage(forgetting.forget_emptied, *FORGOTTEN),
                 stage(jobs.forecast_end),
                 stage(jobs.keep, Job),
             )),
@@ -126,12 +133,13 @@ class Shard:
                 stage(jobs.revise_end),
                 stage(jobs.keep, Job),
             )),
-            JobCompleted: Line(partial(of_completion, state), (
+            JobCompleted: Line(completions.begin, (
                 stage(completions.recognise),
-                stage(completions.identify),
-                stage(fits.catch_up, Pool, *FORGOTTEN),
+                stage(fits.catch_up, *FITTED),
                 stage(completions.compare_with_similar_runs, SimilarRuns, ModelComparison),
-                stage(completions.learn, NodeShapes, ExplainedRuns, *FORGOTTEN),
+                stage(completions.take_away, NodeShapes, *LEARNED),
+                stage(forgetting.forget_emptied, *FORGOTTEN),
+                stage(completions.learn, NodeShapes, ExplainedRuns, *LEARNED),
                 stage(completions.count_failures, FailureRate, HostFailureRate, AlertLife),
                 stage(completions.remember, RunDeduplication, LowWater),
                 stage(jobs.end, LoadScores, *SETTLED),
@@ -147,7 +155,8 @@ class Shard:
                 stage(self._advance),
                 stage(jobs.settle_due, ForecastAllowance, *SETTLED, optional=True),
                 stage(profiles.fit_profiles, ProfileModels, optional=True),
-                stage(fits.fit_curves, Pool, *FORGOTTEN, optional=True),
+                stage(fits.fit_curves, *FITTED, optional=True),
+                stage(forgetting.forget_excess_applications, *FORGOTTEN, optional=True),
                 stage(self._features.fit_features, FeatureTimes, CommunicationPool, optional=True),
                 stage(failures.forget_excess, FailureRate, HostFailureRate, AlertLife, optional=True),
                 stage(self._warnings.fire_and_resolve, AlertLife, ExplainedRuns, optional=True),
@@ -178,18 +187,11 @@ class Shard:
         is then sent with the next event.
         """
         event = self._in_time(record.event)
-        attempt(self.state, HostRows.name, self.hosts.take, event)  # what is wrong with hosts does not stop the jobs
-        if self._predictor.forecasts:
-            self._predictor.begin()
-        try:
-            line = self.lines.get(type(event))
-            if line is not None:
-                run_stages(self.state, line.stages, line.begin(event))
-            sent = self.state.outbox
-        finally:
-            self.state.outbox = []
+        attempt(self.state, HostRows.name, self.hosts.take, event)  # a fault in hosts does not stop the jobs
+        line = self.lines.get(type(event))
+        messages = run_stages(self.state, line, event) if line is not None else []
         self.state.tally["event", "processed"] += 1
-        return sent + self.hosts.sent()
+        return messages + self.hosts.sent()
 
     def give_way_by(self, give_way: Callable[[], None]) -> None:
         """Have it called between slices of long work: questions may be answered then, and nothing may be folded."""
@@ -202,8 +204,7 @@ class Shard:
         return self.hosts.sent()
 
     def answer(self, request: PredictionRequested) -> Answer:
-        """Answer a question that is not in the journal; changes nothing that is stored."""
-        self._predictor.begin()
+        """Answer a question that is not in the journal; changes no state."""
         return self._answering.answer(request)
 
     def first_hosts(self, limit: int) -> list[tuple[str, str]]:
@@ -295,8 +296,8 @@ class Shard:
         self.watermarks = self.watermarks.after(event)
         return Tick("", time_ms=self.watermarks.now_ms)
 
-    def _advance(self, work: TickWork) -> bool | None:
-        """Move the present moment on; stop a tick that was seen before."""
+    def _advance(self, work: TickWork) -> MayStop:
+        """Move the present time on; stop a tick that was folded before."""
         if work.event.time_ms <= self.state.now_ms:
             self.state.tally["event", "repeated"] += 1
             return STOP

@@ -1,4 +1,4 @@
-"""Past runs of users, names, classes of jobs and centres: run times of those that completed, bounds from the others."""
+"""Forecasts from similar runs: past runs of the same user, application, class of jobs or centre."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,8 +8,8 @@ from processors.contracts.events import SUCCESS, Evidence, JobCompleted
 from processors.contracts.names import ApplicationKey
 from processors.facts import Band, PublishedPoint, plausible
 from processors.fairness import lane_of_user
-from processors.jobs.lifecycle import Job, Placement, merged_evidence
-from processors.pipeline.stage import TickWork
+from processors.jobs.lifecycle import Job, merged_evidence
+from processors.pipeline.stage import RunReport, TickWork
 from processors.pipeline.state import ShardState
 from processors.similar_runs import (
     RETAINED_MAX,
@@ -28,26 +28,26 @@ from processors.similar_runs import (
 
 
 class SimilarRunForecasts:
-    """The histories of one shard. The name in them is the application's id, so that another input is another name."""
+    """The histories of one shard. The job name in a history is the application id, so that another input is another name."""
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
 
     def predict(self, system: str, job: ComingJob | None) -> SimilarRunsPrediction | None:
-        """Return what similar runs report a job; None where they are too few. Changes nothing."""
+        """Return the forecast for a job; None if there are too few similar runs. Changes nothing."""
         return predict(job, self._groups(system, job)) if job is not None else None
 
     def fails(self, system: str, job: ComingJob | None) -> float | None:
-        """Return the chance that a job does not complete, as `predict` has it; None where similar runs are too few."""
+        """Return the chance that a job does not complete; None if there are too few similar runs."""
         return failing(job, self._groups(system, job)) if job is not None else None
 
     def _groups(self, system: str, job: ComingJob) -> dict[GroupKind, SimilarRuns]:
         return {kind: self._state.similar_runs.open(key) for kind, key in group_keys(system, job).items()}
 
     def has_similar(self, system: str, key: ApplicationKey | None, evidence: Evidence) -> bool:
-        """Return whether a run to come says what is similar to it: a known user, a time limit, or a name that ran before.
+        """Return whether a future run has a known user, a time limit, or a name that ran before.
 
-        Without any of these the runs of the whole centre would answer, which says nothing of this one.
+        Without these only the runs of the whole centre would be similar, and they say nothing about this run.
         """
         application_id = key.id if key else None
         job = coming(application_id, 1.0, evidence)
@@ -56,38 +56,32 @@ class SimilarRunForecasts:
         keys = group_keys(home(system, application_id), job)
         return any(key in self._state.similar_runs for kind, key in keys.items() if kind in ("user", "name"))
 
-    def ended(
-        self, event: JobCompleted, placement: Placement, evidence: Evidence, point: PublishedPoint | None
-    ) -> None:
-        """Learn a run, after the bands that were told before it; where `point` is what its curve said, both are compared.
+    def learn(self, report: RunReport, point: PublishedPoint | None) -> None:
+        """Score the forecast for a run, then learn the run; `point` is the prediction of its curve, for comparison.
 
-        Not every run is scored where many end between two ticks.
+        If many runs end between two ticks, some are not scored.
         """
-        job = coming(placement.application_id, placement.n, evidence)
+        event, placement = report.event, report.placement
+        job = coming(placement.application_id, placement.n, report.evidence)
         if job is None or not occupied_nodes(event, job):
             return
-        keys = group_keys(home(event.system, placement.application_id), job)
+        keys = self._keys(event.system, job)
         groups = {kind: self._state.similar_runs.open(key) for kind, key in keys.items()}
-        run = ended_job(event, job)
+        run, lane = ended_job(event, job), lane_of_user(event.system, job.user)
         if run.completed or (job.time_limit_s is not None and event.run_time_s >= job.time_limit_s):
-            self._score(job, event.run_time_s, groups, point)  # of others nobody knows how long they would have taken
-        changed, now_ms, of_user = (
-            self._state.similar_runs.changed,
-            self._state.now_ms,
-            lane_of_user(event.system, job.user),
-        )
+            self._score(job, event.run_time_s, groups, point)  # nobody knows how long the others would have taken
         for kind, history in groups.items():
             history.learn(run, RETAINED_MAX[kind])
-            changed(keys[kind], history, now_ms, _lane(kind, keys[kind], of_user))
+            self._state.similar_runs.changed(keys[kind], history, self._state.now_ms, _lane(kind, keys[kind], lane))
 
-    def corrected(self, event: JobCompleted, was: ComingJob | None, placement: Placement, evidence: Evidence) -> None:
-        """Take a run for something else than before: `was` is what it had been taken for, as far as that is known.
+    def correct(self, job: Job, report: RunReport) -> None:
+        """Move a run between groups after a correction: it leaves some, joins others, and is replaced where it stays.
 
-        It moves from the groups that it left to those that it joined, and is replaced where it stays. A run that left its
-        histories already is not learned a second time.
+        A run that has already been dropped from its histories is not learned a second time.
         """
+        event, placement, evidence = report.event, report.placement, report.evidence
         now = coming(placement.application_id, placement.n, evidence)
-        before = self._keys(event.system, was)
+        before = self._keys(event.system, self._job_before(job, report))
         if now is not None and not occupied_nodes(event, now):
             now = None
         after = self._keys(event.system, now)
@@ -104,34 +98,36 @@ class SimilarRunForecasts:
             lane = _lane(kind, key, lane_of_user(event.system, now.user))
             self._state.similar_runs.changed(key, history, self._state.now_ms, lane)
 
-    def was(self, job: Job, event: JobCompleted, before: Placement | None, evidence: Evidence) -> ComingJob | None:
-        """Return what a run was taken for when it was reported before."""
-        pending = next((run for run in job.ended if run.event.run_id == event.run_id), None)
+    def _job_before(self, job: Job, report: RunReport) -> ComingJob | None:
+        """Return a run as the report before described it, as far as that is known."""
+        run_id, former = report.event.run_id, report.former
+        pending = next((run for run in job.ended if run.event.run_id == run_id), None)
         if pending is not None:
             place = pending.placement
             return coming(place.application_id, place.n, merged_evidence(job, pending.event))
-        if before is None or before.application_id is None:
+        if former is None or former.application_id is None:
             return None
-        model = self._state.models.get(before.application_id)
-        return coming(before.application_id, before.n or (model.n_of(event.run_id) if model else None), evidence)
+        model = self._state.models.get(former.application_id)
+        return coming(former.application_id, former.n or (model.n_of(run_id) if model else None), report.evidence)
 
     def better_records(self, application_id: str, sizes: Sequence[float | None]) -> list[bool | None]:
-        """Return whether similar runs predicted runs of each size better than the curve; None before enough were scored.
+        """Return for each size whether similar runs predict it better than the curve; None before enough runs were scored.
 
-        None for a size asks for one that was never run, of which the runs of all sizes say what there is to say.
+        A size of None stands for a size that was never run: the scores of all sizes decide.
         """
         comparison = self._state.model_comparisons.get(application_id)
         return [None] * len(sizes) if comparison is None else list(map(comparison.score, sizes))
 
     def not_by_size(self, application_id: str) -> bool:
-        """Return whether the run times of an application do not follow its size."""
+        """Return whether the run times of an application do not depend on the size."""
         comparison = self._state.model_comparisons.get(application_id)
         return comparison is not None and comparison.chosen
 
     def evict(self, _work: TickWork) -> None:
-        """Forget the histories that were unused for the longest time, where there are too many."""
-        excess = len(self._state.similar_runs) - self._state.settings.run_time.similar_runs_max
-        for key in self._state.similar_runs.longest_unused(excess, self._state.stale_ms):
+        """Forget the histories beyond `similar_runs_max`, the longest unused first."""
+        for key in self._state.similar_runs.excess(
+            self._state.settings.run_time.similar_runs_max, self._state.stale_ms
+        ):
             self._state.similar_runs.remove(key)
             self._state.tally["bound", "similar_runs_max"] += 1
 
@@ -166,12 +162,12 @@ class SimilarRunForecasts:
 
 
 def _lane(kind: GroupKind, key: str, of_user: str) -> str:
-    """Return the lane of a history: those of the names that a user runs share one, any other has its own."""
+    """Return the lane of a history: all names that a user runs share one lane, any other history has its own."""
     return of_user if kind == "name" else key
 
 
 def coming(application_id: str | None, n: float | None, evidence: Evidence) -> ComingJob | None:
-    """Return a job as histories see it; None where its size is not known, or none that a machine has."""
+    """Return a job as a key of histories; None if its size is unknown or implausible."""
     if n is None or not plausible(n, 1.0):
         return None
     limit_s = evidence.time_limit_s
@@ -181,15 +177,14 @@ def coming(application_id: str | None, n: float | None, evidence: Evidence) -> C
 
 
 def ended_job(event: JobCompleted, job: ComingJob) -> EndedJob:
-    """Return a run that is over as histories see it."""
     return EndedJob(event.run_id, job, event.run_time_s, completed=event.state == SUCCESS, start_ms=event.start_ms)
 
 
 def occupied_nodes(event: JobCompleted, job: ComingJob) -> bool:
-    """Return whether a run held nodes of one size for its time: no part of a job that changed its size, or never ran."""
+    """Return whether a run held one number of nodes all the time; a part of a resized job, or a job that never ran, did not."""
     return event.state != "RESIZING" and plausible(job.n, event.run_time_s)
 
 
 def home(system: str, application_id: str | None) -> str:
-    """Return the centre that a run belongs to: that of its application, whose name is no alias."""
+    """Return the centre of a run; the application id has the name of the centre, where the run may have an alias."""
     return unquote(application_id.partition("/")[0]) if application_id else system

@@ -1,57 +1,64 @@
-"""Stages: the steps that a kind of record goes through, and what they hand on to each other."""
+"""The stages of a record: the steps that each kind of record goes through, and the work that the stages share.
+
+A stage that sends messages is a generator: it yields each message as soon as the state behind the message has changed. If an
+optional stage fails halfway, the messages of its finished part are still sent.
+"""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
-from processors.contracts.events import Evidence, JobCompleted, Tick
+from processors.alerts.policy import NO_RUN, About
+from processors.contracts.events import Attribute, Evidence, JobCompleted, Tick
+from processors.contracts.hosts import HostCause
 from processors.contracts.names import job_key
 from processors.contracts.outputs import SlowedBy
 from processors.facts import RunFact
-from processors.jobs.deduplication import KnownRun
-from processors.jobs.lifecycle import Job, Placement, merged_evidence
-from processors.pipeline.state import ShardState
+from processors.jobs.lifecycle import Job, Placement
+from processors.pipeline.state import Outgoing, ShardState
 from processors.store import Processor
 
-UNPLACED: Final = Placement(None, None, "none", 0.0)
-NO_EVIDENCE: Final = Evidence()
-STOP: Final = False  # what a stage returns to end the way of its record: a repeat, or one that is refused
+MayStop = Literal[False] | None
+STOP: Final = False  # a stage returns this for a record that goes no further: a repeat, or a refused one
+
+Run = Callable[[Any], Iterable[Outgoing] | MayStop]
 
 
 class Stage(NamedTuple):
-    """One step: what it does with the work, and the kinds of state that it may write.
+    """One step: a function of the work, and the kinds of state that the function may write.
 
-    A step that fails refuses its record, with all that was to be sent because of it; an `optional` one costs its own result.
+    If a required stage fails, the record is refused and none of its messages is sent. A fault of an `optional` stage costs only
+    the result of that stage.
     """
 
-    run: Callable[[Any], bool | None]
+    run: Run
     writes: frozenset[type[Processor[Any, Any]]] = frozenset()
     optional: bool = False
 
     @property
     def name(self) -> str:
-        """The name under which faults of the step are counted: its own."""
+        """The name of the function, under which the faults of the stage are counted."""
         return str(getattr(self.run, "__name__", "stage"))
 
 
 class Line(NamedTuple):
-    """The way of one kind of record: what its work starts from, and its stages in order."""
+    """The path of one kind of record: `begin` makes the work of an event, and the stages follow in order."""
 
     begin: Callable[[Any], Any]
     stages: tuple[Stage, ...]
 
 
 class Counted(Protocol):
-    """State that counts what happens to it."""
+    """State with counters for metrics, by kind and name."""
 
     tally: Counter[tuple[str, str]]
 
 
 class guard:  # noqa: N801  reads as the statement that it is
-    """Runs a part of the work whose failure costs its own result alone: the fault is counted, and `recover` mends what is left.
+    """Confines an exception to a block: the fault is counted under `name`, and `recover` cleans up.
 
-    With `attempt` it is the one place of the fold where any exception is caught; `name` is the processor whose fault it is.
+    `guard` and `attempt` are the only places of the fold that catch every exception.
     """
 
     __slots__ = ("_name", "_recover", "_tally")
@@ -71,80 +78,109 @@ class guard:  # noqa: N801  reads as the statement that it is
         return True
 
 
-def attempt(state: Counted, name: str, do: Callable[..., object], *given: object) -> None:
-    """Do one part of the work, as under a `guard`: what it raises costs what it would have found, and nothing else."""
+def attempt(state: Counted, name: str, do: Callable[..., object], *arguments: object) -> None:
+    """Call a function as under a `guard`."""
     try:
-        do(*given)
-    except Exception:  # noqa: BLE001  it is done thrice for each record, and a guard takes as long as some of what it guards
+        do(*arguments)
+    except Exception:  # noqa: BLE001  three calls a record, and a guard costs as much as some of the calls it would protect
         state.tally["fault", name] += 1
 
 
-def stage(run: Callable[[Any], bool | None], *writes: type[Any], optional: bool = False) -> Stage:
-    """Declare a step with the kinds of state that it may write."""
+def stage(run: Run, *writes: type[Any], optional: bool = False) -> Stage:
+    """Return the stage of a function, with the kinds of state that the function may write."""
     return Stage(run, frozenset(writes), optional)
 
 
-def run_stages(state: ShardState, stages: Sequence[Stage], work: object) -> None:
-    """Take a record through its stages, until one of them stops it."""
-    for each in stages:
-        if not each.optional:
-            if each.run(work) is STOP:
-                return
-            continue
-        with guard(state, each.name):
-            if each.run(work) is STOP:
-                return
+def run_stages(state: ShardState, line: Line, event: object) -> list[Outgoing]:
+    """Take an event through the stages of its line until one returns STOP; return the messages of all stages."""
+    work, messages = line.begin(event), list[Outgoing]()
+    for step in line.stages:
+        try:
+            result = step.run(work)
+            if result is STOP:
+                break
+            if result is not None:
+                messages.extend(result)  # if the stage raises, its messages until then are kept
+        except Exception:
+            if not step.optional:
+                raise
+            state.tally["fault", step.name] += 1
+    return messages
 
 
 @dataclass(slots=True)
 class JobWork:
-    """A record about one job, and the job as it is known."""
+    """A record about one job, and the state of the job.
+
+    `emptied` lists the applications that lost their last run to this record.
+    """
 
     event: Any
     key: str
     job: Job
+    emptied: list[str] = field(default_factory=list)
+
+
+ReportKind = Literal["first", "repeat", "correction", "moved", "too_old"]
+
+
+class RunReport(NamedTuple):
+    """One report of a completed run, with everything that the stages need to know about the run.
+
+    `kind` is "first" for a new run, "repeat" for a report without news, "correction" for a later report with other figures,
+    "moved" if evidence that came after the end names another application or size, and "too_old" if the run starts before
+    everything that is remembered: such a run may be a repeat.
+
+    `evidence` merges that of the start and of the completion. `fact` is None if no model can learn from the run. `content`
+    is the digest by which a repeat is recognised. `former` is the placement by the report before, and `learned_by` the id
+    of the application whose model learned the run then.
+
+    The rest belongs to first reports: `ln_load` is the part of ln(run time) that the load of the hosts explains, `cause` the
+    fault of a host during the run, and `attributes` tell builds and versions apart.
+    """
+
+    kind: ReportKind
+    event: JobCompleted
+    evidence: Evidence
+    placement: Placement
+    fact: RunFact | None = None
+    content: int = 0
+    former: Placement | None = None
+    learned_by: str | None = None
+    about: About = NO_RUN
+    attributes: Mapping[str, Attribute] = {}
+    ln_load: float = 0.0
+    cause: HostCause | None = None
+
+    @property
+    def stays(self) -> bool:
+        """Whether the model that learned the run before learns it again."""
+        return self.fact is not None and self.placement.application_id == self.learned_by
 
 
 @dataclass(slots=True)
 class CompletionWork(JobWork):
-    """A completed run: what it was reported as before, what it is taken for now, and what its model learns of it.
+    """A report of a completed run.
 
-    `evidence` is that of its start and its completion. `known` is what is remembered of an earlier report, `before` what the run was taken for then; both None for a first report.
-    `ln_load` is what the load of its hosts explains of its run time, `slowed_by` the odd host that explains why it was slow.
+    `held` turns False if the model of the former application has merged the run, so that no other model may learn it.
+    `slowed_by` is the faulty host that explains why the run was slow.
     """
 
     event: JobCompleted
-    evidence: Evidence = NO_EVIDENCE
-    known: KnownRun | None = None
-    before: Placement | None = None
-    placement: Placement = UNPLACED
-    fact: RunFact | None = None
-    content: int = 0
-    ln_load: float = 0.0
+    report: RunReport = field(kw_only=True)
+    held: bool = True
     slowed_by: SlowedBy | None = None
-
-    @property
-    def first(self) -> bool:
-        """Whether this is the first report of the run."""
-        return self.known is None
 
 
 @dataclass(slots=True)
 class TickWork:
-    """A tick, and the time since the last one."""
+    """A tick, and the milliseconds since the tick before."""
 
     event: Tick
     since_ms: int = 0
 
 
 def of_job(state: ShardState, event: Any) -> JobWork:
-    """Begin the work on a record about a job."""
+    """Return the work on a record about a job."""
     key = job_key(event.system, event.job_id)
     return JobWork(event, key, state.jobs.open(key))
-
-
-def of_completion(state: ShardState, event: JobCompleted) -> CompletionWork:
-    """Begin the work on a completed run."""
-    key = job_key(event.system, event.job_id)
-    job = state.jobs.open(key)
-    return CompletionWork(event, key, job, merged_evidence(job, event))

@@ -1,11 +1,11 @@
-"""The state of one shard: a store for each kind of processor, the time of the newest tick, and the output buffer.
+"""The state of one shard: a store for each kind of processor, and the time of the newest tick.
 
-Every kind of state is declared once, in `ShardState.__init__`. Checkpoint, restore, metrics and eviction follow from what is
-declared there: a new kind needs one line.
+Every kind of state is declared once, in `ShardState.__init__`. Checkpoint, restore, metrics and eviction follow from this
+declaration: a new kind needs one line.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
@@ -25,7 +25,7 @@ from processors.fairness import go_on
 from processors.features.placements import NO_PLACEMENTS, Placements
 from processors.features.shared import CommunicationPool, CommunicationPoolState
 from processors.features.times import FeatureTimes, FeatureTimesState
-from processors.inputs import ApplicationInputs, InputsState, input_key
+from processors.inputs import ApplicationInputs, InputsState
 from processors.jobs.deduplication import (
     AnsweredRequests,
     AnsweredRequestsState,
@@ -55,10 +55,14 @@ from processors.run_time.members import Members, MembersState
 from processors.run_time.messages import Context
 from processors.run_time.model import RunTime, RunTimeState
 from processors.run_time.related_curves import Pool, PoolState, RelatedCurves, RelatedCurvesState
-from processors.similar_runs import ModelComparison, ModelComparisonState, SimilarRuns, SimilarRunsState, name_key
+from processors.similar_runs import ModelComparison, ModelComparisonState, SimilarRuns, SimilarRunsState
 from processors.store import Kind, Processor, Store, digest64
 
 P = TypeVar("P", bound=Processor[Any, Any])
+T = TypeVar("T")
+Outgoing = Message | Tombstone
+Emits = Generator[Outgoing, None, T]
+"""A generator that yields messages and returns a result; only `yield from` runs it."""
 
 LIVE_MAX: Final = 5000
 SEEN_LIVE_MAX: Final = 500
@@ -124,10 +128,11 @@ class FoldSettings(msgspec.Struct, frozen=True):
 
 
 class ShardState:
-    """All that the processors of one shard know, and what they have to send.
+    """The state of all processors of one shard.
 
-    A store declared with `per_application` is keyed by the application id and is cleared by `remove_application`.
-    `coefficients_of` is for measuring quality: an application is predicted by what was fitted without its data.
+    A store declared with `per_application` has application ids as keys; `per_application` lists these stores.
+    `coefficients_of` serves the measurement of quality: each application is predicted with coefficients that were fitted
+    without its data.
     """
 
     def __init__(
@@ -146,12 +151,11 @@ class ShardState:
         self.causes: HostCauses = of_hosts
         self.load_predictor = LoadPredictor(settings.under_load)  # one for all: it remembers what windows say
         self.now_ms = 0
-        self.outbox: list[Message | Tombstone] = []
         self.tally: Counter[tuple[str, str]] = Counter()
         self.give_way: Callable[[], None] = go_on  # between slices of long work
         self.waiting_fits: Counter[str] = Counter()  # by lane, at the last tick; no state, only to be shown
         self._stores: list[Store[Any]] = []
-        self._per_application: list[Store[Any]] = []
+        self.per_application: list[Store[Any]] = []
         self._application_ids: dict[int, str] = {}
 
         rates = settings.alerts.failure_rate
@@ -226,27 +230,7 @@ class ShardState:
     def remove_failures(self, key: str) -> None:
         """Forget a failure rate."""
         self.failures.remove(key)
-        self._forget_unused_id(key.removeprefix(OF_APPLICATION))
-
-    def remove_application(self, application_id: str) -> None:
-        """Forget everything about one application, and withdraw its prediction."""
-        key, model = ApplicationKey.parse(application_id), self.models.get(application_id)
-        if model is not None and model.transferred:
-            self.teach((model.transferred, {}))
-        for store in self._per_application:
-            store.remove(application_id)
-        self.similar_runs.remove(name_key(key.system, application_id))
-        related_curves = self.related_curves.get(related_curves_key(key))
-        if related_curves is not None:  # what the curve taught the centre stays
-            self._changed_or_removed(
-                self.related_curves, related_curves_key(key), related_curves, keep=related_curves.forget(key.id)
-            )
-        inputs = self.inputs.get(inputs_key(key))
-        if inputs is not None and inputs.of(input_key(key)) is not None:
-            self._changed_or_removed(self.inputs, inputs_key(key), inputs, keep=inputs.forget(input_key(key)))
-        self._forget_unused_id(application_id)
-        if model is not None and model.published is not None:  # a name that was run once leaves nothing behind
-            self.outbox.append(Tombstone("predictions", application_id))
+        self.forget_unused_id(key.removeprefix(OF_APPLICATION))
 
     def application_id(self, digest: int) -> str | None:
         """Return the application id with this digest; None once nothing about it is kept."""
@@ -286,19 +270,13 @@ class ShardState:
         )
         self._stores.append(store)
         if per_application:
-            self._per_application.append(store)
+            self.per_application.append(store)
         return store
-
-    def _changed_or_removed(self, store: Store[P], key: str, processor: P, *, keep: bool) -> None:
-        if keep:
-            store.changed(key, processor, self.now_ms)
-        else:
-            store.remove(key)
 
     def _remember(self, application_id: str) -> None:
         self._application_ids[digest64(application_id)] = application_id
 
-    def _forget_unused_id(self, application_id: str) -> None:
+    def forget_unused_id(self, application_id: str) -> None:
         if application_id not in self.models and OF_APPLICATION + application_id not in self.failures:
             self._application_ids.pop(digest64(application_id), None)
 

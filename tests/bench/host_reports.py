@@ -8,7 +8,6 @@ from typing import Final
 import msgspec
 
 from agent.app.compose import encode
-from processors.contracts.outputs import HostReport
 from processors.pipeline.hosts import HostReports
 from tests.bench import hosts
 from tests.bench.result import Row
@@ -27,12 +26,10 @@ def run(*, quick: bool) -> Iterator[Row]:
     state.settings = msgspec.structs.replace(state.settings, hosts=settings)
     reports, seconds = HostReports(state, fold.views.host), []
     for _ in range(ROUNDS):
-        state.outbox.clear()
         began_s = time.process_time()
-        reports.tick(state.now_ms - 1000 * PERIOD_S)
-        encoded = [encode(message) for message in state.outbox]
+        messages = list(reports.tick(state.now_ms - 1000 * PERIOD_S))
+        encoded = [encode(message) for message in messages]
         seconds.append(time.process_time() - began_s)
-    messages = [message for message in state.outbox if isinstance(message, HostReport)]
     if len(messages) != count or {len(each.resources) for each in messages} != {len(hosts.RESOURCES)}:
         raise AssertionError("Not all that is known of hosts was published.")
     blank = [encode(msgspec.structs.replace(message, resources=())) for message in messages]

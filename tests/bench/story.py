@@ -23,6 +23,8 @@ from processors.contracts.events import JournalRecord, Tick, encode_record
 from processors.contracts.outputs import Emission
 from processors.models.numerics import scipy_functions
 from processors.pipeline.shard import Shard
+from processors.pipeline.stage import STOP, MayStop, Run
+from processors.pipeline.state import Outgoing
 from tests.bench.result import Row
 from tests.bench.roles import CLOCK, journalled
 from tests.bench.workload import TICK_MS, Load, Message, config, messages
@@ -63,14 +65,15 @@ class TimedShard(Shard):
             for kind, line in self.lines.items()
         }
 
-    def _timed(self, kind: type, run: Callable[[Any], bool | None]) -> Callable[[Any], bool | None]:
+    def _timed(self, kind: type, run: Run) -> Run:
         name = f"{kind.__name__}.{run.__name__}"
 
         @wraps(run)
-        def timed(work: Any) -> bool | None:
+        def timed(work: Any) -> Sequence[Outgoing] | MayStop:
             began_s = time.process_time()
             try:
-                return run(work)
+                result = run(work)
+                return result if result is None or result is STOP else list(result)
             finally:
                 self.stages.took(name, began_s)
 

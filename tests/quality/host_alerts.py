@@ -69,9 +69,7 @@ def alerts(hosts: Mapping[str, Measured], settings: AlertSettings | None = None)
         part.take(MinuteBatch(*(np.concatenate([batch[k] for batch in batches]) for k in range(4))))
         for later_ms in (130_000, 200_000, 270_000):
             before_ms, state.now_ms = state.now_ms, slot * SLOT_MS + later_ms
-            part.tick(before_ms)
-            found += [(state.now_ms, message) for message in state.outbox if isinstance(message, Alert)]
-            state.outbox.clear()
+            found += [(state.now_ms, message) for message in part.tick(before_ms) if isinstance(message, Alert)]
     return _judged(found, slots[-1], round(chosen.host_anomaly.keep_firing_s * 1000))
 
 

@@ -58,10 +58,8 @@ def reported_hosts(job: Job) -> list[tuple[int, str]]:
         means[:, 0] = np.concatenate([values[:, minute] for values in job.values()])
         part.take(MinuteBatch(rows[:, 0], rows[:, 1], np.full(len(rows), minute * MINUTE_MS), means))
         before_ms, state.now_ms = state.now_ms, (minute + 1) * MINUTE_MS + 20_000
-        part.tick(before_ms)
-        prediction = [message for message in state.outbox if isinstance(message, Alert) and message.status == "firing"]
-        found += [(minute, one.labels["host"]) for one in prediction if one.labels["alertname"] == STRAGGLER_HOST]
-        state.outbox.clear()
+        firing = [alert for alert in part.tick(before_ms) if isinstance(alert, Alert) and alert.status == "firing"]
+        found += [(minute, alert.labels["host"]) for alert in firing if alert.labels["alertname"] == STRAGGLER_HOST]
     return found
 
 

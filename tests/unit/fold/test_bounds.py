@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from processors.contracts.events import Tick
-from processors.contracts.outputs import Prediction
 from processors.jobs import deduplication
 from processors.pipeline.fits import SLICE
 from tests.kit.scenario import Scenario, moment_ms
@@ -185,8 +184,8 @@ def test_questions_are_let_in_between_slices_of_a_tick_that_fits_many() -> None:
     for number in range(2 * SLICE):
         centre.scales(f"app{'abcdefghij'[number % 10]}{'abcdefghij'[number // 10]}", 1, 2, prefix=f"{number}-")
     seen: list[int] = []
-    outbox = centre.shard.state.outbox
-    centre.shard.give_way_by(lambda: seen.append(sum(isinstance(message, Prediction) for message in outbox)))
+    tally = centre.shard.state.tally
+    centre.shard.give_way_by(lambda: seen.append(tally["fit", "published"]))
     centre.at("08:10")
     assert len(seen) >= 3
     assert seen == sorted(seen)

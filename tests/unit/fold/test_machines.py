@@ -11,6 +11,8 @@ from agent.decode.slurm import slurm_decoder
 from agent.reference.nodes import read_nodes
 from processors.contracts.names import ApplicationKey, parse_rfc3339
 from processors.contracts.settings import IdentifySettings, RunTimeSettings
+from processors.pipeline.alerts import Warnings
+from processors.pipeline.forget import Forgetting
 from processors.pipeline.inputs import Machines
 from processors.run_time.machine import (
     PARTITIONS_MAX,
@@ -152,7 +154,8 @@ def test_the_machine_survives_a_restart_and_forgotten_applications_leave_nothing
     sacct_reports(centre, "cfd", "standard", cores=256, nodes=2)
     centre.restart()
     assert bends(centre, "cfd", "cores") == (128.0,)
-    centre.shard.state.remove_application(f"{SYSTEM}/cfd//cores")
+    state = centre.shard.state
+    list(Forgetting(state, Warnings(state)).forget(f"{SYSTEM}/cfd//cores"))
     assert list(centre.shard.state.allocations.keys()) == []
 
 

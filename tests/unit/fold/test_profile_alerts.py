@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from processors.pipeline.alerts import Warnings
+from processors.pipeline.forget import Forgetting
 from tests.kit.measured_runs import KEY, Measured
 from tests.kit.scenario import Scenario
 
@@ -90,7 +91,8 @@ def test_an_application_that_is_not_run_any_more_has_no_open_alert_for_ever() ->
 
 def test_what_was_reported_of_an_application_is_over_when_it_is_forgotten() -> None:
     day = Measured(unexplained_power={"for_s": 0.0}).runs_on(KNOWN).runs_on(1, watts=1.4).settles()
-    Warnings(day.centre.shard.state).forget_application(KEY)
+    state = day.centre.shard.state
+    list(Forgetting(state, Warnings(state)).forget(KEY))
     day.settles()
     assert [prediction["status"] for prediction in day.published("UnexplainedPower")] == ["firing", "resolved"]
 

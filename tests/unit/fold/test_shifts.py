@@ -8,6 +8,7 @@ import pytest
 
 from processors.contracts.events import JobCompleted, Tick
 from processors.pipeline.alerts import Warnings
+from processors.pipeline.forget import Forgetting
 from tests.kit.scenario import DAY_MS, Scenario
 
 SIZES = (1, 2, 4, 8, 16)
@@ -147,7 +148,8 @@ def test_switched_off_it_reports_nothing_and_predictions_follow_all_the_same() -
 def test_an_application_that_is_forgotten_takes_its_detector_and_its_alert_along() -> None:
     day = Day().goes_on(40).goes_on(6, 1.25)
     assert list(day.centre.shard.state.drifts.keys()) == [KEY]
-    Warnings(day.centre.shard.state).forget_application(KEY)
+    state = day.centre.shard.state
+    list(Forgetting(state, Warnings(state)).forget(KEY))
     day.centre.at_ms(day.centre.now_ms + 60_000)
     assert day.centre.alerts("Regression") == ["firing", "resolved"]
     assert KEY not in day.centre.shard.state.drifts

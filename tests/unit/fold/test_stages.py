@@ -1,6 +1,6 @@
 """Stages write what they declare and nothing else: who reads the table of stages knows who changes what."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -8,7 +8,8 @@ import pytest
 from processors.contracts.events import HostState, JobProfile, Network, PredictionRequested
 from processors.contracts.hosts import Profile
 from processors.pipeline.shard import Shard
-from processors.pipeline.stage import STOP, Line, Stage
+from processors.pipeline.stage import STOP, Line, MayStop, Stage
+from processors.pipeline.state import Outgoing
 from processors.store import Store
 from tests.kit.scenario import SYSTEM, Scenario, evidence
 
@@ -29,10 +30,11 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Written:
         return note
 
     def watched(kind: type, stage: Stage) -> Stage:
-        def run(work: Any) -> bool | None:
+        def run(work: Any) -> Sequence[Outgoing] | MayStop:
             now[0] = found.setdefault((kind.__name__, stage.name), set())
             try:
-                return stage.run(work)
+                result = stage.run(work)
+                return result if result is None or result is STOP else list(result)
             finally:
                 now[0] = set()
 

@@ -7,6 +7,8 @@ import pytest
 
 from processors.contracts.hosts import ForecastHistogram
 from processors.contracts.names import rfc3339
+from processors.pipeline.alerts import Warnings
+from processors.pipeline.forget import Forgetting
 from tests.kit.host_minutes import minute
 from tests.kit.host_windows import KnownWindows
 from tests.kit.scenario import Scenario, moment_ms
@@ -388,5 +390,6 @@ def test_scores_leave_with_their_application() -> None:
         "load_scores/exa/lammps//nodes",
         "load_scores/centre/exa",
     }
-    centre.shard.state.remove_application("exa/lammps//nodes")
+    state = centre.shard.state
+    list(Forgetting(state, Warnings(state)).forget("exa/lammps//nodes"))
     assert {key for key in centre.state() if key.startswith("load_scores")} == {"load_scores/centre/exa"}

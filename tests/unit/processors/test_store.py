@@ -188,10 +188,10 @@ def test_times_that_nothing_waits_for_do_not_pile_up() -> None:
 
 def test_the_longest_unused_are_named_first_and_ties_by_key() -> None:
     store = store_of(5, 1, 1, 9)
-    assert store.longest_unused(3) == ["b", "c", "a"]
+    assert store.excess(1) == ["b", "c", "a"]
     requested(store, "b", 20)
-    assert store.longest_unused(3) == ["c", "a", "d"]
-    assert restored(store).longest_unused(3) == ["c", "a", "d"]
+    assert store.excess(1) == ["c", "a", "d"]
+    assert restored(store).excess(1) == ["c", "a", "d"]
 
 
 def test_memory_is_given_back_at_a_checkpoint_and_nothing_is_lost_by_it() -> None:
