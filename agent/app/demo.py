@@ -18,10 +18,10 @@ from agent.simulation.centre import SYSTEM, Centre, TimedEvent
 from agent.simulation.load import SharedNodes
 from agent.simulation.meters import MeasuredJobs, Meters
 from processors.contracts.alerts import AlertSettings, HostAnomaly, RackAnomaly
-from processors.contracts.hosts import Explained, HostLines, HostUse, HostView
+from processors.contracts.hosts import HostUse, HostView
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import Alert
-from processors.contracts.service import DeadLetterView, Forwarding, Service, SourceStatus
+from processors.contracts.service import DeadLetterView, Forwarding, Service, SourceStatus, Views
 from processors.contracts.telemetry import MetricMapping, Telemetry
 
 LOCAL_SYSTEM: Final = "local"
@@ -111,14 +111,14 @@ class ThisMachine:
 
 
 class CombinedService(Forwarding):
-    """Shows `first`, and with it the hosts and alerts of `others`.
+    """Shows the service `first`, with the hosts and alerts of the services of some other systems.
 
-    Their hosts come first: there are few of them, and a list of the first ones would never show them else.
+    The few hosts of the other systems come first in lists, because a page of many hosts would never show them otherwise.
     """
 
-    def __init__(self, first: Service, *others: Service) -> None:
+    def __init__(self, first: Service, others: Mapping[str, Service]) -> None:
         super().__init__(first)
-        self._others, self._all = others, (first, *others)
+        self._by_system, self._others, self._all = others, tuple(others.values()), (first, *others.values())
 
     def alerts(self) -> Sequence[Alert]:
         """Return the alerts that are not over, then the newest resolved ones."""
@@ -140,20 +140,9 @@ class CombinedService(Forwarding):
         found = [use for service in self._others for use in service.host_uses(limit)][:limit]
         return [*found, *super().host_uses(limit - len(found))] if len(found) < limit else found
 
-    def host(self, system: str, host: str) -> HostView | None:
-        """Return one host; None where it is not known."""
-        views = (service.host(system, host) for service in self._all)
-        return next((view for view in views if view is not None), None)
-
-    def host_lines(self, system: str, host: str, resource: str | None = None) -> HostLines | None:
-        """Return what one host measured over time, of one resource or of all; None where it is not known."""
-        found = (service.host_lines(system, host, resource) for service in self._all)
-        return next((lines for lines in found if lines is not None), None)
-
-    def explained_runs(self, system: str, host: str) -> Explained:
-        """Return the slow runs that a host explains."""
-        found = (service.explained_runs(system, host) for service in self._all)
-        return next((explained for explained in found if explained.count), Explained())
+    def reading(self, system: str) -> Views:
+        """Return the views of one system."""
+        return self._by_system.get(system, self._service).reading(system)
 
     def dead_letters(self) -> Sequence[DeadLetterView]:
         """Return the newest dead letters of the whole agent."""
@@ -201,8 +190,8 @@ class Demo:
         config = Config(sources=SOURCES, alerts=ALERTS)
         self.agent = Embedded(config, clock, raw_retention_ms=RETENTION_MS)
         self.machine = ThisMachine(clock, measure)
-        others = (self.machine.service,) if speed is None else ()
-        self.service: Service = CombinedService(self.agent.service, *others)
+        others = {LOCAL_SYSTEM: self.machine.service} if speed is None else {}
+        self.service: Service = CombinedService(self.agent.service, others)
         self._collector = self.agent.collector()
         self._producer = self.agent.log.producer()
         changed_s = PAST_S - CHANGED_BEFORE_S

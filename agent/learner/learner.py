@@ -34,10 +34,10 @@ from processors.contracts.errors import (
     UnavailableError,
 )
 from processors.contracts.events import JournalRecord, Origin, PredictionRequested, Tick, decode_record
-from processors.contracts.hosts import Explained, HostLines, HostUse, HostView, most_anomalous_first
+from processors.contracts.hosts import HostUse, HostView, most_anomalous_first
 from processors.contracts.log import Batch, Log, Position, TopicPartition
-from processors.contracts.outputs import AlertEnd, Answer, Emission, Neighbour
-from processors.contracts.service import Measures
+from processors.contracts.outputs import AlertEnd, Answer, Emission
+from processors.contracts.service import Measures, Views
 
 
 class Turns:
@@ -352,8 +352,9 @@ class Learner:
             with self._folding:
                 keys = shard.fold.first_hosts(limit)
             for key in keys:
-                with self._folding:  # for one host at a time: the fold has to go on
-                    view = shard.fold.host_view(*key)
+                view = shard.fold.views(key[0], self._folding).host(
+                    key[1]
+                )  # a turn for each host: the fold has to go on
                 found += [view] if view is not None else []
         return sorted(found, key=most_anomalous_first)[:limit]
 
@@ -376,35 +377,10 @@ class Learner:
                     found += shard.fold.host_uses(names[first : first + USES_AT_ONCE])
         return found
 
-    def host(self, system: str, host: str) -> HostView | None:
-        """Return one host; None where no shard that is owned knows it. For any thread."""
-        with self._folding:
-            found = (shard.fold.host_view(system, host) for shard in self.shards().values())
-            return next((view for view in found if view is not None), None)
-
-    def host_lines(self, system: str, host: str, resource: str | None = None) -> HostLines | None:
-        """Return the lines of one host, or of one resource of it; None where no shard that is owned knows it. For any thread."""
-        with self._folding:
-            found = (shard.fold.host_lines(system, host, resource) for shard in self.shards().values())
-            return next((lines for lines in found if lines is not None), None)
-
-    def hosts_of_job(self, system: str, job_id: str) -> tuple[str, ...]:
-        """Return the hosts of a job that runs, by the shard that knows them. For any thread."""
-        with self._folding:
-            found = (shard.fold.hosts_of_job(system, job_id) for shard in self.shards().values())
-            return next((hosts for hosts in found if hosts), ())
-
-    def neighbours(self, system: str, job_id: str) -> tuple[Neighbour, ...]:
-        """Return the other jobs on the hosts of a job that runs, by the shard that knows them. For any thread."""
-        with self._folding:
-            found = (shard.fold.neighbours(system, job_id) for shard in self.shards().values())
-            return next((tuple(jobs) for jobs in found if jobs), ())
-
-    def explained_runs(self, system: str, host: str) -> Explained:
-        """Return the runs that a host explains, by the shard that knows of any. For any thread."""
-        with self._folding:
-            found = (shard.fold.explained_runs(system, host) for shard in self.shards().values())
-            return next((explained for explained in found if explained.count), Explained())
+    def reading(self, system: str, shard: int) -> Views:
+        """Return the views of a system of a shard; those of an empty system if the shard is not owned. For any thread."""
+        owned = self._shards.get((self._plan.journal_topic, shard))
+        return owned.fold.views(system, self._folding) if owned is not None else Views()
 
     def close(self) -> None:
         """Leave the group and free the connections; nothing is saved."""

@@ -1,6 +1,7 @@
 """A shard that this process owns: its fold, its place in the journal and its checkpoints."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import msgspec
@@ -8,7 +9,7 @@ import msgspec
 from agent.collector.deadletters import Allowance, Left
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import DeadLetter, JournalRecord, Origin, PredictionRequested
-from processors.contracts.hosts import Explained, HostLines, HostUse, HostView
+from processors.contracts.hosts import HostUse
 from processors.contracts.log import (
     Batch,
     CheckpointStore,
@@ -21,7 +22,8 @@ from processors.contracts.log import (
     partitions_fault,
     record_digest,
 )
-from processors.contracts.outputs import Answer, Emission, Neighbour
+from processors.contracts.outputs import Answer, Emission
+from processors.contracts.service import Views
 
 
 class Unsaved(Protocol):
@@ -93,20 +95,8 @@ class Fold(Protocol):
     def host_uses(self, names: Sequence[tuple[str, str]]) -> list[HostUse]:
         """Return state and job of these hosts, by system and name; cheap beside their views."""
 
-    def host_view(self, system: str, host: str) -> HostView | None:
-        """Return one host; None where it is not known."""
-
-    def host_lines(self, system: str, host: str, resource: str | None = None) -> HostLines | None:
-        """Return what one host measured over time, of one resource or of all; None where it is not known."""
-
-    def neighbours(self, system: str, job_id: str) -> Sequence[Neighbour]:
-        """Return the other jobs on the hosts of a job that runs, those on most of them first."""
-
-    def hosts_of_job(self, system: str, job_id: str) -> tuple[str, ...]:
-        """Return the hosts of a job that runs; none where they are not known."""
-
-    def explained_runs(self, system: str, host: str) -> Explained:
-        """Return the runs that a host explains."""
+    def views(self, system: str, turn: AbstractContextManager[object]) -> Views:
+        """Return the views of a system; each question takes a `turn`, so that it does not meet the fold halfway."""
 
     def tallied(self) -> dict[tuple[str, str], int]:
         """Return counts since the last call."""

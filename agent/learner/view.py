@@ -12,7 +12,7 @@ import msgspec
 from agent.learner.learner import Learner
 from processors.contracts.errors import UnavailableError
 from processors.contracts.events import CollectorReport, Evidence, PredictionRequested, nodes_of
-from processors.contracts.hosts import Explained, HostLines, HostUse, HostView, Profile
+from processors.contracts.hosts import HostUse, HostView, Profile
 from processors.contracts.names import job_key
 from processors.contracts.outputs import (
     Alert,
@@ -20,7 +20,6 @@ from processors.contracts.outputs import (
     Emission,
     JobPrediction,
     Message,
-    Neighbour,
     PredictedAtStart,
     Prediction,
     RecentRun,
@@ -28,7 +27,7 @@ from processors.contracts.outputs import (
     SlowedBy,
 )
 from processors.contracts.racks import NO_RACKS, Racks
-from processors.contracts.service import DeadLetterView, Health, Silence, SourceStatus
+from processors.contracts.service import DeadLetterView, Health, Silence, SourceStatus, Views
 from processors.contracts.settings import SESSION
 
 RETAINED_MAX: Final = 20_000
@@ -435,16 +434,6 @@ class LearnerService:
         """Return the latest prediction of a job that runs."""
         return self._view.get(JOBS, job_key(system, job_id), JobPrediction)
 
-    def hosts_of_job(self, system: str, job_id: str) -> Sequence[str]:
-        """Return the hosts of a job that runs; none where they are not known."""
-        learner = self.learner
-        return () if learner is None else learner.hosts_of_job(system, job_id)
-
-    def neighbours(self, system: str, job_id: str) -> Sequence[Neighbour]:
-        """Return the other jobs on the hosts of a job that runs, those on most of them first."""
-        learner = self.learner
-        return () if learner is None else learner.neighbours(system, job_id)
-
     def ended(self, system: str, job_id: str) -> JobPrediction | None:
         """Return what was last predicted of a job that ended a short while ago."""
         return self._view.ended(job_key(system, job_id))
@@ -470,11 +459,6 @@ class LearnerService:
         """Return none: Alertmanagers are asked elsewhere."""
         return {}
 
-    def explained_runs(self, system: str, host: str) -> Explained:
-        """Return the slow runs that a host explains, those of the last month."""
-        learner = self.learner
-        return Explained() if learner is None else learner.explained_runs(system, host)
-
     def hosts(self, limit: int) -> Sequence[HostView]:
         """Return at most so many hosts: those with anomalies first, then by system and name."""
         learner = self.learner
@@ -490,15 +474,10 @@ class LearnerService:
         learner = self.learner
         return () if learner is None else learner.host_names(limit)
 
-    def host(self, system: str, host: str) -> HostView | None:
-        """Return one host; None where it is not known."""
-        learner = self.learner
-        return None if learner is None else learner.host(system, host)
-
-    def host_lines(self, system: str, host: str, resource: str | None = None) -> HostLines | None:
-        """Return what one host measured over time, of one resource or of all; None where it is not known."""
-        learner = self.learner
-        return None if learner is None else learner.host_lines(system, host, resource)
+    def reading(self, system: str) -> Views:
+        """Return the views of one system; each question takes its turn with the fold."""
+        learner, shard = self.learner, self._shard_of(system)
+        return Views() if learner is None or shard is None else learner.reading(system, shard)
 
     def collectors(self) -> Sequence[CollectorReport]:
         """Return what the collectors of other processes last reported, by name."""

@@ -3,6 +3,8 @@
 The page, the API, metrics, Alertmanagers and the demo see a learner through `Service` and nothing else.
 """
 
+# ruff: noqa: ARG002  the answers of `Views` are empty, whatever the question
+
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
@@ -136,6 +138,37 @@ class Silence(msgspec.Struct, frozen=True):
     comment: str = ""
 
 
+class Views:
+    """The questions about one system that its shard answers. This base is the answer of a process without the shard.
+
+    A new question needs its declaration here and its answer in the views of a shard. Filters derive from this class as well,
+    so a reader sees nothing of a new question until a filter lets the answer through.
+
+    >>> Views().host("nid1"), Views().neighbours("812")
+    (None, ())
+    """
+
+    def host(self, host: str) -> HostView | None:
+        """Return one host; None if it is not known."""
+        return None
+
+    def host_lines(self, host: str, resource: str | None = None) -> HostLines | None:
+        """Return the measurements of a host over time, of one resource or of all; None if the host is not known."""
+        return None
+
+    def hosts_of_job(self, job_id: str) -> Sequence[str]:
+        """Return the hosts of a running job; empty if they are not known."""
+        return ()
+
+    def neighbours(self, job_id: str) -> Sequence[Neighbour]:
+        """Return the other jobs on the hosts of a running job, those with the most common hosts first."""
+        return ()
+
+    def explained_runs(self, host: str) -> Explained:
+        """Return the slow runs of the last month that a fault of the host explains."""
+        return Explained()
+
+
 class Service(Protocol):
     """Reads of a running agent; safe from any thread, every result immutable. Lists of what is recent are bounded."""
 
@@ -156,12 +189,6 @@ class Service(Protocol):
 
     def job(self, system: str, job_id: str) -> JobPrediction | None:
         """Return the latest prediction of a job that runs; None where it does not."""
-
-    def hosts_of_job(self, system: str, job_id: str) -> Sequence[str]:
-        """Return the hosts of a job that runs; none where they are not known."""
-
-    def neighbours(self, system: str, job_id: str) -> Sequence[Neighbour]:
-        """Return the other jobs on the hosts of a job that runs, those on most of them first."""
 
     def rack(self, system: str, host: str) -> HostRack | None:
         """Return the rack of a host; None where nothing says it."""
@@ -184,9 +211,6 @@ class Service(Protocol):
     def silences(self) -> Mapping[str, Silence]:
         """Return the silences of alerts in the Alertmanagers, by fingerprint."""
 
-    def explained_runs(self, system: str, host: str) -> Explained:
-        """Return the slow runs that a host explains, those of the last month."""
-
     def hosts(self, limit: int) -> Sequence[HostView]:
         """Return at most so many hosts: those with anomalies first, then by system and name."""
 
@@ -196,11 +220,8 @@ class Service(Protocol):
     def host_uses(self, limit: int) -> Sequence[HostUse]:
         """Return state and job of at most so many hosts, those with anomalies first; cheap beside their views."""
 
-    def host(self, system: str, host: str) -> HostView | None:
-        """Return one host; None where it is not known."""
-
-    def host_lines(self, system: str, host: str, resource: str | None = None) -> HostLines | None:
-        """Return what one host measured over time, of one resource or of all; None where it is not known."""
+    def reading(self, system: str) -> Views:
+        """Return the views of one system; each question takes its turn with the fold."""
 
     def dead_letters(self) -> Sequence[DeadLetterView]:
         """Return the newest dead letters of the whole agent."""
@@ -250,14 +271,6 @@ class Forwarding:
         """Return the latest prediction of a job that runs."""
         return self._service.job(system, job_id)
 
-    def hosts_of_job(self, system: str, job_id: str) -> Sequence[str]:
-        """Return the hosts of a job that runs."""
-        return self._service.hosts_of_job(system, job_id)
-
-    def neighbours(self, system: str, job_id: str) -> Sequence[Neighbour]:
-        """Return the other jobs on the hosts of a job that runs."""
-        return self._service.neighbours(system, job_id)
-
     def rack(self, system: str, host: str) -> HostRack | None:
         """Return the rack of a host."""
         return self._service.rack(system, host)
@@ -286,10 +299,6 @@ class Forwarding:
         """Return the silences of alerts in the Alertmanagers, by fingerprint."""
         return self._service.silences()
 
-    def explained_runs(self, system: str, host: str) -> Explained:
-        """Return the slow runs that a host explains."""
-        return self._service.explained_runs(system, host)
-
     def hosts(self, limit: int) -> Sequence[HostView]:
         """Return at most so many hosts, those with anomalies first."""
         return self._service.hosts(limit)
@@ -302,13 +311,9 @@ class Forwarding:
         """Return state and job of at most so many hosts, those with anomalies first."""
         return self._service.host_uses(limit)
 
-    def host(self, system: str, host: str) -> HostView | None:
-        """Return one host; None where it is not known."""
-        return self._service.host(system, host)
-
-    def host_lines(self, system: str, host: str, resource: str | None = None) -> HostLines | None:
-        """Return what one host measured over time, of one resource or of all; None where it is not known."""
-        return self._service.host_lines(system, host, resource)
+    def reading(self, system: str) -> Views:
+        """Return the views of one system."""
+        return self._service.reading(system)
 
     def dead_letters(self) -> Sequence[DeadLetterView]:
         """Return the newest dead letters of the whole agent."""

@@ -1,6 +1,7 @@
 """One shard: a pure fold of journal records into messages and state, and the stages that each kind of record goes through."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from processors.contracts.hosts import Explained, HostLines, HostUse, HostView
 from processors.contracts.log import Watermarks
 from processors.contracts.names import job_key
 from processors.contracts.outputs import Answer, Message, Neighbour, Tombstone
+from processors.contracts.service import Views
 from processors.fairness import flood
 from processors.features.shared import CommunicationPool
 from processors.features.times import FeatureTimes
@@ -70,6 +72,7 @@ from processors.store import Unsaved
 STATEFUL: Final[tuple[Any, ...]] = (*stateful(), *host_state.COLUMNS, *host_state.STORED)
 PROCESSORS: Final = tuple(processor.name for processor in STATEFUL) + ARRAYS + LINE_KINDS
 
+NO_TURN: Final = nullcontext()
 SETTLED: Final = (
     Job,
     ProfileModels,
@@ -219,26 +222,9 @@ class Shard:
         """Return state and job of these hosts, by system and name."""
         return [self.hosts.views.use(*key) for key in names]
 
-    def host_view(self, system: str, host: str) -> HostView | None:
-        """Return one host; None where it is not known."""
-        return self.hosts.views.host(system, host)
-
-    def host_lines(self, system: str, host: str, resource: str | None = None) -> HostLines | None:
-        """Return what one host measured over time, of one resource or of all; None where it is not known."""
-        return self.hosts.views.lines(system, host, resource)
-
-    def hosts_of_job(self, system: str, job_id: str) -> tuple[str, ...]:
-        """Return the hosts of a job that runs; none where they are not known."""
-        return self.hosts.jobs.of(job_key(system, job_id))
-
-    def neighbours(self, system: str, job_id: str) -> list[Neighbour]:
-        """Return the other jobs on the hosts of a job that runs, those on most of them first."""
-        return self.hosts.jobs.neighbours_of(job_key(system, job_id))
-
-    def explained_runs(self, system: str, host: str) -> Explained:
-        """Return the runs that a host explains, those of the last month."""
-        found = self.state.explained_runs.get(job_key(system, host))
-        return Explained() if found is None else found.explained
+    def views(self, system: str, turn: AbstractContextManager[object] = NO_TURN) -> "ShardViews":
+        """Return the views of a system; each question takes a `turn`, so that it does not meet the fold halfway."""
+        return ShardViews(self, system, turn)
 
     def tallied(self) -> dict[tuple[str, str], int]:
         """Return the counts since the last call, for metrics."""
@@ -303,6 +289,34 @@ class Shard:
             return STOP
         work.since_ms, self.state.now_ms = work.event.time_ms - self.state.now_ms, work.event.time_ms
         return None
+
+
+class ShardViews(Views):
+    """The views of one system of a shard."""
+
+    def __init__(self, shard: Shard, system: str, turn: AbstractContextManager[object]) -> None:
+        self._shard, self._system, self._turn = shard, system, turn
+
+    def host(self, host: str) -> HostView | None:
+        with self._turn:
+            return self._shard.hosts.views.host(self._system, host)
+
+    def host_lines(self, host: str, resource: str | None = None) -> HostLines | None:
+        with self._turn:
+            return self._shard.hosts.views.lines(self._system, host, resource)
+
+    def hosts_of_job(self, job_id: str) -> Sequence[str]:
+        with self._turn:
+            return self._shard.hosts.jobs.of(job_key(self._system, job_id))
+
+    def neighbours(self, job_id: str) -> Sequence[Neighbour]:
+        with self._turn:
+            return self._shard.hosts.jobs.neighbours_of(job_key(self._system, job_id))
+
+    def explained_runs(self, host: str) -> Explained:
+        with self._turn:
+            runs = self._shard.state.explained_runs.get(job_key(self._system, host))
+            return Explained() if runs is None else runs.explained
 
 
 def _itself(event: Any) -> Any:

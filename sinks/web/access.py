@@ -17,7 +17,7 @@ from starlette.types import Scope
 from processors.contracts.hosts import Explained, HostLines, HostUse, HostView, Line
 from processors.contracts.names import job_key
 from processors.contracts.outputs import Alert, JobPrediction, Neighbour, RecentRun, RunningJob
-from processors.contracts.service import DeadLetterView, Forwarding, Health, Service, Silence
+from processors.contracts.service import DeadLetterView, Forwarding, Health, Service, Silence, Views
 from processors.contracts.telemetry import JOB
 
 NAME_BYTES_MAX: Final = 256
@@ -161,20 +161,6 @@ class VisibilityFilter(Forwarding):
         found = self._service.job(system, job_id)
         return found if found is not None and self._present().sees(found.user) else None
 
-    def hosts_of_job(self, system: str, job_id: str) -> Sequence[str]:
-        """Return the hosts of a running job of the reader's."""
-        shown = self._present().operator or self.job(system, job_id) is not None
-        return self._service.hosts_of_job(system, job_id) if shown else ()
-
-    def neighbours(self, system: str, job_id: str) -> Sequence[Neighbour]:
-        """Return the reader's other jobs on the hosts of a running job of theirs."""
-        found = self._service.neighbours(system, job_id)
-        if self._present().operator:
-            return found
-        running = self._running() if found else frozenset()
-        own = job_key(system, job_id) in running
-        return [job for job in found if own and job_key(system, job.job_id) in running]
-
     def ended(self, system: str, job_id: str) -> JobPrediction | None:
         """Return the last prediction of a job of the reader's that ended recently."""
         found = self._service.ended(system, job_id)
@@ -208,14 +194,6 @@ class VisibilityFilter(Forwarding):
             return found
         return {key: msgspec.structs.replace(one, by="", comment="") for key, one in found.items()}
 
-    def explained_runs(self, system: str, host: str) -> Explained:
-        """Return the slow runs of the reader's that a host explains; their count tells of no others."""
-        found = self._service.explained_runs(system, host)
-        if self._present().operator:
-            return found
-        own = tuple(run for run in found.runs if self._is_own(run.run_id))
-        return Explained(len(own), own)
-
     def hosts(self, limit: int) -> Sequence[HostView]:
         """Return at most so many hosts, without the jobs of others on them."""
         found = self._service.hosts(limit)
@@ -232,15 +210,10 @@ class VisibilityFilter(Forwarding):
         running = self._running()
         return [use if use.job in running else msgspec.structs.replace(use, job=None) for use in found]
 
-    def host(self, system: str, host: str) -> HostView | None:
-        """Return one host, without the job of another on it."""
-        found = self._service.host(system, host)
-        return found if found is None or self._present().operator else _host(found, self._running())
-
-    def host_lines(self, system: str, host: str, resource: str | None = None) -> HostLines | None:
-        """Return what one host measured over time, of one resource or of all, without what is of jobs of others."""
-        found = self._service.host_lines(system, host, resource)
-        return found if found is None or self._present().operator else _lines(found, self._running())
+    def reading(self, system: str) -> Views:
+        """Return the views of a system: operators see all of it, others only their own jobs and runs."""
+        views = self._service.reading(system)
+        return views if self._present().operator else VisibleViews(views, system, self._running(), self.is_own)
 
     def dead_letters(self) -> Sequence[DeadLetterView]:
         """Return the newest dead letters to operators, to others nothing: they quote what producers sent."""
@@ -265,7 +238,7 @@ class VisibilityFilter(Forwarding):
 
         def own(name: str) -> bool:
             if name not in known:
-                known[name] = name in running or (len(known) < RUNS_LOOKED_UP_MAX and self._is_own(name))
+                known[name] = name in running or (len(known) < RUNS_LOOKED_UP_MAX and self.is_own(name))
             return known[name]
 
         evidence, system = alert.evidence, alert.labels.get("system", "")
@@ -290,12 +263,45 @@ class VisibilityFilter(Forwarding):
             evidence=msgspec.structs.replace(evidence, runs=tuple(filter(own, evidence.runs)), detail=detail),
         )
 
-    def _is_own(self, name: str) -> bool:
+    def is_own(self, name: str) -> bool:
         """Return whether a run or a job, by its id, is the reader's; what is no longer known is nobody's."""
         system, _, rest = name.partition("/")
         job_id, at, _ = rest.rpartition("@")
         runs = self.runs_of_job(unquote(system), unquote(job_id if at else rest))
         return any(run.run_id == name or not at for run in runs)
+
+
+class VisibleViews(Views):
+    """The views of a system for a reader who is no operator, without the jobs and runs of others.
+
+    `running` are the keys of the reader's running jobs; `is_own` tells whether a run is theirs, by its id.
+    """
+
+    def __init__(self, views: Views, system: str, running: frozenset[str], is_own: Callable[[str], bool]) -> None:
+        self._views, self._system, self._running, self._is_own = views, system, running, is_own
+
+    def host(self, host: str) -> HostView | None:
+        view = self._views.host(host)
+        return None if view is None else _host(view, self._running)
+
+    def host_lines(self, host: str, resource: str | None = None) -> HostLines | None:
+        lines = self._views.host_lines(host, resource)
+        return None if lines is None else _lines(lines, self._running)
+
+    def hosts_of_job(self, job_id: str) -> Sequence[str]:
+        return self._views.hosts_of_job(job_id) if self._is_running(job_id) else ()
+
+    def neighbours(self, job_id: str) -> Sequence[Neighbour]:
+        if not self._is_running(job_id):
+            return ()
+        return [job for job in self._views.neighbours(job_id) if self._is_running(job.job_id)]
+
+    def explained_runs(self, host: str) -> Explained:
+        own = tuple(run for run in self._views.explained_runs(host).runs if self._is_own(run.run_id))
+        return Explained(len(own), own)
+
+    def _is_running(self, job_id: str) -> bool:
+        return job_key(self._system, job_id) in self._running
 
 
 def _host(view: HostView, running: frozenset[str]) -> HostView:

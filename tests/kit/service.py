@@ -19,7 +19,7 @@ from processors.contracts.outputs import (
     RunningJob,
 )
 from processors.contracts.racks import HostRack
-from processors.contracts.service import DeadLetterView, Health, Silence, SourceStatus
+from processors.contracts.service import DeadLetterView, Health, Silence, SourceStatus, Views
 from tests.kit.messages import COMMON, alert, curve_point, job, prediction
 
 
@@ -70,12 +70,6 @@ class FixedService:
     def job(self, system: str, job_id: str) -> JobPrediction | None:
         return next((job for job in self.jobs() if (job.system, job.job_id) == (system, job_id)), None)
 
-    def hosts_of_job(self, system: str, job_id: str) -> Sequence[str]:
-        return self.held_hosts_of_jobs.get((system, job_id), ())
-
-    def neighbours(self, system: str, job_id: str) -> Sequence[Neighbour]:
-        return self.held_neighbours.get((system, job_id), ())
-
     def rack(self, system: str, host: str) -> HostRack | None:
         return self.held_racks.get((system, host))
 
@@ -88,9 +82,6 @@ class FixedService:
     def silences(self) -> Mapping[str, Silence]:
         return self.held_silences
 
-    def explained_runs(self, system: str, host: str) -> Explained:
-        return self.held_explained.get((system, host), Explained())
-
     def hosts(self, limit: int) -> Sequence[HostView]:
         return tuple(self.held_hosts[:limit])
 
@@ -100,20 +91,8 @@ class FixedService:
     def host_uses(self, limit: int) -> Sequence[HostUse]:
         return tuple(HostUse(view.system, view.host, view.state, view.job) for view in self.held_hosts[:limit])
 
-    def host(self, system: str, host: str) -> HostView | None:
-        return next((entry for entry in self.held_hosts if (entry.system, entry.host) == (system, host)), None)
-
-    def host_lines(self, system: str, host: str, resource: str | None = None) -> HostLines | None:
-        found = self.held_lines.get((system, host))
-        if found is None or resource is None:
-            return found
-        day, hour = (
-            msgspec.structs.replace(
-                line, resources={resource: line.resources[resource]} if resource in line.resources else {}
-            )
-            for line in (found.day, found.hour)
-        )
-        return msgspec.structs.replace(found, day=day, hour=hour)
+    def reading(self, system: str) -> Views:
+        return FixedViews(self, system)
 
     def runs(self, application_id_: str) -> Sequence[RecentRun]:
         return tuple(run for run in self.held_runs if run.application_id == application_id_)
@@ -160,6 +139,38 @@ class FixedService:
             "quality": known.quality if known else None,
         }
         return Answer(**(COMMON | values))
+
+
+class FixedViews(Views):
+    """The views of one system of a service that holds what it shows."""
+
+    def __init__(self, service: FixedService, system: str) -> None:
+        self._service, self._system = service, system
+
+    def host(self, host: str) -> HostView | None:
+        key = (self._system, host)
+        return next((entry for entry in self._service.held_hosts if (entry.system, entry.host) == key), None)
+
+    def host_lines(self, host: str, resource: str | None = None) -> HostLines | None:
+        lines = self._service.held_lines.get((self._system, host))
+        if lines is None or resource is None:
+            return lines
+        day, hour = (
+            msgspec.structs.replace(
+                line, resources={resource: line.resources[resource]} if resource in line.resources else {}
+            )
+            for line in (lines.day, lines.hour)
+        )
+        return msgspec.structs.replace(lines, day=day, hour=hour)
+
+    def hosts_of_job(self, job_id: str) -> Sequence[str]:
+        return self._service.held_hosts_of_jobs.get((self._system, job_id), ())
+
+    def neighbours(self, job_id: str) -> Sequence[Neighbour]:
+        return self._service.held_neighbours.get((self._system, job_id), ())
+
+    def explained_runs(self, host: str) -> Explained:
+        return self._service.held_explained.get((self._system, host), Explained())
 
 
 def application_id(entry: Prediction) -> str:

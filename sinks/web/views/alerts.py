@@ -151,7 +151,7 @@ def _running(service: Service, alert: Alert) -> Iterator[RunningJob]:
     """Yield the running jobs on the host or the rack, or of the application, that an alert is about."""
     labels = alert.labels
     if "host" in labels:
-        view = service.host(labels.get("system", ""), labels["host"])
+        view = service.reading(labels.get("system", "")).host(labels["host"])
         on_host = job_of(view.job) if view is not None and view.job else None
         yield from (job for job in service.running() if (job.system, job.job_id) == on_host)
     elif "rack" in labels:
@@ -440,7 +440,7 @@ def _about(service: Service, alert: Alert) -> Iterator[Link]:
         yield Link(text, f"/applications/{link(id_)}" if service.prediction(id_) is not None else "")
     if "host" in labels:
         system, host = labels.get("system", ""), labels["host"]
-        known = service.host(system, host) is not None
+        known = service.reading(system).host(host) is not None
         yield Link(f"host {host} on {system}", f"/hosts/{host_link(system, host)}" if known else "")
     for place in ("rack", "partition"):
         if place in labels:

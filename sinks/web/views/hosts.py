@@ -69,19 +69,19 @@ class ResourceRow(msgspec.Struct, frozen=True):
 def find_host(service: Service, raw_path: str) -> HostView | None:
     """Return the host that the raw end of a URL names."""
     system, _, host = raw_path.partition("/")
-    return service.host(unquote(system), unquote(host))
+    return service.reading(unquote(system)).host(unquote(host))
 
 
 def named_lines(service: Service, raw_path: str) -> HostLines | None:
     """Return what the host that the raw end of a URL names measured over time."""
     system, _, host = raw_path.partition("/")
-    return service.host_lines(unquote(system), unquote(host))
+    return service.reading(unquote(system)).host_lines(unquote(host))
 
 
 def matching_hosts(service: Service, system: str | None, host: str | None) -> tuple[Sequence[HostView], bool]:
     """Return the hosts with these names (None: any) among the first HOSTS_READ_MAX, and whether there may be more."""
     if system is not None and host is not None:
-        found = service.host(system, host)
+        found = service.reading(system).host(host)
         return ([] if found is None else [found]), False
     known = service.hosts(HOSTS_READ_MAX + 1)
     wanted = [view for view in known[:HOSTS_READ_MAX] if system in (None, view.system) and host in (None, view.host)]
@@ -198,7 +198,7 @@ def host_part(service: Service, search: str, page: int) -> HostPart:
     found = _searched(service, names, search.casefold()) if search else names
     pages = max(1, -(-len(found) // PAGE))
     page = min(max(page, 1), pages)
-    shown = [service.host(*key) for key in found[(page - 1) * PAGE : page * PAGE]]
+    shown = [service.reading(system).host(host) for system, host in found[(page - 1) * PAGE : page * PAGE]]
     named = _by_host(of_hosts)
     cards = [
         host_card(view, named.get((view.system, view.host), NO_ALERTS), trend(service, view))
@@ -233,7 +233,7 @@ def trend(service: Service, view: HostView) -> Trend | None:
     """Return the resource of a host that comes first over the last hours; None where nothing was kept of it."""
     names = (entry.resource for entry in sorted(view.resources, key=most_important_first))
     resource = next((name for name in names if not is_cumulative(name)), None)
-    found = None if resource is None else service.host_lines(view.system, view.host, resource)
+    found = None if resource is None else service.reading(view.system).host_lines(view.host, resource)
     if resource is None or found is None:
         return None
     line = found.day if resource in found.day.resources else found.hour
@@ -427,7 +427,7 @@ def explained_rows(
     service: Service, system: str, host: str, since_ms: int = 0, until_ms: int = FOREVER_MS
 ) -> ExplainedRows:
     """Return the runs that a host explains and that were there in a time; by default all that are remembered."""
-    found = service.explained_runs(system, host)
+    found = service.reading(system).explained_runs(host)
     pairs = [(run, _settled(service, run.run_id)) for run in reversed(found.runs)]
     shown = [
         _row(service, run, settled)

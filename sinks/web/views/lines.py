@@ -112,7 +112,7 @@ def lines_view(
     service: Service, view: HostView, alerts: Sequence[Alert], resources: Sequence[str], chosen: str
 ) -> LinesView | None:
     """Return the lines of these resources of a host; None where nothing is known of them over time."""
-    found = service.host_lines(view.system, view.host)
+    found = service.reading(view.system).host_lines(view.host)
     if found is None or (not found.hour.resources and not found.day.resources):
         return None
     is_hour = chosen == HOUR or not found.day.resources

@@ -66,7 +66,7 @@ def of_job(service: Service, system: str, job_id: str) -> list[Multiples]:
     """Return the hosts of a job over its time; nothing where they or their lines are not known."""
     running, runs = service.job(system, job_id), service.runs_of_job(system, job_id)
     if running is not None:
-        names, start_ms, end_ms = service.hosts_of_job(system, job_id), parse_rfc3339(running.start), None
+        names, start_ms, end_ms = service.reading(system).hosts_of_job(job_id), parse_rfc3339(running.start), None
     elif runs:
         names, start_ms, end_ms = runs[0].hosts, runs[0].start_ms, runs[0].end_ms
     else:
@@ -81,7 +81,8 @@ def of_job(service: Service, system: str, job_id: str) -> list[Multiples]:
 def peers(service: Service, view: HostView) -> Peers | None:
     """Return the hosts beside which one is looked at: those of its job, else those of its rack, else those next to it by name."""
     if view.job is not None:
-        names = service.hosts_of_job(*job_of(view.job))
+        system, job_id = job_of(view.job)
+        names = service.reading(system).hosts_of_job(job_id)
         if len(names) > 1:
             near = _near(sorted(names), view.host)
             parts = _multiples(service, view.system, near, len(names))
@@ -115,8 +116,8 @@ def _multiples(
     service: Service, system: str, names: Sequence[str], total: int, time: _Time | None = None
 ) -> list[Multiples]:
     """Return the pictures of hosts from one time to another, by default of all that is known, by resource."""
-    found = [(name, service.host_lines(system, name)) for name in names]
-    hosts = [_Host(name, lines, service.host(system, name)) for name, lines in found if lines is not None]
+    found = [(name, service.reading(system).host_lines(name)) for name in names]
+    hosts = [_Host(name, lines, service.reading(system).host(name)) for name, lines in found if lines is not None]
     if not hosts:
         return []
     now_ms = max(parse_rfc3339(host.lines.as_of) for host in hosts)

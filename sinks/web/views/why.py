@@ -72,7 +72,7 @@ def measured_load(service: Service, run: RecentRun) -> dict[str, MeasuredLoad]:
         _, names = spread(run.hosts, SAMPLED_HOSTS_MAX)
     except InvalidInputError:
         return {}
-    lines = [found for name in names if (found := service.host_lines(run.system, name)) is not None]
+    lines = [found for name in names if (found := service.reading(run.system).host_lines(name)) is not None]
     loads = {resource: [*_means(lines, resource, run)] for resource in MEASURED}
     return {
         resource: MeasuredLoad(fmean(means), min(means) if resource == "cpu_available" else max(means))
@@ -184,7 +184,7 @@ def why_ended(service: Service, run: RecentRun) -> Why:
 def why_running(service: Service, job: JobPrediction, now_ms: int) -> Why:
     """Return what slows a running job, or that nothing does as far as was measured."""
     application_id = id_of(job)
-    hosts = tuple(service.hosts_of_job(job.system, job.job_id))
+    hosts = tuple(service.reading(job.system).hosts_of_job(job.job_id))
     stay = _Stay(job.system, hosts, parse_rfc3339(job.start), now_ms, application_id, job.n, job.partition, ended=False)
     alerts, point = Alerts.of(service), _point(service, job)
     causes = [
@@ -399,7 +399,7 @@ def _slows(alert: Alert) -> bool:
 
 
 def _since(service: Service, system: str, host: str, alert: Alert) -> str:
-    view = service.host(system, host) if alert.ends is None else None
+    view = service.reading(system).host(host) if alert.ends is None else None
     finding = view.finding if view is not None else None
     known = (finding.differs_since or finding.anomalous_since) if finding is not None else None
     return f"{moment(min(known or alert.starts, alert.starts))} UTC"
@@ -439,7 +439,7 @@ def _of_load(job: JobPrediction | None, expected_s: float | None, there_before: 
 
 def _there_before(service: Service, job: JobPrediction, stay: _Stay) -> Text:
     """Return the jobs that were on the hosts of a running job before it; nothing where none is known."""
-    before = [one for one in service.neighbours(job.system, job.job_id) if one.start_ms < stay.start_ms]
+    before = [one for one in service.reading(job.system).neighbours(job.job_id) if one.start_ms < stay.start_ms]
     if not before:
         return ()
     return (Piece(" "), *_jobs(job.system, before, len(stay.hosts)), Piece(" ran there already."))
@@ -447,7 +447,10 @@ def _there_before(service: Service, job: JobPrediction, stay: _Stay) -> Text:
 
 def neighbours(service: Service, job: JobPrediction) -> Text:
     """Return which other jobs run on the hosts of a running job; nothing where none is known."""
-    found, hosts = service.neighbours(job.system, job.job_id), service.hosts_of_job(job.system, job.job_id)
+    found, hosts = (
+        service.reading(job.system).neighbours(job.job_id),
+        service.reading(job.system).hosts_of_job(job.job_id),
+    )
     if not found:
         return ()
     return (*_jobs(job.system, found, len(hosts)), Piece(f" run{'s' if len(found) == 1 else ''} on its hosts, too."))

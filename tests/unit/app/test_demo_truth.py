@@ -109,7 +109,7 @@ def test_it_takes_half_a_core_at_most_once_it_has_caught_up(hour: Hour) -> None:
 
 
 def test_this_machine_is_shown_beside_the_centre_at_the_same_time(hour: Hour) -> None:
-    view = hour.demo.service.host(LOCAL_SYSTEM, HOST)
+    view = hour.demo.service.reading(LOCAL_SYSTEM).host(HOST)
     assert view is not None
     assert hour.clock.now_ms() - view.resources[0].window.until_ms < 120_000
 

@@ -49,7 +49,7 @@ def test_whoever_is_named_by_the_proxy_sees_the_jobs_that_the_scheduler_reported
             return {row["job_id"] for row in rows}
 
         assert (jobs("alice"), jobs("root"), jobs("eve")) == (alice_sees, {"1", "2"}, set())
-        assert agent.service.hosts_of_job("exa", "1") == ("nid11", "nid12", "nid13", "nid14")
+        assert agent.service.reading("exa").hosts_of_job("1") == ("nid11", "nid12", "nid13", "nid14")
         (shown,) = (job for job in agent.service.running() if job.job_id == "1")
         assert (shown.nodes, shown.partition, shown.account) == (4, "gpu", "p1")
 

@@ -26,7 +26,7 @@ def test_it_measures_the_processor_memory_and_disk_of_this_machine() -> None:
 
 def test_after_a_minute_it_has_a_window_in_real_time_however_fast_the_centre_is() -> None:
     clock = FakeClock()
-    view = watched(clock, 150.0).service.host(LOCAL_SYSTEM, HOST)
+    view = watched(clock, 150.0).service.reading(LOCAL_SYSTEM).host(HOST)
     assert view is not None
     window = view.resources[0].window
     assert (window.mean, window.edges, window.shares) == (0.25, (0.25,), (1.0,))
@@ -49,19 +49,19 @@ def test_hosts_of_both_are_shown_and_this_machine_is_never_left_out() -> None:
         hosts=[host_view(f"nid{n}") for n in range(5)],
     )
     machine = FixedService(alerts=[alert("c")], hosts=[host_view(HOST, system=LOCAL_SYSTEM)])
-    both = CombinedService(centre, machine)
+    both = CombinedService(centre, {LOCAL_SYSTEM: machine})
     assert [view.host for view in both.hosts(3)] == [HOST, "nid0", "nid1"]
     assert [view.host for view in both.hosts(1)] == [HOST]
     assert both.hosts(0) == []
-    assert both.host(LOCAL_SYSTEM, HOST) == machine.held_hosts[0]
-    assert both.host("archer2", "nid4") == centre.held_hosts[4]
-    assert both.host("archer2", HOST) is None
+    assert both.reading(LOCAL_SYSTEM).host(HOST) == machine.held_hosts[0]
+    assert both.reading("archer2").host("nid4") == centre.held_hosts[4]
+    assert both.reading("archer2").host(HOST) is None
     assert [entry.fingerprint for entry in both.alerts()] == ["a", "c", "b"], "open ones first"
 
 
 def test_jobs_and_answers_are_the_centres() -> None:
     centre = FixedService([prediction()])
-    both = CombinedService(centre, FixedService([prediction("other")]))
+    both = CombinedService(centre, {LOCAL_SYSTEM: FixedService([prediction("other")])})
     assert [entry.application for entry in both.predictions()] == ["lammps"]
     assert both.prediction("archer2/other/rhodo/nodes") is None
     request = PredictionRequested(
@@ -74,6 +74,6 @@ def test_jobs_and_answers_are_the_centres() -> None:
 
 @pytest.mark.parametrize("cpu", [0.0, 1.0])
 def test_a_machine_that_is_wholly_busy_or_idle_is_shown_as_such(cpu: float) -> None:
-    view = watched(FakeClock(), 150.0, cpu).service.host(LOCAL_SYSTEM, HOST)
+    view = watched(FakeClock(), 150.0, cpu).service.reading(LOCAL_SYSTEM).host(HOST)
     assert view is not None
     assert view.resources[0].window.mean == cpu

@@ -184,8 +184,10 @@ def test_questions_are_let_in_between_slices_of_a_tick_that_fits_many() -> None:
     for number in range(2 * SLICE):
         centre.scales(f"app{'abcdefghij'[number % 10]}{'abcdefghij'[number // 10]}", 1, 2, prefix=f"{number}-")
     seen: list[int] = []
-    tally = centre.shard.state.tally
-    centre.shard.give_way_by(lambda: seen.append(tally["fit", "published"]))
+    models = centre.shard.state.models
+    centre.shard.give_way_by(
+        lambda: seen.append(sum(models.open(key).published is not None for key in list(models.keys())))
+    )
     centre.at("08:10")
     assert len(seen) >= 3
     assert seen == sorted(seen)

@@ -58,7 +58,7 @@ def test_slow_runs_on_an_odd_host_raise_nothing_and_are_listed_under_it() -> Non
         centre.goes_on(1, 1.6, host="n1").goes_on(2)
     assert centre.alerts("StrangeRun") == []
     assert centre.alerts("Regression") == []
-    listed = centre.shard.explained_runs("exa", "n1")
+    listed = centre.shard.views("exa").explained_runs("n1")
     assert listed.count == 5
     assert [run.application_id for run in listed.runs] == ["exa/lammps//nodes"] * 5
     assert [run.factor for run in listed.runs] == pytest.approx([1.6] * 5, abs=0.15)

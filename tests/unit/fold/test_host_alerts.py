@@ -301,7 +301,7 @@ def test_a_host_that_differs_from_its_peers_stays_so_for_readers_until_it_is_out
     shard.fold(JournalRecord(JobStarted(SYSTEM, "812", "exa/812@0", QUIET * MINUTE_MS, Evidence(hosts=tuple(XNAMES)))))
     alerts(shard, story(XNAMES, range(QUIET, QUIET + 16), slow))
     alerts(shard, story([FIRST], range(QUIET + 16, QUIET + 36), slow))  # nobody to compare it with
-    view = shard.host_view(SYSTEM, FIRST)
+    view = shard.views(SYSTEM).host(FIRST)
     assert view is not None
     assert view.finding is not None
     assert (view.finding.anomalous_since, view.finding.jobs) == (None, 1)
@@ -313,7 +313,7 @@ def test_a_host_that_differs_from_its_peers_stays_so_for_readers_until_it_is_out
     for event in (drained, *story(XNAMES, range(QUIET + 36, QUIET + 39))):
         shard.fold(JournalRecord(event))
     assert shard.tallied()["resolved_out_of_service", "StragglerHost"] == 1
-    view = shard.host_view(SYSTEM, FIRST)
+    view = shard.views(SYSTEM).host(FIRST)
     assert view is not None
     assert view.finding is None
 
@@ -376,6 +376,6 @@ def test_a_resource_that_was_odd_for_a_moment_before_has_no_part_in_when_a_host_
     assert named(found) == [("HostAnomaly", FIRST, "firing")]
     assert "have been anomalous since 02:08" in found[0].annotations["summary"]
     assert "since 02:08" in str(found[0].evidence.detail["load1"])
-    view = shard.host_view(SYSTEM, FIRST)
+    view = shard.views(SYSTEM).host(FIRST)
     assert view is not None
     assert {str(one.anomalous_since)[11:16] for one in view.resources} == {"02:08"}

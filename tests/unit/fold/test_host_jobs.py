@@ -65,11 +65,11 @@ def test_the_other_jobs_on_the_hosts_of_a_job_are_its_neighbours() -> None:
         started("3", 30_000, "nid4"),
         started("4", 0, "nid9"),
     )
-    assert centre.shard.neighbours(SYSTEM, "1") == [
+    assert centre.shard.views(SYSTEM).neighbours("1") == [
         Neighbour("2", 2, DAY_MS + 60_000), Neighbour("3", 1, DAY_MS + 30_000),
     ]  # fmt: skip
-    assert centre.shard.neighbours(SYSTEM, "4") == []
-    assert centre.shard.neighbours(SYSTEM, "9") == []
+    assert centre.shard.views(SYSTEM).neighbours("4") == []
+    assert centre.shard.views(SYSTEM).neighbours("9") == []
 
 
 def test_jobs_that_share_a_host_are_shown_the_last_first() -> None:
@@ -175,7 +175,7 @@ def test_readers_see_the_job_and_the_state_of_a_host_and_the_class_of_its_variat
     shard = centre.shard
     for name in ("n2", "n1"):
         shard.fold(JournalRecord(minute(name, number, cpu_available=(0.2, 0.6), memory_free=(1e9,))))
-    view = centre.at("08:01:30").shard.host_view(SYSTEM, "n1")
+    view = centre.at("08:01:30").shard.views(SYSTEM).host("n1")
     assert view is not None
     assert (view.state, view.job, view.as_of) == ("drain", "exa/1", "2026-11-20T08:01:30Z")
     assert [(each.resource, each.variation) for each in view.resources] == [

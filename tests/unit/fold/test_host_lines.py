@@ -44,7 +44,7 @@ def followed(minutes: int, shard: Shard | None = None, first: int = 0) -> Shard:
 
 
 def lines(shard: Shard, host: str = "nid1") -> HostLines:
-    found = shard.host_lines(SYSTEM, host)
+    found = shard.views(SYSTEM).host_lines(host)
     assert found is not None
     return found
 
@@ -121,7 +121,7 @@ def test_a_checkpoint_writes_only_the_hours_that_changed_and_removes_the_old_one
 def test_who_takes_the_place_of_a_host_that_left_does_not_have_its_line() -> None:
     shard = followed(3)
     tick(shard, 100)
-    assert shard.host_lines(SYSTEM, "nid1") is None
+    assert shard.views(SYSTEM).host_lines("nid1") is None
     tick(fold(shard, measured("nid2", 100)), 102)
     assert lines(shard, "nid2").hour.resources["cpu"].mean == (0.5,)
 

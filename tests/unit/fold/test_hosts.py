@@ -53,7 +53,7 @@ def window(shard: Shard, host: str, until: float, resource: str = "cpu") -> Host
 
 
 def forecast(shard: Shard, host: str, resource: str = "cpu") -> Any:
-    view = shard.host_view(SYSTEM, host)
+    view = shard.views(SYSTEM).host(host)
     assert view is not None
     return {each.resource: each.forecast for each in view.resources}[resource]
 
@@ -235,9 +235,9 @@ def test_more_minutes_than_may_wait_are_learned_before_the_tick(monkeypatch: pyt
 
 def test_a_quiet_host_is_forgotten_and_its_place_taken_by_another_one() -> None:
     shard = folded(minute("a", 0, cpu=means(0)), tick(1), tick(59), series_max=1)
-    assert shard.host_view(SYSTEM, "a") is not None
+    assert shard.views(SYSTEM).host("a") is not None
     folded(tick(61), shard=shard)
-    assert shard.host_view(SYSTEM, "a") is None
+    assert shard.views(SYSTEM).host("a") is None
     folded(minute("b", 70, cpu=(0.5,)), tick(71), shard=shard)
     assert forecast(shard, "b") == forecast(folded(minute("b", 70, cpu=(0.5,)), tick(71)), "b"), "nothing of a is left"
     assert (shard.sizes()["host_rows"], shard.sizes()["host_windows"]) == (1, 1)
@@ -246,7 +246,7 @@ def test_a_quiet_host_is_forgotten_and_its_place_taken_by_another_one() -> None:
 def test_a_host_that_goes_on_is_not_forgotten_but_a_resource_that_stopped_is() -> None:
     events = [event for n in range(0, 100, 10) for event in (minute("a", n, cpu=means(n)), tick(n + 1))]
     shard = folded(minute("a", 0, disk=(0.5,)), *events)
-    view = shard.host_view(SYSTEM, "a")
+    view = shard.views(SYSTEM).host("a")
     assert view is not None
     assert [each.resource for each in view.resources] == ["cpu"]
 

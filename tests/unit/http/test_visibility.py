@@ -118,8 +118,8 @@ def test_hosts_are_for_everybody_but_not_what_runs_on_them() -> None:
         ["cpu_available", f"power_w#{ANNS_JOB}"],
     )
     assert (second.job, [entry.resource for entry in second.resources]) == (None, ["cpu_available"])
-    assert seen.host("archer2", "nid2") == second
-    assert seen.host("archer2", "nid9") is None
+    assert seen.reading("archer2").host("nid2") == second
+    assert seen.reading("archer2").host("nid9") is None
     assert [use.job for use in seen.host_uses(10)] == [first.job, None]
 
 

@@ -127,7 +127,7 @@ def test_what_waits_for_a_tick_is_read_again() -> None:
     centre.reports(Tick("", time_ms=4 * MINUTE_MS))
     while centre.learner.step(31.0, 0.0):
         pass
-    assert centre.learner.host(SYSTEM, "0") is not None
+    assert centre.learner.reading(SYSTEM, 0).host("0") is not None
     centre.learner.checkpoint(32.0)
     assert centre.log.checkpoints(0).take_over().states == all_of(centre.undisturbed())
 
@@ -141,7 +141,7 @@ def test_a_marker_of_an_older_agent_lets_hosts_begin_where_the_jobs_are() -> Non
     learner = centre.starts(0.0)
     while learner.step(1.0, 0.0):
         pass
-    view = learner.host(SYSTEM, "1")
+    view = learner.reading(SYSTEM, 0).host("1")
     assert view is not None
     assert view.resources[0].window.until_ms == 3 * MINUTE_MS
 
@@ -175,6 +175,6 @@ def test_readers_see_hosts_of_every_shard_sorted() -> None:
     while centre.learner.step(1.0, 0.0):
         pass
     assert [view.host for view in centre.learner.hosts(3)] == ["0", "1", "2"]
-    assert centre.learner.host(SYSTEM, "nobody") is None
+    assert centre.learner.reading(SYSTEM, 0).host("nobody") is None
     views = centre.learner.hosts(3)
     assert centre.learner.host_uses(3) == [HostUse(view.system, view.host, view.state, view.job) for view in views]
