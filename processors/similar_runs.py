@@ -1,8 +1,8 @@
-"""How long a job will hold its nodes, where no curve is known: the past runs of its user, name, class and centre.
+"""How long a job will hold its nodes if no curve is known: the past runs of its user, name, class and centre.
 
-A history is kept for each of these groups; `expected` puts them together. A run that completed teaches its run time. One
-that failed, was cancelled or met its limit says only that it would have taken longer, and a burst of such runs says it
-once: ten jobs that crashed after a second had made 1 s of a run time of 1,900 s.
+Each group has a history; `expected` combines them. A completed run teaches its run time. A run that failed, was cancelled
+or met its limit only shows that it would have taken longer, and a burst of such runs counts once: ten jobs that crashed
+after a second had turned a run time of 1,900 s into 1 s.
 """
 
 import math
@@ -39,25 +39,25 @@ from processors.models.similar_runs import (
 )
 from processors.store import RateLimit, Untimed, counted, digest64, due, hexdigest
 
-# Does the run time of an application follow its size? Its curve and the distribution of its past runs, scored as rivals.
-# Each run is scored before it is learned: the pinball losses of the median and of both ends of the band, in seconds, of
-# what both said. Without the lower end a band from 376 s to 5,219 s had lost nothing against one from 4,900 s. Losses are
-# kept by size, in steps of two, and forgotten slowly. Sizes are compared by the ratio of the losses, and count alike
-# however often they were run, so that a size that is run all day does not decide for the others.
+# Does the run time of an application follow its size? The curve and the distribution of past runs compete for the answer.
+# Before a run is learned, both predictions of it are scored by the pinball losses of the median and of both ends of the
+# band, in seconds. Without the lower end a band from 376 s to 5,219 s scored as well as one from 4,900 s. Losses are kept
+# by size, in steps of two, and forgotten slowly. All sizes have the same weight in the comparison, so that a size that is
+# run all day does not decide for the other sizes.
 
 SIZES_MAX: Final = 8
-COMPARED_RUNS_MIN: Final = 12.0  # scored runs before anything is concluded of all sizes,
-SIZE_RUNS_MIN: Final = 8.0  # and of a size before its own runs decide for it
-WEIGHT_MAX: Final = 4.0  # a size counts as so many runs at most
-BETTER: Final = 0.95  # the distribution takes over where its losses are this share of the curve's,
-WORSE: Final = 1.0  # and leaves again where they are as large
+COMPARED_RUNS_MIN: Final = 12.0  # scored runs before a conclusion about all sizes
+SIZE_RUNS_MIN: Final = 8.0  # scored runs of a size before these decide for it
+WEIGHT_MAX: Final = 4.0  # most runs that a size counts as
+BETTER: Final = 0.95  # the distribution takes over below this ratio of losses
+WORSE: Final = 1.0  # and the curve above this ratio
 FORGETTING: Final = 0.97
-COMPARED_PER_TICK: Final = 2  # runs of an application; the first RUNS_MIN are all scored
+COMPARED_PER_TICK: Final = 2  # runs of an application; the first COMPARED_RUNS_MIN are all scored
 _NOTHING_S: Final = 1e-6
 
 
 class ScorePair(msgspec.Struct, frozen=True):
-    """One run, at size `n`: the losses of what the curve and what the distribution had said, in seconds.
+    """One run at size `n`: the losses of the predictions by the curve and by the distribution, in seconds.
 
     `now_ms` is the time of the last tick.
     """
@@ -69,9 +69,9 @@ class ScorePair(msgspec.Struct, frozen=True):
 
 
 class LossRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Losses at one size (log2 of it, rounded): the weight of the runs, and the losses of both in seconds, summed.
+    """Losses at one size (log2, rounded): the weight of the runs, and the summed losses of both predictions, in seconds.
 
-    `chosen` tells whether the distribution answers there, by these losses.
+    `chosen` says whether the distribution answers for this size, by these losses.
     """
 
     step: int
@@ -82,12 +82,12 @@ class LossRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def ln_ratio(self) -> float:
-        """Log of the distribution's losses over the curve's."""
+        """Ln of the loss of the distribution over the loss of the curve."""
         return math.log((self.similar_runs_s + _NOTHING_S) / (self.curve_s + _NOTHING_S))
 
 
 class ModelComparisonState(msgspec.Struct, omit_defaults=True):
-    """Stored form; the records with the one used last at the end."""
+    """Stored form; the most recently used record comes last."""
 
     records: tuple[LossRecord, ...] = ()
     chosen: bool = False
@@ -95,7 +95,7 @@ class ModelComparisonState(msgspec.Struct, omit_defaults=True):
 
 
 class ModelComparison(Untimed):
-    """Which of the two tells more about the runs of one application."""
+    """Comparison of the curve with the distribution of past runs, for one application."""
 
     name: ClassVar[str] = "model_comparison"
     version: ClassVar[int] = 1
@@ -108,19 +108,17 @@ class ModelComparison(Untimed):
 
     @classmethod
     def build(cls, state: ModelComparisonState | None = None) -> "ModelComparison":
-        """Return the rivals of a stored state, or without any score."""
         return cls(state or ModelComparisonState())
 
     @property
     def chosen(self) -> bool:
-        """Whether the run times do not follow the size: the distribution answers for the application."""
+        """Whether the distribution answers for the application, because run times do not follow the size."""
         return self._chosen
 
     def score(self, fact: float | None) -> bool | None:
-        """Return whether the distribution is to be asked about a job of a size; None where too few runs were scored to say.
+        """Return whether the distribution answers for a size; None if too few runs were scored to decide.
 
-        The runs of the size decide, where there are SIZE_RUNS_MIN of them: that other sizes are predicted badly by their
-        curve says nothing of this one.
+        With SIZE_RUNS_MIN runs of the size these alone decide: bad predictions of other sizes say nothing about this one.
         """
         own = self._record(_step(fact)) if fact is not None else None
         if own is not None and own.runs >= SIZE_RUNS_MIN:
@@ -132,18 +130,17 @@ class ModelComparison(Untimed):
         return due(self._rate_limit, now_ms, COMPARED_PER_TICK) or not self._known
 
     def learn(self, fact: ScorePair) -> None:
-        """Take in how both did on a run; each run once."""
+        """Learn the losses of a run; each run once."""
         self._rate_limit = counted(self._rate_limit, fact.now_ms)
         step = _step(fact.n)
         old = self._record(step) or LossRecord(step, 0.0, 0.0, 0.0)
-        others = [record for record in self._records if record.step != step]
-        self._records = (*others[-(SIZES_MAX - 1) :], _added(old, fact))
+        other_records = [record for record in self._records if record.step != step]
+        self._records = (*other_records[-(SIZES_MAX - 1) :], _added(old, fact))
         self._known = _known(self._records)
-        if self._known and len(self._records) > 1:  # of one size nobody can say that times do not follow it
+        if self._known and len(self._records) > 1:  # one size cannot show that times do not follow the size
             self._chosen = _better(self._ln_ratio(), self._chosen)
 
     def snapshot(self) -> ModelComparisonState:
-        """Return the stored form."""
         return ModelComparisonState(self._records, self._chosen, self._rate_limit)
 
     def _record(self, step: int) -> LossRecord | None:
@@ -153,26 +150,26 @@ class ModelComparison(Untimed):
         return None
 
     def _ln_ratio(self) -> float:
-        report = [min(record.runs, WEIGHT_MAX) for record in self._records]
-        return sum(w * record.ln_ratio for w, record in zip(report, self._records, strict=True)) / sum(report)
+        weights = [min(record.runs, WEIGHT_MAX) for record in self._records]
+        return sum(w * record.ln_ratio for w, record in zip(weights, self._records, strict=True)) / sum(weights)
 
 
 def loss_s(run_time_s: float, band: Band) -> float:
     """Return the pinball losses of a run time and of the ends of its band, at .05, .5 and .95, together, in seconds.
 
-    No run counts for more than it took: one absurd band, of a curve of three runs, had decided for the next thirty.
+    The loss never exceeds the run time: one absurd band of a curve of three runs had decided for the next thirty runs.
     """
     ends_s = pinball(run_time_s, band.low_s, LOW) + pinball(run_time_s, band.high_s, HIGH)
     return round(min(pinball(run_time_s, band.run_time_s, 0.5) + ends_s, run_time_s), 6)
 
 
 def _better(ln_ratio: float, chosen: bool) -> bool:  # noqa: FBT001  # private, and named at each call
-    """Return whether the distribution answers from now on; it takes over by a margin, and leaves where it has none left."""
+    """Return whether the distribution answers from now on: it needs a margin to take over, and leaves without any margin."""
     return ln_ratio < math.log(WORSE if chosen else BETTER)
 
 
 def _known(records: Sequence[LossRecord]) -> bool:
-    """Return whether runs enough were scored to conclude anything of all sizes."""
+    """Return whether enough runs were scored for a conclusion about all sizes."""
     return sum([record.runs for record in records]) >= COMPARED_RUNS_MIN
 
 
@@ -195,16 +192,16 @@ GroupKind = Literal["user", "name", "class", "centre"]
 GROUPS: Final[dict[GroupKind, SimilarityGroup]] = {"user": USER, "name": NAME, "class": CLASS, "centre": CENTRE}
 RETAINED_MAX: Final[dict[GroupKind, int]] = {"user": RUNS_MAX, "name": 28, "class": RUNS_MAX, "centre": RUNS_MAX}
 NEAR_LIMIT: Final = 0.95
-SCORED_PER_TICK: Final = 100  # runs of a centre that its band is scored by; more would not tell more
-_FORGETTING: Final = 0.995  # of the share of runs inside the band: about the newest 200
+SCORED_PER_TICK: Final = 100  # scored runs of a centre; more would teach nothing
+_FORGETTING: Final = 0.995  # of the share of runs inside the band: about 200 runs
 _ID_BYTES: Final = 4
-BURST_MS: Final = 600_000  # runs of one job that do not complete and begin so soon after each other count once
+BURST_MS: Final = 600_000  # failed runs of one job that start within this time count once
 BURSTS_MAX: Final = 16
-_REMEMBERED: Final = 4096  # jobs: the same are run again and again, and asked about by all their groups
+_REMEMBERED: Final = 4096  # cached jobs: the same jobs run again and again, and all their groups ask for the keys
 
 
 class ComingJob(msgspec.Struct, frozen=True):
-    """What is known of a job before it runs; None for what nobody told."""
+    """A job before it runs; None for unknown attributes."""
 
     n: float
     name: str | None = None
@@ -213,9 +210,9 @@ class ComingJob(msgspec.Struct, frozen=True):
 
 
 class EndedJob:
-    """A run that is over: `run_time_s` is how long it held its nodes, `completed` whether that was all that it had to do.
+    """A run that is over: `run_time_s` is how long it held its nodes; `completed` whether it finished its work.
 
-    `short` and `row` are its id and itself as all of its groups keep them. ValueError where its numbers cannot be true.
+    `short` and `row` are the short id and the row that all its groups keep. ValueError on impossible numbers.
     """
 
     __slots__ = ("completed", "job", "row", "run_time_s", "short", "start_ms")
@@ -231,9 +228,9 @@ class EndedJob:
 class SimilarRunsState(msgspec.Struct, omit_defaults=True):
     """Stored form, newest run first: digests of run ids, 4 bytes each, and the packed runs.
 
-    `levels` are those of the band, `band` how many runs it was scored by and how many it held, the old ones forgotten,
-    `rate_limit` the last tick and how many were scored since. `bursts` are jobs whose last run did not complete, as digests,
-    and when it began.
+    `levels` are those of the band. `band` is the discounted number of scored runs and of those inside the band. `rate_limit` is
+    the last tick and the number of runs scored since. `bursts` are digests of jobs whose last run did not complete, and the
+    start of that run.
     """
 
     ids: bytes = b""
@@ -260,34 +257,32 @@ class SimilarRuns(Untimed):
 
     @classmethod
     def build(cls, state: SimilarRunsState | None = None) -> "SimilarRuns":
-        """Return the history of a stored state, or an empty one."""
         return cls(state or SimilarRunsState())
 
     @property
     def count(self) -> int:
-        """How many runs are held."""
         return self._past.count
 
     def tell(self, least: int) -> bool:
-        """Return whether so many of them say how long they take: they completed, or met their limit."""
+        """Return whether at least `least` runs have a known run time: they completed, or met their limit."""
         return self._past.tell(least)
 
     @property
     def levels(self) -> tuple[float, float, float]:
-        """The levels that .05, .9 and .95 of the runs keep below."""
+        """The levels below which .05, .9 and .95 of the runs lie."""
         return self._levels.current
 
     @property
     def measured(self) -> Measured | None:
-        """The share of recent runs that kept to the band told before, and of how many; None before these are enough."""
+        """The share of recent runs inside their predicted band, and their number; None if they are too few."""
         return measured(self._inside / self._scored if self._scored else None, self._scored)
 
-    def score(self, fact: ComingJob) -> PastRuns:  # noqa: ARG002  # how much each run counts is decided in `expected`
-        """Return what is known for a job of this group."""
+    def score(self, fact: ComingJob) -> PastRuns:  # noqa: ARG002  # `expected` decides the weight of each run
+        """Return the past runs of the group."""
         return self._past
 
     def learn(self, fact: EndedJob, retained_max: int = RUNS_MAX) -> None:
-        """Take a run in; one that is held under the same id is replaced. ValueError where its numbers cannot be true."""
+        """Add a run, or replace the run with the same id. ValueError on impossible numbers."""
         if fact.short in self._ids:
             self.correct(fact)
             return
@@ -298,7 +293,7 @@ class SimilarRuns(Untimed):
         del self._ids[retained_max:]
 
     def correct(self, fact: EndedJob) -> bool:
-        """Replace a run that is held under the same id; False where it is not. Errors as `learn`."""
+        """Replace the run with the same id; False if there is none. Errors as `learn`."""
         if fact.short not in self._ids:
             return False
         index = self._ids.index(fact.short)
@@ -310,7 +305,7 @@ class SimilarRuns(Untimed):
         return True
 
     def forget(self, run_id: str) -> bool:
-        """Take a run away; False where it is not held."""
+        """Remove a run; False if it is not held."""
         return self._forget(_short(run_id))
 
     def _forget(self, short: int) -> bool:
@@ -324,16 +319,15 @@ class SimilarRuns(Untimed):
         """Return whether one more run is to be scored; `now_ms` is the time of the last tick."""
         return due(self._rate_limit, now_ms, SCORED_PER_TICK)
 
-    def note(self, run_time_s: float, known: "ExpectedRunTime | ExpectedBand", now_ms: int = 0) -> None:
-        """Remember whether a run kept to the band that was told before it; each run once."""
+    def note(self, run_time_s: float, prediction: "ExpectedRunTime | ExpectedBand", now_ms: int = 0) -> None:
+        """Learn whether a run was inside its predicted band; each run once."""
         self._rate_limit = counted(self._rate_limit, now_ms)
-        self._levels.note(run_time_s, (known.low_s, known.upper_s, known.high_s))
-        inside = known.low_s <= run_time_s <= known.high_s
+        self._levels.note(run_time_s, (prediction.low_s, prediction.upper_s, prediction.high_s))
+        inside = prediction.low_s <= run_time_s <= prediction.high_s
         self._scored = round(_FORGETTING * self._scored + 1.0, 6)
         self._inside = round(_FORGETTING * self._inside + inside, 6)
 
     def snapshot(self) -> SimilarRunsState:
-        """Return the stored form."""
         ids = np.array(self._ids, dtype="<u4").tobytes()
         return SimilarRunsState(
             ids,
@@ -345,7 +339,7 @@ class SimilarRuns(Untimed):
         )
 
     def _of_burst(self, fact: EndedJob) -> bool:
-        """Return whether a run did not complete shortly after another one of its job: an array, or a user who tries again."""
+        """Return whether a run failed shortly after another run of its job: an array, or a user who retries."""
         if fact.completed:
             return False
         key = _job_digest(fact.job)
@@ -357,10 +351,10 @@ class SimilarRuns(Untimed):
 
 
 class ExpectedRunTime(msgspec.Struct, frozen=True):
-    """What is expected of a job, in seconds: the median and the ends of a band that holds 90 % of the runs.
+    """The expected run time of a job in seconds: the median and the ends of the band that holds 90 % of the runs.
 
-    90 % of the runs are shorter than `upper_s`. About `alike` runs like it are known, `law` is the distribution as it
-    comes from them alone, and `ends` are the levels of the low end, the median and the high end there.
+    90 % of the runs are shorter than `upper_s`. `alike` is the weight of similar runs. `law` is the distribution that follows
+    from them alone; `ends` are the levels of the low end, the median and the high end in it.
     """
 
     run_time_s: float
@@ -373,27 +367,26 @@ class ExpectedRunTime(msgspec.Struct, frozen=True):
 
 
 def name_key(system: str, name: str) -> str:
-    """Return the key of the history of a name."""
     return f"name/{hexdigest(system, name)}"
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def group_keys(system: str, job: ComingJob) -> Mapping[GroupKind, str]:
-    """Return the keys of the histories that a job belongs to, the most alike first. Names are digested."""
+    """Return the keys of the histories of a job, the most similar group first. Names are digested."""
     limit, size = class_of(model_job(job))
     parts: dict[GroupKind, str | None] = {"user": job.user, "name": job.name, "class": f"{limit},{size}", "centre": ""}
     return {kind: f"{kind}/{hexdigest(system, part)}" for kind, part in parts.items() if part is not None}
 
 
 def expected(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> ExpectedRunTime:
-    """Return the distribution of a job's run time; works without any history. ValueError for an impossible size."""
+    """Return the expected run time of a job; it needs no history. ValueError for an impossible size."""
     law, (low, upper, high) = distribution(_past(job, similar_runs), model_job(job)), _levels(similar_runs)
     band = _band(job, law.quantiles((0.5, low, upper, high)))
     return ExpectedRunTime(*band, law.alike, law, (low, 0.5, high))
 
 
 class ExpectedBand(NamedTuple):
-    """The run times of `ExpectedRunTime` without its distribution, which costs as much again."""
+    """The run times of `ExpectedRunTime` without the distribution, which would double the cost."""
 
     run_time_s: float
     low_s: float
@@ -402,7 +395,7 @@ class ExpectedBand(NamedTuple):
 
 
 def expected_band(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> ExpectedBand:
-    """Return what is expected of a job as `expected` does: the run times alone, to score them."""
+    """Return the run times of `expected` alone, to score them."""
     low, upper, high = _levels(similar_runs)
     return _band(job, quantiles_s(_past(job, similar_runs), model_job(job), (0.5, low, upper, high)))
 
@@ -410,7 +403,7 @@ def expected_band(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns])
 def _band(job: ComingJob, times_s: Sequence[float]) -> ExpectedBand:
     run_time_s, low_s, upper_s, high_s = times_s
     limit_s = job.time_limit_s
-    if limit_s is not None and high_s > NEAR_LIMIT * limit_s:  # a run that gets so far may also meet its limit
+    if limit_s is not None and high_s > NEAR_LIMIT * limit_s:  # a run that gets this far may also meet its limit
         high_s = max(high_s, limit_s + OVERRUN_S)
     return ExpectedBand(run_time_s, low_s, upper_s, max(high_s, upper_s))
 
@@ -420,7 +413,7 @@ def _levels(similar_runs: Mapping[GroupKind, SimilarRuns]) -> tuple[float, float
 
 
 def failing(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> float | None:
-    """Return the chance that a job does not complete, as its distribution has it; None where too few runs are known."""
+    """Return the probability that a job does not complete; None if too few runs are known."""
     return failing_share(_past(job, similar_runs), model_job(job)) if _enough_known(similar_runs) else None
 
 
@@ -429,29 +422,29 @@ def _past(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> Iter
 
 
 def _enough_known(similar_runs: Mapping[GroupKind, SimilarRuns]) -> bool:
-    """Return whether enough runs of the centre tell their time for anything to be told."""
+    """Return whether enough runs of the centre have a known run time for a prediction."""
     return "centre" in similar_runs and similar_runs["centre"].tell(CENTRE_RUNS_MIN)
 
 
-def scored(run: RunFact, known: ExpectedRunTime) -> Scored:
-    """Return how a run compares with what was reported it, in the form that drift is found from."""
-    ln_width = math.log(known.high_s) - math.log(known.low_s)
+def scored(run: RunFact, prediction: ExpectedRunTime) -> Scored:
+    """Return the comparison of a run with its prediction, as drift detection needs it."""
+    ln_width = math.log(prediction.high_s) - math.log(prediction.low_s)
     return Scored(
         run=run,
-        expected_s=known.run_time_s,
-        low_s=known.low_s,
-        high_s=known.high_s,
-        ln_ratio=math.log(run.run_time_s) - math.log(known.run_time_s),
+        expected_s=prediction.run_time_s,
+        low_s=prediction.low_s,
+        high_s=prediction.high_s,
+        ln_ratio=math.log(run.run_time_s) - math.log(prediction.run_time_s),
         half_width=max(ln_width / 2, 1e-6),
-        inside=known.low_s <= run.run_time_s <= known.high_s,
+        inside=prediction.low_s <= run.run_time_s <= prediction.high_s,
         horizon="inside",
-        observations=int(known.alike),
+        observations=int(prediction.alike),
     )
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def model_job(job: ComingJob) -> ModelJob:
-    """Return a job as the model wants it: its name as a number, 0 for none."""
+    """Return the job for the model: its name as a number, 0 for none."""
     name = 0 if job.name is None else digest64(job.name) % NAMES_MAX
     return ModelJob(float(job.n), name, job.time_limit_s)
 
@@ -465,9 +458,9 @@ def _short(run_id: str) -> int:
 
 
 MODEL_NAME: Final = "similar_runs"
-CENTRE_RUNS_MIN: Final = 8  # of the centre, before anything is told
-ALIKE_MIN: Final = 3.0  # runs of the same user, name, size and limit, fresh ones; a name alone has 5.6 at most
-OTHER_ENDS_MIN: Final = 0.5  # scored best by Brier's rule at half, three quarters and nine tenths of the limit
+CENTRE_RUNS_MIN: Final = 8  # of the centre before any prediction
+ALIKE_MIN: Final = 3.0  # in fresh runs of the same user, name, size and limit; a name alone has at most 5.6
+OTHER_ENDS_MIN: Final = 0.5  # best Brier score at half, three quarters and nine tenths of the limit
 NO_CURVE: Final = "no_curve"
 NOT_BY_SIZE: Final = "not_by_size"
 FEW_ALIKE: Final = "few_alike"
@@ -481,7 +474,7 @@ REASON_TEXT: Final = {
 
 
 class SimilarRunsPrediction(NamedTuple):
-    """What similar runs report a job; `measured` is the share of recent runs that kept to such bands."""
+    """The prediction for a job; `measured` is the share of recent runs inside such bands."""
 
     expected: ExpectedRunTime
     model: Model
@@ -489,49 +482,49 @@ class SimilarRunsPrediction(NamedTuple):
 
 
 def predict(job: ComingJob, similar_runs: Mapping[GroupKind, SimilarRuns]) -> SimilarRunsPrediction | None:
-    """Return what the past of a job's groups reports it; None where fewer than CENTRE_RUNS_MIN runs of the centre tell their time."""
+    """Return the prediction for a job; None if fewer than CENTRE_RUNS_MIN runs of the centre have a known run time."""
     if not _enough_known(similar_runs):
         return None
-    found = expected(job, similar_runs)
+    expected_run_time = expected(job, similar_runs)
     retained = [kind for kind, history in similar_runs.items() if history.count]
     members = tuple(
         Member(kind, six_digits(share), {"runs": float(similar_runs[kind].count)})
-        for kind, share in zip(retained, found.law.shares, strict=False)  # the last share is the prior's
+        for kind, share in zip(retained, expected_run_time.law.shares, strict=False)  # the last share is the prior's
     )
-    return SimilarRunsPrediction(found, Model(MODEL_NAME, members), similar_runs["centre"].measured)
+    return SimilarRunsPrediction(expected_run_time, Model(MODEL_NAME, members), similar_runs["centre"].measured)
 
 
 def reliability(alike: float, why: str) -> Reliability:
-    """Return the verdict on what similar runs tell. It is never `reliable`: nothing explains these times."""
+    """Return the verdict on a prediction by similar runs. It is never `reliable`, because nothing explains the run times."""
     reasons = (why,) if alike >= ALIKE_MIN else (FEW_ALIKE, why)
     verdict = "uncertain" if alike >= ALIKE_MIN else "insufficient"
     return Reliability(verdict, reasons, tuple(REASON_TEXT[reason] for reason in reasons))
 
 
-def conditioned(found: ExpectedRunTime, band: Band, elapsed_s: float, limit_s: float | None) -> Remaining:
+def conditioned(prediction: ExpectedRunTime, band: Band, elapsed_s: float, limit_s: float | None) -> Remaining:
     """Condition the distribution on a job having run for `elapsed_s` without an end; `band` is that of the whole run."""
-    law = found.law
+    law = prediction.law
     passed = law.below(elapsed_s)
-    exceeds = _exceeds(found, passed, elapsed_s, limit_s)
-    shares = [float(np.interp(level, (LOW, 0.5, HIGH), found.ends)) for level in QUANTILES]
-    if elapsed_s <= law.quantile(0.0):  # nothing is cut off yet
+    exceeds = _exceeds(prediction, passed, elapsed_s, limit_s)
+    shares = [float(np.interp(level, (LOW, 0.5, HIGH), prediction.ends)) for level in QUANTILES]
+    if elapsed_s <= law.quantile(0.0):  # no part of the distribution is cut off yet
         return Remaining.of(band, exceeds, (law.quantile(shares[1]), law.quantile(shares[3])))
-    if elapsed_s >= law.quantile(1.0):  # longer than anything that is known
+    if elapsed_s >= law.quantile(1.0):  # longer than any known run
         return outlasted(elapsed_s, exceeds)
     low, lower, middle, upper, high = (
         max(law.quantile(passed + share * (1.0 - passed)), elapsed_s) for share in shares
     )
-    if limit_s is not None and found.high_s > limit_s:
+    if limit_s is not None and prediction.high_s > limit_s:
         high = max(high, limit_s + OVERRUN_S)
     return Remaining.of(Band(middle, min(low, middle), max(high, middle)), exceeds, (lower, upper))
 
 
-def _exceeds(found: ExpectedRunTime, passed: float, elapsed_s: float, limit_s: float | None) -> float | None:
-    """Return the probability to reach the limit of a job that outlived the share `passed` of the runs like it.
+def _exceeds(prediction: ExpectedRunTime, passed: float, elapsed_s: float, limit_s: float | None) -> float | None:
+    """Return the probability that a job reaches its limit after it has outlived the share `passed` of similar runs.
 
-    However long it runs, other ends are half as probable as the limit at least: many a run ends a little before it.
+    However long the job runs, other ends are at least half as probable as the limit: many runs end a little before it.
     """
-    reaching = found.law.reaching
+    reaching = prediction.law.reaching
     if limit_s is None or reaching is None:
         return None
     if elapsed_s >= limit_s:

@@ -1,6 +1,6 @@
-"""All laws of run time side by side: those that the combination weighs, and the classic ones that stand beside it.
+"""All laws of run time side by side: the laws of the combination, and the classic laws beside them.
 
-Every law is kept as a few numbers in seconds and can be asked for any size it may answer, without what it was fitted to.
+Each law is a few numbers in seconds and answers any size in its domain without the data it was fitted to.
 """
 
 import math
@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from processors.models import laws
 from processors.models.adept.study import Study
 from processors.models.combination.evidence import ENSEMBLE, LN2, LawEvidence, anchored
 from processors.models.downey import two_step
 from processors.models.downey.curve import curvature_of_sigma
-from processors.models.laws import family, prefixes
 from processors.models.numerics.arrays import Floats
 from processors.models.numerics.statistics import rounded, rounded_rows, six_digits
 
@@ -26,11 +26,11 @@ SIZES_MIN: Final = {
     "usl": 2, "ideal": 1, "last_two": 2, "amdahl_short": 2, "root_short": 2, "linear_short": 2, "amdahl_middle": 2, "flat": 1, "rising": 2,
     "kazmina": 2, "barnes_linear": 3, "barnes_quadratic": 4, "amdahl": 2, "amdahl_log": 2, "sup5": 2, "downey": 1, "adept": 3,
 }  # distinct sizes that a law needs  # fmt: skip
-NOT_BELOW_ONE: Final = frozenset({"amdahl_log", "sup5", "adept"})  # of a share of a processor they say nothing
+NOT_BELOW_ONE: Final = frozenset({"amdahl_log", "sup5", "adept"})  # laws without an answer for a share of a processor
 LARGER_ONLY: Final = frozenset({"adept"})
-KNOTS_MAX: Final = 12  # observed sizes at which the average of Downey's curves is kept
+KNOTS_MAX: Final = 12  # observed sizes at which the average of Downey curves is kept
 KNOTS_BEYOND: Final = (2.0, 4.0)  # times the largest size
-# which of 1/n, 1, log2 n, 1/sqrt n, n, sqrt n the coefficients of a law belong to
+# the terms of each law, as indices into 1/n, 1, log2 n, 1/sqrt n, n, sqrt n
 _TERMS: Final[dict[str, tuple[int, ...]]] = {
     "usl": (0, 1, 4), "ideal": (0,), "amdahl_short": (0, 1), "root_short": (0, 5), "linear_short": (0, 4),
     "amdahl_middle": (0, 1), "kazmina": (0, 3, 4), "amdahl": (0, 1), "amdahl_log": (0, 1, 2), "sup5": (0, 1, 2, 3, 4),
@@ -41,14 +41,14 @@ Basis = tuple[float, float, float, float, float, float]
 
 
 def _basis(n: float) -> Basis:
-    """Return what the coefficients of laws are multiplied by at a size, in the order of _TERMS."""
+    """Return the terms of the laws at a size, in the order of _TERMS."""
     return 1.0 / n, 1.0, math.log2(n), n**-0.5, n, n**0.5
 
 
 class Battery(NamedTuple):
-    """The laws as they were fitted: sizes, time at the largest in seconds, numbers of each law in the order of MEMBERS.
+    """The fitted laws: range of sizes, time at the largest size in seconds, parameters by law in the order of MEMBERS.
 
-    A law without numbers says nothing. `knots` are the sizes at which the numbers of `downey` are run times.
+    A law without parameters has no answer. The parameters of `downey` are run times at the sizes `knots`.
 
     >>> laws = Battery(1.0, 4.0, 30.0, ((100.0, 5.0, 0.0), (120.0,), *((),) * 15), ())
     >>> [round(math.exp(ln), 1) for ln in laws.ln_run_times(2.0) if ln is not None]
@@ -62,65 +62,67 @@ class Battery(NamedTuple):
     knots: Sequence[float]
 
     def ln_run_times(self, n: float) -> list[float | None]:
-        """Return ln of each law's run time in seconds at one size, None where it says nothing."""
+        """Return ln of the run time in seconds by each law at one size; None for a law without an answer."""
         basis = _basis(n)
-        found = [self._alone(name, own, n, basis) for name, own in zip(MEMBERS, self.parameters, strict=True)]
-        return self._anchored(found, n) if n > self.n_max else found
+        forecasts = [
+            self._alone(name, parameters, n, basis) for name, parameters in zip(MEMBERS, self.parameters, strict=True)
+        ]
+        return self._anchored(forecasts, n) if n > self.n_max else forecasts
 
     def ln_run_time(self, name: str, n: float) -> float | None:
-        """Return ln of the run time of one law that stands beside the combination, in seconds; None where it says nothing."""
+        """Return ln of the run time in seconds by one law beside the combination; None without an answer."""
         place = MEMBERS.index(name)
         return self._alone(name, self.parameters[place], n, _basis(n))
 
-    def _alone(self, name: str, own: Parameters, n: float, basis: Basis) -> float | None:
-        if not own or (n < 1.0 and name in NOT_BELOW_ONE) or (n <= self.n_max and name in LARGER_ONLY):
+    def _alone(self, name: str, parameters: Parameters, n: float, basis: Basis) -> float | None:
+        if not parameters or (n < 1.0 and name in NOT_BELOW_ONE) or (n <= self.n_max and name in LARGER_ONLY):
             return None
         terms = _TERMS.get(name)
         if terms is not None:
-            return _ln(sum([factor * basis[term] for factor, term in zip(own, terms, strict=True)]))
-        return _RULES[name](self, own, n)
+            return _ln(sum([factor * basis[term] for factor, term in zip(parameters, terms, strict=True)]))
+        return _RULES[name](self, parameters, n)
 
-    def _anchored(self, found: list[float | None], n: float) -> list[float | None]:
-        """Return the forecasts with those of the combination's laws started at the last observed time, as it does."""
-        places = [i for i in range(len(ENSEMBLE)) if found[i] is not None]
+    def _anchored(self, forecasts: list[float | None], n: float) -> list[float | None]:
+        """Return the forecasts; those of the laws of the combination start at the last observed time, as in the combination."""
+        places = [i for i in range(len(ENSEMBLE)) if forecasts[i] is not None]
         basis = _basis(self.n_max)
-        here = [self._alone(MEMBERS[i], self.parameters[i], self.n_max, basis) for i in places]
+        at_last = [self._alone(MEMBERS[i], self.parameters[i], self.n_max, basis) for i in places]
         observed, ahead = math.log(self.last_s), math.log(n / self.n_max)
         elasticity = anchored(
-            np.array([found[i] for i in places], dtype=np.float64),
-            np.array(here, dtype=np.float64),
+            np.array([forecasts[i] for i in places], dtype=np.float64),
+            np.array(at_last, dtype=np.float64),
             observed,
             np.array(ahead),
         )
         for i, value in zip(places, elasticity.tolist(), strict=True):
-            found[i] = observed + value * ahead
-        return found
+            forecasts[i] = observed + value * ahead
+        return forecasts
 
 
-def _last_two(members: Battery, own: Parameters, n: float) -> float:
-    return math.log(members.last_s) + own[0] * math.log(n / members.n_max)
+def _last_two(members: Battery, parameters: Parameters, n: float) -> float:
+    return math.log(members.last_s) + parameters[0] * math.log(n / members.n_max)
 
 
-def _flat(_members: Battery, own: Parameters, _n: float) -> float:
-    return math.log(own[0])
+def _flat(_members: Battery, parameters: Parameters, _n: float) -> float:
+    return math.log(parameters[0])
 
 
-def _barnes(members: Battery, own: Parameters, n: float) -> float:
-    return LN2 * family.log2_run_time(own, math.log2(n), math.log2(members.n_min), math.log2(members.n_max))
+def _barnes(members: Battery, parameters: Parameters, n: float) -> float:
+    return LN2 * laws.log2_run_time(parameters, math.log2(n), math.log2(members.n_min), math.log2(members.n_max))
 
 
-def _downey(members: Battery, own: Parameters, n: float) -> float:
-    """Return ln of the average of Downey's curves: between and beyond its knots linear in ln n."""
-    if len(own) == 1:
-        return math.log(own[0])
-    right = min(max(bisect_left(members.knots, n), 1), len(own) - 1)
+def _downey(members: Battery, parameters: Parameters, n: float) -> float:
+    """Return ln of the average of Downey curves, linear in ln n between and beyond the knots."""
+    if len(parameters) == 1:
+        return math.log(parameters[0])
+    right = min(max(bisect_left(members.knots, n), 1), len(parameters) - 1)
     left = right - 1
     share = math.log(n / members.knots[left]) / math.log(members.knots[right] / members.knots[left])
-    return (1.0 - share) * math.log(own[left]) + share * math.log(own[right])
+    return (1.0 - share) * math.log(parameters[left]) + share * math.log(parameters[right])
 
 
-def _adept(_related_curves: Battery, own: Parameters, n: float) -> float:
-    parallelism, sigma, t1_s = own
+def _adept(_members: Battery, parameters: Parameters, n: float) -> float:
+    parallelism, sigma, t1_s = parameters
     curvature = float(curvature_of_sigma(sigma))
     low, u = min(curvature, 0.5), 1.0 / n
     linear, between = u + curvature * (1.0 - u) / parallelism, 2.0 * low * u + (1.0 - low * (1.0 + u)) / parallelism
@@ -142,27 +144,29 @@ def _ln(run_time_s: float) -> float | None:
     return math.log(run_time_s) if 0.0 < run_time_s < math.inf else None
 
 
-def explained(name: str, own: Parameters) -> dict[str, float]:
-    """Return the numbers of a law by the names that people know them by, times in seconds; `best_n` is its fastest size.
+def explained(name: str, parameters: Parameters) -> dict[str, float]:
+    """Return the parameters of a law by their usual names, times in seconds; `best_n` is the fastest size of the law.
 
     >>> explained("usl", (95.0, 4.0, 1.0)), explained("barnes_linear", (10.0, -0.9))
     ({'t1_s': 100.0, 'sigma': 0.05, 'kappa': 0.01, 'best_n': 9.74679}, {'log2_t1_s': 10.0, 'slope': -0.9})
     """
-    if not own or name not in _NAMES:
+    if not parameters or name not in _NAMES:
         return {}
     if name == "usl":
-        t1_s, contention_s, coherence_s = sum(own), own[1] + own[2], own[2]
-        own = (t1_s, contention_s / t1_s, coherence_s / t1_s) if t1_s > 0 else (0.0, 0.0, 0.0)
-    best_n = _best_size(name, own)
-    found = dict(zip(_NAMES[name], rounded(*own) if name == "usl" else own, strict=True))  # others are rounded
-    return found if best_n is None else found | {"best_n": six_digits(best_n)}
+        t1_s, contention_s, coherence_s = sum(parameters), parameters[1] + parameters[2], parameters[2]
+        parameters = (t1_s, contention_s / t1_s, coherence_s / t1_s) if t1_s > 0 else (0.0, 0.0, 0.0)
+    best_n = _best_size(name, parameters)
+    by_name = dict(
+        zip(_NAMES[name], rounded(*parameters) if name == "usl" else parameters, strict=True)
+    )  # the parameters of other laws are rounded already
+    return by_name if best_n is None else by_name | {"best_n": six_digits(best_n)}
 
 
-def _best_size(name: str, own: Parameters) -> float | None:
+def _best_size(name: str, parameters: Parameters) -> float | None:
     if name == "kazmina":
-        return family.fastest_size(*own)
-    if name == "usl" and own[2] > 0.0 and own[1] < 1.0:
-        return math.sqrt((1.0 - own[1]) / own[2])
+        return laws.fastest_size(*parameters)
+    if name == "usl" and parameters[2] > 0.0 and parameters[1] < 1.0:
+        return math.sqrt((1.0 - parameters[1]) / parameters[2])
     return None
 
 
@@ -178,31 +182,24 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
 NOTHING: Parameters = ()
 
 
-def combined(found: LawEvidence) -> tuple[Parameters, ...]:
-    """Return the numbers of the combination's laws on all sizes, in their order.
-
-    >>> from processors.models.combination.evidence import Curve
-    >>> from processors.models.combination.evidence import evidence
-    >>> laws = combined(evidence(Curve("a", "s", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0))))
-    >>> laws[0], laws[3]
-    ((1028.24, 1.51165, 0.896087), (606.93, 43.831))
-    """
-    n, t = found.curve.n[-1], found.curve.median_s[-1]
-    a, b, c = (float(value) for value in found.members.universal[-1])
-    two_terms = zip(prefixes.KINDS, found.members.two_terms[:, -1].tolist(), strict=True)
+def combined(evidence: LawEvidence) -> tuple[Parameters, ...]:
+    """Return the parameters of the laws of the combination, fitted to all sizes, in the order of ENSEMBLE."""
+    n, t = evidence.curve.n[-1], evidence.curve.median_s[-1]
+    a, b, c = (float(value) for value in evidence.members.universal[-1])
+    two_terms = zip(laws.KINDS, evidence.members.two_terms[:, -1].tolist(), strict=True)
     members = [
         (a * n * t, b * t, c * t / n),
         (n * t,),
-        (float(found.members.slope[-1]),),
+        (float(evidence.members.slope[-1]),),
         *((first * n * t, second * t / n**kind.exponent) for kind, (first, second) in two_terms),
         (t,),
-        (max(float(found.members.slope[-1]), 0.0),),
+        (max(float(evidence.members.slope[-1]), 0.0),),
     ]
     return rounded_rows(members)
 
 
 def knots(n: tuple[float, ...]) -> tuple[float, ...]:
-    """Return the sizes at which the average of Downey's curves is kept: some of those observed, and some beyond.
+    """Return the sizes at which the average of Downey curves is kept: some observed sizes, and some beyond.
 
     >>> knots((1.0, 2.0, 4.0))
     (1.0, 2.0, 4.0, 8.0, 16.0)
@@ -218,23 +215,18 @@ def reference(
     study: Study,
     least_s: tuple[float, ...] | None = None,
 ) -> tuple[Parameters, ...]:
-    """Return the numbers of the laws beside the combination, in the order of BESIDE, of k distinct rising sizes.
+    """Return the parameters of the laws beside the combination, in the order of REFERENCE, of k distinct ascending sizes.
 
-    `at` are the knots of Downey's curves, `least_s` the least of repeated run times, which Kazmina and Antonov fit; the
-    others fit the typical ones. Laws that need more sizes have none.
-
-    >>> from processors.models.adept.study import study
-    >>> n, t = (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0)
-    >>> reference(n, t, (4.0, 32.0), study(n, t))[3]
-    (867.448, 31.6794)
+    `at` are the knots of the Downey curves. `least_s` are the smallest of repeated run times, for the law of Kazmina and
+    Antonov; the other laws fit `run_time_s`. A law that needs more sizes gets no parameters.
     """
     sizes, times = np.array(n), np.array(run_time_s)
     downey = study.run_times(np.array(at)).tolist()
     if len(n) < 2:
         return (*(NOTHING,) * 6, rounded(*downey), NOTHING)
-    amdahl, amdahl_log, kazmina, sup5 = family.fit_family(sizes, times).tolist()
+    amdahl, amdahl_log, kazmina, sup5 = laws.fit_family(sizes, times).tolist()
     if least_s is not None and least_s != run_time_s:
-        kazmina = family.fit_family(sizes, np.array(least_s))[2].tolist()
+        kazmina = laws.fit_family(sizes, np.array(least_s))[2].tolist()
     logarithmic = n[0] >= 1.0
     members = [
         (kazmina[0], kazmina[3], kazmina[4]),
@@ -252,7 +244,7 @@ def reference(
 def _fit_barnes(n: Floats, run_time_s: Floats, *, degree: int) -> Parameters:
     if n.size < SIZES_MIN[("barnes_linear", "barnes_quadratic")[degree - 1]]:
         return NOTHING
-    return family.fit_barnes(n, run_time_s, degree=degree)
+    return laws.fit_barnes(n, run_time_s, degree=degree)
 
 
 def _fit_adept(n: Floats, run_time_s: Floats, study: Study) -> Parameters:

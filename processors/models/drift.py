@@ -1,11 +1,12 @@
-"""Did runs become slower or faster for good: a two-sided CUSUM of standardised ln ratios of observed to expected.
+"""Lasting shifts and single outliers of run time.
 
-Source: Page, "Continuous inspection schemes" (1954). With z the ratio in standard deviations, cut at CLIP,
+A shift is found by a two-sided CUSUM of standardised ln ratios of observed to expected run time. Source: Page, "Continuous
+inspection schemes" (1954). With z the ratio in standard deviations, clipped to CLIP,
 
     up = max(0, up + z - SLACK),   down = max(0, down - z - SLACK),   alarm above THRESHOLD.
 
-Under no drift an alarm comes once in about 8,700 runs if z is normal; shifts of one, two and three standard deviations
-are found after about 15, 6 and 4 runs.
+Without drift and for normal z one alarm comes in about 8,700 runs; shifts of one, two and three standard deviations are
+found after about 15, 6 and 4 runs.
 """
 
 import math
@@ -15,32 +16,27 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, Literal, TypeVar
 
-# Is a single run strange: how improbable it is under what was predicted, and how rare among the runs scored before.
-# The rule asks both that few earlier runs were as far off (a conformal p-value, Vovk, Gammerman, Shafer, "Algorithmic
-# Learning in a Random World", 2005: under no change it is below p in at most p of the runs, whatever their law) and that
-# the run was far off in time.
+# A single run is an outlier if few earlier runs were as far off and the run was far off in time. The first condition is a
+# conformal p-value (Vovk, Gammerman, Shafer, "Algorithmic Learning in a Random World", 2005): without a change it is below p
+# in at most a share p of the runs, for any distribution.
 
 P_MAX: Final = 0.01
 LN_RATIO_MIN: Final = 0.1
 NOISES_MIN: Final = 3.0
 SCORES_MAX: Final = 200
-FARTHEST: Final = 4  # the third of 200 is not rare any more
+FARTHEST: Final = 4  # only the two farthest of 200 scores are rare
 LAST_RUNS: Final = 5
 AGREEING: Final = 3
 _SQRT_2: Final = math.sqrt(2.0)
 
 
 def normal_p(z: float) -> float:
-    """Return the two-sided p-value of a normal score.
-
-    >>> round(normal_p(1.959964), 4)
-    0.05
-    """
+    """Return the two-sided p-value of a normal score."""
     return math.erfc(abs(z) / _SQRT_2)
 
 
 def conformal_p(scores: Sequence[float], score: float) -> float:
-    """Return the share of scores, this one included, that are at least as large.
+    """Return the share of scores, the new one included, that are at least as large.
 
     >>> conformal_p([1.0, 2.0, 3.0], 2.5), conformal_p([], 1.0)
     (0.5, 1.0)
@@ -51,20 +47,18 @@ def conformal_p(scores: Sequence[float], score: float) -> float:
 def farthest_after(
     farthest: Sequence[tuple[int, float]], newest: Sequence[tuple[int, float]]
 ) -> list[tuple[int, float]]:
-    """Return those of the last SCORES_MAX scores that matter, with their numbers, after some new ones.
+    """Return the (number, score) pairs of the last SCORES_MAX scores that can still matter, after some new ones.
 
-    A score that FARTHEST later ones reach is forgotten: it cannot be among the farthest any more. So a window of 200
-    takes the place of about twenty. New ones may come together or one by one.
+    A score is dropped once FARTHEST later scores reach it, because it can no longer be among the farthest. About twenty pairs
+    thus replace a window of 200. New scores may come together or one by one.
 
     >>> farthest_after([(0, 1.0), (1, 5.0)], [(2, 3.0)])
     [(0, 1.0), (1, 5.0), (2, 3.0)]
-    >>> [(number, score) for number, score in farthest_after([(i, 1.0) for i in range(FARTHEST)], [(9, 2.0)])][0]
-    (1, 1.0)
     """
     oldest = newest[-1][0] - SCORES_MAX
     entries = [entry for entry in (*farthest, *newest) if entry[0] > oldest]
     retained: list[tuple[int, float]] = []
-    later: list[float] = []  # the FARTHEST largest of what came after, rising
+    later: list[float] = []  # the FARTHEST largest of the later scores, ascending
     for entry in reversed(entries):
         if len(later) < FARTHEST:
             insort(later, entry[1])
@@ -81,17 +75,17 @@ def farthest_after(
 def farthest_p(farthest: Sequence[tuple[int, float]], scored: int, score: float) -> float:
     """Return the conformal p-value among the last SCORES_MAX of `scored` scores: exact below FARTHEST / SCORES_MAX.
 
-    Above that it is a lower bound, which no rule needs to know better.
+    Larger values are lower bounds; no rule needs them more exactly.
 
     >>> round(farthest_p([(7, 3.0), (9, 2.0)], scored=199, score=2.5), 6)
     0.01
     """
-    above = sum([each >= score for number, each in farthest if number >= scored - SCORES_MAX])
+    above = sum([earlier >= score for number, earlier in farthest if number >= scored - SCORES_MAX])
     return (1 + above) / (min(scored, SCORES_MAX) + 1)
 
 
 def rare(p: float, scored: int) -> bool:
-    """Return whether few enough earlier runs were as far off: p below P_MAX; before 200 runs, one at most.
+    """Return whether few earlier runs were as far off: p below P_MAX; before 200 runs, at most one run.
 
     >>> rare(0.005, 200), rare(0.02, 200), rare(2 / 21, 20), rare(3 / 21, 20)
     (True, False, True, False)
@@ -100,18 +94,14 @@ def rare(p: float, scored: int) -> bool:
 
 
 def far(ln_ratio: float, noise: float) -> bool:
-    """Return whether a run is off by 10 % and by three standard deviations of a run.
-
-    >>> far(0.4, 0.05), far(0.4, 0.2), far(0.05, 0.01)
-    (True, False, False)
-    """
+    """Return whether a run is off by more than 10 % and by more than three standard deviations of a run."""
     return abs(ln_ratio) > max(LN_RATIO_MIN, NOISES_MIN * noise)
 
 
 def agreeing(outlier: int, at_size: Sequence[int]) -> bool:
-    """Return whether a strange run has to be believed: 3 of the last 5 runs at its size were strange in the same way.
+    """Return whether an outlier must be believed: 3 of the last 5 runs at its size were outliers in the same direction.
 
-    Runs are told as 1 (strangely slow), -1 (strangely fast) or 0, the newest last.
+    Runs are 1 (much too slow), -1 (much too fast) or 0, the newest last.
 
     >>> agreeing(1, [0, 1]), agreeing(1, [1, 0, 1, 1]), agreeing(1, [1, -1, 1])
     (False, True, False)
@@ -124,28 +114,24 @@ Size = TypeVar("Size", bound=Hashable)
 SLACK: Final = 0.5
 THRESHOLD: Final = 8.0
 CLIP: Final = 4.0
-NOISE_MIN: Final = 0.01  # of ln run time: no clock and no machine repeats better
+NOISE_MIN: Final = 0.01  # of ln run time: no clock and no machine is more precise
 NOISE_MAX: Final = 1.0
 NOISE_RATE: Final = 0.03
-NOISE_OUTLIER: Final = 3.0  # a run counts for the noise with at most this many standard deviations
+NOISE_OUTLIER: Final = 3.0  # limit of a run in the noise, in standard deviations
 FACTOR_MIN: Final = 0.05
 RATIOS_MAX: Final = 32
 RUNS_MANY: Final = 1000
 
 
 def clipped(ln_ratio: float, noise: float) -> float:
-    """Return a ratio in standard deviations, cut at CLIP either way.
-
-    >>> clipped(0.1, 0.05), clipped(-9.0, 0.05)
-    (2.0, -4.0)
-    """
+    """Return a ratio in standard deviations, clipped to CLIP in both directions."""
     return min(max(ln_ratio / noise, -CLIP), CLIP)
 
 
 def noise_after(noise: float, ln_ratio: float, runs: int = RUNS_MANY) -> float:
-    """Return the standard deviation of ln ratios after one more; `runs` is how many were known before.
+    """Return the standard deviation of ln ratios after one more ratio; `runs` is the number of earlier runs.
 
-    An exponential mean of squares that outliers hardly move; of the first runs each weighs more.
+    The variance is an exponential mean of squares with limited outliers; the first runs weigh more.
 
     >>> round(noise_after(0.05, 0.05), 9), noise_after(0.01, 0.0), round(noise_after(0.1, 0.05, runs=1), 3)
     (0.05, 0.01, 0.09)
@@ -157,7 +143,7 @@ def noise_after(noise: float, ln_ratio: float, runs: int = RUNS_MANY) -> float:
 
 @dataclass(slots=True)
 class Cusum:
-    """Both sums.
+    """The sums of both directions.
 
     >>> cusum = Cusum()
     >>> [cusum.add(z) for z in (0.2, -0.5, 1, 2, 2.5, 3, 2, 2)][-2:]
@@ -170,7 +156,7 @@ class Cusum:
     down: float = 0.0
 
     def add(self, z: float) -> Direction | None:
-        """Take a standardised ratio in; return the direction once a sum is above THRESHOLD. ValueError for no number."""
+        """Add a standardised ratio; return the direction if a sum is above THRESHOLD. ValueError for nan."""
         if math.isnan(z):
             raise ValueError("A standardised ratio must be a number.")
         self.up = max(0.0, self.up + z - SLACK)
@@ -181,7 +167,7 @@ class Cusum:
 
 
 def risen(ln_ratios: Sequence[float], noise: float, direction: Direction) -> int:
-    """Return in how many of the newest ratios the sum of a direction was above 0, if it is above THRESHOLD now; else 0.
+    """Return the number of newest ratios since the sum of a direction was last 0, if it is above THRESHOLD now; else 0.
 
     >>> risen([0.0, 0.02, 0.3, 0.31, 0.3], 0.05, "regression"), risen([0.3, 0.0, 0.3], 0.05, "regression")
     (3, 0)
@@ -195,27 +181,27 @@ def risen(ln_ratios: Sequence[float], noise: float, direction: Direction) -> int
 
 
 def beyond(ln_ratio: float, ln_factor: float, margin: float) -> float:
-    """Return how far a ratio lies outside of what a known shift explains, 0 inside.
+    """Return the part of a ratio that a known shift does not explain; 0 if the shift explains all of it.
 
-    After a shift by exp(ln_factor) was found, the model that expects is on its way from the old time to the new one, at
-    its own pace: any ratio between both ends says nothing new. `margin` is added at the far end, whose place is
-    estimated from a few runs.
+    After a shift by exp(ln_factor) the model moves from the old time to the new one at its own pace, so any ratio between both
+    is no news. `margin` extends the far end, because the shift was estimated from a few runs.
 
     >>> beyond(0.1, ln_factor=0.2, margin=0.05), round(beyond(0.4, 0.2, 0.05), 9), round(beyond(-0.1, 0.2, 0.05), 9)
     (0.0, 0.15, -0.1)
     """
     if not ln_factor:
-        return ln_ratio + 0.0  # no shift is known, as nearly always
-    far = ln_factor + math.copysign(margin, ln_factor)
-    low, high = min(far, 0.0), max(far, 0.0)
+        return ln_ratio + 0.0  # no shift is known: the usual case
+    far_end = ln_factor + math.copysign(margin, ln_factor)
+    low, high = min(far_end, 0.0), max(far_end, 0.0)
     return ln_ratio - min(max(ln_ratio, low), high)
 
 
 def began(ln_ratios: Sequence[float], noise: float) -> int:
-    """Return at which of the ratios since a sum was last 0 the shift most probably began; ValueError for none.
+    """Return the index of the ratio at which the shift most probably began; ValueError for no ratios.
 
-    With normal scatter a shift from 0 to any level is likeliest from where (sum to the end)^2 / count is the largest
-    (Hinkley 1970). Ratios are cut at 2 CLIP standard deviations, so that one outlier is no shift; of equals the first.
+    `ln_ratios` are those since a sum was last 0. With normal scatter the likeliest start of a shift to any level maximises (sum
+    to the end)^2 / count (Hinkley 1970); on a tie the first. Ratios are clipped to 2 CLIP standard deviations, so that one
+    outlier is no shift.
 
     >>> began([0.01, 0.02, 0.2, 0.25, 0.22], noise=0.05)
     2
@@ -228,32 +214,27 @@ def began(ln_ratios: Sequence[float], noise: float) -> int:
 
 
 def explained_by_one(ln_ratios: Sequence[float], sizes: Sequence[Size], noise: float) -> Size | None:
-    """Return the size whose runs alone explain ratios better than a shift of all sizes would; None where all moved.
+    """Return the size whose runs alone explain the ratios better than a shift of all sizes; None if all sizes shifted.
 
-    Both explanations have one number: the mean of all ratios with no ratio of 0, or that of one size where the others
-    stayed at 0. The smaller sum of squares explains better; a single size explains what is its own. Ratios are cut as in
-    `began`. ValueError for none.
+    Both explanations have one parameter: the mean of all ratios, or the mean of one size with the other sizes at 0. The smaller
+    sum of squares wins; a single size always explains its own ratios. Ratios are clipped as in `began`. ValueError for none.
 
     >>> explained_by_one([0.4, 0.01, 0.41, 0.38], [16, 8, 16, 16], noise=0.05)
     16
     >>> explained_by_one([0.2, 0.24, 0.22], [16, 8, 16], noise=0.05) is None
     True
     """
-    cut = _cut(ln_ratios, noise)
+    ratios = _cut(ln_ratios, noise)
     of_size: dict[Size, list[float]] = {}
-    for ratio, size in zip(cut, sizes, strict=True):
+    for ratio, size in zip(ratios, sizes, strict=True):
         of_size.setdefault(size, []).append(ratio)
     gained = {size: sum(part) ** 2 / len(part) for size, part in of_size.items()}
-    one = max(gained, key=lambda size: gained[size])
-    return one if len(of_size) == 1 or gained[one] > sum(cut) ** 2 / len(cut) else None
+    best = max(gained, key=lambda size: gained[size])
+    return best if len(of_size) == 1 or gained[best] > sum(ratios) ** 2 / len(ratios) else None
 
 
 def matters(ln_factor: float, noise: float) -> bool:
-    """Return whether a shift is worth a word: by more than FACTOR_MIN and more than one standard deviation of a run.
-
-    >>> matters(0.2, 0.05), matters(-0.2, 0.05), matters(0.04, 0.01), matters(0.2, 0.5)
-    (True, True, False, False)
-    """
+    """Return whether a shift is worth reporting: by more than FACTOR_MIN and more than one standard deviation of a run."""
     return math.exp(abs(ln_factor)) > 1 + max(FACTOR_MIN, noise)
 
 

@@ -33,7 +33,7 @@ RUN_TIME_PATH: Final = (
     "processors/models/adept/**/*.py",
     "processors/models/combination/**/*.py",
     "processors/models/downey/**/*.py",
-    "processors/models/laws/**/*.py",
+    "processors/models/laws.py",
     *(f"processors/pipeline/{name}.py" for name in ("fits", "answers", "jobs", "completions", "predict*")),
 )
 TESTS: Final = (

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from processors.models.downey.fit import QuickFitter, fit_downey
-from processors.models.laws.family import AmdahlFits, least_squares_amdahl
+from processors.models.laws import AmdahlFits, least_squares_amdahl
 from processors.models.numerics.arrays import Floats
 
 Booleans = NDArray[np.bool_]

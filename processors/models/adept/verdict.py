@@ -17,7 +17,7 @@ from processors.models.adept.patterns import Patterns
 from processors.models.downey.bayes import AnchoredCurve
 from processors.models.downey.curve import inverse_speedup
 from processors.models.downey.fit import ParallelismProfile, profiles
-from processors.models.laws.family import least_squares_amdahl_each
+from processors.models.laws import least_squares_amdahl_each
 from processors.models.numerics.arrays import Floats
 
 REACH = 2.0  # times the largest size: ADEPT predicts well up to twice the number of nodes

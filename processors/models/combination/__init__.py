@@ -1,11 +1,11 @@
-"""Run times at sizes not seen yet, from nine simple laws, from curves of the same application that are known further out, and from how well each has forecast so far.
+"""Run times at new sizes, from nine simple laws, from related curves with larger sizes, and from the record of all of these.
 
-No single law fits all applications. Each law therefore forecasts every observed size from the smaller ones, as it would
-have done when that size was new; its losses decide what it weighs now (Dawid, "Statistical theory: the prequential
+No single law fits all applications. Each law therefore forecasts every observed size from the smaller sizes, as at the time
+when that size was new, and the losses of these forecasts decide its weight (Dawid, "Statistical theory: the prequential
 approach", 1984). Losses on other inputs and systems of the application count too, and a few offsets per application are
-learned on the way. Everything is a function of the observed sizes, never of the order in which runs came.
+learned as well. Everything is a function of the observed sizes, never of the order of the runs.
 
-`evidence` (all laws on all prefixes, and what each weighs) -> `related` (what the curves of an application report to each
-other) and `shapes` (what those known further out did there) -> `replay` (every forecast in hindsight: offsets, records of
-shapes) -> `scores` (how far runs were off: bands) -> `combine` (the forecast); `inside` answers between the sizes.
+`evidence` (all laws on all prefixes, their weights, related curves) -> `shapes` (related curves at larger sizes) -> `replay`
+(all forecasts in hindsight: offsets, losses of shapes, reasons) -> `scores` (scores of runs: bands) -> `combine` (the
+forecast); `inside` predicts between the observed sizes.
 """

@@ -1,7 +1,7 @@
 """The run time of an application at any size, with band, weights of the laws and verdict.
 
-What one application needs from the outside is plain data: summaries of its other curves, its offsets and scores, and
-the pool of scores of the centre. `learn` makes offsets and scores from the forecasts of all its curves.
+The input from outside one curve is plain data: summaries of the other curves of the application, its offsets and scores,
+and the pool of scores of the centre. `learn` computes offsets and scores from the forecasts of all curves.
 """
 
 import math
@@ -83,14 +83,14 @@ from processors.models.numerics.arrays import Floats
 SHARE: Final = 0.15
 SIZES_FULL, SIZES_NONE = 5, 7
 DISTANCE_FULL, DISTANCE_NONE = 2.0, 3.0  # doublings
-DISTANCE_NEAR = 0.5  # below, it fades: a forecast starts at what was observed
-LOST_FULL = 0.05  # of ln efficiency between the smallest and the largest size
+DISTANCE_NEAR = 0.5  # the share fades below, because a forecast starts at the last observation
+LOST_FULL = 0.05  # loss of ln efficiency between the smallest and the largest size that gives the full share
 
 
 def shares(data: ScaledCurve, doubt: float, distance: Floats) -> Floats:
-    """Return the share of the average in the forecast at each distance (m,) in doublings.
+    """Return the share of the Downey average in the forecast at each distance (m,) in doublings.
 
-    `doubt` is how little the related curves say: 1 without any.
+    `doubt` is the doubt about the related curves: 1 without any.
 
     >>> from processors.models.combination.evidence import Curve, scaled
     >>> data = scaled(Curve("a", "s", (4.0, 8.0, 16.0), (25.0, 13.0, 7.0)))
@@ -102,39 +102,29 @@ def shares(data: ScaledCurve, doubt: float, distance: Floats) -> Floats:
 
 
 def share_most(data: ScaledCurve, doubt: float) -> float:
-    """Return the most that the average has of any forecast.
-
-    >>> from processors.models.combination.evidence import Curve, scaled
-    >>> share_most(scaled(Curve("a", "s", (4.0, 8.0, 16.0), (25.0, 13.0, 7.0))), 1.0)
-    0.15
-    """
+    """Return the largest share of the Downey average in any forecast."""
     few = min(max((SIZES_NONE - data.n.size) / (SIZES_NONE - SIZES_FULL), 0.0), 1.0)
     lost = -float(data.y[0] + data.x[0] * LN2)
     return SHARE * few * min(max(lost / LOST_FULL, 0.0), 1.0) * doubt
 
 
 def ln_run_times(data: ScaledCurve, n: Floats) -> Floats:
-    """Return ln of the relative run time by the average of Downey's curves at relative sizes (m,).
+    """Return ln of the relative run time by the average of Downey curves at relative sizes (m,).
 
-    Sizes are counted in the smallest one, so that their unit does not matter.
-
-    >>> from processors.models.combination.evidence import Curve, scaled
-    >>> data = scaled(Curve("a", "s", (4.0, 8.0, 16.0), (25.0, 12.5, 6.25)))
-    >>> bool(-0.7 < ln_run_times(data, np.array([2.0]))[0] < -0.5)
-    True
+    Sizes are divided by the smallest size, so that their unit does not matter.
     """
     belief = posterior(data.n / data.n[0], data.t)
     return belief.mean_ln_run_times(n / data.n[0])
 
 
-# Everything that was fitted to measured curves: what other data would change. It stands here and beside the formulas that
-# use it (GATE, SCALE, INSIDE_SCALE). The program of `make quality` refits all of it, also with each data set left out in turn.
-# A sixth of the weight in the fit is on curves that were made up, which saturate, turn up and stay flat far more often than
-# those that people publish: fitted to the latter alone forecasts were too fast on all other data. A third of the weight and
-# none were tried as well: a third costs more on measured curves than it gains, and none says again that speed-up goes on.
+# All coefficients that were fitted to measured curves stand here and beside their formulas (GATE, SCALE, INSIDE_SCALE). The
+# program of `make quality` refits all of them, also with each data set left out in turn.
+# Synthetic curves have a sixth of the weight in the fit. They saturate, turn up and stay flat far more often than published
+# curves: coefficients fitted to published curves alone gave too short run times on all other data. A third of the weight
+# cost more on measured curves than it gained; without synthetic curves forecasts again assumed that speed-up goes on.
 
-# scores of forecasts: 20 quantiles at .025, .075, .. for targets up to 2, up to 4 and beyond 4 times the largest size; first
-# of those by the laws, which miss on the upper side far out, then of those that related curves carry
+# scores of forecasts: 20 quantiles at .025, .075, .. for targets up to 2, up to 4 and beyond 4 times the largest size; the
+# first three rows are for forecasts by the laws, which miss on the upper side far out, the others for related curves
 ATOMS: Final = (
     (-2.55, -1.425, -1.015, -0.818, -0.651, -0.498, -0.378, -0.285, -0.177, -0.075,
      0.021, 0.13, 0.28, 0.432, 0.595, 0.826, 1.112, 1.519, 2.19, 3.906),
@@ -157,11 +147,7 @@ INSIDE_ATOMS: Final = (
 
 
 class Coefficients(NamedTuple):
-    """Gate, scale of errors, and quantiles of scores by distance; scale and quantiles inside the range.
-
-    >>> len(SHIPPED.atoms)
-    6
-    """
+    """Gate, scale of errors, and quantiles of scores by distance; scale and quantiles inside the range."""
 
     gate: LawGate
     scale: ErrorScale
@@ -172,19 +158,22 @@ class Coefficients(NamedTuple):
 
 SHIPPED: Final = Coefficients(GATE, SCALE, ATOMS, INSIDE_SCALE, INSIDE_ATOMS)
 
-# half-width of the band in ln t per doubling below the smallest size: of measured sizes left out there it held 92 % up to
-# one doubling and 89 % up to two
+# half-width of the band in ln t per doubling below the smallest size: it held 92 % of the measured sizes left out up to one
+# doubling below, and 89 % up to two
 BELOW_WIDTH = 0.15
-FIT_ERROR_MAX = 0.10  # relative, of the law of universal scalability over all sizes: as much as a Downey fit may miss
-FORECAST_LOSS_MAX = 2.0  # mean loss of forecasts of the next size: about a tenth per doubling
-DISTINCT = 1e-12  # relative; targets nearer to the largest size are at it
+FIT_ERROR_MAX = (
+    0.10  # relative error of the law of universal scalability over all sizes; the same limit as for Downey fits
+)
+FORECAST_LOSS_MAX = 2.0  # mean loss of forecasts of the next size: an error of about a tenth per doubling
+DISTINCT = 1e-12  # relative; targets closer to the largest size count as equal to it
 _ALL_SIZES = np.array([np.iinfo(np.int64).max])
 
 
 class CombinedForecast(NamedTuple):
-    """Predictions at m targets: run time and 90 % band of a single run in seconds, (m,); what makes each unsure.
+    """Predictions at m targets: run time and 90 % band of a single run in seconds, (m,), and reasons for doubt.
 
-    `distance` is log2 of target over largest size, at most 0 inside the range.
+    `distance` is log2 of target / largest size, at most 0 inside the range. `known_further` (m,) is the share of related curves
+    with larger sizes in each forecast.
     """
 
     run_time_s: Floats
@@ -197,11 +186,7 @@ class CombinedForecast(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LearnedRecord:
-    """What an application has learned from all forecasts of its curves: offsets of the laws, and scores by system.
-
-    >>> LearnedRecord(NO_OFFSETS, ()).scores
-    ()
-    """
+    """What the forecasts of all curves of an application teach: offsets of the laws, scores by system, losses of shapes."""
 
     offsets: tuple[float, ...]
     scores: tuple[SystemScores, ...]
@@ -209,7 +194,7 @@ class LearnedRecord:
 
     @cached_property
     def share(self) -> Counts:
-        """What the application adds to the pool of the centre."""
+        """The scores that the application adds to the pool of the centre."""
         return share(self.scores)
 
 
@@ -218,15 +203,15 @@ NOTHING_LEARNED: Final = LearnedRecord(NO_OFFSETS, ())
 
 @dataclass(frozen=True, eq=False)
 class Combination:
-    """What is known of one curve of at least two sizes.
+    """The forecaster of one curve of at least two sizes.
 
-    `related` are the summaries of the other curves of the application (its own among them does no harm), `learned` what
-    all its curves have taught, `pool` the scores of all applications of the centre.
+    `related` are the summaries of the curves of the application (the curve itself may be among them), `learned` the record of
+    all its curves, `pool` the scores of all applications of the centre. `predicted` caches predictions by size; no entry ever
+    changes, because the inputs never change.
 
     >>> from processors.models.combination.evidence import Curve, evidence
     >>> curve = Curve("a", "archer2", (4.0, 8.0, 16.0, 32.0), (262.0, 139.0, 78.5, 63.0))
-    >>> found = Combination(evidence(curve))
-    >>> found.predict([16.0]).run_time_s.tolist()
+    >>> Combination(evidence(curve)).predict([16.0]).run_time_s.tolist()
     [78.5]
     """
 
@@ -241,12 +226,12 @@ class Combination:
 
     @property
     def weights(self) -> dict[str, float]:
-        """What each law weighs beyond the largest size; the weights add up to 1."""
+        """The weight of each law beyond the largest size; the weights add up to 1."""
         return dict(zip(ENSEMBLE, self.shares.tolist(), strict=True))
 
     @property
     def explains(self) -> bool:
-        """Whether one smooth law passes near all sizes, and the forecasts of each next size were right on the whole.
+        """Whether one smooth law passes near all sizes, and the forecasts of each next size were right on average.
 
         >>> from processors.models.combination.evidence import Curve, evidence
         >>> turned = Curve("a", "s", (4, 8, 16, 32, 64, 128), (2258.0, 1192.8, 657.0, 402.4, 315.5, 362.7))
@@ -258,16 +243,16 @@ class Combination:
         return float(self.evidence.residual[-1]) <= math.log(FIT_ERROR_MAX) and missed <= FORECAST_LOSS_MAX
 
     def predict(self, targets: Sequence[float] | Floats) -> CombinedForecast:
-        """Return the predictions at sizes of any order; ValueError unless they are positive and finite."""
+        """Return the predictions at sizes in any order; ValueError unless they are positive and finite."""
         sizes = np.atleast_1d(np.asarray(targets, dtype=np.float64)).tolist()
         foretell([(self, sizes)])
-        found = list(zip(*(self.predicted[n] for n in sizes), strict=True))
-        run_time_s, low_s, high_s, distance, known = (np.array(found[column]) for column in (0, 1, 2, 3, 5))
-        return CombinedForecast(run_time_s, low_s, high_s, distance, found[4], known)
+        columns = list(zip(*(self.predicted[n] for n in sizes), strict=True))
+        run_time_s, low_s, high_s, distance, known_further = (np.array(columns[column]) for column in (0, 1, 2, 3, 5))
+        return CombinedForecast(run_time_s, low_s, high_s, distance, columns[4], known_further)
 
     @property
     def alone(self) -> bool:
-        """Whether no other curve of the application is known."""
+        """Whether the application has no other curve."""
         return self.related.alone(self.evidence.curve.key)
 
     @cached_property
@@ -278,12 +263,12 @@ class Combination:
 
     @cached_property
     def known_scores(self) -> KnownScores:
-        """The scores of the application and those of the centre, for the system of the curve."""
+        """The scores of the application and of the centre, for the system of the curve."""
         return known(self.evidence.curve.system, self.learned.scores, self.pool, self.learned.share)
 
     @cached_property
     def shares(self) -> Floats:
-        """What each law weighs beyond the largest size, (laws,)."""
+        """The weight of each law beyond the largest size, (laws,)."""
         last = np.array([self.evidence.k - 2])
         return weights(
             logits(self.coefficients.gate, self.evidence, last, self.related_losses)[0] + self.learned.offsets
@@ -291,7 +276,10 @@ class Combination:
 
 
 class _Targets(NamedTuple):
-    """Relative sizes n (m,) of c curves, and which curve each is of (m,); those of a curve stand together, in its `places` (c + 1)."""
+    """Relative sizes n (m,) of c curves and the index of their curve (m,).
+
+    The targets of a curve are contiguous; `places` (c + 1) are their offsets.
+    """
 
     n: Floats
     curve: Ints
@@ -302,14 +290,14 @@ class _Targets(NamedTuple):
         return cls(n, curve, np.searchsorted(curve, np.arange(curves + 1)).tolist())
 
     def each(self) -> Iterator[tuple[int, slice]]:
-        """Yield the curves that have any, and where these stand."""
+        """Yield the index of each curve that has targets, and the slice of its targets."""
         for curve, (first, last) in enumerate(pairwise(self.places)):
             if last > first:
                 yield curve, slice(first, last)
 
 
 class _Answers(NamedTuple):
-    """Relative ln of run time, ends of the bands relative to it, what is known further out, (m,); what makes targets unsure."""
+    """Relative ln of run time, ends of the bands relative to it, share of larger related curves, (m,); reasons for doubt."""
 
     ln_run_time: Floats
     lower: Floats
@@ -323,178 +311,189 @@ Request = tuple[Combination, Sequence[float]]
 
 
 def foretell(requested: Sequence[Request]) -> None:
-    """Let curves predict their sizes all at once, so that `predict` has the answers: to the last bit as it would give them alone.
+    """Predict the sizes of many curves at once and cache the results, equal to the last bit to single predictions.
 
-    A tick fits many applications, and arrays of a dozen numbers cost as much as those of a thousand. Raises ValueError unless
-    all sizes are positive and finite.
+    A tick fits many applications, and numpy takes as long for a dozen numbers as for a thousand. Raises ValueError unless all
+    sizes are positive and finite.
 
     >>> from processors.models.combination.evidence import Curve, evidence
-    >>> one, other = (Combination(evidence(Curve(key, "s", (1.0, 2.0), (10.0, 6.0)))) for key in "ab")
-    >>> foretell([(one, [4.0]), (other, [1.0, 4.0])])
-    >>> sorted(one.predicted), sorted(other.predicted)
+    >>> first, second = (Combination(evidence(Curve(key, "s", (1.0, 2.0), (10.0, 6.0)))) for key in "ab")
+    >>> foretell([(first, [4.0]), (second, [1.0, 4.0])])
+    >>> sorted(first.predicted), sorted(second.predicted)
     ([4.0], [1.0, 4.0])
     """
     by_coefficients: dict[int, list[Request]] = {}
-    for one, sizes in requested:
-        missing = [n for n in dict.fromkeys(sizes) if n not in one.predicted]
+    for combination, sizes in requested:
+        missing = [n for n in dict.fromkeys(sizes) if n not in combination.predicted]
         if missing:
-            by_coefficients.setdefault(id(one.coefficients), []).append((one, missing))
-    for alike in by_coefficients.values():
-        _foretell(alike)
+            by_coefficients.setdefault(id(combination.coefficients), []).append((combination, missing))
+    for batch in by_coefficients.values():
+        _foretell(batch)
 
 
 def _foretell(requested: Sequence[Request]) -> None:
-    curves = [one for one, _ in requested]
+    curves = [combination for combination, _ in requested]
     n, curve = (
         np.array([n for _, sizes in requested for n in sizes]),
         np.repeat(np.arange(len(requested)), [len(sizes) for _, sizes in requested]),
     )
     if not ((n > 0).all() and np.isfinite(n).all()):
         raise ValueError("Sizes must be positive and finite.")
-    last_n = np.array([one.evidence.curve.n[-1] for one in curves])[curve]
-    last = np.array([math.log(one.evidence.curve.median_s[-1]) for one in curves])[curve]
-    ratio, laws = relative(n, last_n), Laws.of([one.evidence for one in curves])
-    ln_t, lower, upper, known = np.zeros((4, n.size))
-    why: list[tuple[str, ...]] = [(WIDE,)] * n.size
+    last_n = np.array([combination.evidence.curve.n[-1] for combination in curves])[curve]
+    last = np.array([math.log(combination.evidence.curve.median_s[-1]) for combination in curves])[curve]
+    ratio, laws = relative(n, last_n), Laws.of([combination.evidence for combination in curves])
+    ln_t, lower, upper, further = np.zeros((4, n.size))
+    doubts: list[tuple[str, ...]] = [(WIDE,)] * n.size
     for chosen, rule in ((n <= last_n, _inside), (n > last_n, _beyond)):
         if chosen.any():
             answers = rule(curves, laws, _Targets.of(ratio[chosen], curve[chosen], len(curves)))
-            ln_t[chosen], lower[chosen], upper[chosen], known[chosen] = answers[:4]
+            ln_t[chosen], lower[chosen], upper[chosen], further[chosen] = answers[:4]
             for place, reasons in zip(np.flatnonzero(chosen).tolist(), answers.reasons, strict=True):
-                why[place] = reasons
+                doubts[place] = reasons
     ends_s = (_seconds(last + ln_t + end).tolist() for end in (0.0, lower, upper))
-    found = zip(*ends_s, np.log2(ratio).tolist(), why, known.tolist(), strict=True)
-    for one, sizes in requested:
-        observed = dict(zip(one.evidence.curve.n, one.evidence.curve.median_s, strict=True))
-        for size, (time_s, *rest) in zip(sizes, found, strict=False):
-            one.predicted[size] = (
+    points = zip(*ends_s, np.log2(ratio).tolist(), doubts, further.tolist(), strict=True)
+    for combination, sizes in requested:
+        observed = dict(zip(combination.evidence.curve.n, combination.evidence.curve.median_s, strict=True))
+        for size, (time_s, *rest) in zip(sizes, points, strict=False):
+            combination.predicted[size] = (
                 observed.get(size, time_s),
                 *rest,
             )  # observed sizes as they were observed, to the bit
 
 
-def _beyond(curves: Sequence[Combination], laws: Laws, at: _Targets) -> _Answers:
+def _beyond(curves: Sequence[Combination], laws: Laws, targets: _Targets) -> _Answers:
     """Return the forecasts beyond the largest size of each curve."""
     coefficients = curves[0].coefficients
-    n = np.maximum(at.n, 1.0 + DISTINCT)
+    n = np.maximum(targets.n, 1.0 + DISTINCT)
     distance, ln_ahead = np.log2(n), np.log2(n) * LN2
-    shares, here = (
-        np.array(of)[at.curve] for of in zip(*((one.shares, one.evidence.here) for one in curves), strict=True)
+    shares, law_at_last = (
+        np.array(columns)[targets.curve]
+        for columns in zip(*((one.shares, one.evidence.here) for one in curves), strict=True)
     )
-    elasticity = anchored(laws.ln_run_times(n, at.curve), here, laws.y[at.curve, None], ln_ahead[:, None])
+    elasticity = anchored(
+        laws.ln_run_times(n, targets.curve), law_at_last, laws.y[targets.curve, None], ln_ahead[:, None]
+    )
     alone = (
-        _tempered(curves, at._replace(n=n), (shares * elasticity).sum(axis=1) * ln_ahead, distance)
+        _tempered(curves, targets._replace(n=n), (shares * elasticity).sum(axis=1) * ln_ahead, distance)
         + PESSIMISM * ln_ahead
     )
-    known, share = _known_further(curves, at._replace(n=n), distance)
-    ln_t = blended(alone, known, share)
-    apart = mixed_spread(spread(distance, shares, elasticity), alone, known, share)
-    given = features(_circumstances(curves, at.curve, distance, apart, share))
-    found = _ends(curves, at, distance, share)
-    scale = scales_of(coefficients.scale, given, distance)
-    # until the centre has scores as far out, bands reach as high as if nothing were gained beyond the largest size
-    at_once = (1.0 - share) * (1.0 - found.learned) * -ln_t
-    lower, upper = found.lower * scale, np.maximum(found.upper * scale, at_once)
-    return _Answers(ln_t, lower, upper, share, reasons_of(coefficients.scale, given, distance))
+    from_related, share = _known_further(curves, targets._replace(n=n), distance)
+    ln_t = blended(alone, from_related, share)
+    apart = mixed_spread(spread(distance, shares, elasticity), alone, from_related, share)
+    factors = features(_circumstances(curves, targets.curve, distance, apart, share))
+    score_ends = _ends(curves, targets, distance, share)
+    scale = scales_of(coefficients.scale, factors, distance)
+    # until the centre has scores as far out, the upper end assumes no gain beyond the largest size
+    at_once = (1.0 - share) * (1.0 - score_ends.learned) * -ln_t
+    lower, upper = score_ends.lower * scale, np.maximum(score_ends.upper * scale, at_once)
+    return _Answers(ln_t, lower, upper, share, reasons_of(coefficients.scale, factors, distance))
 
 
-def _tempered(curves: Sequence[Combination], at: _Targets, ln_t: Floats, distance: Floats) -> Floats:
-    """Return forecasts with the share that short lone curves leave to the average of Downey's curves."""
-    for place, rows in at.each():
-        one = curves[place]
-        share = shares(one.evidence.data, float(one.related_losses.doubt[0]), distance[rows])
+def _tempered(curves: Sequence[Combination], targets: _Targets, ln_t: Floats, distance: Floats) -> Floats:
+    """Return the forecasts blended with the Downey average, which has a share in curves that are short and lone."""
+    for place, rows in targets.each():
+        combination = curves[place]
+        share = shares(combination.evidence.data, float(combination.related_losses.doubt[0]), distance[rows])
         if share.any():
-            ln_t[rows] += share * (ln_run_times(one.evidence.data, at.n[rows]) - ln_t[rows])
+            ln_t[rows] += share * (ln_run_times(combination.evidence.data, targets.n[rows]) - ln_t[rows])
     return ln_t
 
 
-def _known_further(curves: Sequence[Combination], at: _Targets, distance: Floats) -> tuple[Shapes, Floats]:
-    """Return what related curves say, and their share in the forecasts, (m,)."""
-    found = np.zeros((4, at.n.size))
-    for place, rows in at.each():
-        one = curves[place]
-        if not one.alone:
-            known = shapes(one.evidence.data, one.evidence.curve, one.related, at.n[rows])
-            found[:3, rows] = known
-            found[3, rows] = trusted(known, one.learned.shape_losses, distance[rows])
-    return Shapes(*found[:3]), found[3]
+def _known_further(curves: Sequence[Combination], targets: _Targets, distance: Floats) -> tuple[Shapes, Floats]:
+    """Return the forecasts of related curves, and their share in the blended forecasts, (m,)."""
+    columns = np.zeros((4, targets.n.size))
+    for place, rows in targets.each():
+        combination = curves[place]
+        if not combination.alone:
+            from_related = shapes(
+                combination.evidence.data, combination.evidence.curve, combination.related, targets.n[rows]
+            )
+            columns[:3, rows] = from_related
+            columns[3, rows] = trusted(from_related, combination.learned.shape_losses, distance[rows])
+    return Shapes(*columns[:3]), columns[3]
 
 
-def _ends(curves: Sequence[Combination], at: _Targets, distance: Floats, share: Floats) -> Ends:
-    """Return the scores at the ends of the bands, (m,), of forecasts that related curves carry by a share."""
+def _ends(curves: Sequence[Combination], targets: _Targets, distance: Floats, share: Floats) -> Ends:
+    """Return the scores at the ends of the bands, (m,); `share` (m,) is the share of related curves in each forecast."""
     atoms = curves[0].coefficients.atoms
     near, shipped = beyond(distance, atoms[:3])
-    requested = [_scores(curves[place], near[rows], shipped[rows]) for place, rows in at.each()]
+    requested = [_scores(curves[place], near[rows], shipped[rows]) for place, rows in targets.each()]
     alone = Ends(*(np.concatenate(column) for column in zip(*ends(requested), strict=True)))
     if not share.any():
         return alone
     near, shipped = beyond(distance, atoms[3:], known_further=True)
-    for place, rows in at.each():
+    for place, rows in targets.each():
         if share[rows].any():
             carried = ends([_scores(curves[place], near[rows], shipped[rows])])[0]
-            for column, of in zip(alone, carried, strict=True):
-                column[rows] += share[rows] * (of - column[rows])
+            for column, values in zip(alone, carried, strict=True):
+                column[rows] += share[rows] * (values - column[rows])
     return alone
 
 
-def _scores(one: Combination, near: Floats, shipped: Floats) -> ScoresRequest:
-    return ScoresRequest(near, shipped, one.known_scores)
+def _scores(combination: Combination, near: Floats, shipped: Floats) -> ScoresRequest:
+    return ScoresRequest(near, shipped, combination.known_scores)
 
 
-def _inside(curves: Sequence[Combination], laws: Laws, at: _Targets) -> _Answers:
+def _inside(curves: Sequence[Combination], laws: Laws, targets: _Targets) -> _Answers:
     """Return the predictions up to the largest size of each curve."""
-    coefficients, found = curves[0].coefficients, [one.evidence for one in curves]
-    x, smallest = np.log2(at.n), np.array([each.data.x[0] for each in found])
-    below = BELOW_WIDTH * np.maximum(smallest[at.curve] - x, 0.0)
-    scale = inside.scales(coefficients.inside_scale, inside.features_of([each.left_out for each in found], at.curve, x))
-    of_curves = [place for place, _ in at.each()]
+    coefficients, evidence = curves[0].coefficients, [combination.evidence for combination in curves]
+    x, smallest = np.log2(targets.n), np.array([curve_evidence.data.x[0] for curve_evidence in evidence])
+    below = BELOW_WIDTH * np.maximum(smallest[targets.curve] - x, 0.0)
+    scale = inside.scales(
+        coefficients.inside_scale,
+        inside.features_of([curve_evidence.left_out for curve_evidence in evidence], targets.curve, x),
+    )
+    of_curves = [place for place, _ in targets.each()]
     requested = [ends_inside(coefficients.inside_atoms, curves[place].known_scores) for place in of_curves]
     low, high = np.zeros((2, len(curves)))
-    low[of_curves], high[of_curves] = np.array([(each.lower[0], each.upper[0]) for each in ends(requested)]).T
-    ln_t = np.maximum(laws.usl(at.n, at.curve), LN_MIN)
-    for place, rows in at.each():
-        one = curves[place]
-        ln_t[rows] += inside.deviations(one.evidence, x[rows])
-        if not one.alone:
-            ln_t[rows] -= inside.common_errors(one.evidence, one.related, at.n[rows])
-    why: list[tuple[str, ...]] = [(BELOW,) if far else (WIDE,) for far in below.tolist()]
-    return _Answers(ln_t, low[at.curve] * scale - below, high[at.curve] * scale + below, np.zeros_like(x), why)
+    low[of_curves], high[of_curves] = np.array(
+        [(curve_evidence.lower[0], curve_evidence.upper[0]) for curve_evidence in ends(requested)]
+    ).T
+    ln_t = np.maximum(laws.usl(targets.n, targets.curve), LN_MIN)
+    for place, rows in targets.each():
+        combination = curves[place]
+        ln_t[rows] += inside.deviations(combination.evidence, x[rows])
+        if not combination.alone:
+            ln_t[rows] -= inside.common_errors(combination.evidence, combination.related, targets.n[rows])
+    doubts: list[tuple[str, ...]] = [(BELOW,) if far else (WIDE,) for far in below.tolist()]
+    return _Answers(
+        ln_t, low[targets.curve] * scale - below, high[targets.curve] * scale + below, np.zeros_like(x), doubts
+    )
 
 
 def _circumstances(
     curves: Sequence[Combination], curve: Ints, distance: Floats, apart: Floats, known_further: Floats
 ) -> Circumstances:
-    found = [one.evidence for one in curves]
+    evidence = [combination.evidence for combination in curves]
     shares, own, related = (
         np.array(rows)
         for rows in zip(
-            *((one.shares, one.evidence.own[-1], one.related_losses.losses[0]) for one in curves), strict=True
+            *(
+                (combination.shares, combination.evidence.own[-1], combination.related_losses.losses[0])
+                for combination in curves
+            ),
+            strict=True,
         )
     )
     rows = [
         (shares * own).sum(axis=1),
         (shares * related).sum(axis=1),
-        np.array([each.k for each in found], dtype=np.float64),
-        np.array([each.data.x[-1] - each.data.x[-2] for each in found]),
-        np.array([each.residual[-1] for each in found]),
+        np.array([curve_evidence.k for curve_evidence in evidence], dtype=np.float64),
+        np.array([curve_evidence.data.x[-1] - curve_evidence.data.x[-2] for curve_evidence in evidence]),
+        np.array([curve_evidence.residual[-1] for curve_evidence in evidence]),
     ]
     missed, missed_related, sizes, gap, residual = (row[curve] for row in rows)
     return Circumstances(distance, apart, missed, missed_related, sizes, gap, residual, known_further)
 
 
-def summary(found: LawEvidence) -> RelatedCurve:
-    """Return what a curve reports to its related curves.
-
-    >>> from processors.models.combination.evidence import Curve, evidence
-    >>> len(summary(evidence(Curve("a", "s", (1.0, 2.0, 4.0), (4.0, 2.0, 1.0)))).losses)
-    1
-    """
-    curve = found.curve
+def summary(evidence: LawEvidence) -> RelatedCurve:
+    """Return the report of a curve to its related curves."""
+    curve = evidence.curve
     return RelatedCurve(
         curve.key,
         curve.system,
-        tuple(map(tuple, found.losses.tolist())),
-        inside.left_out_errors(found),
+        tuple(map(tuple, evidence.losses.tolist())),
+        inside.left_out_errors(evidence),
         tuple(np.log(curve.n).tolist()),
         tuple(np.log(curve.median_s).tolist()),
         curve.unit,
@@ -502,9 +501,9 @@ def summary(found: LawEvidence) -> RelatedCurve:
 
 
 def learn(curves: Sequence[ForecastRows], coefficients: Coefficients = SHIPPED) -> LearnedRecord:
-    """Return what an application learns from the forecasts of all its curves, in whatever order they are given.
+    """Return the record that an application learns from the forecasts of all its curves, in any order.
 
-    >>> from processors.models.combination.evidence import Curve, evidence
+    >>> from processors.models.combination.evidence import GATE, NO_RELATED, Curve, evidence
     >>> from processors.models.combination.replay import rows
     >>> curve = Curve("a", "s", (1.0, 2.0, 4.0, 8.0), (8.0, 4.0, 2.0, 1.0))
     >>> learn([rows(GATE, evidence(curve), NO_RELATED)]).scores[0].system
@@ -513,14 +512,14 @@ def learn(curves: Sequence[ForecastRows], coefficients: Coefficients = SHIPPED) 
     replayed = replay(curves)
     shape_losses = total_losses(curves, replayed)
     by_system: dict[str, list[ForecastScores]] = {}
-    for made, shares in zip(curves, replayed.shares, strict=True):
-        seen = by_system.setdefault(made.system, [])
-        seen += [
-            *scores(coefficients.scale, made, shares, shape_losses),
-            inside_scores(coefficients.inside_scale, made),
+    for forecasts, shares in zip(curves, replayed.shares, strict=True):
+        system_scores = by_system.setdefault(forecasts.system, [])
+        system_scores += [
+            *scores(coefficients.scale, forecasts, shares, shape_losses),
+            inside_scores(coefficients.inside_scale, forecasts),
         ]
-    given = (SystemScores(system, tally(by_system[system])) for system in sorted(by_system))
-    return LearnedRecord(replayed.offsets, tuple(given), shape_losses)
+    by_system_sorted = (SystemScores(system, tally(by_system[system])) for system in sorted(by_system))
+    return LearnedRecord(replayed.offsets, tuple(by_system_sorted), shape_losses)
 
 
 def _seconds(ln_t: Floats) -> Floats:

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from processors.models.laws import prefixes
+from processors.models.laws import KINDS, fit_local, fit_universal, fit_universal_each, last_slopes
 from processors.models.numerics.arrays import Floats
 
 Ints = NDArray[np.intp]
@@ -104,7 +104,7 @@ def judged_runs(curve: Curve, index: int) -> tuple[float, ...]:
     return tuple(runs[(2 * i + 1) * len(runs) // (2 * REPEATS_MAX)] for i in range(REPEATS_MAX))
 
 
-ENSEMBLE: Final = ("usl", "ideal", "last_two", *(kind.name for kind in prefixes.KINDS), "flat", "rising")
+ENSEMBLE: Final = ("usl", "ideal", "last_two", *(kind.name for kind in KINDS), "flat", "rising")
 LN2: Final = float(np.log(2.0))
 # per unit of ln n: the excess of the median run over the laws, because curves saturate beyond their observed sizes
 PESSIMISM: Final = 0.02
@@ -115,7 +115,7 @@ ANCHORED = 0.3  # share of a forecast that follows the slope of the law
 SLOPE_RANGE, CHORD_RANGE = (-1.5, 1.2), (-2.0, 2.0)
 CURVATURE_RANGE = (-0.5, 0.7)
 RESIDUAL_BASE = 0.003
-_EXPONENTS = np.array([kind.exponent for kind in prefixes.KINDS])
+_EXPONENTS = np.array([kind.exponent for kind in KINDS])
 
 
 class PrefixMembers(NamedTuple):
@@ -244,9 +244,9 @@ def anchored(there: Floats, here: Floats, observed: float | Floats, distance: Fl
 def prefix_members(data: ScaledCurve) -> PrefixMembers:
     """Return all laws on all prefixes of at least two sizes."""
     return PrefixMembers(
-        prefixes.fit_universal(data.n, data.t),
-        prefixes.fit_local(data.n, data.t),
-        prefixes.last_slopes(data.x, data.y),
+        fit_universal(data.n, data.t),
+        fit_local(data.n, data.t),
+        last_slopes(data.x, data.y),
         data.x[..., 1:],
         data.y[..., 1:],
     )
@@ -264,7 +264,7 @@ def left_out(data: ScaledCurve) -> LeftOutErrors:
         return LeftOutErrors(*np.zeros((3, *data.n.shape[:-1], 0)))
     retained = _all_but_one(k)
     sets = (-1, k - 1)
-    terms = prefixes.fit_universal_each(data.n[..., retained].reshape(sets), data.t[..., retained].reshape(sets))
+    terms = fit_universal_each(data.n[..., retained].reshape(sets), data.t[..., retained].reshape(sets))
     basis = np.stack([1.0 / data.n, np.ones_like(data.n), data.n], axis=-2)
     members = np.log(np.maximum(terms.reshape(*data.n.shape[:-1], k - 2, 3) @ basis, 1e-300))
     deviation = data.y[..., None, :] - members

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.optimize import nnls
 
-from processors.models.laws.family import least_squares_amdahl
+from processors.models.laws import least_squares_amdahl
 
 
 def test_the_published_fit_of_four_sizes() -> None:

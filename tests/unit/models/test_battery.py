@@ -12,7 +12,7 @@ from processors.models.adept.study import study
 from processors.models.battery import MEMBERS, REFERENCE, SIZES_MIN, Battery, combined, explained, knots, reference
 from processors.models.combination.evidence import ENSEMBLE, Curve, evidence
 from processors.models.downey.curve import speedup
-from processors.models.laws.family import (
+from processors.models.laws import (
     GROWTH,
     NOISE,
     PRIOR_SIZE,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.laws.family import nnls
+from processors.models.laws import nnls
 
 
 def problems(seed: int, terms: int, batch: int = 50) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processors.models.combination.evidence import GATE, NO_RELATED, Curve, evidence, judged_runs
-from processors.models.combination.replay import SCALE, Circumstances, reasons, replay, rows, scales, scores
+from processors.models.combination.replay import (
+    SCALE,
+    Circumstances,
+    features,
+    reasons_of,
+    replay,
+    rows,
+    scales_of,
+    scores,
+)
 from processors.models.combination.scores import (
     APPLICATION_WEIGHT,
     NO_SCORES,
@@ -142,9 +151,11 @@ def test_what_makes_a_forecast_unsure_is_named_first_and_widens_the_band(
     changed: dict[str, float], reason: str
 ) -> None:
     reported = circumstances(**changed)
-    assert reasons(SCALE, reported)[0][0] == reason
-    assert scales(SCALE, reported) > scales(SCALE, circumstances())
+    usual = circumstances()
+    assert reasons_of(SCALE, features(reported), reported.distance)[0][0] == reason
+    assert scales_of(SCALE, features(reported), reported.distance) > scales_of(SCALE, features(usual), usual.distance)
 
 
 def test_a_forecast_that_nothing_speaks_against_has_a_reason_too() -> None:
-    assert reasons(SCALE, circumstances())[0] == ("wide_band",)
+    usual = circumstances()
+    assert reasons_of(SCALE, features(usual), usual.distance)[0] == ("wide_band",)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.models.laws import prefixes
+from processors.models import laws
 
 N = np.array([4.0, 8.0, 16.0, 32.0])
 T = np.array([262.0, 139.0, 78.5, 63.0])
@@ -14,8 +14,8 @@ UNITS = np.array([N[-1], 1.0, 1.0 / N[-1]]) * T[-1]
 
 def local_law(n: np.ndarray, t: np.ndarray, kind: int) -> tuple[float, float]:
     """Return the terms in seconds of the local law of all sizes."""
-    first, second = prefixes.fit_local(n / n[-1], t / t[-1])[kind, -1]
-    return float(first * n[-1] * t[-1]), float(second * t[-1] / n[-1] ** prefixes.KINDS[kind].exponent)
+    first, second = laws.fit_local(n / n[-1], t / t[-1])[kind, -1]
+    return float(first * n[-1] * t[-1]), float(second * t[-1] / n[-1] ** laws.KINDS[kind].exponent)
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def local_law(n: np.ndarray, t: np.ndarray, kind: int) -> tuple[float, float]:
 def test_a_local_law_has_its_known_terms(kind: int, a: float, b: float, at_64: float) -> None:
     first, second = local_law(N, T, kind)
     assert (first, second) == pytest.approx((a, b), rel=1e-4)
-    assert first / 64.0 + second * 64.0 ** prefixes.KINDS[kind].exponent == pytest.approx(at_64, rel=1e-4)
+    assert first / 64.0 + second * 64.0 ** laws.KINDS[kind].exponent == pytest.approx(at_64, rel=1e-4)
 
 
 def test_three_sizes_give_the_local_law_of_three() -> None:
@@ -33,31 +33,31 @@ def test_three_sizes_give_the_local_law_of_three() -> None:
 
 
 def test_prefixes_give_what_each_prefix_gives_alone() -> None:
-    joint = prefixes.fit_local(N / N[-1], T / T[-1])
+    joint = laws.fit_local(N / N[-1], T / T[-1])
     for m in (2, 3, 4):
-        for number, (kind, fit) in enumerate(zip(prefixes.KINDS, joint[:, m - 2], strict=True)):
+        for number, (kind, fit) in enumerate(zip(laws.KINDS, joint[:, m - 2], strict=True)):
             expected = fit * T[-1] * np.array([N[-1], N[-1] ** -kind.exponent])
             assert local_law(N[:m], T[:m], number) == pytest.approx(tuple(expected), rel=1e-9, abs=1e-9)
 
 
 def test_the_shrunk_universal_law_has_its_known_terms_on_prefixes() -> None:
-    fits = prefixes.fit_universal(N / N[-1], T / T[-1]) * UNITS
+    fits = laws.fit_universal(N / N[-1], T / T[-1]) * UNITS
     assert fits[1] == pytest.approx([976.418, 17.382, 0.0], rel=1e-4)
     assert fits[2] == pytest.approx([1028.241, 1.51165, 0.896090], rel=1e-4)
 
 
 def test_slopes_of_the_last_two_sizes_are_clipped() -> None:
     x = np.array([0.0, 1.0, 2.0, 3.0])
-    slopes = prefixes.last_slopes(x, np.log([100.0, 25.0, 250.0, 125.0]))
-    assert slopes == pytest.approx([prefixes.SLOPE_MIN, prefixes.SLOPE_MAX, -1.0])
+    slopes = laws.last_slopes(x, np.log([100.0, 25.0, 250.0, 125.0]))
+    assert slopes == pytest.approx([laws.LAST_SLOPE_MIN, laws.LAST_SLOPE_MAX, -1.0])
 
 
 @settings(deadline=None)
 @given(st.lists(st.floats(0.01, 100.0), min_size=2, max_size=12))
 def test_no_term_is_ever_negative(times: list[float]) -> None:
     n, t = 2.0 ** np.arange(float(len(times))) / 2.0 ** len(times), np.array(times)
-    assert (prefixes.fit_local(n, t) >= 0).all()
-    assert (prefixes.fit_universal(n, t) >= 0).all()
+    assert (laws.fit_local(n, t) >= 0).all()
+    assert (laws.fit_universal(n, t) >= 0).all()
 
 
 @settings(deadline=None)

@@ -1,12 +1,15 @@
-"""Laws that share their terms, fitted together: Amdahl's, with and without logarithmic communication, Kazmina's, and all five.
+"""Laws of run time against size: laws that share their terms, fitted together, and laws fitted to every prefix of a curve.
+
+All fits but those of Barnes's laws are least squares of relative errors with nonnegative terms. Which law is right differs
+between applications and even along one curve; the combination decides which law to trust.
 
 G. Amdahl, "Validity of the single processor approach" (1967): T = a/n + b, the parallel and the serial part. Broadcasts
-and reductions along a tree add c log2 n. Kazmina and Antonov: T = a n + b/n + c/sqrt n. The sum of all five terms holds
-these laws and Gunther's. With as many terms as sizes anything fits, so in that sum terms that grow pay for it: their sums
-with the right-hand side are reduced (an L1 penalty), the more the more a term says at the largest size. Kazmina's law is
-left as it was published: its penalty made a growth that ends the speed-up at 657 nodes vanish from its own exact data.
-Each law is the best nonnegative set of some of the same terms, so one solution of all sets serves them all, at about the
-cost of one law alone.
+and reductions along a tree add c log2 n. Kazmina and Antonov: T = a n + b/n + c/sqrt n. The sum of all five terms contains
+these laws and Gunther's. Any data fit as many terms as sizes, so growing terms of that sum pay a penalty: their sums with
+the right-hand side are reduced (an L1 penalty), the more, the larger the term is at the largest size. Kazmina's law has no
+penalty, as published: with one, a growth that ends the speed-up at 657 nodes vanished from its own exact data.
+Each law is the best nonnegative set of some of the same terms. One solution of all sets therefore serves all laws, at about
+the cost of one law alone.
 """
 
 import math
@@ -19,15 +22,11 @@ from numpy.typing import NDArray
 from processors.models.numerics.arrays import Floats
 
 TERMS_MAX = 5
-RIDGE = 1e-13  # of the diagonal: terms that say the same on these sizes stay solvable
+RIDGE = 1e-13  # of the diagonal: keeps collinear terms solvable
 
 
 class Solution(NamedTuple):
-    """Coefficients (..., p) and the objective x'Gx - 2 c'x (...), which is 0 where nothing helps.
-
-    >>> Solution(np.array([1.0]), np.float64(-1.0)).coefficients.tolist()
-    [1.0]
-    """
+    """Coefficients (..., p) and the objective x'Gx - 2 c'x (...), which is 0 if no term helps."""
 
     coefficients: Floats
     objective: Floats
@@ -36,8 +35,8 @@ class Solution(NamedTuple):
 def nnls(gram: Floats, projection: Floats, ridge: float = RIDGE) -> Solution:
     """Return the x >= 0 that minimises x'Gx - 2 c'x, for a batch of problems at once.
 
-    `gram` (..., p, p) are sums of products of the p columns, `projection` (..., p) their sums with the right-hand side.
-    A column of zeros gets the coefficient 0. `ridge` is a share of the diagonal that is added to it.
+    `gram` (..., p, p) holds sums of products of the p columns, `projection` (..., p) their sums with the right-hand side. A
+    column of zeros gets the coefficient 0. `ridge` is the share of the diagonal that is added to it.
     Raises ValueError for more than TERMS_MAX columns.
 
     >>> basis = np.array([[1.0, 1.0], [0.5, 1.0], [0.25, 1.0]])
@@ -48,7 +47,7 @@ def nnls(gram: Floats, projection: Floats, ridge: float = RIDGE) -> Solution:
     if columns > TERMS_MAX:
         raise ValueError(f"At most {TERMS_MAX} terms can be enumerated.")
     diagonal = np.sqrt(np.einsum("...ii->...i", gram))
-    unit = 1.0 / np.where(diagonal > 0, diagonal, np.inf)  # a column of zeros stays one, and is left out by its 0
+    unit = 1.0 / np.where(diagonal > 0, diagonal, np.inf)  # a column of zeros stays zero
     scaled = gram * (unit[..., :, None] * unit[..., None, :])
     right = projection * unit
     mask, pairs, fill, active = _active_sets(columns)
@@ -56,7 +55,7 @@ def nnls(gram: Floats, projection: Floats, ridge: float = RIDGE) -> Solution:
     if not diagonal.all():
         systems += np.eye(columns) * (diagonal == 0)[..., None, :, None]
     solutions = np.linalg.solve(systems, (right[..., None, :] * mask)[..., None])[..., 0]
-    # at the optimum of a set x'Gx is c'x, less what was added to the diagonal
+    # at the optimum of a set x'Gx equals c'x, without the ridge
     objective = -(solutions @ right[..., None])[..., 0] - ridge * (solutions * solutions).sum(axis=-1)
     feasible = (solutions >= 0).all(axis=-1) & np.isfinite(objective)
     objective = np.where(feasible, objective, np.inf)
@@ -71,12 +70,12 @@ def nnls(gram: Floats, projection: Floats, ridge: float = RIDGE) -> Solution:
 
 @lru_cache(maxsize=TERMS_MAX)
 def _active_sets(columns: int) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return the masks of all non-empty sets (s, p), which pairs are in a set, and the diagonals outside and inside it."""
+    """Return the masks of all non-empty sets (s, p), the pairs inside each set, and the diagonals outside and inside it."""
     mask = np.array([[(number >> i) & 1 for i in range(columns)] for number in range(1, 2**columns)], dtype=float)
     unit = np.eye(columns)
     sets = (mask, mask[:, :, None] * mask[:, None, :], unit * (1.0 - mask)[:, :, None], unit * mask[:, :, None])
-    for each in sets:
-        each.flags.writeable = False
+    for array in sets:
+        array.flags.writeable = False
     return sets
 
 
@@ -87,7 +86,7 @@ NOISE: Final = 0.03
 PRIOR_SIZE: Final = 0.1
 NEWTON_STEPS: Final = 60
 CONVERGED: Final = 1e-14  # relative
-LN_RATIO_MAX: Final = 200.0  # of falling to growing terms: beyond, growth is nothing but noise
+LN_RATIO_MAX: Final = 200.0  # of falling to growing terms: a smaller growth is noise
 _USED: Final = np.array([[1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 0, 0, 1, 1], [1, 1, 1, 1, 1]], dtype=bool)
 _PENALTY: Final = np.stack([np.zeros(5), np.zeros(5), np.zeros(5), NOISE**2 / PRIOR_SIZE * GROWTH])
 
@@ -95,11 +94,10 @@ _PENALTY: Final = np.stack([np.zeros(5), np.zeros(5), np.zeros(5), NOISE**2 / PR
 def fit_family(n: Floats, run_time_s: Floats) -> Floats:
     """Return the coefficients in seconds of every law, rows by MEMBERS, columns by TERMS, shape (4, 5).
 
-    `n` (rising, distinct) and `run_time_s` have shape (k,), k >= 2. Below a size of 1 the logarithm is negative: there
-    the laws that have it say nothing.
+    `n` (ascending, distinct) and `run_time_s` have shape (k,), k >= 2. Below a size of 1 the logarithm is negative; callers
+    must not use the laws with a logarithm there.
 
-    >>> found = fit_family(np.array([4.0, 8.0, 16.0, 32.0]), np.array([262.0, 139.0, 78.5, 63.0]))
-    >>> found.round(3)[0].tolist()
+    >>> fit_family(np.array([4.0, 8.0, 16.0, 32.0]), np.array([262.0, 139.0, 78.5, 63.0])).round(3)[0].tolist()
     [867.448, 31.679, 0.0, 0.0, 0.0]
     """
     basis = np.stack([1.0 / n, np.ones_like(n), np.log2(n), 1.0 / np.sqrt(n), n], axis=-1) / run_time_s[:, None]
@@ -107,10 +105,10 @@ def fit_family(n: Floats, run_time_s: Floats) -> Floats:
 
 
 def _best_sets(gram: Floats, projection: Floats) -> Floats:
-    """Return of each row of `projection` the nonnegative solution among the sets of terms that its law may use."""
+    """Return for each row of `projection` the best nonnegative solution among the sets of terms that its law may use."""
     masks, pairs, outside, inside, allowed = _sets()
     diagonal = np.sqrt(gram.diagonal())
-    unit = 1.0 / np.where(diagonal > 0, diagonal, np.inf)  # a column of zeros is left out by its 0
+    unit = 1.0 / np.where(diagonal > 0, diagonal, np.inf)  # a column of zeros stays zero
     systems = (gram * (unit[:, None] * unit)) * pairs + outside + RIDGE * inside
     if not diagonal.all():
         systems += inside * (diagonal == 0)[:, None]
@@ -125,9 +123,9 @@ def _best_sets(gram: Floats, projection: Floats) -> Floats:
 
 @lru_cache(maxsize=1)
 def _sets() -> tuple[Floats, Floats, Floats, Floats, NDArray[np.bool_]]:
-    """Return the masks of all non-empty sets of terms, which pairs are in a set, the diagonals outside and inside it.
+    """Return the masks of all non-empty sets of terms, the pairs inside each set, the diagonals outside and inside it.
 
-    Shapes are (sets, terms) and three times (sets, terms, terms); last comes which laws may use which sets (sets, laws).
+    Shapes are (sets, terms) and three times (sets, terms, terms). The last array says which laws may use which sets (sets, laws).
     """
     terms = len(TERMS)
     masks = np.array([[number >> i & 1 for i in range(terms)] for number in range(1, 2**terms)], dtype=float)
@@ -136,9 +134,9 @@ def _sets() -> tuple[Floats, Floats, Floats, Floats, NDArray[np.bool_]]:
 
 
 def fastest_size(parallel_s: float, root_s: float, growth_s: float) -> float | None:
-    """Return the size q with the least of growth_s q + parallel_s / q + root_s / sqrt q; None where T only falls, or only grows.
+    """Return the size q that minimises growth_s q + parallel_s / q + root_s / sqrt q; None if T only falls or only grows.
 
-    Not rounded. In s = sqrt(q), T' = 0 is a s^4 - c s / 2 - b = 0, which has one positive root.
+    The size is not rounded. In s = sqrt(q), T' = 0 is a s^4 - c s / 2 - b = 0, which has one positive root.
     Source: Kazmina's and Antonov's law, solved by Newton's method.
 
     >>> round(fastest_size(800.0, 5.0, 0.002), 3)
@@ -157,11 +155,7 @@ def fastest_size(parallel_s: float, root_s: float, growth_s: float) -> float | N
 
 
 class AmdahlFits(NamedTuple):
-    """One law per subset: `parallel_s` (a), `serial_s` (b) and `squares`, the sum of squared relative errors; shape (m,).
-
-    >>> AmdahlFits(np.array([100.0]), np.array([1.0]), np.array([0.0])).predict(np.array([10.0])).tolist()
-    [11.0]
-    """
+    """One law per subset: `parallel_s` (a), `serial_s` (b) and `squares`, the sum of squared relative errors; shape (m,)."""
 
     parallel_s: Floats
     serial_s: Floats
@@ -179,7 +173,7 @@ class AmdahlFits(NamedTuple):
 def least_squares_amdahl(n: Floats, run_time_s: Floats, weights: Floats) -> AmdahlFits:
     """Return the least squares of relative errors with a, b >= 0; `weights` has shape (m, k), zero leaves a size out.
 
-    Of two unknowns the best nonnegative pair is the free optimum or lies on one axis, so it has a closed form.
+    The best nonnegative pair of two unknowns is the free optimum or lies on one axis, so it has a closed form.
 
     >>> n = np.array([1.0, 2.0, 4.0, 8.0])
     >>> fits = least_squares_amdahl(n, 100.0 / n + 5.0, np.ones((1, 4)))
@@ -195,29 +189,24 @@ def least_squares_amdahl(n: Floats, run_time_s: Floats, weights: Floats) -> Amda
 
 
 def least_squares_amdahl_each(n: Floats, run_time_s: Floats) -> AmdahlFits:
-    """Return the same for each of c curves (c, k), all of whose sizes count alike.
-
-    >>> n = np.array([[1.0, 2.0, 4.0, 8.0]])
-    >>> least_squares_amdahl_each(n, 100.0 / n + 5.0).serial_s.round(6).tolist()
-    [5.0]
-    """
+    """Return the same for each of c curves (c, k), with equal weights of all sizes."""
     unit, reference = n[:, :1], run_time_s[:, :1]
     share, constant = unit / n * (reference / run_time_s), reference / run_time_s
     products = np.array([share * share, share * constant, constant * constant, share, constant])
     coefficient_a, coefficient_b = (each[:, None] for each in _best_pair(*products.sum(axis=2)))
     residuals = coefficient_a * share + coefficient_b * constant - 1.0
-    found = (coefficient_a * unit * reference)[:, 0], (coefficient_b * reference)[:, 0]
-    return AmdahlFits(*found, (residuals**2).sum(axis=1))
+    seconds = (coefficient_a * unit * reference)[:, 0], (coefficient_b * reference)[:, 0]
+    return AmdahlFits(*seconds, (residuals**2).sum(axis=1))
 
 
 def _best_pair(aa: Floats, ab: Floats, bb: Floats, a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """Return the best coefficients that are not negative from the sums of products of the two terms and of the terms."""
+    """Return the best nonnegative coefficients from the sums of products of the two terms and of the terms."""
     determinant = aa * bb - ab * ab
     with np.errstate(all="ignore"):
         free_a, free_b = (a * bb - b * ab) / determinant, (b * aa - a * ab) / determinant
         usable = (determinant > 1e-14 * aa * bb) & (free_a >= 0) & (free_b >= 0)
         only_a, only_b = a / aa, b / bb
-    # what an axis explains is a^2 / aa or b^2 / bb
+    # an axis explains a^2 / aa or b^2 / bb
     on_a = ~usable & (a * only_a >= b * only_b)
     return (
         np.where(usable, free_a, np.where(on_a, only_a, 0.0)),
@@ -232,8 +221,8 @@ SLOPES_ALIKE = 1e-9
 def fit_barnes(n: Floats, run_time_s: Floats, *, degree: int) -> tuple[float, ...]:
     """Return gamma_0, gamma_1 and with degree 2 gamma_2 of log2 T = gamma_0 + gamma_1 q + gamma_2 q^2, q = log2 n.
 
-    Least squares of log2 T; `n` and `run_time_s` have shape (m,). Where sizes are too few or too alike the smallest
-    coefficients that fit best are taken. Raises ValueError for a degree other than 1 and 2.
+    Least squares of log2 T; `n` and `run_time_s` have shape (m,). If sizes are too few or too alike, the smallest coefficients
+    among the best fits are returned. Raises ValueError for a degree other than 1 and 2.
 
     >>> n, t = np.array([4.0, 8.0, 16.0, 32.0]), np.array([262.0, 139.0, 78.5, 63.0])
     >>> [round(float(2 ** log2_run_time(fit_barnes(n, t, degree=degree), 6.0, 2.0, 5.0)), 3) for degree in (1, 2)]
@@ -247,11 +236,7 @@ def fit_barnes(n: Floats, run_time_s: Floats, *, degree: int) -> tuple[float, ..
 
 
 def log2_run_time(gamma: tuple[float, ...], q: float, low: float, high: float) -> float:
-    """Return log2 of T at one q = log2 n, observed sizes spanning [low, high] in q; beyond, the clipped slope is integrated.
-
-    >>> round(log2_run_time((8.0, -1.0, 0.1), 8.0, 0.0, 4.0), 3)
-    6.375
-    """
+    """Return log2 of T at q = log2 n; beyond the observed range [low, high] in q the clipped slope is integrated."""
     level, slope, *bend = gamma
     double = 2.0 * bend[0] if bend else 0.0
     nearest = min(max(q, low), high)
@@ -272,3 +257,102 @@ def _integral(slope: float) -> float:
     """Return the integral of the clipped slope over the slope."""
     clipped = _clipped(slope)
     return clipped * slope - clipped * clipped / 2.0
+
+
+# The laws that the combination weighs, fitted to every prefix of a curve at once.
+# Gunther's universal scalability law: contention takes a share of all work, coherence grows with every processor
+# (N. Gunther, "A general theory of computational scalability based on rational functions", 2008). In run times it is
+# T = a/n + b (n - 1)/n + c (n - 1): a is T(1), b/a the contention sigma, c/a the coherence kappa. The same three terms are
+# fitted here as a/n + b + c n, with a penalty on c: otherwise one noisy size at the end would make it explode.
+# A local law trusts the largest sizes most, because the end of a curve says more about larger sizes than its beginning. It
+# is a/n + b n^e, a, b >= 0, with weights that fall by a factor e every `reach` doublings away from the last size.
+# Two power laws need only the end of the curve: perfect speed-up from the last size, and the slope of the last two sizes.
+
+GROWTH_PENALTY = 0.004
+UNIVERSAL_RIDGE = 1e-10
+LAST_SLOPE_MIN, LAST_SLOPE_MAX = -1.3, 1.0  # of ln t over ln n, for the law of the last two sizes
+SINGULAR = 1e-14  # of the product of the diagonal
+
+
+class LocalKind(NamedTuple):
+    """A kind of local law: exponent e of its second term and reach of its weights in doublings."""
+
+    name: str
+    exponent: float
+    reach: float
+
+
+KINDS: Final = (
+    LocalKind("amdahl_short", 0.0, 0.5),
+    LocalKind("root_short", 0.5, 0.5),
+    LocalKind("linear_short", 1.0, 0.5),
+    LocalKind("amdahl_middle", 0.0, 1.5),
+)
+_EXPONENTS = np.array([kind.exponent for kind in KINDS])[:, None]
+_REACHES = np.array([kind.reach for kind in KINDS])[:, None, None]
+
+
+def fit_universal(n: Floats, run_time_s: Floats) -> Floats:
+    """Return a, b, c of a/n + b + c n on every prefix of 2 to k sizes, shape (..., k - 1, 3).
+
+    `n` (ascending, distinct) and `run_time_s` have shape (..., k); callers should scale them to the last size. Each of many
+    curves gets the same result as alone, to the last bit. This holds for all fits to prefixes.
+
+    >>> fit_universal(np.array([0.25, 0.5, 1.0]), np.array([4.0, 2.0, 1.0])).round(6).tolist()
+    [[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
+    """
+    basis = np.stack([1.0 / n, np.ones_like(n), n], axis=-1) / run_time_s[..., None]
+    gram = np.cumsum(basis[..., :, None] * basis[..., None, :], axis=-3)[..., 1:, :, :]
+    projection = np.cumsum(basis, axis=-2)[..., 1:, :]
+    projection[..., 2] -= GROWTH_PENALTY * basis[..., 1:, 2]
+    return nnls(gram, projection, UNIVERSAL_RIDGE).coefficients
+
+
+def fit_universal_each(n: Floats, run_time_s: Floats) -> Floats:
+    """Return a, b, c of a/n + b + c n for m sets of k sizes, rows of `n` and `run_time_s` (m, k); shape (m, 3)."""
+    basis = np.stack([1.0 / n, np.ones_like(n), n], axis=-1) / run_time_s[..., None]
+    projection = basis.sum(axis=-2)
+    projection[:, 2] -= GROWTH_PENALTY * basis[:, -1, 2]
+    return nnls(np.swapaxes(basis, -1, -2) @ basis, projection, UNIVERSAL_RIDGE).coefficients
+
+
+def fit_local(n: Floats, run_time_s: Floats) -> Floats:
+    """Return a and b of all kinds on every prefix of 2 to k sizes, shape (..., kinds, k - 1, 2).
+
+    `n` (ascending, distinct) and `run_time_s` have shape (..., k); callers should scale them to the last size.
+
+    >>> fit_local(np.array([0.5, 1.0]), np.array([2.0, 1.0]))[0, 0].tolist()
+    [1.0, 0.0]
+    """
+    x = np.log2(n)
+    distance = np.maximum(x[..., None, 1:, None] - x[..., None, None, :], 0.0)
+    weight = np.exp(-distance / _REACHES) * np.tri(n.shape[-1])[1:]
+    rate = 1.0 / run_time_s[..., None, :]
+    second = rate * n[..., None, :] ** _EXPONENTS
+    first = np.broadcast_to(rate / n[..., None, :], second.shape)
+    features = np.stack([first * first, first * second, second * second, first, second], axis=-1)
+    return _two_terms(weight @ features)
+
+
+def _two_terms(sums: Floats) -> Floats:
+    """Return the nonnegative pair of each normal equation; a negative term is dropped."""
+    aa, ab, bb, a, b = np.moveaxis(sums, -1, 0)
+    determinant = aa * bb - ab * ab
+    regular = determinant > SINGULAR * aa * bb
+    with np.errstate(all="ignore"):
+        free_a, free_b = (a * bb - b * ab) / determinant, (b * aa - a * ab) / determinant
+        only_a, only_b = a / aa, b / bb
+    no_a = regular & (free_a < 0)
+    no_b = ~no_a & (~regular | (free_b < 0))
+    return np.stack(
+        [np.where(no_a, 0.0, np.where(no_b, only_a, free_a)), np.where(no_a, only_b, np.where(no_b, 0.0, free_b))],
+        axis=-1,
+    )
+
+
+def last_slopes(x: Floats, y: Floats) -> Floats:
+    """Return the slope of ln t over ln n between the last two sizes of every prefix of 2 to k sizes, shape (..., k - 1).
+
+    `x` is log2 n, `y` ln t, (..., k). Slopes are clipped to [LAST_SLOPE_MIN, LAST_SLOPE_MAX].
+    """
+    return np.asarray(np.clip(np.diff(y) / (np.diff(x) * np.log(2.0)), LAST_SLOPE_MIN, LAST_SLOPE_MAX))
