@@ -220,9 +220,7 @@ class Combination:
     learned: LearnedRecord = NOTHING_LEARNED
     pool: Counts = field(default_factory=lambda: NO_SCORES)
     coefficients: Coefficients = SHIPPED
-    predicted: dict[float, "_Point"] = field(
-        default_factory=dict, init=False, repr=False
-    )  # by size: nothing here ever changes
+    predicted: dict[float, "_Point"] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def weights(self) -> dict[str, float]:
@@ -306,7 +304,9 @@ class _Answers(NamedTuple):
     reasons: list[tuple[str, ...]]
 
 
-_Point = tuple[float, float, float, float, tuple[str, ...], float]  # the prediction of one size, as in `Forecast`
+_Point = tuple[
+    float, float, float, float, tuple[str, ...], float
+]  # the prediction of one size, as in `CombinedForecast`
 Request = tuple[Combination, Sequence[float]]
 
 
