@@ -1,4 +1,4 @@
-"""The command line. Each command is loaded only when it is used: `scalewatch --help` imports next to nothing."""
+"""The command line. A command is imported only when it runs, so `scalewatch --help` starts fast."""
 
 import gc
 import signal
@@ -16,9 +16,9 @@ from processors.contracts.errors import ConfigError, ScalewatchError
 
 @contextmanager
 def lasting() -> Iterator[None]:
-    """Look for no garbage until the end of the block, and never in what it made: it lasts as long as the process.
+    """Switch the garbage collector off for a block, and exempt the objects that the block made from later collections.
 
-    A look at all objects takes as long as ten modules, and without this a role takes several while it starts.
+    A full collection takes as long as importing ten modules. Without this, a starting role runs several of them.
     """
     gc.disable()
     try:
@@ -29,23 +29,23 @@ def lasting() -> Iterator[None]:
 
 
 COMMANDS: Final = {
-    "demo": "Show the agent at work on a simulated centre; needs nothing else.",
+    "demo": "Show the agent on a simulated centre; needs no broker and no files.",
     "run": "Run the agent on Kafka.",
-    "replay": "Send event files through the agent and write what comes out.",
-    "backtest": "Score the predictions for past jobs; try alert settings.",
-    "alerts": "Print the alerts that files would have raised, and what was withheld.",
-    "report": "Report what a week's runs cost beyond need, per user, with advice.",
-    "backfill": "Feed history into a running agent, so that day one has models.",
-    "predict": "Predict run times, from files or from a running agent.",
-    "identify": "Show what the rules make of the jobs in files.",
-    "validate": "Check a configuration and name everything that is wrong.",
-    "plan": "Say what memory, processors, disk and partitions a centre needs.",
-    "topics": "Check or create the agent's topics, or list the rights it needs.",
-    "rebuild": "Learn anew from the settled runs, with the rules of today.",
-    "deadletter": "List messages that could not be used, or send them again.",
-    "subscribe": "Print what the agent publishes, or keep a local table of it.",
-    "simulate": "Write the events of a simulated centre into the source topics.",
-    "describe": "Print the reference, made from the code.",
+    "replay": "Process files as the agent would and write its messages to a folder.",
+    "backtest": "Predict past jobs, score the predictions, and compare settings.",
+    "alerts": "Print the alerts that files would have raised, and the withheld ones.",
+    "report": "Report the node-hours or the energy that each user spent in a week.",
+    "backfill": "Load past runs into a running agent, so that it predicts from day one.",
+    "predict": "Predict run times from files, or ask a running agent.",
+    "identify": "Show which application each job in files is assigned to.",
+    "validate": "Check a configuration and list every problem.",
+    "plan": "Estimate the memory, CPU, disk and partitions that a centre needs.",
+    "topics": "Check or create the agent's topics, or print the ACLs that it needs.",
+    "rebuild": "Rebuild all models from the stored runs with the current rules.",
+    "deadletter": "List the messages that the agent rejected, or send them again.",
+    "subscribe": "Print the agent's messages, or keep a local table of predictions.",
+    "simulate": "Write the jobs and host data of a simulated centre to Kafka.",
+    "describe": "Print reference pages: configuration, metrics, formats, messages.",
 }
 DONE: Final = 0
 FAILED: Final = 1
@@ -53,7 +53,7 @@ WRONG: Final = 2  # usage or configuration
 
 
 def report_error(error: Exception, *, verbose: bool) -> int:
-    """Write the sentence, and with `verbose` the trace before it; return the exit code."""
+    """Print an error to standard error, with `verbose` after its traceback; return the exit code."""
     if verbose:
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
     for line in error_text(error).splitlines():
@@ -62,36 +62,30 @@ def report_error(error: Exception, *, verbose: bool) -> int:
 
 
 def error_text(error: Exception) -> str:
-    """Return what an error means; one that nobody foresaw says so."""
     if isinstance(error, ScalewatchError):
         return str(error)
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename!r}." if error.filename else f"{error.strerror}."
     text = " ".join(str(error).split())[:200]
-    return f"This should not have happened ({type(error).__name__}: {text}); --verbose before the command shows where."
+    return f"Internal error ({type(error).__name__}: {text}). Run `scalewatch --verbose ...` to get the traceback for a report."
 
 
 class Commands(click.Group):
-    """The commands of COMMANDS, in that order, each imported when it is asked for."""
+    """The group of all commands in the order of COMMANDS; each is imported when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands."""
         del ctx
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, None where there is none of that name."""
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        if (
-            cmd_name == "run"
-        ):  # a signal to reload ends a process that is still loading, unless it waits until `run` listens
+        if cmd_name == "run":  # SIGHUP would end a process that is still importing: hold it until `run` handles it
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
         return _loaded(cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands without loading any."""
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
@@ -99,41 +93,38 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command in the arguments; one that is nearly right is named in the error."""
         if args[0] not in COMMANDS and (close := _close_to(args[0])):
             ctx.fail(f"There is no command {args[0]!r}; did you mean {close[0]}?")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; an error becomes one sentence on standard error and the exit code."""
         try:
             result: object = super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
-        except Exception as error:  # noqa: BLE001 - the last place: whatever it is, the user gets a sentence
+        except Exception as error:  # noqa: BLE001 - the last handler: the user gets a sentence for any error
             ctx.exit(report_error(error, verbose=bool(ctx.params["verbose"])))
         return result
 
 
 def _loaded(name: str) -> click.Command:
-    """Import a command."""
     with lasting():
         command: click.Command = import_module(f"agent.cli.{name}").command
     return command
 
 
 def _close_to(name: str) -> list[str]:
-    from difflib import get_close_matches  # noqa: PLC0415 - for a slip alone
+    from difflib import get_close_matches  # noqa: PLC0415 - needed only for a mistyped command
 
     return get_close_matches(name, COMMANDS, n=1)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(__version__, prog_name="scalewatch", message="%(prog)s %(version)s")
-@click.option("-v", "--verbose", is_flag=True, help="Show the full trace of an error.")
-def main(verbose: bool) -> None:  # noqa: FBT001 - the name of the option is its meaning
-    """Learn, while an HPC centre runs, how its applications scale; predict, explain and warn.
+@click.option("-v", "--verbose", is_flag=True, help="Show the Python traceback of an error.")
+def main(verbose: bool) -> None:  # noqa: FBT001 - click passes flags so
+    """Learn how the applications of an HPC centre scale, predict their run times, and warn about odd runs and hosts.
 
-    Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.
+    Exit codes: 0 success, 1 failure, 2 wrong usage or configuration.
     """
     del verbose

@@ -1,4 +1,4 @@
-"""`scalewatch alerts`: which alerts a policy would have raised, a line each, and what it would have withheld."""
+"""`scalewatch alerts`: the alerts that a policy would have raised for past events, and those it would have withheld."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,12 +38,12 @@ DAY_MIN: Final = 1_440
 @click.command
 @click.argument("files", nargs=-1, required=True)
 @click.option(
-    "--replay", is_flag=True, required=True, help="Play FILES through the agent, as `scalewatch replay` does."
+    "--replay", is_flag=True, required=True, help="Process FILES as `scalewatch replay` does."
 )
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE",
-              help="Change a key of the configuration; may be repeated. Such as alerts.strange_run.dry_run=true.")  # fmt: skip
+              help="Override a configuration key, such as alerts.strange_run.factor_min=1.5. May be repeated.")  # fmt: skip
 @labels_option
-@click.option("--host", default=None, metavar="NAME", help="The host of telemetry that names none.")
+@click.option("--host", default=None, metavar="NAME", help="Host of telemetry records that name none.")
 @config_option
 @system_option
 @timezone_option
@@ -62,12 +62,12 @@ def command(  # noqa: PLR0917 - options
     as_json: bool,  # noqa: FBT001
     quiet: bool,  # noqa: FBT001
 ) -> None:
-    """Print the alerts that FILES would have raised under a configuration.
+    """Print the alerts that a configuration would have raised for the events in FILES.
 
-    One line is one alert, from when it fired until it resolved. Below stands what was withheld, by the exclusion,
-    maintenance or dry run that did it. Nothing is sent to anybody. FILES are those that `scalewatch replay` takes.
+    Each line is one alert with the times when it fired and resolved. Below follow the withheld alerts, grouped by the exclusion,
+    maintenance window or dry run that withheld them. No alert is sent. FILES can be all that `scalewatch replay` accepts.
     """
-    del replay  # the only way so far
+    del replay  # a required flag, so that a live mode can follow
     settings = _settings(config, sets)
     labels = read_labels(labels_file)
     history = AlertHistory()
@@ -89,54 +89,52 @@ def _settings(config: str | None, sets: Sequence[str]) -> Config:
         keys |= settings_of(text)
     outside = [key for key in keys if key.partition(".")[0] not in SECTIONS]
     if outside:
-        raise ConfigError(f"--set changes keys of {', '.join(SECTIONS)}; {outside[0]} is none.")
+        raise ConfigError(f"--set changes keys of {', '.join(SECTIONS)}; {outside[0]} is not one of them.")
     return changed(settings, keys, SECTIONS) if keys else settings
 
 
 def _text(history: AlertHistory, labels: Sequence[Label]) -> str:
-    """Return all that is told: what was raised, by what the rest was withheld, and how much of it was real."""
     raised = history.raised()
     parts = [_raised(raised)]
     for reason, episodes in history.withheld().items():
         parts.append(f"Withheld by {reason}: {counted(len(episodes), 'alert')}\n{_lines(episodes)}")
     if history.left_out:
-        parts.append(f"{counted(history.left_out, 'more alert')} came after the list was full.")
+        parts.append(f"{counted(history.left_out, 'more alert')} did not fit into the list.")
     if labels:
         parts.append(_precision(raised, labels))
     return "\n\n".join(parts)
 
 
 def _json(history: AlertHistory) -> str:
-    """Return each alert as JSON, those that were withheld with the reason."""
     return msgspec.json.format(msgspec.json.encode(history.episodes), indent=2).decode()
 
 
 def _raised(raised: Sequence[Episode]) -> str:
     if not raised:
         return "No alert would have fired."
-    subjects = len({each.fingerprint for each in raised})
+    subjects = len({episode.fingerprint for episode in raised})
     return f"{counted(len(raised), 'alert')} about {counted(subjects, 'cause')}\n{_lines(raised)}"
 
 
 def _lines(episodes: Sequence[Episode]) -> str:
     rows = [
-        (rfc3339(each.from_ms)[:16].replace("T", " "), _duration(each), each.alertname, each.subject, each.summary)
-        for each in episodes
+        (rfc3339(alert.from_ms)[:16].replace("T", " "), _duration(alert), alert.alertname, alert.subject, alert.summary)
+        for alert in episodes
     ]
     return table(("FIRED", "FOR", "ALERT", "ABOUT", "WHAT"), rows)
 
 
-def _duration(each: Episode) -> str:
-    if each.until_ms is None:
+def _duration(alert: Episode) -> str:
+    if alert.until_ms is None:
         return "open"
-    minutes = round((each.until_ms - each.from_ms) / MINUTE_MS)
+    minutes = round((alert.until_ms - alert.from_ms) / MINUTE_MS)
     if minutes < HOUR_MIN:
         return f"{minutes} min"
     return f"{minutes / HOUR_MIN:.1f} h" if minutes < DAY_MIN else f"{minutes / DAY_MIN:.1f} d"
 
 
 def _precision(raised: Sequence[Episode], labels: Sequence[Label]) -> str:
-    found = precision(raised, labels)
-    if not found:
-        return "None of the labels is about one of these alerts."
-    return "Of the alerts that were judged\n" + table(("ALERT", "JUDGED", "REAL", "SHARE"), precision_rows(found))
+    shares = precision(raised, labels)
+    if not shares:
+        return "No label matches one of these alerts."
+    return "Share of real alerts among the labelled ones\n" + table(("ALERT", "JUDGED", "REAL", "SHARE"), precision_rows(shares))

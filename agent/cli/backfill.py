@@ -1,4 +1,4 @@
-"""`scalewatch backfill`: history into the running system."""
+"""`scalewatch backfill`: write past runs to the journal of a running agent."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -187,9 +187,10 @@ def _with_profiles(
 @timezone_option
 @columns_option
 def command(files: tuple[str, ...], config: str, system: str | None, timezone: str) -> None:
-    """Write the ended runs of event FILES into the journal, oldest first, so that day one has models.
+    """Write the ended runs in FILES to the journal, oldest first, so that the agent can predict from day one.
 
-    Takes every file and folder that replay takes; runs of archives come with the profile of what their hosts measured. The agent may be running. Doing it twice changes nothing. Old runs raise no alerts.
+    FILES can be all that `scalewatch replay` accepts. Runs of ClusterCockpit archives include their host measurements. The agent
+    may be running meanwhile. A second backfill of the same files changes nothing. Old runs raise no alerts.
     """
     settings = load(config)
     now_ms, remarks = SystemClock().now_ms(), Remarks(settings)

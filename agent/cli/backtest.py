@@ -1,4 +1,4 @@
-"""`scalewatch backtest`: what the agent would have said of past jobs, scored."""
+"""`scalewatch backtest`: predict past jobs as the agent would have done, and score the predictions."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -324,7 +324,7 @@ def _moment_ms(_context: click.Context, _parameter: click.Parameter, value: str 
     try:
         return None if value is None else parse_rfc3339(value)
     except InvalidInputError as error:
-        raise click.BadParameter(f"{error} Write it as 2026-01-31 or 2026-01-31T12:00:00Z.") from None
+        raise click.BadParameter(f"{error} Write the time as 2026-01-31 or 2026-01-31T12:00:00Z.") from None
 
 
 @click.command
@@ -332,47 +332,46 @@ def _moment_ms(_context: click.Context, _parameter: click.Parameter, value: str 
 @click.option("--out", "folder", type=click.Path(file_okay=False, path_type=Path), required=True,
               help="Folder for report.html and report.json.")  # fmt: skip
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE",
-              help="Also try the configuration with this key changed; may be repeated, each is a variant of its own. "
-              "Semicolons join keys of one variant. Keys of alerts, run_time, jobs, profiles and identify, as in the file.")  # fmt: skip
+              help="Also run a variant of the configuration with this key changed. Each --set is one variant; semicolons join "
+              "several keys. Allowed sections: alerts, run_time, jobs, profiles, identify.")  # fmt: skip
 @click.option("--since", callback=_moment_ms, metavar="TIME",
-              help="Score runs that start from here on; what came before is only learned.")  # fmt: skip
-@click.option("--until", callback=_moment_ms, metavar="TIME", help="Leave out what happened from here on.")
+              help="Score only runs that start at or after this time; earlier runs are learned.")  # fmt: skip
+@click.option("--until", callback=_moment_ms, metavar="TIME", help="Ignore events at or after this time.")
 @click.option("--top", default=12, show_default=True, type=click.IntRange(1, 1000), metavar="N",
-              help="How many applications have rows and curves of their own.")  # fmt: skip
+              help="Number of applications with their own rows and curves in the report.")  # fmt: skip
 @click.option("--scheduler", is_flag=True,
-              help="Also play the jobs through EASY backfilling, with the users' limits, Scalewatch's predictions and the "
-              "real run times, and report how long they would have waited.")  # fmt: skip
+              help="Also simulate EASY backfilling with the users' limits, Scalewatch's predictions and the real run times, "
+              "and report the waiting times.")  # fmt: skip
 @click.option("--machine-size", type=click.FloatRange(min=0, min_open=True), default=None, metavar="N",
-              help="How many nodes, or cores if jobs tell cores, the machine of --scheduler has; default: the most that "
-              "the log used at once.")  # fmt: skip
+              help="Size of the machine for --scheduler, in nodes, or in cores if the jobs report cores; default: the most that "
+              "ran at once in the log.")  # fmt: skip
 @labels_option
 @config_option
 @system_option
 @timezone_option
 @columns_option
-@click.option("--quiet", is_flag=True, help="No progress bar and no table.")
+@click.option("--quiet", is_flag=True, help="Do not show a progress bar or the table.")
 def command(**given: Any) -> None:
-    """Score what the agent would have said about the jobs in FILES, and count the alerts it would have raised.
+    """Predict the jobs in FILES as the agent would have done, score the predictions, and count the alerts.
 
-    Each job is predicted when it starts, from the jobs that had ended by then, and scored when it ends: errors, bias
-    and coverage by application and by how far a size lay beyond those known, against the users' requested times and
-    their last jobs. Takes every file and folder that replay takes; - is standard input.
+    Each job is predicted when it starts, from the jobs that had ended by then, and scored when it ends. The report has errors, bias
+    and coverage by application and by distance from the sizes already run. It compares them with the requested time limits and
+    with the user's last jobs. FILES can be all that `scalewatch replay` accepts.
 
     \b
     scalewatch backtest jobs.txt --out results
     scalewatch backtest log.swf.gz --out results --since 2026-03-01 \\
       --set alerts.strange_run.factor_min=1.5 --set "alerts.slow_size.for_s=0; alerts.slow_size.deviation_min=0.3"
 
-    With --scheduler the jobs go through EASY backfilling eight times: with the run times that users asked for, the mean of
-    their last two jobs, Scalewatch's answers at the submission, and the real ones, and with gaps filled in the order of
-    coming or the shortest job first. Give whole logs of one machine, with submit times and limits.
+    With --scheduler, EASY backfilling is simulated eight times: with four sources of run times (requested limit, mean of the
+    user's last two jobs, Scalewatch's answer at submission, real run time) and two orders of backfilling (first come first,
+    shortest job first). FILES must then be the complete log of one machine with submit times and limits.
 
     \b
     scalewatch backtest log.swf.gz --out results --scheduler --machine-size 100
 
-    The report, DIR/report.html, opens without a network; DIR/report.json holds the same figures (schema
-    scalewatch.backtest/1, see describe schemas). The jobs are held in memory, the figures take the same room for any
-    number of them. The exit code is 1 where the files hold no run, or one is damaged: what could be read of it is used.
+    The report is written to DIR/report.html, which needs no network, and to DIR/report.json (schema scalewatch.backtest/1).
+    All jobs are held in memory. The exit code is 1 if the files hold no run, or if a file is damaged; its readable part is used.
     """  # noqa: D301 - click wants the character itself
     files: tuple[str, ...] = given["files"]
     config = load_or_default(given["config"])

@@ -1,4 +1,4 @@
-"""`scalewatch deadletter`: messages that could not be used, to look at or to send again."""
+"""`scalewatch deadletter`: list rejected messages or send them again."""
 
 import base64
 import binascii
@@ -149,18 +149,18 @@ def _line(dead_letter: DeadLetter) -> str:
     return f"{dead_letter.time}  {dead_letter.reason}  {where}  {what}: {dead_letter.detail}"
 
 
-@click.group(short_help="List messages that could not be used, or send them again.")
+@click.group(short_help="List the messages that the agent rejected, or send them again.")
 def command() -> None:
-    """List messages that could not be used, or send them again once their cause is gone."""
+    """List the messages that the agent rejected (dead letters), or send them again after the cause is fixed."""
 
 
 def _filters(function: Command) -> Command:
     options = (
         required_config_option,
-        click.option("--reason", metavar="NAME", help="Only those refused for this reason."),
-        click.option("--topic", metavar="NAME", help="Only those from this topic."),
-        click.option("--since", metavar="TIME", help="Only those from this time on, such as 2026-11-20T10:00:00Z."),
-        click.option("--limit", default=LIMIT, show_default=True, type=click.IntRange(1), help="At most so many."),
+        click.option("--reason", metavar="NAME", help="Only dead letters with this reason."),
+        click.option("--topic", metavar="NAME", help="Only dead letters from this source topic."),
+        click.option("--since", metavar="TIME", help="Only dead letters since this time, such as 2026-11-20T10:00:00Z."),
+        click.option("--limit", default=LIMIT, show_default=True, type=click.IntRange(1), help="Maximum number of dead letters."),
     )
     for option in reversed(options):
         function = option(function)
@@ -171,7 +171,10 @@ def _filters(function: Command) -> Command:
 @_filters
 @json_option
 def list_dead_letters(config: str, as_json: bool, **filters: Any) -> None:  # noqa: FBT001 - options
-    """Print dead letters, oldest first: when, why, where from and the sentence; with --json whole, one on a line."""
+    """Print dead letters, oldest first.
+
+    A line shows time, reason, source position and error. With --json, each line is the complete dead letter.
+    """
     settings = load(config)
     wanted = _filter(**filters)
     with connected(settings) as log:
@@ -189,12 +192,12 @@ def list_dead_letters(config: str, as_json: bool, **filters: Any) -> None:  # no
 
 @command.command("replay")
 @_filters
-@click.option("--dry-run", is_flag=True, help="Count only; send nothing.")
+@click.option("--dry-run", is_flag=True, help="Count the messages without sending them.")
 def replay_dead_letters(config: str, dry_run: bool, **filters: Any) -> None:  # noqa: FBT001 - options
-    """Send the original bytes of dead letters to their original topics again.
+    """Send the original messages of dead letters to their source topics again.
 
-    To do twice what was done once is safe: what arrives again changes nothing. A message that is still bad becomes a
-    dead letter again. Letters that do not hold all bytes of their message are refused, and the exit code is 1.
+    Sending a message twice is safe, because the agent recognises repeated events. A message that is still invalid becomes a
+    dead letter again. Dead letters that hold only the beginning of a long message are not sent, and the exit code is 1.
     """
     settings = load(config)
     wanted = _filter(**filters)
@@ -207,16 +210,16 @@ def replay_dead_letters(config: str, dry_run: bool, **filters: Any) -> None:  # 
 
 
 def _summary_text(done: Replayed, *, dry_run: bool) -> str:
-    lines = [f"{'Would be sent' if dry_run else 'Sent'} again: {counted(done.sent, 'message')}."]
+    lines = [f"{'Would send' if dry_run else 'Sent'} {counted(done.sent, 'message')} again."]
     if done.truncated:
-        lines.append(f"Refused, because a dead letter keeps only the beginning of a long message: {done.truncated}.")
+        lines.append(f"Not sent, because only the beginning of the message was stored: {done.truncated}.")
     if done.unreadable:
         lines.append(_unreadable_text(done.unreadable))
     return "\n".join(lines)
 
 
 def _unreadable_text(count: int) -> str:
-    return f"Not readable as dead letters: {counted(count, 'record')} of the topic."
+    return f"Skipped, because they are not dead letters: {counted(count, 'record')} of the topic."
 
 
 def _filter(reason: str | None, topic: str | None, since: str | None, limit: int) -> Filter:

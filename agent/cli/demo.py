@@ -1,4 +1,4 @@
-"""`scalewatch demo`: the whole agent at work, without a broker."""
+"""`scalewatch demo`: the whole agent in one process, on a simulated centre."""
 
 import gc
 import threading
@@ -19,19 +19,18 @@ HOSTS_MAX = 40
 
 @click.command
 @click.option("--duration", type=click.FloatRange(min=0, min_open=True), default=None, metavar="SECONDS",
-              help="End after this long; by default at Ctrl-C.")  # fmt: skip
-@click.option("--seed", type=int, default=1, show_default=True, help="Another seed, another history of the centre.")
+              help="Stop after this time; default: run until Ctrl-C.")  # fmt: skip
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the random generator; each seed is another history.")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS",
-              help="Where the page is served; in a container 0.0.0.0, for there is no log-in.")  # fmt: skip
-@click.option("--port", type=click.IntRange(0, 65_535), default=8080, show_default=True, help="0 takes a free port.")
+              help="Address of the web server. There is no log-in; use 0.0.0.0 only inside a container.")  # fmt: skip
+@click.option("--port", type=click.IntRange(0, 65_535), default=8080, show_default=True, help="Port of the web server; 0 selects a free one.")
 @click.option("--speed", type=click.FloatRange(min=1, max=100_000), default=None, metavar="FACTOR",
-              help="Fast motion: so many simulated seconds per second, without this machine.")  # fmt: skip
+              help="Simulated seconds per second; excludes the data of this machine.")  # fmt: skip
 def command(duration: float | None, seed: int, host: str, port: int, speed: float | None) -> None:
-    """Show the agent at work on a simulated centre with a dozen applications whose truth is known.
+    """Run the agent on a simulated centre with a dozen applications whose true run times are known.
 
-    The centre began eight hours ago. These pass as fast as this machine can, and from then on things are shown as they
-    happen; the load of this machine lives beside it. Everything is in this process and nothing is kept. The page, the metrics and the
-    API are on http://ADDRESS:PORT. Ctrl-C ends it.
+    The demo replays eight hours in a few minutes, then runs live and also shows the load of this machine. The web pages, the
+    metrics and the API are at http://ADDRESS:PORT. Everything runs in this process and nothing is stored. Ctrl-C stops it.
     """
     stop = stopped_by_signals()
     demo = Demo(seed, speed, SystemClock())
@@ -41,7 +40,7 @@ def command(duration: float | None, seed: int, host: str, port: int, speed: floa
     metrics.register(JobCollector(service, now_ms=lambda: demo.now_ms))
     metrics.register(HostCollector(service, HOSTS_MAX))
     with Server(create_app(service, metrics, demo.truth), host, port) as server:
-        click.echo(f"The simulated centre begins; its pages are on {server.url}. Ctrl-C ends it.")
+        click.echo(f"The simulated centre starts; its web pages are at {server.url}. Ctrl-C stops it.")
         screen = Screen(service, demo.truth, lambda: f"{demo.headline()}   {server.url}", lambda: faults(metrics))
         worker = threading.Thread(target=demo.run, args=(stop,), name="agent")
         timer = threading.Timer(duration, stop.set) if duration else None
@@ -60,4 +59,4 @@ def command(duration: float | None, seed: int, host: str, port: int, speed: floa
         raise demo.error
     for line in screen.summary():
         click.echo(line)
-    gc.freeze()  # the process ends: to look for garbage in all that it holds would take longer than all the rest
+    gc.freeze()  # at exit a garbage collection over all objects would take longer than the rest of the shutdown

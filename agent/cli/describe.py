@@ -1,4 +1,4 @@
-"""`scalewatch describe`: reference pages from the code."""
+"""`scalewatch describe`: print reference pages that are generated from the code."""
 
 from typing import Any
 
@@ -14,24 +14,24 @@ from processors.contracts.errors import ConfigError
 SUBJECTS = ("formats", "processors", "metrics", "config", "schemas", "asyncapi")
 
 
-@click.command(short_help="Print the reference, made from the code.")
+@click.command(short_help="Print reference pages: configuration, metrics, formats, messages.")
 @click.argument("subject", type=click.Choice(SUBJECTS))
 @click.argument("name", required=False)
 @config_option
 @json_option
 def command(subject: str, name: str | None, config: str | None, as_json: bool) -> None:  # noqa: FBT001 - an option
-    """Print one part of the reference as Markdown.
+    """Print one reference page as Markdown, or as JSON with --json.
 
-    With --json: `config` is the JSON Schema of the configuration file, `schemas` those of all events and messages, or
-    of the one that is named (such as scalewatch.prediction/1). `asyncapi` is the AsyncAPI document of the topics of an
-    agent with this configuration, always as JSON.
+    `config --json` prints the JSON Schema of the configuration file. `schemas --json` prints the JSON Schemas of all events
+    and messages; `schemas NAME` prints one of them, such as scalewatch.prediction/1. `asyncapi` prints the AsyncAPI document
+    for the topics of a configuration, always as JSON.
     """
     if name is not None and subject != "schemas":
-        raise ConfigError(f"`describe {subject}` takes no name; leave {name!r} out.")
+        raise ConfigError(f"`describe {subject}` takes no NAME; leave out {name!r}.")
     if name is not None and name not in describe.NAMES:
-        raise ConfigError(f"{name!r} is no name of a schema; they are {', '.join(describe.NAMES)}.")
+        raise ConfigError(f"There is no schema {name!r}; the schemas are {', '.join(describe.NAMES)}.")
     if config is not None and subject != "asyncapi":
-        raise ConfigError(f"`describe {subject}` takes no configuration: it is the same for all.")
+        raise ConfigError(f"`describe {subject}` does not depend on the configuration; leave out --config.")
     if subject == "asyncapi":
         click.echo(_json(describe.document(load_or_default(config, reveal_secrets=False))))
     elif name is not None:

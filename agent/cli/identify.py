@@ -1,4 +1,4 @@
-"""`scalewatch identify`: what the rules make of the jobs in files."""
+"""`scalewatch identify`: show which application each job in files is assigned to."""
 
 import shlex
 from collections import Counter
@@ -172,13 +172,13 @@ def _named(evidence: Evidence) -> str:
     return cleaned(", ".join(parts))[:NAME_MAX]
 
 
-@click.command(short_help="Show what the rules make of the jobs in files.")
+@click.command(short_help="Show which application each job in files is assigned to.")
 @click.argument("files", nargs=-1, required=True)
 @config_option
 @system_option
 @timezone_option
 @columns_option
-@click.option("--top", default=40, show_default=True, type=click.IntRange(1), help="Rows of each table.")
+@click.option("--top", default=40, show_default=True, type=click.IntRange(1), help="Maximum number of rows per table.")
 @json_option
 def command(  # noqa: PLR0917 - options
     files: tuple[str, ...],
@@ -188,10 +188,10 @@ def command(  # noqa: PLR0917 - options
     top: int,
     as_json: bool,  # noqa: FBT001
 ) -> None:
-    """Show applications, inputs and sizes that the rules find in FILES of any format; - is standard input.
+    """Show the applications, inputs and sizes that the rules identify in FILES; - is standard input.
 
-    Jobs that nothing names follow by frequency: what a new rule would be worth. Evidence of other sources, such as
-    XALT, counts for the jobs that end after it in the files. Users are hidden first, as in the running agent.
+    Unidentified jobs follow by frequency, so that you see which new rule would help most. Records of other sources, such
+    as XALT, apply to jobs that end later in the files. User names are hidden first, as in the running agent.
     """
     settings = load_or_default(config)
     # whatever a rule may ask for is read here: nothing of it leaves this process

@@ -1,4 +1,4 @@
-"""`scalewatch plan`: what a centre needs before anything is installed."""
+"""`scalewatch plan`: estimate the resources that an agent needs at a centre, before it is installed."""
 
 from collections.abc import Sequence
 from math import ceil, isnan
@@ -239,42 +239,42 @@ def _remarks(learner: RoleNeed, shards: int) -> list[str]:
         return []
     parts = ceil(shards * learner.cores / BUSY)
     message = (
-        f"A learner would be busy for {learner.cores:.0%} of its time: give several systems journal partitions of their own "
-        f"(topics.journal_partitions: {parts}), or measure fewer resources."
+        f"A learner would be busy {learner.cores:.0%} of the time, which is too much. Spread the systems over several journal partitions "
+        f"(topics.journal_partitions: {parts}), or send fewer resources."
     )
     return [message]
 
 
-@click.command(short_help="Say what memory, processors, disk and partitions a centre needs.")
+@click.command(short_help="Estimate the memory, CPU, disk and partitions that a centre needs.")
 @click.option("--hosts", type=click.IntRange(0, 10_000_000),
-              help="Hosts that are measured; default: those of reference.nodes.")  # fmt: skip
+              help="Number of hosts that send telemetry; default: the hosts in reference.nodes.")  # fmt: skip
 @click.option("--resources", type=click.IntRange(0, 10_000), default=10, show_default=True,
-              help="Resources of a host that have windows, such as load and memory.")  # fmt: skip
+              help="Number of measured resources per host, such as load and memory.")  # fmt: skip
 @click.option("--interval", "interval_s", type=click.FloatRange(0.1, 3600), default=10.0, show_default=True,
-              help="Seconds between two measurements.")  # fmt: skip
+              help="Seconds between two samples of a resource.")  # fmt: skip
 @click.option("--jobs-per-day", type=click.FloatRange(0, 1e8), default=10_000.0, show_default=True,
-              help="Jobs that end in a day.")  # fmt: skip
+              help="Number of jobs that end per day.")  # fmt: skip
 @click.option("--applications", type=click.IntRange(0, 10_000_000), default=1000, show_default=True,
-              help="Applications, counting each of their inputs that has its own curve.")  # fmt: skip
+              help="Number of applications, where each input with its own curve counts.")  # fmt: skip
 @click.option("--retention-days", type=click.FloatRange(0.1, 3650),
-              help="Days that the journal is kept; default: topics.journal_retention_s.")  # fmt: skip
+              help="Days of journal on disk; default: topics.journal_retention_s.")  # fmt: skip
 @click.option("--measured", type=click.Path(dir_okay=False, path_type=Path),
-              help="Figures measured at your site, in place of those of the package.")  # fmt: skip
+              help="File with costs measured on your machine, instead of those in the package.")  # fmt: skip
 @config_option
 @json_option
 def command(**given: Any) -> None:
-    """Return what memory, processors, disk and partitions a centre needs, from its hosts and jobs.
+    """Estimate the memory, CPU, disk and partitions that an agent needs, from the number of hosts and jobs.
 
     \b
     scalewatch plan --hosts 5000 --interval 10 --resources 12 --jobs-per-day 20000 --applications 2000
     scalewatch plan -c agent.yaml --hosts 500 --json
 
-    From the configuration come the copies of a topic, the shards, the rhythm of checkpoints and the bounds. Every figure follows from
-    measurements, which --json lists with the benchmark, commit, time and processor that each is from. Measure your own machine with
-    `make bench ARGS="--costs site.json"`, and give the file as --measured site.json.
+    Replication, shards, checkpoint intervals and bounds come from the configuration. All estimates rest on measured costs;
+    --json lists each with its benchmark, commit, time and processor. To use your own machine, run
+    `make bench ARGS="--costs site.json"` and pass --measured site.json.
     """  # noqa: D301 - click wants the character itself
     if isnan(given["jobs_per_day"]) or isnan(given["interval_s"]) or isnan(given["retention_days"] or 0.0):
-        raise click.UsageError("--jobs-per-day, --interval and --retention-days are numbers.")
+        raise click.UsageError("--jobs-per-day, --interval and --retention-days must be numbers.")
     config = load_or_default(given["config"])
     centre = Centre(
         hosts=_hosts(given["hosts"], config),
@@ -294,7 +294,7 @@ def _hosts(given: int | None, config: Config) -> int:
         return given
     listed = len(references(config.reference).nodes)
     if not listed:
-        raise ConfigError("Say how many hosts are measured: --hosts, or reference.nodes in the configuration.")
+        raise ConfigError("The number of hosts is unknown. Give --hosts, or set reference.nodes in the configuration.")
     return listed
 
 
@@ -341,13 +341,13 @@ def _text(found: Plan, days: float, config: Config, figures: Measurements) -> li
         "",
         _topics_table(found.topics, config.topics.replication),
         "",
-        f"Disk of the brokers: {size(found.disk_bytes)}; the journal is kept for {days:g} days, runs for ever (here: a year).",
-        f"Partitions of the topics that hosts write to: {found.source_partitions} or more, keyed by host.",
-        *(f"Set {each.key} to {each.wanted}: it is {each.present}." for each in found.settings),
+        f"Disk on the brokers: {size(found.disk_bytes)}, with {days:g} days of journal and one year of runs (runs are never deleted).",
+        f"Partitions of each telemetry topic: at least {found.source_partitions}, keyed by host.",
+        *(f"Raise {each.key} from {each.present} to {each.wanted}." for each in found.settings),
         *found.remarks,
         (
-            f"Cores are an average, of which a process should use {BUSY:.0%} at most; memory has {ROOM - 1:.0%} of room. Not in it: "
-            "counters that are only part of profiles, the topics of producers, what Kafka adds to a record."
+            f"Cores are an average; a process should use at most {BUSY:.0%} of a core. Memory includes a reserve of {ROOM - 1:.0%}. "
+            "Not included: counters used only in profiles, source topics, Kafka's overhead per record."
         ),
         _measured_on(figures),
         "",

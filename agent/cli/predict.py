@@ -1,4 +1,4 @@
-"""`scalewatch predict`: answers from files or from a running agent."""
+"""`scalewatch predict`: predictions from files or from a running agent."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -212,36 +212,36 @@ def _numbers(context: click.Context, parameter: click.Parameter, given: tuple[st
 
 @click.command
 @click.argument("arguments", nargs=-1, metavar="[FILE] [APPLICATION]")
-@click.option("--n", "sizes", callback=_sizes, help="Sizes, such as 64,128; by default those of the curve.")
+@click.option("--n", "sizes", callback=_sizes, help="Sizes to predict, such as 64,128; default: all sizes of the curve.")
 @click.option("--system", default=None, callback=system_name,
-              help="Its system; by default the only one that runs it. Also the system of records in files that name none.")  # fmt: skip
-@click.option("--input", default=None, help="Its input; by default the only one, from a file all.")
-@click.option("--unit", default=None, help="Unit of the sizes; by default the only one, from a file all.")
-@click.option("--attribute", "attributes", multiple=True, callback=_pairs, help="Attribute of the job, as NAME=VALUE.")
+              help="System of the application; default: the only one that runs it. Also the system of records that name none.")  # fmt: skip
+@click.option("--input", default=None, help="Input of the application; default: the only one, or all inputs in FILE.")
+@click.option("--unit", default=None, help="Unit of the sizes, such as nodes or cores; default: the only one, or all units in FILE.")
+@click.option("--attribute", "attributes", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="Attribute of the job; may be repeated.")
 @click.option("--feature", "features", multiple=True, callback=_numbers,
-              help="Feature of its communication, NAME=VALUE.")  # fmt: skip
-@click.option("--url", default=None, help="Ask a running agent, such as http://127.0.0.1:8080.")
+              metavar="NAME=VALUE", help="Feature of the job's communication; may be repeated.")  # fmt: skip
+@click.option("--url", default=None, help="Ask the running agent at this address, such as http://127.0.0.1:8080.")
 @click.option("--token-file", type=click.Path(dir_okay=False, path_type=Path),
-              help=f"File with the bearer token for --url; else the variable {TOKEN}.")  # fmt: skip
-@click.option("--members", is_flag=True, help="Show every law of run time, its weight and how right it has been.")
-@click.option("--events", multiple=True, type=click.Path(), help="File of events to learn from; may be repeated.")
-@click.option("--requests", type=click.Path(dir_okay=False), help="File of questions, one JSON object per line.")
+              help=f"File with the bearer token for --url; default: the environment variable {TOKEN}.")  # fmt: skip
+@click.option("--members", is_flag=True, help="Also show each model of the ensemble with its weight and its past errors.")
+@click.option("--events", multiple=True, type=click.Path(), help="With --requests: file of past jobs to learn from; may be repeated.")
+@click.option("--requests", type=click.Path(dir_okay=False), help="JSON-lines file of prediction requests.")
 @click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), help="File for the answers; - is standard output."
+    "--out", type=click.Path(dir_okay=False, path_type=Path), help="With --requests: file for the answers; default: standard output."
 )
 @config_option
 @timezone_option
 @columns_option
 def command(**given: Any) -> None:
-    """Predict run times: learned from FILE for one APPLICATION, asked of a running agent, or for many requests.
+    """Predict run times of one APPLICATION from FILE or from a running agent, or answer a file of requests.
 
     \b
     scalewatch predict jobs.txt lammps --n 64,128
     scalewatch predict lammps --system archer2 --n 64 --url http://127.0.0.1:8080
     scalewatch predict --events jobs.txt --requests requests.jsonl --out answers.jsonl
 
-    A line of the requests holds id, application, system, input, unit, n (a number or a list), attributes and features
-    (objects); its answer has the same id.
+    A request has the fields id, application and n (a number or a list), and optionally system, input, unit,
+    attributes and features (objects). Its answer carries the same id.
     """  # noqa: D301 - click wants the character itself
     if given["requests"]:
         _many(given)
@@ -251,7 +251,7 @@ def command(**given: Any) -> None:
 
 def _many(given: dict[str, Any]) -> None:
     if not given["events"] or given["arguments"]:
-        raise click.UsageError("--requests needs --events FILE, and takes no other FILE or APPLICATION.")
+        raise click.UsageError("--requests needs --events FILE and no other arguments.")
     requests = read_requests(given["requests"])
     config = load_or_default(given["config"])
     out = given["out"] or Path("-")
@@ -267,7 +267,7 @@ def _one(given: dict[str, Any]) -> None:
     arguments: tuple[str, ...] = given["arguments"]
     if len(arguments) != (1 if given["url"] else 2):
         raise click.UsageError(
-            "name a FILE and an APPLICATION, or an APPLICATION and --url; or use --events and --requests."
+            "Give FILE and APPLICATION, or APPLICATION and --url, or --events and --requests."
         )
     request = PredictionRequested(
         system=given["system"] or "",

@@ -1,4 +1,4 @@
-"""`scalewatch rebuild`: learn anew from the settled runs."""
+"""`scalewatch rebuild`: replace the learner's state by one that is learned from the stored runs."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -250,13 +250,13 @@ def _publish(config: Config, log: Log, text: dict[str, Prediction | None]) -> No
 
 @click.command
 @required_config_option
-@click.option("--shard", type=click.IntRange(0), multiple=True, help="This shard alone; may be repeated.")
+@click.option("--shard", type=click.IntRange(0), multiple=True, help="Rebuild this shard only; may be repeated. Default: all shards.")
 def command(config: str, shard: tuple[int, ...]) -> None:
-    """Fold all settled runs through the rules and the code of today and replace the learner's state.
+    """Rebuild the learner's state from the topic of settled runs, with the current rules and code.
 
-    Stop the learner first. Needed after a change of the rules, of the number of journal partitions, or of the form of
-    the state, after a loss of state or journal, and where a wrong clock put the learner's time into the future; jobs that
-    run or have not settled are kept.
+    Stop the learners first. A rebuild is needed after a change of the identification rules, of the number of journal
+    partitions or of the stored format; after a loss of the state or the journal; and after a wrong clock moved the learner's
+    time into the future. Running jobs and jobs that have not settled are kept.
     """
     settings = load(config)
     try:
@@ -264,7 +264,7 @@ def command(config: str, shard: tuple[int, ...]) -> None:
             for number in shard or range(settings.topics.journal_partitions):
                 click.echo(_rebuilt(settings, log, number))
     except FencedError as error:
-        raise ScalewatchError("A learner took the shard back while it was rebuilt; stop the learners first.") from error
+        raise ScalewatchError("A learner took the shard over during the rebuild. Stop all learners and run the command again.") from error
 
 
 def _rebuilt(config: Config, log: Log, shard: int) -> str:

@@ -1,4 +1,4 @@
-"""`scalewatch replay`: files of events and telemetry through the same agent."""
+"""`scalewatch replay`: process files of events and telemetry as the running agent would."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,15 +26,15 @@ from sinks.files import JsonLines
 @click.command
 @click.argument("files", nargs=-1, required=True)
 @click.option("--out", "folder", type=click.Path(file_okay=False, path_type=Path), required=True,
-              help="Folder for one JSON-lines file per output topic and summary.json.")  # fmt: skip
+              help="Folder for summary.json and one JSON-lines file per output topic.")  # fmt: skip
 @click.option("--scores", "scores", type=click.Path(dir_okay=False, path_type=Path), default=None,
-              help="File for the anomaly score of each sample and host, a JSON line each.")  # fmt: skip
-@click.option("--host", default=None, metavar="NAME", help="The host of telemetry that names none.")
+              help="JSON-lines file for the anomaly score of each sample and host.")  # fmt: skip
+@click.option("--host", default=None, metavar="NAME", help="Host of telemetry records that name none.")
 @config_option
 @system_option
 @timezone_option
 @columns_option
-@click.option("--quiet", is_flag=True, help="No progress bar and no closing line.")
+@click.option("--quiet", is_flag=True, help="Do not show a progress bar or the closing line.")
 def command(  # noqa: PLR0917 - options
     files: tuple[str, ...],
     folder: Path,
@@ -45,16 +45,16 @@ def command(  # noqa: PLR0917 - options
     timezone: str,
     quiet: bool,  # noqa: FBT001 - click passes flags so
 ) -> None:
-    """Run FILES of events and telemetry through the agent and keep what comes out.
+    """Process FILES of job events and telemetry as the agent would, and write its messages to a folder.
 
-    Takes native JSON lines, Slurm completions, `sacct --parsable2` text, records of Sonar and the Standard Workload
-    Format; telemetry as native JSON lines, JSON of Telegraf, LDMS, ExaMon, collectd, Sonar and Cray EX, influx line protocol and
-    nws_extract text. What a file holds is told by its first lines; it may be gzip, and - is standard input. A folder is an archive
-    of jobs of ClusterCockpit, whole or in part.
+    Job formats: native JSON lines, Slurm completions, `sacct --parsable2` tables, Sonar, Standard Workload Format.
+    Telemetry formats: native JSON lines, JSON of Telegraf, LDMS, ExaMon, collectd, Sonar and Cray EX, influx line
+    protocol, nws_extract text. The first lines of a file decide its format. A file may be gzip-compressed; - is standard input;
+    a folder is a ClusterCockpit job archive, whole or in part.
 
-    Files are merged by time: telemetry is expected in its order, and what is more than two minutes behind is left out
-    and counted. Tables of jobs are sorted first. The exit code is 1 where the files hold no event and no sample at all, or
-    one is damaged: what could be read of it is used.
+    Files are merged by time. Tables of jobs are sorted first; telemetry must be in order, and samples more than two
+    minutes late are left out and counted. The exit code is 1 if the files hold no event and no sample, or if a file is
+    damaged; its readable part is used.
     """
     settings = load_or_default(config)
     with ExitStack() as stack:

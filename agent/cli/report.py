@@ -1,4 +1,4 @@
-"""`scalewatch report`: what a week's runs cost beyond what was needed, per user, and what to ask for next time."""
+"""`scalewatch report`: the weekly reports about waste and energy, by user."""
 
 import re
 from datetime import tzinfo
@@ -52,54 +52,56 @@ Collected = WeekRuns | EnergyRuns
 
 @click.command
 @click.argument("files", nargs=-1)
-@click.option("--replay", is_flag=True, help="Play FILES through the agent, as `scalewatch replay` does.")
-@click.option("--energy", is_flag=True, help="Report energy and carbon in place of waste, and how much was measured.")
+@click.option("--replay", is_flag=True, help="Process FILES as `scalewatch replay` does, instead of reading topics.")
+@click.option("--energy", is_flag=True, help="Report energy and carbon instead of waste.")
 @click.option(
-    "--user", default=None, metavar="NAME", help="One user: a name, or its pseudonym in the agent's messages."
+    "--user", default=None, metavar="NAME", help="Report one user only: a user name, or its pseudonym in the agent's messages."
 )
 @click.option(
-    "--week", default=None, metavar="WEEK", help="ISO week, such as 2026-W47; default: the last that is over."
+    "--week", default=None, metavar="WEEK", help="ISO week, such as 2026-W47; default: the last complete week."
 )
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), default=None, metavar="FILE.html",
-              help="Write the report as a page, too: one file without scripts, which a mail may carry.")  # fmt: skip
+              help="Also write the report as an HTML page without scripts, fit for e-mail.")  # fmt: skip
 @click.option("--efficiency-min", default=DEFAULTS.efficiency_min, show_default=True, type=click.FloatRange(0.01, 1),
-              help="Runs of less efficiency on the published curve are on more than the useful size.")  # fmt: skip
+              help="A run counts as too large if the published curve gives its size a lower parallel efficiency.")  # fmt: skip
 @click.option("--limit-factor", default=DEFAULTS.limit_factor, show_default=True, type=click.FloatRange(2),
-              help="A time limit is too long from so many times the upper end of the predicted band.")  # fmt: skip
+              help="A time limit counts as too long if it exceeds the upper end of the predicted 90 % band by this factor.")  # fmt: skip
 @click.option("--top", default=10, show_default=True, type=click.IntRange(1, 10_000), metavar="N",
-              help="How many users are shown, those first who lost most; JSON has all.")  # fmt: skip
+              help="Number of users to show, largest loss first; --json prints all users.")  # fmt: skip
 @json_option
 @config_option
 @system_option
 @timezone_option
 @columns_option
-@click.option("--quiet", is_flag=True, help="No progress bar.")
+@click.option("--quiet", is_flag=True, help="Do not show a progress bar.")
 def command(**given: Any) -> None:
-    """Report what the runs of a week cost beyond what was needed, per user, with what to ask for next time.
+    """Report the node-hours that each user's runs wasted in a week, with advice for the next request.
 
-    Counted are runs on sizes that slow their application down or use too little of what they have, failed and timed-out
-    runs, and time limits far too long; runs that an odd host slowed are listed to the credit of their user. Sizes and
-    limits count only where the prediction may be relied on; how much could not be judged is part of the report.
+    Waste is: sizes at which the application slows down or scales badly, failed and timed-out runs, and time limits far
+    beyond the run time. Runs slowed by a faulty host are listed separately, because their user is not to blame. Sizes and
+    limits are judged only if the prediction is reliable; the report says how many node-hours were not judged.
 
     \b
     scalewatch report -c agent.yaml --user mary --out mary.html
     scalewatch report --replay jobs.txt --week 2026-W47
     scalewatch report -c agent.yaml --energy --out energy.html
 
-    Without FILES it reads the topics of predictions and runs of the agent that runs with this configuration. Runs belong to
-    the week in which they end, Monday to Sunday in the zone of --timezone. With --energy each run counts for the part of it
-    that lies in the week and in a day; energy is summed up by job, application, user, account and day, each with the share
-    of node-seconds that was measured, estimated or is unknown, and carbon where the configuration has a factor
-    (energy.carbon_g_per_kwh) or a series (reference.carbon). Names of people are written as the
-    configuration's `privacy` has it. The exit code is 1 where no run ended in the week.
+    Without FILES, the command reads the prediction and run topics of the agent with this configuration. A run belongs to
+    the week in which it ends (Monday to Sunday in --timezone). Users appear by name or pseudonym, as `privacy.users` says.
+
+    With --energy, the report sums energy by job, application, user, account and day, counting only the part of a run inside
+    the week. Each sum states which share of the node-seconds was measured, estimated or unknown. Carbon is added if the
+    configuration has `energy.carbon_g_per_kwh` or `reference.carbon`.
+
+    The exit code is 1 if no run ended in the week.
     """  # noqa: D301 - click wants the character itself
     files: tuple[str, ...] = given["files"]
     if given["replay"] != bool(files):
-        raise click.UsageError("Name FILES with --replay, or neither to read the topics of the agent.")
+        raise click.UsageError("Give both --replay and FILES, or neither to read the topics of the agent.")
     if not files and given["config"] is None:
-        raise click.UsageError("Name the configuration of the agent with --config, or FILES with --replay.")
+        raise click.UsageError("Give the configuration of the agent with --config, or FILES with --replay.")
     if given["system"] is not None and not files:
-        raise click.UsageError("--system is for FILES: the topics of the agent name the system of each run.")
+        raise click.UsageError("--system works with FILES only: in the topics each run names its system.")
     config, zone = load_or_default(given["config"]), zone_of(given["timezone"])
     week = week_named(given["week"], zone) if given["week"] else last_whole_week(SystemClock().now_ms(), zone)
     user = written_user(given["user"], config.privacy) if given["user"] is not None else None
@@ -115,12 +117,12 @@ def command(**given: Any) -> None:
 
 
 def written_user(name: str, settings: PrivacySettings) -> str:
-    """Return a user as the agent writes it: the pseudonym of a plain name, a pseudonym as it is; ConfigError where users are dropped."""
+    """Return the pseudonym or plain name under which the agent writes a user; ConfigError if it drops users."""
     if settings.users == "hash" and PSEUDONYM.fullmatch(name):
         return name
     written = user_names(settings)(name)
     if written is None:
-        raise ConfigError("privacy.users is drop: no run has a user, so there is no report of one.")
+        raise ConfigError("privacy.users is drop, so runs have no user and --user cannot select one.")
     return written
 
 
@@ -138,19 +140,19 @@ def _collect(config: Config, given: dict[str, Any], into: Collected) -> Remarks:
 
 
 def collect_topics(config: Config, log: Log, into: Collected) -> None:
-    """Read what the topics hold now; a record that nobody can read is named on standard error and left out."""
+    """Read the current content of the topics; unreadable records are reported on standard error and skipped."""
     unreadable: list[str] = []
     for kind in cast("tuple[Kind, ...]", READ):
         topic = compose.output_topics(config)[kind]
         partitions = log.partitions(topic)
         if partitions is None:
-            raise ConfigError(f"The topic {topic} does not exist; is this the configuration of the agent that runs?")
+            raise ConfigError(f"The topic {topic} does not exist. Is this the configuration of the running agent?")
         for partition in range(partitions):
             log.read(topic, partition, partial(_take, kind, into, unreadable))
     for fault in unreadable[:UNREADABLE_SHOWN]:
         click.echo(f"scalewatch: {fault}", err=True)
     if len(unreadable) > UNREADABLE_SHOWN:
-        click.echo(f"scalewatch: {len(unreadable)} records in all cannot be read.", err=True)
+        click.echo(f"scalewatch: {len(unreadable)} records in total cannot be read.", err=True)
 
 
 def _take(kind: Kind, into: Collected, unreadable: list[str], batch: Batch) -> None:
@@ -158,11 +160,11 @@ def _take(kind: Kind, into: Collected, unreadable: list[str], batch: Batch) -> N
         try:
             into.write([record(kind, key, value)])
         except InvalidInputError as error:
-            unreadable.append(f"{batch.topic}/{batch.partition}/{offset} cannot be read and is left out: {error}")
+            unreadable.append(f"{batch.topic}/{batch.partition}/{offset} was skipped because it cannot be read: {error}")
 
 
 def _show(given: dict[str, Any], week: Week, collected: WeekRuns, zone: tzinfo) -> int:
-    """Print and write the report; return how many runs it is about."""
+    """Print and write the waste report; return its number of runs."""
     found = report(week, collected, Bounds(given["efficiency_min"], given["limit_factor"]), __version__)
     out: Path | None = given["out"]
     if out is not None:
@@ -177,7 +179,7 @@ def _show(given: dict[str, Any], week: Week, collected: WeekRuns, zone: tzinfo) 
 
 
 def _show_energy(given: dict[str, Any], week: Week, collected: EnergyRuns, zone: tzinfo, config: Config) -> int:
-    """Print and write the report of energy; return how many runs it is about."""
+    """Print and write the energy report; return its number of runs."""
     found = energy_report.report(week, zone, collected, _carbon(config), __version__)
     out: Path | None = given["out"]
     if out is not None:
@@ -201,5 +203,5 @@ def _carbon(config: Config) -> Factor | Series | None:
 def _nothing(week: Week, collected: Collected, zone: tzinfo, *, of_user: bool) -> str:
     whose = " of this user" if of_user else ""
     newest = collected.newest_ms
-    last = f" The newest run is of {week_of(newest, zone).name}; --week chooses." if newest is not None else ""
+    last = f" The newest run ended in {week_of(newest, zone).name}; select that week with --week." if newest is not None else ""
     return f"scalewatch: No run{whose} ended in {week.name}.{last}"

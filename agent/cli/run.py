@@ -31,16 +31,16 @@ ROLES: Final = ("learner", "collector")
 
 @click.command
 @required_config_option
-@click.option("--role", type=click.Choice(ROLES), default=None, help="Run this role alone, in this process.")
-@click.option("--watch", is_flag=True, help="Reload the configuration when its file changes, not only on SIGHUP.")
+@click.option("--role", type=click.Choice(ROLES), default=None, help="Run only this role, in this process.")
+@click.option("--watch", is_flag=True, help="Also reload the configuration when its file changes, not only on SIGHUP.")
 def command(config: str, role: str | None, watch: bool) -> None:  # noqa: FBT001 - an option
-    """Run the agent on Kafka until it is told to stop (SIGTERM or Ctrl-C).
+    """Run the agent on Kafka until SIGTERM or Ctrl-C.
 
-    Without --role both roles run as processes of their own; one that ends is started again. The learner serves the
-    page, the metrics and the API on http.port, the collector its metrics and health on the port after it.
+    Without --role, the collector and the learner run as two child processes, which are restarted if they exit. The learner
+    serves the web pages, the metrics and the API on http.port; the collector serves its metrics and health on the next port.
 
-    SIGHUP reloads the configuration: the roles end in order and start with it. Keys of `topics` wait for a restart, and
-    a file that is wrong changes nothing; the log says which.
+    SIGHUP reloads the configuration and restarts the roles with it. Changes of `topics` need a restart of the agent. If the
+    file has an error, the old configuration stays in use; the log names the keys.
     """
     inherited, clock = Handover.inherited(), SystemClock()
     settings = load(config, sources_required=True) if inherited is None else inherited.config()

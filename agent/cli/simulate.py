@@ -1,4 +1,4 @@
-"""`scalewatch simulate`: a simulated centre that writes into the topics of a real broker, to see the whole agent at work."""
+"""`scalewatch simulate`: a simulated centre that writes jobs and host data to the topics of a real broker."""
 
 import heapq
 import re
@@ -55,11 +55,11 @@ class Place(NamedTuple):
 def destinations(config: Config, system: str) -> Destinations:
     """Return the topics that the configuration reads natively. Raises ConfigError where nothing would be understood."""
     if config.journal_partition(system) is None:
-        raise ConfigError(f"The configuration does not accept the system {system}; name it in `systems`.")
+        raise ConfigError(f"The configuration does not accept the system {system}; add it to `systems`.")
     native = [topic for source in config.sources if source.format in {"native", "auto"} for topic in _literal(source)]
     if not native:
         raise ConfigError(
-            "No source has the format native and a topic with a name; the simulated centre writes into one."
+            "The simulated centre needs a source with the format native and a topic name; add one to `sources`."
         )
     energy = (topic for source in config.sources if _takes_energy(source, system) for topic in _literal(source))
     return Destinations(native[0], native[min(1, len(native) - 1)], next(energy, None))
@@ -176,20 +176,20 @@ def _takes_energy(source: Source, system: str) -> bool:
     return mapped and source.system == system and source.format in {"line-protocol", "auto"}
 
 
-@click.command(short_help="Write the events of a simulated centre into the source topics.")
+@click.command(short_help="Write the jobs and host data of a simulated centre to Kafka.")
 @required_config_option
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Another seed, another centre.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of the random generator; each seed is another centre.")
 @click.option("--past", type=click.FloatRange(0, 96), default=24.0, show_default=True, metavar="HOURS",
-              help="How long the centre has been running; its past jobs are written first.")  # fmt: skip
+              help="Hours of past jobs to write before the present is reached.")  # fmt: skip
 @click.option("--speed", type=click.FloatRange(1, 1_000_000), default=1200.0, show_default=True,
-              help="Simulated seconds per second until the present is reached; then time passes as it does.")  # fmt: skip
-@click.option("--system", default=SYSTEM, show_default=True, help="What the centre is called; it has to be accepted.")
+              help="Simulated seconds per second while the past is written; afterwards the simulation runs in real time.")  # fmt: skip
+@click.option("--system", default=SYSTEM, show_default=True, help="System name of the centre; the configuration must accept it.")
 def command(config: str, seed: int, past: float, speed: float, system: str) -> None:
-    """Let a simulated centre report its jobs and hosts until Ctrl-C or SIGTERM.
+    """Write the jobs and host data of a simulated centre to Kafka until Ctrl-C or SIGTERM.
 
-    Its events go into the topics of the configuration's source of format native: jobs into the first, what hosts measure into
-    the second, where there is one. Energy counters go into a source of line protocol that maps the measurement rapl, where there is
-    one for this system. Missing topics are made, with one partition. Started again, it goes on where it was.
+    Jobs go to the first topic of a source with the format native, host measurements to its second topic if it has one.
+    Energy counters go to a line-protocol source that maps the measurement rapl for this system, if there is one. Missing topics
+    are created with one partition. A restart continues after the last job that was written.
     """
     settings = load(config, sources_required=True)
     to = destinations(settings, system)
@@ -206,6 +206,6 @@ def _simulate(
         for topic in simulator.created:
             click.echo(f"created {topic}")
         topics = ", ".join(dict.fromkeys(topic for topic in to if topic))
-        click.echo(f"The centre {system} writes to {topics} what happened since {rfc3339(simulator.reported_ms)}.")
+        click.echo(f"The centre {system} writes to {topics}, starting at {rfc3339(simulator.reported_ms)}.")
         simulator.run(stop)
-        click.echo(f"Stopped; everything was written until {rfc3339(simulator.reported_ms)}.")
+        click.echo(f"Stopped. All events until {rfc3339(simulator.reported_ms)} are written.")

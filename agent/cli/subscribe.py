@@ -1,4 +1,4 @@
-"""`scalewatch subscribe`: what the agent says, as it says it; or a local table of predictions that stays fresh."""
+"""`scalewatch subscribe`: print the messages of an output topic, or keep a local table of predictions up to date."""
 
 import os
 import socket
@@ -61,7 +61,7 @@ def readable(kind: Kind, changes: Iterable[Change]) -> Iterator[Emission]:
         try:
             yield record(kind, change.key, change.value)
         except InvalidInputError as error:
-            click.echo(f"scalewatch: {change.place} cannot be read and is left out: {error}", err=True)
+            click.echo(f"scalewatch: {change.place} was skipped because it cannot be read: {error}", err=True)
 
 
 def _followed(log: Log, consumer: Consumer, topic: str, stop: Callable[[], bool]) -> Iterator[Changes]:
@@ -83,25 +83,25 @@ def _followed(log: Log, consumer: Consumer, topic: str, stop: Callable[[], bool]
         yield Changes(tuple(changes), caught_up)
 
 
-@click.command(short_help="Print what the agent publishes, or keep a local table of predictions fresh.")
+@click.command(short_help="Print the agent's messages, or keep a local table of predictions.")
 @required_config_option
 @click.argument("topic", type=click.Choice(TOPICS), default="predictions")
-@click.option("--sqlite", type=click.Path(dir_okay=False, path_type=Path), help="Keep predictions in this SQLite file.")
+@click.option("--sqlite", type=click.Path(dir_okay=False, path_type=Path), help="Keep the predictions in this SQLite file up to date.")
 @click.option(
-    "--jsonl", type=click.Path(dir_okay=False, path_type=Path), help="Keep them in this file, a line per size."
+    "--jsonl", type=click.Path(dir_okay=False, path_type=Path), help="Keep the predictions in this JSON-lines file up to date, one line per size."
 )
-@click.option("--once", is_flag=True, help="End when everything was read that is there now.")
-@click.option("--new", "only_new", is_flag=True, help="Leave out what is there already.")
+@click.option("--once", is_flag=True, help="Exit after reading the records that exist now.")
+@click.option("--new", "only_new", is_flag=True, help="Skip the records that exist now; print only new ones.")
 def command(config: str, topic: str, sqlite: Path | None, jsonl: Path | None, *, once: bool, only_new: bool) -> None:
-    """Read an output topic from its beginning and go on until Ctrl-C.
+    """Read an output topic from its beginning and follow it until Ctrl-C.
 
-    A record that is no message of this version is named on standard error and left out.
-    Without a file each message is printed as one line of JSON: {"key": ..., "value": ...}, the value null where the key has
-    left the topic. A table is whole at any moment: whoever reads it never sees half a change.
+    Without --sqlite and --jsonl, each record is printed as one line of JSON: {"key": ..., "value": ...}. The value is null if the
+    key was deleted. Files are replaced atomically, so readers never see half of a change. Records that this version
+    cannot decode are reported on standard error and skipped.
     """
     tables = sqlite is not None or jsonl is not None
     if tables and (topic != "predictions" or only_new):
-        raise ConfigError("A table is one of all predictions; leave out the other topic, and --new.")
+        raise ConfigError("--sqlite and --jsonl need the topic predictions and cannot be combined with --new.")
     settings = load(config)
     stop = stopped_by_signals()
     kind = cast("Kind", topic.replace("-", "_"))
@@ -180,7 +180,7 @@ def _read(
     group = f"{settings.topics.prefix}-subscribe-{socket.gethostname()}-{os.getpid()}"
     with connected(settings) as log:
         if log.partitions(topic) is None:
-            raise ConfigError(f"The topic {topic} does not exist; is this the configuration of the agent that runs?")
+            raise ConfigError(f"The topic {topic} does not exist. Is this the configuration of the running agent?")
         for found in follow(log, topic, group, stop.is_set, only_new=only_new):
             take.take(found)
             if once and found.caught_up:

@@ -1,4 +1,4 @@
-"""`scalewatch topics`: the agent's topics on the broker, and the rights that it needs there."""
+"""`scalewatch topics`: check or create the agent's topics, and print the ACLs that it needs."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -16,17 +16,17 @@ from processors.contracts.log import FoundTopic, Log, TopicSettings
 DAY_MS: Final = 86_400_000
 
 
-@click.command(short_help="Check or create the agent's topics, or list the rights it needs.")
+@click.command(short_help="Check or create the agent's topics, or print the ACLs that it needs.")
 @required_config_option
 @click.option("--create", is_flag=True, help="Create the topics that are missing.")
-@click.option("--sources", is_flag=True, help="With --create: also the topics of sources, with one partition each.")
-@click.option("--acls", is_flag=True, help="Print the rights that the agent needs as commands; asks no broker.")
-@click.option("--principal", metavar="NAME", help="Who gets the rights; default: User: and the configured user name.")
+@click.option("--sources", is_flag=True, help="With --create: also create missing source topics, with one partition each.")
+@click.option("--acls", is_flag=True, help="Print kafka-acls.sh commands for the rights that the agent needs; contacts no broker.")
+@click.option("--principal", metavar="NAME", help="Principal for --acls; default: User: followed by kafka.security.username.")
 def command(config: str, *, create: bool, sources: bool, acls: bool, principal: str | None) -> None:
-    """Show the agent's own topics: how each has to be and how it is.
+    """Compare the agent's topics on the broker with their required settings.
 
-    The exit code is 1 where one is missing or different. With --create a topic of a source that is still missing is
-    named, but its producer may make it: the exit code is 0 once the agent's own are as they have to be.
+    The exit code is 1 if a topic is missing or has other settings. With --create, a missing source topic is reported but
+    does not change the exit code, because its producer may create it.
     """
     if sources and not create:
         raise click.UsageError("--sources goes with --create.")
@@ -41,7 +41,7 @@ def command(config: str, *, create: bool, sources: bool, acls: bool, principal: 
 
 
 def show(log: Log, config: Config, *, create: bool, sources: bool = False) -> bool:
-    """Create if asked to, print the table and what is wrong; return whether nothing is that this was to put right."""
+    """Create missing topics if `create`, print the table and all faults; return whether the command succeeded."""
     for name in topics.create(log, config, sources=sources) if create else ():
         click.echo(f"created {name}")
     found = topics.examine(log, config)
@@ -63,7 +63,6 @@ def _row(topic: TopicSettings, found: FoundTopic | None) -> tuple[str, ...]:
 
 
 def _retained(settings: Mapping[str, str]) -> str:
-    """Return what a topic with these settings keeps."""
     policy, retention_ms = settings.get("cleanup.policy", "delete"), int(settings.get("retention.ms", -1))
     time = "all" if retention_ms < 0 else f"{retention_ms / DAY_MS:.3g} days"
     retained = {"compact": "last record of each key", "delete": time}
@@ -71,11 +70,11 @@ def _retained(settings: Mapping[str, str]) -> str:
 
 
 def rights_text(config: Config, principal: str | None) -> str:
-    """Return the rights as commands of Kafka's own tool, each after its purpose."""
+    """Return the kafka-acls.sh commands for all rights, each below a comment with its purpose."""
     who = principal or f"User:{config.kafka.security.username or 'scalewatch'}"
     lines = []
     for right in topics.rights(config):
         lines += [f"# {right.purpose}", right.command(who, config.kafka.bootstrap)]
-    lines.append("# only where `scalewatch topics --create` is to make the topics")
+    lines.append("# needed only if `scalewatch topics --create` creates the topics")
     lines += [right.command(who, config.kafka.bootstrap) for right in topics.rights_to_create(config)]
     return "\n".join(lines)

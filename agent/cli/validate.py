@@ -34,11 +34,11 @@ SLICE_RECORDS: Final = 1_000
 REFUSED_SHOWN: Final = 5
 NAMES_SHOWN: Final = 20
 _UNPLACED: Final = {
-    "hosts": "not in the file of nodes",
-    "shared": "places that several hosts share, left out",
-    "units": "sensors without a known unit, left out",
-    "second": "sensors beside another one of the same resource, left out",
-    "metrics": "not taken",
+    "hosts": "hosts missing from the file of nodes",
+    "shared": "ignored, because several hosts share the location",
+    "units": "ignored sensors without a known unit",
+    "second": "ignored sensors, because another sensor reports the same resource",
+    "metrics": "ignored metrics",
 }
 COSTS: Final = ("reload", "restart", "rebuild")
 
@@ -176,11 +176,11 @@ def report_text(report: SampleReport, config: Config) -> str:
 
 def _head(report: SampleReport, config: Config) -> str:
     topics = ", ".join(config.sources[report.source].topics)
-    what = f"{report.file}: {counted(report.records, 'message')} as of the topic {topics} ({report.format})"
+    what = f"{report.file}: {counted(report.records, 'message')}, decoded as {report.format} (topic {topics})"
     samples, events = sum(report.samples.values()), sum(report.events.values())
     came = [f"{counted(samples, 'sample')} of {counted(report.hosts_found, 'host')}"] if samples else []
     came += [counted(events, "event")] if events else []
-    return f"{what}: {' and '.join(came) or 'nothing of use'}."
+    return f"{what}: {' and '.join(came) or 'nothing usable'}."
 
 
 def _lines(report: SampleReport) -> Iterator[str]:
@@ -192,9 +192,9 @@ def _lines(report: SampleReport) -> Iterator[str]:
         if names:
             yield f"{meaning}: {_some(names)}"
     if report.ignored:
-        yield "left out: " + ", ".join(f"{reason} {count}" for reason, count in sorted(report.ignored.items()))
+        yield "ignored: " + ", ".join(f"{reason} {count}" for reason, count in sorted(report.ignored.items()))
     if report.refusals:
-        yield f"refused: {report.refusals}"
+        yield f"rejected: {report.refusals}"
     yield from (f"  {message}" for message in report.refused)
 
 
@@ -203,15 +203,15 @@ def _some(names: Sequence[str]) -> str:
     return f"{shown} and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else shown
 
 
-@click.command(short_help="Check a configuration and name everything that is wrong.")
+@click.command(short_help="Check a configuration and list every problem.")
 @required_config_option
-@click.option("--diff", "old_path", metavar="OLD", help="Also list the changes against this file, and their cost.")
-@click.option("--no-secrets", is_flag=True, help="Do not look up secrets: for checks on another machine.")
+@click.option("--diff", "old_path", metavar="OLD", help="Also list the changes since this older file, and whether each needs a reload, a restart or a rebuild.")
+@click.option("--no-secrets", is_flag=True, help="Do not resolve secrets, to check a file on another machine.")
 @click.option(
     "--samples",
     multiple=True,
     metavar="[TOPIC=]FILE",
-    help="Messages of producers, one per line, or in Avro as kcat -f '%R%s' writes them: show how the sources read them. May be given several times.",
+    help="File of producer messages, one per line, or in Avro as written by kcat -f '%R%s': show how the sources decode them. May be repeated.",
 )
 @json_option
 def command(
@@ -221,14 +221,13 @@ def command(
     samples: tuple[str, ...],
     as_json: bool,  # noqa: FBT001 - options
 ) -> None:
-    """Check a configuration without running it.
+    """Check a configuration and its reference files without running the agent.
 
-    Every problem is named with its line and key, and the exit code is 2; reference files are checked as well. What is
-    allowed and still worth a thought comes as a note.
+    Each problem is printed with its line and key, and the exit code is 2. Notes name settings that are valid but risky.
 
-    With --samples, messages are decoded as the source of their topic would, or else as the one that can use most of them:
-    how many samples came, which hosts the file of nodes does not list, which sensors have no known unit, and which metrics
-    are not taken. No broker and no schema registry is asked. Where nothing of a file is of use, the exit code is 2.
+    With --samples, the messages are decoded as the source of their TOPIC would do, or by the source that can use most of
+    them. The output lists the number of samples, hosts missing from the file of nodes, sensors without a unit and ignored
+    metrics. No broker or schema registry is contacted. If a file has no usable message, the exit code is 2.
     """
     settings = load(config, reveal_secrets=not no_secrets, sources_required=True)
     found = () if old_path is None else changes(_comparable(old_path), _comparable(config))
@@ -246,13 +245,13 @@ def _comparable(path: str) -> Config:
 
 
 def _text(path: str, config: Config, old_path: str | None, found: Sequence[Change]) -> str:
-    lines = [f"{path}: the configuration is good."]
+    lines = [f"{path}: the configuration is valid."]
     lines += [f"note: {path_text(key)} {message}" for key, message in notes(config)]
     if old_path is not None and not found:
-        lines.append(f"Nothing changes against {old_path}.")
+        lines.append(f"No changes since {old_path}.")
     if found:
         dearest = max((change.cost for change in found), key=COSTS.index)
-        lines += [f"Against {old_path}, all in all a {dearest}:", *(f"  {change}" for change in found)]
+        lines += [f"Changes since {old_path} need a {dearest}:", *(f"  {change}" for change in found)]
     return "\n".join(lines)
 
 

@@ -56,7 +56,7 @@ def test_labels_give_which_share_of_the_alerts_was_real(tmp_path: Path) -> None:
     labels = tmp_path / "labels.jsonl"
     labels.write_text(json.dumps({"fingerprint": key, "time": "2026-11-20T14:00:00Z", "real": False}) + "\n")
     shown = run("--labels", str(labels)).output.split("\n\n")[-1].splitlines()
-    assert shown[0] == "Of the alerts that were judged"
+    assert shown[0] == "Share of real alerts among the labelled ones"
     assert shown[-1].split() == ["StrangeRun", "1", "0", "0", "%"]
 
 

@@ -64,7 +64,7 @@ def test_files_without_a_run_end_with_code_1_and_a_page_that_reports_it(tmp_path
         ),
         (("--set", "topics.prefix=x"), 2, "only keys of alerts, run_time, jobs, identify, profiles can be set here."),
         (("--set", "alerts"), 2, "is no KEY=VALUE"),
-        (("--since", "yesterday"), 2, "'yesterday' is not a time. Write it as 2026-01-31"),
+        (("--since", "yesterday"), 2, "'yesterday' is not a time. Write the time as 2026-01-31"),
         (("--top", "0"), 2, "1<=x<=1000"),
         (("no-such-file",), 2, "The file no-such-file cannot be read"),
     ],

@@ -78,7 +78,7 @@ def test_records_that_are_no_dead_letters_are_counted_beside_the_list() -> None:
     complaints: list[str] = []
     log = log_of(written(7), b"nonsense", b"{}")
     assert listed(log, TOPIC, Filter(), lambda _: None, complain=complaints.append) == 1
-    assert complaints == ["Not readable as dead letters: 2 records of the topic."]
+    assert complaints == ["Skipped, because they are not dead letters: 2 records of the topic."]
 
 
 def test_filters_choose_by_reason_topic_time_and_number() -> None:

@@ -102,8 +102,8 @@ def test_requests_are_answered_line_by_line(jobs: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "output"),
     [
-        ([], "name a FILE and an APPLICATION"),
-        (["lammps"], "name a FILE and an APPLICATION"),
+        ([], "Give FILE and APPLICATION"),
+        (["lammps"], "Give FILE and APPLICATION"),
         (["x", "lammps", "--n", "many"], "sizes are numbers"),
         (["x", "lammps", "--n", "-1"], "sizes are positive"),
         (["--requests", "r.jsonl"], "--requests needs --events FILE"),

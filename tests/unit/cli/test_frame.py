@@ -22,7 +22,7 @@ def test_help_lists_every_command_and_the_exit_codes() -> None:
     assert result.exit_code == 0
     for name in COMMANDS:
         assert f"  {name} " in result.output
-    assert "0 done, 1 failed, 2 wrong usage or configuration" in result.output
+    assert "0 success, 1 failure, 2 wrong usage or configuration" in result.output
 
 
 def test_help_loads_nothing_heavy() -> None:
@@ -90,7 +90,7 @@ def failing(error: Exception) -> click.Group:
         (ConfigError("The key is wrong."), 2, "scalewatch: The key is wrong.\n"),
         (UnavailableError("The broker is away."), 1, "scalewatch: The broker is away.\n"),
         (FileNotFoundError(2, "No such file or directory", "x"), 1, "scalewatch: No such file or directory: 'x'.\n"),
-        (ZeroDivisionError("division by zero"), 1, "scalewatch: This should not have happened (ZeroDivisionError"),
+        (ZeroDivisionError("division by zero"), 1, "scalewatch: Internal error (ZeroDivisionError"),
     ],
 )
 def test_an_error_is_one_message_without_a_trace(error: Exception, code: int, output: str) -> None:

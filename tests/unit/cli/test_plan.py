@@ -166,7 +166,7 @@ def test_values_for_helm_are_settings_that_the_agent_takes() -> None:
     assert found["helm_values"]["collector"]["resources"]["requests"].keys() == {"cpu", "memory"}
     shown = run("--hosts", "20000", "--applications", "30000").output
     assert "    series_max: 220000" in shown
-    assert "Set hosts.series_max to 220000: it is 120000." in shown
+    assert "Raise hosts.series_max from 120000 to 220000." in shown
 
 
 def test_every_figure_states_how_and_where_it_was_measured() -> None:
@@ -231,7 +231,7 @@ def test_every_cost_has_a_benchmark_that_measures_it() -> None:
 @pytest.mark.parametrize(
     ("arguments", "output"),
     [
-        ([], "Say how many hosts are measured: --hosts, or reference.nodes in the configuration."),
+        ([], "The number of hosts is unknown. Give --hosts, or set reference.nodes in the configuration."),
         (["--hosts", "-1"], "Invalid value for '--hosts'"),
         (["--hosts", "1", "--interval", "0"], "Invalid value for '--interval'"),
         (["--hosts", "1", "--jobs-per-day", "nan"], "--jobs-per-day"),

@@ -91,15 +91,15 @@ def test_a_page_and_json_hold_the_same_week(jobs: str, tmp_path: Path) -> None:
 def test_a_week_without_runs_fails_and_names_the_week_that_has_some(jobs: str) -> None:
     shown = run("--replay", jobs, "--week", "2026-W40")
     assert shown.exit_code == 1
-    assert "No run ended in 2026-W40. The newest run is of 2026-W47; --week chooses." in shown.output
+    assert "No run ended in 2026-W40. The newest run ended in 2026-W47; select that week with --week." in shown.output
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["jobs.txt"], "Name FILES with --replay"),
-        (["--replay"], "Name FILES with --replay"),
-        ([], "Name the configuration of the agent with --config"),
+        (["jobs.txt"], "Give both --replay and FILES"),
+        (["--replay"], "Give both --replay and FILES"),
+        ([], "Give the configuration of the agent with --config"),
         (["--replay", "jobs.txt", "--week", "47"], "There is no week '47'"),
     ],
 )

@@ -128,7 +128,7 @@ def test_a_refused_table_is_explained(jobs: Path) -> None:
     jobs.write_text(jobs.read_text().replace("COMPLETED", "FINISHED"))
     shown = run("alerts", "--replay", jobs, "--quiet")
     assert (shown.exit_code, shown.stdout) == (1, "")
-    assert f"scalewatch: {jobs}:2: The state 'FINISHED' is none of the final states of Slurm." in shown.stderr
+    assert f"scalewatch: {jobs}:2: The state 'FINISHED' is not a final state of Slurm." in shown.stderr
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 65])
@@ -145,7 +145,7 @@ def test_the_next_command_that_identify_names_has_the_system_in_it(jobs: Path) -
 def test_a_report_of_topics_takes_no_system(tmp_path: Path) -> None:
     shown = run("report", "-c", written(tmp_path / "agent.yaml", ONE), "--system", "exa")
     assert shown.exit_code == 2
-    assert "--system is for FILES" in shown.stderr
+    assert "--system works with FILES only" in shown.stderr
 
 
 def backfilled(config: Path, jobs: Path, system: str | None = None) -> set[str]:

@@ -26,7 +26,7 @@ def test_a_good_configuration_is_called_good_with_what_is_worth_a_thought(file: 
     result = validate("-c", str(file))
     assert result.exit_code == 0
     assert result.output.splitlines() == [
-        f"{file}: the configuration is good.",
+        f"{file}: the configuration is valid.",
         "note: topics.replication is 1: a topic that the agent creates is lost with its one broker.",
     ]
 
@@ -52,10 +52,10 @@ def test_a_diff_names_each_change_and_the_dearest_cost(file: Path, tmp_path: Pat
     new.write_text(GOOD + "identify: {unit: cores}\nlog: {level: debug}\n")
     result = validate("-c", str(new), "--diff", str(file))
     assert result.exit_code == 0
-    assert f"Against {file}, all in all a rebuild:" in result.output
+    assert f"Changes since {file} need a rebuild:" in result.output
     assert '  identify.unit: "nodes" -> "cores" [rebuild: ' in result.output
     assert '  log.level: "info" -> "debug" [reload: ' in result.output
-    assert f"Nothing changes against {file}." in validate("-c", str(file), "--diff", str(file)).output
+    assert f"No changes since {file}." in validate("-c", str(file), "--diff", str(file)).output
 
 
 def test_a_diff_works_where_the_old_secrets_are_gone_and_never_shows_any(file: Path, tmp_path: Path) -> None:
