@@ -1,9 +1,10 @@
-"""Tells Alertmanagers of alerts: a thread beside the learner that repeats what fires."""
+"""The link to Alertmanagers: one thread repeats firing alerts to them, another reads their silences."""
 
 import ssl
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from operator import attrgetter
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -21,11 +22,14 @@ from sinks.alertmanager import OURS, Labels, Repeats, bodies, known_silences, si
 
 LOOK_S: Final = 1.0
 AGAIN_MAX_S: Final = 60.0
-PATH: Final = "/api/v2/alerts"
+SILENCES_LOOK_S: Final = 15.0
+BYTES_MAX: Final = 4_000_000  # of one answer
+ALERTS: Final = "/api/v2/alerts"
+SILENCES: Final = "/api/v2/silences"
 
 
 class Alertmanager:
-    """One Alertmanager: what it still has to be told, and when to try again after it could not be reached."""
+    """One Alertmanager: the alerts that it still has to receive, and the time of the next attempt after a failure."""
 
     def __init__(self, url: str, settings: AlertmanagerSettings, client: httpx.Client) -> None:
         self.url = url.rstrip("/")
@@ -35,14 +39,14 @@ class Alertmanager:
         self._not_before_s = 0.0
 
     def report(self, service: Service, now_ms: int, monotonic_s: float) -> int | None:
-        """Return what is due; return how many alerts that were, None while it is not asked. httpx.HTTPError where it failed."""
+        """Send the due alerts; return their number, None before the next attempt is due. Raises httpx.HTTPError."""
         if monotonic_s < self._not_before_s:
             return None
         due = self._repeats.due(service.alerts(), now_ms)
         try:
             for body in bodies(due):
                 response = self._client.post(
-                    self.url + PATH, content=body, headers={"content-type": "application/json"}
+                    self.url + ALERTS, content=body, headers={"content-type": "application/json"}
                 )
                 response.raise_for_status()
         except httpx.HTTPError:
@@ -55,9 +59,9 @@ class Alertmanager:
 
 
 class AlertmanagerSink:
-    """Tells every Alertmanager; `look` does what is due now and never raises for one that is away.
+    """Sends alerts to every Alertmanager; `look` sends what is due now, and never raises if one is away.
 
-    A learner without a shard tells nothing: what it knows of alerts is old, and whoever has the shard tells.
+    A learner without a shard sends nothing: its alerts are old, and the owner of the shard sends them.
     """
 
     def __init__(self, settings: AlertmanagerSettings, service: Service, measures: Measures, clock: Clock) -> None:
@@ -68,7 +72,6 @@ class AlertmanagerSink:
         self._outages = [Outage(f"Alertmanager {number}", log, clock) for number in range(len(settings.urls))]
 
     def look(self) -> None:
-        """Return what is due."""
         if not all(health.working for health in self._service.health()):
             return
         for number, member in enumerate(self._members):
@@ -85,20 +88,19 @@ class AlertmanagerSink:
                 self._measures.add("scalewatch_alertmanager_alerts_total", float(reported))
 
     def run(self, stop: threading.Event) -> None:
-        """Look every second until `stop` is set."""
+        """Send every second until `stop` is set."""
         while not self._clock.sleep(LOOK_S, stop):
             self.look()
         self.close()
 
     def close(self) -> None:
-        """Free the connections."""
         self._client.close()
 
 
 def start(
     settings: AlertmanagerSettings, service: Service, measures: Measures, clock: Clock, stop: threading.Event
 ) -> threading.Thread | None:
-    """Start the thread that tells Alertmanagers until `stop` is set; none where none is configured."""
+    """Start the thread that sends alerts until `stop` is set; return None if no Alertmanager is configured."""
     if not settings.urls:
         return None
     sink = AlertmanagerSink(settings, service, measures, clock)
@@ -108,7 +110,7 @@ def start(
 
 
 def client_of(settings: AlertmanagerSettings) -> httpx.Client:
-    """Return a client that logs in as configured."""
+    """Return a client with the configured login."""
     headers = {} if settings.token is None else {"authorization": f"Bearer {settings.token.get_secret_value()}"}
     login = None
     if settings.username is not None and settings.password is not None:
@@ -118,41 +120,35 @@ def client_of(settings: AlertmanagerSettings) -> httpx.Client:
 
 
 def reason_of(error: Exception) -> str:
-    """Return what happened without the address, which may hold a log-in."""
+    """Return the reason of a failure without the address, which may contain a login."""
     if isinstance(error, httpx.HTTPStatusError):
         return f"it answered {error.response.status_code}"
     return type(error).__name__
 
 
-SILENCES_LOOK_S: Final = 15.0
-BYTES_MAX: Final = 4_000_000  # of one answer
-ALERTS: Final = "/api/v2/alerts"
-SILENCES: Final = "/api/v2/silences"
-
-
 class AnswerTooLongError(httpx.HTTPError):
-    """An answer is longer than BYTES_MAX: it is of something else, or of too many things."""
+    """An answer is longer than BYTES_MAX: it comes from another service, or lists too much."""
 
 
 class _Failed(msgspec.Struct, frozen=True):
-    """Since when an Alertmanager does not tell its silences, and why not."""
+    """Since when, and why, the silences of an Alertmanager cannot be read."""
 
     since_ms: int
     reason: str
 
     def text(self, url: str) -> str:
         since = rfc3339(self.since_ms)[:16].replace("T", " ")
-        where = urlsplit(url).netloc.rpartition("@")[2]
+        address = urlsplit(url).netloc.rpartition("@")[2]
         return (
-            f"The silences of the Alertmanager {where} could not be read since {since} UTC: {self.reason.rstrip('.')}"
+            f"The silences of the Alertmanager {address} could not be read since {since} UTC: {self.reason.rstrip('.')}"
         )
 
 
 class SilencedService(Forwarding):
     """A service with the silences of the Alertmanagers.
 
-    An alert is silenced where each Alertmanager that answers says so: one that does not would notify people. What an
-    Alertmanager said last holds while it is away, until the silence ends.
+    An alert is silenced if every Alertmanager that answers has silenced it, because any other one would notify people. The
+    last answer of an Alertmanager holds while it is away, until the silence ends.
     """
 
     def __init__(self, settings: AlertmanagerSettings, service: Service, measures: Measures, clock: Clock) -> None:
@@ -171,15 +167,15 @@ class SilencedService(Forwarding):
         return silences_of(self._service.alerts(), _agreed(list(known.values())), self._clock.now_ms()) if known else {}
 
     def health(self) -> Sequence[Health]:
-        """Return the health of every role, the first one's with what keeps this from knowing silences."""
+        """Return the health of every role, with the Alertmanagers whose silences are unknown in the first one."""
         roles = list(self._service.health())
-        unanswered = tuple(one.text(url) for url, one in self._failed.items())
+        unanswered = tuple(failure.text(url) for url, failure in self._failed.items())
         if roles and unanswered:
             roles[0] = msgspec.structs.replace(roles[0], unanswered=unanswered)
         return roles
 
     def look(self) -> None:
-        """Ask every Alertmanager once; never raises for one that is away."""
+        """Read the silences of every Alertmanager once; never raises if one is away."""
         known, failed = dict(self._known), dict(self._failed)
         for url, outage in zip(self._urls, self._outages, strict=True):
             try:
@@ -197,31 +193,30 @@ class SilencedService(Forwarding):
         self._measures.set("scalewatch_alertmanager_unanswered", len(failed))
 
     def run(self, stop: threading.Event) -> None:
-        """Ask now, and again and again until `stop` is set."""
+        """Read the silences now, and regularly until `stop` is set."""
         with closing(self._client):
             self.look()
             while not self._clock.sleep(SILENCES_LOOK_S, stop):
                 self.look()
 
     def close(self) -> None:
-        """Free the connections."""
         self._client.close()
 
     def _answer(self, url: str, parameters: Mapping[str, str] | None = None) -> bytes:
         with self._client.stream("GET", url, params=parameters) as response:
             response.raise_for_status()
-            found = bytearray()
+            body = bytearray()
             for part in response.iter_bytes():
-                found += part
-                if len(found) > BYTES_MAX:
+                body += part
+                if len(body) > BYTES_MAX:
                     raise AnswerTooLongError(f"it answered more than {BYTES_MAX} bytes")
-        return bytes(found)
+        return bytes(body)
 
 
 def with_silences(
     settings: AlertmanagerSettings, service: Service, measures: Measures, clock: Clock, stop: threading.Event
 ) -> Service:
-    """Return the service with the silences of the Alertmanagers, asked until `stop` is set; as it is where none is configured."""
+    """Return the service with silences, which a thread reads until `stop` is set; unchanged if no Alertmanager is configured."""
     if not settings.urls:
         return service
     silenced = SilencedService(settings, service, measures, clock)
@@ -230,6 +225,6 @@ def with_silences(
 
 
 def _agreed(answers: Sequence[Mapping[Labels, Silence]]) -> dict[Labels, Silence]:
-    """Return what all Alertmanagers have silenced, with the silence of it that ends first."""
+    """Return the silences that all Alertmanagers share; of several, the one that ends first."""
     common = set.intersection(*(set(known) for known in answers))
-    return {labels: min((known[labels] for known in answers), key=lambda one: one.until) for labels in common}
+    return {labels: min((known[labels] for known in answers), key=attrgetter("until")) for labels in common}

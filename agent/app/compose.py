@@ -1,4 +1,4 @@
-"""From the configuration to the parts: what each role is handed."""
+"""The composition root: makes the parts of each role from the configuration."""
 
 import hashlib
 import hmac
@@ -58,17 +58,17 @@ if TYPE_CHECKING:  # a collector and a parent of roles fold nothing, and the fol
     from processors.pipeline.state import CoefficientsOf
     from sinks.web.access import Access, Token
 
-FORGOTTEN_MIN: Final = 1_000  # names that are worth forgetting
-FULL: Final = 7 / 8  # share of an index that counts as full
-FREED: Final = 1 / 16  # share that a full index must get free
+FORGOTTEN_MIN: Final = 1_000  # fewer unused series are kept
+FULL: Final = 7 / 8  # share from which an index counts as full
+FREED: Final = 1 / 16  # smallest share of a full index that is worth freeing
 FORMAT_LABELS: Final = ("auto", *FORMATS, "journal")
 USERS_REMEMBERED: Final = 16_384
-RACKS_REMEMBERED: Final = 2  # lists, the second while a configuration is loaded anew; one may name 200,000 hosts
-PART_HOSTS: Final = 250  # whose minutes are written at one go; nothing is read meanwhile, so it must be quick
+RACKS_REMEMBERED: Final = 2  # cached rack lists, the second during a reload; a list may name 200,000 hosts
+PART_HOSTS: Final = 250  # hosts whose minutes are written in one part; reading waits for it, so it must be quick
 
 
 class SourceWindows:
-    """Implements `processors.contracts.telemetry.SampleWindows` on `PartitionWindows`."""
+    """Implements `processors.contracts.telemetry.SampleWindows` with `PartitionWindows`."""
 
     def __init__(self, source: str, metadata: str, settings: WindowSettings, series_max: int) -> None:
         self._series_max = series_max
@@ -79,12 +79,12 @@ class SourceWindows:
     def fold(
         self, samples: Samples, offsets: npt.NDArray[np.int64], received_ms: npt.NDArray[np.int64]
     ) -> Iterator[Part]:
-        """Take samples; yield what is due."""
+        """Fold samples; yield the due minutes in parts."""
         for columns in self._windows.fold(samples, offsets, received_ms):
             yield partial(self._windows.events, columns)
 
     def end(self) -> Iterator[Part]:
-        """Yield what is still to be told of all minutes that have begun."""
+        """Yield the rest of all minutes that have begun."""
         for columns in self._windows.end():
             yield partial(self._windows.events, columns)
 
@@ -94,12 +94,12 @@ class SourceWindows:
         return self._windows.watermark_ms
 
     def position(self, next_offset: int) -> Position:
-        """Return where to read again."""
-        at = self._windows.position(next_offset)
-        return Position(at.offset, "" if at.resume is None else at.resume.text())
+        """Return the position to read from again."""
+        position = self._windows.position(next_offset)
+        return Position(position.offset, "" if position.resume is None else position.resume.text())
 
     def counts(self) -> Mapping[str, int]:
-        """Return what became of samples since the last call; those `repeated` and `thinned` were taken."""
+        """Return the counts of samples by outcome since the last call; `repeated` and `thinned` samples also count as taken."""
         counts, rings = self._windows.counts, self._windows.rings
         now = {
             "taken": counts.taken,
@@ -109,16 +109,15 @@ class SourceWindows:
             "repeated": rings.repeated + self._windows.sums.repeated,
             "thinned": rings.thinned_away,
         }
-        since = {name: count - self._reported.get(name, 0) for name, count in now.items()}
-        self._reported = now
-        return since
+        before, self._reported = self._reported, now
+        return {name: count - before.get(name, 0) for name, count in now.items()}
 
     def series_count(self) -> int:
-        """Return how many series have samples."""
+        """Return the number of series with samples."""
         return self._windows.rings.series_count() + len(self._windows.sums)
 
     def forget(self) -> None:
-        """Forget unused names where they are more than the used ones, or where a full index would get room."""
+        """Drop unused series if they outnumber the used ones, or if dropping them frees room in a full index."""
         unused = len(self.index) - self.series_count()
         full = len(self.index) > self._series_max * FULL and unused > self._series_max * FREED
         if full or unused > max(FORGOTTEN_MIN, self.series_count()):
@@ -127,28 +126,28 @@ class SourceWindows:
 
 
 def _resume(metadata: str) -> Resume | None:
-    with suppress(InvalidInputError):  # of another version, or none: the first minutes may be told again
+    with suppress(InvalidInputError):  # missing, or of another version: the first minutes may be written twice
         return Resume.parse(metadata)
     return None
 
 
 def privacy(settings: PrivacySettings) -> Privacy:
-    """Return the function that rewrites an event: no name of a user that is not wanted, and nothing too long."""
-    written = user_names(settings)
+    """Return the function that replaces or drops user names in an event, as configured, and bounds its texts."""
+    user_text = user_names(settings)
 
     def rewrite(event: Fact, /, left_out: LeftOut = uncounted) -> Fact:
-        if isinstance(event, HostState | HostMinute | Network | JobProfile):  # of hosts, and of nobody
+        if isinstance(event, HostState | HostMinute | Network | JobProfile):  # events of hosts name no user
             return event
         evidence = bounded(event.evidence, left_out)
         if evidence.user is not None and settings.users != "plain":
-            evidence = msgspec.structs.replace(evidence, user=written(evidence.user))
+            evidence = msgspec.structs.replace(evidence, user=user_text(evidence.user))
         return event if evidence is event.evidence else msgspec.structs.replace(event, evidence=evidence)
 
     return rewrite
 
 
 def question_privacy(config: Config) -> Callable[[PredictionRequested], PredictionRequested]:
-    """Return the function that takes out of a question what the agent takes out of every job: rules must not see more of it."""
+    """Return the function that removes from a question what is removed from every job, because rules must not see more of it."""
     rewrite, dropped = privacy(config.privacy), dict.fromkeys(config.dropped_fields)
 
     def rewritten(question: PredictionRequested) -> PredictionRequested:
@@ -159,68 +158,64 @@ def question_privacy(config: Config) -> Callable[[PredictionRequested], Predicti
 
 
 def user_names(settings: PrivacySettings) -> Callable[[str], str | None]:
-    """Return the function from a user name to what the journal has in its place; None where it names nobody."""
+    """Return the function from a user name to its text in the journal; None drops the name."""
     salt = settings.salt.get_secret_value().encode()
-    ways: dict[str, Callable[[str], str | None]] = {
+    functions: dict[str, Callable[[str], str | None]] = {
         "plain": str,
         "hash": lambda user: hashed(user, salt),
         "drop": lambda _user: None,
     }
-    return ways[settings.users]
+    return functions[settings.users]
 
 
 @lru_cache(maxsize=USERS_REMEMBERED)
 def hashed(user: str, salt: bytes) -> str:
-    """Return the pseudonym of a user: the same for the same salt; the same users come again and again."""
+    """Return the pseudonym of a user, which depends only on name and salt; cached, because users repeat."""
     return "u-" + hmac.new(salt, user.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:16]
 
 
 def access(config: Config) -> "Access | None":
-    """Return who may read what; None where everybody reads everything."""
-    from sinks.web.access import Access, Reader, Token  # noqa: PLC0415 - only where pages are served
+    """Return the access rules of the pages; None if everybody may read everything."""
+    from sinks.web.access import Access, Reader, Token  # noqa: PLC0415 - only pages need it
 
-    given, written = config.http.access, user_names(config.privacy)
-    if not given.limits:
+    configured, user_text = config.http.access, user_names(config.privacy)
+    if not configured.limits:
         return None
-    operators = frozenset(given.operators)
+    operators = frozenset(configured.operators)
 
     def token(entry: TokenSettings) -> "Token":
-        user = None if entry.user is None else written(entry.user)
+        user = None if entry.user is None else user_text(entry.user)
         return Token.of(entry.token.get_secret_value(), Reader(user, entry.operator or entry.user in operators))
 
     return Access(
-        tokens=tuple(map(token, given.tokens)),
-        user_header=given.user_header,
-        trusted_proxies=tuple(ip_network(text, strict=False) for text in given.trusted_proxies),
+        tokens=tuple(map(token, configured.tokens)),
+        user_header=configured.user_header,
+        trusted_proxies=tuple(ip_network(text, strict=False) for text in configured.trusted_proxies),
         operators=operators,
-        written=written,
-        metrics_open=given.metrics == "open",
+        written=user_text,
+        metrics_open=configured.metrics == "open",
     )
 
 
 def metrics(config: Config | None = None, *, folds: bool = True) -> Metrics:
-    """Return the metrics object of a process, with every closed list of labels in it; processors where it folds."""
-    sources = () if config is None else tuple(dict.fromkeys(topic for one in config.sources for topic in one.topics))
-    processors = _processors() if folds else ()
+    """Return the metrics of a process with all label values; those of processors only if the process folds."""
+    sources = () if config is None else wanted_topics(config)
+    processors: tuple[str, ...] = ()
+    if folds:
+        from processors.pipeline.shard import PROCESSORS as processors  # noqa: PLC0415, N811 - only a fold needs them
     return Metrics(formats=FORMAT_LABELS, reasons=(*REASONS, *ROLE_REASONS), processors=processors, sources=sources)
 
 
-def _processors() -> tuple[str, ...]:
-    from processors.pipeline.shard import PROCESSORS  # noqa: PLC0415 - only where something is folded
-
-    return PROCESSORS
-
-
 def make_shard(config: Config, coefficients_of: "CoefficientsOf | None" = None) -> "Shard":
-    """Return an empty fold of one shard; with the shipped coefficients of every application, unless they are given."""
-    from processors.pipeline.shard import Shard  # noqa: PLC0415 - only where something is folded
+    """Return an empty fold of one shard, by default with the shipped coefficients of every application."""
+    from processors.pipeline.shard import Shard  # noqa: PLC0415 - only a fold needs it
     from processors.pipeline.state import FoldSettings, shipped  # noqa: PLC0415
 
-    known = references(config.reference)
+    files = references(config.reference)
     settings = FoldSettings(
         jobs=config.jobs,
-        run_time=with_machines(config.run_time, known.nodes),
-        alerts=with_windows(config.alerts, known.maintenance, config.identification.systems_by_alias),
+        run_time=with_machines(config.run_time, files.nodes),
+        alerts=with_windows(config.alerts, files.maintenance, config.identification.systems_by_alias),
         agent_version=__version__,
         hosts=config.hosts,
         under_load=config.under_load,
@@ -228,13 +223,13 @@ def make_shard(config: Config, coefficients_of: "CoefficientsOf | None" = None) 
         features=config.features,
         external_url=str(config.alertmanager.external_url or ""),
         racks=racks(config),
-        placements=_placements(known.topology),
+        placements=_placements(files.topology),
     )
     return Shard(settings, Identifier(config.identification).identify, coefficients_of or shipped)
 
 
 def racks(config: Config) -> Racks:
-    """Return the racks of hosts, for alerts and for pages alike: one object for all shards of a process."""
+    """Return the racks of hosts for alerts and pages: one object for all shards of a process."""
     return _racks(references(config.reference).racks, config.alerts.rack_anomaly.pattern)
 
 
@@ -245,13 +240,13 @@ def _racks(listed: tuple[RackHosts, ...], pattern: str | None) -> Racks:
 
 @lru_cache(maxsize=RACKS_REMEMBERED)
 def _placements(listed: tuple[HostPlace, ...]) -> "Placements":
-    from processors.features.placements import Placements  # noqa: PLC0415 - only where something is folded
+    from processors.features.placements import Placements  # noqa: PLC0415 - only a fold needs it
 
     return Placements(listed)
 
 
 def schemas(config: Config, measures: Measures, clock: Clock) -> Schemas:
-    """Return the schemas of messages in Avro; those that have to be looked up come from a thread, until they are closed."""
+    """Return the schemas of Avro messages; with a registry a thread looks them up, until they are closed."""
     settings = config.schema_registry
     if settings.url is None:
         return ConfiguredSchemas(settings.texts)
@@ -262,7 +257,7 @@ def schemas(config: Config, measures: Measures, clock: Clock) -> Schemas:
 
 
 def routes(config: Config, schemas: Schemas | None = None) -> Routes:
-    """Return what collectors are handed; without `schemas` those of the configuration are known alone."""
+    """Return the settings of collectors; without `schemas` only schemas of the configuration are known."""
     return Routes(
         topics=wanted_topics(config),
         source=_source_of(config, schemas),
@@ -289,7 +284,7 @@ def wanted_topics(config: Config) -> tuple[str, ...]:
 
 
 def plan(config: Config) -> Plan:
-    """Return what learners are handed."""
+    """Return the settings of learners."""
     return Plan(
         journal_topic=config.topics.journal,
         journal_partitions=config.topics.journal_partitions,
@@ -322,7 +317,6 @@ def encode(message: Message | DeadLetter | Tombstone) -> Emission:
 
 
 def decode_options(config: Config, source: SourceSettings | None = None) -> DecodeOptions:
-    """Return the decoder options of a source."""
     return DecodeOptions(
         default_system=source.system if source else None,
         keep=source.keep if source else config.retained,
@@ -331,7 +325,7 @@ def decode_options(config: Config, source: SourceSettings | None = None) -> Deco
 
 
 def systems_of_files(config: Config) -> tuple[str, ...]:
-    """Return the systems that a record may belong to if it names none: those that a running agent would give it.
+    """Return the systems of which a record without a system may be: those that a running agent would give it.
 
     It is the system of all sources of Slurm, or of all sources if the configuration has no source of Slurm.
     """
@@ -347,8 +341,8 @@ def file_options(
 ) -> DecodeOptions:
     """Return the decoder options of files.
 
-    `system` is that of records that name none; without it, the only one there can be, and `unnamed` if the configuration
-    has neither systems nor sources. ConfigError if the configuration does not accept the system.
+    Records without a system get `system`. Without `system` they get the only possible one, or `unnamed` if the configuration
+    has neither systems nor sources. Raises ConfigError if the configuration does not accept the system.
     """
     if system is not None and config.journal_partition(system) is None:
         raise ConfigError(
@@ -362,26 +356,28 @@ def file_options(
 
 
 def window_settings(config: Config) -> WindowSettings:
-    """Return how windows are kept."""
     return WindowSettings(late_max_s=config.collector.late_max_s, part_hosts=PART_HOSTS)
 
 
 def telemetry_options(config: Config, source: SourceSettings | None = None) -> TelemetryOptions:
-    """Return the options of the decoders of a source's telemetry, the defaults without one."""
-    known = references(config.reference)
-    nodes = known.nodes.among(config.identification.systems_by_alias)
+    """Return the options of telemetry decoders for a source; defaults without a source."""
+    files = references(config.reference)
+    nodes = files.nodes.among(config.identification.systems_by_alias)
     return TelemetryOptions(
         decode=decode_options(config, source),
         nodes=nodes,
         hosts=nodes.components((source.system if source else None) or ""),
-        sensors=known.sensors,
+        sensors=files.sensors,
         taken=source.telemetry if source else Telemetry(),
         schemas=config.schema_registry.texts,
     )
 
 
 def source_decoders(config: Config, source: SourceSettings, schemas: Schemas | None = None) -> Source:
-    """Return the decoders of a source, with the backstop: a record may end no collector; without `schemas` those of the configuration are known."""
+    """Return the decoders of a source. They are guarded, so that no record can end a collector.
+
+    Without `schemas` only schemas of the configuration are known.
+    """
     make, telemetry = DECODERS.get(source.format), TELEMETRY.get(source.format)
     decode = None if make is None else guarded(make(decode_options(config, source)))
     options = msgspec.structs.replace(
@@ -402,7 +398,7 @@ def source_decoders(config: Config, source: SourceSettings, schemas: Schemas | N
 
 def _report_host(topic: str, host: str) -> None:
     logger("sources").warning(
-        "the host of measurements is not in the file of nodes, or is an address: list it there as an alias, or name the "
+        "the host of measurements is not in the file of nodes, or is an address: add an alias there, or name the "
         "label of its node in the source's telemetry.host_labels",
         topic=topic,
         host=host,
@@ -410,29 +406,29 @@ def _report_host(topic: str, host: str) -> None:
 
 
 def avro_messages(source: SourceSettings, options: TelemetryOptions, schemas: Schemas) -> AvroMessages:
-    """Return the opener of a source's Avro messages; `auto` takes their names of columns as those of LDMS."""
+    """Return the decoder of a source's Avro messages; `auto` reads their column names as those of LDMS."""
     names = FORMATS["ldms" if source.format == "auto" else source.format].avro_names
     return AvroMessages(schemas) if names is None else AvroMessages(schemas, names(options))
 
 
 def _source_of(config: Config, schemas: Schemas | None) -> Callable[[str], Source]:
-    made = [(source, source_decoders(config, source, schemas)) for source in config.sources]
+    decoders = {id(source): source_decoders(config, source, schemas) for source in config.sources}
 
     @cache
     def find(topic: str) -> Source:
-        _, settings = next(_named(config, topic))
-        return next(decoders for source, decoders in made if source is settings)
+        _, source = next(_named(config, topic))
+        return decoders[id(source)]
 
     return find
 
 
 def _source_name(config: Config, topic: str) -> str:
-    """Return the name or the pattern by which a source has a topic."""
+    """Return the name or pattern in the configuration that matches a topic."""
     return next((name for name, _ in _named(config, topic)), topic)
 
 
 def silent_after(config: Config) -> Callable[[str], float]:
-    """Return the function from a topic, or from its name in the configuration, to how long it may be silent, in seconds."""
+    """Return the function from a topic, or from its name in the configuration, to its longest silence in seconds."""
 
     @lru_cache(maxsize=TOPICS_MAX)
     def find(topic: str) -> float:
@@ -442,13 +438,12 @@ def silent_after(config: Config) -> Callable[[str], float]:
 
 
 def _named(config: Config, topic: str) -> Iterator[tuple[str, SourceSettings]]:
-    """Yield the names or patterns that stand for a topic, each with its source; the first one counts."""
+    """Yield the names or patterns that match a topic, each with its source; the first match counts."""
     for source in config.sources:
         yield from ((name, source) for name in source.topics if name == topic or matches(name, topic))
 
 
 def matches(pattern: str, topic: str) -> bool:
-    """Return whether a topic is one of those that a source's pattern names."""
     return topic_pattern([pattern]).fullmatch(topic) is not None
 
 

@@ -1,11 +1,12 @@
-"""The demo: the whole agent on the memory log, fed by the simulated centre: its past quickly, then as it happens."""
+"""The demo: the whole agent in memory, fed by the simulated centre, first with its past, then live."""
 
 import heapq
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Final
+from operator import attrgetter
+from typing import Final, TypeVar
 
 import msgspec
 import psutil
@@ -30,6 +31,7 @@ TOPIC: Final = "local.load"
 EVERY_S: Final = 2.0
 RETENTION_MS: Final = 1_800_000
 Measure = Callable[[], Mapping[str, float]]
+View = TypeVar("View")
 _ENCODER: Final = msgspec.json.Encoder()
 START_MS: Final = 1_795_168_800_000
 JOBS: Final = "simulated.jobs"
@@ -38,17 +40,21 @@ ENERGY_TOPIC: Final = "simulated.energy"
 STEP_S: Final = 0.05
 LIVE_STEP_S: Final = 0.5
 HOUR_S: Final = 3_600.0
-PAST_S: Final = 8.25 * HOUR_S  # a host has drawn more for four hours, another one was slow for three, a rack is held up
-CHANGED_BEFORE_S: Final = 2 * HOUR_S  # the present: an application became slower then, another one fails more often
-BEHIND_MS: Final = 60_000  # less than this is the present
+PAST_S: Final = 8.25 * HOUR_S  # one host has drawn more power for four hours, one was slow for three, a rack is held up
+CHANGED_BEFORE_S: Final = (
+    2 * HOUR_S
+)  # time before the present at which one application became slower, and another one began to fail more often
+BEHIND_MS: Final = 60_000  # a shorter lag counts as live
 SPEED_OVER_S: Final = 10.0
-SPEED_RETAINED: Final = 0.9  # of the speed that was asked for
-QUANTUM_MS: Final = 60_000  # what is told goes to the agent in such pieces, so that load and jobs come in their order
-ALERTS: Final = AlertSettings(  # nearly five hours are long here; three resources besides power, which stays the same
-    host_anomaly=HostAnomaly(learn_s=17_100.0, learn_week_s=17_100.0, resources_min=3),
-    rack_anomaly=RackAnomaly(pattern=r"^(r\d+)n\d+$"),
+SPEED_RETAINED: Final = 0.9  # share of the requested speed that counts as reached
+QUANTUM_MS: Final = 60_000  # the agent gets messages in pieces of this length, so that load and jobs arrive in order
+ALERTS: Final = (
+    AlertSettings(  # the demo learns within five hours; a host has three resources besides power, which stays the same
+        host_anomaly=HostAnomaly(learn_s=17_100.0, learn_week_s=17_100.0, resources_min=3),
+        rack_anomaly=RackAnomaly(pattern=r"^(r\d+)n\d+$"),
+    )
 )
-RAPL: Final = Telemetry(  # energy counters come in line protocol, as Telegraf would write them
+RAPL: Final = Telemetry(  # energy counters come in line protocol, as Telegraf writes them
     metrics=(MetricMapping(measurement="rapl", field="joules", resource="energy_total", instance="component"),)
 )
 SOURCES: Final = (
@@ -56,11 +62,11 @@ SOURCES: Final = (
     Source(topics=(ENERGY_TOPIC,), format="line-protocol", system=SYSTEM, telemetry=RAPL),
 )
 Message = tuple[int, str, bytes]  # time, topic, value
-NEVER: Final = threading.Event()  # set by nobody
+NEVER: Final = threading.Event()  # never set
 
 
 def measured() -> Mapping[str, float]:
-    """Return what this machine measures now: the processor since the last call, free memory and disk in bytes."""
+    """Return the measurements of this machine: idle share of the CPU since the last call, free memory and disk in bytes."""
     return {
         "cpu_available": min(max(1.0 - psutil.cpu_percent(None) / 100, 0.0), 1.0),
         "memory_free": float(psutil.virtual_memory().available),
@@ -69,10 +75,10 @@ def measured() -> Mapping[str, float]:
 
 
 class ThisMachine:
-    """Measures this machine every few seconds, and keeps windows, forecasts and anomalies of it as of any host.
+    """Measures this machine every few seconds, and keeps windows, forecasts and anomalies for it as for any host.
 
-    Samples go the way of all: through a topic and the collector. `measure` is asked at each of them. While the simulated
-    centre catches up, its time is not the present, so this machine is a system with a journal and a learner of its own.
+    Samples pass through a topic and the collector. Each sample calls `measure`. While the simulated centre catches up, its time
+    is in the past, so this machine is a system with a journal and a learner of its own.
     """
 
     def __init__(self, clock: Clock, measure: Measure = measured) -> None:
@@ -82,15 +88,14 @@ class ThisMachine:
         self._collector = self._agent.collector()
         self._producer = self._agent.log.producer()
         self._due_s = clock.monotonic_s()
-        measure()  # the load of a processor is that since the last look
+        measure()  # the CPU load is measured since the last call
 
     @property
     def service(self) -> Service:
-        """What readers see."""
         return self._agent.service
 
     def step(self) -> bool:
-        """Measure if it is time to; return whether it was."""
+        """Take a sample if one is due; return whether one was."""
         now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
         if now_s < self._due_s:
             return False
@@ -102,7 +107,6 @@ class ThisMachine:
         return True
 
     def close(self) -> None:
-        """Free everything."""
         self._agent.close()
 
     def _message(self, now_ms: int) -> bytes:
@@ -121,54 +125,52 @@ class CombinedService(Forwarding):
         self._by_system, self._others, self._all = others, tuple(others.values()), (first, *others.values())
 
     def alerts(self) -> Sequence[Alert]:
-        """Return the alerts that are not over, then the newest resolved ones."""
-        found = chain.from_iterable(service.alerts() for service in self._all)
-        return sorted(found, key=lambda alert: alert.status == "resolved")
+        """Return the open alerts, then the newest resolved ones."""
+        alerts = chain.from_iterable(service.alerts() for service in self._all)
+        return sorted(alerts, key=lambda alert: alert.status == "resolved")
 
     def hosts(self, limit: int) -> Sequence[HostView]:
-        """Return at most so many hosts."""
-        found = [view for service in self._others for view in service.hosts(limit)][:limit]
-        return [*found, *super().hosts(limit - len(found))] if len(found) < limit else found
+        return self._first_of(limit, lambda service, count: service.hosts(count))
 
     def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
-        """Return system and name of at most so many hosts."""
-        found = [name for service in self._others for name in service.host_names(limit)][:limit]
-        return [*found, *super().host_names(limit - len(found))] if len(found) < limit else found
+        """Return system and name of at most `limit` hosts."""
+        return self._first_of(limit, lambda service, count: service.host_names(count))
 
     def host_uses(self, limit: int) -> Sequence[HostUse]:
-        """Return state and job of at most so many hosts."""
-        found = [use for service in self._others for use in service.host_uses(limit)][:limit]
-        return [*found, *super().host_uses(limit - len(found))] if len(found) < limit else found
+        return self._first_of(limit, lambda service, count: service.host_uses(count))
 
     def reading(self, system: str) -> Views:
         """Return the views of one system."""
         return self._by_system.get(system, self._service).reading(system)
 
     def dead_letters(self) -> Sequence[DeadLetterView]:
-        """Return the newest dead letters of the whole agent."""
-        found = chain.from_iterable(service.dead_letters() for service in self._all)
-        return sorted(found, key=lambda dead_letter: dead_letter.time_ms, reverse=True)
+        letters = chain.from_iterable(service.dead_letters() for service in self._all)
+        return sorted(letters, key=attrgetter("time_ms"), reverse=True)
 
     def sources(self) -> Sequence[SourceStatus]:
-        """Return the sources, the one that spoke last first."""
-        found = chain.from_iterable(service.sources() for service in self._all)
-        return newest_first(found)
+        return newest_first(chain.from_iterable(service.sources() for service in self._all))
+
+    def _first_of(self, limit: int, views: Callable[[Service, int], Sequence[View]]) -> Sequence[View]:
+        collected: list[View] = []
+        for service in (*self._others, self._service):
+            if len(collected) < limit:
+                collected += views(service, limit - len(collected))
+        return collected
 
 
 class MeasuredSpeed:
-    """How many seconds of the centre pass in one of this machine, measured over the last ten."""
+    """The simulated seconds per real second, measured over the last SPEED_OVER_S seconds."""
 
     def __init__(self) -> None:
         self._marks: deque[tuple[float, int]] = deque()
 
     def note(self, monotonic_s: float, now_ms: int) -> None:
-        """Take note of how far the centre is."""
         self._marks.append((monotonic_s, now_ms))
         while monotonic_s - self._marks[0][0] > SPEED_OVER_S and len(self._marks) > 2:
             self._marks.popleft()
 
     def measured(self) -> float | None:
-        """Return the speed; None as long as no second has passed."""
+        """Return the speed; None until a second has passed."""
         if not self._marks:
             return None
         (first_s, first_ms), (last_s, last_ms) = self._marks[0], self._marks[-1]
@@ -176,10 +178,10 @@ class MeasuredSpeed:
 
 
 class Demo:
-    """One run of the demo: the centre has worked for hours, which pass as fast as can be, and then works on as time passes.
+    """One run of the demo: the centre replays hours of work as fast as possible, then continues live.
 
-    With a `speed` it is fast motion instead, from a fixed time on, at so many simulated seconds per second; its time is not
-    that of this machine, which is then left out.
+    With a `speed`, in simulated seconds per second, the centre runs in fast motion from a fixed time on. Its time then differs
+    from that of this machine, so the machine is left out.
     """
 
     def __init__(self, seed: int, speed: float | None, clock: Clock, measure: Measure = measured) -> None:
@@ -210,15 +212,15 @@ class Demo:
         self._collector.step(self.start_ms, 0.0)  # joins the group
 
     def truth(self, application_id: str, n: float) -> float | None:
-        """Return the true run time now, which the agent does not know; on shared nodes that under the usual load."""
+        """Return the true present run time in s, which the agent does not know; on shared nodes under the usual load."""
         return self.centre.truth(application_id, n, self.now_ms) or self.shared.truth(application_id, n)
 
     def true_power_w(self, application_id: str, n: float) -> float | None:
-        """Return the true mean power of all hosts of a usual run, in W; None where it is not measured."""
+        """Return the true mean power of all hosts of a usual run, in W; None if it is not measured."""
         return self._measured.power_w(application_id, n)
 
     def headline(self) -> str:
-        """Return one line about the time in the simulated centre and how fast it passes."""
+        """Return a line with the time in the simulated centre, and how fast it passes."""
         now, reached = rfc3339(self.now_ms), self._reached.measured()
         if self._speed is not None:
             short = reached is not None and reached < SPEED_RETAINED * self._speed
@@ -233,27 +235,27 @@ class Demo:
 
     @property
     def is_live(self) -> bool:
-        """Whether the past has been caught up, so that what happens is shown as it happens."""
+        """Whether the replay of the past has ended."""
         return self._speed is None and self._clock.now_ms() - self.now_ms < BEHIND_MS
 
     def run(self, stop: threading.Event) -> None:
-        """Let the centre's time pass until `stop` is set; an error ends it and is kept."""
+        """Let the centre's time pass until `stop` is set; an error ends the demo and is stored in `error`."""
         began_s = self._clock.monotonic_s()
         try:
             while not self._clock.sleep(LIVE_STEP_S if self.is_live else STEP_S, stop):
                 self.step(self._clock.monotonic_s() - began_s, stop)
-        except Exception as error:  # noqa: BLE001 - told by the command, which waits for this thread
+        except Exception as error:  # noqa: BLE001 - reported by the command, which waits for this thread
             self.error = error
             stop.set()
 
     def step(self, elapsed_s: float = 0.0, stop: threading.Event = NEVER) -> None:
-        """Bring the centre to the present, and measure this machine if that is its time."""
+        """Bring the centre to the present; once live, also measure this machine."""
         if self.is_live:
             self.machine.step()
         self.advance(elapsed_s, stop)
 
     def advance(self, elapsed_s: float, stop: threading.Event = NEVER) -> None:
-        """Bring the centre to where it is after so many real seconds, a minute at a time, so that `stop` is obeyed soon."""
+        """Bring the centre to its time after `elapsed_s` real seconds, a minute at a time, so that `stop` takes effect soon."""
         while self.now_ms < (until_ms := self._until_ms(elapsed_s)) and not stop.is_set():
             self._pass_time(min(self.now_ms - self.now_ms % QUANTUM_MS + QUANTUM_MS, until_ms))
             self._reached.note(self._clock.monotonic_s(), self.now_ms)
@@ -262,7 +264,6 @@ class Demo:
         return self._clock.now_ms() if self._speed is None else self.start_ms + round(elapsed_s * self._speed * 1000)
 
     def close(self) -> None:
-        """Free everything."""
         self.machine.close()
         self.agent.close()
 
@@ -272,14 +273,14 @@ class Demo:
             self._producer.send(topic, value, None, 0, time_ms)
             self._next = next(self._messages)
         self._producer.flush(1.0)
-        for now_ms in (self.now_ms, until_ms):  # what all topics tell comes before the tick that lets time pass
+        for now_ms in (self.now_ms, until_ms):  # the messages of all topics come before the tick that lets time pass
             while self._collector.step(now_ms, 0.0):
                 pass
         self.agent.step()
         self.now_ms = until_ms
 
     def _load_messages(self) -> Iterator[Message]:
-        """Yield what the centre tells in the order of time."""
+        """Yield all messages of the centre in order of time."""
         jobs = (((event.time_ms, JOBS, event.value) for event in part.events()) for part in (self.centre, self.shared))
         load = ((time_ms, LOAD, value) for time_ms, value in self.shared.samples())
         shared = _metered(self.shared.meters(), self.shared.events())
@@ -288,7 +289,7 @@ class Demo:
 
 
 def _metered(meters: Meters, events: Iterator[TimedEvent]) -> Iterator[Message]:
-    """Yield what meters report hosts on which this happens."""
+    """Yield the measurements of hosts during these events."""
     for reported in meters.messages(events):
         yield reported.time_ms, LOAD, reported.events
         if reported.lines:

@@ -1,4 +1,4 @@
-"""The whole agent in one process, on the memory log: the demo, replays and questions to files."""
+"""The whole agent in one process, on the log in memory: for the demo, replays and questions to files."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -7,7 +7,6 @@ from typing import Final, Protocol
 import msgspec
 
 from agent.app import compose
-from agent.app.compose import privacy
 from agent.app.files import TimedEvent
 from agent.app.lookout import OutputTopics, RecentDeadLetters
 from agent.clock import Clock
@@ -25,7 +24,7 @@ from processors.contracts.outputs import Emission
 from processors.contracts.service import DeadLetterView, Health
 
 TICK_MS: Final = 10_000
-PAUSES_MS: Final = (60_000, 300_000, 600_000)  # in a gap time passes in growing steps
+PAUSES_MS: Final = (60_000, 300_000, 600_000)  # growing steps in a gap of events
 LONG_MS: Final = 1_800_000
 GAP_MAX_MS: Final = 2 * 86_400_000
 RECORDS_MAX = 50_000
@@ -33,17 +32,16 @@ NEVER_S = 1e12
 
 
 class Journal(Protocol):
-    """Where events and ticks go."""
+    """Accepts events and ticks."""
 
     def write(self, event: JobEvent | HostMinute, origin: Origin) -> None:
-        """Write an event; InvalidInputError where its system is not accepted."""
+        """Write an event. Raises InvalidInputError if its system is not accepted."""
 
-    def tick(self, time_ms: int) -> None:
-        """Write a tick."""
+    def tick(self, time_ms: int) -> None: ...
 
 
 class Feed:
-    """Writes events into a journal and lets its time pass with theirs; `records` counts events and ticks written."""
+    """Writes events into a journal, and ticks according to their times; `records` counts both."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -52,7 +50,7 @@ class Feed:
         self.records = 0
 
     def take(self, timed: TimedEvent) -> None:
-        """Write an event, after the ticks that came before it. Raises InvalidInputError as the journal does."""
+        """Write an event, after the ticks up to its time. Raises InvalidInputError like the journal."""
         if timed.time_ms is not None:
             self.pass_time(timed.time_ms)
         name, _, _ = timed.place.rpartition(":")
@@ -61,12 +59,12 @@ class Feed:
         self.records += 1
 
     def finish(self, wait_ms: int) -> None:
-        """Let so much more time pass, so that runs settle and alerts resolve."""
+        """Let `wait_ms` pass after the last event, so that runs settle and alerts resolve."""
         if self._now_ms is not None:
             self.pass_time(self._now_ms + wait_ms)
 
     def pass_time(self, time_ms: int) -> None:
-        """Write the ticks up to a time; it never goes backwards."""
+        """Write the ticks up to a time; time never goes backwards."""
         target_ms = time_ms - time_ms % TICK_MS
         for tick_ms in ticks(self._now_ms, target_ms):
             self._journal.tick(tick_ms)
@@ -75,7 +73,7 @@ class Feed:
 
 
 def ticks(now_ms: int | None, target_ms: int) -> Iterator[int]:
-    """Yield the ticks from now, exclusive, to the target, inclusive: few in a long gap, one in a very long one."""
+    """Yield the ticks from now, exclusive, to the target, inclusive: few in a long gap, one in a very long gap."""
     if now_ms is None or target_ms - now_ms > GAP_MAX_MS:
         yield target_ms
         return
@@ -88,10 +86,10 @@ def ticks(now_ms: int | None, target_ms: int) -> Iterator[int]:
 
 
 class Embedded:
-    """Learner and journal in memory; `step` folds what was written. Outputs go to `on_emission` and to the view.
+    """Learner and journal in memory; `step` folds the written records. Messages go to `on_emission` and to the view.
 
-    A checkpoint is never taken: nothing outlives the process. What producers sent is kept for `raw_retention_ms` of
-    their time; it must come in order then.
+    It takes no checkpoint: nothing outlives the process. Source topics keep messages for `raw_retention_ms` by their
+    timestamps, which must then ascend.
     """
 
     def __init__(
@@ -105,7 +103,7 @@ class Embedded:
         self.metrics = compose.metrics(config)
         self.view = View()
         self._clock = clock
-        self._privacy = privacy(config.privacy)
+        self._privacy = compose.privacy(config.privacy)
         self._on_emission = on_emission
         self.log = MemoryLog(MemoryBroker(records_max=RECORDS_MAX), state_topic=config.topics.state)
         self.log.create([*_own_topics(config), *source_topics(config, raw_retention_ms)])
@@ -131,13 +129,15 @@ class Embedded:
         self.step()
 
     def collector(self) -> Collector:
-        """Return a collector on this log's topics."""
+        """Return a collector for the topics of this log."""
         routes = compose.routes(self.config, self._schemas)
-        routes = msgspec.structs.replace(routes, hold_back_max_s=0.0)  # who feeds it waits until it has read everything
+        routes = msgspec.structs.replace(
+            routes, hold_back_max_s=0.0
+        )  # the caller lets time pass only once everything is read
         return Collector(self.log, routes, self.metrics, "embedded", monotonic_s=self._clock.monotonic_s)
 
     def write(self, event: JobEvent | HostMinute, origin: Origin) -> None:
-        """Write an event into the journal. Raises InvalidInputError for a system that is not accepted."""
+        """Write an event into the journal. Raises InvalidInputError if its system is not accepted."""
         partition = self.config.journal_partition(event.system)
         if partition is None:
             raise InvalidInputError("unknown-system", f"The system {event.system[:40]!r} is not listed.")
@@ -145,7 +145,6 @@ class Embedded:
         self._send(JournalRecord(event=written, origin=origin), partition)
 
     def tick(self, time_ms: int) -> None:
-        """Write a tick into every partition of the journal."""
         for partition in range(self.config.topics.journal_partitions):
             self._send(JournalRecord(event=Tick(system="", time_ms=time_ms)), partition)
 
@@ -158,7 +157,6 @@ class Embedded:
         return folded
 
     def close(self) -> None:
-        """Free everything."""
         self._schemas.close()
         self.log.close()
 
@@ -178,7 +176,7 @@ class Embedded:
         return RecentDeadLetters(OutputTopics(self.log, compose.output_topics(self.config), self.metrics))
 
     def _newest_dead_letters(self) -> Sequence[DeadLetterView]:
-        self._dead_letters.look()  # what is in memory costs nothing to look at
+        self._dead_letters.look()  # reading from memory costs next to nothing
         return self._dead_letters.latest()
 
     def _health(self) -> Sequence[Health]:

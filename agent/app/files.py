@@ -1,6 +1,6 @@
-"""Files as one stream in the order of time: events of jobs, minutes of hosts, samples, and what was refused.
+"""Files as one stream in order of time: events of jobs, minutes of hosts, samples, and refused records.
 
-A file of events keeps its order, a table of jobs is sorted; files are merged by time, each a few thousand records ahead.
+A file of events keeps its order, and a table of jobs is sorted. Files are merged by time, each a few thousand records ahead.
 """
 
 import heapq
@@ -8,6 +8,7 @@ import shlex
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import repeat
 from operator import itemgetter
 from pathlib import Path
 from typing import IO, Final
@@ -29,25 +30,25 @@ from processors.windows.settings import MINUTE_MS, WindowSettings
 
 Ints = npt.NDArray[np.int64]
 INTERVAL_MS: Final = 10_000
-WAITING_MAX: Final = 10_000  # records that wait for those after them
+WAITING_MAX: Final = 10_000  # records that wait for the following ones
 WAITING_BYTES_MAX: Final = 16_777_216
 NONE: Final = np.zeros(0, np.int64)
 _ENCODER = msgspec.json.Encoder()
-TABLES: Final = frozenset({"sacct", "swf", "sonar"})  # formats that list jobs, not events in the order of their time
+TABLES: Final = frozenset({"sacct", "swf", "sonar"})  # formats that list jobs, not events in order of time
 JOBS_MAX: Final = 5_000_000
 NEVER_MS: Final = -1
 END_MS: Final = 2**62
 REMARKS_MAX: Final = 20
 OTHERS: Final = "and others"
-DAMAGED: Final = "file"  # the reason of a file that cannot be read to its end
-NOT_UTF8: Final = "encoding"  # the reason of a text in another encoding
+DAMAGED: Final = "file"  # refusal reason for a file that cannot be read to its end
+NOT_UTF8: Final = "encoding"  # refusal reason for text in another encoding
 _Key = tuple[int, str]
 
 
 def file_telemetry(config: Config, options: DecodeOptions, host: str | None = None) -> FileTelemetry:
-    """Return how the telemetry of files is decoded: as that of the sources, all of whose resources and mappings count.
+    """Return how the telemetry of files is decoded: like that of the sources, with the resources and mappings of all of them.
 
-    `host` is that of records that name none.
+    `host` is the host of records that name none.
     """
     sources = [compose.telemetry_options(config, source) for source in config.sources] or [
         compose.telemetry_options(config)
@@ -69,13 +70,13 @@ def file_telemetry(config: Config, options: DecodeOptions, host: str | None = No
 def telemetry_files(
     config: Config, paths: Sequence[str], options: DecodeOptions, host: str | None = None, *, samples: bool = False
 ) -> "TelemetryFiles":
-    """Return files of telemetry as the configuration has them decoded and their windows kept."""
+    """Return files of telemetry with the decoders and windows of the configuration."""
     telemetry = file_telemetry(config, options, host)
     return TelemetryFiles(telemetry, paths, compose.window_settings(config), samples=samples)
 
 
 class TelemetryCounts(msgspec.Struct):
-    """Samples by what became of them; `minutes` are those of hosts that were told, corrections included."""
+    """Samples by outcome; `minutes` is the number of minutes of hosts, corrections included."""
 
     taken: int = 0
     late: int = 0
@@ -85,9 +86,9 @@ class TelemetryCounts(msgspec.Struct):
 
 
 class TelemetryFiles:
-    """Files of telemetry that are read together, each with windows of its own; `samples` asks for the samples as well.
+    """Files of telemetry that are read together, each with windows of its own; `samples` also yields the samples.
 
-    Series have numbers of their own in each file; `index` has those of the samples that are asked for.
+    Each file numbers its series by itself; `index` numbers those of yielded samples.
     """
 
     def __init__(
@@ -113,24 +114,22 @@ class TelemetryFiles:
         ]
 
     def windows(self, number: int) -> "FileWindows":
-        """Return the windows of a file, by its number."""
         return self._files[number]
 
     def counts(self) -> TelemetryCounts:
-        """Return what became of the samples of all files."""
         parts = [file.counts() for file in self._files]
         sums = {name: sum(getattr(part, name) for part in parts) for name in TelemetryCounts.__struct_fields__}
         return TelemetryCounts(**sums)
 
     def series(self) -> set[Series]:
-        """Return what was measured where, in all files."""
+        """Return the series of all files."""
         return {file.telemetry.index[number] for file in self._files for number in range(len(file.telemetry.index))}
 
 
 def with_following(records: Iterable[FileRecord]) -> Iterator[tuple[FileRecord, Ints]]:
-    """Yield each record with the times of samples after it, as many as tell whether its own are far ahead.
+    """Yield each record with the times of the samples after it, enough to decide whether its own are far ahead.
 
-    Records without samples wait for nobody. What waits is bounded in records and bytes.
+    Records without samples do not wait. The number and bytes of waiting records are bounded.
     """
     waiting: deque[FileRecord] = deque()
     samples = size = 0
@@ -138,24 +137,24 @@ def with_following(records: Iterable[FileRecord]) -> Iterator[tuple[FileRecord, 
         waiting.append(record)
         samples, size = samples + _count(record), size + len(record.value)
         while waiting and (
-            not (own := _count(waiting[0]))
-            or samples - own >= FOLLOWING
+            not (count := _count(waiting[0]))
+            or samples - count >= FOLLOWING
             or len(waiting) > WAITING_MAX
             or size > WAITING_BYTES_MAX
         ):
             first = waiting.popleft()
-            samples, size = samples - own, size - len(first.value)
-            yield first, _times(waiting) if own else NONE
+            samples, size = samples - count, size - len(first.value)
+            yield first, _times(waiting) if count else NONE
     while waiting:
         yield waiting.popleft(), _times(waiting)
 
 
 class FileWindows:
-    """Takes the samples of one file, and yields the minutes of hosts that are complete.
+    """Takes the samples of one file, and yields the complete minutes of hosts.
 
-    With an index of `every` file it yields the samples as well, numbered by it, and cut into intervals of `cut_ms`, so
-    that those of several files can be merged. A file does not say when its samples came. So none is early, but for those
-    far ahead of what follows.
+    With `every`, an index of all files, it also yields the samples, numbered by that index and cut into intervals of `cut_ms`,
+    so that samples of several files can be merged. A file does not contain the arrival times of samples. So a sample counts as
+    too early only if it is far ahead of the following ones.
     """
 
     def __init__(
@@ -178,7 +177,7 @@ class FileWindows:
         self._ahead = 0
 
     def take(self, record: FileRecord, after_ms: Ints) -> Iterator[Samples | HostMinute]:
-        """Take the next record, and let time pass where none from before will follow; `after_ms` are the times after it."""
+        """Take the next record, and close windows that no later record can reach; `after_ms` holds the times after the record."""
         if (samples := record.samples) is not None:
             ahead = far_ahead(samples.time_ms, after_ms, self._ahead_ms)
             self._ahead += int(np.count_nonzero(ahead))
@@ -188,12 +187,11 @@ class FileWindows:
                 yield from self._minutes_in_time(self._windows.events(part))
 
     def end(self) -> Iterator[HostMinute]:
-        """Yield what is left, nothing more comes."""
+        """Yield the remaining minutes at the end of the file."""
         for part in self._windows.end():
             yield from self._minutes_in_time(self._windows.events(part))
 
     def counts(self) -> TelemetryCounts:
-        """Return what became of the samples."""
         counts = self._windows.counts
         return TelemetryCounts(counts.taken, counts.late, self._ahead, counts.not_finite, self._minutes)
 
@@ -213,9 +211,9 @@ class FileWindows:
         yield from sorted(reported, key=_first_ms)
 
     def _numbered(self, samples: Samples, every: SeriesIndex) -> Samples:
-        """Return the samples with the numbers of another index, without those for which it has no room."""
-        own = self.telemetry.index
-        new = [every.number(own[number]) for number in range(len(self._numbers), len(own))]
+        """Return the samples with the numbers of another index, without samples for which the index has no room."""
+        index = self.telemetry.index
+        new = [every.number(index[number]) for number in range(len(self._numbers), len(index))]
         self._numbers = np.append(self._numbers, np.array([-1 if n is None else n for n in new], np.int32))
         numbers = self._numbers[samples.series]
         return Samples(numbers, samples.time_ms, samples.value).take(numbers >= 0)
@@ -225,7 +223,7 @@ class FileWindows:
         self._read += len(samples.series)
         for columns in self._windows.fold(samples, offsets, samples.time_ms):
             yield from self._minutes_in_time(self._windows.events(columns))
-        self._windows.position(self._read)  # forgets which records were needed
+        self._windows.position(self._read)  # drops the record of needed offsets
 
     def _parts(self, samples: Samples, cut_ms: int) -> Iterator[Samples]:
         interval = samples.time_ms // cut_ms
@@ -250,15 +248,15 @@ def _count(record: FileRecord) -> int:
 
 
 def _times(records: Iterable[FileRecord]) -> Ints:
-    found: list[Ints] = [NONE]
+    times: list[Ints] = [NONE]
     count = 0
     for record in records:
         if count >= FOLLOWING:
             break
         if record.samples is not None:
-            found.append(record.samples.time_ms[:FOLLOWING])
-            count += len(found[-1])
-    return np.concatenate(found)
+            times.append(record.samples.time_ms[:FOLLOWING])
+            count += len(times[-1])
+    return np.concatenate(times)
 
 
 class Scores:
@@ -271,17 +269,17 @@ class Scores:
 
     @property
     def unscored(self) -> int:
-        """How many samples were passed over, for they came after those of a later interval."""
+        """The number of samples that were skipped because they came after those of a later interval."""
         return 0 if self._scorer is None else self._scorer.late
 
     def write(self, samples: Samples, index: SeriesIndex) -> None:
-        """Score samples and write what is complete. Raises UnavailableError where the file cannot be written."""
+        """Score samples and write complete scores. Raises UnavailableError if the file cannot be written."""
         if self._scorer is None:
             self._scorer = StreamScorer(index)
         self._write(self._scorer.score(samples))
 
     def end(self) -> None:
-        """Write the scores of what is still held."""
+        """Write the scores that are still held."""
         if self._scorer is not None:
             self._write(self._scorer.end())
 
@@ -296,7 +294,7 @@ class Scores:
 
 @contextmanager
 def scores_file(path: Path) -> Iterator[Scores]:
-    """Open a file of scores; ConfigError where it cannot be written."""
+    """Open a file of scores; ConfigError if it cannot be written."""
     try:
         file = path.open("wb")
     except OSError as error:
@@ -312,7 +310,7 @@ def scores_file(path: Path) -> Iterator[Scores]:
 
 
 class TimedEvent(msgspec.Struct, frozen=True):
-    """An event, the time at which the agent would have heard of it, and its place in a file."""
+    """An event, the time at which the agent would have received it, and its place in a file."""
 
     time_ms: int | None
     event: JobEvent | HostMinute
@@ -320,7 +318,7 @@ class TimedEvent(msgspec.Struct, frozen=True):
 
 
 class TimedSamples(msgspec.Struct, frozen=True):
-    """Samples of one file, in the order in which they came; `time_ms` is that of the first."""
+    """Samples of one file in their order; `time_ms` is the time of the first."""
 
     time_ms: int
     samples: Samples
@@ -330,7 +328,7 @@ Item = TimedEvent | TimedSamples | FileRecord
 
 
 def reported_ms(event: JobEvent | HostMinute) -> int | None:
-    """Return the time at which an event is told: starts when they happen, completions at the end of the run."""
+    """Return the time at which an event is reported: a start when it happens, a completion at the end of the run."""
     if isinstance(event, JobCompleted):
         return event.end_ms
     if isinstance(event, HostMinute):
@@ -341,10 +339,10 @@ def reported_ms(event: JobEvent | HostMinute) -> int | None:
 
 
 def in_order(files: Iterable[Iterable[FileRecord]], telemetry: TelemetryFiles | None = None) -> Iterator[Item]:
-    """Yield the events of files in the order of time, and records that were refused as they come.
+    """Yield the events of files in order of time, and refused records in between.
 
-    Without `telemetry` samples stay in their records; with it they become minutes of hosts, and come themselves
-    where it asks for them. ConfigError above JOBS_MAX jobs in tables.
+    With `telemetry` samples become minutes of hosts, and are yielded themselves if `telemetry` asks for them; otherwise they
+    stay in their records. Raises ConfigError above JOBS_MAX jobs in tables.
     """
     merging = _Merging(telemetry)
     streams = [merging.stream(number, records) for number, records in enumerate(files)]
@@ -353,14 +351,14 @@ def in_order(files: Iterable[Iterable[FileRecord]], telemetry: TelemetryFiles | 
 
 
 def refused(record: FileRecord) -> Sequence[InvalidInputError]:
-    """Return everything that was refused of a record."""
+    """Return everything in a record that was refused."""
     return [record.error] if record.error is not None else list(record.decoded.rejects)
 
 
 class Remarks:
-    """What the user of files has to hear: what was assumed of one, and where one is damaged.
+    """Messages for the user of files: assumptions about a file, and damage.
 
-    What could be read of a damaged file counts, but whoever uses the figures must know that they are of a part.
+    The readable part of a damaged file counts, but the user must know that the figures cover only a part.
     """
 
     def __init__(self, config: Config) -> None:
@@ -374,7 +372,7 @@ class Remarks:
 
     @property
     def failed(self) -> bool:
-        """Whether a file is damaged, or every event belongs to a system that the configuration does not accept."""
+        """Whether a file is damaged, or the configuration accepts the system of no event."""
         return self.damaged or bool(self._left_out and not self._accepted)
 
     def accepts(self, system: str) -> bool:
@@ -388,25 +386,25 @@ class Remarks:
         return False
 
     def messages(self) -> list[str]:
-        """Return everything that the user has to hear, a sentence each."""
+        """Return all messages, a sentence each."""
         if not self._left_out:
             return self.texts
         total = self._left_out.total()
-        what = f"{'system' if len(self._left_out) == 1 else 'systems'} {', '.join(self._left_out)}"
+        systems = f"{'system' if len(self._left_out) == 1 else 'systems'} {', '.join(self._left_out)}"
         text = (
-            f"{total} of {total + self._accepted} events are left out, because the configuration does not list the {what}; "
+            f"{total} of {total + self._accepted} events are left out, because the configuration does not list the {systems}; "
             "add the name under `systems`, or to the aliases of a system."
         )
         return [*self.texts, text]
 
     def passing(self, records: Iterable[FileRecord]) -> Iterator[FileRecord]:
-        """Yield the records of a file as they come, and gather what is remarkable."""
+        """Yield the records of a file, and collect its remarks."""
         for record in records:
             self.take(record)
             yield record
 
     def take(self, record: FileRecord) -> None:
-        """Gather what is remarkable of a record; it is bounded, for archives have a million files."""
+        """Collect the remarks of a record; their number is bounded, because archives have a million files."""
         damaged = record.error is not None and record.error.reason == DAMAGED
         self.damaged = self.damaged or damaged
         for error in refused(record):
@@ -420,11 +418,11 @@ class Remarks:
             self._take_encoding(record.place.rpartition(":")[0] or record.place)
 
     def _take_encoding(self, file: str) -> None:
-        """Say once of a file what makes its text readable: it is one that an old system wrote, line by line."""
+        """Say once for each file how to make its text readable: an old system wrote it, line by line."""
         if file not in self._not_utf8 and len(self.texts) < REMARKS_MAX:
             self._not_utf8.add(file)
             self.texts.append(
-                f"{file}: Its text is not UTF-8, and lines with letters beyond ASCII are left out. If it is Latin-1, convert it first: "
+                f"{file}: The text is not UTF-8, so lines with letters beyond ASCII are left out. If it is Latin-1, convert it first: "
                 f"iconv -f LATIN1 -t UTF-8 {shlex.quote(file)}"
             )
 
@@ -437,14 +435,14 @@ def _ask_for_system(place: str, config: Config) -> str:
 
 
 class _Merging:
-    """What the streams of files that are merged share."""
+    """The shared state of the merged streams of files."""
 
     def __init__(self, telemetry: TelemetryFiles | None) -> None:
         self._telemetry = telemetry
         self._gathered = 0
 
     def stream(self, number: int, records: Iterable[FileRecord]) -> Iterator[tuple[_Key, Item]]:
-        """Yield the items of one file with keys that never fall."""
+        """Yield the items of one file with keys that never decrease."""
         windows = self._telemetry.windows(number) if self._telemetry is not None else None
         table: list[TimedEvent] = []
         for time_ms, item in _rising(self._items(records, windows, table), first=number == 0):
@@ -457,7 +455,7 @@ class _Merging:
         self, records: Iterable[FileRecord], windows: FileWindows | None, table: list[TimedEvent]
     ) -> Iterator[Item]:
         place = ""
-        for record, after_ms in with_following(records) if windows is not None else ((each, NONE) for each in records):
+        for record, after_ms in with_following(records) if windows is not None else zip(records, repeat(NONE)):
             place = record.place
             if record.error is not None or record.decoded.rejects or (record.samples is not None and windows is None):
                 yield record
@@ -480,11 +478,11 @@ class _Merging:
 
 
 def _measured(reported: Iterable[Samples | HostMinute], place: str) -> Iterator[Item]:
-    for each in reported:
-        if isinstance(each, HostMinute):
-            yield TimedEvent(reported_ms(each), each, place)
+    for part in reported:
+        if isinstance(part, HostMinute):
+            yield TimedEvent(reported_ms(part), part, place)
         else:
-            yield TimedSamples(int(each.time_ms[0]), each)
+            yield TimedSamples(int(part.time_ms[0]), part)
 
 
 def _order(timed: TimedEvent) -> _Key:
@@ -492,10 +490,10 @@ def _order(timed: TimedEvent) -> _Key:
 
 
 def _rising(items: Iterable[Item], *, first: bool) -> Iterator[tuple[int, Item]]:
-    """Give each item the newest time so far.
+    """Yield each item with the newest time so far.
 
-    Events before the first that has a time wait for it: who asks after a day of jobs does so in their midst. Where none
-    has a time, those of the first file come before all others, and those of later ones after them.
+    Events before the first one with a time wait for it, because a question among a day of jobs belongs in their midst. If no
+    event has a time, those of the first file come before all others, and those of later files after them.
     """
     waiting: list[Item] = []
     now_ms = NEVER_MS
@@ -509,7 +507,7 @@ def _rising(items: Iterable[Item], *, first: bool) -> Iterator[tuple[int, Item]]
         elif waiting and isinstance(item, TimedEvent):
             now_ms = 0 if first else END_MS
         if now_ms != NEVER_MS:
-            yield from ((now_ms, each) for each in waiting)
+            yield from ((now_ms, early) for early in waiting)
             waiting.clear()
         yield now_ms, item
-    yield from ((0 if first else END_MS, each) for each in waiting)
+    yield from ((0 if first else END_MS, early) for early in waiting)

@@ -1,4 +1,4 @@
-"""What others wrote, read again now and then for the readers of this process: dead letters, messages of other learners."""
+"""Threads that regularly read what other processes wrote: output topics, topic settings, the broker clock, source topics."""
 
 import math
 import threading
@@ -22,14 +22,14 @@ from sinks.topics import UNREADABLE, Kind, record
 
 T = TypeVar("T")
 Decode = Callable[[bytes | None, bytes | None], T]
-NAMED_MAX: Final = 10  # records that the log names one by one, of each look at a topic
+NAMED_MAX: Final = 10  # unreadable records that one look at a topic logs by name
 
 
 class OutputTopics:
-    """The output topics as their readers see them; `topics` has the name of each kind.
+    """The output topics, for readers in this process; `topics` holds the topic name of each kind.
 
-    A record is counted once, however often its topic is read again. A tombstone, or the next message of its key, takes its
-    place; until then readers see the message before it, where the topic still has that.
+    An unreadable record is counted once, however often its topic is read. A tombstone or the next message of its key replaces
+    it; until then readers see the message before it, if the topic still has that one.
     """
 
     def __init__(self, log: Log, topics: Mapping[str, str], measures: Measures) -> None:
@@ -37,44 +37,43 @@ class OutputTopics:
         self._read: dict[tuple[Kind, int], int] = {}
 
     def read(self, kind: Kind, take: Callable[[Emission], None], newest: int | None = None) -> None:
-        """Hand on the messages of a topic, or of its `newest` offsets, oldest first. Raises UnavailableError."""
+        """Pass the messages of a topic to `take`, or those at its `newest` offsets, oldest first. Raises UnavailableError."""
         self.read_as(kind, partial(record, kind), take, newest)
 
     def read_as(self, kind: Kind, decode: Decode[T], take: Callable[[T], None], newest: int | None = None) -> None:
-        """Do so with what `decode` makes of key and value; InvalidInputError where it cannot."""
+        """Do the same with the result of `decode` for key and value; it raises InvalidInputError for an unreadable record."""
         topic = self._topics[kind]
         for partition in range(self._log.partitions(topic) or 0):
-            counted_to, found = self._read.get((kind, partition), 0), Unreadable()
+            counted_to, unreadable = self._read.get((kind, partition), 0), Unreadable()
 
-            def on_batch(batch: Batch, counted_to: int = counted_to, found: Unreadable = found) -> None:
+            def on_batch(batch: Batch, counted_to: int = counted_to, unreadable: Unreadable = unreadable) -> None:
                 for offset, key, value in zip(batch.offsets, batch.keys, batch.values, strict=True):
                     try:
                         message = decode(key, value)
                     except InvalidInputError as error:
                         if offset >= counted_to:
-                            found.add(f"{batch.topic}/{batch.partition}/{offset}", error)
+                            unreadable.add(f"{batch.topic}/{batch.partition}/{offset}", error)
                         continue
                     take(message)
 
             self._read[kind, partition] = self._log.read(topic, partition, on_batch, newest=newest)
-            found.report(kind, self._measures)
+            unreadable.report(kind, self._measures)
 
 
 class Unreadable:
-    """The records of one look at a topic that nobody can read."""
+    """The unreadable records of one read of a topic."""
 
     def __init__(self) -> None:
         self._named: list[tuple[str, InvalidInputError]] = []
         self._count = 0
 
     def add(self, place: str, error: InvalidInputError) -> None:
-        """Take note of a record."""
         self._count += 1
         if len(self._named) < NAMED_MAX:
             self._named.append((place, error))
 
     def report(self, kind: Kind, measures: Measures) -> None:
-        """Count and name what was noted."""
+        """Count the unreadable records, and log the first ones by name."""
         if not self._count:
             return
         measures.add("scalewatch_outputs_unreadable_total", self._count, topic=kind)
@@ -92,46 +91,53 @@ CLOCK_LOOK_S: Final = 15.0
 DAY_MS: Final = 86_400_000
 TOPICS_MAX: Final = 200
 PARTITIONS_READ_MAX: Final = 64
-NEWEST: Final = 3  # the last offsets may be marks of transactions
+NEWEST: Final = 3  # the last offsets may be markers of transactions
 SHOWN_MAX: Final = 200
 DETAIL_MAX: Final = 300
 
 
 class Lookout:
-    """Reads `what` again and again, by `read`; a failure is logged once, unless the broker is away, and readers see what was read before."""
+    """Calls `read` every `every_s` seconds, with `at_once` also at the start.
 
-    def __init__(self, what: str, read: Callable[[], object], every_s: float = LOOK_S) -> None:
-        self._what, self._read, self._every_s = what, read, every_s
+    A failure is logged once, unless the broker is away, and readers keep the former result.
+    """
+
+    def __init__(
+        self, subject: str, read: Callable[[], object], every_s: float = LOOK_S, *, at_once: bool = False
+    ) -> None:
+        self._subject, self._read, self._every_s, self._at_once = subject, read, every_s, at_once
         self._failing = False
 
     def look(self) -> None:
         """Read once; never raises."""
         try:
             self._read()
-        except UnavailableError:  # the role itself tells that the broker is away
+        except UnavailableError:  # the role itself logs that the broker is away
             return
-        except Exception as error:  # noqa: BLE001  whatever a broker does, readers see what was seen before
+        except Exception as error:  # noqa: BLE001  whatever a broker does, readers keep the former result
             if not self._failing:
                 reason = f"{type(error).__name__}: {error}"
-                logs.logger("readers").warning(f"{self._what} could not be read", reason=reason)
+                logs.logger("readers").warning(f"{self._subject} could not be read", reason=reason)
             self._failing = True
             return
         if self._failing:
-            logs.logger("readers").info(f"{self._what} can be read again")
+            logs.logger("readers").info(f"{self._subject} can be read again")
         self._failing = False
 
     def run(self, clock: Clock, stop: threading.Event) -> None:
-        """Look again and again until `stop` is set."""
+        """Read regularly until `stop` is set."""
+        if self._at_once:
+            self.look()
         while not clock.sleep(self._every_s, stop):
             self.look()
 
     def start(self, clock: Clock, stop: threading.Event) -> None:
-        """Start the thread that looks until `stop` is set."""
-        threading.Thread(target=self.run, args=(clock, stop), name=self._what, daemon=True).start()
+        """Start the thread that reads until `stop` is set."""
+        threading.Thread(target=self.run, args=(clock, stop), name=self._subject, daemon=True).start()
 
 
 class TopicFaults(Lookout):
-    """The agent's own topics as they really are: what is wrong with them, or with the rights to them, is logged and counted."""
+    """Compares the agent's own topics, and its rights to them, with what it needs; logs and counts each fault."""
 
     def __init__(self, log: Log, config: Config, measures: Measures) -> None:
         super().__init__("settings of topics", self._examine, TOPICS_LOOK_S)
@@ -139,17 +145,17 @@ class TopicFaults(Lookout):
         self._known: frozenset[str] = frozenset()
 
     def _examine(self) -> None:
-        found = frozenset(own_faults(examine(self._log, self._config), self._config))
-        self._measures.set("scalewatch_topic_faults", len(found))
-        for fault in sorted(found - self._known):
+        faults = frozenset(own_faults(examine(self._log, self._config), self._config))
+        self._measures.set("scalewatch_topic_faults", len(faults))
+        for fault in sorted(faults - self._known):
             logs.logger("topics").warning("a topic is not as it has to be", fault=fault)
-        self._known = found
+        self._known = faults
 
 
 class BrokerTime(Lookout):
-    """Compares the clock of this host with the broker's, which notes in the journal when it took each record.
+    """Compares the clock of this host with the broker's, which stamps each record of the journal.
 
-    A record that was not there at the look before was taken since. The journal never rests: collectors write ticks.
+    A record that was not there at the last look was written since. The journal never rests, because collectors write ticks.
     """
 
     def __init__(self, log: Log, journal: str, clock: BrokerClock, measures: Measures) -> None:
@@ -183,7 +189,7 @@ class BrokerTime(Lookout):
 
 
 def clock_fault(ahead_ms: int) -> str | None:
-    """Return in a sentence how wrong the clock of this host is; None if it is right."""
+    """Return a sentence with the error of the clock of this host; None if it is right."""
     if not ahead_ms:
         return None
     side, days = "ahead of" if ahead_ms > 0 else "behind", round(abs(ahead_ms) / DAY_MS, 1)
@@ -192,64 +198,54 @@ def clock_fault(ahead_ms: int) -> str | None:
 
 
 class RecentDeadLetters(Lookout):
-    """The newest dead letters of the whole agent, whoever wrote them; a topic that is missing has none."""
+    """The newest dead letters of the whole agent, whoever wrote them; a missing topic has none."""
 
     def __init__(self, outputs: OutputTopics) -> None:
-        super().__init__("dead letters", self._take)
+        super().__init__("dead letters", self._take, at_once=True)
         self._outputs = outputs
-        self._seen: tuple[DeadLetterView, ...] = ()
+        self._latest: tuple[DeadLetterView, ...] = ()
 
     def latest(self) -> Sequence[DeadLetterView]:
-        """Return the letters of the last look, the newest first; for any thread."""
-        return self._seen
-
-    def run(self, clock: Clock, stop: threading.Event) -> None:
-        """Look now, and again and again until `stop` is set."""
-        self.look()
-        super().run(clock, stop)
+        """Return the dead letters of the last look, newest first; from any thread."""
+        return self._latest
 
     def _take(self) -> None:
         read: list[DeadLetterView | None] = []
         self._outputs.read_as("deadletters", _dead_letter, read.append, newest=SHOWN_MAX)
-        found = [dead_letter for dead_letter in read if dead_letter is not None]
-        found.reverse()  # of one time, the one that was written last comes first
-        self._seen = tuple(sorted(found, key=lambda dead_letter: -dead_letter.time_ms)[:SHOWN_MAX])
+        letters = [dead_letter for dead_letter in read if dead_letter is not None]
+        letters.reverse()  # of equal times, the letter written last comes first
+        self._latest = tuple(sorted(letters, key=lambda dead_letter: -dead_letter.time_ms)[:SHOWN_MAX])
 
 
 class SourceTopics(Lookout):
-    """What the broker holds of the sources: the ends of their topics, and when each got its newest message.
+    """The topics of the sources on the broker: their ends, and the time of their newest messages.
 
-    The time of a message that came while this looks is that of the look; clocks of producers count only for the message
-    that is the newest at the first look. At most TOPICS_MAX are followed, those that the configuration names first; those
-    left out are counted at each look.
+    A message that arrived between two looks gets the time of the later one. Timestamps of producers count only for the newest
+    message at the first look. At most TOPICS_MAX topics are followed, first those that the configuration names; each look
+    counts the others.
     """
 
-    def __init__(self, log: Log, wanted: Sequence[str], clock: Clock, measures: Measures) -> None:
-        super().__init__("the sources", self._take, ENDS_LOOK_S)
-        self._log, self._wanted, self._clock, self._measures = log, tuple(wanted), clock, measures
+    def __init__(self, log: Log, configured: Sequence[str], clock: Clock, measures: Measures) -> None:
+        super().__init__("the sources", self._take, ENDS_LOOK_S, at_once=True)
+        self._log, self._configured, self._clock, self._measures = log, tuple(configured), clock, measures
         self._reports: dict[str, TopicReport] = {}
         self.ends: Mapping[TopicPartition, int] = {}
 
     def latest(self) -> Sequence[TopicReport]:
-        """Return the topics of the last look, and each wanted name or pattern that none of them has; for any thread."""
+        """Return the topics of the last look, and each configured name or pattern without a topic; from any thread."""
         return tuple(self._reports.values())
 
-    def run(self, clock: Clock, stop: threading.Event) -> None:
-        """Look now, and again and again until `stop` is set."""
-        self.look()
-        super().run(clock, stop)
-
     def _take(self) -> None:
-        there = self._log.ends(self._wanted)
-        absent = [name for name in self._wanted if not any(map(topic_pattern([name]).fullmatch, there))]
-        names = [*absent, *sorted(there, key=lambda name: (name not in self._wanted, name))]
+        ends_by_topic = self._log.ends(self._configured)
+        absent = [name for name in self._configured if not any(map(topic_pattern([name]).fullmatch, ends_by_topic))]
+        names = [*absent, *sorted(ends_by_topic, key=lambda name: (name not in self._configured, name))]
         if left_out := len(names[TOPICS_MAX:]):
             self._measures.add("scalewatch_bounds_hit_total", left_out, bound="source_topics_max")
         missing = absent[:TOPICS_MAX]
-        found = {name: there[name] for name in names[len(missing) : TOPICS_MAX]}
-        reports = {topic: self._report(topic, ends) for topic, ends in found.items()}
+        followed = {name: ends_by_topic[name] for name in names[len(missing) : TOPICS_MAX]}
+        reports = {topic: self._report(topic, ends) for topic, ends in followed.items()}
         self._reports = reports | {name: TopicReport(name) for name in missing}
-        self.ends = {(topic, number): end for topic, ends in found.items() for number, end in ends.items()}
+        self.ends = {(topic, number): end for topic, ends in followed.items() for number, end in ends.items()}
 
     def _report(self, topic: str, ends: Mapping[int, int]) -> TopicReport:
         messages, former = sum(ends.values()), self._reports.get(topic)
@@ -259,7 +255,7 @@ class SourceTopics(Lookout):
         return TopicReport(topic, messages, newest_ms)
 
     def _written_ms(self, topic: str, ends: Mapping[int, int]) -> int | None:
-        """Return when the newest message was written that is still there; None where none is."""
+        """Return the timestamp of the newest message that still exists; None without one."""
         times_ms: list[int] = []
         for partition in [number for number, end in ends.items() if end][:PARTITIONS_READ_MAX]:
             self._log.read(topic, partition, lambda batch: times_ms.extend(batch.timestamps_ms), newest=NEWEST)
@@ -267,7 +263,7 @@ class SourceTopics(Lookout):
 
 
 class _Written(msgspec.Struct, frozen=True):
-    """What is read of a dead letter: the bytes of the message are not even decoded."""
+    """The fields of a dead letter that readers need; the bytes of the message are not even decoded."""
 
     time: str
     reason: str
@@ -283,7 +279,7 @@ _DECODER: Final = msgspec.json.Decoder(_Written)
 
 
 def _dead_letter(_key: bytes | None, value: bytes | None) -> DeadLetterView | None:
-    """Return a letter as readers see it, None for a tombstone. InvalidInputError where it is none."""
+    """Return a dead letter for readers, None for a tombstone. Raises InvalidInputError for any other value."""
     if value is None:
         return None
     try:
@@ -303,7 +299,7 @@ def _dead_letter(_key: bytes | None, value: bytes | None) -> DeadLetterView | No
 
 
 def time_ms(text: str) -> int:
-    """Return the time of a dead letter; a message with an impossible time of its own is as old as can be."""
+    """Return the time of a dead letter; an impossible time counts as 0, so the letter comes last."""
     try:
         return parse_rfc3339(text)
     except InvalidInputError:

@@ -1,4 +1,4 @@
-"""Replays: event files through the same agent, and what came out of them in numbers."""
+"""Replays: files of events run through an agent in memory, and a summary in numbers."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +17,7 @@ from processors.contracts.events import DeadLetter, HostMinute, Refused, by_reas
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import Emission, PowerQuality, Quality
 
-STEP_RECORDS: Final = 2000  # an event brings a hundred ticks or so at most: far fewer than the journal holds
+STEP_RECORDS: Final = 2000  # an event adds about a hundred ticks at most, far fewer than the journal holds
 SETTLE_MS: Final = 2 * 3_600_000
 NO_APPLICATION: Final = b'"application_id":null'
 PROFILE: Final = b'"profile":{'
@@ -25,16 +25,16 @@ FAR_FUTURE_MS: Final = 4_000_000_000_000  # files are history: no time in them i
 
 
 class Sink(Protocol):
-    """Takes what comes out of a replay."""
+    """Receives the messages of a replay."""
 
     def write(self, emissions: Sequence[Emission]) -> None:
-        """Take messages in, in their order."""
+        """Write messages in their order."""
 
 
 class Replay:
-    """Feeds files into an agent of its own, counts, and hands what comes out to a sink, the scores of samples to another.
+    """Feeds files into an agent of its own, counts records, and passes messages to `sink` and sample scores to `scores`.
 
-    `host` is that of telemetry that names none.
+    `host` is the host of telemetry that names none.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Replay:
     ) -> None:
         """Replay the files to their end, then let time pass until everything has settled.
 
-        `on_progress` is told the number of records read now and then.
+        `on_progress` is called now and then with the number of records read.
         """
         stepped = 0
         self._files = telemetry_files(self._config, paths, options, self._host, samples=self._scores is not None)
@@ -73,7 +73,7 @@ class Replay:
         on_progress(self.counts["records"])
 
     def summary(self) -> dict[str, Any]:
-        """Return what was read, refused and learned."""
+        """Return the numbers of records read, refused and learned."""
         predictions = self.agent.service.predictions()
         return {
             "schema": "scalewatch.summary/1",
@@ -96,11 +96,11 @@ class Replay:
         }
 
     def _telemetry(self) -> dict[str, Any]:
-        """Return what became of the samples; `late` and `ahead` of those around them were left out."""
+        """Return the counts of samples by outcome; `late` and `ahead` samples were left out."""
         if self._files is None:
             return {}
         series = self._files.series()
-        hosts = len({(each.system, each.host) for each in series})
+        hosts = len({(metric.system, metric.host) for metric in series})
         counts = msgspec.structs.asdict(self._files.counts())
         scored = {} if self._scores is None else {"scores": self._scores.lines, "unscored": self._scores.unscored}
         return {**counts, "series": len(series), "hosts": hosts, **scored}
@@ -138,24 +138,24 @@ class Replay:
             self._scores.write(item.samples, self._files.index)
 
     def _refuse(self, place: str, format_name: str, value: bytes, errors: Iterable[InvalidInputError]) -> None:
-        for alike in by_reason(errors):
-            self.counts["refused"] += alike.count
-            self.refusals[alike.error.reason] += alike.count
-            self._emitted(compose.encode(_dead_letter(place, format_name, value, alike)))
+        for refusal in by_reason(errors):
+            self.counts["refused"] += refusal.count
+            self.refusals[refusal.error.reason] += refusal.count
+            self._emitted(compose.encode(_dead_letter(place, format_name, value, refusal)))
 
 
-def _dead_letter(place: str, format_name: str, value: bytes, alike: Refused) -> DeadLetter:
+def _dead_letter(place: str, format_name: str, value: bytes, refusal: Refused) -> DeadLetter:
     name, _, line = place.rpartition(":")
     return dead_letter(
-        name, 0, int(line) if line.isdigit() else 0, format_name=format_name, value=value, refused=alike,
+        name, 0, int(line) if line.isdigit() else 0, format_name=format_name, value=value, refused=refusal,
         timestamp_ms=0,
     )  # fmt: skip
 
 
-def _quality(found: Sequence[Quality | PowerQuality]) -> dict[str, Any]:
-    scored = sum(each.scored for each in found)
-    errors = sorted(each.median_error for each in found if each.median_error is not None)
-    covered = [(each.coverage_90, each.scored) for each in found if each.coverage_90 is not None]
+def _quality(qualities: Sequence[Quality | PowerQuality]) -> dict[str, Any]:
+    scored = sum(quality.scored for quality in qualities)
+    errors = sorted(quality.median_error for quality in qualities if quality.median_error is not None)
+    covered = [(quality.coverage_90, quality.scored) for quality in qualities if quality.coverage_90 is not None]
     runs = sum(count for _, count in covered)
     return {
         "scored": scored,

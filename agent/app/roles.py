@@ -1,7 +1,7 @@
-"""The two roles as they run: made, stepped until told to stop, and left in order.
+"""The two roles at run time: opened, stepped until they are told to stop, and closed in order.
 
-A role that cannot reach the broker at its start tries again and says so in its readiness. Any later error ends it: the
-process ends with the reason, and its parent starts it anew. There is one way back, the start.
+A role that cannot reach the broker at its start retries, and gives the reason in its readiness. Any later error ends the
+process with the reason, and the parent restarts it. A start is the only way to recover.
 """
 
 import gc
@@ -10,6 +10,7 @@ import socket
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -43,54 +44,53 @@ from processors.contracts.service import Forwarding, Health, Measures, Service, 
 from processors.models.numerics import scipy_functions
 from sinks.topics import Kind
 
-YOUNG_MAX: Final = 5_000  # new objects between two looks at these alone: an object costs up to a microsecond
-MIDDLE_MAX: Final = (
-    2  # such looks between two at what survived them: ten times as many took .1 s where state is decoded
+YOUNG_MAX: Final = (
+    5_000  # new objects between two collections of the youngest generation: an object costs up to a microsecond
 )
-NEVER: Final = 1_000_000_000  # the collector is not to decide itself when it looks at everything
-IDLE_S: Final = 600.0  # between two full collections while there is nothing to do
-BUSY_S: Final = 7200.0  # and where there always is: then it must not be put off for ever
+MIDDLE_MAX: Final = 2  # young collections for each middle one: with 20 a middle one took .1 s while state was decoded
+NEVER: Final = 1_000_000_000  # no automatic full collection
+IDLE_S: Final = 600.0  # time between two full collections of an idle role
+BUSY_S: Final = 7200.0  # and of a role that is never idle: the collection must not be put off for ever
 
 
 class Garbage:
-    """Full collections of this process, at moments of its choice. One may last as long as a tick of a busy centre.
+    """Full garbage collections of this process, at times of its choice: one may take as long as a tick of a busy centre.
 
-    What survives is frozen, so that the next one looks only at what is new since. `now_s` is of a clock that only grows.
+    Surviving objects are frozen, so the next collection checks only newer ones. `now_s` is of a clock that only grows.
     """
 
     def __init__(self, now_s: float) -> None:
         self._collected_s = now_s
 
     def restrain(self) -> None:
-        """Leave full collections to `collect`."""
+        """Disable automatic full collections."""
         gc.set_threshold(YOUNG_MAX, MIDDLE_MAX, NEVER)
 
     def is_due(self, now_s: float, *, idle: bool) -> bool:
-        """Return whether the next moment is one for a full collection."""
         return now_s - self._collected_s >= (IDLE_S if idle else BUSY_S)
 
     def collect(self, now_s: float) -> None:
-        """Free cycles, and take all that is left for lasting."""
+        """Free cycles, and freeze all that is left."""
         gc.collect()
         gc.freeze()
         self._collected_s = now_s
 
 
-AGAIN_MAX_S = 5.0  # between two looks for a broker, each of which may take ten seconds itself
-FEW = 200  # messages of a poll, after which more are waited for: a poll costs as much as twenty of them
+AGAIN_MAX_S = 5.0  # longest wait between two attempts to reach the broker, each of which may take ten seconds
+FEW = 200  # after a poll with fewer messages the collector waits for more: a poll costs as much as twenty messages
 GATHER_S = 0.01
-REPORT_S = 5.0  # between two reports of a collector in the journal
-POLL_S = 1.0  # a group join that takes place inside a poll needs one that waits
-STANDBY_S = 10.0  # without a shard for so long: this learner waits for another one to end, and shows what that one told
+REPORT_S = 5.0  # time between two reports of a collector in the journal
+POLL_S = 1.0  # a group join happens within a poll, so the poll has to wait
+STANDBY_S = 10.0  # a learner without a shard for this time stands by for another one, and shows the other's messages
 VIEWED: Mapping[Kind, int | None] = {"predictions": None, "job_predictions": None, "alerts": None, "runs": RETAINED_MAX}
 
 
 class OwnShards(Forwarding):
-    """Shows of a service what the shards say that are owned now; `shard_of` gives the shard of a system.
+    """A service limited to the shards that are owned now; `shard_of` returns the shard of a system.
 
-    A learner reads all output topics when it gains a shard, and from then on hears of its own ones only. Were it to export
-    the others, or to repeat their alerts, a figure would be there twice, once new and once old, and an alert that has
-    resolved would fire again.
+    A learner reads all output topics when it gains a shard, and receives only messages of its own shards afterwards. If it
+    exported the other shards, or repeated their alerts, a figure would appear twice, once current and once old, and a resolved
+    alert would fire again.
     """
 
     def __init__(
@@ -100,24 +100,22 @@ class OwnShards(Forwarding):
         self._shard_of, self._owned = shard_of, owned
 
     def predictions(self) -> Sequence[Prediction]:
-        """Return the latest prediction of every application of these shards."""
         owned = self._owned()
         return [entry for entry in super().predictions() if self._shard_of(entry.system) in owned]
 
     def alerts(self) -> Sequence[Alert]:
-        """Return the alerts of these shards, those that are over last."""
         owned = self._owned()
         return [alert for alert in super().alerts() if self._shard_of(alert.labels.get("system", "")) in owned]
 
     def sources(self) -> Sequence[SourceStatus]:
-        """Return none: collectors export what the topics hold."""
+        """Return no source: collectors export what the topics hold."""
         return ()
 
 
 class Role(ABC):
-    """One role of one process; `service` is what readers see, `own` what it tells Prometheus and Alertmanagers by itself.
+    """One role of one process. `service` answers readers; `own` is the part that it exports to Prometheus and Alertmanagers.
 
-    `reason` says why it is not ready. The parent reads `recorder`.
+    `reason` says why the role is not ready. The parent reads `recorder`.
     """
 
     name: str
@@ -133,12 +131,12 @@ class Role(ABC):
         self._broker_time = BrokerTime(log, config.topics.journal, self._clock, measures)
 
     def watch(self, stop: threading.Event) -> None:
-        """Start the threads that look, until `stop` is set, at what others wrote, at settings of topics and at the broker's clock."""
+        """Start the threads of this role, until `stop` is set."""
         self._topic_faults.start(self._clock, stop)
         self._broker_time.start(self._clock, stop)
 
     def open(self) -> None:
-        """Make missing topics and join the group; UnavailableError where the broker is away, ConfigError for wrong topics."""
+        """Create missing topics and join the group. Raises UnavailableError, or ConfigError for wrong topics."""
         try:
             self._log.create(own_topics(self._config))
             check_shards(self._log, self._config)
@@ -151,14 +149,13 @@ class Role(ABC):
 
     @abstractmethod
     def step(self) -> None:
-        """Do the next piece of work."""
+        """Process the next records."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Save what there is: an orderly end."""
+        """Save the state at an orderly end."""
 
     def close(self) -> None:
-        """Free the connections."""
         self._log.close()
 
     @abstractmethod
@@ -169,7 +166,6 @@ class Role(ABC):
         lag_s = self._lag_s()
         fault = clock_fault(self._clock.ahead_ms)
         reasons = ((fault,) if fault else ()) + (late(lag_s) if self.reason is None else (self.reason,))
-        working = self.reason is None
         return (
             Health(
                 role=self.name,
@@ -177,17 +173,17 @@ class Role(ABC):
                 reasons=reasons,
                 restarts=self._restarts,
                 lag_s=lag_s,
-                working=working,
+                working=self.reason is None,
             ),
         )
 
     def _lag_s(self) -> float | None:
-        """Return how far the role is behind; None where that is not known."""
+        """Return how far the role is behind, in seconds; None if unknown."""
         return None
 
 
 def run(role: Role, stop: threading.Event, outage: Outage) -> None:
-    """Run a role until `stop` is set; any error after a good start is raised."""
+    """Run a role until `stop` is set; any error after a successful start is raised."""
     try:
         if until_available(role.open, stop, AGAIN_MAX_S, lambda _state: outage.failed(role.reason or "")):
             outage.over()
@@ -200,7 +196,7 @@ def run(role: Role, stop: threading.Event, outage: Outage) -> None:
 
 
 class LearnerRole(Role):
-    """The learner of this process, with the view that readers see."""
+    """The learner of this process, with the view for its readers."""
 
     name = "learner"
 
@@ -213,7 +209,7 @@ class LearnerRole(Role):
         self._learner: Learner | None = None
         self._outputs = OutputTopics(log, compose.output_topics(config), measures)
         self._dead_letters = RecentDeadLetters(self._outputs)
-        self._wanted, self._silent_s = compose.wanted_topics(config), compose.silent_after(config)
+        self._configured, self._silent_s = compose.wanted_topics(config), compose.silent_after(config)
         self._reads = LearnerService(
             self._view,
             config.journal_partition,
@@ -227,20 +223,18 @@ class LearnerRole(Role):
         self.own = OwnShards(self._reads, config.journal_partition, self._shards)
 
     def watch(self, stop: threading.Event) -> None:
-        """Start the threads that read the newest dead letters of the whole agent, and what other learners tell, too."""
         super().watch(stop)
         self._dead_letters.start(self._clock, stop)
-        Lookout("what other learners published", self.follow).start(self._clock, stop)
+        Lookout("the messages of other learners", self.follow).start(self._clock, stop)
 
     def follow(self) -> None:
-        """Read what other learners reported the shards that are not owned here. Raises UnavailableError."""
+        """Read what other learners published about the shards that are not owned here. Raises UnavailableError."""
         if len(self._shards()) < self._config.topics.journal_partitions:
             self._view.adopt(
                 self._view_of_others(), lambda system: self._config.journal_partition(system) in self._shards()
             )
 
     def step(self) -> None:
-        """Fold what has come."""
         learner = self._opened()
         folded = learner.step(self._clock.monotonic_s(), POLL_S)
         gained = self._catch_up(learner)
@@ -253,11 +247,9 @@ class LearnerRole(Role):
         self.reason = self._waits(learner)
 
     def finish(self) -> None:
-        """Take a last checkpoint."""
         self._opened().checkpoint(self._clock.monotonic_s())
 
     def close(self) -> None:
-        """Free the connections."""
         self._reads.learner = None
         if self._learner is not None:
             self._learner.close()
@@ -278,17 +270,16 @@ class LearnerRole(Role):
         self._opened_s = self._clock.monotonic_s()
 
     def _catch_up(self, learner: Learner) -> bool:
-        """Read what the topics hold when a shard was gained: another learner may have told much meanwhile.
-
-        Return whether one was gained.
-        """
+        """Read the output topics if a shard was gained, whose former owner may have published messages; return whether one was."""
         shards = frozenset(learner.shards())
         waits = not shards and self._clock.monotonic_s() - self._opened_s < STANDBY_S
         if self._shown is None and waits:
             return False
         gained = self._shown is None or bool(shards - self._shown)
         if gained:
-            self._view.replace(self._view_of_others())  # with what this one sent itself: a batch ends with a flush
+            self._view.replace(
+                self._view_of_others()
+            )  # this learner's own messages are included: a batch ends with a flush
         self._shown = shards
         return gained
 
@@ -299,7 +290,7 @@ class LearnerRole(Role):
         return fresh
 
     def _waits(self, learner: Learner) -> str | None:
-        """Return why nothing can be folded; None where there is no reason."""
+        """Return why nothing can be folded; None if there is no reason."""
         if not learner.shards():
             return "No shard is assigned to this learner; another one may own it."
         if self._clock_ms() is None:
@@ -316,29 +307,34 @@ class LearnerRole(Role):
         (health,) = super()._health()
         partitions = tuple(shards)
         floods = self._learner.floods() if self._learner is not None else ()
-        found = {"partitions": partitions, "checkpoint_age_s": age_s, "folded_ms": self._folded_ms(), "floods": floods}
-        return (msgspec.structs.replace(health, **found),)
+        details = {
+            "partitions": partitions,
+            "checkpoint_age_s": age_s,
+            "folded_ms": self._folded_ms(),
+            "floods": floods,
+        }
+        return (msgspec.structs.replace(health, **details),)
 
     def _lag_s(self) -> float | None:
         clock_ms = self._clock_ms()
         return None if clock_ms is None else (self._clock.now_ms() - clock_ms) / 1000
 
     def _folded_ms(self) -> int | None:
-        """Return the present time of the shard that is furthest behind."""
+        """Return the time of the shard that is furthest behind."""
         return min((shard.fold.now_ms for shard in self._shards().values() if shard.fold.now_ms), default=None)
 
     def _clock_ms(self) -> int | None:
-        """Return the newest clock in the ticks of the shard that is furthest behind: sources may hold its time back."""
+        """Return the newest clock in the ticks of the shard that is furthest behind; sources may hold its time further back."""
         clocks_ms = (shard.fold.watermarks.clock_ms for shard in self._shards().values())
         return min(filter(None, clocks_ms), default=None)
 
     def _sources(self) -> Sequence[SourceStatus]:
         learner = self._learner
         if learner is None:
-            return combined(self._wanted, (), (), self._silent_s)
-        by_age = sorted(learner.collectors.latest(), key=lambda report: report.time_ms)
-        reported = [one for report in by_age for one in report.topics]
-        return combined(self._wanted, learner.sources.status(), reported, self._silent_s)
+            return combined(self._configured, (), (), self._silent_s)
+        by_age = sorted(learner.collectors.latest(), key=attrgetter("time_ms"))
+        reported = [topic for report in by_age for topic in report.topics]
+        return combined(self._configured, learner.sources.status(), reported, self._silent_s)
 
     def _opened(self) -> Learner:
         if self._learner is None:
@@ -347,15 +343,15 @@ class LearnerRole(Role):
 
 
 class CollectorRole(Role):
-    """The collector of this process. Every REPORT_S it writes how it is beside a tick, for the pages of the learners."""
+    """The collector of this process. Every REPORT_S it writes a report beside a tick, for the pages of the learners."""
 
     name = "collector"
 
     def __init__(self, config: Config, log: Log, measures: Measures, clock: Clock, restarts: int) -> None:
         super().__init__(config, log, measures, clock, restarts)
         self._collector: Collector | None = None
-        self._wanted, self._silent_s = compose.wanted_topics(config), compose.silent_after(config)
-        self.topics = SourceTopics(log, self._wanted, clock, measures)
+        self._configured, self._silent_s = compose.wanted_topics(config), compose.silent_after(config)
+        self.topics = SourceTopics(log, self._configured, clock, measures)
         self._schemas = compose.schemas(config, measures, clock)
         self._backlog = Backlog()
         self._behind_s: float | None = None
@@ -368,12 +364,10 @@ class CollectorRole(Role):
         self._member = f"{socket.gethostname()}:{config.http.port}"
 
     def watch(self, stop: threading.Event) -> None:
-        """Start the threads that look up what the topics of the sources hold, and the broker's clock."""
         self._broker_time.start(self._clock, stop)
         self.topics.start(self._clock, stop)
 
     def step(self) -> None:
-        """Take what has come."""
         if self._collector is None:
             raise UnavailableError("The collector was not opened.")
         taken = self._collector.step(self._clock.now_ms(), POLL_S)
@@ -382,12 +376,10 @@ class CollectorRole(Role):
             self._clock.sleep(GATHER_S, self._never)
 
     def finish(self) -> None:
-        """Commit what was taken since the last commit."""
         if self._collector is not None:
             self._collector.commit()
 
     def close(self) -> None:
-        """Free the connections."""
         if self._collector is not None:
             self._collector.close()
         self._schemas.close()
@@ -407,7 +399,7 @@ class CollectorRole(Role):
         self.reason = None
 
     def _look(self, collector: Collector, taken: int) -> None:
-        """Measure how far it is behind, at most once a second."""
+        """Measure the lag, at most once a second."""
         now_s = self._clock.monotonic_s()
         if taken == 0 and not collector.reporting() and not collector.waiting():
             self._backlog.idle(now_s)
@@ -419,7 +411,7 @@ class CollectorRole(Role):
         return self._behind_s
 
     def _sources(self) -> Sequence[SourceStatus]:
-        return combined(self._wanted, (), self.topics.latest(), self._silent_s)
+        return combined(self._configured, (), self.topics.latest(), self._silent_s)
 
     def _report(self) -> CollectorReport | None:
         now_s = self._clock.monotonic_s()

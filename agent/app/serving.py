@@ -1,4 +1,4 @@
-"""One role as a process: what it serves over HTTP while it works, and how it ends."""
+"""A role as a process: its HTTP server, its metrics, and its exit code."""
 
 import threading
 from collections.abc import Callable
@@ -37,9 +37,9 @@ def serve(
     restarts: int,
     away_since_s: float | None,
 ) -> int:
-    """Run a role of this process until `stop` is set or it fails; return the exit code. ConfigError where it refuses.
+    """Run a role until `stop` is set or it fails; return the exit code. Raises ConfigError if the role refuses its configuration.
 
-    `away_since_s` is when the outage began that the role before this one ended in.
+    `away_since_s` is the time since when the broker has been away, inherited from the role's former process.
     """
     metrics, clock = compose.metrics(config, folds=name == roles.LearnerRole.name), BrokerClock(SystemClock())
     handover.measure(metrics)
@@ -53,9 +53,9 @@ def serve(
         write = role_events.info if away_since_s is None else role_events.debug
         write("role starts", url=server.url, restarts=restarts)
         role.watch(stop)
-        Lookout("how the last reload went", lambda: handover.measure(metrics), STATUS_LOOK_S).start(clock, stop)
+        Lookout("the outcome of the last reload", lambda: handover.measure(metrics), STATUS_LOOK_S).start(clock, stop)
         if config.alertmanager.urls:
-            from agent.app import alertmanager  # noqa: PLC0415 - its client of HTTP is 100 modules
+            from agent.app import alertmanager  # noqa: PLC0415 - its HTTP client loads 100 modules
 
             alertmanager.start(config.alertmanager, role.own, metrics, clock, stop)
         try:
@@ -65,7 +65,7 @@ def serve(
         except UnavailableError as error:
             outage.failed(str(error))
             return supervisor.UNAVAILABLE
-        except Exception as error:  # noqa: BLE001 - crash only: whatever it is, the process ends and starts anew
+        except Exception as error:  # noqa: BLE001 - crash only: after any other error the process ends and restarts
             role_events.error("role ends", reason=f"{type(error).__name__}: {error}")
             return 1
     role_events.info("role stopped")
@@ -73,7 +73,6 @@ def serve(
 
 
 def _export(config: Config, role: roles.Role, metrics: Metrics, clock: Clock) -> None:
-    """Let Prometheus see what the role knows."""
     bounds = config.metrics
     metrics.register(HealthCollector(role.service))
     metrics.register(SourceCollector(role.own))
@@ -85,10 +84,10 @@ def _export(config: Config, role: roles.Role, metrics: Metrics, clock: Clock) ->
 
 
 def _server(config: Config, role: roles.Role, metrics: Metrics, clock: Clock, stop: threading.Event) -> Server:
-    """Return the server of the role's pages, which show alerts as the Alertmanagers have them silenced."""
+    """Return the server of the role's pages, which mark alerts that are silenced in the Alertmanagers."""
     shown = role.service
     if config.alertmanager.urls and role.name == roles.LearnerRole.name:
-        from agent.app.alertmanager import with_silences  # noqa: PLC0415 - its client of HTTP is 100 modules
+        from agent.app.alertmanager import with_silences  # noqa: PLC0415 - its HTTP client loads 100 modules
 
         shown = with_silences(config.alertmanager, shown, metrics, clock, stop)
     links = Links(config.pages.grafana_url, config.pages.job_portal)
