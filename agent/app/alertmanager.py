@@ -1,9 +1,7 @@
 """The link to Alertmanagers: one thread repeats firing alerts to them, another reads their silences."""
 
 import ssl
-import threading
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from operator import attrgetter
 from typing import Final
 from urllib.parse import urlsplit
@@ -87,26 +85,8 @@ class AlertmanagerSink:
                 self._measures.add("scalewatch_alertmanager_posts_total", outcome="sent")
                 self._measures.add("scalewatch_alertmanager_alerts_total", float(reported))
 
-    def run(self, stop: threading.Event) -> None:
-        """Send every second until `stop` is set."""
-        while not self._clock.sleep(LOOK_S, stop):
-            self.look()
-        self.close()
-
     def close(self) -> None:
         self._client.close()
-
-
-def start(
-    settings: AlertmanagerSettings, service: Service, measures: Measures, clock: Clock, stop: threading.Event
-) -> threading.Thread | None:
-    """Start the thread that sends alerts until `stop` is set; return None if no Alertmanager is configured."""
-    if not settings.urls:
-        return None
-    sink = AlertmanagerSink(settings, service, measures, clock)
-    thread = threading.Thread(target=sink.run, args=(stop,), name="alertmanager", daemon=True)
-    thread.start()
-    return thread
 
 
 def client_of(settings: AlertmanagerSettings) -> httpx.Client:
@@ -192,13 +172,6 @@ class SilencedService(Forwarding):
         self._known, self._failed = known, failed
         self._measures.set("scalewatch_alertmanager_unanswered", len(failed))
 
-    def run(self, stop: threading.Event) -> None:
-        """Read the silences now, and regularly until `stop` is set."""
-        with closing(self._client):
-            self.look()
-            while not self._clock.sleep(SILENCES_LOOK_S, stop):
-                self.look()
-
     def close(self) -> None:
         self._client.close()
 
@@ -211,17 +184,6 @@ class SilencedService(Forwarding):
                 if len(body) > BYTES_MAX:
                     raise AnswerTooLongError(f"it answered more than {BYTES_MAX} bytes")
         return bytes(body)
-
-
-def with_silences(
-    settings: AlertmanagerSettings, service: Service, measures: Measures, clock: Clock, stop: threading.Event
-) -> Service:
-    """Return the service with silences, which a thread reads until `stop` is set; unchanged if no Alertmanager is configured."""
-    if not settings.urls:
-        return service
-    silenced = SilencedService(settings, service, measures, clock)
-    threading.Thread(target=silenced.run, args=(stop,), name="silences", daemon=True).start()
-    return silenced
 
 
 def _agreed(answers: Sequence[Mapping[Labels, Silence]]) -> dict[Labels, Silence]:

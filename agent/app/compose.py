@@ -16,7 +16,7 @@ from agent.app.logs import Outage, logger
 from agent.clock import Clock
 from agent.collector.collector import Fact, Privacy, Routes
 from agent.collector.deadletters import Refusal
-from agent.collector.reading import Source
+from agent.collector.reading import SourceDecoders
 from agent.collector.sources import TOPICS_MAX
 from agent.config.calendar import with_windows
 from agent.config.references import references, with_machines
@@ -373,7 +373,7 @@ def telemetry_options(config: Config, source: SourceSettings | None = None) -> T
     )
 
 
-def source_decoders(config: Config, source: SourceSettings, schemas: Schemas | None = None) -> Source:
+def source_decoders(config: Config, source: SourceSettings, schemas: Schemas | None = None) -> SourceDecoders:
     """Return the decoders of a source. They are guarded, so that no record can end a collector.
 
     Without `schemas` only schemas of the configuration are known.
@@ -386,9 +386,9 @@ def source_decoders(config: Config, source: SourceSettings, schemas: Schemas | N
     slices = None if telemetry is None else partial(guarded_samples, partial(telemetry, options))
     if source.encoding != "avro":
         form = FORMATS.get(source.format)
-        return Source(source.format, decode, slices, keyed=None if form is None else form.keyed)
+        return SourceDecoders(source.format, decode, slices, keyed=None if form is None else form.keyed)
     messages = avro_messages(source, options, schemas or ConfiguredSchemas(options.schemas))
-    return Source(
+    return SourceDecoders(
         source.format,
         None if decode is None else opening(decode, messages),
         None if slices is None else lambda: opening_slices(slices(), messages),
@@ -411,11 +411,11 @@ def avro_messages(source: SourceSettings, options: TelemetryOptions, schemas: Sc
     return AvroMessages(schemas) if names is None else AvroMessages(schemas, names(options))
 
 
-def _source_of(config: Config, schemas: Schemas | None) -> Callable[[str], Source]:
+def _source_of(config: Config, schemas: Schemas | None) -> Callable[[str], SourceDecoders]:
     decoders = {id(source): source_decoders(config, source, schemas) for source in config.sources}
 
     @cache
-    def find(topic: str) -> Source:
+    def find(topic: str) -> SourceDecoders:
         _, source = next(_named(config, topic))
         return decoders[id(source)]
 

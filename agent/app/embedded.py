@@ -7,7 +7,7 @@ from typing import Final, Protocol
 import msgspec
 
 from agent.app import compose
-from agent.app.files import TimedEvent
+from agent.app.files import ReportedEvent
 from agent.app.lookout import OutputTopics, RecentDeadLetters
 from agent.clock import Clock
 from agent.collector.collector import Collector
@@ -49,7 +49,7 @@ class Feed:
         self._written = 0
         self.records = 0
 
-    def take(self, timed: TimedEvent) -> None:
+    def take(self, timed: ReportedEvent) -> None:
         """Write an event, after the ticks up to its time. Raises InvalidInputError like the journal."""
         if timed.time_ms is not None:
             self.pass_time(timed.time_ms)

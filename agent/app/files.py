@@ -259,7 +259,7 @@ def _times(records: Iterable[FileRecord]) -> Ints:
     return np.concatenate(times)
 
 
-class Scores:
+class ScoreWriter:
     """Writes the scores of samples that come in order of time."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -293,14 +293,14 @@ class Scores:
 
 
 @contextmanager
-def scores_file(path: Path) -> Iterator[Scores]:
+def scores_file(path: Path) -> Iterator[ScoreWriter]:
     """Open a file of scores; ConfigError if it cannot be written."""
     try:
         file = path.open("wb")
     except OSError as error:
         raise ConfigError(f"The file {path} cannot be written: {error.strerror}.") from error
     with file:
-        scores = Scores(file)
+        scores = ScoreWriter(file)
         try:
             yield scores
         except BaseException:
@@ -309,7 +309,7 @@ def scores_file(path: Path) -> Iterator[Scores]:
             raise
 
 
-class TimedEvent(msgspec.Struct, frozen=True):
+class ReportedEvent(msgspec.Struct, frozen=True):
     """An event, the time at which the agent would have received it, and its place in a file."""
 
     time_ms: int | None
@@ -324,7 +324,7 @@ class TimedSamples(msgspec.Struct, frozen=True):
     samples: Samples
 
 
-Item = TimedEvent | TimedSamples | FileRecord
+Item = ReportedEvent | TimedSamples | FileRecord
 
 
 def reported_ms(event: JobEvent | HostMinute) -> int | None:
@@ -444,7 +444,7 @@ class _Merging:
     def stream(self, number: int, records: Iterable[FileRecord]) -> Iterator[tuple[_Key, Item]]:
         """Yield the items of one file with keys that never decrease."""
         windows = self._telemetry.windows(number) if self._telemetry is not None else None
-        table: list[TimedEvent] = []
+        table: list[ReportedEvent] = []
         for time_ms, item in _rising(self._items(records, windows, table), first=number == 0):
             yield (time_ms, ""), item
         table.sort(key=_order)
@@ -452,7 +452,7 @@ class _Merging:
             yield _order(timed), timed
 
     def _items(
-        self, records: Iterable[FileRecord], windows: FileWindows | None, table: list[TimedEvent]
+        self, records: Iterable[FileRecord], windows: FileWindows | None, table: list[ReportedEvent]
     ) -> Iterator[Item]:
         place = ""
         for record, after_ms in with_following(records) if windows is not None else zip(records, repeat(NONE)):
@@ -462,7 +462,7 @@ class _Merging:
             if windows is not None:
                 yield from _measured(windows.take(record, after_ms), place)
             for event in record.decoded.events:
-                timed = TimedEvent(reported_ms(event), event, place)
+                timed = ReportedEvent(reported_ms(event), event, place)
                 if record.format in TABLES:
                     self._gather(timed, table)
                 else:
@@ -470,7 +470,7 @@ class _Merging:
         if windows is not None:
             yield from _measured(windows.end(), place)
 
-    def _gather(self, timed: TimedEvent, table: list[TimedEvent]) -> None:
+    def _gather(self, timed: ReportedEvent, table: list[ReportedEvent]) -> None:
         table.append(timed)
         self._gathered += 1
         if self._gathered > JOBS_MAX:
@@ -480,12 +480,12 @@ class _Merging:
 def _measured(reported: Iterable[Samples | HostMinute], place: str) -> Iterator[Item]:
     for part in reported:
         if isinstance(part, HostMinute):
-            yield TimedEvent(reported_ms(part), part, place)
+            yield ReportedEvent(reported_ms(part), part, place)
         else:
             yield TimedSamples(int(part.time_ms[0]), part)
 
 
-def _order(timed: TimedEvent) -> _Key:
+def _order(timed: ReportedEvent) -> _Key:
     return timed.time_ms or 0, timed.event.identity
 
 
@@ -499,12 +499,12 @@ def _rising(items: Iterable[Item], *, first: bool) -> Iterator[tuple[int, Item]]
     now_ms = NEVER_MS
     for item in items:
         time_ms = None if isinstance(item, FileRecord) else item.time_ms
-        if isinstance(item, TimedEvent) and time_ms is None and now_ms == NEVER_MS and len(waiting) < WAITING_MAX:
+        if isinstance(item, ReportedEvent) and time_ms is None and now_ms == NEVER_MS and len(waiting) < WAITING_MAX:
             waiting.append(item)
             continue
         if time_ms is not None:
             now_ms = max(now_ms, time_ms)
-        elif waiting and isinstance(item, TimedEvent):
+        elif waiting and isinstance(item, ReportedEvent):
             now_ms = 0 if first else END_MS
         if now_ms != NEVER_MS:
             yield from ((now_ms, early) for early in waiting)

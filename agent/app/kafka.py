@@ -10,7 +10,7 @@ from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_
 from agent.app.logs import limit_libraries
 from agent.config.topics import own_topics, source_topics
 from agent.config.tree import Config
-from agent.log.kafka.client import KafkaSecurity, KafkaSettings, SecurityProtocol
+from agent.log.kafka.client import KafkaLogSettings, KafkaSecurity, SecurityProtocol
 from agent.log.kafka.log import KafkaLog
 from processors.contracts.errors import UnavailableError
 from processors.contracts.log import Log
@@ -23,7 +23,7 @@ PROTOCOLS: Final[dict[str, SecurityProtocol]] = {
 }
 
 
-def kafka_settings(config: Config) -> KafkaSettings:
+def kafka_settings(config: Config) -> KafkaLogSettings:
     configured = config.kafka.security
     security = KafkaSecurity(
         protocol=PROTOCOLS[configured.protocol],
@@ -34,7 +34,7 @@ def kafka_settings(config: Config) -> KafkaSettings:
         certificate_file=configured.cert_file,
         key_file=configured.key_file,
     )
-    return KafkaSettings(
+    return KafkaLogSettings(
         bootstrap=config.kafka.bootstrap,
         client=config.kafka.client,
         client_id=config.client_id,

@@ -8,7 +8,7 @@ import msgspec
 
 from agent.app import compose
 from agent.app.embedded import Embedded, Feed
-from agent.app.files import Item, Remarks, Scores, TelemetryFiles, TimedSamples, in_order, refused, telemetry_files
+from agent.app.files import Item, Remarks, ScoreWriter, TelemetryFiles, TimedSamples, in_order, refused, telemetry_files
 from agent.clock import SystemClock
 from agent.config.tree import Config
 from agent.decode.message import DecodeOptions, FileRecord, dead_letter
@@ -38,7 +38,7 @@ class Replay:
     """
 
     def __init__(
-        self, config: Config, sink: Sink | None = None, scores: Scores | None = None, host: str | None = None
+        self, config: Config, sink: Sink | None = None, scores: ScoreWriter | None = None, host: str | None = None
     ) -> None:
         self._config = config
         self._sink = sink

@@ -16,7 +16,7 @@ from agent.config.tree import Config
 from agent.log.kafka.log import KafkaLog
 from processors.contracts.errors import ConfigError, UnavailableError
 from processors.contracts.log import Log
-from processors.contracts.service import Measures
+from processors.contracts.service import Measures, Service
 from sinks.prometheus.predictions import JobCollector, PredictionCollector
 from sinks.prometheus.registry import HealthCollector, HostCollector, Metrics, SourceCollector
 from sinks.web.queries import Links
@@ -55,9 +55,10 @@ def serve(
         role.watch(stop)
         Lookout("the outcome of the last reload", lambda: handover.measure(metrics), STATUS_LOOK_S).start(clock, stop)
         if config.alertmanager.urls:
-            from agent.app import alertmanager  # noqa: PLC0415 - its HTTP client loads 100 modules
+            from agent.app.alertmanager import LOOK_S, AlertmanagerSink  # noqa: PLC0415 - it loads 100 modules for HTTP
 
-            alertmanager.start(config.alertmanager, role.own, metrics, clock, stop)
+            sink = AlertmanagerSink(config.alertmanager, role.own, metrics, clock)
+            Lookout("the alerts for Alertmanagers", sink.look, LOOK_S).start(clock, stop)
         try:
             roles.run(role, stop, outage)
         except ConfigError:
@@ -85,19 +86,20 @@ def _export(config: Config, role: roles.Role, metrics: Metrics, clock: Clock) ->
 
 def _server(config: Config, role: roles.Role, metrics: Metrics, clock: Clock, stop: threading.Event) -> Server:
     """Return the server of the role's pages, which mark alerts that are silenced in the Alertmanagers."""
-    shown = role.service
+    shown: Service = role.service
     if config.alertmanager.urls and role.name == roles.LearnerRole.name:
-        from agent.app.alertmanager import with_silences  # noqa: PLC0415 - its HTTP client loads 100 modules
+        from agent.app.alertmanager import SILENCES_LOOK_S, SilencedService  # noqa: PLC0415 - see above
 
-        shown = with_silences(config.alertmanager, shown, metrics, clock, stop)
+        shown = silenced = SilencedService(config.alertmanager, shown, metrics, clock)
+        Lookout("the silences of Alertmanagers", silenced.look, SILENCES_LOOK_S, at_once=True).start(clock, stop)
     links = Links(config.pages.grafana_url, config.pages.job_portal)
     app = create_app(shown, metrics, access=compose.access(config), links=links)
+
+    port = config.http.port
+    if role.name == roles.CollectorRole.name and port:
+        port += 1
 
     def reached(bound: str) -> None:
         metrics.add("scalewatch_bounds_hit_total", bound=bound)
 
-    return Server(app, config.http.host, _port(config, role.name), reached=reached)
-
-
-def _port(config: Config, role: str) -> int:
-    return config.http.port + 1 if role == "collector" and config.http.port else config.http.port
+    return Server(app, config.http.host, port, reached=reached)

@@ -5,7 +5,7 @@ import math
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from agent.clock import Clock
@@ -57,10 +57,8 @@ class Fuse:
             faulthandler.dump_traceback_later(READING_MAX_S if reading else WAITING_MAX_S, exit=True)
 
 
-class Start(Protocol):
-    """Starts the process of a role; `away_since_s` is the begin of the broker's outage, by a clock that only grows."""
-
-    def __call__(self, role: str, restarts: int, away_since_s: float | None, /) -> subprocess.Popen[bytes]: ...
+StartRole = Callable[[str, int, float | None], subprocess.Popen[bytes]]
+"""Starts the process of a role, given its restarts and the begin of the broker's outage by a clock that only grows."""
 
 
 class Reloads(Protocol):
@@ -76,7 +74,7 @@ class Reloads(Protocol):
 class Child:
     """One role's process, its restarts, and the time of the next start. `attempt` is the one during which the process ended."""
 
-    def __init__(self, role: str, start: Start, recorder: Recorder, now_s: float) -> None:
+    def __init__(self, role: str, start: StartRole, recorder: Recorder, now_s: float) -> None:
         self.role, self._start, self._recorder = role, start, recorder
         self.restarts = 0
         self.attempt = recorder.settle()  # an attempt under a former parent, which ended with all its roles
@@ -143,7 +141,7 @@ class Child:
 
 def supervise(
     recorders: Mapping[str, Recorder],
-    start: Start,
+    start: StartRole,
     clock: Clock,
     stop: threading.Event,
     log: Any,

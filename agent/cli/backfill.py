@@ -11,7 +11,7 @@ import msgspec
 from agent.app import compose
 from agent.app.compose import privacy
 from agent.app.embedded import Feed
-from agent.app.files import Item, Remarks, TimedEvent, file_telemetry, in_order, refused, telemetry_files
+from agent.app.files import Item, Remarks, ReportedEvent, file_telemetry, in_order, refused, telemetry_files
 from agent.app.kafka import connected
 from agent.cli.options import (
     columns_option,
@@ -92,13 +92,13 @@ def backfill(
 
 def _of_the_past(
     config: Config, items: Iterable[Item], counts: Counter[str], remarks: Remarks
-) -> Iterator[tuple[int, TimedEvent]]:
+) -> Iterator[tuple[int, ReportedEvent]]:
     """Yield what is to be written, with its partition of the journal; the rest is counted."""
     for item in items:
         if isinstance(item, FileRecord):
             counts.update(error.reason for error in refused(item))
             counts[SAMPLES] += 0 if item.samples is None else len(item.samples.series)
-        if not isinstance(item, TimedEvent) or isinstance(item.event, HostMinute):
+        if not isinstance(item, ReportedEvent) or isinstance(item.event, HostMinute):
             continue
         remarks.accepts(item.event.system)
         partition, left_out = config.journal_partition(item.event.system), LEFT_OUT.get(type(item.event))
@@ -119,7 +119,7 @@ class PastProfiles:
         self._settling: deque[JobCompleted] = deque()
         self._reported: list[JobProfile] = []
 
-    def take(self, timed: TimedEvent) -> Iterator[JobProfile]:
+    def take(self, timed: ReportedEvent) -> Iterator[JobProfile]:
         """Take an event; yield the profiles of runs that settled before it."""
         if isinstance(timed.event, HostMinute | JobStarted | JobCompleted):
             self._feed.take(timed)
@@ -174,10 +174,10 @@ def _with_profiles(
     place = ""
     for item in in_order([remarks.passing(records) for records in files.read(now_ms)], files):
         yield item
-        if isinstance(item, TimedEvent):
+        if isinstance(item, ReportedEvent):
             place = item.place
-            yield from (TimedEvent(None, profile, place) for profile in past.take(item))
-    yield from (TimedEvent(None, profile, place) for profile in past.end())
+            yield from (ReportedEvent(None, profile, place) for profile in past.take(item))
+    yield from (ReportedEvent(None, profile, place) for profile in past.end())
 
 
 @click.command

@@ -17,9 +17,9 @@ import msgspec
 import numpy as np
 
 from agent.collector.deadletters import Allowance, DeadLetterWriter, Refusal
-from agent.collector.reading import Reading, Source, Waits, others_by_message
+from agent.collector.reading import PartitionReading, SourceDecoders, WaitingPartitions, others_by_message
 from agent.collector.recorder import Attempt, Attempts, Recorder, left_out
-from agent.collector.sources import Taken
+from agent.collector.sources import PartitionProgress
 from agent.collector.watermark import Watermark
 from processors.contracts.errors import InvalidInputError, RebalancingError, UnavailableError, defect
 from processors.contracts.events import (
@@ -80,7 +80,7 @@ class Routes(msgspec.Struct, frozen=True):
     """
 
     topics: tuple[str, ...]
-    source: Callable[[str], Source]
+    source: Callable[[str], SourceDecoders]
     source_name: Callable[[str], str]
     partition: Callable[[str], int | None]
     privacy: Privacy
@@ -99,7 +99,7 @@ class Routes(msgspec.Struct, frozen=True):
     hold_back_max_s: float = 900.0
 
 
-class Meter:
+class CollectorMeter:
     """The counts of a collector, gathered while it decodes and published once a poll, because a metric costs as much as an event.
 
     `monotonic_s` is a clock that only grows; `source_name` returns the name of a topic in the configuration.
@@ -179,7 +179,12 @@ class Writing:
     """
 
     def __init__(
-        self, producer: Producer, routes: Routes, meter: Meter, report: Report, monotonic_s: Callable[[], float]
+        self,
+        producer: Producer,
+        routes: Routes,
+        meter: CollectorMeter,
+        report: Report,
+        monotonic_s: Callable[[], float],
     ) -> None:
         self._producer = producer
         self._report = report
@@ -190,7 +195,9 @@ class Writing:
         self._last_tick_ms: int | None = None
         self.sent = False
 
-    def message(self, decoded: Decoded, source: Source, origin: Origin, value: bytes | None, timestamp_ms: int) -> None:
+    def message(
+        self, decoded: Decoded, source: SourceDecoders, origin: Origin, value: bytes | None, timestamp_ms: int
+    ) -> None:
         """Write the events of one message, and its refused parts as dead letters."""
         events: list[JobEvent] = []
         for event in decoded.events:
@@ -290,12 +297,12 @@ class Collector:
         self._routes, self._name = routes, name or member
         self._measures = measures
         self._monotonic_s = monotonic_s
-        self._meter = Meter(measures, monotonic_s, routes.source_name)
+        self._meter = CollectorMeter(measures, monotonic_s, routes.source_name)
         self._consumer = log.consumer(routes.group, routes.topics, member=member)
         self._writing = Writing(log.producer(), routes, self._meter, report, monotonic_s)
-        self._readings: dict[TopicPartition, Reading] = {}
+        self._readings: dict[TopicPartition, PartitionReading] = {}
         self._reporting: deque[TopicPartition] = deque()  # partitions whose minutes are being written
-        self._waits = Waits(self._consumer)
+        self._waits = WaitingPartitions(self._consumer)
         self._watermark = Watermark(self._consumer, routes.hold_back_max_s, monotonic_s)
         self._committed_s = -math.inf
         self._refused_s: float | None = None  # when commits began to be refused
@@ -354,9 +361,12 @@ class Collector:
         """Return the partitions that are not read because their next message cannot be decoded yet."""
         return tuple(self._waits.partitions)
 
-    def taken(self) -> dict[TopicPartition, Taken]:
+    def taken(self) -> dict[TopicPartition, PartitionProgress]:
         """Return the progress of each assigned partition."""
-        return {key: Taken(reading.next_offset or 0, reading.newest_ms) for key, reading in self._readings.items()}
+        return {
+            key: PartitionProgress(reading.next_offset or 0, reading.newest_ms)
+            for key, reading in self._readings.items()
+        }
 
     def dead_letters(self) -> dict[str, int]:
         """Return the number of dead letters since the start, by reason."""
@@ -412,10 +422,10 @@ class Collector:
 
     def _reading(
         self, partition: TopicPartition, committed: Position | None, attempts: Attempts, metadata: str
-    ) -> Reading:
+    ) -> PartitionReading:
         topic, number = partition
         windows = self._routes.windows(f"{topic}/{number}", metadata)
-        reading = Reading(self._routes.source(topic), windows, committed, self._monotonic_s(), attempts)
+        reading = PartitionReading(self._routes.source(topic), windows, committed, self._monotonic_s(), attempts)
         self._readings[partition] = reading
         return reading
 
@@ -454,14 +464,14 @@ class Collector:
                 reading.end()
                 self._hold(partition, reading)
 
-    def _all_read(self, partition: TopicPartition, reading: Reading) -> bool:
+    def _all_read(self, partition: TopicPartition, reading: PartitionReading) -> bool:
         """Return whether a partition is idle, and not just unreachable."""
         try:
             return self._consumer.end(partition) == reading.next_offset
         except UnavailableError:
             return False
 
-    def _hold(self, partition: TopicPartition, reading: Reading) -> None:
+    def _hold(self, partition: TopicPartition, reading: PartitionReading) -> None:
         """Pause a partition while its minutes are being written."""
         if reading.part is not None:
             self._reporting.append(partition)
@@ -469,7 +479,7 @@ class Collector:
         elif reading.ended:
             self._begin_anew(partition, reading)
 
-    def _begin_anew(self, partition: TopicPartition, ended: Reading) -> None:
+    def _begin_anew(self, partition: TopicPartition, ended: PartitionReading) -> None:
         reading = self._reading(partition, ended.committed, ended.attempts, ended.resume())
         reading.next_offset = ended.next_offset
 
@@ -495,7 +505,7 @@ class Collector:
                 self._take_part(part, reading, attempt)
         self._hold(partition, reading)
 
-    def _take_part(self, batch: Batch, reading: Reading, attempt: Attempt) -> None:
+    def _take_part(self, batch: Batch, reading: PartitionReading, attempt: Attempt) -> None:
         decode, first = reading.source.decode, 0
         if attempt.hopeless:
             value, timestamp_ms = batch.values[0], batch.timestamps_ms[0]
@@ -508,7 +518,7 @@ class Collector:
         else:
             reading.take(batch, first, NO_SAMPLES, NO_MESSAGES)
 
-    def _take_jobs(self, batch: Batch, reading: Reading, decode: Decode) -> int:
+    def _take_jobs(self, batch: Batch, reading: PartitionReading, decode: Decode) -> int:
         """Take messages of jobs up to the first that may be something else; return the number of that message."""
         source = reading.source
         for number, (value, timestamp_ms) in enumerate(zip(batch.values, batch.timestamps_ms, strict=True)):
@@ -522,7 +532,7 @@ class Collector:
             reading.note(decoded.events, timestamp_ms)
         return len(batch.values)
 
-    def _take_samples(self, batch: Batch, reading: Reading, first: int) -> None:
+    def _take_samples(self, batch: Batch, reading: PartitionReading, first: int) -> None:
         """Take the messages from number `first` on as a slice: samples go into windows, all else is written."""
         decoded = reading.decode(batch.values[first:], batch.timestamps_ms[first:])
         others = others_by_message(decoded)
@@ -536,7 +546,7 @@ class Collector:
         self._meter.samples(reading.source.format, reading.counts())
 
     def _accepted(
-        self, decoded: DecodedBatch, reading: Reading, others: dict[int, Decoded]
+        self, decoded: DecodedBatch, reading: PartitionReading, others: dict[int, Decoded]
     ) -> tuple[Samples, "np.ndarray[tuple[int], np.dtype[np.int32]]"]:
         """Return the samples of accepted systems. Each other system is refused once, with its first message."""
         samples, message = decoded.samples, decoded.sample_message

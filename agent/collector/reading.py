@@ -20,7 +20,7 @@ Accepts = Callable[[str], bool]
 NO_ATTEMPTS: Final = Attempts(("", 0), "", ())
 
 
-class Source(msgspec.Struct, frozen=True):
+class SourceDecoders(msgspec.Struct, frozen=True):
     """The decoders of a topic and the name of its format.
 
     `decode` decodes single messages of jobs. `telemetry` makes the decoder for slices of one partition; it also decodes
@@ -36,7 +36,7 @@ class Source(msgspec.Struct, frozen=True):
     keyed: Callable[[bytes | None, bytes | None], bytes | None] | None = None
 
 
-class Reading:
+class PartitionReading:
     """A source partition while this member reads it: its decoder, its windows, and the minutes being written.
 
     Drop the object when the partition is lost. All records before `next_offset` are folded, and their due minutes written.
@@ -48,7 +48,7 @@ class Reading:
 
     def __init__(
         self,
-        source: Source,
+        source: SourceDecoders,
         windows: SampleWindows,
         committed: Position | None,
         spoke_s: float = 0.0,
@@ -158,7 +158,7 @@ class Reading:
         return self._windows.series_count()
 
 
-class Waits:
+class WaitingPartitions:
     """Partitions that are paused because their next message cannot be decoded yet. No message is held in memory.
 
     `partitions` holds the head of each next message, and its source.
@@ -166,9 +166,9 @@ class Waits:
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
-        self.partitions: dict[TopicPartition, tuple[bytes, Source]] = {}
+        self.partitions: dict[TopicPartition, tuple[bytes, SourceDecoders]] = {}
 
-    def ready(self, batch: Batch, source: Source) -> Batch:
+    def ready(self, batch: Batch, source: SourceDecoders) -> Batch:
         """Return the messages of a batch that can be decoded now. From the first other message on the partition waits, and is read again."""
         if source.keyed is not None:
             batch = msgspec.structs.replace(batch, values=list(map(source.keyed, batch.values, batch.keys)))

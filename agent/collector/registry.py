@@ -36,7 +36,7 @@ ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 AVRO: Final = "AVRO"
 
 
-class Outage(Protocol):
+class OutageLog(Protocol):
     """Logs an outage in few lines."""
 
     def failed(self, reason: str) -> None: ...
@@ -87,7 +87,7 @@ class SchemaRegistry:
     other schema. As long as the registry answers for no schema at all, that is an outage, in which no schema counts as absent.
     """
 
-    def __init__(self, settings: SchemaRegistrySettings, outage: Outage, measures: Measures, clock: Clock) -> None:
+    def __init__(self, settings: SchemaRegistrySettings, outage: OutageLog, measures: Measures, clock: Clock) -> None:
         self._url, self._client = (settings.url or "").rstrip("/"), client_of(settings)
         self._settings, self._outage, self._measures, self._clock = settings, outage, measures, clock
         self._configured: Mapping[int, bytes] = settings.texts

@@ -140,7 +140,7 @@ def combined(
     return newest_first(limited)
 
 
-class Taken(msgspec.Struct, frozen=True):
+class PartitionProgress(msgspec.Struct, frozen=True):
     """The progress of a partition: the next offset, and the time of the newest message, 0 without one."""
 
     next_offset: int
@@ -157,7 +157,11 @@ class Backlog:
         self._current_s: dict[TopicPartition, float] = {}
 
     def lag_s(
-        self, taken: Mapping[TopicPartition, Taken], ends: Mapping[TopicPartition, int], now_s: float, now_ms: int
+        self,
+        taken: Mapping[TopicPartition, PartitionProgress],
+        ends: Mapping[TopicPartition, int],
+        now_s: float,
+        now_ms: int,
     ) -> float:
         """Return the age in seconds of the message to be read next in the partition that is furthest behind; 0 if none is."""
         self._current_s = {one: since_s for one, since_s in self._current_s.items() if one in taken}
@@ -171,7 +175,7 @@ class Backlog:
         self._current_s = dict.fromkeys(self._current_s, now_s)
 
     def _partition_lag_s(
-        self, partition: TopicPartition, progress: Taken, end: int, now_s: float, now_ms: int
+        self, partition: TopicPartition, progress: PartitionProgress, end: int, now_s: float, now_ms: int
     ) -> float:
         if progress.next_offset >= end:
             self._current_s[partition] = now_s

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from agent.collector.reading import Reading
+from agent.collector.reading import PartitionReading
 from processors.contracts.errors import UnavailableError
 from processors.contracts.log import Assignment, Consumer, TopicPartition
 
@@ -72,7 +72,7 @@ class Watermark:
             self._partitions[partition] = Reached(self._now_s)
             self._started = True
 
-    def until_ms(self, now_ms: int, readings: Mapping[TopicPartition, Reading]) -> int | None:
+    def until_ms(self, now_ms: int, readings: Mapping[TopicPartition, PartitionReading]) -> int | None:
         """Return the time up to which time may pass, or None if nothing holds it back."""
         passed_s, self._last_s = self._monotonic_s() - self._last_s, self._monotonic_s()
         self._now_s += min(passed_s, STEP_MAX_S)
@@ -92,7 +92,7 @@ class Watermark:
             self._log_change(first if held else None, now_ms - until_ms if held else 0)
         return until_ms if held else None
 
-    def _note(self, partition: TopicPartition, reached: Reached, reading: Reading, now_ms: int) -> None:
+    def _note(self, partition: TopicPartition, reached: Reached, reading: PartitionReading, now_ms: int) -> None:
         time_ms, reached.has_samples = reading.time_ms, reading.has_samples
         moved = time_ms is not None and (reached.time_ms is None or time_ms > reached.time_ms)
         if moved:

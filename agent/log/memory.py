@@ -138,7 +138,7 @@ class MemoryPartition:
         return next(newer, len(self._offsets) - 1)  # the newest record stays: its offset is the first offset
 
 
-class Member:
+class MemoryMember:
     """A member of a group: the partitions that it holds, those that it shall hold, and whether it was expelled."""
 
     def __init__(self, name: str, number: int) -> None:
@@ -158,30 +158,30 @@ class MemoryGroup:
 
     def __init__(self) -> None:
         self.generation = 0
-        self.members: list[Member] = []
+        self.members: list[MemoryMember] = []
         self.committed: dict[TopicPartition, Position] = {}
         self._joined = 0
-        self._holders: dict[TopicPartition, Member] = {}
+        self._holders: dict[TopicPartition, MemoryMember] = {}
 
-    def join(self, name: str) -> Member:
+    def join(self, name: str) -> MemoryMember:
         """Add a member. It owns nothing before `share` and `settle`."""
         self._joined += 1
-        member = Member(name, self._joined)
+        member = MemoryMember(name, self._joined)
         self.members.append(member)
         self.members.sort(key=attrgetter("order"))
         return member
 
-    def remove(self, member: Member) -> None:
+    def remove(self, member: MemoryMember) -> None:
         """Remove a member and release its partitions."""
         member.expelled = True
         member.target = set()
         self.members = [one for one in self.members if one is not member]
         self._holders = {partition: holder for partition, holder in self._holders.items() if holder is not member}
 
-    def share(self, readable: Mapping[Member, Iterable[TopicPartition]]) -> None:
+    def share(self, readable: Mapping[MemoryMember, Iterable[TopicPartition]]) -> None:
         """Begin a new generation: give each partition to one of the members that can read it, in turn."""
         self.generation += 1
-        readers: dict[TopicPartition, list[Member]] = {}
+        readers: dict[TopicPartition, list[MemoryMember]] = {}
         for member in self.members:
             for partition in readable.get(member, ()):
                 readers.setdefault(partition, []).append(member)
@@ -189,11 +189,11 @@ class MemoryGroup:
         for turn, partition in enumerate(sorted(readers)):
             readers[partition][turn % len(readers[partition])].target.add(partition)
 
-    def settled(self, member: Member) -> bool:
+    def settled(self, member: MemoryMember) -> bool:
         """Return whether `settle` would change nothing."""
         return member.assigned <= member.target and member.target - member.assigned <= self._holders.keys()
 
-    def settle(self, member: Member) -> Assignment:
+    def settle(self, member: MemoryMember) -> Assignment:
         """Release the member's partitions that others shall have, and take the free ones that it shall have; return both."""
         lost = sorted(member.assigned - member.target)
         for partition in lost:
@@ -204,7 +204,7 @@ class MemoryGroup:
         member.assigned = (member.assigned & member.target) | set(gained)
         return Assignment(gained=tuple(gained), lost=tuple(lost))
 
-    def commit(self, member: Member, positions: Mapping[TopicPartition, Position]) -> None:
+    def commit(self, member: MemoryMember, positions: Mapping[TopicPartition, Position]) -> None:
         """Store the positions of partitions that the member holds, and ignore others."""
         self.committed.update({key: position for key, position in positions.items() if key in member.assigned})
 
@@ -222,7 +222,7 @@ class MemoryBroker:
         self._topics: dict[str, list[MemoryPartition]] = {}
         self._settings: dict[str, TopicSettings] = {}
         self._groups: dict[str, MemoryGroup] = {}
-        self._subscriptions: dict[Member, re.Pattern[str]] = {}
+        self._subscriptions: dict[MemoryMember, re.Pattern[str]] = {}
         self._turns: dict[str, int] = {}
         self._epochs: dict[str, int] = {}
 
@@ -305,7 +305,7 @@ class MemoryBroker:
             store.mark()
             self.changed.notify_all()
 
-    def join(self, group: str, topics: Sequence[str], name: str) -> Member:
+    def join(self, group: str, topics: Sequence[str], name: str) -> MemoryMember:
         """Add a member to a group; topics that start with ``^`` are regular expressions."""
         with self.changed:
             member = self.group(group).join(name)
@@ -313,7 +313,7 @@ class MemoryBroker:
             self._share(self.group(group))
             return member
 
-    def leave(self, group: str, member: Member) -> None:
+    def leave(self, group: str, member: MemoryMember) -> None:
         """Remove a member; the others share its partitions."""
         with self.changed:
             self.group(group).remove(member)

@@ -10,7 +10,7 @@ import msgspec
 from agent.app import compose
 from agent.clock import SystemClock
 from agent.collector.collector import Collector, Routes
-from agent.collector.reading import Source as Decoders
+from agent.collector.reading import SourceDecoders
 from agent.config.topics import own_topics
 from agent.config.tree import Config, Source
 from agent.decode.formats import TELEMETRY
@@ -115,4 +115,4 @@ def _with_metrics(routes: Routes, format_name: str) -> Routes:
         return routes
     decode = routes.source(TOPIC).decode
     make = partial(guarded_samples, partial(TELEMETRY[format_name], telemetry.OPTIONS))
-    return msgspec.structs.replace(routes, source=lambda _: Decoders(format_name, decode, make))
+    return msgspec.structs.replace(routes, source=lambda _: SourceDecoders(format_name, decode, make))

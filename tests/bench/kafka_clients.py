@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from agent.log.kafka.client import ClientName, KafkaSettings
+from agent.log.kafka.client import ClientName, KafkaLogSettings
 from agent.log.kafka.log import KafkaLog
 from processors.contracts.log import Consumer, Log, Position, TopicSettings
 from tests.bench.result import Row
@@ -24,7 +24,7 @@ def run(*, quick: bool) -> Iterator[Row]:
     records, rounds = (RECORDS // 4, ROUNDS // 4) if quick else (RECORDS, ROUNDS)
     with KafkaBroker() as kafka:
         for client in CLIENTS:
-            log = KafkaLog(KafkaSettings(kafka.bootstrap, client=client))
+            log = KafkaLog(KafkaLogSettings(kafka.bootstrap, client=client))
             log.create([TopicSettings(f"{topic}-{client}", 1, compacted=False) for topic in TOPICS])
             yield from _measured(log, client, records, rounds)
             log.close()

@@ -8,7 +8,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 import msgspec
 
 from agent.collector.collector import Collector, Routes
-from agent.collector.reading import Source
+from agent.collector.reading import SourceDecoders
 from processors.contracts.log import Log
 from processors.contracts.telemetry import SampleWindows
 
@@ -124,9 +124,9 @@ class Layered:
     def _methods(self, of: object, **layers: str) -> Any:
         return _Replaced(of, **{name: self._layers.timed(layer, getattr(of, name)) for name, layer in layers.items()})
 
-    def _source(self, source: Source) -> Source:
+    def _source(self, source: SourceDecoders) -> SourceDecoders:
         decode, telemetry = source.decode, source.telemetry
-        return Source(
+        return SourceDecoders(
             source.format,
             None if decode is None else self._layers.timed("decode", decode),
             None if telemetry is None else lambda: self._layers.timed("decode", telemetry()),

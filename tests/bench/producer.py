@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from agent.log.kafka.client import KafkaSettings
+from agent.log.kafka.client import KafkaLogSettings
 from agent.log.kafka.log import KafkaLog
 from tests.bench.workload import Load, Message, messages
 
@@ -23,7 +23,7 @@ def main(bootstrap: str, topic: str, rate_per_s: float, seconds: float, applicat
     jobs = round(rate_per_s * seconds)
     start_ms = round((time.time() + LEAD_S + jobs * LEAD_PER_MESSAGE_S) * 1000)
     stream = messages(Load(applications, jobs, rate_per_s=rate_per_s, hosts_max=1, start_ms=start_ms))
-    log = KafkaLog(KafkaSettings(bootstrap=bootstrap))
+    log = KafkaLog(KafkaLogSettings(bootstrap=bootstrap))
     producer = log.producer()
     report(start_ms)
     for message in in_time(stream):

@@ -10,7 +10,7 @@ import msgspec
 
 from agent.app import compose
 from agent.config.topics import own_topics
-from agent.log.kafka.client import KafkaSettings
+from agent.log.kafka.client import KafkaLogSettings
 from agent.log.kafka.log import KafkaLog
 from agent.log.memory import MemoryLog
 from processors.contracts.log import Log, Marker
@@ -66,7 +66,7 @@ def restore_kafka(*, quick: bool) -> Iterator[Row]:
     """Yield the seconds that a restore takes from a real Kafka."""
     applications = 5_000 if quick else APPLICATIONS
     with KafkaBroker() as kafka:
-        log = KafkaLog(KafkaSettings(bootstrap=kafka.bootstrap))
+        log = KafkaLog(KafkaLogSettings(bootstrap=kafka.bootstrap))
         yield restore(log, applications, "Kafka", None if quick else GOAL_S)
         log.close()
 

@@ -18,7 +18,7 @@ import msgspec
 from agent.app import compose
 from agent.collector.collector import Collector, Routes
 from agent.collector.deadletters import Refusal
-from agent.collector.reading import Source as Reader
+from agent.collector.reading import SourceDecoders as Reader
 from agent.config.references import ReferenceSettings
 from agent.config.schemas import SchemaRegistrySettings, SchemaText
 from agent.config.topics import own_topics

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.log.kafka.client import ClientName, KafkaSettings
+from agent.log.kafka.client import ClientName, KafkaLogSettings
 from agent.log.kafka.log import KafkaLog
 from processors.contracts.log import TopicSettings
 from tests.kit.kafka_broker import KafkaBroker
@@ -32,7 +32,7 @@ def slurm(request: pytest.FixtureRequest, kafka: KafkaBroker) -> Iterator[SlurmC
             pytest.fail(reason)
         pytest.skip(reason)
     topic = f"slurm.{request.param}"
-    log = KafkaLog(KafkaSettings(bootstrap=kafka.bootstrap))
+    log = KafkaLog(KafkaLogSettings(bootstrap=kafka.bootstrap))
     log.create([TopicSettings(name, 1, compacted=False) for name in (topic, f"{topic}.started")])
     log.close()
     with SlurmCluster(request.param, kafka.bootstrap, topic=topic) as cluster:

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from agent.log.kafka.checkpoint import KafkaCheckpointStore
-from agent.log.kafka.client import ClientName, KafkaSettings
+from agent.log.kafka.client import ClientName, KafkaLogSettings
 from agent.log.kafka.log import KafkaLog
 from processors.contracts.errors import CheckpointLostError, FencedError, UnavailableError
 from processors.contracts.log import Restored, TopicSettings
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.kafka
 
 
 @pytest.fixture
-def settings(kafka: KafkaBroker, fresh: Callable[[str], str], client: ClientName) -> KafkaSettings:
+def settings(kafka: KafkaBroker, fresh: Callable[[str], str], client: ClientName) -> KafkaLogSettings:
     return prepared(kafka, fresh, client)
 
 
@@ -43,7 +43,7 @@ def lenient(kafka: KafkaBroker) -> Iterator[KafkaBroker]:  # the first broker de
         yield broker
 
 
-def test_a_zombie_that_wakes_after_the_take_over_is_fenced_and_leaves_nothing(settings: KafkaSettings) -> None:
+def test_a_zombie_that_wakes_after_the_take_over_is_fenced_and_leaves_nothing(settings: KafkaLogSettings) -> None:
     zombie, owner = Interrupted(settings, 0), KafkaCheckpointStore(settings, 0)
     zombie.take_over()
     zombie.before_commit = lambda: (owner.take_over(), owner.save({"key": b"owner"}, marker(1, 1)))
@@ -54,7 +54,7 @@ def test_a_zombie_that_wakes_after_the_take_over_is_fenced_and_leaves_nothing(se
     owner.close()
 
 
-def test_without_fencing_the_zombie_adds_its_states(settings: KafkaSettings) -> None:
+def test_without_fencing_the_zombie_adds_its_states(settings: KafkaLogSettings) -> None:
     class Store(NotFenced, EndsNotCompared, NotConfirmed, Interrupted):
         pass
 
@@ -98,7 +98,7 @@ def test_without_sweep_and_comparison_an_abandoned_state_comes_back(
     assert saved_after(Store(settings, 0), settings) == {"key": b"owner", "ghost": b"abandoned"}
 
 
-def test_a_foreign_open_transaction_that_hides_checkpoints_is_refused(settings: KafkaSettings) -> None:
+def test_a_foreign_open_transaction_that_hides_checkpoints_is_refused(settings: KafkaLogSettings) -> None:
     with ForeignTransaction(settings):
         save_hidden(settings)
         with pytest.raises(UnavailableError, match="stays open"):
@@ -106,7 +106,7 @@ def test_a_foreign_open_transaction_that_hides_checkpoints_is_refused(settings: 
     assert dict(restored_by_a_new_owner(settings).states) == {"key": b"hidden"}
 
 
-def test_without_the_comparison_an_older_checkpoint_is_restored(settings: KafkaSettings) -> None:
+def test_without_the_comparison_an_older_checkpoint_is_restored(settings: KafkaLogSettings) -> None:
     class Store(EndsNotCompared, KafkaCheckpointStore):
         pass
 
@@ -117,7 +117,7 @@ def test_without_the_comparison_an_older_checkpoint_is_restored(settings: KafkaS
         store.close()
 
 
-def test_a_commit_that_returned_but_was_aborted_is_found_lost(settings: KafkaSettings) -> None:
+def test_a_commit_that_returned_but_was_aborted_is_found_lost(settings: KafkaLogSettings) -> None:
     store = CommitsNothing(settings, 0)
     store.take_over()
     with pytest.raises(CheckpointLostError):
@@ -125,7 +125,7 @@ def test_a_commit_that_returned_but_was_aborted_is_found_lost(settings: KafkaSet
     assert restored_by_a_new_owner(settings) == Restored(None, {})
 
 
-def test_without_reading_back_a_lost_checkpoint_counts_as_saved(settings: KafkaSettings) -> None:
+def test_without_reading_back_a_lost_checkpoint_counts_as_saved(settings: KafkaLogSettings) -> None:
     class Store(NotConfirmed, CommitsNothing):
         pass
 
@@ -136,7 +136,7 @@ def test_without_reading_back_a_lost_checkpoint_counts_as_saved(settings: KafkaS
     assert restored_by_a_new_owner(settings) == Restored(None, {})
 
 
-def test_a_state_the_broker_refuses_fails_the_whole_checkpoint(kafka: KafkaBroker, settings: KafkaSettings) -> None:
+def test_a_state_the_broker_refuses_fails_the_whole_checkpoint(kafka: KafkaBroker, settings: KafkaLogSettings) -> None:
     narrow = replace(settings, state_topic=f"{settings.state_topic}-narrow")
     KafkaLog(narrow).create([TopicSettings(narrow.state_topic, 1, compacted=True)])
     limit_messages(kafka.bootstrap, narrow.state_topic, 20_000)

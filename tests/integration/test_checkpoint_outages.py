@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from agent.log.kafka.checkpoint import KafkaCheckpointStore
-from agent.log.kafka.client import ClientName, KafkaSettings
+from agent.log.kafka.client import ClientName, KafkaLogSettings
 from processors.contracts.errors import CheckpointLostError, UnavailableError
 from processors.contracts.log import Restored
 from tests.kit.checkpoints import (
@@ -28,11 +28,11 @@ pytestmark = pytest.mark.kafka
 
 
 @pytest.fixture
-def settings(kafka: KafkaBroker, fresh: Callable[[str], str], client: ClientName) -> KafkaSettings:
+def settings(kafka: KafkaBroker, fresh: Callable[[str], str], client: ClientName) -> KafkaLogSettings:
     return prepared(kafka, fresh, client)
 
 
-def test_a_commit_that_hangs_ends_at_its_deadline(kafka: KafkaBroker, settings: KafkaSettings) -> None:
+def test_a_commit_that_hangs_ends_at_its_deadline(kafka: KafkaBroker, settings: KafkaLogSettings) -> None:
     store = Interrupted(settings, 0)
     store.take_over()
     store.before_commit = lambda: (grow_impatient(store), kafka.pause())
@@ -44,7 +44,7 @@ def test_a_commit_that_hangs_ends_at_its_deadline(kafka: KafkaBroker, settings: 
     save_as_new_owner(settings, {"key": b"second"})
 
 
-def test_without_a_deadline_the_commit_hangs(kafka: KafkaBroker, settings: KafkaSettings) -> None:
+def test_without_a_deadline_the_commit_hangs(kafka: KafkaBroker, settings: KafkaLogSettings) -> None:
     class Store(NoDeadline, Interrupted):
         pass
 
@@ -63,7 +63,7 @@ def test_without_a_deadline_the_commit_hangs(kafka: KafkaBroker, settings: Kafka
     store.close()
 
 
-def test_after_an_error_nothing_more_is_written(kafka: KafkaBroker, settings: KafkaSettings) -> None:
+def test_after_an_error_nothing_more_is_written(kafka: KafkaBroker, settings: KafkaLogSettings) -> None:
     store = KafkaCheckpointStore(settings, 0)
     store.take_over()
     grow_impatient(store)
@@ -80,7 +80,9 @@ def test_after_an_error_nothing_more_is_written(kafka: KafkaBroker, settings: Ka
 
 
 @pytest.mark.parametrize("client", ["kafka-python"])  # the other client ends such a producer by itself
-def test_without_giving_the_producer_up_a_later_checkpoint_is_lost(kafka: KafkaBroker, settings: KafkaSettings) -> None:
+def test_without_giving_the_producer_up_a_later_checkpoint_is_lost(
+    kafka: KafkaBroker, settings: KafkaLogSettings
+) -> None:
     impatient = replace(settings, request_timeout_s=2.0, delivery_timeout_s=4.0)
     store = NotConfirmedStore(impatient, 0)
     store.take_over()
@@ -100,7 +102,7 @@ def test_without_giving_the_producer_up_a_later_checkpoint_is_lost(kafka: KafkaB
     ],
 )
 def test_a_checkpoint_is_whole_or_not_there_when_the_broker_is_killed_within_it(
-    kafka: KafkaBroker, settings: KafkaSettings, kill_after_s: float | None
+    kafka: KafkaBroker, settings: KafkaLogSettings, kill_after_s: float | None
 ) -> None:
     save_as_new_owner(settings, {f"key-{number}": b"old" for number in range(50)})
     store = Interrupted(settings, 0)
@@ -125,7 +127,7 @@ def test_a_checkpoint_is_whole_or_not_there_when_the_broker_is_killed_within_it(
     store.close()
 
 
-def test_two_thousand_states_are_restored(settings: KafkaSettings) -> None:
+def test_two_thousand_states_are_restored(settings: KafkaLogSettings) -> None:
     store = KafkaCheckpointStore(settings, 0)
     store.take_over()
     for number in range(1, 5):

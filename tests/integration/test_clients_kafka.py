@@ -117,7 +117,7 @@ def test_a_fenced_owner_notices_even_where_a_callback_loses_the_error(
             former.begin()
             owner.fence()
             with pytest.raises(KafkaException) as caught:
-                former.send(fresh("lost"), 0, [(b"key", b"value")] * 5, WAIT_S)
+                former.send(fresh("lost"), 0, [(b"key", b"value")] * 5, WAIT_S, None)
             assert client.fault(caught.value).meaning is Meaning.FENCED
             former.give_up()
             owner.give_up()

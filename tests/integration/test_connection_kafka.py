@@ -8,7 +8,7 @@ import pytest
 from kafka.admin import KafkaAdminClient
 from kafka.errors import NodeNotReadyError
 
-from agent.log.kafka.client import ClientName, KafkaSettings, check_reachable, client_of
+from agent.log.kafka.client import ClientName, KafkaLogSettings, check_reachable, client_of
 from processors.contracts.errors import UnavailableError
 from tests.kit.kafka_broker import KafkaBroker
 
@@ -26,18 +26,18 @@ def seldom_in_sight() -> Iterator[KafkaBroker]:
 def test_a_cluster_that_names_no_broker_is_asked_until_it_does(
     seldom_in_sight: KafkaBroker, client: ClientName
 ) -> None:
-    settings = KafkaSettings(bootstrap=seldom_in_sight.bootstrap, client=client)
+    settings = KafkaLogSettings(bootstrap=seldom_in_sight.bootstrap, client=client)
     _reach_while_without_a_broker(settings, seldom_in_sight, times=2)
 
 
 def test_without_a_broker_in_time_the_error_names_the_causes(seldom_in_sight: KafkaBroker) -> None:
     # confluent-kafka takes longer to connect than such a broker is out of sight; the rule is the same for both
-    impatient = KafkaSettings(bootstrap=seldom_in_sight.bootstrap, client="kafka-python", bootstrap_timeout_s=0.3)
+    impatient = KafkaLogSettings(bootstrap=seldom_in_sight.bootstrap, client="kafka-python", bootstrap_timeout_s=0.3)
     with pytest.raises(UnavailableError, match="No Kafka broker could be reached"):
         _reach_while_without_a_broker(impatient, seldom_in_sight, times=50)
 
 
-def _reach_while_without_a_broker(settings: KafkaSettings, broker: KafkaBroker, times: int) -> None:
+def _reach_while_without_a_broker(settings: KafkaLogSettings, broker: KafkaBroker, times: int) -> None:
     for _ in islice(_times_without_a_broker(broker), times):
         check_reachable(client_of(settings))
 

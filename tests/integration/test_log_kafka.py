@@ -10,7 +10,7 @@ from typing import TypedDict
 import pytest
 from msgspec.structs import replace
 
-from agent.log.kafka.client import ClientName, KafkaSecurity, KafkaSettings
+from agent.log.kafka.client import ClientName, KafkaLogSettings, KafkaSecurity
 from agent.log.kafka.confluent import arguments as confluent
 from agent.log.kafka.log import KafkaLog
 from agent.log.kafka.python import arguments as python
@@ -25,12 +25,12 @@ QUICK_S = 1.0
 
 
 @pytest.fixture
-def settings(kafka: KafkaBroker, fresh: Callable[[str], str], client: ClientName) -> KafkaSettings:
+def settings(kafka: KafkaBroker, fresh: Callable[[str], str], client: ClientName) -> KafkaLogSettings:
     return kafka_settings(kafka, fresh, client)
 
 
 @pytest.fixture
-def log(settings: KafkaSettings) -> Iterator[KafkaLog]:
+def log(settings: KafkaLogSettings) -> Iterator[KafkaLog]:
     made = KafkaLog(settings)
     yield made
     made.close()
@@ -52,8 +52,8 @@ def paused(broker: KafkaBroker) -> Iterator[None]:
         broker.resume()
 
 
-def secured(broker: KafkaBroker, protocol: str, *, timeout_s: float = WAIT_S, **login: str | None) -> KafkaSettings:
-    return KafkaSettings(
+def secured(broker: KafkaBroker, protocol: str, *, timeout_s: float = WAIT_S, **login: str | None) -> KafkaLogSettings:
+    return KafkaLogSettings(
         bootstrap=broker.addresses[protocol],
         security=KafkaSecurity(protocol=protocol, **login),  # type: ignore[arg-type] # a test passes wrong ones, too
         bootstrap_timeout_s=timeout_s,
@@ -87,7 +87,7 @@ def test_a_user_without_rights_reads_so_and_where_to_find_what_to_grant(
     guarded: KafkaBroker, fresh: Callable[[str], str], client: ClientName
 ) -> None:
     topic = fresh("topic")
-    owner = KafkaLog(KafkaSettings(bootstrap=guarded.bootstrap))
+    owner = KafkaLog(KafkaLogSettings(bootstrap=guarded.bootstrap))
     owner.create([TopicSettings(topic, 1, compacted=False)])
     log = KafkaLog(replace(secured(guarded, "SASL_PLAINTEXT", **scram(PASSWORD)), client=client))
     calls: list[Callable[[], object]] = [
@@ -146,7 +146,7 @@ def test_a_connection_that_fails_names_address_security_and_causes_but_no_passwo
 
 
 def test_a_broker_that_is_not_there_is_reported_with_its_address_and_the_time_it_was_given(client: ClientName) -> None:
-    settings = KafkaSettings(bootstrap="127.0.0.1:1", client=client, bootstrap_timeout_s=QUICK_S)
+    settings = KafkaLogSettings(bootstrap="127.0.0.1:1", client=client, bootstrap_timeout_s=QUICK_S)
     for make in (
         lambda: KafkaLog(settings).producer(),
         lambda: KafkaLog(settings).consumer("group", ["topic"], member="m"),
@@ -162,10 +162,10 @@ def test_a_broker_that_is_not_there_is_reported_with_its_address_and_the_time_it
 def test_a_login_that_is_not_complete_is_a_mistake_of_the_configuration() -> None:
     security = KafkaSecurity(protocol="SASL_SSL", username="agent")
     with pytest.raises(ConfigError, match="SASL_SSL needs a mechanism, a user name and a password"):
-        KafkaLog(KafkaSettings(bootstrap="127.0.0.1:1", security=security)).producer()
+        KafkaLog(KafkaLogSettings(bootstrap="127.0.0.1:1", security=security)).producer()
 
 
-def test_compressed_records_arrive(settings: KafkaSettings, topic: str) -> None:
+def test_compressed_records_arrive(settings: KafkaLogSettings, topic: str) -> None:
     log = KafkaLog(replace(settings, compression="gzip"))
     write(log, topic, [b"x" * 10_000] * 20)
     batches: list[bytes | None] = []
@@ -186,7 +186,7 @@ def test_an_answer_of_several_partitions_at_once_does_not_break_the_connection(
 
 
 def test_a_full_queue_refuses_records_and_takes_them_again_later(
-    kafka: KafkaBroker, settings: KafkaSettings, topic: str
+    kafka: KafkaBroker, settings: KafkaLogSettings, topic: str
 ) -> None:
     log = KafkaLog(replace(settings, queue_records_max=10, block_timeout_s=0.5))
     producer = log.producer()
@@ -213,7 +213,7 @@ def taken(producer: Producer, topic: str, value: bytes) -> bool:
     return True
 
 
-def test_a_queue_of_many_bytes_is_full_too(kafka: KafkaBroker, settings: KafkaSettings, topic: str) -> None:
+def test_a_queue_of_many_bytes_is_full_too(kafka: KafkaBroker, settings: KafkaLogSettings, topic: str) -> None:
     log = KafkaLog(replace(settings, queue_bytes_max=100_000, block_timeout_s=0.5))
     producer = log.producer()
     producer.send(topic, b"first", partition=0)
@@ -245,7 +245,7 @@ def test_a_producer_is_dead_after_a_flush_that_failed_and_a_new_one_works(
 
 
 def test_closing_a_producer_gives_up_what_the_broker_did_not_get(
-    kafka: KafkaBroker, settings: KafkaSettings, log: KafkaLog, topic: str
+    kafka: KafkaBroker, settings: KafkaLogSettings, log: KafkaLog, topic: str
 ) -> None:
     producer = KafkaLog(replace(settings, delivery_timeout_s=600.0, request_timeout_s=600.0)).producer()
     producer.send(topic, b"first", partition=0)
@@ -289,7 +289,7 @@ def test_consumer_and_producer_go_on_by_themselves_after_the_broker_was_killed(
 
 
 def test_a_consumer_that_is_behind_and_gets_nothing_is_given_up(
-    settings: KafkaSettings, topic: str, log: KafkaLog
+    settings: KafkaLogSettings, topic: str, log: KafkaLog
 ) -> None:
     consumer = KafkaLog(replace(settings, stuck_after_s=1.0)).consumer(f"{topic}-group", [topic], member="m")
     write(log, topic, [b"first"])
@@ -315,7 +315,7 @@ def test_a_join_that_takes_longer_than_a_poll_ends_all_the_same(log: KafkaLog, f
 
 
 def test_a_member_with_a_lasting_name_keeps_its_partitions_through_a_restart(
-    settings: KafkaSettings, topic: str
+    settings: KafkaLogSettings, topic: str
 ) -> None:
     lasting = KafkaLog(replace(settings, static_membership=True))
     generations = []

@@ -10,7 +10,7 @@ from kafka.structs import TopicPartition
 from msgspec.structs import replace
 
 from agent.log.kafka.checkpoint import KafkaCheckpointStore
-from agent.log.kafka.client import ClientName, KafkaSettings, client_of
+from agent.log.kafka.client import ClientName, KafkaLogSettings, client_of
 from agent.log.kafka.consumer import KafkaReader
 from agent.log.kafka.log import KafkaLog
 from agent.log.kafka.python.arguments import transactional
@@ -76,11 +76,11 @@ class NotFenced:
 class ForeignTransaction:
     """Somebody else's open transaction in the state partition; it is aborted at the end."""
 
-    def __init__(self, settings: KafkaSettings) -> None:
+    def __init__(self, settings: KafkaLogSettings) -> None:
         self._writer = client_of(settings).transaction_writer("foreign", f"{settings.state_topic}-x")
         self._writer.fence()
         self._writer.begin()
-        self._writer.send(settings.state_topic, 0, [(b"foreign", b"foreign")], WAIT_S)
+        self._writer.send(settings.state_topic, 0, [(b"foreign", b"foreign")], WAIT_S, None)
 
     def __enter__(self) -> None:
         pass
@@ -90,7 +90,7 @@ class ForeignTransaction:
         self._writer.give_up()
 
 
-def prepared(broker: KafkaBroker, fresh: Callable[[str], str], client: ClientName = "kafka-python") -> KafkaSettings:
+def prepared(broker: KafkaBroker, fresh: Callable[[str], str], client: ClientName = "kafka-python") -> KafkaLogSettings:
     settings = replace(kafka_settings(broker, fresh, client), checkpoint_timeout_s=WAIT_S)
     KafkaLog(settings).create([TopicSettings(name=settings.state_topic, partitions=1, compacted=True)])
     return settings
@@ -101,7 +101,7 @@ def grow_impatient(store: KafkaCheckpointStore) -> None:
     store._settings = replace(store._settings, checkpoint_timeout_s=DEADLINE_S)
 
 
-def leave_open(settings: KafkaSettings, key: bytes) -> None:
+def leave_open(settings: KafkaLogSettings, key: bytes) -> None:
     """Write a record of the shard's own producer that its coordinator does not know of, and go away."""
     producer = KafkaProducer(**transactional(settings, "crashed", f"{settings.state_topic}-0"))
     producer.init_transactions()
@@ -111,7 +111,7 @@ def leave_open(settings: KafkaSettings, key: bytes) -> None:
     give_up(producer)
 
 
-def expire_a_record(broker: KafkaBroker, producer: KafkaProducer, settings: KafkaSettings) -> None:
+def expire_a_record(broker: KafkaBroker, producer: KafkaProducer, settings: KafkaLogSettings) -> None:
     """Leave a transaction with a record that expired here, and that the broker took when it woke up."""
     topic = settings.state_topic
     producer.begin_transaction()
@@ -127,7 +127,7 @@ def expire_a_record(broker: KafkaBroker, producer: KafkaProducer, settings: Kafk
         until(lambda: reader.end() > offset + 1, WAIT_S, "what lay in the broker's socket is obeyed")
 
 
-def save_hidden(settings: KafkaSettings) -> None:
+def save_hidden(settings: KafkaLogSettings) -> None:
     """Commit a checkpoint behind an open transaction, where nobody can read it yet."""
 
     class Store(EndsNotCompared, NotConfirmed, KafkaCheckpointStore):
@@ -139,14 +139,14 @@ def save_hidden(settings: KafkaSettings) -> None:
     store.close()
 
 
-def saved_after(store: KafkaCheckpointStore, settings: KafkaSettings) -> dict[str, bytes]:
+def saved_after(store: KafkaCheckpointStore, settings: KafkaLogSettings) -> dict[str, bytes]:
     store.take_over()
     store.save({"key": b"owner"}, marker(1, 1))
     store.close()
     return dict(restored_by_a_new_owner(settings).states)
 
 
-def save_as_new_owner(settings: KafkaSettings, states: dict[str, bytes]) -> None:
+def save_as_new_owner(settings: KafkaLogSettings, states: dict[str, bytes]) -> None:
     store = KafkaCheckpointStore(settings, 0)
     store.take_over()
     store.save(states, marker(1, len(states)))
@@ -154,7 +154,7 @@ def save_as_new_owner(settings: KafkaSettings, states: dict[str, bytes]) -> None
     assert dict(restored_by_a_new_owner(settings).states) == states
 
 
-def restored_by_a_new_owner(settings: KafkaSettings) -> Restored:
+def restored_by_a_new_owner(settings: KafkaLogSettings) -> Restored:
     store = KafkaCheckpointStore(settings, 0)
     restored = store.take_over()
     store.close()

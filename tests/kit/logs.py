@@ -9,7 +9,7 @@ from _pytest.mark.structures import ParameterSet
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.protocol.group import LeaveGroupRequest
 
-from agent.log.kafka.client import ClientName, KafkaSettings
+from agent.log.kafka.client import ClientName, KafkaLogSettings
 from agent.log.kafka.log import KafkaLog
 from agent.log.memory import MemoryBroker, MemoryLog
 from processors.contracts.log import (
@@ -76,9 +76,9 @@ def memory_bench(fresh: Callable[[str], str], rates: FaultRates | None = None) -
 
 def kafka_settings(
     broker: KafkaBroker, fresh: Callable[[str], str], client: ClientName = "kafka-python"
-) -> KafkaSettings:
+) -> KafkaLogSettings:
     """Return settings under which new topics are found soon, and nobody is dropped because the machine is slow."""
-    return KafkaSettings(
+    return KafkaLogSettings(
         bootstrap=broker.bootstrap,
         client=client,
         state_topic=fresh("state"),

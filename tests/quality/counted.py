@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from agent.app import compose
 from agent.app.embedded import Feed
-from agent.app.files import TimedEvent
+from agent.app.files import ReportedEvent
 from agent.app.replay import SETTLE_MS
 from agent.config.tree import Config
 from processors.contracts.events import (
@@ -94,8 +94,8 @@ class Suite:
                 state="COMPLETED",
                 evidence=Evidence(application="suite", sizes={"nodes": 1.0}),
             )
-            self._feed.take(TimedEvent(end_ms, event, ""))
-            self._feed.take(TimedEvent(end_ms, JobProfile("lab", job, event.run_id, self._profile(i)), ""))
+            self._feed.take(ReportedEvent(end_ms, event, ""))
+            self._feed.take(ReportedEvent(end_ms, JobProfile("lab", job, event.run_id, self._profile(i)), ""))
         self._feed.finish(SETTLE_MS + FITTING_MS)
         self._now_ms = end_ms + SETTLE_MS + FITTING_MS
         if faults := {name: count for (kind, name), count in self._shard.tallied().items() if kind == "fault"}:

@@ -13,7 +13,7 @@ import msgspec
 
 from agent.app import compose
 from agent.app.embedded import Feed
-from agent.app.files import TimedEvent, reported_ms
+from agent.app.files import ReportedEvent, reported_ms
 from agent.app.replay import FAR_FUTURE_MS, SETTLE_MS
 from agent.config.tree import Config
 from agent.decode.native import native_decoder
@@ -46,7 +46,7 @@ class Centre:
         """Take native events, then let time pass until everything has settled."""
         for message in messages:
             for event in self._decode(message, FAR_FUTURE_MS).events:
-                self._feed.take(TimedEvent(reported_ms(event), event, ""))
+                self._feed.take(ReportedEvent(reported_ms(event), event, ""))
         self._feed.finish(SETTLE_MS)
         return self
 

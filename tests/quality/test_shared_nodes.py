@@ -8,7 +8,7 @@ import pytest
 
 from agent.app import compose
 from agent.app.embedded import Feed
-from agent.app.files import TimedEvent, reported_ms
+from agent.app.files import ReportedEvent, reported_ms
 from agent.app.replay import FAR_FUTURE_MS, SETTLE_MS
 from agent.config.tree import Config
 from agent.decode.native import native_decoder
@@ -48,7 +48,7 @@ def test_bands_hold_where_the_load_of_shared_nodes_lasts(seed: int) -> None:
     until_ms = START_MS + HOURS * HOUR_MS
     for sent in takewhile(lambda each: each.time_ms < until_ms, SharedNodes(seed, START_MS).events()):
         for event in decode(msgspec.json.encode(sent.event), FAR_FUTURE_MS).events:
-            feed.take(TimedEvent(reported_ms(event), event, ""))
+            feed.take(ReportedEvent(reported_ms(event), event, ""))
     feed.finish(SETTLE_MS)
     counted = Counter(centre.held[WARM_UP:])
     assert counted.total() > 300

@@ -1,7 +1,7 @@
 """Roles that leave a step out: the simulation has to catch each of them."""
 
 from agent.collector.collector import Collector
-from agent.collector.reading import Reading
+from agent.collector.reading import PartitionReading
 from agent.learner.learner import Learner
 from agent.learner.shard import OwnedShard, Unsaved
 from processors.contracts.errors import ScalewatchError
@@ -32,7 +32,7 @@ class NaiveCollector(Collector):
         topic, number = partition
         committed = self._readings[partition].committed
         windows = self._routes.windows(f"{topic}/{number}", "")
-        self._readings[partition] = Reading(self._routes.source(topic), windows, committed)
+        self._readings[partition] = PartitionReading(self._routes.source(topic), windows, committed)
 
 
 class HastyLearner(Learner):

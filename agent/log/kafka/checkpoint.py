@@ -10,7 +10,7 @@ each of them what fails without it.
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from agent.log.kafka.client import KafkaSettings, TransactionWriter, client_of, translated, within
+from agent.log.kafka.client import KafkaLogSettings, KeyValue, TransactionWriter, client_of, translated, within
 from agent.log.kafka.consumer import KafkaReader
 from processors.contracts.errors import CheckpointLostError, ScalewatchError, UnavailableError
 from processors.contracts.log import (
@@ -33,7 +33,7 @@ class KafkaCheckpointStore:
     After any error the store has closed its clients and cannot be used any more: take over with a new one.
     """
 
-    def __init__(self, settings: KafkaSettings, shard: int) -> None:
+    def __init__(self, settings: KafkaLogSettings, shard: int) -> None:
         self._settings = settings
         self._client = client_of(settings)
         self._topic = settings.state_topic
@@ -109,7 +109,7 @@ class KafkaCheckpointStore:
         self._live = LiveStates(restored.states)
         return restored
 
-    def _write(self, records: list[tuple[bytes, bytes | None]]) -> int:
+    def _write(self, records: list[KeyValue]) -> int:
         """Write records in a new transaction, wait for each acknowledgement, and return the last offset."""
         size_bytes = sum(len(value or b"") for _, value in records)
         timeout_s = self._settings.checkpoint_timeout_s + size_bytes / BYTES_PER_S_MIN

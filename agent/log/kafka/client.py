@@ -27,6 +27,12 @@ UNKNOWN_ISSUER: Final = frozenset({18, 19, 20, 21})  # X509_V_ERR_DEPTH_ZERO_SEL
 ASK_AGAIN_S: Final = 0.2
 NAMES_MAX: Final = 5
 Result = TypeVar("Result")
+KeyValue = tuple[bytes, bytes | None]
+ISOLATION: Final = {True: "read_committed", False: "read_uncommitted"}  # by whether only committed records are read
+FIRST_READ: Final = {
+    True: "earliest",
+    False: "latest",
+}  # start of a consumer without position: from the beginning or not
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Compression = Literal["none", "gzip", "lz4", "zstd"]
@@ -76,7 +82,7 @@ class KafkaSecurity(msgspec.Struct, frozen=True):
             raise ConfigError(f"{self.protocol} needs a mechanism, a user name and a password.")
 
 
-class KafkaSettings(msgspec.Struct, frozen=True):
+class KafkaLogSettings(msgspec.Struct, frozen=True):
     """The settings of the Kafka log, with all defaults."""
 
     bootstrap: str
@@ -156,7 +162,7 @@ def context_of(security: KafkaSecurity) -> ssl.SSLContext:
     return context
 
 
-def refusal(settings: KafkaSettings) -> str:
+def refusal(settings: KafkaLogSettings) -> str:
     """Return a sentence with the reason why TLS to the brokers fails; empty if TLS is not the reason."""
     if not settings.security.encrypted:
         return ""
@@ -184,14 +190,6 @@ def _refused(address: str, error: ssl.SSLCertVerificationError) -> str:
     if error.verify_code in UNKNOWN_ISSUER:
         why += ", so the CA file of the configuration has not signed it"
     return f"The certificate of {address} is refused: {why}."
-
-
-def isolation(*, committed: bool) -> str:
-    return "read_committed" if committed else "read_uncommitted"
-
-
-def first_read(*, from_beginning: bool) -> str:
-    return "earliest" if from_beginning else "latest"
 
 
 def milliseconds(seconds: float) -> int:
@@ -255,12 +253,7 @@ class TransactionWriter(Protocol):
     def begin(self) -> None: ...
 
     def send(
-        self,
-        topic: str,
-        partition: int,
-        records: Sequence[tuple[bytes, bytes | None]],
-        timeout_s: float,
-        timestamp_ms: int | None = None,
+        self, topic: str, partition: int, records: Sequence[KeyValue], timeout_s: float, timestamp_ms: int | None
     ) -> int:
         """Write pairs of key and value, wait for each acknowledgement, and return the last offset. Raises the error of a failed record."""
 
@@ -370,7 +363,7 @@ class ClusterAdmin(Protocol):
 class Client(Protocol):
     """A client library with the settings of a cluster. Its clients connect when they are made, or at their first use."""
 
-    settings: KafkaSettings
+    settings: KafkaLogSettings
     reads_metadata_exactly: bool
     """Whether the metadata of a committed position comes back without extra bytes."""
 
@@ -409,7 +402,7 @@ def client_name(configured: ClientName) -> ClientName:
     return configured
 
 
-def client_of(settings: KafkaSettings) -> Client:
+def client_of(settings: KafkaLogSettings) -> Client:
     """Return the client for some settings. Only its own library is imported, because each import delays the start."""
     adapter = import_module(ADAPTERS[client_name(settings.client)])
     return cast("Client", adapter.make(settings))
@@ -441,7 +434,7 @@ def translate(client: Client, error: BaseException, doing: str) -> ScalewatchErr
     return RebalancingError(message) if fault.meaning is Meaning.REBALANCED else UnavailableError(message)
 
 
-def forbidden(settings: KafkaSettings, doing: str, fault: Fault) -> str:
+def forbidden(settings: KafkaLogSettings, doing: str, fault: Fault) -> str:
     """Return the message for a request that the broker's authorizer refused."""
     names = f" ({', '.join(sorted(fault.names)[:NAMES_MAX])})" if fault.names else ""
     user = settings.security.username or "without a log-in"
@@ -451,7 +444,7 @@ def forbidden(settings: KafkaSettings, doing: str, fault: Fault) -> str:
     )
 
 
-def unreachable(settings: KafkaSettings, cause: str = "") -> str:
+def unreachable(settings: KafkaLogSettings, cause: str = "") -> str:
     """Return the message for an unreachable cluster. It lists what to check, because clients give nearly every cause the same text."""
     security, refused = settings.security, refusal(settings)
     tls = ", and that the CA file has signed the broker's certificate" if security.encrypted else ""

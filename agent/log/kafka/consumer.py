@@ -8,7 +8,7 @@ from typing import Final, Self
 
 from msgspec.structs import replace
 
-from agent.log.kafka.client import ClusterAdmin, KafkaSettings, client_of, translated
+from agent.log.kafka.client import ClusterAdmin, KafkaLogSettings, client_of, translated
 from processors.contracts.errors import RebalancingError, UnavailableError
 from processors.contracts.log import Assignment, Batch, Poll, Position, TopicPartition, topic_pattern
 
@@ -39,7 +39,7 @@ class KafkaLogConsumer:
     """
 
     def __init__(
-        self, settings: KafkaSettings, group: str, topics: Sequence[str], member: str, *, from_beginning: bool = True
+        self, settings: KafkaLogSettings, group: str, topics: Sequence[str], member: str, *, from_beginning: bool = True
     ) -> None:
         self._settings = settings
         self._client = client_of(settings)
@@ -187,7 +187,7 @@ def ends(admin: ClusterAdmin, topics: Sequence[str]) -> dict[str, dict[int, int]
 class KafkaReader:
     """Reads one partition outside of any group. Without `committed` it also returns records of open and aborted transactions."""
 
-    def __init__(self, settings: KafkaSettings, topic: str, partition: int, *, committed: bool = True) -> None:
+    def __init__(self, settings: KafkaLogSettings, topic: str, partition: int, *, committed: bool = True) -> None:
         self._timeout_s = settings.read_timeout_s
         self._topic, self._place = topic, f"{topic}/{partition}"
         self._client = client_of(settings)

@@ -15,7 +15,7 @@ from agent.log.kafka.client import (
     REQUEST_BYTES_MAX,
     ClusterAdmin,
     Fault,
-    KafkaSettings,
+    KafkaLogSettings,
     Meaning,
     NotQueuedError,
     check_reachable,
@@ -41,7 +41,7 @@ class KafkaLogProducer:
     While the queue is full, `send` waits for an acknowledgement, at most `block_timeout_s`.
     """
 
-    def __init__(self, settings: KafkaSettings) -> None:
+    def __init__(self, settings: KafkaLogSettings) -> None:
         self._settings = settings
         self._client = client_of(settings)
         self._death: ScalewatchError | None = None
@@ -107,7 +107,7 @@ class KafkaLogProducer:
         return self._death
 
 
-def counts(admin: ClusterAdmin, settings: KafkaSettings, topics: Sequence[str]) -> dict[str, int]:
+def counts(admin: ClusterAdmin, settings: KafkaLogSettings, topics: Sequence[str]) -> dict[str, int]:
     """Return the numbers of partitions of existing topics; UnavailableError if the user may not see one of them."""
     topics_by_name = admin.describe(topics) if topics else {}
     denied = tuple(name for name, topic in topics_by_name.items() if not topic.partitions)
@@ -118,7 +118,7 @@ def counts(admin: ClusterAdmin, settings: KafkaSettings, topics: Sequence[str]) 
     return {name: topic.partitions for name, topic in topics_by_name.items()}
 
 
-def create(admin: ClusterAdmin, settings: KafkaSettings, topics: Sequence[TopicSettings]) -> list[str]:
+def create(admin: ClusterAdmin, settings: KafkaLogSettings, topics: Sequence[TopicSettings]) -> list[str]:
     """Create missing topics, wait until the broker knows them, and return their names."""
     existing = counts(admin, settings, [topic.name for topic in topics])
     missing = [topic for topic in topics if topic.name not in existing]
@@ -168,11 +168,11 @@ AnyClient = TypeVar("AnyClient", bound=LogClient)
 class KafkaLog:
     """Makes all clients of one cluster. It connects at the first request."""
 
-    def __init__(self, settings: KafkaSettings) -> None:
+    def __init__(self, settings: KafkaLogSettings) -> None:
         self._settings = settings
         self._clients: list[LogClient] = []
         self._partitions: dict[str, int] = {}
-        self._writes: KafkaSettings | None = None
+        self._writes: KafkaLogSettings | None = None
         self._reached = False
         self._closed = False
 
@@ -233,7 +233,7 @@ class KafkaLog:
             client.close()
         self._clients.clear()
 
-    def _writing(self) -> KafkaSettings:
+    def _writing(self) -> KafkaLogSettings:
         """Return the settings of clients that write: a broker refuses a whole batch that is larger than its topic allows."""
         if self._writes is None:
             names = self._settings.written_topics

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from agent.app.files import TelemetryFiles, TimedEvent, in_order
+from agent.app.files import ReportedEvent, TelemetryFiles, in_order
 from agent.cli import main
 from agent.decode.message import FileTelemetry, TelemetryOptions
 from processors.contracts.events import HostMinute, JobCompleted, JobStarted
@@ -16,12 +16,12 @@ from tests.kit.archives import START_S, job, metric
 FAR_FUTURE_MS = 4_000_000_000_000
 
 
-def predicted(*folders: Path) -> list[TimedEvent]:
+def predicted(*folders: Path) -> list[ReportedEvent]:
     files = TelemetryFiles(FileTelemetry(TelemetryOptions(), SeriesIndex(100)), [str(folder) for folder in folders])
-    return [item for item in in_order(files.read(FAR_FUTURE_MS), files) if isinstance(item, TimedEvent)]
+    return [item for item in in_order(files.read(FAR_FUTURE_MS), files) if isinstance(item, ReportedEvent)]
 
 
-def minutes(events: list[TimedEvent]) -> list[HostMinute]:
+def minutes(events: list[ReportedEvent]) -> list[HostMinute]:
     return [timed.event for timed in events if isinstance(timed.event, HostMinute)]
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agent.app import embedded
 from agent.app.embedded import GAP_MAX_MS, TICK_MS, Feed, ticks
-from agent.app.files import TimedEvent, reported_ms
+from agent.app.files import ReportedEvent, reported_ms
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import (
     HostMinute,
@@ -43,8 +43,8 @@ def started(job: str, second: int, system: str = SYSTEM) -> JobStarted:
     return JobStarted(system, job, f"{system}/{job}", time_ms, evidence("lammps", 4))
 
 
-def timed(event: JobEvent) -> TimedEvent:
-    return TimedEvent(reported_ms(event), event, "events.jsonl:7")
+def timed(event: JobEvent) -> ReportedEvent:
+    return ReportedEvent(reported_ms(event), event, "events.jsonl:7")
 
 
 def test_an_event_comes_after_the_ticks_up_to_its_time() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agent.app.files import Scores, scores_file
+from agent.app.files import ScoreWriter, scores_file
 from processors.contracts.errors import ConfigError, UnavailableError
 from processors.contracts.telemetry import Samples, Series, SeriesIndex
 
@@ -25,7 +25,7 @@ def samples(*times_s: int) -> Samples:
 
 def test_an_interval_is_written_once_the_next_has_begun_and_the_last_at_the_end() -> None:
     file = io.BytesIO()
-    scores, known = Scores(file), index()
+    scores, known = ScoreWriter(file), index()
     scores.write(samples(0, 5, 10), known)
     assert [json.loads(line)["time"][17:19] for line in file.getvalue().splitlines()] == ["00", "05"]
     scores.end()
@@ -36,7 +36,7 @@ def test_an_interval_is_written_once_the_next_has_begun_and_the_last_at_the_end(
 
 
 def test_samples_of_an_interval_that_is_over_have_no_score_and_are_counted() -> None:
-    scores, known = Scores(io.BytesIO()), index()
+    scores, known = ScoreWriter(io.BytesIO()), index()
     scores.write(samples(0, 30, 10, 31), known)
     scores.end()
     assert (scores.lines, scores.unscored) == (3, 1)
@@ -49,7 +49,7 @@ def test_a_full_disk_is_a_message() -> None:
         def write(self, data: object, /) -> int:
             raise OSError(28, "No space left on device")
 
-    scores, known = Scores(Full()), index()
+    scores, known = ScoreWriter(Full()), index()
     with pytest.raises(UnavailableError, match=r"^The scores cannot be written: No space left on device\.$"):
         scores.write(samples(0, 30), known)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent.app import files as streams
-from agent.app.files import Item, TelemetryFiles, TimedEvent, TimedSamples, in_order
+from agent.app.files import Item, ReportedEvent, TelemetryFiles, TimedSamples, in_order
 from agent.decode.files import read_file
 from agent.decode.message import DecodeOptions, FileRecord, FileTelemetry, TelemetryOptions
 from processors.contracts.errors import ConfigError
@@ -58,7 +58,7 @@ def read(folder: Path, *texts: str | Sequence[str], samples: bool = False) -> tu
 
 def jobs(items: list[Item]) -> list[str]:
     return [
-        item.event.job_id for item in items if isinstance(item, TimedEvent) and isinstance(item.event, JobCompleted)
+        item.event.job_id for item in items if isinstance(item, ReportedEvent) and isinstance(item.event, JobCompleted)
     ]
 
 
@@ -66,7 +66,7 @@ def predicted(items: list[Item]) -> list[str]:
     """Jobs and requests by their ids, minutes of hosts by the second of their end."""
     names = []
     for item in items:
-        if isinstance(item, TimedEvent):
+        if isinstance(item, ReportedEvent):
             event = item.event
             if isinstance(event, HostMinute):
                 names.append(f"{event.host}@{((item.time_ms or 0) - NINE_MS) // 1000}")
@@ -89,7 +89,7 @@ def test_tables_of_several_files_become_one_order(tmp_path: Path) -> None:
 def test_a_stream_keeps_its_order_and_what_was_refused_comes_along(tmp_path: Path) -> None:
     items, _ = read(tmp_path, [completed("9", 60), "not an event", completed("8", 0)])
     assert jobs(items) == ["9", "8"]
-    assert [type(item) for item in items] == [TimedEvent, FileRecord, TimedEvent]
+    assert [type(item) for item in items] == [ReportedEvent, FileRecord, ReportedEvent]
     assert [error.reason for error in streams.refused(items[1])] == ["not-json"]  # type: ignore[arg-type] # by the line above
 
 

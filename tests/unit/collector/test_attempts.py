@@ -10,7 +10,7 @@ import pytest
 
 from agent.app import compose
 from agent.collector.collector import Collector
-from agent.collector.reading import Source as Decoders
+from agent.collector.reading import SourceDecoders
 from agent.collector.recorder import KEEP_MAX, Attempt, Attempts, Recorder
 from agent.config.topics import own_topics
 from agent.config.tree import Config, Source
@@ -54,7 +54,7 @@ class Host:
         self.struck: Attempt | None = None  # what the last process was reading when it ended
         self._between_polls = between_polls
         self._routes = msgspec.structs.replace(
-            compose.routes(CONFIG), source=lambda topic: Decoders(topic, decode), commit_s=0.0
+            compose.routes(CONFIG), source=lambda topic: SourceDecoders(topic, decode), commit_s=0.0
         )
         self._collector: Collector | None = None
 

@@ -11,7 +11,7 @@ import pytest
 from agent.app import compose
 from agent.collector.collector import Collector
 from agent.collector.deadletters import BURST_S
-from agent.collector.reading import Source as Decoders
+from agent.collector.reading import SourceDecoders
 from agent.config.topics import own_topics
 from agent.config.tree import Config, Source, System
 from agent.decode.guard import guarded
@@ -70,9 +70,9 @@ def config(format_name: str = "native", **given: Any) -> Config:
     return Config(sources=(Source(topics=("raw",), format=format_name, system="exa"),), **given)
 
 
-def decoded_by(decode: Callable[[bytes, int], Decoded]) -> Callable[[str], Decoders]:
+def decoded_by(decode: Callable[[bytes, int], Decoded]) -> Callable[[str], SourceDecoders]:
     """Return the decoders of every topic: this one, with the backstop."""
-    return lambda topic: Decoders(topic, guarded(decode))
+    return lambda topic: SourceDecoders(topic, guarded(decode))
 
 
 def loads(values: Sequence[object], **changes: object) -> bytes:

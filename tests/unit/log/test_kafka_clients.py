@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from kafka import errors
 
-from agent.log.kafka.client import KafkaSettings, client_name, client_of, translate
+from agent.log.kafka.client import KafkaLogSettings, client_name, client_of, translate
 from agent.log.kafka.confluent.arguments import consuming, joining, producing, transactional
 from processors.contracts.errors import ConfigError, FencedError, RebalancingError, ScalewatchError, UnavailableError
 
@@ -30,8 +30,8 @@ def test_a_start_loads_one_client_library(name: str, library: str, other: str) -
     code = f"""
 import sys
 from agent.log.kafka.log import KafkaLog
-from agent.log.kafka.client import KafkaSettings, client_of
-client_of(KafkaSettings(bootstrap="{ADDRESS}", client="{name}"))
+from agent.log.kafka.client import KafkaLogSettings, client_of
+client_of(KafkaLogSettings(bootstrap="{ADDRESS}", client="{name}"))
 print("{library}" in sys.modules, "{other}" in sys.modules)
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -39,19 +39,19 @@ print("{library}" in sys.modules, "{other}" in sys.modules)
 
 
 def test_what_a_client_holds_is_bounded() -> None:
-    settings = KafkaSettings(ADDRESS, queue_records_max=100, queue_bytes_max=1 << 20, fetched_bytes_max=2 << 20)
+    settings = KafkaLogSettings(ADDRESS, queue_records_max=100, queue_bytes_max=1 << 20, fetched_bytes_max=2 << 20)
     producer, consumer = producing(settings, "producer"), consuming(settings, "member", "group")
     assert (producer["queue.buffering.max.messages"], producer["queue.buffering.max.kbytes"]) == (100, 1024)
     assert (consumer["queued.max.messages.kbytes"], consumer["fetch.max.bytes"]) == (2048, 2 << 20)
 
 
 def test_a_transaction_does_not_outlive_its_records_deadline() -> None:
-    arguments = transactional(KafkaSettings(ADDRESS, transaction_timeout_s=20.0), "checkpoint", "state-0")
+    arguments = transactional(KafkaLogSettings(ADDRESS, transaction_timeout_s=20.0), "checkpoint", "state-0")
     assert arguments["delivery.timeout.ms"] <= arguments["transaction.timeout.ms"] == 20_000
 
 
 def test_a_member_that_works_for_long_keeps_at_least_its_session() -> None:
-    settings = KafkaSettings(ADDRESS, session_timeout_s=60.0, work_timeout_s=10.0)
+    settings = KafkaLogSettings(ADDRESS, session_timeout_s=60.0, work_timeout_s=10.0)
     assert joining(settings, "group", "m", from_beginning=True)["max.poll.interval.ms"] == 60_000
 
 
@@ -78,7 +78,7 @@ CASES: list[tuple[str, BaseException, type[ScalewatchError], str]] = [
 def test_errors_of_both_clients_mean_the_same(
     name: str, error: BaseException, kind: type[ScalewatchError], part: str
 ) -> None:
-    settings = KafkaSettings(ADDRESS, client="confluent" if name == "confluent" else "kafka-python")
+    settings = KafkaLogSettings(ADDRESS, client="confluent" if name == "confluent" else "kafka-python")
     found = translate(client_of(settings), error, "Writing")
     assert type(found) is kind
     assert part in str(found)
@@ -86,7 +86,7 @@ def test_errors_of_both_clients_mean_the_same(
 
 
 def test_a_fatal_error_behind_a_callback_is_found() -> None:
-    client = client_of(KafkaSettings(ADDRESS, client="confluent"))
+    client = client_of(KafkaLogSettings(ADDRESS, client="confluent"))
     hidden = SystemError("returned a result with an exception set")
     hidden.__cause__ = KafkaException(KafkaError(KafkaError._FENCED))
     assert isinstance(translate(client, hidden, "Writing"), FencedError)

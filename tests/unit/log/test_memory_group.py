@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from agent.log.memory import Member, MemoryGroup
+from agent.log.memory import MemoryGroup, MemoryMember
 from processors.contracts.log import Position
 
 PARTITIONS = [("raw", number) for number in range(5)]
@@ -15,7 +15,7 @@ class Groups(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.group = MemoryGroup()
-        self.known: list[Member] = []
+        self.known: list[MemoryMember] = []
 
     def share(self) -> None:
         self.group.share(dict.fromkeys(self.group.members, PARTITIONS))

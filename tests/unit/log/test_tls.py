@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agent.log.kafka.client import ClientName, KafkaSecurity, KafkaSettings, refusal
+from agent.log.kafka.client import ClientName, KafkaLogSettings, KafkaSecurity, refusal
 
 Serve = Callable[[str], int]
 CERTIFICATES = {  # by what is wrong: the name and the last day of validity
@@ -92,7 +92,7 @@ def test_the_certificate_of_a_broker_is_refused_with_the_reason(
     serve: Serve, folder: Path, kind: str, why: str
 ) -> None:
     address = f"127.0.0.1:{serve(kind)}"
-    settings = KafkaSettings(address, security=KafkaSecurity("SSL", ca_file=str(folder / "ca.pem")))
+    settings = KafkaLogSettings(address, security=KafkaSecurity("SSL", ca_file=str(folder / "ca.pem")))
     assert refusal(settings) == f"The certificate of {address} is refused: {why}."
 
 
@@ -100,7 +100,7 @@ def test_a_listener_without_tls_is_named(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=answer_plainly, args=(listener,), daemon=True).start()
         address = f"127.0.0.1:{listener.getsockname()[1]}"
-        settings = KafkaSettings(address, security=KafkaSecurity("SSL", ca_file=str(folder / "ca.pem")))
+        settings = KafkaLogSettings(address, security=KafkaSecurity("SSL", ca_file=str(folder / "ca.pem")))
         assert refusal(settings) == f"TLS with {address} fails: wrong version number."
 
 

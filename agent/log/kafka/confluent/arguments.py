@@ -9,15 +9,15 @@ from confluent_kafka import KafkaError, KafkaException
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from agent.log.kafka.client import (
+    FIRST_READ,
+    ISOLATION,
     LINGER_MS,
     REQUEST_BYTES_MAX,
     WAIT_MS,
     Fault,
+    KafkaLogSettings,
     KafkaSecurity,
-    KafkaSettings,
     Meaning,
-    first_read,
-    isolation,
     milliseconds,
 )
 from processors.contracts.errors import ConfigError
@@ -31,7 +31,7 @@ FETCH_BACKOFF_MS: Final = 10  # with its default of a second a full queue would 
 FETCHES_AHEAD: Final = 10  # number of polls whose records are fetched ahead
 
 
-def connection(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
+def connection(settings: KafkaLogSettings, purpose: str) -> dict[str, Any]:
     """Return the configuration of every client; the purpose becomes part of its client.id."""
     return {
         "bootstrap.servers": settings.bootstrap,
@@ -45,7 +45,7 @@ def connection(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
     }
 
 
-def producing(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
+def producing(settings: KafkaLogSettings, purpose: str) -> dict[str, Any]:
     """Return the configuration of every producer: acks of all replicas, and idempotent retries."""
     return {
         **connection(settings, purpose),
@@ -64,7 +64,7 @@ def producing(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
     }
 
 
-def transactional(settings: KafkaSettings, purpose: str, transactional_id: str) -> dict[str, Any]:
+def transactional(settings: KafkaLogSettings, purpose: str, transactional_id: str) -> dict[str, Any]:
     timeout_ms = milliseconds(settings.transaction_timeout_s)
     arguments = producing(settings, purpose)
     arguments["delivery.timeout.ms"] = min(
@@ -73,14 +73,14 @@ def transactional(settings: KafkaSettings, purpose: str, transactional_id: str) 
     return {**arguments, "transactional.id": transactional_id, "transaction.timeout.ms": timeout_ms}
 
 
-def consuming(settings: KafkaSettings, purpose: str, group: str) -> dict[str, Any]:
+def consuming(settings: KafkaLogSettings, purpose: str, group: str) -> dict[str, Any]:
     """Return the configuration of every consumer: committed records only, no automatic commit, bounded memory."""
     return {
         **connection(settings, purpose),
         "group.id": group,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        "isolation.level": isolation(committed=True),
+        "isolation.level": ISOLATION[True],
         "check.crcs": True,
         "fetch.queue.backoff.ms": FETCH_BACKOFF_MS,
         "queued.min.messages": FETCHES_AHEAD * settings.poll_records_max,
@@ -91,22 +91,22 @@ def consuming(settings: KafkaSettings, purpose: str, group: str) -> dict[str, An
     }
 
 
-def reading(settings: KafkaSettings, *, committed: bool) -> dict[str, Any]:
+def reading(settings: KafkaLogSettings, *, committed: bool) -> dict[str, Any]:
     """Return the configuration of a reader of one partition; it joins no group, but librdkafka requires a group.id."""
     return {
         **consuming(settings, "reader", settings.client_id_for("reader")),
-        "isolation.level": isolation(committed=committed),
-        "auto.offset.reset": first_read(from_beginning=True),
+        "isolation.level": ISOLATION[committed],
+        "auto.offset.reset": FIRST_READ[True],
         "fetch.wait.max.ms": WAIT_MS,
     }
 
 
-def joining(settings: KafkaSettings, group: str, member: str, *, from_beginning: bool) -> dict[str, Any]:
+def joining(settings: KafkaLogSettings, group: str, member: str, *, from_beginning: bool) -> dict[str, Any]:
     """Return the configuration of a group member: with kafka-python's assignment strategies, so that both can share a group."""
     return {
         **consuming(settings, member, group),
         **({"group.instance.id": member} if settings.static_membership else {}),
-        "auto.offset.reset": first_read(from_beginning=from_beginning),
+        "auto.offset.reset": FIRST_READ[from_beginning],
         "partition.assignment.strategy": "range,roundrobin",
         "session.timeout.ms": settings.session_ms,
         "heartbeat.interval.ms": settings.heartbeat_ms,

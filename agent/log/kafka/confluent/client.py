@@ -35,7 +35,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
-from agent.log.kafka.client import Client, Fault, KafkaSettings
+from agent.log.kafka.client import Client, Fault, KafkaLogSettings
 from agent.log.kafka.confluent.arguments import NoBrokerError, code_of, connection, fault_of, settled
 from agent.log.kafka.confluent.consumer import ConfluentMember, ConfluentReader
 from agent.log.kafka.confluent.producer import ConfluentTransactions, ConfluentWriter, end_unattended
@@ -60,7 +60,7 @@ OLD_BROKER: Final = (KafkaError._UNSUPPORTED_FEATURE, KafkaError.UNSUPPORTED_VER
 class ConfluentAdmin:
     """Implements `ClusterAdmin`."""
 
-    def __init__(self, settings: KafkaSettings) -> None:
+    def __init__(self, settings: KafkaLogSettings) -> None:
         self._timeout_s = settings.request_timeout_s
         self._admin = AdminClient(connection(settings, "admin"))
 
@@ -177,7 +177,7 @@ class ConfluentClient:
 
     reads_metadata_exactly = False
 
-    def __init__(self, settings: KafkaSettings) -> None:
+    def __init__(self, settings: KafkaLogSettings) -> None:
         self.settings = settings
 
     def fault(self, error: BaseException) -> Fault:
@@ -212,4 +212,4 @@ class ConfluentClient:
         return ConfluentAdmin(self.settings)
 
 
-make: Callable[[KafkaSettings], Client] = ConfluentClient
+make: Callable[[KafkaLogSettings], Client] = ConfluentClient

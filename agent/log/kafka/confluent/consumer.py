@@ -8,7 +8,7 @@ from typing import Any, Final
 from confluent_kafka import OFFSET_STORED, Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
-from agent.log.kafka.client import KafkaSettings, milliseconds, within
+from agent.log.kafka.client import KafkaLogSettings, milliseconds, within
 from agent.log.kafka.confluent.arguments import joining, reading, settled
 from processors.contracts.log import Batch, Position, TopicPartition, topic_pattern
 
@@ -30,7 +30,7 @@ class ConfluentMember:
     """Implements `GroupMember`."""
 
     def __init__(
-        self, settings: KafkaSettings, group: str, topics: Sequence[str], member: str, *, from_beginning: bool
+        self, settings: KafkaLogSettings, group: str, topics: Sequence[str], member: str, *, from_beginning: bool
     ) -> None:
         self._timeout_s, self._records_max = settings.request_timeout_s, settings.poll_records_max
         self._topics = topics
@@ -205,7 +205,7 @@ def _batch(consumer: Consumer, partition: TopicPartition, messages: list[Message
 class ConfluentReader:
     """Implements `PartitionReader`."""
 
-    def __init__(self, settings: KafkaSettings, topic: str, partition: int, *, committed: bool) -> None:
+    def __init__(self, settings: KafkaLogSettings, topic: str, partition: int, *, committed: bool) -> None:
         self._timeout_s, self._records_max = settings.request_timeout_s, settings.poll_records_max
         self._topic, self._partition = topic, partition
         self._offset = 0

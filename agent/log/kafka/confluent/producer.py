@@ -8,7 +8,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from agent.log.kafka.client import KafkaSettings, NotQueuedError
+from agent.log.kafka.client import KafkaLogSettings, KeyValue, NotQueuedError
 from agent.log.kafka.confluent.arguments import RecordsFailedError, producing, transactional
 
 STEP_S: Final = 0.2  # a longer poll would wait its whole time although acknowledgements came
@@ -20,7 +20,7 @@ ANY: Final = -1
 class ConfluentWriter:
     """Implements `RecordWriter`. librdkafka bounds the queue in records and bytes, and reports only failures."""
 
-    def __init__(self, settings: KafkaSettings) -> None:
+    def __init__(self, settings: KafkaLogSettings) -> None:
         self._block_s = settings.block_timeout_s
         self._topics: set[str] = set()
         self._failure: KafkaError | None = None
@@ -97,7 +97,7 @@ class ConfluentWriter:
 class ConfluentTransactions:
     """Implements `TransactionWriter`. Its calls may wait for ever, so each caller sets a deadline."""
 
-    def __init__(self, settings: KafkaSettings, purpose: str, transactional_id: str) -> None:
+    def __init__(self, settings: KafkaLogSettings, purpose: str, transactional_id: str) -> None:
         self._timeout_s = settings.checkpoint_timeout_s
         self._producer = Producer(transactional(settings, purpose, transactional_id))
         self._failure: KafkaError | None = None
@@ -110,12 +110,7 @@ class ConfluentTransactions:
         self._producer.begin_transaction()
 
     def send(
-        self,
-        topic: str,
-        partition: int,
-        records: Sequence[tuple[bytes, bytes | None]],
-        timeout_s: float,
-        timestamp_ms: int | None = None,
+        self, topic: str, partition: int, records: Sequence[KeyValue], timeout_s: float, timestamp_ms: int | None
     ) -> int:
         produce = partial(
             self._producer.produce, topic, partition=partition, timestamp=timestamp_ms or NOW, on_delivery=self._report
@@ -138,9 +133,7 @@ class ConfluentTransactions:
     def give_up(self) -> None:
         give_up(self)
 
-    def _send(
-        self, produce: Callable[..., None], records: Sequence[tuple[bytes, bytes | None]], timeout_s: float
-    ) -> None:
+    def _send(self, produce: Callable[..., None], records: Sequence[KeyValue], timeout_s: float) -> None:
         for key, value in records:
             while not _queued(produce, key, value):
                 if not self._producer.poll(STEP_S) and self._failure is None:

@@ -5,14 +5,14 @@ from typing import Any, Final
 from kafka.codec import has_lz4, has_zstd
 
 from agent.log.kafka.client import (
+    FIRST_READ,
+    ISOLATION,
     LINGER_MS,
     REQUEST_BYTES_MAX,
     WAIT_MS,
+    KafkaLogSettings,
     KafkaSecurity,
-    KafkaSettings,
     context_of,
-    first_read,
-    isolation,
     milliseconds,
 )
 from processors.contracts.errors import ConfigError
@@ -23,7 +23,7 @@ BATCH_BYTES: Final = (
 FRAME_BYTES_MAX: Final = 128 << 20  # the client's default of 1 MB is less than one partition may return
 
 
-def connection(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
+def connection(settings: KafkaLogSettings, purpose: str) -> dict[str, Any]:
     """Return the arguments of every client; the purpose becomes part of its client.id."""
     return {
         "bootstrap_servers": settings.bootstrap.split(","),
@@ -34,7 +34,7 @@ def connection(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
     }
 
 
-def producing(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
+def producing(settings: KafkaLogSettings, purpose: str) -> dict[str, Any]:
     """Return the arguments of every producer: acks of all replicas, and idempotent retries."""
     return {
         **connection(settings, purpose),
@@ -52,7 +52,7 @@ def producing(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
     }
 
 
-def transactional(settings: KafkaSettings, purpose: str, transactional_id: str) -> dict[str, Any]:
+def transactional(settings: KafkaLogSettings, purpose: str, transactional_id: str) -> dict[str, Any]:
     return {
         **producing(settings, purpose),
         "transactional_id": transactional_id,
@@ -60,12 +60,12 @@ def transactional(settings: KafkaSettings, purpose: str, transactional_id: str) 
     }
 
 
-def consuming(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
+def consuming(settings: KafkaLogSettings, purpose: str) -> dict[str, Any]:
     """Return the arguments of every consumer: committed records only, and no automatic commit."""
     return {
         **connection(settings, purpose),
         "enable_auto_commit": False,
-        "isolation_level": isolation(committed=True),
+        "isolation_level": ISOLATION[True],
         "allow_auto_create_topics": False,
         "metrics_enabled": False,
         "max_poll_records": settings.poll_records_max,
@@ -73,25 +73,25 @@ def consuming(settings: KafkaSettings, purpose: str) -> dict[str, Any]:
     }
 
 
-def reading(settings: KafkaSettings, *, committed: bool) -> dict[str, Any]:
+def reading(settings: KafkaLogSettings, *, committed: bool) -> dict[str, Any]:
     """Return the arguments of a reader of one partition."""
     return {
         **consuming(settings, "reader"),
-        "isolation_level": isolation(committed=committed),
-        "auto_offset_reset": first_read(from_beginning=True),
+        "isolation_level": ISOLATION[committed],
+        "auto_offset_reset": FIRST_READ[True],
         "request_timeout_ms": settings.request_ms,
         "fetch_max_wait_ms": WAIT_MS,
     }
 
 
-def joining(settings: KafkaSettings, group: str, member: str, *, from_beginning: bool) -> dict[str, Any]:
+def joining(settings: KafkaLogSettings, group: str, member: str, *, from_beginning: bool) -> dict[str, Any]:
     """Return the arguments of a group member."""
     static = {"group_instance_id": member} if settings.static_membership else {}
     return {
         **consuming(settings, member),
         **static,
         "group_id": group,
-        "auto_offset_reset": first_read(from_beginning=from_beginning),
+        "auto_offset_reset": FIRST_READ[from_beginning],
         "session_timeout_ms": settings.session_ms,
         "heartbeat_interval_ms": settings.heartbeat_ms,
         "max_poll_interval_ms": settings.work_ms,
@@ -111,7 +111,7 @@ def _security(security: KafkaSecurity) -> dict[str, Any]:
     return {"security_protocol": security.protocol, **context, **(login if security.mechanism else {})}
 
 
-def _compression(settings: KafkaSettings) -> str | None:
+def _compression(settings: KafkaLogSettings) -> str | None:
     packages = {"lz4": has_lz4, "zstd": has_zstd}
     if settings.compression in packages and not packages[settings.compression]():
         raise ConfigError(

@@ -12,7 +12,7 @@ from kafka.protocol.find_coordinator import FindCoordinatorRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.structs import TopicPartition as ClientPartition
 
-from agent.log.kafka.client import Client, Fault, KafkaSettings, Meaning, milliseconds
+from agent.log.kafka.client import Client, Fault, KafkaLogSettings, Meaning, milliseconds
 from agent.log.kafka.python.arguments import connection, reading
 from agent.log.kafka.python.consumer import PythonMember, PythonReader
 from agent.log.kafka.python.producer import PythonTransactions, PythonWriter
@@ -38,7 +38,7 @@ class _Admin(KafkaAdminClient):  # type: ignore[misc] # the client ships no type
 class PythonAdmin:
     """Implements `ClusterAdmin`. This version of the client has no public call for some requests, which are built here."""
 
-    def __init__(self, settings: KafkaSettings) -> None:
+    def __init__(self, settings: KafkaLogSettings) -> None:
         self._settings = settings
         self._admin = _Admin(**connection(settings, "admin"), request_timeout_ms=settings.request_ms)
 
@@ -162,7 +162,7 @@ class PythonClient:
 
     reads_metadata_exactly = True
 
-    def __init__(self, settings: KafkaSettings) -> None:
+    def __init__(self, settings: KafkaLogSettings) -> None:
         self.settings = settings
 
     def fault(self, error: BaseException) -> Fault:
@@ -209,7 +209,7 @@ class PythonClient:
         return PythonAdmin(self.settings)
 
 
-make: Callable[[KafkaSettings], Client] = PythonClient
+make: Callable[[KafkaLogSettings], Client] = PythonClient
 
 
 def _forbidden(cause: BaseException) -> Fault:

@@ -9,7 +9,7 @@ from kafka.errors import CorruptRecordError, KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as ClientPartition
 
-from agent.log.kafka.client import KafkaSettings, milliseconds
+from agent.log.kafka.client import KafkaLogSettings, milliseconds
 from agent.log.kafka.consumer import NUL
 from agent.log.kafka.python.arguments import joining, reading
 from processors.contracts.log import Batch, Position, TopicPartition, topic_pattern
@@ -160,7 +160,7 @@ class PythonMember:
     """Implements `GroupMember`."""
 
     def __init__(
-        self, settings: KafkaSettings, group: str, topics: Sequence[str], member: str, *, from_beginning: bool
+        self, settings: KafkaLogSettings, group: str, topics: Sequence[str], member: str, *, from_beginning: bool
     ) -> None:
         self._timeout_ms = milliseconds(settings.request_timeout_s)
         self._consumer = KafkaConsumer(**joining(settings, group, member, from_beginning=from_beginning))
@@ -246,7 +246,7 @@ class PythonMember:
 class PythonReader:
     """Implements `PartitionReader`."""
 
-    def __init__(self, settings: KafkaSettings, topic: str, partition: int, *, committed: bool) -> None:
+    def __init__(self, settings: KafkaLogSettings, topic: str, partition: int, *, committed: bool) -> None:
         self._timeout_ms = milliseconds(settings.read_timeout_s)
         self._partition = ClientPartition(topic, partition)
         self._consumer = KafkaConsumer(**reading(settings, committed=committed))

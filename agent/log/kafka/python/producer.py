@@ -13,7 +13,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaTimeoutError
 from kafka.record.util import encode_varint
 
-from agent.log.kafka.client import KafkaSettings, NotQueuedError
+from agent.log.kafka.client import KafkaLogSettings, KeyValue, NotQueuedError
 from agent.log.kafka.python.arguments import producing, transactional
 from processors.contracts.log import check_record
 
@@ -119,7 +119,7 @@ class Waiting:
 class PythonWriter:
     """Implements `RecordWriter`. Counts the unacknowledged records, because the client does not bound its memory."""
 
-    def __init__(self, settings: KafkaSettings) -> None:
+    def __init__(self, settings: KafkaLogSettings) -> None:
         self._records_max, self._bytes_max = settings.queue_records_max, settings.queue_bytes_max
         self._waiting: dict[Any, Waiting] = {}  # by batch, oldest first
         self._queued_records = self._queued_bytes = 0
@@ -176,7 +176,7 @@ class PythonWriter:
 class PythonTransactions:
     """Implements `TransactionWriter`."""
 
-    def __init__(self, settings: KafkaSettings, purpose: str, transactional_id: str) -> None:
+    def __init__(self, settings: KafkaLogSettings, purpose: str, transactional_id: str) -> None:
         self._producer = KafkaProducer(**transactional(settings, purpose, transactional_id))
         self._sender = QuickSender(self._producer)
 
@@ -187,12 +187,7 @@ class PythonTransactions:
         self._producer.begin_transaction()
 
     def send(
-        self,
-        topic: str,
-        partition: int,
-        records: Sequence[tuple[bytes, bytes | None]],
-        timeout_s: float,
-        timestamp_ms: int | None = None,
+        self, topic: str, partition: int, records: Sequence[KeyValue], timeout_s: float, timestamp_ms: int | None
     ) -> int:
         send = self._sender.send
         last = {
