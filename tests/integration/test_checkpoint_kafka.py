@@ -83,7 +83,7 @@ def test_without_the_sweep_an_open_transaction_is_noticed_and_refused(
 
     settings = prepared(lenient, fresh, client)
     leave_open(settings, b"ghost")
-    with pytest.raises(UnavailableError, match="stays open"):
+    with pytest.raises(UnavailableError, match="keeps a transaction open"):
         Store(settings, 0).take_over()
 
 
@@ -101,7 +101,7 @@ def test_without_sweep_and_comparison_an_abandoned_state_comes_back(
 def test_a_foreign_open_transaction_that_hides_checkpoints_is_refused(settings: KafkaLogSettings) -> None:
     with ForeignTransaction(settings):
         save_hidden(settings)
-        with pytest.raises(UnavailableError, match="stays open"):
+        with pytest.raises(UnavailableError, match="keeps a transaction open"):
             KafkaCheckpointStore(settings, 0).take_over()
     assert dict(restored_by_a_new_owner(settings).states) == {"key": b"hidden"}
 
