@@ -21,20 +21,20 @@ Waits = Callable[[str, int, str], bool]
 
 
 def go_on() -> None:
-    """Give way to nobody: nobody waits."""
+    """Do nothing: the callback of a caller for whom nobody waits."""
 
 
 class Overdue(NamedTuple):
-    """What is due: how many keys in each lane, and for how long the first of all has waited."""
+    """Overdue work: number of keys in each lane, and the longest wait."""
 
     lanes: Counter[str]
     longest_ms: int
 
 
 class FairQueue:
-    """Keys by the time at which they are due, in lanes; the lanes of a group are queued by their first keys.
+    """Keys by due time, in lanes; the lanes of a group are queued by their first keys.
 
-    So a look at what is due costs nothing for the lanes that have nothing due, which may be one for each application.
+    So lanes without due work cost nothing, even with a lane for each application.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,6 @@ class FairQueue:
         return self._count
 
     def put(self, lane: str, due_ms: int, key: str) -> None:
-        """Let a key wait in a lane until it is due."""
         keys = self._lanes.setdefault(lane, [])
         heapq.heappush(keys, (due_ms, key))
         self._count += 1
@@ -54,7 +53,7 @@ class FairQueue:
             self._queue(lane)
 
     def replace(self, waiting: Iterable[tuple[str, int, str]]) -> None:
-        """Put lanes, times and keys in the place of all that wait."""
+        """Replace all waiting lanes, times and keys."""
         self._lanes.clear()
         self._groups.clear()
         self._count = 0
@@ -62,40 +61,41 @@ class FairQueue:
             self.put(lane, due_ms, key)
 
     def take(self, now_ms: int, limit: int, waits: Waits, of_group_max: float = math.inf) -> list[str]:
-        """Remove and return keys whose time has come, at most `limit` and of a group `of_group_max`; what `waits` denies is dropped.
+        """Remove and return due keys, at most `limit`, and `of_group_max` of each group; drop keys for which `waits` is False.
 
-        Groups take turns, and so do the lanes of a group; among those with equal turns the longest overdue goes first, ties
-        by key.
+        Groups take turns, and so do the lanes of a group; with equal turns the longest overdue goes first, ties by key.
         """
-        found: dict[str, None] = {}
+        due_keys: dict[str, None] = {}
 
         def stands(lane: str, due_ms: int, key: str) -> bool:
-            return key not in found and waits(lane, due_ms, key)  # a time that was put off and back stands here twice
+            return key not in due_keys and waits(
+                lane, due_ms, key
+            )  # a time that was put off and back stands here twice
 
         turns: dict[str, Turns] = {group: Turns() for group in self._groups}
         heads = ((group, self._head(group, turns[group], now_ms, stands)) for group in turns)
         order = [(0, *head[:3], group) for group, head in heads if head is not None]
         heapq.heapify(order)
-        while order and len(found) < limit:
+        while order and len(due_keys) < limit:
             had, *_, group = heapq.heappop(order)
             head = self._head(group, turns[group], now_ms, stands)
             if head is None:
                 continue
-            taken, _, key, lane = head
-            found[key] = None
+            turns_taken, _, key, lane = head
+            due_keys[key] = None
             self._drop_first(lane)
             self._drop_gone(lane, stands)
-            turns[group].taken(lane, taken + 1, self._lanes.get(lane), now_ms)
+            turns[group].taken(lane, turns_taken + 1, self._lanes.get(lane), now_ms)
             following = self._head(group, turns[group], now_ms, stands) if had + 1 < of_group_max else None
             if following is not None:
                 heapq.heappush(order, (had + 1, *following[:3], group))
         for each in turns.values():
             for lane in each.lanes & self._lanes.keys():
                 self._queue(lane)
-        return list(found)
+        return list(due_keys)
 
     def overdue(self, now_ms: int, waits: Waits) -> "Overdue":
-        """Return what is due and still waits, as `waits` tells."""
+        """Return the due keys for which `waits` is True."""
         lanes: Counter[str] = Counter()
         earliest_ms = now_ms
         for lane, keys in self._lanes.items():
@@ -108,7 +108,7 @@ class FairQueue:
         return Overdue(lanes, now_ms - earliest_ms)
 
     def _head(self, group: str, turns: "Turns", now_ms: int, waits: Waits) -> Head | None:
-        """Return whose turn it is in a group: a lane that had none yet goes first; None where nothing is due."""
+        """Return the lane whose turn it is in a group, lanes without a turn first; None if nothing is due."""
         queued = self._groups[group]
         while queued and queued[0][0] <= now_ms:
             due_ms, key, lane = queued[0]
@@ -124,11 +124,11 @@ class FairQueue:
         return turns.heads[0] if turns.heads else None
 
     def _queue(self, lane: str) -> None:
-        """Let the first key of a lane stand for it in its group."""
+        """Queue a lane in its group by its first key."""
         heapq.heappush(self._groups.setdefault(lane.partition("/")[0], []), (*self._lanes[lane][0], lane))
 
     def _drop_gone(self, lane: str, waits: Waits) -> None:
-        """Drop the keys at the front of a lane that do not wait any more."""
+        """Drop the keys at the front of a lane that no longer wait."""
         while lane in self._lanes and not waits(lane, *self._lanes[lane][0]):
             self._drop_first(lane)
 
@@ -141,14 +141,14 @@ class FairQueue:
 
 
 class Turns:
-    """The lanes of a group that had a turn, and those among them that are due again."""
+    """The lanes of a group that had a turn, and those among them with due work."""
 
     def __init__(self) -> None:
         self.lanes: set[str] = set()
         self.heads: list[Head] = []
 
     def taken(self, lane: str, turns: int, keys: list[tuple[int, str]] | None, now_ms: int) -> None:
-        """Note that a lane had a turn; `keys` wait in it."""
+        """Record the turn of a lane in which `keys` wait."""
         if turns > 1:
             heapq.heappop(self.heads)
         self.lanes.add(lane)
@@ -157,10 +157,9 @@ class Turns:
 
 
 def given_up(held: Mapping[str, list[tuple[int, str]]], excess: int) -> list[str]:
-    """Return which `excess` keys go, of those that lanes hold with the time of their last use: who holds most gives first.
+    """Return the `excess` keys to evict, given the time of last use by lane and key: the largest lanes evict first.
 
-    A lane gives those that were unused for the longest time. Where lanes hold as much as each other the longest unused of
-    all goes, ties by key.
+    A lane evicts its longest unused keys. Among lanes of equal size the longest unused key of all goes, ties by key.
     """
     if excess <= 0:
         return []
@@ -176,12 +175,12 @@ def given_up(held: Mapping[str, list[tuple[int, str]]], excess: int) -> list[str
 
 
 def _level(counts: list[int], excess: int) -> tuple[int, int]:
-    """Return to how many keys the largest lanes go down together, and how many of these give one more."""
+    """Return the size to which the largest lanes shrink together, and how many of them shrink by one more."""
     falling = [*sorted(counts, reverse=True), 0]
     for lanes, (count, following) in enumerate(pairwise(falling), 1):
         if excess <= (count - following) * lanes:
-            each, rest = divmod(excess, lanes)
-            return count - each, rest
+            shrink, rest = divmod(excess, lanes)
+            return count - shrink, rest
         excess -= (count - following) * lanes
     return 0, 0
 
@@ -190,7 +189,7 @@ FLOOD_MIN = 500  # keys of one lane that wait
 
 
 def flood(waiting: Mapping[str, int]) -> str | None:
-    """Return who floods, in words: the lane in which most keys wait, where these are many and more than in all others."""
+    """Return a text that names the lane with more waiting keys than all others together, if there are many."""
     longest = max(waiting, key=lambda lane: (waiting[lane], lane), default=None)
     if longest is None or waiting[longest] < FLOOD_MIN or 2 * waiting[longest] <= sum(waiting.values()):
         return None
@@ -200,22 +199,22 @@ def flood(waiting: Mapping[str, int]) -> str | None:
 
 @lru_cache(maxsize=REMEMBERED)
 def lane_of_user(system: str, user: str | None) -> str:
-    """Return the lane of a user; work that nobody's name stands on is that of its system."""
+    """Return the lane of a user; work without a user belongs to the lane of its system."""
     return f"{escaped(system)}/user/{escaped(user)}" if user else escaped(system)
 
 
 def lane_of_application(application_id: str) -> str:
-    """Return the lane of an application that several users run: of all its inputs together."""
+    """Return the lane that all inputs of an application share if several users run it."""
     system, application, *_ = application_id.split("/")
     return f"{system}/application/{application}"
 
 
 @lru_cache(maxsize=REMEMBERED)
 def lane_of_run(application_id: str, user: str | None, before: str | None) -> str:
-    """Return the lane of an application with a run of a user; `before` is that without it, None for the first run.
+    """Return the lane of an application after a run of a user; `before` is its former lane, None for the first run.
 
-    It is its user's, until another one runs it.
+    The lane is the user's until another user runs the application.
     """
     system = application_id.partition("/")[0]
-    own = f"{system}/user/{escaped(user)}" if user else system
-    return own if before in (None, own) else lane_of_application(application_id)
+    lane = f"{system}/user/{escaped(user)}" if user else system
+    return lane if before in (None, lane) else lane_of_application(application_id)

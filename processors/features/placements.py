@@ -17,14 +17,14 @@ REMEMBERED: Final = 1_024  # placements: the forecast of a running job asks for 
 
 
 class _Known(NamedTuple):
-    """The hosts of a system by their rows, and where each is."""
+    """The hosts of a system by their rows, and their positions in its network."""
 
     rows: Mapping[str, int]
     places: Integers
     sides: Integers | None
 
     def network(self, hosts: Sequence[str]) -> Network | None:
-        """Return the network of some hosts; None where one of them is not known."""
+        """Return the network of some hosts; None if a host is unknown."""
         rows = [row for host in hosts if (row := self.rows.get(host)) is not None]
         if len(rows) < len(hosts):
             return None
@@ -33,9 +33,9 @@ class _Known(NamedTuple):
 
 
 class Placements:
-    """Where the hosts of a centre are.
+    """The positions of a centre's hosts in its networks.
 
-    A job whose hosts are not all known has no features; nor has one on a single host, or on more than HOSTS_MAX.
+    A job has no placement features if a host is unknown, if it has a single host, or if it has more than HOSTS_MAX.
     """
 
     def __init__(self, listed: Iterable[HostPlace] = ()) -> None:
@@ -46,13 +46,13 @@ class Placements:
         self._of = lru_cache(maxsize=REMEMBERED)(self._spread)
 
     def of(self, system: str, hosts: tuple[str, ...]) -> dict[str, float]:
-        """Return the features of the hosts of a job, some host lists in the order of its ranks; nothing where one is not known."""
+        """Return the features of a job's host lists, in the order of its ranks; empty if a host is unknown."""
         return dict(self._of(system, hosts)) if hosts and self._systems else {}
 
     def mapped(self, event: NetworkEvent) -> dict[str, float]:
-        """Return the features of a mapping of ranks that an event brings, and those of its messages between ranks.
+        """Return the features of a mapping of ranks, and of the messages between ranks.
 
-        Nothing where one of its hosts is not known; ValueError where a rank has no host, or messages have ranks that there are not.
+        Empty if a host is unknown; ValueError if a rank has no host, or messages name ranks that do not exist.
         """
         ranks = np.asarray(event.ranks, np.int64)
         if ranks.size and int(ranks.max()) >= len(event.hosts):
@@ -60,15 +60,15 @@ class Placements:
         network = self._network(event.system, event.hosts) if ranks.size else None
         if network is None:
             return {}
-        found = spread(network, ranks)
+        spread_features = spread(network, ranks)
         sender, receiver, carried = (np.asarray(each) for each in event.exchanged)
         if not len(sender):
-            return found
+            return spread_features
         if max(int(sender.max()), int(receiver.max())) >= len(ranks):
             raise ValueError("Messages are between ranks that the mapping has.")
         sent = routed(network, ranks[sender.astype(np.int64)], ranks[receiver.astype(np.int64)], carried)
         traffic = reported_features(messages=(sent.hops.tolist(), carried.tolist()))
-        return found | sent.link_features | features(traffic)
+        return spread_features | sent.link_features | features(traffic)
 
     def _spread(self, system: str, hosts: tuple[str, ...]) -> dict[str, float]:
         try:
@@ -79,12 +79,12 @@ class Placements:
         return spread(network) if network is not None else {}
 
     def _network(self, system: str, hosts: Sequence[str]) -> Network | None:
-        known = self._systems.get(system) or self._systems.get("")
-        return known.network(hosts) if known is not None else None
+        network = self._systems.get(system) or self._systems.get("")
+        return network.network(hosts) if network is not None else None
 
 
 def _known(listed: Sequence[HostPlace]) -> _Known:
-    """Return the hosts of a list: all of them with coordinates, or all of them below switches."""
+    """Return the hosts of a list, all with coordinates or all below switches."""
     rows: dict[str, int] = {}
     numbers: dict[tuple[str, ...], int] = {}  # of switches, by those above them
     places: list[tuple[int, ...]] = []

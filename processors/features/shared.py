@@ -30,7 +30,7 @@ CONDITIONS: Final[tuple[Condition, ...]] = get_args(Condition)
 
 
 class SharedRun(NamedTuple):
-    """A run of an application that told its communication: comparable features, and its run time."""
+    """A run of an application that reported its communication: comparable features, and its run time."""
 
     application_id: str
     run_id: str
@@ -41,16 +41,16 @@ class SharedRun(NamedTuple):
 
 
 class SharedForecast(NamedTuple):
-    """What others say of a run, and the record of that by condition."""
+    """The forecast of a run by the costs of other applications, and the record of such forecasts by condition."""
 
     forecast: LnForecast
     records: Mapping[str, ForecastBlend]
 
 
 class SharedScore(NamedTuple):
-    """What was said of a run that ended, before and with others, and ln of what came.
+    """The forecasts of a run that ended, without and with other applications, and ln of its run time.
 
-    `without` is what was said without its communication: what an application without a model of its own would have had.
+    `without` is the forecast without its communication, as an application without a model of its own would have had.
     """
 
     condition: Condition
@@ -63,7 +63,7 @@ class SharedScore(NamedTuple):
 class CommunicationPoolState(msgspec.Struct, omit_defaults=True):
     """Stored form: runs (application, id, end, run time), their features, costs by set (with the error), and the record.
 
-    `coming` are the costs of the fit that goes on, None where none does; `changed` counts runs since the last one began.
+    `coming` are the costs of the running fit, None without one; `changed` counts runs since the last fit began.
     """
 
     runs: list[tuple[str, str, int, float]] = []
@@ -76,7 +76,7 @@ class CommunicationPoolState(msgspec.Struct, omit_defaults=True):
 
 
 class CommunicationPool:
-    """What the applications of one system, sized in one unit, tell one another of communication."""
+    """The costs of communication that the applications of one system, sized in one unit, share."""
 
     name: ClassVar[str] = "communication_pool"
     version: ClassVar[int] = 1
@@ -95,61 +95,59 @@ class CommunicationPool:
 
     @classmethod
     def build(cls, state: CommunicationPoolState | None = None) -> "CommunicationPool":
-        """Return what a stored state was of, or something that knows nothing."""
         return cls(state or CommunicationPoolState())
 
     def __len__(self) -> int:
-        """Return how many runs are kept."""
         return sum(map(len, self._runs.values()))
 
     @property
     def trusted(self) -> str | None:
-        """The set of features that is believed: that of the least error where applications were left out; None before a fit."""
+        """The set of features with the least error on left-out applications; None before a fit."""
         return min(self._fitted, key=lambda name: (self._fitted[name][1], name), default=None)
 
     def costs(self, reported: Container[str] = NAMES) -> SharedCosts | None:
-        """Return the costs that are believed of those whose features are `reported`, None where there are none."""
-        known = (name for name in self._fitted if all(each in reported for each in FEATURE_SETS[name]))
-        name = min(known, key=lambda name: (self._fitted[name][1], name), default=None)
+        """Return the costs of the best set among those whose features are `reported`; None without one."""
+        usable_sets = (name for name in self._fitted if all(each in reported for each in FEATURE_SETS[name]))
+        name = min(usable_sets, key=lambda name: (self._fitted[name][1], name), default=None)
         return None if name is None else SharedCosts(FEATURE_SETS[name], *self._fitted[name])
 
     def importances(self) -> dict[str, float]:
-        """Return the share of each feature in what the costs explain: cost times deviation over the runs that are kept."""
-        known = self.costs()
-        rows = [run.features for run in self._all() if known is not None and _reports(run, known.names)]
-        if known is None or not rows:
+        """Return the share of each feature in the explained costs: cost times deviation over the kept runs."""
+        costs = self.costs()
+        rows = [run.features for run in self._all() if costs is not None and _reports(run, costs.names)]
+        if costs is None or not rows:
             return {}
-        spread = [float(np.std([row[name] for row in rows])) for name in known.names]
-        found = {name: cost * by for name, cost, by in zip(known.names, known.cost, spread, strict=True)}
-        total = sum(found.values())
-        return {name: six_digits(each / total) for name, each in found.items() if each > 0}
+        spread = [float(np.std([row[name] for row in rows])) for name in costs.names]
+        explained = {name: cost * by for name, cost, by in zip(costs.names, costs.cost, spread, strict=True)}
+        total = sum(explained.values())
+        return {name: six_digits(each / total) for name, each in explained.items() if each > 0}
 
     def score(self, fact: SharedRun) -> SharedForecast | None:
-        """Return what is said of a run of an application; None without costs, or where too little is told of it.
+        """Return the forecast for a run of an application; None without costs, or with too few features.
 
-        The costs are those of the best set of features that it tells. Its run time and times are not looked at.
+        The costs are those of the best set of features that the run reports. Its run time is not used.
         """
-        known = self.costs(fact.features)
-        own = self._runs.get(fact.application_id, {})
-        if known is None:
+        costs = self.costs(fact.features)
+        own_runs = self._runs.get(fact.application_id, {})
+        if costs is None:
             return None
-        runs = [own[run_id] for run_id in sorted(own) if _reports(own[run_id], known.names)]
+        runs = [own_runs[run_id] for run_id in sorted(own_runs) if _reports(own_runs[run_id], costs.names)]
         if not runs:
             return None
-        found = known.scaled([run.features for run in runs], np.array([run.run_time_s for run in runs]))
-        ln_t = float(found.ln(known.total([fact.features]))[0])
-        return SharedForecast(LnForecast(ln_t, max(found.deviation, known.error)), self._records)
+        scaled_costs = costs.scaled([run.features for run in runs], np.array([run.run_time_s for run in runs]))
+        ln_t = float(scaled_costs.ln(costs.total([fact.features]))[0])
+        return SharedForecast(LnForecast(ln_t, max(scaled_costs.deviation, costs.error)), self._records)
 
     def learn(self, fact: SharedRun) -> None:
-        """Take a run in; one with a known id replaces that, and a repeat changes nothing."""
-        given = singles({name: fact.features[name] for name in NAMES if name in fact.features})
-        run = fact._replace(features=given, run_time_s=six_digits(fact.run_time_s), now_ms=0)
-        own = self._runs.setdefault(run.application_id, {})
-        if own.get(run.run_id) == run:
+        """Learn a run; a known id replaces the former run, and a repeat changes nothing."""
+        features = singles({name: fact.features[name] for name in NAMES if name in fact.features})
+        run = fact._replace(features=features, run_time_s=six_digits(fact.run_time_s), now_ms=0)
+        own_runs = self._runs.setdefault(run.application_id, {})
+        if own_runs.get(run.run_id) == run:
             return
-        own[run.run_id] = run
-        if len(own) > RUNS_MAX:
-            del own[max(own, key=lambda run_id: (digest64(run_id), run_id))]
+        own_runs[run.run_id] = run
+        if len(own_runs) > RUNS_MAX:
+            del own_runs[max(own_runs, key=lambda run_id: (digest64(run_id), run_id))]
         if len(self._runs) > APPLICATIONS_MAX:
             del self._runs[
                 min(self._runs, key=lambda name: (max(each.end_ms for each in self._runs[name].values()), name))
@@ -157,23 +155,23 @@ class CommunicationPool:
         self._note_change(fact.now_ms)
 
     def forget(self, application_id: str, run_id: str, now_ms: int) -> bool:
-        """Let a run tell nothing any more; return whether it was known."""
-        own = self._runs.get(application_id, {})
-        if own.pop(run_id, None) is None:
+        """Forget a run; return whether it was known."""
+        own_runs = self._runs.get(application_id, {})
+        if own_runs.pop(run_id, None) is None:
             return False
-        if not own:
+        if not own_runs:
             del self._runs[application_id]
         self._note_change(now_ms)
         return True
 
     def compare(self, score: SharedScore) -> None:
-        """Follow how good it is to listen to others."""
+        """Add the score of a forecast to the record."""
         compared: dict[Condition, LnForecast] = {"alone": score.without, score.condition: score.before}
         for condition, before in compared.items():
             self._records.setdefault(condition, ForecastBlend()).learn(before, score.forecast, score.ln_t)
 
     def step(self) -> bool:
-        """Fit the costs of one more set of features; return whether there is more to do."""
+        """Fit the costs of one more set of features; return whether more sets remain."""
         if self._coming is None:
             if not self._due():
                 self._waiting_ms = None
@@ -190,15 +188,14 @@ class CommunicationPool:
 
     @property
     def step_cost(self) -> int:
-        """What a step costs, in units of about a millisecond."""
+        """The cost of a step, in units of about a millisecond."""
         return STEP_COST
 
     def due_ms(self) -> int | None:
-        """Return since when a fit waits to go on; None where none does."""
+        """Return since when a fit waits; None if no fit waits."""
         return self._waiting_ms
 
     def snapshot(self) -> CommunicationPoolState:
-        """Return the stored form."""
         runs = self._all()
         return CommunicationPoolState(
             [(run.application_id, run.run_id, run.end_ms, run.run_time_s) for run in runs],
@@ -211,7 +208,7 @@ class CommunicationPool:
         )
 
     def _all(self) -> list[SharedRun]:
-        """Return the runs that are kept, by application and id."""
+        """Return the kept runs, by application and id."""
         return [self._runs[name][run_id] for name in sorted(self._runs) for run_id in sorted(self._runs[name])]
 
     def _fit(self, names: tuple[str, ...]) -> tuple[tuple[float, ...], float] | None:
@@ -219,10 +216,10 @@ class CommunicationPool:
         number = {name: i for i, name in enumerate(sorted(self._runs))}
         group = np.array([number[run.application_id] for run in runs], np.int64)
         try:
-            found = shared(names, [run.features for run in runs], np.array([run.run_time_s for run in runs]), group)
+            fitted = shared(names, [run.features for run in runs], np.array([run.run_time_s for run in runs]), group)
         except ValueError:
             return None  # too few runs, or of too few applications
-        return found.cost, found.error
+        return fitted.cost, fitted.error
 
     def _due(self) -> bool:
         return self._changed >= max(1.0, NEW_SHARE * len(self))

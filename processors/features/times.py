@@ -46,14 +46,14 @@ RANKED_MIN = 8
 
 
 def step_cost(runs: int) -> int:
-    """Return what a step of a fit to so many runs costs, in units of about a millisecond."""
+    """Return the cost of a step of a fit to `runs` runs, in units of about a millisecond."""
     return min(1 + int(runs / ROWS_PER_UNIT), COST_MAX)
 
 
 def feature_model(
     features: str, learner: TargetLearner, blend: ForecastBlend, pairs: Sequence[tuple[float, float]]
 ) -> FeatureModel:
-    """Return what is reported one kind of features; `pairs` are what the believed model said, and what came, in seconds."""
+    """Return the report on one kind of features; `pairs` are predictions of the trusted model and observations, in seconds."""
     name = learner.trusted or "none"
     model = learner.models.get(name)
     importances = model.importances() if isinstance(model, ColumnModel) else {}
@@ -62,10 +62,13 @@ def feature_model(
 
 
 def reported_model(
-    features: str, what: tuple[str, int, dict[str, float]], blend: ForecastBlend, pairs: Sequence[tuple[float, float]]
+    features: str,
+    answering: tuple[str, int, dict[str, float]],
+    blend: ForecastBlend,
+    pairs: Sequence[tuple[float, float]],
 ) -> FeatureModel:
-    """Return the same of `what` answers: its name, the runs that it is of, and importances."""
-    name, runs, importances = what
+    """Return the report with the name, the runs and the importances of the answering model."""
+    name, runs, importances = answering
     first, second, both = (six_digits(each) if blend.scored else None for each in blend.errors)
     order = _order(pairs)
     return FeatureModel(
@@ -134,8 +137,8 @@ USUAL: Final = 0.5  # a choice that this share of runs made has to be told
 class FeatureFact(msgspec.Struct, frozen=True):
     """A run that settled: its attributes and the features of its communication.
 
-    `curve` is what was published about it when it ended; None where it was reported before, or nothing was published. `shared`
-    is what other applications said of it before, `counters` what its counters let expect of it before they were learned.
+    `curve` is the published prediction when the run ended; None for a repeated report, and without a publication. `shared` is the earlier
+    forecast by other applications, `counters` the earlier forecast by its counters.
     """
 
     run_id: str
@@ -151,16 +154,16 @@ class FeatureFact(msgspec.Struct, frozen=True):
 
 
 class ByCounters(NamedTuple):
-    """What counters let expect of a run's time at the nearest size that was run, and the curve's band there."""
+    """The run time by counters at the nearest size that was run, and the curve's band there."""
 
     own: Band
     near: Band
 
 
 class FeatureQuestion(NamedTuple):
-    """A run to come of size `n`: what is known of it, the curve's band there, and that at the nearest size that was run, `near_n`.
+    """A run to come of size `n`: its features, the curve's band there, and the band at `near_n`, the nearest size that was run.
 
-    `shared` is what other applications say of it, `counters` what its counters do.
+    `shared` is the forecast by other applications, `counters` the one by its counters.
     """
 
     attributes: Mapping[str, Attribute]
@@ -174,7 +177,7 @@ class FeatureQuestion(NamedTuple):
 
 
 class Pooled(NamedTuple):
-    """Curve and features together, in seconds, and the share of each of STAGES that said something."""
+    """The run time of curve and features together, in seconds, and the share of each of STAGES with a forecast."""
 
     run_time_s: float
     low_s: float
@@ -184,7 +187,7 @@ class Pooled(NamedTuple):
 
 
 class _Predicted(NamedTuple):
-    """What a stage says of a run, what was said before it, and both; `blend` puts them together, kept by the name of its `record`."""
+    """The forecast of a stage, the forecast before it, and both pooled; `blend` pools them and belongs to the record named `record`."""
 
     stage: str
     record: str
@@ -207,7 +210,7 @@ class FeatureTimesState(msgspec.Struct, omit_defaults=True):
 
 
 class FeatureTimes:
-    """What features say of the run times of one application."""
+    """The models of one application's run times by features."""
 
     name: ClassVar[str] = "feature_times"
     version: ClassVar[int] = 3
@@ -224,11 +227,10 @@ class FeatureTimes:
 
     @classmethod
     def build(cls, runs_max: int, state: FeatureTimesState | None = None) -> "FeatureTimes":
-        """Return what a stored state was of, or something that knows nothing."""
         return cls(runs_max, state or FeatureTimesState())
 
     def nearest(self, n: float) -> float:
-        """Return the size nearest to `n` within the range of those that models were fitted to."""
+        """Return the size nearest to `n` within the range of fitted sizes."""
         tables = [learner.table for learner in self._trainer.learners.values()]
         sizes = [table.values[:, table.names.index(SIZE)] for table in tables if table is not None and len(table)]
         if not sizes:
@@ -236,7 +238,7 @@ class FeatureTimes:
         return float(min(max(n, min(each.min() for each in sizes)), max(each.max() for each in sizes)))
 
     def score(self, fact: FeatureQuestion) -> Pooled | None:
-        """Return what curve and features say together of a run to come; None where the curve alone has a say."""
+        """Return the pooled forecast of a run to come; None if features have no share."""
         prediction = self._predicted(fact)
         if not any(each.blend.share for each in prediction):
             return None
@@ -249,18 +251,18 @@ class FeatureTimes:
         return Pooled(*last.blend.band(last.pooled), ordered, measured(last.blend.inside, last.blend.scored))
 
     def missing(self, attributes: Mapping[str, Attribute], network: Mapping[str, float]) -> tuple[str, ...]:
-        """Return what a run has to report its attributes, or of its communication, and does not."""
+        """Return the attributes and communication features that the model needs and the run lacks."""
         values = _values(attributes, network, 1.0, 1.0)
         stages = _stages(attributes, network)
         names = {name: None for stage in stages for name in self._missing(self._trainer.learners[stage], values)}
         return tuple(name.removeprefix(NETWORK) for name in names)
 
     def learn(self, fact: FeatureFact) -> None:
-        """Take a run in, after all were compared with it; one with a known id replaces that."""
+        """Learn a run after all forecasts were compared with it; a known id replaces the former run."""
         self.compared(fact)
 
     def compared(self, fact: FeatureFact) -> SharedScore | None:
-        """Take a run in as `learn`, and return how what other applications said of it did; None where that was not compared."""
+        """Learn a run, and return the score of the forecast by other applications; None if none was compared."""
         values = _values(fact.attributes, fact.network, fact.n, fact.n)
         targets = dict.fromkeys(_stages(fact.attributes, fact.network), fact.run_time_s)
         run = LearnedRun(hexdigest(fact.run_id), fact.end_ms, values, targets)
@@ -279,19 +281,19 @@ class FeatureTimes:
         return score
 
     def bound(self, bytes_max: int) -> bool:
-        """Retain no more runs than so many bytes hold, and at least RUNS_LEAST; return whether some had to go by that.
+        """Keep no more runs than fit into `bytes_max`, and at least RUNS_LEAST; return whether this dropped any.
 
-        To be called before each `learn` and `step`.
+        Call this before each `learn` and `step`.
         """
         return self._trainer.reservoir.bound(bytes_max, self._runs_max)
 
     def forget(self, run_id: str, now_ms: int) -> None:
-        """Let a run tell nothing any more: it belongs to another application."""
+        """Forget a run that belongs to another application."""
         if self._trainer.reservoir.drop(hexdigest(run_id)):
             self._wait(now_ms)
 
     def step(self) -> bool:
-        """Do a part of the next fit; return whether there is more to do."""
+        """Do a part of the next fit; return whether more remains."""
         self._trainer.tick()
         if self._trainer.wants:
             return True
@@ -300,7 +302,7 @@ class FeatureTimes:
 
     @property
     def step_cost(self) -> int:
-        """What a step of the fit that goes on costs, in units of about a millisecond."""
+        """The cost of a step of the running fit, in units of about a millisecond."""
         return self._trainer.step_cost
 
     def errors(self, name: str) -> tuple[HorizonError, ...]:
@@ -309,7 +311,7 @@ class FeatureTimes:
         return tuple(HorizonError(HORIZONS[at], scored, error) for at, (scored, error) in rows)
 
     def models(self) -> tuple[FeatureModel, ...]:
-        """Return how each of OWN_STAGES did, and what it is."""
+        """Return the report on each of OWN_STAGES."""
         return tuple(
             feature_model(stage, self._trainer.learners[stage], self._blend(stage), self._pairs.get(stage, ()))
             for stage in OWN_STAGES
@@ -317,18 +319,18 @@ class FeatureTimes:
         )
 
     def shared_model(self, pool: CommunicationPool) -> FeatureModel | None:
-        """Return how costs did that applications share, and what they are; None before they said anything of this one."""
+        """Return the report on costs shared among applications; None before they predicted a run of this one."""
         pairs, records = (
             self._pairs.get(SHARED, ()),
             [blend for name, blend in self._blends.items() if name in SHARED_RECORDS],
         )
         if pool.trusted is None or not records:
             return None
-        blend = max(records, key=lambda each: each.scored)
+        blend = max(records, key=lambda record: record.scored)
         return reported_model(SHARED, (pool.trusted, len(pool), pool.importances()), blend, pairs)
 
     def counters_model(self, model: str, runs: int, importances: dict[str, float]) -> FeatureModel:
-        """Return how counters did, of which is known what they are fitted to elsewhere."""
+        """Return the report on counters, whose model is fitted elsewhere."""
         return reported_model(
             COUNTERS, (model, runs, importances), self._blend(COUNTERS), self._pairs.get(COUNTERS, ())
         )
@@ -339,11 +341,10 @@ class FeatureTimes:
         return self._blend(COUNTERS).share > 0.0
 
     def due_ms(self) -> int | None:
-        """Return since when a fit waits to go on; None where none does."""
+        """Return since when a fit waits; None if no fit waits."""
         return self._waiting_ms
 
     def snapshot(self) -> FeatureTimesState:
-        """Return the stored form."""
         return FeatureTimesState(
             self._trainer.snapshot(),
             {stage: blend.snapshot() for stage, blend in self._blends.items()},
@@ -355,36 +356,36 @@ class FeatureTimes:
         )
 
     def _predicted(self, requested: FeatureQuestion) -> list[_Predicted]:
-        """Return what each stage says, and what it makes of that and of what was said before."""
+        """Return the forecast of each stage, pooled with the forecast before it."""
         values = _values(requested.attributes, requested.network, requested.n, requested.near_n)
         curve, near = (
             LnForecast.of_band(point.run_time_s, point.low_s, point.high_s) for point in (requested.at, requested.near)
         )
-        pooled, found = curve, list[_Predicted]()
+        pooled, forecasts = curve, list[_Predicted]()
         for stage in OWN_STAGES:
             own = self._forecast(stage, values, curve, near)
             if own is not None:
                 blend = self._blend(stage)
                 before, pooled = pooled, blend.combined(pooled, own)
-                found.append(_Predicted(stage, stage, blend, own, before, pooled))
+                forecasts.append(_Predicted(stage, stage, blend, own, before, pooled))
         if requested.shared is not None:
-            has_own = any(each.stage == COMMUNICATION for each in found)
+            has_own = any(each.stage == COMMUNICATION for each in forecasts)
             beyond = requested.n != requested.near_n
             condition: Condition = ("beyond" if beyond else "inside") if has_own else "alone"
             blend, forecast = self._shared_blend(condition, requested.shared), requested.shared.forecast
             combined = blend.combined(pooled, forecast)
-            found.append(_Predicted(SHARED, SHARED_RECORD[condition], blend, forecast, pooled, combined))
+            forecasts.append(_Predicted(SHARED, SHARED_RECORD[condition], blend, forecast, pooled, combined))
             pooled = combined
         if requested.counters is not None:
             own, near = (LnForecast.of_band(each.run_time_s, each.low_s, each.high_s) for each in requested.counters)
             blend, forecast = self._blend(COUNTERS), _moved(own, near, curve)
-            found.append(_Predicted(COUNTERS, COUNTERS, blend, forecast, pooled, blend.combined(pooled, forecast)))
-        return found
+            forecasts.append(_Predicted(COUNTERS, COUNTERS, blend, forecast, pooled, blend.combined(pooled, forecast)))
+        return forecasts
 
     def _shared_blend(self, condition: Condition, shared: SharedForecast) -> ForecastBlend:
-        """Return how far to believe others: by what they said of this application, and before enough was compared, of all."""
-        own = self._blend(SHARED_RECORD[condition])
-        return own if own.scored >= SHARED_SCORED_MIN else shared.records.get(condition) or own
+        """Return the weight of other applications by their record on this application, or on all before there are enough runs."""
+        own_blend = self._blend(SHARED_RECORD[condition])
+        return own_blend if own_blend.scored >= SHARED_SCORED_MIN else shared.records.get(condition) or own_blend
 
     def _forecast(
         self, stage: str, values: Mapping[str, float], curve: LnForecast, near: LnForecast
@@ -396,21 +397,21 @@ class FeatureTimes:
         if answered is None:
             return None
         value, deviation = answered  # no band yet: the blend makes one, and two in a row swung against each other
-        own = LnForecast(math.log(value) + self._trainer.reservoir.level, max(deviation, DEVIATION_MIN))
-        return _moved(own, near, curve, _besides(learner, values))
+        forecast = LnForecast(math.log(value) + self._trainer.reservoir.level, max(deviation, DEVIATION_MIN))
+        return _moved(forecast, near, curve, _besides(learner, values))
 
     def _missing(self, learner: TargetLearner, values: Mapping[str, float]) -> tuple[str, ...]:
-        """Return the columns of the model that answers which these values do not tell; a word that is new is told."""
+        """Return the usual columns of the answering model that these values lack; any word of a column counts as its value."""
         table, model = learner.table, learner.models.get(learner.trusted or "")
         if table is None or not isinstance(model, ColumnModel):
             return ()
-        given = {name.partition(CHOICE)[0] for name in values}
-        wanted: dict[str, float] = {}
+        reported = {name.partition(CHOICE)[0] for name in values}
+        usual_shares: dict[str, float] = {}
         for name, column in zip(model.names, table.values[:, list(model.positions)].T, strict=True):
-            known = float((column == column).mean()) if CHOICE in name else 1.0  # noqa: PLR0124  not nan
+            share_known = float((column == column).mean()) if CHOICE in name else 1.0  # noqa: PLR0124  not nan
             base = name.partition(CHOICE)[0]
-            wanted[base] = wanted.get(base, 0.0) + known
-        return tuple(name for name, share in wanted.items() if share >= USUAL and name not in given)
+            usual_shares[base] = usual_shares.get(base, 0.0) + share_known
+        return tuple(name for name, share in usual_shares.items() if share >= USUAL and name not in reported)
 
     def _compare(self, fact: FeatureFact, curve: CurvePrediction) -> SharedScore | None:
         ln_t, horizon = math.log(fact.run_time_s), HORIZONS.index(curve.horizon)
@@ -434,7 +435,7 @@ class FeatureTimes:
         return score
 
     def _watch_level(self, run: LearnedRun) -> None:
-        """Compare a run with what its models answer, and let all before count at another level where all are off alike."""
+        """Compare a run with its models, and start another level for older runs if all models are off alike."""
         stage = next((each for each in OWN_STAGES if each in run.targets), ATTRIBUTES)
         answered = self._trainer.learners[stage].answered(run.values) if run.targets else None
         if answered is None:
@@ -462,16 +463,16 @@ class FeatureTimes:
             self._waiting_ms = now_ms
 
 
-def _moved(own: LnForecast, near: LnForecast, curve: LnForecast, besides: float = 1.0) -> LnForecast:
-    """Return what is known at a size that was run, moved to another one as the curve goes on from there: as much as `besides`."""
+def _moved(forecast: LnForecast, near: LnForecast, curve: LnForecast, besides: float = 1.0) -> LnForecast:
+    """Return a forecast moved to another size along the curve, by the part `besides` that follows the size."""
     further, grown_ln = max(curve.deviation**2 - near.deviation**2, 0.0), curve.ln_t - near.ln_t
     if besides < 1.0:
         grown_ln = math.log(1.0 - besides + besides * math.exp(grown_ln))
-    return LnForecast(own.ln_t + grown_ln, math.sqrt(own.deviation**2 + besides**2 * further))
+    return LnForecast(forecast.ln_t + grown_ln, math.sqrt(forecast.deviation**2 + besides**2 * further))
 
 
 def _besides(learner: TargetLearner, values: Mapping[str, float]) -> float:
-    """Return the share of a run that goes on with the size as the curve does: all that is no cost of its communication."""
+    """Return the share of a run time that follows the size as the curve does: all except communication."""
     model = learner.models.get(learner.trusted or "")
     if learner.table is None or not isinstance(model, ColumnModel):
         return 1.0
@@ -479,25 +480,25 @@ def _besides(learner: TargetLearner, values: Mapping[str, float]) -> float:
 
 
 def _stages(attributes: Mapping[str, Attribute], network: Mapping[str, float]) -> tuple[str, ...]:
-    """Return which of OWN_STAGES a run tells something for."""
-    known = {
+    """Return those of OWN_STAGES for which a run has features."""
+    has_features = {
         ATTRIBUTES: bool(attributes),
         PLACEMENT: not network.keys().isdisjoint(SPREAD_NAMES),
         COMMUNICATION: not network.keys().isdisjoint(NAMES),
         ADAPTERS: not network.keys().isdisjoint(COUNTED),
     }
-    return tuple(stage for stage in OWN_STAGES if known[stage])
+    return tuple(stage for stage in OWN_STAGES if has_features[stage])
 
 
 def _values(
     attributes: Mapping[str, Attribute], network: Mapping[str, float], n: float, size: float
 ) -> dict[str, float]:
-    """Return what is known of a run of size n as values: attributes, communication under `network.`, and the size to answer at."""
-    known = sorted(encoded(attributes).items())[:ATTRIBUTES_MAX]
-    given = comparable({name: network[name] for name in KNOWN_NAMES if name in network}, n)
+    """Return the features of a run of size n as values: attributes, communication under `network.`, and the size."""
+    attribute_values = sorted(encoded(attributes).items())[:ATTRIBUTES_MAX]
+    network_values = comparable({name: network[name] for name in KNOWN_NAMES if name in network}, n)
     return {
-        **{name: value for name, value in known if not name.startswith(NETWORK)},
-        **{NETWORK + name: value for name, value in given.items()},
+        **{name: value for name, value in attribute_values if not name.startswith(NETWORK)},
+        **{NETWORK + name: value for name, value in network_values.items()},
         SIZE: size,
     }
 
@@ -508,19 +509,19 @@ WIDE: Final = "wide_band"
 
 
 def model_with(model: Model, times: FeatureTimes, shares: Mapping[str, float]) -> Model:
-    """Return where a prediction came from that features had a say in: what there was, with less weight, and they."""
+    """Return a prediction's model with the members that features add, and less weight for the others."""
     rest = 1.0 - sum(shares.values())
     before = (msgspec.structs.replace(each, weight=six_digits(each.weight * rest)) for each in model.members)
-    own = (
+    members = (
         Member(stage, six_digits(shares[stage]), {}, errors=times.errors(stage)) for stage in STAGES if stage in shares
     )
-    return Model(NAME, (*before, *own), times.errors(COMBINED), model.study)
+    return Model(NAME, (*before, *members), times.errors(COMBINED), model.study)
 
 
 def judged(prediction: Pooled, curve: Reliability, *, inside: bool) -> Reliability:
-    """Return how far to trust what curve and features say, where the curve alone is trusted so far.
+    """Return the verdict on a forecast by curve and features, given the verdict on the curve.
 
-    Within the sizes that were run it is the width of the band, once features decide.
+    Once features decide, the width of the band decides within the sizes that were run.
     """
     if sum(prediction.shares.values()) < DECIDES or not inside:
         return curve
@@ -530,6 +531,6 @@ def judged(prediction: Pooled, curve: Reliability, *, inside: bool) -> Reliabili
 
 
 def shares_text(shares: Mapping[str, float]) -> str:
-    """Return a sentence about what had how much of a say."""
-    known = " and ".join(f"{stage.replace('_', ' ')} {share:.0%}" for stage, share in shares.items() if share)
-    return f"Features of the run contribute: {known}."
+    """Return a sentence about the shares of the stages."""
+    shares_by_stage = " and ".join(f"{stage.replace('_', ' ')} {share:.0%}" for stage, share in shares.items() if share)
+    return f"Features of the run contribute: {shares_by_stage}."

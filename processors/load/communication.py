@@ -30,10 +30,9 @@ STRETCH_MAX: Final = math.exp(2 * LN_MAX)  # what is farther off counts as so fa
 
 
 class CommunicationShare(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Means over runs of their stretches by load and by the network and of run / curve, and sums of products about these.
+    """Means over runs of the stretch by load, the stretch by the network and run / curve, and sums of their products.
 
-    `weight` is the sum of the weights of runs: newer ones have more, and long ones less, for run times scatter by a part
-    of themselves.
+    `weight` is the sum of the weights of runs: newer runs weigh more, and long ones less, because run times scatter in proportion.
     """
 
     weight: float = 0.0
@@ -48,12 +47,11 @@ class CommunicationShare(msgspec.Struct, frozen=True, array_like=True, gc=False)
     rr: float = 0.0
 
     def ran(self, load: float, wait: float, run: float) -> "CommunicationShare":
-        """Return it with one more run: what it met over what is usual, load and 1 / bandwidth, and run / curve."""
         load, wait, run = (min(max(value, 1 / STRETCH_MAX), STRETCH_MAX) for value in (load, wait, run))
-        own, before = 1 / (run * run), FORGETTING * self.weight
-        weight = before + own
+        run_weight, before = 1 / (run * run), FORGETTING * self.weight
+        weight = before + run_weight
         off_load, off_wait, off_run = load - self.load, wait - self.wait, run - self.run
-        part, scale = own / weight, own * before / weight
+        part, scale = run_weight / weight, run_weight * before / weight
         means = (self.load + part * off_load, self.wait + part * off_wait, self.run + part * off_run)
         products = (off_load**2, off_load * off_wait, off_wait**2, off_load * off_run, off_wait * off_run, off_run**2)
         sums = (self.ll, self.lw, self.ww, self.lr, self.wr, self.rr)
@@ -61,7 +59,7 @@ class CommunicationShare(msgspec.Struct, frozen=True, array_like=True, gc=False)
         return CommunicationShare(*(digits(value) for value in (weight, *means, *faded)))
 
     def share(self, prior: float = 0.0) -> float:
-        """Return the part of a run that waits for the network, from 0 to 1; `prior` until runs say otherwise."""
+        """Return the part of a run that waits for the network, from 0 to 1; `prior` until runs decide."""
         by_load = self.ll + FOLLOW_PRIOR
         slope = (self.lr + FOLLOW_PRIOR) / by_load  # of run times over load alone
         varies = max(self.ww - self.lw * self.lw / by_load, 0.0)
@@ -74,9 +72,9 @@ class CommunicationShare(msgspec.Struct, frozen=True, array_like=True, gc=False)
 
 
 class Network(NamedTuple):
-    """How a run time follows the network of its hosts: `share` of it waits there for a bandwidth that is usually `bandwidth` (B/s).
+    """How a run time follows the network of its hosts: `share` of it waits for a usual bandwidth of `bandwidth` (B/s).
 
-    `persistence` is the power to which it still holds in the run, if it is that before the start: 1 where all of it lasts.
+    `persistence` is the power with which an unusual bandwidth before the start persists in the run: 1 if all of it lasts.
     """
 
     share: float
@@ -84,16 +82,16 @@ class Network(NamedTuple):
     persistence: float = 1.0
 
     def stretched(self, load: float, bandwidth: float) -> float:
-        """Return run / curve, where `load` is the stretch by the load of processors alone, and `bandwidth` (B/s) what is left."""
+        """Return run / curve, given the stretch `load` by processors alone and the present `bandwidth` (B/s)."""
         return (1 - self.share) * load + self.share * math.pow(self.bandwidth / bandwidth, self.persistence)
 
 
 class NetworkRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What runs showed of the bandwidth in one view of it: what is usual, whether it lasts, and scores with and without it.
+    """What runs showed of the bandwidth in one view: the usual value, its persistence, and scores with and without the network.
 
-    `usual` is of 1 / bandwidth in s/B. The sums, which fade, are over x = ln(load / usual), z the same of 1 / bandwidth in
-    this view, and z' that which the run met. `runs` counts those that were predicted with and without the network, `score`
-    and `plain_score` are sums that fade of what is the better the less it is.
+    `usual` is of 1 / bandwidth in s/B. The fading sums are over x = ln(load / usual), z the same for 1 / bandwidth in this view, and z'
+    for the bandwidth during the run. `runs` counts those predicted with and without the network; `score` and `plain_score` are
+    fading sums, lower is better.
     """
 
     usual: Usual = Usual()
@@ -106,27 +104,27 @@ class NetworkRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def earned(self) -> bool:
-        """Whether predictions with the network have been better than those without it, of enough runs."""
+        """Whether enough predictions with the network were better than those without."""
         return self.runs >= RUNS_MIN and self.score < EARNED * self.plain_score
 
     @property
     def persistence(self) -> float:
-        """How much of what is unusual before a start holds in the run, as a power from 0 to 1."""
+        """The share of an unusual bandwidth before the start that persists in the run, as a power from 0 to 1."""
         return min(max((self.zm + FOLLOW_PRIOR) / (self.zz + FOLLOW_PRIOR), 0.0), 1.0)
 
     def bandwidth(self, n: float) -> float | None:
-        """Return the usual bandwidth (B/s) at a size; None until it is known."""
+        """Return the usual bandwidth (B/s) at a size; None while unknown."""
         usual = self.usual.at(n, least=0.0)
         return 1 / usual if usual else None
 
     def met(self, n: float, bandwidth: float | None) -> "NetworkRecord":
-        """Return it with the bandwidth of one more run."""
+        """Return the record with the bandwidth of one more run."""
         if not bandwidth:
             return self
         return msgspec.structs.replace(self, usual=self.usual.met(n, 1 / bandwidth))
 
     def ran(self, x: float, z: float, met: float | None) -> "NetworkRecord":
-        """Return it with one more run; `met` is z', None where it is not known."""
+        """Return the record with one more run; `met` is z', None while unknown."""
         x, z = (min(max(value, -LN_MAX), LN_MAX) for value in (x, z))
         zz, zm = (z * z, z * min(max(met, -LN_MAX), LN_MAX)) if met is not None else (0.0, 0.0)
         keep = FORGETTING if met is not None else 1.0
@@ -138,9 +136,9 @@ class NetworkRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
         )
 
     def scored(self, score: float, plain_score: float) -> "NetworkRecord":
-        """Return it with the scores of one more run that was predicted with the network, and without it.
+        """Return the record with the scores of one more run, with the network and without.
 
-        One that is off by its own length, as where the band of a curve is, counts no more: it would outweigh all others.
+        A score is cut at 1, the length of the run itself: a wide band of the curve would otherwise outweigh all others.
         """
         return msgspec.structs.replace(
             self,
@@ -150,11 +148,11 @@ class NetworkRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
         )
 
     def network(self, share: float, n: float) -> Network | None:
-        """Return how run times of a size follow the network; None where nothing is usual, or the share is next to none."""
+        """Return how run times of a size follow the network; None without a usual bandwidth, or with a negligible share."""
         bandwidth = self.bandwidth(n)
         return Network(share, bandwidth, self.persistence) if bandwidth and share >= SHARE_MIN else None
 
     def follows(self, followed: Followed, prior: float, network: Network) -> float:
-        """Return how closely the part of runs that computes follows the load, which may come with that of the network."""
+        """Return how closely the computing part of runs follows the load, which may come with network load."""
         computes = max(1 - network.share, COMPUTES_MIN)
         return followed.share(prior, computes, network.share * network.persistence * self.xz)

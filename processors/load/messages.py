@@ -47,9 +47,9 @@ REMEMBERED: Final = 256  # places; one of 128 hosts takes about 20 kB
 
 
 class Slowdown(NamedTuple):
-    """The factor by which the slowest host of a place stretches a run, its median, and the load that it follows from.
+    """The factor by which the slowest host of a place stretches a run, its median, and the load behind it.
 
-    Of what is no share of a whole, such as bandwidth, it is the inverse.
+    For a resource that is no share, such as bandwidth, the factor is the inverse.
     """
 
     factor: Histogram
@@ -58,24 +58,24 @@ class Slowdown(NamedTuple):
 
 
 class KnownLoads:
-    """What windows say of places."""
+    """The loads of places by their windows."""
 
     def __init__(self) -> None:
         self._loads = lru_cache(REMEMBERED)(_load)
         self._slowdowns = lru_cache(REMEMBERED)(self._slowdown)
 
     def load(self, windows: Windows, place: Place, resource: str, until_ms: int, source: LoadSource = "window") -> Load:
-        """Return what the windows before a moment say of a resource; TooLittleError where too many are missing."""
+        """Return the windows of a resource before a moment; TooLittleError if too many are missing."""
         read = place._replace(hosts=0.0, text="")  # how many of these hosts a job gets changes nothing that is read
-        found = self._loads(windows, windows.changes(), read, resource, windows.moment(until_ms), source)
-        if isinstance(found, TooLittleError):
-            raise TooLittleError(str(found), found.missing)
-        return found if place.each else found._replace(counts=np.array([float(place.hosts)]))
+        load = self._loads(windows, windows.changes(), read, resource, windows.moment(until_ms), source)
+        if isinstance(load, TooLittleError):
+            raise TooLittleError(str(load), load.missing)
+        return load if place.each else load._replace(counts=np.array([float(place.hosts)]))
 
     def slowdown(
         self, windows: Windows, place: Place, resource: str, until_ms: int, source: LoadSource = "window"
     ) -> Slowdown:
-        """Return by what factor the hosts of a place stretch a run; errors as those of `load`."""
+        """Return the factor by which the hosts of a place stretch a run; errors as those of `load`."""
         return self._slowdowns(
             windows, windows.changes(), place._replace(text=""), resource, windows.moment(until_ms), source
         )
@@ -83,9 +83,9 @@ class KnownLoads:
     def _slowdown(
         self, windows: Windows, _changes: int, place: Place, resource: str, until_ms: int, source: LoadSource
     ) -> Slowdown:
-        found = self.load(windows, place, resource, until_ms, source)
-        factor = slowdown(found) if resource in SHARES else waiting(found)
-        return Slowdown(factor, float(quantiles(factor, [0.5])[0]), found)
+        load = self.load(windows, place, resource, until_ms, source)
+        factor = slowdown(load) if resource in SHARES else waiting(load)
+        return Slowdown(factor, float(quantiles(factor, [0.5])[0]), load)
 
 
 def _load(
@@ -104,7 +104,7 @@ RETAINED_MAX: Final = 10_000
 
 
 class Structure(NamedTuple):
-    """An equation that was read, and the settings that it came from."""
+    """A parsed equation with its settings."""
 
     model: Equation
     settings: StructuralModel
@@ -116,7 +116,7 @@ class Structure(NamedTuple):
 
 
 class Structures:
-    """The structural models, in their order; the first whose pattern is found is an application's own."""
+    """The structural models in order; the first whose pattern matches belongs to the application."""
 
     def __init__(self, settings: UnderLoadSettings) -> None:
         self._known = [(re.compile(model.application), model) for model in settings.models]
@@ -124,11 +124,11 @@ class Structures:
         self._index = lru_cache(RETAINED_MAX)(self._found)
 
     def any_of(self, application: str) -> bool:
-        """Return whether an application has a model of its own, be it one that cannot be read."""
+        """Return whether an application has a model, even one with an error."""
         return bool(self._known) and self._index(application) is not None
 
     def of(self, application: str) -> Structure | None:
-        """Return the model of an application; None where it has none. EquationError for one that cannot be read."""
+        """Return the model of an application; None without one. EquationError for a model with an error."""
         index = self._index(application) if self._known else None
         if index is None:
             return None
@@ -139,26 +139,26 @@ class Structures:
         return self._read[index]
 
     def _found(self, application: str) -> int | None:
-        found = (index for index, (pattern, _) in enumerate(self._known) if pattern.search(application))
-        return next(found, None)
+        matches = (index for index, (pattern, _) in enumerate(self._known) if pattern.search(application))
+        return next(matches, None)
 
 
 class Measured(NamedTuple):
-    """The values of an equation, and what the windows were like that they came from, by resource."""
+    """The values of an equation, and the state of their windows, by resource."""
 
     values: dict[str, Value]
     loads: dict[str, Load]
 
 
-def measured(structure: Structure, known: KnownLoads, windows: Windows, question: "Question") -> Measured:
-    """Return the values of an equation but T(n): parameters, size, windows. TooLittleError where windows are missing."""
+def measured(structure: Structure, known_loads: KnownLoads, windows: Windows, question: "Question") -> Measured:
+    """Return the values of an equation except T(n): parameters, size, windows. TooLittleError if windows are missing."""
     settings, place = structure.settings, question.place
     values: dict[str, Value] = {"n": question.n, HOSTS: place.hosts, **settings.parameters}
     loads = {}
     for resource in _resources(structure):
-        values[resource], found = _value(known, windows, place, resource, question.until_ms)
-        if found is not None:
-            loads[resource] = found
+        values[resource], load = _value(known_loads, windows, place, resource, question.until_ms)
+        if load is not None:
+            loads[resource] = load
     return Measured(values, loads)
 
 
@@ -167,15 +167,15 @@ def _resources(structure: Structure) -> Iterator[str]:
 
 
 def _value(
-    known: KnownLoads, windows: Windows, place: Place, resource: str, until_ms: int
+    known_loads: KnownLoads, windows: Windows, place: Place, resource: str, until_ms: int
 ) -> tuple[Value, Load | None]:
     if not resource.startswith(MASTER):
-        found = known.load(windows, place, resource, until_ms)
-        return (found.rows if place.each else Alike(found.rows.host(0))), found
+        load = known_loads.load(windows, place, resource, until_ms)
+        return (load.rows if place.each else Alike(load.rows.host(0))), load
     plain = resource.removeprefix(MASTER)
     if place.first is None:  # any host of the partition may come to lead the job
-        found = known.load(windows, place, plain, until_ms)
-        return pooled(found), found
+        load = known_loads.load(windows, place, plain, until_ms)
+        return pooled(load), load
     for name in (resource, plain):
         window = first_window(windows, place, name, until_ms)
         if window is not None:
@@ -184,10 +184,10 @@ def _value(
 
 
 class Question(NamedTuple):
-    """How long does it run there: at size `n`, whose plain prediction is `band`, by the windows before `until_ms`.
+    """A run of size `n` with the plain prediction `band`, to be predicted by the windows before `until_ms`.
 
-    `scores` are those of the application, `pool` those of its centre; `source` is what the load is taken from. `network`
-    tells whether the bandwidth of hosts counts; None where that is decided by its record.
+    `scores` are those of the application, `pool` those of its centre; `source` is the source of load. `network` tells whether the
+    bandwidth of hosts counts; None leaves this to its record.
     """
 
     application: str | None
@@ -202,7 +202,7 @@ class Question(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """What was reckoned, the load by which the quiet run time is stretched, what it came from, and the bandwidth (B/s)."""
+    """The computed run time, the load that stretches the quiet run time, its source, and the bandwidth (B/s)."""
 
     run_time: LoadPrediction
     load: float | None
@@ -213,7 +213,7 @@ class Figures(NamedTuple):
 
 
 class LoadPredictor:
-    """Tells run times under load; knows the structural models of the configuration."""
+    """Predicts run times under load; knows the structural models of the configuration."""
 
     def __init__(self, settings: UnderLoadSettings) -> None:
         self._structures = Structures(settings)
@@ -221,18 +221,18 @@ class LoadPredictor:
         self._loads = KnownLoads()
 
     def has_equation(self, application: str) -> bool:
-        """Return whether an application has an equation of its own: some say something without any window."""
+        """Return whether an application has an equation, which may predict without any window."""
         return self._structures.any_of(application)
 
     def needs_curve(self, application: str | None) -> bool:
-        """Return whether the run time under load of an application follows from its plain one."""
+        """Return whether the run time under load of an application depends on its plain prediction."""
         structure = self._structures.of(application) if application else None
         return structure is None or structure.needs_curve
 
     def predict(self, windows: Windows, question: Question) -> UnderLoad:
-        """Return the run time under load, or the reason why there is no figure.
+        """Return the run time under load, or the reason why it is unknown.
 
-        Where forecasts of the load have predicted better than windows of it, they answer, as far as they are known.
+        Forecasts of the load answer if they have predicted better than windows and are known.
         """
         if self._prefers_forecast(question):
             forecast = self._predicted(windows, question._replace(source="forecast"))
@@ -241,23 +241,21 @@ class LoadPredictor:
         return self._predicted(windows, question)
 
     def alternative(self, windows: Windows, question: Question, prediction: UnderLoad) -> Reckoned | None:
-        """Return the same by the source that did not answer, to be scored beside the prediction; None where it says nothing.
+        """Return the prediction by the source of load that did not answer, to be scored as well; None without one.
 
-        While no load is usual by that source there is no figure, but the load itself.
+        Until a usual load by that source is known, the result has a load without a run time.
         """
         if prediction.equation != DEFAULT or prediction.histogram is None:
             return None
         question = question._replace(source="window" if prediction.source == "forecast" else "forecast")
         usual = question.scores.usual(question.place.view, question.n, question.source) if question.scores else None
         if usual is None:
-            found = self._load_of(windows, question)
-            return (
-                None if found is None else Reckoned(question.source, six_digits(found.load), bandwidth=found.bandwidth)
-            )
+            load = self._load_of(windows, question)
+            return None if load is None else Reckoned(question.source, six_digits(load.load), bandwidth=load.bandwidth)
         return Reckoned.of(self._predicted(windows, question))
 
     def counterpart(self, windows: Windows, question: Question, prediction: UnderLoad) -> Reckoned | None:
-        """Return the same without the network where it counts, and with it where it does not; None where that is the same."""
+        """Return the prediction without the network if the network counts, and with it if not; None if both are the same."""
         if prediction.equation != DEFAULT or prediction.histogram is None or prediction.bandwidth is None:
             return None
         counts = prediction.communication_share > 0
@@ -266,12 +264,12 @@ class LoadPredictor:
 
     def _prefers_forecast(self, question: Question) -> bool:
         """Return whether forecasts have the better record, of the application or else of its centre, and a usual load."""
-        own, pool, view = question.scores, question.pool, question.place.view
-        if own is None or own.usual(view, question.n, "forecast") is None:
+        scores, pool, view = question.scores, question.pool, question.place.view
+        if scores is None or scores.usual(view, question.n, "forecast") is None:
             return False
         if question.application and self._structures.of(question.application):
             return False
-        return (own.better_source(view) or (pool.better_source(view) if pool else None)) == "forecast"
+        return (scores.better_source(view) or (pool.better_source(view) if pool else None)) == "forecast"
 
     def _predicted(self, windows: Windows, question: Question) -> UnderLoad:
         place = question.place
@@ -290,7 +288,7 @@ class LoadPredictor:
             return msgspec.structs.replace(blank, reason=f"The equation has no value: {error}")
 
     def figures(self, windows: Windows, question: Question) -> Figures:
-        """Return the figures; TooLittleError where too little is known for any, EquationError where an equation fails."""
+        """Return the figures; TooLittleError if too little is known, EquationError if an equation fails."""
         structure = self._structures.of(question.application) if question.application else None
         if structure is not None:
             return _structural(structure, self._loads, windows, question)
@@ -304,7 +302,7 @@ class LoadPredictor:
         return Figures(reckoned, slowed.median, learned, {CPU: slowed.load}, bandwidth=bandwidth)
 
     def _waits(self, windows: Windows, question: Question) -> Slowdown | None:
-        """Return how long a byte waits for the network of the hosts; None where their bandwidth is not measured."""
+        """Return the time in s that a byte waits for the network of the hosts; None if their bandwidth is not measured."""
         if self._bandwidth is None or not windows.any_measured(self._bandwidth):
             return None
         with suppress(TooLittleError):
@@ -312,9 +310,9 @@ class LoadPredictor:
         return None
 
     def load_of(self, windows: Windows, question: Question) -> HostLoad | None:
-        """Return the load of hosts as the default equation takes it; None where it is not known.
+        """Return the load of hosts for the default equation; None while unknown.
 
-        A structural model has one usual load, that of the hosts on which its runs were.
+        A structural model has one usual load, that of the hosts of its runs.
         """
         if question.application and self._structures.of(question.application):
             return None
@@ -329,16 +327,16 @@ class LoadPredictor:
         return HostLoad(slowed.median, six_digits(1 / waits.median) if waits else None)
 
 
-def _structural(structure: Structure, known: KnownLoads, windows: Windows, question: Question) -> Figures:
-    found = measured(structure, known, windows, question)
+def _structural(structure: Structure, known_loads: KnownLoads, windows: Windows, question: Question) -> Figures:
+    values = measured(structure, known_loads, windows, question)
     if not structure.needs_curve:
-        prediction = by_equation(structure.model, found.values, None)
-        return Figures(prediction, None, Learned(), found.loads, _name(structure))
+        prediction = by_equation(structure.model, values.values, None)
+        return Figures(prediction, None, Learned(), values.loads, _name(structure))
     usual = (question.scores.usual("own", question.n) if question.scores else None) or 1.0
     quiet = scaled(quiet_run_time(_band(question)), 1 / usual)
-    prediction = by_equation(structure.model, found.values, quiet)
+    prediction = by_equation(structure.model, values.values, quiet)
     load_ = prediction.quantiles_s[1] / _median(quiet)
-    return Figures(prediction, load_, Learned(usual), found.loads, _name(structure))
+    return Figures(prediction, load_, Learned(usual), values.loads, _name(structure))
 
 
 def _filled(blank: UnderLoad, figures: Figures, question: Question) -> UnderLoad:
@@ -373,7 +371,7 @@ def _filled(blank: UnderLoad, figures: Figures, question: Question) -> UnderLoad
 
 
 def _baseline_bandwidth(figures: Figures, question: Question) -> float | None:
-    """Return the bandwidth (B/s) that is usual where there is one now; None where nothing is."""
+    """Return the usual bandwidth (B/s) if the present one is known, else None."""
     if question.scores is None or figures.bandwidth is None:
         return None
     usual = question.scores.network(question.place.view, question.source).bandwidth(question.n)
@@ -392,31 +390,33 @@ def _band(question: Question) -> PublishedPoint:
 
 
 def _learned(question: Question, *, network: bool = False) -> Learned:
-    """Return what the runs of the application taught; where these are few, those of its centre say the rest.
+    """Return what the runs of the application taught; with few runs those of its centre fill in.
 
     `network` tells whether bandwidth is known.
     """
-    own, pool, view, source = question.scores, question.pool, question.place.view, question.source
-    usual = own.usual(view, question.n, source) if own else None
-    if own is None or usual is None:
+    scores, pool, view, source = question.scores, question.pool, question.place.view, question.source
+    usual = scores.usual(view, question.n, source) if scores else None
+    if scores is None or usual is None:
         return Learned()
     follows, width = (pool.share(view, 1.0, source), pool.width(view, 1.0, source)) if pool else (1.0, 1.0)
-    found = _network(question) if network else None
-    return Learned(usual, own.share(view, follows, source, found), own.width(view, width, source), found)
+    follows_network = _network(question) if network else None
+    return Learned(
+        usual, scores.share(view, follows, source, follows_network), scores.width(view, width, source), follows_network
+    )
 
 
 def _network(question: Question) -> Network | None:
-    """Return how runs follow the network, as far as that counts; None where it does not."""
-    own, pool, view = question.scores, question.pool, question.place.view
-    if own is None:
+    """Return how runs follow the network if the network counts, else None."""
+    scores, pool, view = question.scores, question.pool, question.place.view
+    if scores is None:
         return None
-    record = own.network(view, question.source)
+    record = scores.network(view, question.source)
     counts = record.earned if question.network is None else question.network
-    return record.network(own.communication_share(pool), question.n) if counts else None
+    return record.network(scores.communication_share(pool), question.n) if counts else None
 
 
 def _judges(question: Question) -> tuple[LoadScores | None, Literal["application", "centre"]]:
-    """Return whose scores tell how good histograms are: the application's own, once there are enough."""
+    """Return the scores that rate histograms: the application's own, once there are enough."""
     if question.scores is not None and question.scores.known:
         return question.scores, "application"
     return question.pool, "centre"

@@ -67,10 +67,10 @@ View = Literal["own", "pool"]
 
 
 class Place(NamedTuple):
-    """Where a job runs or may run: `names` are the hosts looked at, `hosts` is how many it has.
+    """The hosts on which a job runs or may run: `names` are the hosts to look at, `hosts` is the number that the job has.
 
-    `view` tells whether these are a job's own hosts, or a pool of which it gets some; `each` whether all of its own are
-    looked at. `first` is the host that leads it, where that is known.
+    `view` tells whether these are the job's own hosts or a pool that provides some; `each` whether all of its own hosts are looked at.
+    `first` is the leading host, if known.
     """
 
     system: str
@@ -83,9 +83,9 @@ class Place(NamedTuple):
 
 
 class Load(NamedTuple):
-    """What windows say of one resource: `rows` (k, m) of histograms, and how many hosts each stands for, `counts` (k,).
+    """Windows of one resource: `rows` (k, m) of histograms, each standing for `counts` (k,) hosts.
 
-    `missing`, `stale` and `thin` are counts of hosts among those looked at. `range_max` is the longest range of a window.
+    `missing`, `stale` and `thin` count hosts among those looked at. `range_max` is the longest range of a window.
     """
 
     rows: Histogram
@@ -97,7 +97,7 @@ class Load(NamedTuple):
 
 
 class TooLittleError(Exception):
-    """Too little is known for a figure; the text is a sentence that says what, `missing` how many hosts have no window."""
+    """Too little is known to predict; the text says what is missing, `missing` is the number of hosts without a window."""
 
     def __init__(self, message: str, missing: int = 0) -> None:
         super().__init__(message)
@@ -105,80 +105,79 @@ class TooLittleError(Exception):
 
 
 def of_hosts(system: str, texts: Sequence[str], count: float | None = None) -> Place:
-    """Return the place of some host lists; a job that needs `count` of them gets any. TooLittleError for no hosts."""
+    """Return the place of some host lists, from which a job gets `count` hosts. TooLittleError for no hosts."""
     try:
-        named, names = _looked_at(tuple(texts))
+        hosts, names = _looked_at(tuple(texts))
     except InvalidInputError as error:
         raise TooLittleError(str(error)) from error
-    if not named:
+    if not hosts:
         raise TooLittleError("No host is named.")
-    needed = named if count is None else count
-    if needed > named:
-        raise TooLittleError(f"{needed:g} hosts are needed, {named} are named.")
+    needed = hosts if count is None else count
+    if needed > hosts:
+        raise TooLittleError(f"{needed:g} hosts are needed, {hosts} are named.")
     text = ",".join(texts)
-    parts = text if len(text) <= TEXT_MAX else f"{named} hosts"
-    if needed < named:
+    parts = text if len(text) <= TEXT_MAX else f"{hosts} hosts"
+    if needed < hosts:
         return Place(system, names, needed, "pool", each=False, text=f"{needed:g} of {parts}")
-    return Place(system, names, needed, "own", each=len(names) == named, text=parts, first=names[0])
+    return Place(system, names, needed, "own", each=len(names) == hosts, text=parts, first=names[0])
 
 
 @lru_cache(maxsize=PLACES)
 def _looked_at(texts: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
-    """Return how many hosts some lists name, and those looked at; errors as those of `spread`."""
+    """Return the number of hosts in some lists, and the hosts to look at; errors as those of `spread`."""
     return spread(texts, LOOKED_AT_MAX)
 
 
 def of_partition(windows: Windows, system: str, partition: str, count: float) -> Place:
-    """Return the place of a job that needs `count` hosts of a partition. TooLittleError where none of them is known."""
-    known = windows.hosts_of(system, partition)
-    if not known:
+    """Return the place of a job that gets `count` hosts of a partition. TooLittleError if no host is known."""
+    hosts = windows.hosts_of(system, partition)
+    if not hosts:
         raise TooLittleError(f"No host of partition {partition} is known.")
-    step = max(len(known) / LOOKED_AT_MAX, 1.0)
-    names = tuple(known[int(i * step)] for i in range(min(len(known), LOOKED_AT_MAX)))
+    step = max(len(hosts) / LOOKED_AT_MAX, 1.0)
+    names = tuple(hosts[int(i * step)] for i in range(min(len(hosts), LOOKED_AT_MAX)))
     return Place(system, names, count, "pool", each=False, text=f"partition {partition}")
 
 
 def load(windows: Windows, place: Place, resource: str, until_ms: int, source: LoadSource = "window") -> Load:
-    """Return what the windows before a moment say of a resource; TooLittleError where too many are missing.
+    """Return the windows of a resource before a moment; TooLittleError if too many are missing.
 
-    Hosts of its own without a window are taken to be like the others. With the source `forecast` the histograms are those of
-    what is expected next.
+    Own hosts without a window count like the others. With the source `forecast` the histograms are forecasts.
     """
-    found = [_window(windows, place, name, resource, until_ms) for name in place.names]
-    range_max = max((window.edges[-1] - window.edges[0] for window in found if window is not None), default=0.0)
+    host_windows = [_window(windows, place, name, resource, until_ms) for name in place.names]
+    range_max = max((window.edges[-1] - window.edges[0] for window in host_windows if window is not None), default=0.0)
     if source == "forecast":
-        found = _expected(windows, place, resource, until_ms, found)
-    retained = [window for window in found if window is not None]
-    missing = len(found) - len(retained)
-    if len(retained) < KNOWN_MIN * len(found):
-        raise TooLittleError(f"{missing} of {len(found)} hosts have no window of {resource}.", missing)
-    each = in_common([window.edges for window in retained], [_even(window.shares) for window in retained])
-    rows, counts = _rows(found, each, place)
+        host_windows = _expected(windows, place, resource, until_ms, host_windows)
+    retained = [window for window in host_windows if window is not None]
+    missing = len(host_windows) - len(retained)
+    if len(retained) < KNOWN_MIN * len(host_windows):
+        raise TooLittleError(f"{missing} of {len(host_windows)} hosts have no window of {resource}.", missing)
+    histograms = in_common([window.edges for window in retained], [_even(window.shares) for window in retained])
+    rows, counts = _rows(host_windows, histograms, place)
     stale, thin = sum(window.stale for window in retained), sum(window.thin for window in retained)
     return Load(rows, counts, missing, stale, thin, range_max)
 
 
 def first_window(windows: Windows, place: Place, resource: str, until_ms: int) -> Histogram | None:
-    """Return the window of the host that leads a job; None where it has none, or is not known."""
+    """Return the window of the job's leading host; None if it has none, or is unknown."""
     window = _window(windows, place, place.first, resource, until_ms) if place.first else None
     return in_common([window.edges], [_even(window.shares)]).host(0) if window else None
 
 
-def pooled(found: Load) -> Histogram:
-    """Return the window of a host picked from all."""
-    return mixture(found.rows, found.counts)
+def pooled(load: Load) -> Histogram:
+    """Return the window of a host picked at random from all."""
+    return mixture(load.rows, load.counts)
 
 
-def _rows(found: Sequence[HostWindow | None], each: Histogram, place: Place) -> tuple[Histogram, Floats]:
-    """Return a row for each host in their order, the pool in the place of a window that is missing; or the pool alone."""
-    if place.each and None not in found:
-        return each, np.ones(each.hosts)
-    pool = mixture(each)
+def _rows(host_windows: Sequence[HostWindow | None], histograms: Histogram, place: Place) -> tuple[Histogram, Floats]:
+    """Return a row for each host in order, with the pool for missing windows; or the pool alone."""
+    if place.each and None not in host_windows:
+        return histograms, np.ones(histograms.hosts)
+    pool = mixture(histograms)
     if not place.each:
         return Histogram(pool.edges[None], pool.shares[None]), np.array([float(place.hosts)])
-    edges = [pool.edges.tolist() if window is None else window.edges for window in found]
-    shares = [pool.shares.tolist() if window is None else _even(window.shares) for window in found]
-    return in_common(edges, shares), np.ones(len(found))
+    edges = [pool.edges.tolist() if window is None else window.edges for window in host_windows]
+    shares = [pool.shares.tolist() if window is None else _even(window.shares) for window in host_windows]
+    return in_common(edges, shares), np.ones(len(host_windows))
 
 
 def _window(windows: Windows, place: Place, name: str, resource: str, until_ms: int) -> HostWindow | None:
@@ -188,24 +187,24 @@ def _window(windows: Windows, place: Place, name: str, resource: str, until_ms: 
 
 
 def _expected(
-    windows: Windows, place: Place, resource: str, until_ms: int, found: Sequence[HostWindow | None]
+    windows: Windows, place: Place, resource: str, until_ms: int, host_windows: Sequence[HostWindow | None]
 ) -> list[HostWindow | None]:
-    """Return windows with the histogram of what is expected next in the place of their own; None where that is not known."""
+    """Return windows whose histograms are forecasts; None without a forecast."""
     forecasts = windows.forecasts(place.system, place.names, resource, until_ms)
     return [
         msgspec.structs.replace(window, edges=forecast.edges, shares=forecast.shares) if window and forecast else None
-        for window, forecast in zip(found, forecasts, strict=True)
+        for window, forecast in zip(host_windows, forecasts, strict=True)
     ]
 
 
 def _even(shares: Sequence[float]) -> list[float]:
-    """Return shares that sum to one: windows are kept in few digits."""
+    """Return shares that sum to one, because windows are stored in few digits."""
     total = sum(shares)
     return [share / total for share in shares]
 
 
 class Learned(NamedTuple):
-    """What runs taught: the load that is usual, how closely they follow it and the network, and by which factor they scatter."""
+    """What runs taught: the usual load, how closely they follow load and network, and the factor of their scatter."""
 
     baseline_load: float = 1.0
     follows: float = 1.0
@@ -216,7 +215,7 @@ class Learned(NamedTuple):
 class LoadPrediction(NamedTuple):
     """A run time in seconds: five intervals, its mean, and its 5 %, 50 % and 95 % quantiles.
 
-    `gap` is by how much arithmetic and draws differ, in parts of the range; None where nothing was drawn.
+    `gap` is the difference between arithmetic and draws, as a share of the range; None without draws.
     """
 
     histogram: Histogram
@@ -232,7 +231,7 @@ NOTHING_LEARNED: Final = Learned()
 def quiet_run_time(band: PublishedPoint, intervals: int = INTERVALS, width: float = 1.0) -> Histogram:
     """Return T(n): a log-normal value on either side of the median, in intervals that are equal in ln T.
 
-    `width` scales the deviation. Raises ValueError where the band does not hold its point.
+    `width` scales the deviation. ValueError if the band does not hold its point.
     """
     if not 0 < band.low_s <= band.run_time_s <= band.high_s < math.inf:
         raise ValueError("A band holds its point.")
@@ -240,20 +239,20 @@ def quiet_run_time(band: PublishedPoint, intervals: int = INTERVALS, width: floa
     below, above = (math.log(end / band.run_time_s) / BAND_DEVIATIONS for end in (band.low_s, band.high_s))
     edges = band.run_time_s * np.exp(width * abs(deviations) * np.where(deviations < 0, below, above))
     shares = np.diff(normal_share_below(deviations))
-    found = Histogram(edges, shares / shares.sum())
-    for each in (found.edges, found.shares):
+    histogram = Histogram(edges, shares / shares.sum())
+    for each in (histogram.edges, histogram.shares):
         each.setflags(write=False)
-    return found
+    return histogram
 
 
-def slowdown(found: Load, least: float = AVAILABILITY_MIN) -> Histogram:
-    """Return max_p(1 / x_p), the factor by which the slowest host stretches what is computed, or sent; x is at least so much."""
-    least_of_all = minimum_over(at_least(found.rows, least, INTERVALS_MAX), INTERVALS_MAX, found.counts)
+def slowdown(load: Load, least: float = AVAILABILITY_MIN) -> Histogram:
+    """Return max_p(1 / x_p), the factor by which the slowest host stretches computation or transfer; x is at least `least`."""
+    least_of_all = minimum_over(at_least(load.rows, least, INTERVALS_MAX), INTERVALS_MAX, load.counts)
     return Histogram(1.0 / least_of_all.edges[::-1], least_of_all.shares[::-1])
 
 
 def waiting(bandwidth: Load) -> Histogram:
-    """Return max_p(1 / bw_p) in s/B, a host without anything left having a hundredth of the best; TooLittleError for none."""
+    """Return max_p(1 / bw_p) in s/B, an exhausted host having a hundredth of the best; TooLittleError if all are exhausted."""
     best = float(bandwidth.rows.edges.max())
     if best <= 0:
         raise TooLittleError("The hosts have no bandwidth left.")
@@ -263,10 +262,9 @@ def waiting(bandwidth: Load) -> Histogram:
 def loaded_run_time(
     quiet: Histogram, slowed: Histogram, learned: Learned = NOTHING_LEARNED, waits: Histogram | None = None
 ) -> Histogram:
-    """Return T by the default equation; `slowed` is that of `slowdown`, `waits` that of `waiting`.
+    """Return T by the default equation; `slowed` comes from `slowdown`, `waits` from `waiting`.
 
-    T(n) stands in both terms and is one value, so that it is multiplied by their sum. ValueError where it is too large for
-    a number.
+    Both terms contain the same random T(n), which is therefore multiplied by their sum. ValueError if the result is too large.
     """
     factor = Histogram((slowed.edges / learned.baseline_load) ** learned.follows, slowed.shares)
     network = learned.network
@@ -277,13 +275,13 @@ def loaded_run_time(
 
 
 def load_spread(run_time: Histogram, width: float) -> Histogram:
-    """Return a run time whose distances from its median, in ln T, are scaled by a factor."""
+    """Return a run time whose distances from its median, in ln T, are scaled by `width`."""
     middle = float(quantiles(run_time, [0.5])[0])
     return Histogram(middle * (run_time.edges / middle) ** width, run_time.shares)
 
 
 def summary(run_time: Histogram) -> LoadPrediction:
-    """Return what is said of a run time: five intervals from below its quantile TAIL to above 1 - TAIL, for all of it."""
+    """Return the summary of a run time: five intervals from below its quantile TAIL to above 1 - TAIL, with all of its shares."""
     low_s, *levels, high_s = (float(value) for value in quantiles(run_time, (TAIL, *LEVELS, 1 - TAIL)))
     middle = (levels[0], levels[1], levels[2])
     low_s, high_s = (middle[1] * (end / middle[1]) ** REACH for end in (low_s, high_s))
@@ -295,14 +293,16 @@ def summary(run_time: Histogram) -> LoadPrediction:
 
 
 def by_equation(model: Equation, values: Mapping[str, Value], quiet: Histogram | None) -> LoadPrediction:
-    """Return what a structural model says; EquationError where a value is missing or not fit."""
-    given = dict(values) if quiet is None else {**values, DEDICATED: quiet}
-    found = evaluate(model, given)
-    return LoadPrediction(found.histogram, float(mean(found.histogram)), found.quantiles_s, found.mc_gap)
+    """Return the run time by a structural model; EquationError if a value is missing or unfit."""
+    all_values = dict(values) if quiet is None else {**values, DEDICATED: quiet}
+    evaluated = evaluate(model, all_values)
+    return LoadPrediction(
+        evaluated.histogram, float(mean(evaluated.histogram)), evaluated.quantiles_s, evaluated.mc_gap
+    )
 
 
 def _product(x: Histogram, y: Histogram) -> Histogram:
-    """Return x y for positive values, as a sum of logarithms: equal intervals of one of them would hold nearly all."""
-    one, other = (Histogram(np.log(each.edges), each.shares) for each in (x, y))
-    total = add(one, other, INTERVALS_MAX, sum_mode="exact")
+    """Return x y for positive values as a sum of logarithms, because equal intervals of x or y would hold nearly all."""
+    ln_x, ln_y = (Histogram(np.log(each.edges), each.shares) for each in (x, y))
+    total = add(ln_x, ln_y, INTERVALS_MAX, sum_mode="exact")
     return Histogram(np.exp(total.edges), total.shares)

@@ -14,17 +14,17 @@ from processors.models.histogram.values import INTERVALS, INTERVALS_MAX, Histogr
 
 
 class HostLoad(NamedTuple):
-    """What the hosts of a run have to bear: the stretch of run times by the load of the slowest one, and the least bandwidth (B/s)."""
+    """The load on the hosts of a run: the stretch by the slowest host, and the least bandwidth (B/s)."""
 
     load: float
     bandwidth: float | None = None
 
 
 class Reckoned(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What follows from the load of one source: the load, and the run time in seconds, if figures were possible.
+    """The prediction by one source of load: the load, and the run time in seconds if it could be computed.
 
-    `quantiles_s` are those of 5, 50 and 95 %, `width` is the factor by which their spread was scaled. `bandwidth` is in B/s,
-    `communication_share` the part of the run time that was taken to wait for it.
+    `quantiles_s` are those of 5, 50 and 95 %, `width` is the factor applied to their spread. `bandwidth` is in B/s,
+    `communication_share` the assumed part of the run time that waits for the network.
     """
 
     source: LoadSource
@@ -37,16 +37,16 @@ class Reckoned(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, prediction: UnderLoad) -> "Reckoned | None":
-        """Return what a prediction says; None where it has no load."""
+        """Return the content of a prediction; None without a load."""
         if prediction.load is None:
             return None
         low_s, middle_s, high_s = prediction.q05_s, prediction.q50_s, prediction.q95_s
-        known = (low_s, middle_s, high_s) if low_s and middle_s and high_s else None
+        quantiles_s = (low_s, middle_s, high_s) if low_s and middle_s and high_s else None
         return cls(
             prediction.source,
             prediction.load,
             prediction.width,
-            known,
+            quantiles_s,
             prediction.histogram,
             prediction.bandwidth,
             prediction.communication_share,
@@ -54,13 +54,12 @@ class Reckoned(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StartLoad(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was told under the load of a run's hosts before it started, and what its end is scored against.
+    """The prediction under load before a run started, to be scored at its end.
 
-    `view` tells whether these were its own hosts or any of its partition, `band` is what was told without their load,
-    `pool_load` the load of its partition and `pool_bandwidth` the least bandwidth there, `other` what follows from the source
-    of load that did not answer, `counterpart` what follows with the network where the prediction is without it, or else without. `met`
-    are the loads of its hosts while it ran, summed, and how many; the last was looked at `met_ms`. `waited` is the same of
-    1 / bandwidth.
+    `view` tells whether the load was that of the run's own hosts or of its partition, `band` is the prediction without load,
+    `pool_load` the load of the partition and `pool_bandwidth` the least bandwidth there. `other` is the prediction by the source of
+    load that did not answer, `counterpart` the one with the network if the answer was without, or without if it was with. `met` sums
+    the loads of the hosts during the run, with their number; the last look was at `met_ms`. `waited` does the same for 1 / bandwidth.
     """
 
     application_id: str
@@ -78,61 +77,66 @@ class StartLoad(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def knows_bandwidth(self) -> bool:
-        """Whether anything is known of the bandwidth of its hosts."""
-        other = self.other.bandwidth if self.other is not None else None
-        return bool(self.prediction.bandwidth or self.pool_bandwidth or other or self.waited[1])
+        other_bandwidth = self.other.bandwidth if self.other is not None else None
+        return bool(self.prediction.bandwidth or self.pool_bandwidth or other_bandwidth or self.waited[1])
 
     def by(self, source: LoadSource) -> Reckoned | None:
-        """Return what follows from the load of a source; None where it said nothing."""
+        """Return the prediction by a source of load; None without one."""
         if self.prediction.source == source:
             return Reckoned.of(self.prediction)
         return self.other if self.other is not None and self.other.source == source else None
 
     def load(self, source: LoadSource) -> float | None:
-        """Return the load by a source; None where it said nothing."""
-        found = self.by(source)
-        return found.load if found is not None else None
+        """Return the load by a source; None without one."""
+        prediction = self.by(source)
+        return prediction.load if prediction is not None else None
 
     @property
     def met_by(self) -> HostLoad | None:
-        """What its hosts had to bear over the run; None where their load was not looked at since the start."""
+        """The mean load on the hosts over the run; None if nobody looked since the start."""
         load = self.met_load
         return HostLoad(load, self.met_bandwidth) if load else None
 
     @property
     def met_load(self) -> float | None:
-        """The mean load of its hosts over the run, as it is known; None where it was not looked at since the start."""
+        """The mean load of the hosts over the run; None if nobody looked since the start."""
         total, count = self.met
         before = self.load("window")
         return (total + before) / (count + 1) if count and before is not None and self.view == "own" else None
 
     @property
     def met_bandwidth(self) -> float | None:
-        """The mean bandwidth (B/s) of its hosts over the run, by the time that a byte takes; None as for `met_load`."""
+        """The mean bandwidth (B/s) of the hosts over the run, averaged as time per byte; None as for `met_load`."""
         waited, count = self.waited
-        known = self.by("window")
-        before = known.bandwidth if known is not None else None
+        prediction = self.by("window")
+        before = prediction.bandwidth if prediction is not None else None
         return (count + 1) / (waited + 1 / before) if count and before and self.view == "own" else None
 
-    def looked_at(self, found: HostLoad, now_ms: int) -> "StartLoad":
-        """Return it with what its hosts have to bear at one more moment."""
+    def looked_at(self, host_load: HostLoad, now_ms: int) -> "StartLoad":
+        """Return this with the load of the hosts at one more moment."""
         (load, count), (waited, looks) = self.met, self.waited
-        if found.bandwidth:
-            waited, looks = digits(waited + 1 / found.bandwidth), looks + 1
-        met = digits(load + found.load), count + 1
+        if host_load.bandwidth:
+            waited, looks = digits(waited + 1 / host_load.bandwidth), looks + 1
+        met = digits(load + host_load.load), count + 1
         return msgspec.structs.replace(self, met=met, waited=(waited, looks), met_ms=now_ms)
 
 
 def better_band(start: StartLoad | None) -> Band | None:
-    """Return the run time and band under load of a run, where such figures have predicted better than the plain ones."""
-    known = start.prediction if start is not None else None
-    if known is None or not known.better or known.q05_s is None or known.q50_s is None or known.q95_s is None:
+    """Return the run time and band under load if such predictions have the better record, else None."""
+    prediction = start.prediction if start is not None else None
+    if (
+        prediction is None
+        or not prediction.better
+        or prediction.q05_s is None
+        or prediction.q50_s is None
+        or prediction.q95_s is None
+    ):
         return None
-    return Band(known.q50_s, known.q05_s, known.q95_s)
+    return Band(prediction.q50_s, prediction.q05_s, prediction.q95_s)
 
 
 class Bandwidths(NamedTuple):
-    """What bandwidth had been usual for runs of a size, in each view of it (B/s)."""
+    """The usual bandwidth of runs of a size, in each view (B/s)."""
 
     own: float | None = None
     pool: float | None = None
@@ -141,12 +145,10 @@ class Bandwidths(NamedTuple):
 
 
 class LoadedRun(msgspec.Struct, frozen=True, dict=True):
-    """A run that ended: what was told at its start, how long it took, and the loads and bandwidths that had been usual at its size.
+    """A run that ended: the prediction at its start, its run time, and the usual loads and bandwidths at its size.
 
-    `explained` is by how much, in ln T, the load that it met explains its run time with the network and without it, None
-    where no bandwidth is known.
-
-    How that did is the same for all that learn it: its application, and its centre.
+    `explained` is the part of its run time, in ln T, that the load during the run explains with the network and without it, None
+    without a known bandwidth.
     """
 
     start: StartLoad
@@ -160,41 +162,39 @@ class LoadedRun(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def own_load(self) -> float | None:
-        """The load of its hosts."""
         return self.start.load("window") if self.start.view == "own" else None
 
     @property
     def pool_load(self) -> float | None:
-        """The load of its partition."""
         return self.start.pool_load if self.start.view == "own" else self.start.load("window")
 
     @property
     def own_bandwidth(self) -> float | None:
         """The least bandwidth (B/s) of its hosts."""
-        known = self.start.by("window") if self.start.view == "own" else None
-        return known.bandwidth if known is not None else None
+        prediction = self.start.by("window") if self.start.view == "own" else None
+        return prediction.bandwidth if prediction is not None else None
 
     @property
     def pool_bandwidth(self) -> float | None:
         """The least bandwidth (B/s) in its partition."""
         if self.start.view == "own":
             return self.start.pool_bandwidth
-        known = self.start.by("window")
-        return known.bandwidth if known is not None else None
+        prediction = self.start.by("window")
+        return prediction.bandwidth if prediction is not None else None
 
     @cached_property
     def score(self) -> "LoadScore | None":
-        """How what was told at its start did; None where nothing was."""
-        known = self.start.prediction.histogram
-        if known is None:
+        """The score of the prediction at its start; None without a histogram."""
+        predicted_histogram = self.start.prediction.histogram
+        if predicted_histogram is None:
             return None
-        histogram = given(known.edges_s, known.probabilities)
+        histogram = given(predicted_histogram.edges_s, predicted_histogram.probabilities)
         band, run_time_s = self.start.band, self.run_time_s
         plain = quiet_run_time(band, INTERVALS_MAX) if band else None
         return LoadScore(
             interval=int(interval_index(histogram, run_time_s))
             if histogram.intervals == INTERVALS
-            else _middle(known, run_time_s),
+            else _middle(predicted_histogram, run_time_s),
             inside=bool(in_range(histogram, run_time_s)),
             pit=float(pit(histogram, run_time_s)),
             expected=_five(histogram),
@@ -204,7 +204,7 @@ class LoadedRun(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def crps_by_source(self) -> tuple[float, float] | None:
-        """The CRPS of what followed from the forecast load and from the window, over the run time of the band; None without both."""
+        """The CRPS by the forecast load and by the window, over the run time of the band; None without both."""
         forecast, window, band = self.start.by("forecast"), self.start.by("window"), self.start.band
         if band is None or forecast is None or forecast.histogram is None or window is None or window.histogram is None:
             return None
@@ -212,26 +212,26 @@ class LoadedRun(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def crps_by_network(self) -> tuple[float, float] | None:
-        """The CRPS of what followed with the network, and without it, over the run time of the band; None without both."""
-        known, counterpart, band = Reckoned.of(self.start.prediction), self.start.counterpart, self.start.band
+        """The CRPS with the network and without it, over the run time of the band; None without both."""
+        prediction, counterpart, band = Reckoned.of(self.start.prediction), self.start.counterpart, self.start.band
         if (
             band is None
-            or known is None
-            or known.histogram is None
+            or prediction is None
+            or prediction.histogram is None
             or counterpart is None
             or counterpart.histogram is None
         ):
             return None
-        pair = (known.histogram, counterpart.histogram)
-        counts, plain = pair if known.communication_share > 0 else reversed(pair)
+        pair = (prediction.histogram, counterpart.histogram)
+        counts, plain = pair if prediction.communication_share > 0 else reversed(pair)
         return self._crps(counts, band), self._crps(plain, band)
 
-    def _crps(self, known: LoadHistogram, band: PublishedPoint) -> float:
-        return float(crps(given(known.edges_s, known.probabilities), self.run_time_s)) / band.run_time_s
+    def _crps(self, histogram: LoadHistogram, band: PublishedPoint) -> float:
+        return float(crps(given(histogram.edges_s, histogram.probabilities), self.run_time_s)) / band.run_time_s
 
 
 class LoadScore(msgspec.Struct, frozen=True):
-    """How a histogram did on one run: interval (-1 below all, 5 above), and CRPS over the run time that the band said."""
+    """The score of a histogram on one run: interval (-1 below all, 5 above), and CRPS over the run time of the band."""
 
     interval: int
     inside: bool
@@ -247,7 +247,7 @@ def _five(histogram: Histogram) -> tuple[float, ...]:
     return (0.0, 0.0, 1.0, 0.0, 0.0)
 
 
-def _middle(known: LoadHistogram, run_time_s: float) -> int:
-    """Return the interval for a run time that was told to be certain: the middle one, or beyond all."""
-    reported_s = known.edges_s[0]
+def _middle(histogram: LoadHistogram, run_time_s: float) -> int:
+    """Return the interval for a run time that was predicted without spread: the middle one, or beyond all."""
+    reported_s = histogram.edges_s[0]
     return INTERVALS // 2 if run_time_s == reported_s else -1 if run_time_s < reported_s else INTERVALS

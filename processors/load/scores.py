@@ -25,9 +25,9 @@ _TENTHS: Final = 10
 
 
 class ForecastRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What runs showed of the load as it is forecast: the usual one, how they followed it, and the scores of both sources.
+    """What runs showed of forecast loads: the usual one, how runs followed it, and the scores of both sources of load.
 
-    `runs` counts those that were predicted by both; the sums of their CRPS over the run time of the band fade.
+    `runs` counts those predicted by both sources; the sums of their CRPS over the run time of the band fade.
     """
 
     usual: Usual = Usual()
@@ -39,14 +39,14 @@ class ForecastRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def better(self) -> LoadSource | None:
-        """What has predicted better; None until enough runs were scored."""
+        """The source of load with the better predictions; None before there are enough runs."""
         if self.runs < RUNS_MIN:
             return None
         return "forecast" if self.crps < self.window_crps else "window"
 
 
 class LoadScoresState(msgspec.Struct, omit_defaults=True):
-    """Stored form: sums that fade, `hits` also of runs below and above all intervals; partitions with their runs.
+    """Stored form: fading sums, `hits` also of runs below and above all intervals; partitions with their runs.
 
     `n` is the size of the newest run.
     """
@@ -85,12 +85,11 @@ class LoadScores(Untimed):
 
     @classmethod
     def build(cls, state: LoadScoresState | None = None) -> "LoadScores":
-        """Return the scores of a stored state, or none."""
         return cls(msgspec.structs.replace(state) if state else LoadScoresState())
 
     @property
     def known(self) -> bool:
-        """Whether enough runs were scored to say how good histograms are."""
+        """Whether enough runs were scored to rate histograms."""
         return self._state.scored >= RUNS_MIN
 
     @property
@@ -100,16 +99,15 @@ class LoadScores(Untimed):
 
     @property
     def newest_n(self) -> float:
-        """The size of the run that was learned last."""
         return self._state.n
 
     @property
     def partition(self) -> str | None:
         """The partition of most recent runs."""
-        return max(self._state.partitions, key=lambda each: (each[1], each[0]), default=(None, 0.0))[0]
+        return max(self._state.partitions, key=lambda partition: (partition[1], partition[0]), default=(None, 0.0))[0]
 
     def usual(self, view: Seen, n: float, source: LoadSource = "window") -> float | None:
-        """Return the usual load of runs of a size; None until it is known."""
+        """Return the usual load of runs of a size; None while unknown."""
         state = self._state
         if source == "forecast":
             return self._forecast(view).usual.at(n)
@@ -118,14 +116,13 @@ class LoadScores(Untimed):
     def share(
         self, view: Seen, prior: float = 1.0, source: LoadSource = "window", network: Network | None = None
     ) -> float:
-        """Return how closely run times follow the load, from 0 to 1; where a part of them waits for the network, how the rest does."""
+        """Return how closely run times follow the load, from 0 to 1; if a part waits for the network, how closely the rest does."""
         followed = self._followed(view, source)
         return (
             followed.share(prior) if network is None else self.network(view, source).follows(followed, prior, network)
         )
 
     def network(self, view: Seen, source: LoadSource = "window") -> NetworkRecord:
-        """Return what runs showed of the bandwidth of their hosts."""
         state = self._state
         if source == "forecast":
             return self._forecast(view).network
@@ -136,30 +133,30 @@ class LoadScores(Untimed):
         return self._state.communication.share(pool.communication_share() if pool is not None else 0.0)
 
     def width(self, view: View, prior: float = 1.0, source: LoadSource = "window") -> float:
-        """Return the factor by which the spread of what is told has to be scaled."""
+        """Return the factor for the spread of predictions."""
         return self._followed(view, source).width(prior)
 
     def better_source(self, view: View) -> LoadSource | None:
-        """Return what load has predicted better when it was taken from it; None until enough runs were scored."""
+        """Return the source of load with the better predictions; None before there are enough runs."""
         return self._forecast(view).better
 
     def explained(
         self, met: HostLoad, n: float, pool: "LoadScores | None" = None, *, network: bool | None = None
     ) -> float:
-        """Return by how much, in ln T, what a run of a size met explains that it took longer than usual, or less.
+        """Return the part of a run's distance from its usual run time, in ln T, that the load during the run explains.
 
-        `network` tells whether that of its hosts counts; None where that is decided by its record. `pool` is the centre's.
+        `network` tells whether to count the network; None leaves this to its record. `pool` is the centre's.
         """
         usual, prior = self.usual("met", n), pool.share("met") if pool is not None else 1.0
         if not usual:
             return 0.0
         record = self._state.met_network
         counts = record.earned if network is None else network
-        found = record.network(self.communication_share(pool), n) if counts and met.bandwidth else None
-        x = self.share("met", prior, network=found) * math.log(met.load / usual)
-        if found is None or met.bandwidth is None:
+        network_effect = record.network(self.communication_share(pool), n) if counts and met.bandwidth else None
+        x = self.share("met", prior, network=network_effect) * math.log(met.load / usual)
+        if network_effect is None or met.bandwidth is None:
             return x
-        return math.log(found.stretched(math.exp(x), met.bandwidth))
+        return math.log(network_effect.stretched(math.exp(x), met.bandwidth))
 
     def _forecast(self, view: Seen) -> ForecastRecord:
         return self._state.own_forecast if view == "own" else self._state.pool_forecast
@@ -188,25 +185,24 @@ class LoadScores(Untimed):
         )
 
     def judged(self, start: StartLoad, run_time_s: float, pool: "LoadScores | None" = None) -> LoadedRun:
-        """Return a run that ended with what had been usual until then, and what that explains; `pool` is the centre's."""
+        """Return a run that ended with the usual loads before it, and the part that the load explains; `pool` is the centre's."""
         n, view, met = start.prediction.n, start.view, start.met_by
         usual = self.usual("own", n), self.usual("pool", n), self.usual("met", n), self.usual(view, n, "forecast")
         if not start.knows_bandwidth:
             return LoadedRun(start, run_time_s, *usual)
-        own, pooled, during = self.network("own"), self.network("pool"), self.network("met")
+        own_network, pooled, during = self.network("own"), self.network("pool"), self.network("met")
         forecast = self.network(view, "forecast")
-        bandwidths = Bandwidths(*(each.bandwidth(n) for each in (own, pooled, during, forecast)))
+        bandwidths = Bandwidths(*(each.bandwidth(n) for each in (own_network, pooled, during, forecast)))
         explained = None
         if met is not None and met.bandwidth is not None:
             explained = self.explained(met, n, pool, network=True), self.explained(met, n, pool, network=False)
         return LoadedRun(start, run_time_s, *usual, bandwidths, explained)
 
     def score(self, fact: LoadedRun) -> LoadScore | None:
-        """Compare a run with what was told at its start; None where nothing was."""
+        """Compare a run with the prediction at its start; None without one."""
         return fact.score
 
     def learn(self, fact: LoadedRun) -> None:
-        """Take a run in; each run once."""
         score, n = self.score(fact), fact.start.prediction.n
         state = msgspec.structs.replace(
             self._state,
@@ -231,7 +227,6 @@ class LoadScores(Untimed):
         self._state = _scored(state, score) if score else state
 
     def snapshot(self) -> LoadScoresState:
-        """Return the stored form."""
         return msgspec.structs.replace(self._state)
 
 
@@ -264,7 +259,7 @@ def _share(part: float, whole: float) -> float:
 
 
 def _forecast(before: ForecastRecord, fact: LoadedRun) -> ForecastRecord:
-    """Learn what the forecast load of a run was, and score both sources where both told its run time."""
+    """Learn the forecast load of a run, and score both sources of load if both predicted the run."""
     forecast, scores = fact.start.by("forecast"), fact.crps_by_source
     if forecast is None:
         return before
@@ -289,18 +284,18 @@ def _forecast(before: ForecastRecord, fact: LoadedRun) -> ForecastRecord:
 def _followed(
     before: Followed, fact: LoadedRun, load: float | None, usual: float | None, source: LoadSource = "window"
 ) -> Followed:
-    """Learn how a run followed the load, once the usual one is known."""
-    band, known = fact.start.band, fact.start.by(source)
-    if band is None or not load or not usual or known is None or known.quantiles_s is None:
+    """Learn how a run followed the load, once the usual load is known."""
+    band, prediction = fact.start.band, fact.start.by(source)
+    if band is None or not load or not usual or prediction is None or prediction.quantiles_s is None:
         return before
-    low_s, middle_s, high_s = known.quantiles_s
-    deviation = math.log(high_s / low_s) / (2 * BAND_DEVIATIONS) / known.width
+    low_s, middle_s, high_s = prediction.quantiles_s
+    deviation = math.log(high_s / low_s) / (2 * BAND_DEVIATIONS) / prediction.width
     distance = abs(math.log(fact.run_time_s / middle_s)) / deviation if deviation > 0 else 0.0
     return before.ran(math.log(load / usual), math.log(fact.run_time_s / band.run_time_s), distance)
 
 
 class _Seen(NamedTuple):
-    """Load and bandwidth (B/s) of a run in one view, and what had been usual of both."""
+    """Load and bandwidth (B/s) of a run in one view, and the usual values of both."""
 
     load: float | None
     usual: float | None
@@ -309,7 +304,7 @@ class _Seen(NamedTuple):
 
     @property
     def stretches(self) -> tuple[float, float] | None:
-        """By what factors load and 1 / bandwidth were more than usual; None where any of both is not known."""
+        """The ratios of load and of 1 / bandwidth to their usual values; None if any is unknown."""
         if not (self.load and self.usual and self.bandwidth and self.usual_bandwidth):
             return None
         return self.load / self.usual, self.usual_bandwidth / self.bandwidth
@@ -318,8 +313,8 @@ class _Seen(NamedTuple):
 def _seen(fact: LoadedRun, view: Seen, source: LoadSource = "window") -> _Seen:
     start, usual = fact.start, fact.bandwidths
     if source == "forecast":
-        known = start.by(source)
-        load, bandwidth = (known.load, known.bandwidth) if known is not None else (None, None)
+        prediction = start.by(source)
+        load, bandwidth = (prediction.load, prediction.bandwidth) if prediction is not None else (None, None)
         return _Seen(load, fact.forecast_usual, bandwidth, usual.forecast)
     if view == "met":
         return _Seen(start.met_load, fact.met_usual, start.met_bandwidth, usual.met)
@@ -329,9 +324,9 @@ def _seen(fact: LoadedRun, view: Seen, source: LoadSource = "window") -> _Seen:
 
 
 def _network(before: NetworkRecord, fact: LoadedRun, view: View, source: LoadSource = "window") -> NetworkRecord:
-    """Learn what the bandwidth of a run's hosts was before its start, and score what was predicted with the network and without."""
-    seen, answered = _seen(fact, view, source), (fact.start.view, fact.start.prediction.source) == (view, source)
-    after, stretches = before.met(fact.start.prediction.n, seen.bandwidth), seen.stretches
+    """Learn the bandwidth of a run's hosts before its start, and score the predictions with the network and without."""
+    view_values, answered = _seen(fact, view, source), (fact.start.view, fact.start.prediction.source) == (view, source)
+    after, stretches = before.met(fact.start.prediction.n, view_values.bandwidth), view_values.stretches
     if stretches is not None:
         met = _seen(fact, "met").stretches
         after = after.ran(math.log(stretches[0]), math.log(stretches[1]), math.log(met[1]) if met else None)
@@ -339,10 +334,10 @@ def _network(before: NetworkRecord, fact: LoadedRun, view: View, source: LoadSou
 
 
 def _met_network(before: NetworkRecord, fact: LoadedRun) -> NetworkRecord:
-    """Learn what the bandwidth of a run's hosts was while it ran, and score what that explains of its run time."""
-    seen, band = _seen(fact, "met"), fact.start.band
-    after = before.met(fact.start.prediction.n, seen.bandwidth)
-    stretches = seen.stretches
+    """Learn the bandwidth of a run's hosts during the run, and score how well it explains the run time."""
+    view_values, band = _seen(fact, "met"), fact.start.band
+    after = before.met(fact.start.prediction.n, view_values.bandwidth)
+    stretches = view_values.stretches
     if stretches is None or band is None:
         return after
     x, z = math.log(stretches[0]), math.log(stretches[1])
@@ -354,15 +349,15 @@ def _met_network(before: NetworkRecord, fact: LoadedRun) -> NetworkRecord:
 
 
 def _communication(before: CommunicationShare, fact: LoadedRun) -> CommunicationShare:
-    """Learn what part of a run waited for the network, once what is usual is known."""
+    """Learn which part of a run waited for the network, once the usual values are known."""
     stretches, band = _seen(fact, "met").stretches, fact.start.band
     return before.ran(*stretches, fact.run_time_s / band.run_time_s) if stretches and band else before
 
 
-def _counted(known: tuple[tuple[str, float], ...], name: str | None) -> tuple[tuple[str, float], ...]:
+def _counted(partitions: tuple[tuple[str, float], ...], name: str | None) -> tuple[tuple[str, float], ...]:
     if not name or len(name.encode()) > PARTITION_BYTES_MAX:
-        return known
-    faded = [(other, _faded(count, float(other == name))) for other, count in known]
+        return partitions
+    faded = [(other, _faded(count, float(other == name))) for other, count in partitions]
     if all(other != name for other, _ in faded):
         faded.append((name, 1.0))
-    return tuple(sorted(faded, key=lambda each: (-each[1], each[0]))[:PARTITIONS_MAX])
+    return tuple(sorted(faded, key=lambda partition: (-partition[1], partition[0]))[:PARTITIONS_MAX])

@@ -24,12 +24,12 @@ NORMAL_MEAN: Final = math.sqrt(2 / math.pi)  # distance from the middle in devia
 
 
 def digits(value: float) -> float:
-    """Return a number as it is stored, in five digits."""
+    """Return a number in the five significant digits of the stored form."""
     return float(f"{value:.5g}")
 
 
 class Usual(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Loads that runs met: how many, means of ln n and ln load, variance of ln n, covariance of both; newer ones weigh more."""
+    """Loads of past runs: number, means of ln n and ln load, variance of ln n, covariance of both; newer runs weigh more."""
 
     runs: int = 0
     ln_n: float = 0.0
@@ -38,7 +38,6 @@ class Usual(msgspec.Struct, frozen=True, array_like=True, gc=False):
     nl: float = 0.0
 
     def met(self, n: float, load: float | None) -> "Usual":
-        """Return it with one more load."""
         if load is None or not 0 < load < math.inf:
             return self
         runs = self.runs + 1
@@ -53,7 +52,7 @@ class Usual(msgspec.Struct, frozen=True, array_like=True, gc=False):
         )
 
     def at(self, n: float, least: float = 1.0) -> float | None:
-        """Return the usual load at a size, at least so much; None until enough runs told it."""
+        """Return the usual load at a size, at least `least`; None before there are enough runs."""
         if self.runs < USUAL_MIN:
             return None
         slope = min(max(self.nl / (self.nn + SLOPE_PRIOR), 0.0), 1.0)
@@ -62,9 +61,9 @@ class Usual(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Followed(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """How runs followed the load: sums over runs, that fade, of x^2 and x y for x = ln(load / usual), y = ln(run / curve).
+    """How runs followed the load: fading sums over runs of x^2 and x y for x = ln(load / usual), y = ln(run / curve).
 
-    `off` is the sum of distances |ln(run / told)| in the deviation that the equation alone would have told.
+    `off` is the sum of |ln(run / prediction)| in deviations of the equation's own prediction.
     """
 
     runs: float = 0.0
@@ -73,20 +72,19 @@ class Followed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     off: float = 0.0
 
     def ran(self, x: float, y: float, distance: float) -> "Followed":
-        """Return it with one more run."""
         x, y = (min(max(value, -LN_MAX), LN_MAX) for value in (x, y))
         sums = (self.runs, 1.0), (self.xx, x * x), (self.xy, x * y), (self.off, min(distance, OFF_MAX))
         return Followed(*(digits(FORGETTING * old + new) for old, new in sums))
 
     def share(self, prior: float, computes: float = 1.0, besides: float = 0.0) -> float:
-        """Return how closely run times follow the load, from 0 to 1; `prior` until runs say otherwise.
+        """Return how closely run times follow the load, from 0 to 1; `prior` until runs decide.
 
-        Of run times of which only a part `computes`, `besides` is what the rest adds to the sum of x y.
+        If only a part `computes`, `besides` is the contribution of the rest to the sum of x y.
         """
         follows = (self.xy - besides + FOLLOW_PRIOR * prior * computes) / (computes * (self.xx + FOLLOW_PRIOR))
         return min(max(follows, 0.0), 1.0)
 
     def width(self, prior: float) -> float:
-        """Return the factor by which the spread of what is told has to be scaled; `prior` until runs say otherwise."""
-        known = NORMAL_MEAN * (self.runs + SPREAD_PRIOR)
-        return min(max((self.off + SPREAD_PRIOR * NORMAL_MEAN * prior) / known, WIDTH_MIN), WIDTH_MAX)
+        """Return the factor for the spread of predictions; `prior` until runs decide."""
+        weighted_runs = NORMAL_MEAN * (self.runs + SPREAD_PRIOR)
+        return min(max((self.off + SPREAD_PRIOR * NORMAL_MEAN * prior) / weighted_runs, WIDTH_MIN), WIDTH_MAX)

@@ -59,10 +59,10 @@ NO_SPREAD: Final[Mapping[float, Sides]] = {}
 
 
 def share(scores: Sequence[Score]) -> Counts:
-    """Return what an application adds to the pool of the centre: of many scores at a horizon no more than APPLICATION_WEIGHT."""
+    """Return the counts that an application adds to the pool of the centre, at most APPLICATION_WEIGHT runs a horizon."""
     counts: Counts = {}
-    for row, found in enumerate(by_row(scores)):
-        weighed = _by_size(found)
+    for row, horizon_scores in enumerate(by_row(scores)):
+        weighed = _by_size(horizon_scores)
         total = sum(weight for _, weight in weighed)
         unit = UNIT * APPLICATION_WEIGHT / (total + APPLICATION_HALF)
         for score, weight in weighed:
@@ -72,7 +72,7 @@ def share(scores: Sequence[Score]) -> Counts:
 
 
 def _by_size(scores: Sequence[Score]) -> Weighed:
-    """Return scores with their weights: the runs of each size share a weight of 1."""
+    """Return scores with their weights; the runs of each size share a weight of 1."""
     runs: dict[float, int] = {}
     for score in scores:
         runs[score.n] = runs.get(score.n, 0) + 1
@@ -103,31 +103,27 @@ class BandPool(Untimed):
 
     @classmethod
     def build(cls, state: BandPoolState | None = None) -> "BandPool":
-        """Return the pool of a stored state, or an empty one."""
         return cls(BandPoolState(dict(state.counts)) if state else BandPoolState())
 
     @property
     def counts(self) -> Counts:
-        """The counts of every cell that has any."""
         return self._state.counts
 
     def score(self, fact: tuple[Counts, Counts]) -> bool:
-        """Return whether an application's new share differs from its old one."""
         return fact[0] != fact[1]
 
     def learn(self, fact: tuple[Counts, Counts]) -> None:
-        """Put an application's new share in the place of its old one."""
+        """Replace the old share of an application by the new one."""
         self._state.counts = combined(self._state.counts, fact[1], without=fact[0])
 
     def snapshot(self) -> BandPoolState:
-        """Return the stored form."""
         return BandPoolState(dict(self._state.counts))
 
 
-def combined(counts: Counts, others: Counts, *, without: Counts = NO_COUNTS) -> Counts:
-    """Return the sum of counts, less those that it is to be without, in the order of cells and without those that hold nothing."""
+def combined(counts: Counts, added: Counts, *, without: Counts = NO_COUNTS) -> Counts:
+    """Return `counts` minus `others`, in the order of cells and without empty cells."""
     total = dict(counts)
-    for cell, count in others.items():
+    for cell, count in added.items():
         total[cell] = total.get(cell, 0) + count
     for cell, count in without.items():
         total[cell] = total.get(cell, 0) - count
@@ -135,10 +131,10 @@ def combined(counts: Counts, others: Counts, *, without: Counts = NO_COUNTS) -> 
 
 
 class Calibration:
-    """What scores say of the bands of one application.
+    """The calibration of one application's bands by its scores.
 
-    `left_out` are sizes out of line with the others: of other sizes they say nothing. `centre` are the scores of all
-    applications, `own` those of it that this one has added.
+    `left_out` are the sizes out of line: their scores tell nothing about other sizes. `centre` are the counts of all applications,
+    `own` the part of these that this application has added.
     """
 
     def __init__(
@@ -156,20 +152,20 @@ class Calibration:
         ]
 
     def sides(self, row: int, n: float) -> Sides:
-        """Return the factors of the band at a size; `row` is its place in ROWS."""
+        """Return the factors by which the sides of the band at size `n` are widened; `row` is the index of the horizon in ROWS."""
         if row != OWN:
             return self._horizons[row]
         signed = sorted(self._own.get(n, ())[-OWN_SCORES_MAX:])
         if not signed:
             return self._horizons[OWN]
-        at = min(math.ceil(SIDE * (len(signed) + 1) - NEAR), len(signed)) - 1  # `quantile` of runs that weigh 1 each
-        ends = -signed[-1 - at], signed[at]
+        rank = min(math.ceil(SIDE * (len(signed) + 1) - NEAR), len(signed)) - 1  # `quantile` of runs that weigh 1 each
+        ends = -signed[-1 - rank], signed[rank]
         return _drawn_to(self._horizons[OWN], OWN, ends, len(signed))
 
     def measured(self, row: int) -> Measured | None:
-        """Return the share of runs inside their bands, and how many were scored; None where they are too few to tell.
+        """Return the share of runs inside their bands, and how many runs were scored; None before there are enough runs.
 
-        It is drawn to that of the centre, and that to what bands aim at.
+        The share is drawn to that of the centre, and the centre's share to the coverage that bands aim at.
         """
         runs = len(self._rows[row])
         if runs < COVERAGE_RUNS_MIN:
@@ -184,9 +180,9 @@ class Calibration:
         return measured((held + PRIOR_COVERAGE * usual) / (total + PRIOR_COVERAGE), runs)
 
     def record(self, row: int) -> bool:
-        """Return whether forecasts of the application at this horizon were scored often enough, and held.
+        """Return whether enough forecasts at this horizon were scored and held.
 
-        That is at two sizes at least, and as often inside their bands as good bands would be.
+        Enough means two sizes at least, with as many runs inside their bands as good bands would hold.
         """
         weighed = self._weighed[row]
         runs = [score for score, _ in weighed]
@@ -201,7 +197,7 @@ class Calibration:
 
 
 def _drawn_to(usual: Sides, row: int, ends: tuple[float, float], weight: float) -> Sides:
-    """Return the factors that scores of a total weight ask for by their `ends`, drawn to what is usual."""
+    """Return the factors that scores of a total weight ask for, given the quantiles `ends`, drawn to the `usual` factors."""
     prior, (below, above) = PRIOR_OWN if row == OWN else PRIOR_HORIZON, ends
     return Sides(
         _drawn(_within(row, below), weight, usual.lower, prior), _drawn(_within(row, above), weight, usual.upper, prior)
@@ -215,29 +211,29 @@ RECORD_SIZES_MIN: Final = 2 - 1e-9
 
 
 def _scattered(weighed: Weighed) -> Weighed:
-    """Return the scores of sizes with runs of their own as single runs, without misses of a size in a row, to one side.
+    """Return the scores of sizes with runs of their own, without successive misses to the same side.
 
-    These say that the size has moved, not how its runs scatter: of one that was slow for a while they widened the bands of all
-    others to the fourfold.
+    Successive misses show that the size has moved, not how its runs scatter: a size that was slow for a while widened the bands
+    of all other sizes fourfold.
     """
     by_size: dict[float, list[Score]] = {}
     for score, _ in weighed:
         by_size.setdefault(score.n, []).append(score)
-    found: Weighed = []
+    scattered: Weighed = []
     for scores in by_size.values():
         for missed, streak in groupby(scores, key=_missed):
             alike = list(streak)
-            found += [(score, 1.0) for score in alike if not missed or len(alike) < MOVED_RUNS]
-    return found
+            scattered += [(score, 1.0) for score in alike if not missed or len(alike) < MOVED_RUNS]
+    return scattered
 
 
 def _missed(score: Score) -> int:
-    """Return on which side of its band, as the model had made it, a run lies: -1 below, 1 above, 0 inside."""
+    """Return the side of the uncalibrated band on which a run lies: -1 below, 1 above, 0 inside."""
     return 0 if score.distance <= 1.0 else 1 if score.signed > 0.0 else -1
 
 
 def _ends(weighed: Weighed) -> tuple[float, float]:
-    """Return the quantiles of scores towards the lower and the upper side."""
+    """Return the quantiles of the lower and the upper side."""
     above = sorted([(score.signed, weight) for score, weight in weighed])
     return quantile([(-signed, weight) for signed, weight in reversed(above)]), quantile(above)
 
@@ -248,17 +244,17 @@ def _within(row: int, factor: float) -> float:
 
 
 def quantile(scores: Sequence[tuple[float, float]]) -> float:
-    """Return the conformal SIDE quantile of weighed scores towards one side.
+    """Return the conformal SIDE quantile of weighted scores on one side.
 
-    With a total weight of w it is the smallest score that SIDE (w + 1) of the weight does not exceed; the largest of few.
+    For a total weight w this is the smallest score up to which the weight exceeds SIDE (w + 1); for few scores it is the largest.
     """
-    wanted = SIDE * (sum(weight for _, weight in scores) + 1.0)
-    reached, found = 0.0, 0.0
+    weight_wanted = SIDE * (sum(weight for _, weight in scores) + 1.0)
+    reached, reached_score = 0.0, 0.0
     for score, weight in sorted(scores):
-        found, reached = score, reached + weight
-        if reached >= wanted - NEAR:
+        reached_score, reached = score, reached + weight
+        if reached >= weight_wanted - NEAR:
             break
-    return found
+    return reached_score
 
 
 def _drawn(factor: float, weight: float, to: float, prior: float) -> float:
@@ -270,12 +266,12 @@ def centre_sides(counts: Counts, row: int) -> Sides:
     return _centre_sides(_cells_of(counts, NO_COUNTS)[row], row)
 
 
-def _cells_of(counts: Counts, others: Counts) -> list[list[int]]:
-    """Return counts without others as a list of all cells for each row."""
+def _cells_of(counts: Counts, subtracted: Counts) -> list[list[int]]:
+    """Return `counts` minus `others`, as a list of all cells for each row."""
     cells = [0] * (STRIDE * len(ROWS))
     for cell, count in counts.items():
         cells[cell] = count
-    for cell, count in others.items():
+    for cell, count in subtracted.items():
         cells[cell] = max(cells[cell] - count, 0)
     return [cells[first : first + STRIDE] for first in range(0, len(cells), STRIDE)]
 
@@ -291,7 +287,7 @@ def _centre_sides(cells: Sequence[int], row: int) -> Sides:
 
 
 def _grid_quantile(side: Sequence[int], total: int) -> float:
-    """Return the magnitude that 1 - SIDE of all scores exceed on this side, linear in its logarithm within a cell."""
+    """Return the magnitude that a share of 1 - SIDE of all scores exceeds on this side, interpolated in its logarithm within a cell."""
     left = (1.0 - SIDE) * total
     for magnitude in reversed(range(MAGNITUDES)):
         if side[magnitude] >= left:

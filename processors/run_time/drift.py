@@ -27,7 +27,7 @@ EARLIER_RUNS: Final = 3  # a drift may be dated a few runs late
 
 
 class AttributeChange(msgspec.Struct, frozen=True):
-    """An attribute with a value never seen before; `before` is what it was, None where nothing is known."""
+    """An attribute with a new value; `before` is its earlier value, None if unknown."""
 
     name: str
     before: str | None
@@ -38,11 +38,11 @@ KnownAttributes = dict[str, dict[str, int]]
 """The values of attributes, each with the index of its first run. None left: the attribute has too many."""
 
 
-def remembered(known: KnownAttributes, attributes: Mapping[str, Attribute], index: int) -> KnownAttributes:
-    """Return what is known after the run number `index`; what was known stays as it is."""
-    after = known
+def remembered(history: KnownAttributes, attributes: Mapping[str, Attribute], index: int) -> KnownAttributes:
+    """Return a copy of the attribute history with the attributes of the run number `index` added."""
+    after = history
     for name, value in _texts(attributes).items():
-        entry = known.get(name)
+        entry = history.get(name)
         if entry is None and len(after) < ATTRIBUTES_MAX:
             after = after | {name: {value: index}}
         elif entry and next(iter(entry)) != value:  # what is first there already stays as it is
@@ -51,13 +51,13 @@ def remembered(known: KnownAttributes, attributes: Mapping[str, Attribute], inde
     return after
 
 
-def change_at(known: KnownAttributes, attributes: Mapping[str, Attribute], index: int) -> AttributeChange | None:
-    """Return an attribute whose present value was first seen about the run number `index`, None where none was."""
+def change_at(history: KnownAttributes, attributes: Mapping[str, Attribute], index: int) -> AttributeChange | None:
+    """Return the attribute whose present value first appeared near the run number `index`; None without one."""
     for name, value in _texts(attributes).items():
-        first = known.get(name, {})
-        older = [each for each in first if first[each] < first.get(value, -1)]
+        first = history.get(name, {})
+        older = [name_value for name_value in first if first[name_value] < first.get(value, -1)]
         if older and first[value] >= index - EARLIER_RUNS:
-            return AttributeChange(name, max(older, key=lambda each: first[each]), value)
+            return AttributeChange(name, max(older, key=lambda name_value: first[name_value]), value)
     return None
 
 
@@ -77,10 +77,10 @@ QUESTION_MAX_MS: Final = 86_400_000  # a size that is not run for a day leaves i
 
 
 class ScoredRun(msgspec.Struct, frozen=True):
-    """A run against its prediction, and what else is known of it: build, version and the like.
+    """A run with its score and its attributes, such as build and version.
 
-    `residual` is its distance in ln T from what was expected under the load of its hosts. It tells how runs scatter, where
-    the load explains so much that the ratio in `scored` is 0, time and again.
+    `residual` is the distance in ln T from the prediction under the load of the hosts. It shows the scatter of the runs even if the
+    load explains so much that the ratio in `scored` is 0 again and again.
     """
 
     scored: Scored
@@ -89,10 +89,11 @@ class ScoredRun(msgspec.Struct, frozen=True):
 
 
 class Shift(msgspec.Struct, frozen=True):
-    """Runs take `factor` times as long as expected since the run `since_run`, which started at `since_ms`.
+    """A shift: runs take `factor` times as long as expected since the run `since_run`, which started at `since_ms`.
 
-    `runs` is how many it was found from, `run_ids` the newest of them, `sizes` theirs (one: it may be a matter of that size
-    alone), and n, observed_s and expected_s are of the last. `change` is an attribute that changed just then, or None.
+    `runs` is the number of runs that show the shift, `run_ids` are the newest of them, `sizes` their sizes. With a single size the
+    shift may concern that size alone. n, observed_s and expected_s belong to the last run. `change` is an attribute that changed
+    at the same time, or None.
     """
 
     direction: drift.Direction
@@ -110,11 +111,10 @@ class Shift(msgspec.Struct, frozen=True):
 
 
 class RunJudgement(msgspec.Struct, frozen=True):
-    """A run by itself: how rare its distance from what is expected is among earlier runs.
+    """How rare the distance of a run from its prediction is among earlier runs.
 
-    `noise` is the standard deviation of ln run time that was known before it. `outlier` says how it is strange: 1 for
-    slow, -1 for fast, 0 for not at all. Of runs that are taken in `conformal_p` is worked out for those alone that are
-    far off.
+    `noise` is the standard deviation of ln run time before the run. `outlier` is 1 for a strangely slow run, -1 for a strangely
+    fast one, else 0. `conformal_p` of a learned run is computed only if the run is far off.
     """
 
     noise: float
@@ -123,7 +123,7 @@ class RunJudgement(msgspec.Struct, frozen=True):
 
 
 class SizeTurn(msgspec.Struct, frozen=True):
-    """The newest `runs` of a size, or the last of these, take longer (or less long) than expected, by more than `noise`."""
+    """A size whose newest `runs` runs take longer or less long than expected, by more than `noise`."""
 
     n: float
     direction: drift.Direction
@@ -132,10 +132,10 @@ class SizeTurn(msgspec.Struct, frozen=True):
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """What one run brought: its judgement, a shift that was found, a shift that is over.
+    """The result of learning a run: its judgement, a shift that began, and a shift that ended.
 
-    `turned` is a size that alone has become slow or fast. `open_questions` has 1 where the newest run of some size was
-    strangely slow, -1 where one was strangely fast, so that only its next run says whether that was one run.
+    `turned` is a size that alone has become slow or fast. `open_questions` has 1 if the newest run of a size was strangely slow, and
+    -1 if one was strangely fast: only the next run of that size shows whether it was a single event.
     """
 
     judgement: RunJudgement | None
@@ -146,7 +146,7 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 class RecentRatio(msgspec.Struct, frozen=True, array_like=True):
-    """A run while a sum was above 0."""
+    """A run from the time in which a CUSUM sum was above 0."""
 
     ln_ratio: float
     start_ms: int
@@ -155,7 +155,7 @@ class RecentRatio(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Rise(msgspec.Struct, frozen=True, array_like=True):
-    """One of the sums, in how many of the newest runs it was above 0, and the noise that was known before them."""
+    """One CUSUM sum, the number of newest runs since it was 0, and the noise before these runs."""
 
     sum: float = 0.0
     runs: int = 0
@@ -166,7 +166,7 @@ AT_REST: Final = Rise()
 
 
 class SizeRise(msgspec.Struct, frozen=True, array_like=True):
-    """The sums of one size, in how many of its newest runs each was above 0, how strange its newest run was, and its end."""
+    """The CUSUM sums of one size, each with its run of values above 0, and the outlier sign and end of the newest run."""
 
     n: float
     up: float = 0.0
@@ -178,7 +178,7 @@ class SizeRise(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Place(NamedTuple):
-    """A run beside what is known: how far it is off, what noise and band say of that, and the sums of its size before it."""
+    """A run before it is learned: its distance from the prediction in units of noise and band, and the sums of its size."""
 
     off: float
     noise: float
@@ -186,7 +186,7 @@ class Place(NamedTuple):
     rise: SizeRise
 
     def scale(self, scored: Scored) -> float:
-        """Return by what a run may be off: the noise, and how wrong the expectation may be of a size it knows no run of."""
+        """Return the expected deviation of a run in ln T: the noise, plus the model's error at a size without runs."""
         return self.noise if scored.ground == "runs" else max(self.noise, self.deviation)
 
 
@@ -219,16 +219,14 @@ class Drift(Untimed):
 
     @classmethod
     def build(cls, state: DriftState | None = None) -> "Drift":
-        """Return the watch of a stored state, or a new one."""
         return cls(_copy(state) if state else DriftState())
 
     @property
     def shift(self) -> Shift | None:
-        """The shift that is open."""
         return self._state.shift
 
     def score(self, fact: ScoredRun) -> RunJudgement | None:
-        """Judge a run by itself; None where its prediction is not to be trusted, outside of what was observed."""
+        """Return the judgement of a run; None if its prediction is untrusted or outside of the observed sizes."""
         place = self._place(fact.scored)
         if place is None:
             return None
@@ -236,7 +234,7 @@ class Drift(Untimed):
         return msgspec.structs.replace(judged, conformal_p=self._conformal_p(place))
 
     def _place(self, scored: Scored) -> Place | None:
-        """Return where a run lies beside what is known; None where its prediction is not to be trusted."""
+        """Return a run's distance from its prediction; None if the prediction is not to be trusted."""
         if scored.observations < OBSERVATIONS_MIN or scored.horizon != "inside" or not math.isfinite(scored.ln_ratio):
             return None
         noise, shift = self._noise(scored), self._state.shift
@@ -258,11 +256,11 @@ class Drift(Untimed):
         return drift.farthest_p(self._state.farthest, self._state.scored, abs(place.off) / place.deviation)
 
     def learn(self, fact: ScoredRun) -> None:
-        """Take a run in; `take` also tells what follows from it."""
+        """Learn a run; `take` also returns what follows from the run."""
         self.take(fact)
 
     def take(self, fact: ScoredRun) -> Taken:
-        """Take a run in and return what follows from it; nothing follows from a repeat or an untrusted prediction."""
+        """Learn a run and return what follows from it; nothing follows from a repeated run or an untrusted prediction."""
         state, scored, digest = self._state, fact.scored, digest64(fact.scored.run.run_id) >> 32
         place = self._place(scored)
         if place is None or digest in state.repeats:
@@ -285,32 +283,31 @@ class Drift(Untimed):
             if len(self._newest) >= SORTED_OUT:
                 self._sort_out()
         state.index += 1
-        found = self._found(direction, fact, place.noise) if direction else None
-        if found is not None:
-            turned, state.sizes = self._only(found), []
-            return Taken(judgement, found, turned=turned)
+        shift = self._found(direction, fact, place.noise) if direction else None
+        if shift is not None:
+            turned, state.sizes = self._only(shift), []
+            return Taken(judgement, shift, turned=turned)
         over = self._caught_up(scored, state.shift) if state.shift is not None else None
         questions = self._open_questions(scored.run.end_ms) if state.sizes else NO_QUESTIONS
         return Taken(judgement, None, over, turned, questions)
 
     def adopted(self) -> None:
-        """Note that the model that expects has taken the open shift in at once: from now on it is expected."""
+        """Record that the model has learned the open shift: predictions contain the shift from now on."""
         self._state.shift, self._state.since_shift = None, []
         self._state.sizes = []
         self._start_anew()
 
     def size_moved(self, n: float) -> None:
-        """Note that a size is expected at its new level: what its runs added to the sums of the application is explained."""
+        """Record that a size has a new level: the sums of the application drop what the runs of this size added."""
         self._state.sizes = [rise for rise in self._state.sizes if rise.n != n]
         self._start_anew()
 
     def snapshot(self) -> DriftState:
-        """Return the stored form."""
         self._sort_out()
         return _copy(self._state)
 
     def _sort_out(self) -> None:
-        """Let the newest scores take their place among the farthest, which few runs ask for."""
+        """Sort the newest scores into the farthest ones, which only rare runs need."""
         if self._newest:
             self._state.farthest, self._newest = drift.farthest_after(self._state.farthest, self._newest), []
 
@@ -343,36 +340,36 @@ class Drift(Untimed):
 
     @staticmethod
     def _newest_outlier(before: SizeRise, judged: RunJudgement, off: float, end_ms: int) -> tuple[int, int]:
-        """Return how strange the newest run of a size is, and when it ended; a run that is no test leaves it as it was."""
+        """Return the outlier sign and the end of the newest run of a size; a run that is no test leaves both unchanged."""
         if judged.outlier:
             return judged.outlier, end_ms
         as_expected = not drift.far(off, judged.noise) or off * before.outlier < 0
         return (0, 0) if as_expected else (before.outlier, before.outlier_ms)
 
     def _turned(self, rise: SizeRise, z: float, judged: RunJudgement, newest: tuple[int, int]) -> SizeTurn | None:
-        """Add a run to the sums of its size; return what they tell while one of them is above its threshold.
+        """Add a run to the sums of its size, and return the turn of the size if a sum is above its threshold.
 
-        They stay there where the curve passes the size by: whether the size itself has changed, its own runs say.
+        The sums stay above the threshold while the curve passes the size by, because only the size's own runs show whether it changed.
         """
         state, cusum = self._state, drift.Cusum(rise.up, rise.down)
         direction = cusum.add(z) if state.index >= WARM_UP_RUNS else None
         up_runs, down_runs = min(rise.up_runs + 1, drift.RATIOS_MAX), min(rise.down_runs + 1, drift.RATIOS_MAX)
         up, down = round(min(cusum.up, drift.THRESHOLD), 4), round(min(cusum.down, drift.THRESHOLD), 4)
-        others = [each for each in state.sizes if each.n != rise.n]
+        other_sizes = [each for each in state.sizes if each.n != rise.n]
         if up or down or newest[0]:
-            others.append(SizeRise(rise.n, up, up_runs if up else 0, down, down_runs if down else 0, *newest))
-        state.sizes = others[-SIZES_MAX:]
+            other_sizes.append(SizeRise(rise.n, up, up_runs if up else 0, down, down_runs if down else 0, *newest))
+        state.sizes = other_sizes[-SIZES_MAX:]
         if direction is None:
             return None
         return SizeTurn(rise.n, direction, up_runs if direction == "regression" else down_runs, judged.noise)
 
-    def _only(self, found: Shift) -> SizeTurn | None:
-        """Return a shift that one size explains as that of the size: between its runs the others hid where it began."""
-        if len(found.sizes) != 1:
+    def _only(self, shift: Shift) -> SizeTurn | None:
+        """Return a shift that a single size explains as a shift of that size: the runs of other sizes in between hid where it began."""
+        if len(shift.sizes) != 1:
             return None
-        rise = self._rise(found.sizes[0])
-        runs = rise.up_runs if found.direction == "regression" else rise.down_runs
-        return SizeTurn(rise.n, found.direction, max(runs, found.runs), found.noise)
+        rise = self._rise(shift.sizes[0])
+        runs = rise.up_runs if shift.direction == "regression" else rise.down_runs
+        return SizeTurn(rise.n, shift.direction, max(runs, shift.runs), shift.noise)
 
     def _open_questions(self, now_ms: int) -> frozenset[int]:
         return frozenset(
@@ -383,15 +380,15 @@ class Drift(Untimed):
         self._state.up, self._state.down, self._state.runs = Rise(), Rise(), []
 
     def _found(self, direction: drift.Direction, fact: ScoredRun, noise: float) -> Shift | None:
-        """Return the shift behind an alarm and open it; None where it is too small to matter. Both sums start anew."""
+        """Open and return the shift behind an alarm; None if the shift is too small to matter. Both sums start again at 0."""
         state = self._state
         rise = state.up if direction == "regression" else state.down
         risen = state.runs[-rise.runs :]
         self._start_anew()
         since = risen[drift.began([run.ln_ratio for run in risen], rise.noise) :]
         runs = len(since)
-        one = drift.explained_by_one([run.ln_ratio for run in since], [run.n for run in since], rise.noise)
-        since = [run for run in since if one in {None, run.n}]
+        single_size = drift.explained_by_one([run.ln_ratio for run in since], [run.n for run in since], rise.noise)
+        since = [run for run in since if single_size in {None, run.n}]
         ln_factor = median(run.ln_ratio for run in since)
         if not drift.matters(ln_factor, noise) or (ln_factor > 0) != (direction == "regression"):
             return None
@@ -414,7 +411,7 @@ class Drift(Untimed):
         return state.shift
 
     def _caught_up(self, scored: Scored, shift: Shift) -> Shift | None:
-        """Return the open shift where the newest runs take about as long as expected again, and close it."""
+        """Close and return the open shift if the newest runs take about as long as expected again."""
         state = self._state
         early = len(state.since_shift) < CAUGHT_UP_RUNS
         state.since_shift = [*state.since_shift, round(scored.ln_ratio, 6)][-CAUGHT_UP_RUNS:]
@@ -434,9 +431,9 @@ class Drift(Untimed):
 
 
 def without_load(scored: Scored, ln_load: float) -> Scored:
-    """Return how a run compares with what was to be expected under the load of its hosts, which explains `ln_load` of ln T.
+    """Return a score against the prediction under the load of the hosts, which explains `ln_load` of ln T.
 
-    A load explains anything between the usual run time and its own: a run that it did not slow is no faster for that.
+    The load may explain any distance up to `ln_load`: a run that the load did not slow does not count as faster than expected.
     """
     off = drift.beyond(scored.ln_ratio, ln_load, 0.0)
     if off == scored.ln_ratio:
@@ -461,7 +458,7 @@ def _risen(rise: Rise, total: float, noise: float) -> Rise:
 
 
 def _deviation(scored: Scored) -> float:
-    """Return the standard deviation of ln run time that the band tells."""
+    """Return the standard deviation of ln run time by the width of the band."""
     return max(scored.half_width / Z95, 1e-6)
 
 

@@ -39,10 +39,10 @@ Shares = tuple[tuple[float, ...], ...]  # of each of SEEDS, for each horizon of 
 
 
 class Duels(msgspec.Struct, array_like=True):
-    """The record of SEEDS at one horizon: how many sizes each told, its mean error there and that of the combination.
+    """The record of SEEDS at one horizon: number of scored sizes, mean error of each law, and mean error of the combination.
 
-    Errors are |ln(observed / predicted)| in parts of ERROR_UNIT, both of the same runs: a law that needs three sizes was spared
-    the hardest ones. `n` is the size that was scored last; run again, it tells nothing new.
+    Errors are |ln(observed / predicted)| in units of ERROR_UNIT, both on the same runs, because a law that needs three sizes was spared
+    the hardest runs. `n` is the size that was scored last; a repeat of this size tells nothing new.
     """
 
     n: float
@@ -52,18 +52,16 @@ class Duels(msgspec.Struct, array_like=True):
 
     @classmethod
     def none(cls) -> "Duels":
-        """Return the record before the first run."""
         return cls(0.0, *([0] * len(SEEDS) for _ in range(3)))
 
     def copy(self) -> "Duels":
-        """Return a record that learns by itself."""
         return Duels(self.n, list(self.scored), list(self.seeds), list(self.alone))
 
     def learn(self, n: float, errors: Sequence[float | None], alone: float) -> None:
-        """Take in the errors at a size of each law, None where it said nothing, and of the combination without them.
+        """Add the errors of each law at a size (None if the law has no forecast) and the error of the combination alone.
 
-        Their opponent is the combination alone. Against what was published they would lose what they had earned as soon as it
-        followed them, and earn it again: forecasts would go to and fro.
+        The opponent is the combination alone. Against the published forecast a law would lose its share as soon as the forecast follows it,
+        and earn the share again: forecasts would go to and fro.
         """
         if n == self.n:
             return
@@ -79,13 +77,13 @@ class Duels(msgspec.Struct, array_like=True):
 Record = Mapping[int, Duels]  # by the index of the horizon
 
 
-def shares(own: Record, elsewhere: Iterable[Record] = ()) -> Shares:
-    """Return what each law has earned at each horizon by its record on a curve, and on the others of its application."""
-    weighed = [(own, 1.0), *((record, ELSEWHERE) for record in elsewhere)]
+def shares(own_record: Record, elsewhere: Iterable[Record] = ()) -> Shares:
+    """Return the share that each law has earned at each horizon, by its record on this curve and on other curves of the application."""
+    weighed = [(own_record, 1.0), *((record, ELSEWHERE) for record in elsewhere)]
     if not any(record for record, _ in weighed):
         return ()
-    found = tuple(_at_horizon(horizon, weighed) for horizon in BEYOND)
-    return found if any(map(any, found)) else ()
+    by_horizon = tuple(_at_horizon(horizon, weighed) for horizon in BEYOND)
+    return by_horizon if any(map(any, by_horizon)) else ()
 
 
 def _at_horizon(horizon: int, weighed: Sequence[tuple[Record, float]]) -> tuple[float, ...]:
@@ -106,14 +104,14 @@ def _at_horizon(horizon: int, weighed: Sequence[tuple[Record, float]]) -> tuple[
 
 
 def _strength(count: float, error: float, alone: float) -> float:
-    """Return what a law counts against 1 for the combination: 0 unless its error is less by more than the margin."""
+    """Return the weight of a law against 1 for the combination: 0 unless its error is less by more than the margin."""
     drawn = (count * error + SIZES_HALF * alone) / (count + SIZES_HALF)
     better = (alone + FLOOR) / (drawn + FLOOR)
     return max(better**POWER - (1.0 - MARGIN) ** -POWER, 0.0)
 
 
 class Moved(NamedTuple):
-    """Forecasts (m,) with what the laws say: ln T in seconds, the share of the laws, and the deviation of ln T among all."""
+    """Forecasts (m,) moved to the laws: ln T in seconds, the share of the laws, and the deviation of ln T among all."""
 
     ln_t: Floats
     share: Floats
@@ -121,21 +119,20 @@ class Moved(NamedTuple):
 
 
 class Seeds(NamedTuple):
-    """The laws with what they have earned. One that says nothing of a size has no share in it."""
+    """The classic laws with the shares they have earned. A law without a forecast at a size has no share there."""
 
     laws: Battery
     shares: Shares
 
     @property
     def weights(self) -> dict[str, float]:
-        """What each law that has earned a share weighs at twice the largest size."""
         if not self.shares:
             return {}
         _, parts = self._parts(2.0 * self.laws.n_max)
         return {name: part for name, part in zip(SEEDS, parts, strict=True) if part}
 
     def moved(self, n: Floats, alone: Floats) -> Moved:
-        """Return the forecasts of the combination at sizes, ln of seconds (m,), moved to what the laws say; `alone` if nothing."""
+        """Return the combination's forecasts at sizes, ln of seconds (m,), moved towards the laws; `alone` if no law has a share."""
         ln_t, share, deviation = alone.copy(), np.zeros(alone.size), np.zeros(alone.size)
         for i in np.flatnonzero(n > self.laws.n_max).tolist() if self.shares else ():
             forecasts, parts = self._parts(float(n[i]))
@@ -147,7 +144,7 @@ class Seeds(NamedTuple):
         return Moved(ln_t, share, deviation)
 
     def _parts(self, n: float) -> tuple[list[float], list[float]]:
-        """Return ln of the run time by each of SEEDS at a size beyond the largest, and its share, 0 where it says nothing."""
+        """Return ln of the run time by each of SEEDS at a size beyond the largest, and its share (0 without a forecast)."""
         doublings = math.log2(n / self.laws.n_max)
         forecasts, parts = [], []
         for place, name in enumerate(SEEDS):
@@ -159,5 +156,5 @@ class Seeds(NamedTuple):
 
 
 def widened(half_width: Floats, deviation: Floats) -> Floats:
-    """Return the half-width in ln T (m,) of a band around forecasts that stand between laws which differ."""
+    """Return the half-width in ln T (m,) of a band, widened by the disagreement of the laws."""
     return np.asarray(np.hypot(half_width, Z95 * deviation))

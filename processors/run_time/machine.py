@@ -25,16 +25,16 @@ CORES_MAX: Final = 65_536
 
 
 class Machine(NamedTuple):
-    """The nodes that an application runs on; None where that is not known."""
+    """The shape of the nodes that an application runs on; None for each unknown number."""
 
     cores_per_node: int | None = None
     sockets_per_node: int | None = None
     memory_domains_per_node: int | None = None
 
     def bends(self, unit: str, cores_each: int = 1) -> tuple[float, ...]:
-        """Return the sizes at which a memory domain, a socket and a node are full, rising; none where n counts whole nodes.
+        """Return the sizes at which a memory domain, a socket and a node are full, ascending; empty if n counts whole nodes.
 
-        `cores_each` is how many cores one thread or process has. A size of one is no bend: every curve begins there.
+        `cores_each` is the number of cores of one thread or process. Size 1 is no bend, because every curve begins there.
         """
         if self.cores_per_node is None or not counts_inside_a_node(unit):
             return ()
@@ -44,12 +44,12 @@ class Machine(NamedTuple):
 
 
 def counts_inside_a_node(unit: str) -> bool:
-    """Return whether sizes in a unit count what shares a node, at least at first."""
+    """Return whether a unit counts parts of a node, such as cores."""
     return unit in INSIDE_NODE
 
 
 class Allocation(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a run was given: its partition, cores on each of its nodes, cores of each process; 0 where it does not say."""
+    """The allocation of a run: partition, cores on each of its nodes, cores of each process; 0 if unknown."""
 
     end_ms: int
     run: int
@@ -59,26 +59,26 @@ class Allocation(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def allocation(event: JobCompleted) -> Allocation:
-    """Return what a run was given; shares of nodes that are not equal say nothing about a node."""
+    """Return the allocation of a run; unequal shares of nodes give no cores a node."""
     evidence = event.evidence
     cores, nodes = evidence.sizes.get("cores", 0.0), evidence.sizes.get("nodes", 0.0)
     share = cores / nodes if nodes >= 1.0 else 0.0
     whole = int(share) if share.is_integer() and share <= CORES_MAX else 0
-    each = evidence.attributes.get("cpus_per_task")
-    known = each if isinstance(each, int) and 1 <= each <= CORES_MAX else 0
+    cpus_per_task = evidence.attributes.get("cpus_per_task")
+    cores_each = cpus_per_task if isinstance(cpus_per_task, int) and 1 <= cpus_per_task <= CORES_MAX else 0
     partition = evidence.partition or ""
-    named = partition if len(partition.encode()) <= NAME_BYTES_MAX else ""
-    return Allocation(event.end_ms, digest64(event.run_id), named, whole, known)
+    partition_name = partition if len(partition.encode()) <= NAME_BYTES_MAX else ""
+    return Allocation(event.end_ms, digest64(event.run_id), partition_name, whole, cores_each)
 
 
 class AllocationsState(msgspec.Struct, omit_defaults=True):
-    """Stored form: the newest runs, the oldest first."""
+    """Stored form: the newest runs, oldest first."""
 
     runs: list[Allocation] = []
 
 
 class Allocations(Untimed):
-    """What the newest runs of an application were given."""
+    """The allocations of the newest runs of an application."""
 
     name: ClassVar[str] = "allocations"
     version: ClassVar[int] = 1
@@ -89,7 +89,6 @@ class Allocations(Untimed):
 
     @classmethod
     def build(cls, state: AllocationsState | None = None) -> "Allocations":
-        """Return the allocations of a stored state, or none."""
         return cls(state or AllocationsState())
 
     def __len__(self) -> int:
@@ -97,22 +96,20 @@ class Allocations(Untimed):
 
     @property
     def partition(self) -> str | None:
-        """The partition of most runs."""
-        found = Counter(run.partition for run in self._runs.values())
-        return max(found, key=lambda name: (found[name], name), default=None)
+        counts = Counter(run.partition for run in self._runs.values())
+        return max(counts, key=lambda name: (counts[name], name), default=None)
 
     @property
     def cores_each(self) -> int:
-        """The cores that a process has in most runs; 1 where no run tells."""
-        found = Counter(run.cores_each for run in self._runs.values() if run.cores_each)
-        return max(found, key=lambda cores: (found[cores], -cores), default=1)
+        counts = Counter(run.cores_each for run in self._runs.values() if run.cores_each)
+        return max(counts, key=lambda cores: (counts[cores], -cores), default=1)
 
     def score(self, fact: Allocation) -> bool:
-        """Return whether a run is of the usual partition."""
+        """Return whether a run used the usual partition."""
         return fact.partition == self.partition
 
     def learn(self, fact: Allocation) -> None:
-        """Take a run in; of too many the oldest is forgotten. A corrected report replaces the former."""
+        """Learn a run; a corrected report replaces the former one, and beyond the limit the oldest run goes."""
         self.forget(fact.run)
         self._runs[fact.run] = fact
         insort(self._rising, (fact.end_ms, fact.run))
@@ -120,24 +117,22 @@ class Allocations(Untimed):
             del self._runs[self._rising.pop(0)[1]]
 
     def forget(self, run: int) -> None:
-        """Take a run away."""
-        known = self._runs.pop(run, None)
-        if known is not None:
-            self._rising.remove((known.end_ms, run))
+        allocation = self._runs.pop(run, None)
+        if allocation is not None:
+            self._rising.remove((allocation.end_ms, run))
 
     def snapshot(self) -> AllocationsState:
-        """Return the stored form."""
         return AllocationsState([self._runs[run] for _, run in self._rising])
 
 
 class NodeShapesState(msgspec.Struct, omit_defaults=True):
-    """Stored form: by partition, and by the cores that runs had on a node, the digests of some of them."""
+    """Stored form: by partition and cores a node, digests of some of the runs."""
 
     runs: dict[str, dict[int, list[int]]] = {}
 
 
 class NodeShapes(Untimed):
-    """How many cores the nodes of a system have, by what runs were given. Their order does not matter."""
+    """The number of cores a node of each partition, learned from allocations in any order."""
 
     name: ClassVar[str] = "node_shapes"
     version: ClassVar[int] = 1
@@ -147,28 +142,26 @@ class NodeShapes(Untimed):
 
     @classmethod
     def build(cls, state: NodeShapesState | None = None) -> "NodeShapes":
-        """Return the nodes of a stored state, or none."""
         return cls(state or NodeShapesState())
 
     def __len__(self) -> int:
         return len(self._runs)
 
     def score(self, fact: str) -> int | None:
-        """Return how many cores a node of a partition has: the most that some runs had; None where too few tell."""
-        found = self._runs.get(fact, {})
-        return max((cores for cores, runs in found.items() if len(runs) >= RUNS_MIN), default=None)
+        """Return the cores of a node of a partition: the largest number that enough runs had; None without enough runs."""
+        runs_by_cores = self._runs.get(fact, {})
+        return max((cores for cores, runs in runs_by_cores.items() if len(runs) >= RUNS_MIN), default=None)
 
     def learn(self, fact: Allocation) -> None:
-        """Take a run in. Jobs that share nodes have few cores of many: of too many counts the least is forgotten."""
+        """Learn a run. Jobs on shared nodes have few cores, so beyond the limit the smallest core count goes."""
         if not fact.cores_per_node or (fact.partition not in self._runs and len(self._runs) >= PARTITIONS_MAX):
             return
-        found = self._runs.setdefault(fact.partition, {})
-        found[fact.cores_per_node] = sorted({*found.get(fact.cores_per_node, ()), fact.run})[:RUNS_MIN]
-        if len(found) > COUNTS_MAX:
-            del found[min(found)]
+        runs_by_cores = self._runs.setdefault(fact.partition, {})
+        runs_by_cores[fact.cores_per_node] = sorted({*runs_by_cores.get(fact.cores_per_node, ()), fact.run})[:RUNS_MIN]
+        if len(runs_by_cores) > COUNTS_MAX:
+            del runs_by_cores[min(runs_by_cores)]
 
     def forget(self, run: int) -> None:
-        """Take a run away."""
         retained = {
             name: {cores: left for cores, runs in found.items() if (left := [each for each in runs if each != run])}
             for name, found in self._runs.items()
@@ -176,12 +169,11 @@ class NodeShapes(Untimed):
         self._runs = {name: found for name, found in retained.items() if found}
 
     def snapshot(self) -> NodeShapesState:
-        """Return the stored form."""
         return NodeShapesState({name: dict(sorted(found.items())) for name, found in sorted(self._runs.items())})
 
 
 class HostNodeShapes(NodeShapes):
-    """The same, as the fold of hosts learns it: its checkpoints are not those of the runs."""
+    """The same for the fold of hosts, which has checkpoints of its own."""
 
     name: ClassVar[str] = "host_node_shapes"
 
@@ -189,20 +181,20 @@ class HostNodeShapes(NodeShapes):
 def machine_of(
     settings: RunTimeSettings, system: str, shown: NodeShapes | None = None, partition: str | None = None
 ) -> Machine:
-    """Return what the nodes of a system are, as configured; cores that are not come from the runs in a partition of it.
+    """Return the node shape of a system by the settings; unconfigured cores come from the runs in a partition.
 
-    What is configured of the partition goes before what is of its system, and both before what is of all. Nodes of a
-    partition that have other cores than those of the system have other parts too.
+    Settings of a partition precede those of its system, and these precede the global ones. A partition whose nodes have other cores
+    than the system's has other memory domains and sockets, too.
     """
-    given = [settings.machines.get(name) for name in (f"{system}/{partition}", system)]
-    known = [each for each in given if each is not None]
-    if len({each.cores_per_node for each in known} - {None}) > 1:
-        known = known[:1]
+    configured = [settings.machines.get(name) for name in (f"{system}/{partition}", system)]
+    machines = [each for each in configured if each is not None]
+    if len({each.cores_per_node for each in machines} - {None}) > 1:
+        machines = machines[:1]
     shown_cores = shown.score(partition) if shown is not None and partition is not None else None
     return Machine(
-        _first(*(each.cores_per_node for each in known), settings.cores_per_node, shown_cores),
-        _first(*(each.sockets_per_node for each in known)),
-        _first(*(each.memory_domains_per_node for each in known)),
+        _first(*(each.cores_per_node for each in machines), settings.cores_per_node, shown_cores),
+        _first(*(each.sockets_per_node for each in machines)),
+        _first(*(each.memory_domains_per_node for each in machines)),
     )
 
 

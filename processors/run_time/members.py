@@ -28,15 +28,15 @@ _UNIT: Final = 100_000  # errors are stored as whole parts of this
 
 
 def ahead(n_max: float) -> list[float]:
-    """Return the sizes beyond the largest one at which what the combination gives is kept."""
+    """Return the sizes beyond the largest one at which the combination's forecast is kept."""
     return [n_max * 2.0**doublings for doublings in AHEAD]
 
 
 class Fits(msgspec.Struct, frozen=True, array_like=True):
-    """The laws of one publication; see `Battery`. `sizes` and `runs` are those that the laws beside were fitted to.
+    """The laws of one publication; see `Battery`. The reference laws were fitted to `sizes` sizes and `runs` runs.
 
-    `alone` is what the combination gives without the laws beside it, ln of seconds at AHEAD doublings beyond the largest size;
-    empty where the study answers. `shares` are what these had earned.
+    `alone` is the forecast of the combination without the reference laws, ln of seconds at AHEAD doublings beyond the largest size;
+    empty if ADEPT's study answers. `shares` are what the reference laws had earned.
     """
 
     n_min: float
@@ -50,13 +50,12 @@ class Fits(msgspec.Struct, frozen=True, array_like=True):
     shares: Shares = ()
 
     def battery(self) -> Battery:
-        """Return the laws, ready to be asked."""
         return Battery(self.n_min, self.n_max, self.last_s, self.parameters, self.knots)
 
     def ln_alone(self, n: float) -> float | None:
-        """Return ln of what the combination gave without the laws beside it; None up to the largest size, and without one.
+        """Return ln of the combination's forecast without the reference laws; None up to the largest size, and without a combination.
 
-        It is linear between AHEAD, and beyond.
+        The forecast is linear in ln n between AHEAD, and beyond.
         """
         if not self.alone or n <= self.n_max:
             return None
@@ -66,7 +65,7 @@ class Fits(msgspec.Struct, frozen=True, array_like=True):
         return low + (doublings - before) / (AHEAD[right] - before) * (self.alone[right] - low)
 
     def ln_published(self, n: float) -> float | None:
-        """Return ln of what is told beyond the published curve, where nothing was written down; None as for `ln_alone`."""
+        """Return ln of the forecast beyond the published curve; None as for `ln_alone`."""
         alone = self.ln_alone(n)
         if alone is None:
             return None
@@ -74,9 +73,9 @@ class Fits(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MemberFact(msgspec.Struct, frozen=True):
-    """A run at a size: seconds, how far the size lay from those known, and ln(observed / published).
+    """A run at a size: seconds, its horizon, and ln(observed / published).
 
-    `ln_ratio` is None where what was published says nothing about the size.
+    `ln_ratio` is None if nothing was published for the size.
     """
 
     n: float
@@ -86,9 +85,9 @@ class MemberFact(msgspec.Struct, frozen=True):
 
 
 class Errors(msgspec.Struct, array_like=True):
-    """Errors at one horizon: how many runs there were, and, in the order of ROWS, means of |ln(observed / predicted)|.
+    """Errors at one horizon: number of runs, and means of |ln(observed / predicted)| in the order of ROWS.
 
-    `means` are whole numbers of a hundred thousandth; `missed` counts by row the runs of which a law said nothing.
+    `means` are integers in units of 1e-5; `missed` counts by row the runs without a forecast of the law.
     """
 
     scored: int
@@ -99,7 +98,7 @@ class Errors(msgspec.Struct, array_like=True):
 class MembersState(msgspec.Struct, omit_defaults=True):
     """Stored form: the laws as published, and their errors by the index of the horizon.
 
-    `duels` are those of the laws beside the combination against it alone, on sizes beyond the largest.
+    `duels` compare the reference laws with the combination alone, on sizes beyond the largest.
     """
 
     fits: Fits | None = None
@@ -108,7 +107,7 @@ class MembersState(msgspec.Struct, omit_defaults=True):
 
 
 class Members(Untimed):
-    """The laws of one application side by side."""
+    """The laws of one application with their errors."""
 
     name: ClassVar[str] = "members"
     version: ClassVar[int] = 2
@@ -120,49 +119,45 @@ class Members(Untimed):
 
     @classmethod
     def build(cls, state: MembersState | None = None) -> "Members":
-        """Return the laws of a stored state, or none."""
         return cls(_copy(state or MembersState()))
 
     @property
     def fits(self) -> Fits | None:
-        """The laws as they were published last."""
         return self._state.fits
 
     def publish(self, fits: Fits | None) -> None:
-        """Note the laws of a publication, None where they could not be fitted: later runs are scored against them."""
+        """Record the laws of a publication (None if the fit failed); later runs are scored against them."""
         self._state.fits, self._reported = fits, {}
 
     @property
     def duels(self) -> Record:
-        """The record of the laws beside the combination against it, by the index of the horizon."""
         return self._state.duels
 
     def errors(self) -> dict[str, tuple[HorizonError, ...]]:
-        """Return the errors of each row of ROWS by horizon, only those with runs."""
+        """Return the errors of each row of ROWS by horizon, without horizons that have no runs."""
         if self._errors is None:
             self._errors = self._by_row()
         return self._errors
 
     def _by_row(self) -> dict[str, tuple[HorizonError, ...]]:
-        found: list[list[HorizonError]] = [[] for _ in ROWS]
+        errors_by_row: list[list[HorizonError]] = [[] for _ in ROWS]
         for index, record in sorted(self._state.records.items()):
             horizon, scored, missed = HORIZONS[index], record.scored, record.missed
-            for row, (errors, mean) in enumerate(zip(found, record.means, strict=True)):
+            for row, (errors, mean) in enumerate(zip(errors_by_row, record.means, strict=True)):
                 runs = scored - missed[row] if row in missed else scored
                 if runs:
                     errors.append(HorizonError(horizon, runs, mean / _UNIT))
-        return dict(zip(ROWS, map(tuple, found), strict=True))
+        return dict(zip(ROWS, map(tuple, errors_by_row), strict=True))
 
     def score(self, fact: MemberFact) -> list[float | None]:
-        """Return |ln(observed / predicted)| of each row, None where it says nothing."""
+        """Return |ln(observed / predicted)| of each row, None without a forecast."""
         observed, members = math.log(fact.run_time_s), self._predicted(fact.n)
         fits = self._state.fits
         beyond_the_curve = fits.ln_published(fact.n) if fits is not None and fact.ln_ratio is None else None
-        known = beyond_the_curve if fact.ln_ratio is None else observed - fact.ln_ratio
-        return [None if ln is None else _error(observed - ln) for ln in (*members, known)]
+        ln_published = beyond_the_curve if fact.ln_ratio is None else observed - fact.ln_ratio
+        return [None if ln is None else _error(observed - ln) for ln in (*members, ln_published)]
 
     def learn(self, fact: MemberFact) -> None:
-        """Take in how right each law was."""
         self._errors = None
         horizon = HORIZONS.index(fact.horizon)
         record = self._state.records.get(horizon)
@@ -182,11 +177,10 @@ class Members(Untimed):
                 means[row] = mean + round((error * _UNIT - mean) / runs)
 
     def snapshot(self) -> MembersState:
-        """Return the stored form."""
         return _copy(self._state)
 
     def _predicted(self, n: float) -> list[float | None]:
-        """Return ln of the run time by each law; most runs are at a few sizes, so the answers are remembered."""
+        """Return ln of the run time by each law; remembered, because most runs have one of a few sizes."""
         fits = self._state.fits
         if fits is None:
             return [None] * len(MEMBERS)
@@ -197,13 +191,13 @@ class Members(Untimed):
         return self._reported[n]
 
     def _duel(self, fact: MemberFact, horizon: int, errors: Sequence[float | None]) -> None:
-        """Compare the laws beside the combination with it alone, where it tells of a size beyond the largest."""
+        """Compare the reference laws with the combination alone, if the combination has a forecast beyond the largest size."""
         fits = self._state.fits
         alone = fits.ln_alone(fact.n) if fits is not None else None
         if alone is not None:
-            own = [errors[ROWS.index(name)] for name in SEEDS]
+            law_errors = [errors[ROWS.index(name)] for name in SEEDS]
             duels = self._state.duels.setdefault(horizon, Duels.none())
-            duels.learn(fact.n, own, _error(math.log(fact.run_time_s) - alone))
+            duels.learn(fact.n, law_errors, _error(math.log(fact.run_time_s) - alone))
 
 
 def _error(ln_ratio: float) -> float:

@@ -41,45 +41,45 @@ NO_MEMBERS: Final[tuple[tuple[float, ...], ...]] = ((),) * (len(ENSEMBLE) + len(
 
 
 def model_of(curve: PublishedCurve, members: Members | None, fits: Fits | None = None) -> Model:
-    """Return where a curve came from: ensemble members with their weights, and the reference models beside them.
+    """Return the ensemble members of a curve with their weights, and the reference laws beside them.
 
-    Parameters are those in `fits`, by default as they were published last.
+    The parameters come from `fits`, by default the last published ones.
     """
     history = members or Members.build()
-    known = fits or history.fits
-    parameters = known.parameters if known else NO_MEMBERS
+    fitted = fits or history.fits
+    parameters = fitted.parameters if fitted else NO_MEMBERS
     laws = _laws(tuple(curve.weights.items()), tuple(curve.downey.items()), parameters)
     errors = history.errors()
-    given = [
+    members_with_errors = [
         Member(law.name, law.weight, law.parameters, law.role, law.sizes_min, law.answers, errors.get(law.name, ()))
         for law in laws
     ]
-    return Model(curve.model, tuple(given), errors[PUBLISHED], curve.study)
+    return Model(curve.model, tuple(members_with_errors), errors[PUBLISHED], curve.study)
 
 
 Numbers = tuple[tuple[str, float], ...]
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _laws(given: Numbers, downey: Numbers, parameters: tuple[tuple[float, ...], ...]) -> tuple[Member, ...]:
-    """Return the laws of a curve with their weights, those of its parts first, and no errors yet.
+def _laws(member_weights: Numbers, downey: Numbers, parameters: tuple[tuple[float, ...], ...]) -> tuple[Member, ...]:
+    """Return the laws of a curve with their weights, members first, without errors.
 
-    They are the same for all answers until the curve is fitted anew, and how right each was changes with every run.
+    They are the same for all answers until the next fit; errors change with every run.
     """
-    own = dict(zip((*ENSEMBLE, *REFERENCE), parameters, strict=True))
-    weights = _rounded(dict(given))
+    parameters_by_law = dict(zip((*ENSEMBLE, *REFERENCE), parameters, strict=True))
+    weights = _rounded(dict(member_weights))
     parts = [name for name in weights if name not in (*REFERENCE, NAME)]
-    others = [name for name in REFERENCE if name != DOWNEY]
+    other_references = [name for name in REFERENCE if name != DOWNEY]
     laws = tuple(
         Member(
             name=name,
             weight=weights.get(name, 0.0),
-            parameters=_rounded(dict(downey)) if name == DOWNEY else explained(name, own[name]),
+            parameters=_rounded(dict(downey)) if name == DOWNEY else explained(name, parameters_by_law[name]),
             role="part" if name in weights else "reference",
             sizes_min=SIZES_MIN[name],
-            answers=_answers(name, own[name]),
+            answers=_answers(name, parameters_by_law[name]),
         )
-        for name in (*parts, DOWNEY, *others)
+        for name in (*parts, DOWNEY, *other_references)
     )
     return laws + ((Member(NAME, weights[NAME], {}),) if NAME in weights else ())
 
@@ -88,8 +88,8 @@ def _rounded(parameters: dict[str, float]) -> dict[str, float]:
     return dict(zip(parameters, rounded(*parameters.values()), strict=True))
 
 
-def _answers(name: str, own: tuple[float, ...]) -> Literal["all sizes", "larger sizes", "nothing"]:
-    if not own:
+def _answers(name: str, parameters: tuple[float, ...]) -> Literal["all sizes", "larger sizes", "nothing"]:
+    if not parameters:
         return "nothing"
     return "larger sizes" if name in LARGER_ONLY else "all sizes"
 
@@ -105,23 +105,23 @@ def fits(
     least_s: Mapping[float, float] | None = None,
     shares: Shares = (),
 ) -> Fits:
-    """Return the laws of an application as it looks now; `before` are those of the last publication.
+    """Return the fitted laws of an application; `before` are those of the last publication.
 
-    `least_s` has the least run time at a size, where its repeats differ; `shares` are what the laws beside have earned.
+    `least_s` is the shortest run time at each size with repeats; `shares` are what the reference laws have earned.
     """
-    found = predicted.combination.evidence if predicted.combination is not None else None
+    evidence = predicted.combination.evidence if predicted.combination is not None else None
     study = predicted.study
-    n = found.curve.n if found is not None else tuple(study.n.tolist())
-    run_time_s = found.curve.median_s if found is not None else tuple(study.run_time_s.tolist())
-    members = battery.combined(found) if found is not None else NOTHING
+    n = evidence.curve.n if evidence is not None else tuple(study.n.tolist())
+    run_time_s = evidence.curve.median_s if evidence is not None else tuple(study.run_time_s.tolist())
+    members = battery.combined(evidence) if evidence is not None else NOTHING
     if before is not None and _no_news(before, n, runs):
-        reference, at, fitted_to = before.parameters[len(ENSEMBLE) :], before.knots, before.runs
+        reference, knots, fitted_to = before.parameters[len(ENSEMBLE) :], before.knots, before.runs
     else:
-        at, fitted_to = rounded(*battery.knots(n)), runs
+        knots, fitted_to = rounded(*battery.knots(n)), runs
         least = tuple((least_s or {}).get(size, time_s) for size, time_s in zip(n, run_time_s, strict=True))
-        reference = battery.reference(n, run_time_s, at, study, least)
+        reference = battery.reference(n, run_time_s, knots, study, least)
     alone = _alone(predicted, n[-1])
-    return Fits(n[0], n[-1], run_time_s[-1], len(n), fitted_to, (*members, *reference), at, alone, shares)
+    return Fits(n[0], n[-1], run_time_s[-1], len(n), fitted_to, (*members, *reference), knots, alone, shares)
 
 
 def _alone(predicted: RunTimePrediction, n_max: float) -> tuple[float, ...]:
@@ -142,7 +142,6 @@ class Context(msgspec.Struct, frozen=True):
 
     @property
     def time(self) -> str:
-        """The moment as RFC 3339."""
         return rfc3339(self.now_ms)
 
 
@@ -171,7 +170,6 @@ def prediction(
     preferred_n: tuple[float, ...] | None,
     source: Model,
 ) -> Prediction:
-    """Return the message of one application: its curve as `points`, and where it comes from."""
     return Prediction(
         schema="scalewatch.prediction/1",
         id=f"{key.id}@{context.now_ms}",
@@ -200,26 +198,25 @@ _RATIO_DIGITS: Final = 4
 
 
 def in_known_digits(point: Point) -> Point:
-    """Return a point as it leaves the agent: each number in as many digits as its band supports, a ratio in four.
+    """Return a point for a message: numbers with the significant digits that the band supports, ratios with four.
 
-    What is worked out from a point takes the whole numbers: only messages are rounded, those of running jobs in the same way.
+    Calculations use the unrounded point; only messages are rounded, also those of running jobs.
     """
     return msgspec.structs.replace(point, **_known_digits(point))
 
 
 def _known_digits(point: CurvePoint) -> dict[str, Any]:
-    """Return the numbers of a point in known digits."""
     ratios = point.speedup, point.efficiency, point.extrapolation
-    known: dict[str, Any] = dict(
+    numbers: dict[str, Any] = dict(
         zip(_NUMBERS, _numbers(point.run_time_s, point.low_s, point.high_s, ratios), strict=True)
     )
     if point.power_w is None and point.energy_j is None:  # most were never measured
-        return known
+        return numbers
     for names in _POWER_BANDS:
         value, low, high = band = [getattr(point, name) for name in names]
         whole = value is not None and low is not None and high is not None
-        known |= dict(zip(names, rounded_band(value, low, high) if whole else band, strict=True))
-    return known
+        numbers |= dict(zip(names, rounded_band(value, low, high) if whole else band, strict=True))
+    return numbers
 
 
 _NUMBERS: Final = ("run_time_s", "low_s", "high_s", "speedup", "efficiency", "extrapolation")
@@ -229,9 +226,8 @@ _NUMBERS: Final = ("run_time_s", "low_s", "high_s", "speedup", "efficiency", "ex
 def _numbers(
     run_time_s: float, low_s: float, high_s: float, ratios: tuple[float | None, ...]
 ) -> tuple[float | None, ...]:
-    """Return run time, band and ratios of a point in known digits."""
-    known = [None if ratio is None else to_digits(ratio, _RATIO_DIGITS) for ratio in ratios]
-    return (*rounded_band(run_time_s, low_s, high_s), *known)
+    ratios_in_digits = [None if ratio is None else to_digits(ratio, _RATIO_DIGITS) for ratio in ratios]
+    return (*rounded_band(run_time_s, low_s, high_s), *ratios_in_digits)
 
 
 def _curve_points(points: Iterable[AnswerPoint], curve: PublishedCurve) -> tuple[CurvePoint, ...]:
@@ -253,14 +249,14 @@ def _of_curve(point: AnswerPoint, source: Source) -> CurvePoint:
 
 
 def published_points(points: Iterable[AnswerPoint]) -> tuple[PublishedPoint, ...]:
-    """Return the points that later runs are scored against, of a curve that another source than its fit has given."""
+    """Return the points to score later runs against, for a curve that another source than the fit has given."""
     return tuple(PublishedPoint(each.n, each.run_time_s, each.low_s, each.high_s, each.source) for each in points)
 
 
 def of_similar_runs(curve: PublishedCurve, points: Iterable[AnswerPoint], whole: Reliability) -> PublishedCurve:
     """Return the curve of an application whose run times do not follow its size: the spread of its past runs.
 
-    No size is worth more than another then, and nothing is known from runs of one size alone. The fit stays in `by_size`.
+    No size is worth more than another then, and runs of one size tell nothing about others. `by_size` keeps the fit.
     """
     return msgspec.structs.replace(
         curve,
@@ -274,20 +270,20 @@ def of_similar_runs(curve: PublishedCurve, points: Iterable[AnswerPoint], whole:
 
 
 def with_similar_runs(curve: PublishedCurve, points: Sequence[AnswerPoint]) -> PublishedCurve:
-    """Return a curve with what similar runs give at some of its sizes, `points` being those of the message in its order."""
+    """Return a curve whose points of source `similar_runs` replace those of the fit; `points` are those of the message, in its order."""
     verdicts, replaced = list(curve.verdicts or (curve.whole,)), []
-    for own, point in zip(curve.points, points, strict=True):
+    for fitted_point, point in zip(curve.points, points, strict=True):
         if point.source == "similar_runs":
             if point.reliability not in verdicts:
                 verdicts.append(point.reliability)
             index = verdicts.index(point.reliability)
             replaced.append(PublishedPoint(point.n, point.run_time_s, point.low_s, point.high_s, point.source, index))
         else:
-            replaced.append(own)
+            replaced.append(fitted_point)
     return msgspec.structs.replace(curve, points=tuple(replaced), by_size=curve.points, verdicts=tuple(verdicts))
 
 
 def as_reference(source: Model, answering: Model) -> Model:
-    """Return where a prediction came from that another model than the fit has given: the fit's members stand beside it."""
+    """Return the model of a prediction that `answering` gave; the members of the fit stand beside it as references."""
     reference = (msgspec.structs.replace(member, weight=0.0, role="reference") for member in source.members)
     return Model(answering.name, (*answering.members, *reference), source.errors, source.study)

@@ -54,9 +54,9 @@ OUTLIER_MERGE_EACH: Final = 4
 
 
 class RecentRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An unmerged run; `outlier` is 1 or -1 where it was strangely slow or fast when it was first reported.
+    """An unmerged run; `outlier` is 1 or -1 if its first report was strangely slow or fast.
 
-    `ln_load` is what the load of its hosts explains of its run time.
+    `ln_load` is the part of ln run time that the load of its hosts explains.
     """
 
     run_id: str
@@ -73,46 +73,49 @@ class RecentRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def placed(runs: Sequence[RecentRun]) -> list[PlacedRun]:
-    """Return runs as an aggregate wants them: strange ones count little unless others at their size agree."""
+    """Return runs for an aggregate: outliers weigh little unless other runs of their size agree."""
     if not any(run.outlier for run in runs):
         return [placed_run(run) for run in runs]
     return [placed_run(run, outlier=excluded(run, runs)) for run in runs]
 
 
 def placed_run(run: RecentRun, *, outlier: bool = False) -> PlacedRun:
-    """Return one run as an aggregate wants it."""
     return PlacedRun(run.n, run.run_time_s, run.start_ms, outlier)
 
 
 def with_disturbed(runs: Sequence[RecentRun], run_id: str) -> list[RecentRun] | None:
-    """Return the runs with one that others disturbed marked as strangely slow.
+    """Return the runs with one run, which other jobs disturbed, marked as a slow outlier.
 
-    None where it is no slower than is usual at its size, marked already, or not there.
+    None if the run is missing, is marked already, or is no slower than usual at its size.
     """
-    found = next((run for run in runs if run.run_id == run_id and not run.outlier), None)
-    if found is None:
+    disturbed = next((run for run in runs if run.run_id == run_id and not run.outlier), None)
+    if disturbed is None:
         return None
-    own, sizes = rounded_size(found.n), rounded_sizes(run.n for run in runs)
-    if found.run_time_s <= median(run.run_time_s for run, size in zip(runs, sizes, strict=True) if size == own):
+    size_of_run, sizes = rounded_size(disturbed.n), rounded_sizes(run.n for run in runs)
+    if disturbed.run_time_s <= median(
+        run.run_time_s for run, size in zip(runs, sizes, strict=True) if size == size_of_run
+    ):
         return None
-    return [msgspec.structs.replace(run, outlier=1) if run is found else run for run in runs]
+    return [msgspec.structs.replace(run, outlier=1) if run is disturbed else run for run in runs]
 
 
 def merges(runs: Sequence[RecentRun]) -> bool:
-    """Return whether the first of the runs is merged once it is too old to be replaced.
+    """Return whether the first run is merged into the sketches once it is too old to be replaced.
 
-    Of strange ones every fourth is, told by its id: together they count a quarter, whatever the order of events.
+    Every fourth outlier is, chosen by its id: together outliers count a quarter, whatever the order of events.
     """
     return not excluded(runs[0], runs) or digest64(runs[0].run_id) % OUTLIER_MERGE_EACH == 0
 
 
 def excluded(run: RecentRun, runs: Sequence[RecentRun]) -> bool:
-    """Return whether a run counts little: it was strange, and no others at its size agree."""
+    """Return whether a run is an outlier with which no other runs of its size agree."""
     if not run.outlier:
         return False
-    own = rounded_size(run.n)
+    size_of_run = rounded_size(run.n)
     at_size = sorted(
-        (each.end_ms, each.run_id, each.outlier) for each in runs if each.n == own or rounded_size(each.n) == own
+        (each.end_ms, each.run_id, each.outlier)
+        for each in runs
+        if each.n == size_of_run or rounded_size(each.n) == size_of_run
     )
     return not agreeing(run.outlier, [outlier for _, _, outlier in at_size])
 
@@ -124,16 +127,14 @@ SCATTER_MAX: Final = 0.3  # of ln T: runs that scatter more are of several kinds
 
 
 class ObservedSizes(NamedTuple):
-    """Sizes by what must be believed of them.
+    """How far to believe the sizes that were run.
 
-    `confirmed` are out of line and were run so often that they must be believed, with their times in s: the combination
-    of laws takes them in, the study passes them by, and who asks for one gets what it really takes. `excluded` are out of
-    line and were run less often: the study passes them by, and the combination takes them in at times in s that are `weighed`
-    between what was observed and what the other sizes suggest, for dropped ones cost more than they saved. `alone` are
-    those that became slow or fast while the others stayed, with their times in s: they are `weighed` at what they took
-    before, for the curve of the others is where it was. `scatter` is within what part of ln T nine of ten runs repeat,
-    either way, at each size that was run often: how runs of one size scatter, over all sizes together. It is empty where
-    they repeat too few times to tell, or are of several kinds.
+    `confirmed` sizes are out of line and have many runs, with their times in s: the combination fits them, the study ignores them,
+    and an answer at that size gives the observed time. `excluded` sizes are out of line and have few runs: the study ignores them,
+    and the combination fits them at a time in s in `weighed` between observation and expectation, because dropping them cost more
+    than it saved. `alone` sizes became slow or fast while the others stayed, with their times in s: `weighed` has their former time,
+    because the curve of the others has not moved. `scatter` is the half-width in ln T that holds nine of ten repeats, by size with
+    many runs; empty with too few repeats to know, or with runs of several kinds.
     """
 
     confirmed: Mapping[float, float]
@@ -151,11 +152,10 @@ class ObservedSizes(NamedTuple):
 def observed_sizes(
     study: Study, weights: Mapping[float, float], table: LevelTable, unmerged: Mapping[float, int]
 ) -> ObservedSizes:
-    """Return what is to be believed of the sizes of a study; `weights` is how many runs each counts for.
+    """Return how far to believe each size of a study; `weights` is the number of runs that each size counts for.
 
-    `unmerged` are those that are in no table yet, without strange ones that no other agrees with.
-
-    Of a level that was left, runs weigh little; that the size was run often stays true.
+    `unmerged` counts the runs that are in no table yet, without outliers. Runs of an earlier level weigh little; a size with many of
+    them still counts as run often.
     """
     runs = table.counts()
     runs.update(unmerged)
@@ -182,7 +182,7 @@ _NORMAL: Final = NormalDist()
 
 
 def typical_runs(median_s: float, count: float, noise: float) -> tuple[float, ...]:
-    """Return run times in s that stand for those of a size: at most four, spread evenly by the noise of ln T.
+    """Return up to four run times in s that stand for the runs of a size, spread evenly by the noise of ln T.
 
     Forecasts are judged by them: judged by medians alone, bands held the median of many runs and missed the single run.
     """
@@ -196,18 +196,18 @@ def _spread_evenly(shown: int) -> tuple[float, ...]:
 
 
 def _moved_alone(table: LevelTable, sizes: Sequence[float]) -> dict[float, float]:
-    """Return the inner sizes that moved alone, with ln of the factor; none where they are too many to be an exception.
+    """Return the inner sizes that moved alone, with ln of the factor; empty if too many moved to be exceptions.
 
-    What is beyond the smallest or the largest size is told by these, whatever made them what they are now.
+    The smallest and the largest size determine the forecast beyond them, whatever moved them.
     """
-    found = {n: ln_factor for n, ln_factor in table.moved_alone().items() if n in sizes[1:-1]}
-    return found if len(found) <= max(1, int(ALONE_SHARE_MAX * len(sizes))) else {}
+    moved = {n: ln_factor for n, ln_factor in table.moved_alone().items() if n in sizes[1:-1]}
+    return moved if len(moved) <= max(1, int(ALONE_SHARE_MAX * len(sizes))) else {}
 
 
 def _share_confirmed(runs: float) -> float:
-    """Return what share of its deviation a size out of line is believed that has so many runs: one run four fifths of it.
+    """Return how much of its deviation to believe of a size out of line, by its number of runs: four fifths for one run.
 
-    On measured curves, one that is believed wholly costs less than one believed to a half: .18 against .30 in ln T far out.
+    On measured curves believing all costs less than believing half: .18 against .30 in ln T far out.
     """
     return runs / (runs + 0.25)
 
@@ -263,45 +263,41 @@ class RunTime:
 
     @classmethod
     def build(cls, settings: RunTimeSettings, state: RunTimeState | None = None) -> "RunTime":
-        """Return the model of a stored state, or an empty one."""
         return cls(settings, msgspec.structs.replace(state, runs=list(state.runs)) if state else RunTimeState())
 
     @property
     def observations(self) -> int:
-        """How many runs are known."""
         return self._state.total
 
     @property
     def runs_held(self) -> int:
-        """How many runs a fit rests on: strange ones, sizes and levels that were dropped since are not among them."""
+        """The number of runs behind a fit, without runs that were dropped as outliers, or with their size or level."""
         return self._table.counts().total() + len(self._state.runs)
 
     @property
     def published(self) -> PublishedCurve | None:
-        """The curve that was published last."""
         return self._state.published
 
     @property
     def scores(self) -> tuple[Score, ...]:
-        """Scores of published predictions, the newest last."""
+        """Scores of published predictions, newest last."""
         return tuple(self._state.scores)
 
     def calibration(self, centre: Counts) -> Calibration:
-        """Return what scores say of its bands: its own, and of the pool of the `centre` those of all other applications."""
+        """Return the calibration of the bands by the application's scores and the `centre`'s pool without the application's share."""
         return Calibration(self._state.scores, self.observed().out_of_line, centre, self._state.transferred)
 
     def teach(self) -> tuple[Counts, Counts]:
-        """Return what the application added to the pool of the centre, and what it adds now in its place."""
+        """Update the share that the application adds to the centre's pool; return the old share and the new one."""
         before, self._state.transferred = self._state.transferred, share(self._state.scores)
         return before, self._state.transferred
 
     @property
     def transferred(self) -> Counts:
-        """What the application has added to the pool of the centre."""
         return self._state.transferred
 
     def extremes(self) -> dict[float, tuple[float, float]]:
-        """Return the least and the greatest of the newest run times of each size, in seconds, where these are enough to tell."""
+        """Return the shortest and longest of the newest run times in s, by size with at least SPREAD_RUNS_MIN runs."""
         often = {n for n, runs in self._unmerged.items() if runs >= SPREAD_RUNS_MIN}
         if not often:
             return {}
@@ -314,43 +310,39 @@ class RunTime:
 
     @cached_property
     def quality(self) -> Quality:
-        """Measured quality of the published predictions."""
         return with_probabilities(quality(self._state.scores), self._state.fallen)
 
     @property
     def flagged(self) -> tuple[tuple[str, float], ...]:
-        """What the last published study found: alert names and the sizes concerned."""
+        """Alert names and sizes that the last published study found."""
         return tuple(self._state.flagged)
 
     @property
     def newest_ms(self) -> int:
-        """The end of the newest run that is still unmerged."""
         return max((run.end_ms for run in self._state.runs), default=0)
 
     def holds(self, run_id: str) -> bool:
-        """Return whether a run is still unmerged, so that it can be replaced or taken away."""
+        """Return whether a run is still unmerged, so that it can be replaced or removed."""
         return run_id in self._retained
 
     def n_of(self, run_id: str) -> float | None:
-        """Return the size of a run that is still unmerged."""
         return next((run.n for run in self._state.runs if run.run_id == run_id), None)
 
     def ln_load(self, run_id: str) -> float:
-        """Return what the load of its hosts explains of the run time of a run, in ln; 0 of one that is merged."""
+        """Return the part of ln run time that the load of the hosts explains; 0 for a merged run."""
         return next((run.ln_load for run in self._state.runs if run.run_id == run_id), 0.0)
 
     def score(self, fact: RunFact) -> Scored | None:
-        """Compare a run with the curve that was published before; None where that says nothing about its size."""
+        """Compare a run with the curve that was published before; None if the curve does not reach its size."""
         return self._state.published.score(fact) if self._state.published else None
 
     def note(self, scored: Scored) -> None:
-        """Remember a score."""
         vars(self).pop("quality", None)  # it is measured anew
         self._state.scores = with_score(self._state.scores, score_of(scored), self._settings.scores_max, self._places)
         self._state.fallen = with_run(self._state.fallen, scored)
 
     def learn(self, fact: RunFact, outlier: int = 0, ln_load: float = 0.0) -> None:
-        """Take a run in; one that is held under the same id is replaced, and no more strange if it was."""
+        """Learn a run. A held run of the same id is replaced, and is an outlier no more."""
         entry = RecentRun(fact.run_id, fact.n, fact.run_time_s, fact.end_ms, outlier, ln_load)
         if fact.run_id in self._retained:
             if any(msgspec.structs.replace(run, outlier=outlier, ln_load=ln_load) == entry for run in self._state.runs):
@@ -369,22 +361,22 @@ class RunTime:
         self._changed(fact.detected_ms, fact.n)
 
     def began_before_its_level(self, fact: RunFact) -> bool:
-        """Return whether a run belongs to an earlier level, so that the present one says nothing about it."""
+        """Return whether a run belongs to an earlier level, so that it tells nothing about the present one."""
         since_ms = None if self._table.single else self._table.since_ms(fact.n)
         return since_ms is not None and fact.end_ms - round(fact.run_time_s * 1000) < since_ms
 
     def of_one_size_only(self, sizes: Sequence[float], since_run: str) -> bool:
-        """Return whether runs since one were of a single size, while of those before their row a third was of others."""
+        """Return whether the runs since a given one had a single size, while over a third of some row before them had another."""
         if len(sizes) != 1:
             return False
         before = itertools.takewhile(lambda run: run.run_id != since_run, self._state.runs)
-        others = [i for i, run in enumerate(before, 1) if run.n != sizes[0]]
-        return bool(others) and len(others) * 3 > others[-1]
+        other_places = [i for i, run in enumerate(before, 1) if run.n != sizes[0]]
+        return bool(other_places) and len(other_places) * 3 > other_places[-1]
 
     def move_level(self, since_run: str, since_ms: int, ln_factor: float, *, margin: float, detected_ms: int) -> bool:
-        """Begin a new level with a run: older ones count less, and as if they had taken longer by the factor.
+        """Begin a new level at a run: older runs count less, and as if they had taken longer by the factor.
 
-        True where it is a level known from before, within `margin` in ln. The curve is to be fitted anew at once.
+        Return True for a level known from before, within `margin` in ln. The curve becomes due for a fit at once.
         """
         began_ms = next((run.start_ms for run in self._state.runs if run.run_id == since_run), since_ms)
         back = self._table.move(began_ms, ln_factor, margin)
@@ -397,14 +389,14 @@ class RunTime:
         return back
 
     def move_size(self, turned: SizeTurn, detected_ms: int) -> tuple[float, int] | None:
-        """Begin a new level of one size, where its newest runs differ from those before; the other sizes stay.
+        """Begin a new level of one size if its newest runs differ from those before; the other sizes stay.
 
-        Return the factor and of how many runs, None where nothing moves: the size was run too little before, or its runs are
-        as ever and the curve passes them by. Then runs differ from what is expected for good, and each had moved the level once more.
+        Return the factor and the number of runs. Return None if the size had too few runs before, or if its runs are as ever and the
+        curve passes the size by: such runs differ from their prediction for good, and each run would begin another level.
         """
         size = rounded_size(turned.n)
-        own = [run for run in self._state.runs if rounded_size(run.n) == size]
-        newest, before = own[-turned.runs :], self._before(size, own[: -turned.runs])
+        size_runs = [run for run in self._state.runs if rounded_size(run.n) == size]
+        newest, before = size_runs[-turned.runs :], self._before(size, size_runs[: -turned.runs])
         if before is None:
             return None
         ratios = [math.log(run.run_time_s / before.median_s) - run.ln_load for run in newest]
@@ -427,16 +419,16 @@ class RunTime:
         return math.exp(ln_factor), len(since)
 
     def _before(self, size: float, unmerged: Sequence[RecentRun]) -> Derived | None:
-        """Return what the merged runs of a size and some others tell of its level; None where it was run too little."""
+        """Return the level of a size from its merged and some unmerged runs; None with too few runs."""
         stat = self._table.own.stats.get(size)
-        known, present = stat.copy() if stat is not None else SizeStat(), self._table.position(size)
+        level, present = stat.copy() if stat is not None else SizeStat(), self._table.position(size)
         for run in unmerged:
             if not run.outlier and self._table.position(size, run.start_ms) == present:
-                known.add(run.run_time_s, run.end_ms)
-        return known.derived() if known.sketch.count >= CONFIRMED_RUNS else None
+                level.add(run.run_time_s, run.end_ms)
+        return level.derived() if level.sketch.count >= CONFIRMED_RUNS else None
 
     def disturbed(self, run_id: str, detected_ms: int) -> bool:
-        """Count an unmerged run that others disturbed as a strange one; False where it is not slow, or is one already."""
+        """Mark an unmerged run that other jobs disturbed as an outlier; False if the run is not slow or is marked already."""
         marked = with_disturbed(self._state.runs, run_id)
         if marked is not None:
             self._state.runs = marked
@@ -444,7 +436,7 @@ class RunTime:
         return marked is not None
 
     def forget(self, run_id: str, detected_ms: int) -> bool:
-        """Take an unmerged run away: it belongs to another application; False where it is not held."""
+        """Remove an unmerged run that belongs to another application; False if the run is not held."""
         if run_id not in self._retained:
             return False
         former = self.n_of(run_id)
@@ -457,7 +449,7 @@ class RunTime:
         return True
 
     def study(self) -> Study:
-        """Return the fit of everything known now; ValueError where nothing is."""
+        """Return ADEPT's study of all runs; ValueError without any run."""
         if self._study is None:
             whole = self._aggregated(self._derived)
             sizes = thin(whole, FIT_SIZES_MAX)
@@ -475,11 +467,10 @@ class RunTime:
         return self._study
 
     def evidence(self, key: str, system: str, bends: tuple[float, ...] | None = None) -> LawEvidence | None:
-        """Return what the sizes say of the laws of scaling; None where ADEPT's study has to answer.
+        """Return the evidence of the sizes for the scaling laws; None if ADEPT's study has to answer.
 
-        That is with fewer than two sizes, and where it found phases or favoured sizes. A size out of line counts once
-        it was run often enough to be believed. `bends` are the sizes at which a part of the machine is full, None those
-        that were known before.
+        The study answers with fewer than two sizes, and if it found phases or favoured sizes. A size out of line counts once it has
+        enough runs. `bends` are the sizes at which a part of the machine is full; None keeps the last ones.
         """
         curve = self.unseen_curve(key, system, bends)
         if curve is not None:
@@ -487,7 +478,7 @@ class RunTime:
         return self._evidence
 
     def unseen_curve(self, key: str, system: str, bends: tuple[float, ...] | None = None) -> Curve | None:
-        """Return the curve whose evidence is yet to be gathered; None where it is known, or ADEPT's study has to answer."""
+        """Return the curve without evidence yet; None if the evidence exists or ADEPT's study has to answer."""
         study = self.study()
         if bends is not None and self._evidence is not None and self._evidence.curve.bends != bends:
             self._evidence = None  # the machine has become known since
@@ -496,9 +487,9 @@ class RunTime:
         curve = self._curve(key, system)._replace(bends=bends or ())
         return curve if len(curve.n) > 1 else None
 
-    def saw(self, found: LawEvidence) -> None:
-        """Note the evidence of `unseen_curve`."""
-        self._evidence = found
+    def saw(self, gathered: LawEvidence) -> None:
+        """Store the evidence of `unseen_curve`."""
+        self._evidence = gathered
 
     def _curve(self, key: str, system: str) -> Curve:
         sizes = self._sizes
@@ -513,79 +504,76 @@ class RunTime:
         return Curve(key, system, n, median_s, repeats, ApplicationKey.parse(key).unit)
 
     def scatter(self) -> float:
-        """Return the standard deviation of ln t within a size as it was seen, by however few repeats."""
+        """Return the observed standard deviation of ln T within a size, by however few repeats."""
         self.study()
         return self._sizes.scatter if self._sizes else 0.0
 
     def observed(self) -> ObservedSizes:
-        """Return what is to be believed of the sizes that were run."""
         if self._observed is None:
             self._observed = observed_sizes(self.study(), self._counts, self._table, self._unmerged_in_line())
         return self._observed
 
     def least_s(self) -> dict[float, float]:
-        """Return the least run time at each size, in seconds: what runs take that nothing disturbed."""
+        """Return the shortest run time of each size in s, as an undisturbed run takes."""
         self.study()
         return dict(zip(self._sizes.n.tolist(), self._sizes.min_s.tolist(), strict=True)) if self._sizes else {}
 
     def publish(self, curve: PublishedCurve, flagged: list[tuple[str, float]]) -> None:
-        """Note the curve that users are told now: the runs that follow are scored against it."""
+        """Store the published curve; later runs are scored against it."""
         self._state.published, self._state.flagged = curve, list(flagged)
         self._state.new_runs, self._state.waiting_ms, self._state.faults = 0, None, 0
 
     def republish(self, now_ms: int) -> None:
-        """Note that what is told beside run times has changed: it is published anew when a single run would be."""
+        """Make a published curve due because something beside the run times has changed, as a new run would."""
         if self._state.published is not None and self._state.waiting_ms is None:
             self._state.waiting_ms = now_ms
 
     def withdraw(self) -> None:
-        """Note that users are told nothing any more: too few runs are left after corrections."""
+        """Drop the published curve, because corrections left too few runs."""
         self._state.published, self._state.flagged, self._state.waiting_ms = None, [], None
 
     @property
     def on_probation(self) -> bool:
-        """Whether too few runs are known for a curve."""
         return self._state.total < self._settings.publish_after_runs
 
     def fit_failed(self, now_ms: int) -> None:
-        """Note that no curve could be fitted: try again later, and after FAULTS_MAX times only once there are new runs."""
+        """Postpone a failed fit by WAIT_MS; after FAULTS_MAX failures wait for new runs."""
         self._state.faults += 1
         self._state.waiting_ms = now_ms + WAIT_MS if self._state.faults < FAULTS_MAX else None
 
     def sizes(self) -> tuple[float, ...]:
-        """Return the observed sizes, rising."""
+        """Return the observed sizes, ascending."""
         if self._run_sizes is None:
             self._run_sizes = tuple(sorted({*self._table.sizes(), *self._unmerged}))
         return self._run_sizes
 
     def medians_s(self) -> dict[float, float]:
-        """Return the median run time of each observed size, in seconds."""
-        found = self._aggregated()
-        return dict(zip(found.n.tolist(), found.median_s.tolist(), strict=True))
+        sizes = self._aggregated()
+        return dict(zip(sizes.n.tolist(), sizes.median_s.tolist(), strict=True))
 
-    def _aggregated(self, known: dict[float, Derived] | None = None) -> AggregatedSizes:
+    def _aggregated(self, derived: dict[float, Derived] | None = None) -> AggregatedSizes:
         runs = self._state.runs
         plain = self._table.single and not any(run.outlier and excluded(run, runs) for run in runs)
-        self._derive_anew(known, plain=plain)
-        fresh = runs if known is None else [run for run in runs if run.n not in known]
+        self._derive_anew(derived, plain=plain)
+        fresh = runs if derived is None else [run for run in runs if run.n not in derived]
         if plain:  # when each started matters to levels alone
-            return aggregate(self._table.own, [(run.n, run.run_time_s) for run in fresh], known)
-        return aggregate_levels(self._table, placed(fresh), known)
+            return aggregate(self._table.own, [(run.n, run.run_time_s) for run in fresh], derived)
+        return aggregate_levels(self._table, placed(fresh), derived)
 
-    def _derive_anew(self, known: dict[float, Derived] | None, *, plain: bool) -> None:
-        """Forget what was derived of sizes in the other way: the last bits of both differ, and no fit may depend on the past."""
-        if known is not None and plain != self._plain:
-            known.clear()
+    def _derive_anew(self, derived: dict[float, Derived] | None, *, plain: bool) -> None:
+        """Forget what was derived in the other way: the last bits of both ways differ, and no fit may depend on the past."""
+        if derived is not None and plain != self._plain:
+            derived.clear()
             self._plain = plain
 
     def _unmerged_in_line(self) -> Counter[float]:
-        """Return how many unmerged runs there are of each size, without strange ones that no other agrees with."""
-        runs, found = self._state.runs, self._unmerged.copy()
-        found.subtract([rounded_size(run.n) for run in runs if run.outlier and excluded(run, runs)])
-        return found
+        """Return the number of unmerged runs of each size, without outliers."""
+        runs, counts = self._state.runs, self._unmerged.copy()
+        counts.subtract([rounded_size(run.n) for run in runs if run.outlier and excluded(run, runs)])
+        return counts
 
     def due_ms(self) -> int | None:
-        """Return when the curve is to be fitted anew; None where nothing is new, or on probation."""
+        """Return when the next fit is due; None without new runs, or on probation."""
         state = self._state
         if state.waiting_ms is None or (self.on_probation and state.published is None):
             return None
@@ -602,22 +590,20 @@ class RunTime:
         return state.published is None or state.new_runs * GROWTH >= state.total
 
     def snapshot(self) -> RunTimeState:
-        """Return the stored form."""
         return msgspec.structs.replace(self._state, sizes=self._table.snapshot(), runs=list(self._state.runs))
 
     def _merge_oldest(self) -> None:
-        oldest, wanted, evicted = self._state.runs[0], merges(self._state.runs), self._table.own.evicted
+        oldest, counts_on, evicted = self._state.runs[0], merges(self._state.runs), self._table.own.evicted
         self._retained.remove(self._state.runs.pop(0).run_id)
         self._count(None, oldest.n)
-        if wanted:
+        if counts_on:
             self._table.add(placed_run(oldest), oldest.end_ms)
-        if not wanted or self._table.own.evicted != evicted:
+        if not counts_on or self._table.own.evicted != evicted:
             self._derived.clear()
         elif not self._plain:
             self._stale(oldest.n)  # otherwise a size consists of the same runs, merged or not
 
     def _count(self, n: float | None, former: float | None = None) -> None:
-        """Count an unmerged run of a size, and one less of a former size."""
         if n is not None:
             self._unmerged[rounded_size(n)] += 1
         if former is not None:

@@ -41,10 +41,10 @@ from processors.run_time.verdict import HIGH_ERROR, STEPS_NEAR, Place, Verdicts,
 
 
 class PredictedPoints(NamedTuple):
-    """Predictions at m sizes, (m,): seconds, speed-up and efficiency against one, where each came from.
+    """Predictions at m sizes, (m,): seconds, speed-up and efficiency against size 1, and the source of each.
 
-    `reasons` are what makes each unsure to the combination of laws, `known_further` (m,) is the share of each that rests on
-    related curves which are known out there, 0 to 1.
+    `reasons` are the combination's doubts about each size. `known_further` (m,) is the share of each forecast, 0 to 1, that rests on
+    related curves which were run at such sizes.
     """
 
     run_time_s: Floats
@@ -59,12 +59,11 @@ class PredictedPoints(NamedTuple):
 
 
 class RunTimePrediction(NamedTuple):
-    """One application as it is known now. `combination` is None where the study alone answers.
+    """The current study and ensemble of one application. `combination` is None if the study alone answers.
 
-    `others` are other inputs of the application, where this one was run too little to stand on its own. `scatter` is the
-    half-width in ln T of what nine of ten runs take at sizes that were run often: however badly the laws of scaling pass
-    through such a size, its band is no wider. `seeds` are the classic laws with the shares that they have earned beyond the
-    largest size.
+    `others` are other inputs of the application, used while this input has few runs. `scatter` is the half-width in ln T that holds
+    nine of ten runs, by size with many runs: the band there is no wider, however badly the scaling laws fit that size. `seeds` are the
+    classic laws with the shares that they have earned beyond the largest size.
     """
 
     study: Study
@@ -75,18 +74,18 @@ class RunTimePrediction(NamedTuple):
 
     @property
     def model_name(self) -> str:
-        """What predicts: the combination, or the name of the study."""
+        """The name of the predicting model: the combination's, or the study's."""
         return "combination" if self.combination is not None else self.study.model_name
 
     @property
     def weights(self) -> dict[str, float]:
-        """What each law weighs at twice the largest size; Downey's model alone where the study answers."""
-        own = self._own_weights()
+        """The weight of each law at twice the largest size; Downey's model alone if the study answers."""
+        own_weights = self._own_weights()
         if self.others is None:
-            return own
+            return own_weights
         beyond = np.array([2.0 * float(self.study.n[-1])])
         share = float(self._with_others(self.others, self._alone([*beyond, 1.0]), beyond)[1][0])
-        return {name: weight * (1.0 - share) for name, weight in own.items()} | {NAME: share}
+        return {name: weight * (1.0 - share) for name, weight in own_weights.items()} | {NAME: share}
 
     def _own_weights(self) -> dict[str, float]:
         if self.combination is None:
@@ -96,7 +95,7 @@ class RunTimePrediction(NamedTuple):
         return {name: weight * left for name, weight in self.combination.weights.items()} | earned
 
     def predict(self, targets: Sequence[float]) -> PredictedPoints:
-        """Return the predictions at the targets; ValueError unless they are positive and finite."""
+        """Return the predictions at `targets`; ValueError unless these are positive and finite."""
         if self.others is None:
             return self._alone(targets)
         sizes = np.asarray([*targets, 1.0], dtype=np.float64)
@@ -118,13 +117,12 @@ class RunTimePrediction(NamedTuple):
 
     @property
     def others_advice(self) -> tuple[str, ...]:
-        """What to know of a prediction that other inputs have a say in."""
         return (f"With so few runs, the prediction relies on {self.others.shown}.",) if self.others is not None else ()
 
     def _with_others(
         self, others: TransferPrediction, alone: PredictedPoints, sizes: Floats
     ) -> tuple[Interval, Floats]:
-        """Return what the other inputs and the curve alone say together, and the share of the others."""
+        """Return the pooled prediction of the other inputs and of the curve alone, and the share of the others."""
         count = sizes.size
         law = Interval(alone.run_time_s[:count], alone.low_s[:count], alone.high_s[:count])
         run = zip(self.study.n.tolist(), np.log(self.study.run_time_s).tolist(), strict=True)
@@ -134,11 +132,11 @@ class RunTimePrediction(NamedTuple):
         sizes = np.asarray(targets, dtype=np.float64)
         if self.combination is None:
             return PredictedPoints(*self.study.predict(targets), ((),) * sizes.size, np.zeros(sizes.size))
-        found = self._with_seeds(self.combination.predict([*targets, 1.0]), np.array([*targets, 1.0]))
-        run_time_s, *band = (times[:-1] for times in found[:3])
+        forecast = self._with_seeds(self.combination.predict([*targets, 1.0]), np.array([*targets, 1.0]))
+        run_time_s, *band = (times[:-1] for times in forecast[:3])
         low_s, high_s = self._no_wider_than_runs(sizes, run_time_s, *band)
         with np.errstate(over="ignore", under="ignore"):
-            speedup = np.asarray(found.run_time_s[-1] / run_time_s)
+            speedup = np.asarray(forecast.run_time_s[-1] / run_time_s)
         return PredictedPoints(
             run_time_s,
             low_s,
@@ -147,14 +145,14 @@ class RunTimePrediction(NamedTuple):
             speedup / sizes,
             sizes / self.study.n[-1],
             self.study.sources(sizes),
-            found.reasons[:-1],
-            found.known_further[:-1],
+            forecast.reasons[:-1],
+            forecast.known_further[:-1],
         )
 
     def _with_seeds(self, alone: CombinedForecast, n: Floats) -> CombinedForecast:
-        """Return the forecasts of the combination with what the classic laws say by their shares.
+        """Return the combination's forecasts moved towards the classic laws by their shares.
 
-        The band goes along, and is widened by how far they are apart.
+        The band moves along, and is widened by their distance.
         """
         if self.seeds is None:
             return alone
@@ -180,8 +178,8 @@ class RunTimePrediction(NamedTuple):
     def judged(self, n: float | None = None) -> Verdict:
         """Return the study's verdict on a size, or on twice the largest, before any look at its band.
 
-        A high error of Downey's law counts for nothing where other laws explain the sizes and there is more to say of the
-        curve: one that turns up again is no noise.
+        A high error of Downey's law is ignored if other laws explain the sizes and the study has further doubts: a curve that turns up
+        again is no noise.
         """
         judged = self.study.verdict(n)
         explained = self.combination is not None and judged.verdict == HIGH_ERROR and self.combination.explains
@@ -198,54 +196,54 @@ LN_BAND_MAX: Final = math.log(SIDE_RATIO_MAX)  # where a band would end farther 
 
 
 def curve_sizes(sizes: Sequence[float], factor_max: float, alone: Collection[float] = ()) -> list[float]:
-    """Return the sizes of a published curve, rising.
+    """Return the sizes of a published curve, ascending.
 
-    They are those observed, twice the largest, powers of two up to `factor_max` times the largest, and a whole size between any two that lie far
-    apart where one was observed. Without the last, who reads the curve between two sizes that were run would take their narrow
-    bands for that of a size that was not: at 48 nodes between 32 and 64 the band was .70 as wide as the fit's own.
-    Beside a size that has become slow `alone` stand its neighbours: half way to it, 12 nodes took half of what 16 had lost.
+    They are the observed sizes, twice the largest, powers of two up to `factor_max` times the largest, and a whole size in each wide
+    gap beside an observed size. Without the sizes in gaps a reader would interpolate the narrow bands of two observed sizes: at 48
+    nodes between 32 and 64 the band was .70 as wide as the fit's own. A size that has become slow `alone` gets its neighbours as
+    well: half way to such a size, 12 nodes took half of what 16 had lost.
     """
     low, high = sizes[0], sizes[-1] * factor_max
     powers = [2.0**i for i in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)]
-    own = set(map(float, sizes))
+    observed = set(map(float, sizes))
     twice = {2.0 * sizes[-1]} if factor_max >= 2.0 else set()  # the next size that users ask for
     next_to = {n + step for n in alone for step in (-1.0, 1.0) if n.is_integer() and sizes[0] < n + step < sizes[-1]}
-    knots = sorted({*own, *twice, *powers, *next_to})
+    knots = sorted({*observed, *twice, *powers, *next_to})
     middles = {
         middle
         for left, right in pairwise(knots)
         if right >= MIDDLE_RATIO_MIN * left
-        and (left in own or right in own)
+        and (left in observed or right in observed)
         and left < (middle := float(round(math.sqrt(left * right)))) < right
     }
-    wanted = sorted({*knots, *middles}) if len(knots) + len(middles) <= CURVE_POINTS_MAX else knots
-    if len(wanted) <= CURVE_POINTS_MAX:
-        return wanted
-    picked = np.linspace(0, len(wanted) - 1, CURVE_POINTS_MAX).round().astype(int)
-    return [wanted[i] for i in picked]
+    chosen = sorted({*knots, *middles}) if len(knots) + len(middles) <= CURVE_POINTS_MAX else knots
+    if len(chosen) <= CURVE_POINTS_MAX:
+        return chosen
+    picked = np.linspace(0, len(chosen) - 1, CURVE_POINTS_MAX).round().astype(int)
+    return [chosen[i] for i in picked]
 
 
 def foretold_sizes(sizes: Sequence[float], n_max: float) -> list[float]:
-    """Return the sizes that a curve at `sizes` is fitted at: those, one, and the nearest steps at which verdicts beyond are taken."""
+    """Return the sizes at which a curve is fitted: `sizes`, 1, and the nearest steps for the verdicts beyond the largest."""
     return [*sizes, 1.0, *steps(n_max)[:STEPS_NEAR]]
 
 
 def fitted_curve(
     predicted: RunTimePrediction, model: RunTime, sizes: Sequence[float], now_ms: int, centre: Counts | None = None
 ) -> PublishedCurve:
-    """Return the curve of an application at sizes: run times with the bands that anybody is given, and their verdicts.
+    """Return the curve of an application at `sizes`: run times with their final bands, and their verdicts.
 
-    `centre` are the scores of the bands of all applications. A size of whose run time nothing is known is left out, and so is
-    all beyond it: a scheduler that finds no number falls back to what it did without, one that finds any number uses it.
+    `centre` are the scores of the bands of all applications. The curve ends before the first size of unknown run time: a scheduler
+    that finds no number falls back to its old rule, a scheduler that finds any number uses it.
     """
-    known, calibration = model.sizes(), model.calibration(centre or {})
-    final = _final(foretold_sizes(sizes, known[-1]), predicted, model, calibration)
+    observed_sizes, calibration = model.sizes(), model.calibration(centre or {})
+    final = _final(foretold_sizes(sizes, observed_sizes[-1]), predicted, model, calibration)
     predicted.study.compare(sizes)
     verdicts = Verdicts(
-        known[0],
-        known[-1],
+        observed_sizes[0],
+        observed_sizes[-1],
         cache(predicted.judged),  # some steps are points as well
-        _beyond(final, known[-1], lambda at: _final(at, predicted, model, calibration)),
+        _beyond(final, observed_sizes[-1], lambda step_sizes: _final(step_sizes, predicted, model, calibration)),
         predicted.study.pattern_advice,
         full=predicted.combination.evidence.curve.bends if predicted.combination is not None else (),
     )
@@ -257,9 +255,9 @@ def fitted_curve(
     out_of_line = run.intersection(model.observed().excluded)
     useful = predicted.study.useful
     return PublishedCurve(
-        points=_as_far_as_known(points[:-1], known[-1]),
-        n_min=known[0],
-        n_max=known[-1],
+        points=_as_far_as_known(points[:-1], observed_sizes[-1]),
+        n_min=observed_sizes[0],
+        n_max=observed_sizes[-1],
         observations=model.runs_held,
         time_ms=now_ms,
         whole=reliability(verdicts.whole()),
@@ -282,7 +280,6 @@ def fitted_curve(
 
 
 def scalability_study(study: Study) -> ScalabilityStudy:
-    """Return what ADEPT's study measured, as messages carry it."""
     r, bounds = rounded(*study.fluctuation.tolist()), study.envelope
     high = bounds.parallelism_high
     t1_low_s, t1_high_s, low, share = rounded(
@@ -302,7 +299,7 @@ def scalability_study(study: Study) -> ScalabilityStudy:
 
 
 def _beyond(near: "_Final", n_max: float, final: "Callable[[list[float]], _Final]") -> Iterator[Place]:
-    """Yield the places of the steps beyond the largest size: the last of those that are `near`, and then the others."""
+    """Yield the places of the steps beyond the largest size: first those in `near`, then the farther ones."""
     yield from map(near.place, range(len(near.at) - STEPS_NEAR, len(near.at)))
     far = steps(n_max)[STEPS_NEAR:]
     yield from map(final(far).place, range(len(far)))
@@ -310,9 +307,9 @@ def _beyond(near: "_Final", n_max: float, final: "Callable[[list[float]], _Final
 
 @dataclass(frozen=True, eq=False)
 class _Final:
-    """Points with their final bands, and what their verdicts are taken from, as lists over the sizes `at`.
+    """Points with their final bands, and the grounds of their verdicts, as lists over the sizes `at`.
 
-    Points and places are made when they are asked for.
+    Points and places are made on demand.
     """
 
     at: Sequence[float]
@@ -326,7 +323,6 @@ class _Final:
     record: Callable[[int], bool]
 
     def point(self, i: int, verdict: int) -> PublishedPoint:
-        """Return the point of the size of that place, with the index of its verdict."""
         band, source = self.bands[i], cast("Source", self.source[i])
         below, above = self.own[i]
         return PublishedPoint(
@@ -334,32 +330,33 @@ class _Final:
         )
 
     def place(self, i: int) -> Place:
-        """Return what the verdict on the size of that place is taken from."""
         row, nothing = self.rows[i], uninformative(self.bands[i])
         record = row != OWN and self.record(row)
         return Place(self.at[i], self.half_width[i], nothing, self.reasons[i], self.known_further[i], record)
 
 
-def _final(at: list[float], predicted: RunTimePrediction, model: RunTime, calibration: Calibration) -> _Final:
-    found, known = predicted.predict(at), model.sizes()
-    own = np.abs(np.log(np.array([found.low_s, found.high_s])) - np.log(found.run_time_s))
+def _final(sizes: list[float], predicted: RunTimePrediction, model: RunTime, calibration: Calibration) -> _Final:
+    forecast, observed_sizes = predicted.predict(sizes), model.sizes()
+    model_widths = np.abs(np.log(np.array([forecast.low_s, forecast.high_s])) - np.log(forecast.run_time_s))
     rows = [
-        OWN if source == "observed" else ROW_OF[horizon_of(n, known[0], known[-1])]
-        for n, source in zip(at, found.source, strict=True)
+        OWN if source == "observed" else ROW_OF[horizon_of(n, observed_sizes[0], observed_sizes[-1])]
+        for n, source in zip(sizes, forecast.source, strict=True)
     ]
-    times_s = _as_observed(at, found.run_time_s, predicted, model)
-    widened = _widened(own, np.array(list(map(calibration.sides, rows, at))).T, _spread(at, rows, times_s, model))
+    times_s = _as_observed(sizes, forecast.run_time_s, predicted, model)
+    widened = _widened(
+        model_widths, np.array(list(map(calibration.sides, rows, sizes))).T, _spread(sizes, rows, times_s, model)
+    )
     sides = np.minimum(widened, LN_BAND_MAX) * _DOWN_AND_UP
     low_s, high_s = np.clip(times_s * np.exp(sides), 1e-300, 1e300).tolist()
     return _Final(
-        at,
-        found.source,
+        sizes,
+        forecast.source,
         rows,
         [facts.Band(*rounded(*ends_s)) for ends_s in zip(times_s.tolist(), low_s, high_s, strict=True)],
-        list(zip(*own.tolist(), strict=True)),
+        list(zip(*model_widths.tolist(), strict=True)),
         widened.max(axis=0).tolist(),
-        found.reasons,
-        found.known_further.tolist(),
+        forecast.reasons,
+        forecast.known_further.tolist(),
         cache(calibration.record),
     )
 
@@ -367,41 +364,41 @@ def _final(at: list[float], predicted: RunTimePrediction, model: RunTime, calibr
 _DOWN_AND_UP: Final = np.array([[-1.0], [1.0]])
 
 
-def _spread(at: Sequence[float], rows: Sequence[int], run_time_s: Floats, model: RunTime) -> Floats | None:
-    """Return how far in ln T the newest runs of sizes lie below and above their predictions, (2, m); infinity where they are few."""
+def _spread(sizes: Sequence[float], rows: Sequence[int], run_time_s: Floats, model: RunTime) -> Floats | None:
+    """Return the distances in ln T of the newest runs of sizes below and above their predictions, (2, m); infinity with too few."""
     extremes = model.extremes()
     if not extremes:
         return None
-    found = np.full((2, len(at)), math.inf)
-    for i, (n, row, time_s) in enumerate(zip(at, rows, run_time_s.tolist(), strict=True)):
+    spread = np.full((2, len(sizes)), math.inf)
+    for i, (n, row, time_s) in enumerate(zip(sizes, rows, run_time_s.tolist(), strict=True)):
         if row == OWN and n in extremes:
             least_s, greatest_s = extremes[n]
-            found[:, i] = max(math.log(time_s / least_s), 0.0), max(math.log(greatest_s / time_s), 0.0)
-    return found
+            spread[:, i] = max(math.log(time_s / least_s), 0.0), max(math.log(greatest_s / time_s), 0.0)
+    return spread
 
 
-def _widened(own: Floats, factors: Floats, spread: Floats | None) -> Floats:
-    """Return the half-widths of the sides of bands in ln T after calibration, (2, m).
+def _widened(model_widths: Floats, factors: Floats, spread: Floats | None) -> Floats:
+    """Return the half-widths of both sides of bands in ln T after calibration, (2, m).
 
-    That of a size with runs of its own is widened no further than these lie apart: misses from before it has become slow, or
-    before its run time was followed, are no scatter.
+    The band of a size with runs of its own is widened no further than these runs lie apart: misses from before a change of the size
+    are no scatter.
     """
-    ends = own * factors
-    return ends if spread is None else np.minimum(ends, np.maximum(own, spread))
+    ends = model_widths * factors
+    return ends if spread is None else np.minimum(ends, np.maximum(model_widths, spread))
 
 
-def _as_observed(at: Sequence[float], run_time_s: Floats, predicted: RunTimePrediction, model: RunTime) -> Floats:
-    """Return the run times, with those of sizes that the curve passes by as runs take.
+def _as_observed(sizes: Sequence[float], run_time_s: Floats, predicted: RunTimePrediction, model: RunTime) -> Floats:
+    """Return the run times, with observed ones at sizes that the curve passes by.
 
-    These are sizes that have moved alone, and where the study answers all that were run often and are out of line for good.
+    These are sizes that have moved alone and, if the study answers, all confirmed sizes out of line.
     """
     observed = model.observed()
-    taken = observed.confirmed if predicted.combination is None else observed.alone
-    return np.array([taken.get(n, time_s) for n, time_s in zip(at, run_time_s.tolist(), strict=True)])
+    observed_s = observed.confirmed if predicted.combination is None else observed.alone
+    return np.array([observed_s.get(n, time_s) for n, time_s in zip(sizes, run_time_s.tolist(), strict=True)])
 
 
 def _as_far_as_known(points: Sequence[PublishedPoint], n_max: float) -> tuple[PublishedPoint, ...]:
-    """Return the points before the first beyond the data of which nothing is known."""
+    """Return the points before the first uninformative one beyond the data."""
     end = next((point.n for point in points if point.n > n_max and uninformative(point)), math.inf)
     return tuple(point for point in points if point.n < end)
 
@@ -411,5 +408,4 @@ def _with_advice(verdict: Verdict, advice: tuple[str, ...]) -> Verdict:
 
 
 def reliability(verdict: Verdict) -> Reliability:
-    """Return a verdict as messages carry it."""
     return Reliability(verdict.verdict, tuple(verdict.reasons), tuple(verdict.advice), verdict.next_n)

@@ -22,8 +22,8 @@ ROW_OF: Final = {horizon: row for row, horizon in enumerate(ROWS) if row != OWN}
 class Score(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One scored run: index of its horizon, ln(observed / predicted), and whether the band held it.
 
-    `distance` is |ln_ratio| in half-widths of the band's own side as the model had made it, before any calibration. `n` is the
-    size (0 where it was not kept), `own` tells that the prediction knew runs of the size itself.
+    `distance` is |ln_ratio| in half-widths of the band's own side before calibration. `n` is the size (0 if not kept), `own` tells that
+    the prediction knew runs of the size itself.
     """
 
     horizon: int
@@ -45,7 +45,6 @@ class Score(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def score_of(scored: Scored) -> Score:
-    """Return what is kept of a scored run."""
     return Score(
         HORIZONS.index(scored.horizon),
         round(scored.ln_ratio, 6),
@@ -57,11 +56,11 @@ def score_of(scored: Scored) -> Score:
 
 
 def by_row(scores: Sequence[Score]) -> list[list[Score]]:
-    """Return the scores of each of ROWS, in the order they came."""
-    found: list[list[Score]] = [[] for _ in ROWS]
+    """Return the scores of each of ROWS, in the order of their arrival."""
+    rows: list[list[Score]] = [[] for _ in ROWS]
     for score in scores:
-        found[score.row].append(score)
-    return found
+        rows[score.row].append(score)
+    return rows
 
 
 Places = Counter[tuple[int, float]]
@@ -69,26 +68,26 @@ Places = Counter[tuple[int, float]]
 
 
 def places(scores: Sequence[Score]) -> Places:
-    """Return how many of the scores are of each row and size."""
+    """Return the number of scores of each row and size."""
     return Counter((each.row, each.n) for each in scores)
 
 
 def with_score(scores: Sequence[Score], score: Score, most: int, counts: Places) -> list[Score]:
-    """Return the scores with one more, the newest last, and at most so many; `counts` are their places, and are kept so.
+    """Return at most `most` scores with one more, newest last; `counts` are their places and are updated.
 
-    Of the size with most of them at one horizon the oldest goes: repeats of a size that is run all the time would drive out the
-    few scores far out, and those of all other sizes.
+    Beyond the limit the oldest score of the most frequent row and size goes: otherwise repeats of a size that runs all the time would
+    drive out the few scores far out, and those of all other sizes.
     """
-    found = [*scores, score]
+    kept_scores = [*scores, score]
     counts[score.row, score.n] += 1
-    while len(found) > most:
+    while len(kept_scores) > most:
         largest = max(counts.values())
         row, n = min(place for place, count in counts.items() if count == largest)
-        del found[next(i for i, each in enumerate(found) if each.n == n and each.row == row)]
+        del kept_scores[next(i for i, each in enumerate(kept_scores) if each.n == n and each.row == row)]
         counts[row, n] -= 1
         if not counts[row, n]:
             del counts[row, n]
-    return found
+    return kept_scores
 
 
 def quality(scores: Sequence[Score]) -> Quality:
@@ -124,7 +123,7 @@ _MIDDLE: Final = 0.5
 
 
 class Fallen(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Runs that were scored at one horizon; weights by tenth of the distribution, and pinball losses of both ends in ln T."""
+    """Scored runs at one horizon: weights by tenth of the distribution, and pinball losses of both ends in ln T."""
 
     runs: int = 0
     tenths: tuple[float, ...] = (0.0,) * TENTHS
@@ -137,7 +136,7 @@ NONE_YET: Final = Fallen()
 
 
 def with_run(fallen: Mapping[Horizon, Fallen], scored: Scored) -> ByHorizon:
-    """Return the sums with one more run, which was scored against what had been published before it ended."""
+    """Return the sums with one more run, scored against the curve that was published before its end."""
     before, observed_s = fallen.get(scored.horizon, NONE_YET), scored.run.run_time_s
     inside = share_below(observed_s, scored.expected_s, scored.low_s, scored.high_s)
     ends = ((scored.low_s, LOW), (scored.high_s, HIGH))
@@ -149,25 +148,25 @@ def with_run(fallen: Mapping[Horizon, Fallen], scored: Scored) -> ByHorizon:
 
 
 def with_probabilities(quality: Quality, fallen: Mapping[Horizon, Fallen]) -> Quality:
-    """Return measured quality with what is known of each of its horizons here."""
+    """Return measured quality with the probabilities of each horizon."""
     parts = []
     for part in quality.horizons:
-        found = fallen.get(part.horizon)
-        if found is not None and found.runs >= COVERAGE_RUNS_MIN:
-            runs = sum(found.tenths)
+        sums = fallen.get(part.horizon)
+        if sums is not None and sums.runs >= COVERAGE_RUNS_MIN:
+            runs = sum(sums.tenths)
             part = msgspec.structs.replace(  # noqa: PLW2901
                 part,
-                pit=tuple(round(weight / runs, 4) for weight in found.tenths),
-                pinball_05=to_digits(found.low_loss / runs, 4),
-                pinball_95=to_digits(found.high_loss / runs, 4),
+                pit=tuple(round(weight / runs, 4) for weight in sums.tenths),
+                pinball_05=to_digits(sums.low_loss / runs, 4),
+                pinball_95=to_digits(sums.high_loss / runs, 4),
             )
         parts.append(part)
     return msgspec.structs.replace(quality, horizons=tuple(parts))
 
 
 def _tenths(inside: float) -> list[float]:
-    """Return the weight of a run in each tenth; one that took what was predicted lies on an edge, half on either side."""
-    found = [0.0] * TENTHS
-    found[min(int(inside * TENTHS), TENTHS - 1)] += 0.5
-    found[min(int(inside * TENTHS) - (inside == _MIDDLE), TENTHS - 1)] += 0.5
-    return found
+    """Return the weight of a run in each tenth; a run that took the predicted time lies on an edge, half on either side."""
+    weights = [0.0] * TENTHS
+    weights[min(int(inside * TENTHS), TENTHS - 1)] += 0.5
+    weights[min(int(inside * TENTHS) - (inside == _MIDDLE), TENTHS - 1)] += 0.5
+    return weights

@@ -24,9 +24,9 @@ NEWS: Final = 0.02  # of ln of a median run time, by which a curve has changed e
 
 
 class CurveRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A curve's part: id, system, losses of its forecasts (one row per size from the third on), runs when it was taken.
+    """The record of a curve: id, system, losses of its forecasts (a row for each size from the third on), number of runs.
 
-    `inside` has log2 n, error and bow of each inner size that was left out, `ln_n` and `ln_t` its sizes and median times.
+    `inside` has log2 n, error and bow of each inner size that was left out, `ln_n` and `ln_t` the sizes and median run times.
     """
 
     key: str
@@ -39,7 +39,7 @@ class CurveRecord(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def reach(self) -> tuple[float, int, str]:
-        """How much it says to the others: how far it reaches, by how many sizes; the id decides between equals."""
+        """The rank of a curve for other curves: its range of sizes, then their number, then the id."""
         return (self.ln_n[-1] if self.ln_n else 0.0), len(self.ln_n), self.key
 
 
@@ -65,12 +65,10 @@ class RelatedCurves(Untimed):
 
     @classmethod
     def build(cls, state: RelatedCurvesState | None = None) -> "RelatedCurves":
-        """Return the record of a stored state, or an empty one."""
         return cls(msgspec.structs.replace(state) if state else RelatedCurvesState())
 
     @property
     def related(self) -> Related:
-        """What the curves report to each other."""
         if self._related is None:
             self._related = Related(
                 tuple(
@@ -82,13 +80,12 @@ class RelatedCurves(Untimed):
 
     @property
     def replayed(self) -> tuple[str, ...]:
-        """The ids of the curves whose forecasts teach offsets and bands: those of most sizes."""
+        """The ids of the curves with most sizes, whose forecasts teach offsets and bands."""
         most = sorted(self._state.curves, key=lambda record: (len(record.ln_n), record.reach))
         return tuple(record.key for record in most[-REPLAYED_MAX:])
 
     @property
     def learned(self) -> LearnedRecord:
-        """Offsets and scores of the application."""
         if self._learned is None:
             scores = tuple(SystemScores(system, _dense(counts)) for system, counts in self._state.scores)
             self._learned = LearnedRecord(self._state.offsets, scores, self._state.shape_losses)
@@ -96,39 +93,40 @@ class RelatedCurves(Untimed):
 
     @property
     def share(self) -> Counts:
-        """What the application adds to the pool of the centre."""
+        """The counts that the application adds to the pool of the centre."""
         return self.learned.share
 
-    def due(self, key: str, found: LawEvidence, *, runs: int) -> bool:
-        """Return whether a curve has changed enough to be taken anew: another size, a time that moved, four times the runs."""
-        known = next((record for record in self._state.curves if record.key == key), None)
-        if known is None or runs >= 4 * known.runs or len(known.ln_n) != found.k:
+    def due(self, key: str, evidence: LawEvidence, *, runs: int) -> bool:
+        """Return whether to record a curve again: it has another size, a changed run time, or four times the runs."""
+        former = next((record for record in self._state.curves if record.key == key), None)
+        if former is None or runs >= 4 * former.runs or len(former.ln_n) != evidence.k:
             return True
-        ends = zip((*known.ln_n, *known.ln_t), map(math.log, (*found.curve.n, *found.curve.median_s)), strict=True)
+        ends = zip(
+            (*former.ln_n, *former.ln_t), map(math.log, (*evidence.curve.n, *evidence.curve.median_s)), strict=True
+        )
         return any(abs(before - now) > NEWS for before, now in ends)
 
     def score(self, fact: CurveRecord) -> bool:
-        """Return whether a record is news."""
         return fact not in self._state.curves
 
     def reaching_less(self, fact: CurveRecord) -> list[str]:
-        """Return the ids of the curves that a record says more to than before: it reaches further than it did and they do."""
-        known = next((record for record in self._state.curves if record.key == fact.key), None)
-        if known is not None and known.ln_n[-1:] == fact.ln_n[-1:]:
+        """Return the ids of the curves that a record can newly inform, because its range has grown beyond theirs."""
+        former = next((record for record in self._state.curves if record.key == fact.key), None)
+        if former is not None and former.ln_n[-1:] == fact.ln_n[-1:]:
             return []
         others = (record for record in self._state.curves if record.key != fact.key)
         return [record.key for record in others if record.ln_n[-1:] < fact.ln_n[-1:]]
 
     def learn(self, fact: CurveRecord) -> None:
-        """Take the record of a curve in; where there are too many the one that says least goes."""
+        """Add the record of a curve; beyond the limit the curve of the lowest rank goes."""
         if self.score(fact):
-            others = [record for record in self._state.curves if record.key != fact.key]
-            most = sorted([*others, fact], key=lambda record: record.reach)[-CURVES_MAX:]
+            other_records = [record for record in self._state.curves if record.key != fact.key]
+            most = sorted([*other_records, fact], key=lambda record: record.reach)[-CURVES_MAX:]
             self._state.curves = sorted(most, key=lambda record: record.key)
             self._related = None
 
     def transferred(self, learned: LearnedRecord) -> None:
-        """Note what the forecasts of all curves teach."""
+        """Store what the forecasts of all curves teach."""
         self._learned = learned
         self._state.offsets, self._state.shape_losses = learned.offsets, learned.shape_losses
         self._state.scores = [(one.system, _sparse(one.counts)) for one in learned.scores]
@@ -140,7 +138,6 @@ class RelatedCurves(Untimed):
         return bool(self._state.curves)
 
     def snapshot(self) -> RelatedCurvesState:
-        """Return the stored form."""
         return msgspec.structs.replace(self._state, curves=list(self._state.curves), scores=list(self._state.scores))
 
 
@@ -162,28 +159,24 @@ class Pool(Untimed):
 
     @classmethod
     def build(cls, state: PoolState | None = None) -> "Pool":
-        """Return the pool of a stored state, or an empty one."""
         return cls(msgspec.structs.replace(state) if state else PoolState())
 
     @property
     def counts(self) -> Counts:
-        """The counts of every cell."""
         if self._counts is None:
             self._counts = _dense(self._state.counts)
         return self._counts
 
     def score(self, fact: tuple[Counts, Counts]) -> bool:
-        """Return whether an application's new share differs from its old one."""
         return not np.array_equal(*fact)
 
     def learn(self, fact: tuple[Counts, Counts]) -> None:
-        """Put an application's new share in the place of its old one."""
+        """Replace the old share of an application by the new one."""
         old, new = fact
         self._counts = self.counts - old + new
         self._state.counts = _sparse(self._counts)
 
     def snapshot(self) -> PoolState:
-        """Return the stored form."""
         return PoolState(dict(self._state.counts))
 
 

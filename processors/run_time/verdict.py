@@ -52,11 +52,11 @@ NOTHING_KNOWN: Final = Verdict(
 
 
 class Place(NamedTuple):
-    """One size as it is judged: how wide its final band is, and on what its forecast rests.
+    """The grounds of a verdict on one size.
 
-    `half_width` is that of the wider side, in ln T; `uninformative` tells that the band is none. `reasons` are those of the
-    combination of laws, the gravest first. `known_further` is the share of related curves that are known out there, `record`
-    tells whether forecasts of the application at this horizon were scored and held.
+    `half_width` is that of the wider side of the final band, in ln T; `uninformative` marks a band too wide to tell anything. `reasons`
+    are the doubts of the combination, gravest first. `known_further` is the share of related curves that were run at such sizes,
+    `record` tells whether forecasts of the application at this horizon were scored and held.
     """
 
     n: float
@@ -68,7 +68,7 @@ class Place(NamedTuple):
 
 
 def steps(n_max: float) -> list[float]:
-    """Return the sizes beyond the largest one at which the verdicts beyond it are taken."""
+    """Return the sizes beyond the largest one at which verdicts are taken."""
     return [n_max * 2.0 ** (step / STEPS) for step in range(1, round(STEPS * DISTANCE_MAX) + 1)]
 
 
@@ -80,10 +80,10 @@ def allowed(distance: float) -> float:
 class Verdicts:
     """The verdicts on the sizes of one curve.
 
-    `judged` gives ADEPT's verdict on a size, None standing for twice the largest; `pattern_advice` what is unusual, whatever
-    the verdict. `beyond` are the places at `steps`, in their order, taken one by one until one is not reliable. `reach` is the largest size up to which every step is
-    reliable: the largest that was run where none is. `full` are the sizes at which a memory domain, a socket or a node is full:
-    up to there all curves look alike, and nothing that ran tells whether this one goes on beyond.
+    `judged` returns ADEPT's verdict on a size, for None on twice the largest; `pattern_advice` is advice about unusual patterns,
+    whatever the verdict. `beyond` are the places at `steps`, read until one is not reliable. `reach` is the last size up to which every
+    step is reliable, at least the largest that was run. `full` are the sizes at which a memory domain, a socket or a node is full: up to
+    there all curves look alike, and no run shows how this curve goes on.
     """
 
     def __init__(
@@ -103,7 +103,6 @@ class Verdicts:
         self.reach, self._failed = self._reached(beyond)
 
     def of(self, place: Place) -> Verdict:
-        """Return the verdict on a size."""
         if place.uninformative:
             return NOTHING_KNOWN
         if place.n > self._n_max:
@@ -114,7 +113,7 @@ class Verdicts:
         return _reported(self._judged(place.n), place.reasons or ((BELOW,) if below else (WIDE,)))
 
     def whole(self) -> Verdict:
-        """Return the verdict on the application: that on twice its largest size, with what is unusual about it."""
+        """Return the verdict on the application: the verdict on twice its largest size, with advice about unusual patterns."""
         reached = math.log2(self.reach / self._n_max) >= REACH_DOUBLINGS - NEAR
         judged = self._judged(None)
         if reached:
@@ -132,7 +131,7 @@ class Verdicts:
         return _reported(self._judged(place.n), (*passed, *(place.reasons or nearer)))
 
     def _reached(self, beyond: Iterable[Place]) -> tuple[float, Place | None]:
-        """Return how far beyond the largest size every step is reliable, and the first that is not."""
+        """Return the last size up to which every step is reliable, and the place of the first other step."""
         reach = self._n_max
         for place in beyond:
             if not self._holds(place):
@@ -141,23 +140,23 @@ class Verdicts:
         return reach, None
 
     def _holds(self, place: Place) -> bool:
-        """Return whether a step is reliable by itself: its band is narrow, and ADEPT has nothing against it that is not answered."""
+        """Return whether a step is reliable by itself: its band is narrow, and each doubt of ADEPT has an answer."""
         distance = math.log2(place.n / self._n_max)
         if not self._trusted or place.uninformative or place.half_width > allowed(distance):
             return False
         if not self._answered(place) and (distance > REACH_DOUBLINGS + NEAR or place.n > self._full_n):
             return False
-        known = place.known_further >= KNOWN_MIN
-        answered = LEFT_OPEN if known else OF_DISTANCE if place.record else frozenset()
+        related_known = place.known_further >= KNOWN_MIN
+        answered = LEFT_OPEN if related_known else OF_DISTANCE if place.record else frozenset()
         return answered.issuperset(self._judged(place.n).reasons)
 
     def _answered(self, place: Place) -> bool:
-        """Return whether more is known of a size out there than the curve itself tells."""
+        """Return whether related curves or the application's own record support a forecast beyond the curve."""
         return place.record or place.known_further >= KNOWN_MIN
 
 
 def _reported(judged: Verdict, reasons: tuple[str, ...]) -> Verdict:
-    """Return ADEPT's verdict where it has something against a size, else that the forecast is uncertain, and why."""
+    """Return ADEPT's verdict if it is a doubt; otherwise an uncertain forecast with its reasons."""
     if judged.verdict != RELIABLE:
         return judged
     reasons = reasons or (WIDE,)
