@@ -71,7 +71,7 @@ class CommunicationShare(msgspec.Struct, frozen=True, array_like=True, gc=False)
         return min(max(prior + (follows - varies * prior) / (varies + doubt), 0.0), 1.0)
 
 
-class Network(NamedTuple):
+class NetworkEffect(NamedTuple):
     """How a run time follows the network of its hosts: `share` of it waits for a usual bandwidth of `bandwidth` (B/s).
 
     `persistence` is the power with which an unusual bandwidth before the start persists in the run: 1 if all of it lasts.
@@ -147,12 +147,12 @@ class NetworkRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
             plain_score=digits(FORGETTING * self.plain_score + min(plain_score, SCORE_MAX)),
         )
 
-    def network(self, share: float, n: float) -> Network | None:
+    def network(self, share: float, n: float) -> NetworkEffect | None:
         """Return how run times of a size follow the network; None without a usual bandwidth, or with a negligible share."""
         bandwidth = self.bandwidth(n)
-        return Network(share, bandwidth, self.persistence) if bandwidth and share >= SHARE_MIN else None
+        return NetworkEffect(share, bandwidth, self.persistence) if bandwidth and share >= SHARE_MIN else None
 
-    def follows(self, followed: Followed, prior: float, network: Network) -> float:
+    def follows(self, followed: Followed, prior: float, network: NetworkEffect) -> float:
         """Return how closely the computing part of runs follows the load, which may come with network load."""
         computes = max(1 - network.share, COMPUTES_MIN)
         return followed.share(prior, computes, network.share * network.persistence * self.xz)

@@ -17,13 +17,13 @@ from processors.contracts.hosts import SHARES, Windows
 from processors.contracts.load import LoadHistogram, LoadSource, StructuralModel, UnderLoad, UnderLoadSettings
 from processors.contracts.names import rfc3339
 from processors.facts import PublishedPoint
-from processors.load.communication import Network
+from processors.load.communication import NetworkEffect
 from processors.load.prediction import (
-    Learned,
-    Load,
+    LearnedLoad,
+    LoadPlace,
     LoadPrediction,
-    Place,
     TooLittleError,
+    WindowLoad,
     by_equation,
     first_window,
     load,
@@ -54,7 +54,7 @@ class Slowdown(NamedTuple):
 
     factor: Histogram
     median: float
-    load: Load
+    load: WindowLoad
 
 
 class KnownLoads:
@@ -64,7 +64,9 @@ class KnownLoads:
         self._loads = lru_cache(REMEMBERED)(_load)
         self._slowdowns = lru_cache(REMEMBERED)(self._slowdown)
 
-    def load(self, windows: Windows, place: Place, resource: str, until_ms: int, source: LoadSource = "window") -> Load:
+    def load(
+        self, windows: Windows, place: LoadPlace, resource: str, until_ms: int, source: LoadSource = "window"
+    ) -> WindowLoad:
         """Return the windows of a resource before a moment; TooLittleError if too many are missing."""
         read = place._replace(hosts=0.0, text="")  # how many of these hosts a job gets changes nothing that is read
         load = self._loads(windows, windows.changes(), read, resource, windows.moment(until_ms), source)
@@ -73,7 +75,7 @@ class KnownLoads:
         return load if place.each else load._replace(counts=np.array([float(place.hosts)]))
 
     def slowdown(
-        self, windows: Windows, place: Place, resource: str, until_ms: int, source: LoadSource = "window"
+        self, windows: Windows, place: LoadPlace, resource: str, until_ms: int, source: LoadSource = "window"
     ) -> Slowdown:
         """Return the factor by which the hosts of a place stretch a run; errors as those of `load`."""
         return self._slowdowns(
@@ -81,7 +83,7 @@ class KnownLoads:
         )
 
     def _slowdown(
-        self, windows: Windows, _changes: int, place: Place, resource: str, until_ms: int, source: LoadSource
+        self, windows: Windows, _changes: int, place: LoadPlace, resource: str, until_ms: int, source: LoadSource
     ) -> Slowdown:
         load = self.load(windows, place, resource, until_ms, source)
         factor = slowdown(load) if resource in SHARES else waiting(load)
@@ -89,8 +91,8 @@ class KnownLoads:
 
 
 def _load(
-    windows: Windows, _changes: int, place: Place, resource: str, until_ms: int, source: LoadSource
-) -> Load | TooLittleError:
+    windows: Windows, _changes: int, place: LoadPlace, resource: str, until_ms: int, source: LoadSource
+) -> WindowLoad | TooLittleError:
     try:
         return load(windows, place, resource, until_ms, source)
     except TooLittleError as error:
@@ -143,14 +145,16 @@ class Structures:
         return next(matches, None)
 
 
-class Measured(NamedTuple):
+class EquationValues(NamedTuple):
     """The values of an equation, and the state of their windows, by resource."""
 
     values: dict[str, Value]
-    loads: dict[str, Load]
+    loads: dict[str, WindowLoad]
 
 
-def measured(structure: Structure, known_loads: KnownLoads, windows: Windows, question: "Question") -> Measured:
+def measured(
+    structure: Structure, known_loads: KnownLoads, windows: Windows, question: "LoadQuestion"
+) -> EquationValues:
     """Return the values of an equation except T(n): parameters, size, windows. TooLittleError if windows are missing."""
     settings, place = structure.settings, question.place
     values: dict[str, Value] = {"n": question.n, HOSTS: place.hosts, **settings.parameters}
@@ -159,7 +163,7 @@ def measured(structure: Structure, known_loads: KnownLoads, windows: Windows, qu
         values[resource], load = _value(known_loads, windows, place, resource, question.until_ms)
         if load is not None:
             loads[resource] = load
-    return Measured(values, loads)
+    return EquationValues(values, loads)
 
 
 def _resources(structure: Structure) -> Iterator[str]:
@@ -167,8 +171,8 @@ def _resources(structure: Structure) -> Iterator[str]:
 
 
 def _value(
-    known_loads: KnownLoads, windows: Windows, place: Place, resource: str, until_ms: int
-) -> tuple[Value, Load | None]:
+    known_loads: KnownLoads, windows: Windows, place: LoadPlace, resource: str, until_ms: int
+) -> tuple[Value, WindowLoad | None]:
     if not resource.startswith(MASTER):
         load = known_loads.load(windows, place, resource, until_ms)
         return (load.rows if place.each else Alike(load.rows.host(0))), load
@@ -183,7 +187,7 @@ def _value(
     raise TooLittleError(f"{place.first}, the first host, has no window of {plain}.")
 
 
-class Question(NamedTuple):
+class LoadQuestion(NamedTuple):
     """A run of size `n` with the plain prediction `band`, to be predicted by the windows before `until_ms`.
 
     `scores` are those of the application, `pool` those of its centre; `source` is the source of load. `network` tells whether the
@@ -191,7 +195,7 @@ class Question(NamedTuple):
     """
 
     application: str | None
-    place: Place
+    place: LoadPlace
     n: float
     band: PublishedPoint | None
     until_ms: int
@@ -201,13 +205,13 @@ class Question(NamedTuple):
     network: bool | None = None
 
 
-class Figures(NamedTuple):
+class LoadFigures(NamedTuple):
     """The computed run time, the load that stretches the quiet run time, its source, and the bandwidth (B/s)."""
 
     run_time: LoadPrediction
     load: float | None
-    learned: Learned
-    loads: Mapping[str, Load]
+    learned: LearnedLoad
+    loads: Mapping[str, WindowLoad]
     equation: str = DEFAULT
     bandwidth: float | None = None
 
@@ -229,7 +233,7 @@ class LoadPredictor:
         structure = self._structures.of(application) if application else None
         return structure is None or structure.needs_curve
 
-    def predict(self, windows: Windows, question: Question) -> UnderLoad:
+    def predict(self, windows: Windows, question: LoadQuestion) -> UnderLoad:
         """Return the run time under load, or the reason why it is unknown.
 
         Forecasts of the load answer if they have predicted better than windows and are known.
@@ -240,7 +244,7 @@ class LoadPredictor:
                 return forecast
         return self._predicted(windows, question)
 
-    def alternative(self, windows: Windows, question: Question, prediction: UnderLoad) -> Reckoned | None:
+    def alternative(self, windows: Windows, question: LoadQuestion, prediction: UnderLoad) -> Reckoned | None:
         """Return the prediction by the source of load that did not answer, to be scored as well; None without one.
 
         Until a usual load by that source is known, the result has a load without a run time.
@@ -254,7 +258,7 @@ class LoadPredictor:
             return None if load is None else Reckoned(question.source, six_digits(load.load), bandwidth=load.bandwidth)
         return Reckoned.of(self._predicted(windows, question))
 
-    def counterpart(self, windows: Windows, question: Question, prediction: UnderLoad) -> Reckoned | None:
+    def counterpart(self, windows: Windows, question: LoadQuestion, prediction: UnderLoad) -> Reckoned | None:
         """Return the prediction without the network if the network counts, and with it if not; None if both are the same."""
         if prediction.equation != DEFAULT or prediction.histogram is None or prediction.bandwidth is None:
             return None
@@ -262,7 +266,7 @@ class LoadPredictor:
         question = question._replace(source=prediction.source, network=not counts)
         return Reckoned.of(self._predicted(windows, question)) if counts or _network(question) is not None else None
 
-    def _prefers_forecast(self, question: Question) -> bool:
+    def _prefers_forecast(self, question: LoadQuestion) -> bool:
         """Return whether forecasts have the better record, of the application or else of its centre, and a usual load."""
         scores, pool, view = question.scores, question.pool, question.place.view
         if scores is None or scores.usual(view, question.n, "forecast") is None:
@@ -271,7 +275,7 @@ class LoadPredictor:
             return False
         return (scores.better_source(view) or (pool.better_source(view) if pool else None)) == "forecast"
 
-    def _predicted(self, windows: Windows, question: Question) -> UnderLoad:
+    def _predicted(self, windows: Windows, question: LoadQuestion) -> UnderLoad:
         place = question.place
         blank = UnderLoad(
             as_of=rfc3339(question.until_ms),
@@ -287,7 +291,7 @@ class LoadPredictor:
         except EquationError as error:
             return msgspec.structs.replace(blank, reason=f"The equation has no value: {error}")
 
-    def figures(self, windows: Windows, question: Question) -> Figures:
+    def figures(self, windows: Windows, question: LoadQuestion) -> LoadFigures:
         """Return the figures; TooLittleError if too little is known, EquationError if an equation fails."""
         structure = self._structures.of(question.application) if question.application else None
         if structure is not None:
@@ -299,9 +303,9 @@ class LoadPredictor:
         run_time = loaded_run_time(quiet, slowed.factor, learned, waits.factor if waits else None)
         reckoned = summary(load_spread(run_time, learned.width))
         bandwidth = 1 / waits.median if waits else None
-        return Figures(reckoned, slowed.median, learned, {CPU: slowed.load}, bandwidth=bandwidth)
+        return LoadFigures(reckoned, slowed.median, learned, {CPU: slowed.load}, bandwidth=bandwidth)
 
-    def _waits(self, windows: Windows, question: Question) -> Slowdown | None:
+    def _waits(self, windows: Windows, question: LoadQuestion) -> Slowdown | None:
         """Return the time in s that a byte waits for the network of the hosts; None if their bandwidth is not measured."""
         if self._bandwidth is None or not windows.any_measured(self._bandwidth):
             return None
@@ -309,7 +313,7 @@ class LoadPredictor:
             return self._loads.slowdown(windows, question.place, self._bandwidth, question.until_ms, question.source)
         return None
 
-    def load_of(self, windows: Windows, question: Question) -> HostLoad | None:
+    def load_of(self, windows: Windows, question: LoadQuestion) -> HostLoad | None:
         """Return the load of hosts for the default equation; None while unknown.
 
         A structural model has one usual load, that of the hosts of its runs.
@@ -318,7 +322,7 @@ class LoadPredictor:
             return None
         return self._load_of(windows, question)
 
-    def _load_of(self, windows: Windows, question: Question) -> HostLoad | None:
+    def _load_of(self, windows: Windows, question: LoadQuestion) -> HostLoad | None:
         try:
             slowed = self._loads.slowdown(windows, question.place, CPU, question.until_ms, question.source)
         except TooLittleError:
@@ -327,19 +331,19 @@ class LoadPredictor:
         return HostLoad(slowed.median, six_digits(1 / waits.median) if waits else None)
 
 
-def _structural(structure: Structure, known_loads: KnownLoads, windows: Windows, question: Question) -> Figures:
+def _structural(structure: Structure, known_loads: KnownLoads, windows: Windows, question: LoadQuestion) -> LoadFigures:
     values = measured(structure, known_loads, windows, question)
     if not structure.needs_curve:
         prediction = by_equation(structure.model, values.values, None)
-        return Figures(prediction, None, Learned(), values.loads, _name(structure))
+        return LoadFigures(prediction, None, LearnedLoad(), values.loads, _name(structure))
     usual = (question.scores.usual("own", question.n) if question.scores else None) or 1.0
     quiet = scaled(quiet_run_time(_band(question)), 1 / usual)
     prediction = by_equation(structure.model, values.values, quiet)
     load_ = prediction.quantiles_s[1] / _median(quiet)
-    return Figures(prediction, load_, Learned(usual), values.loads, _name(structure))
+    return LoadFigures(prediction, load_, LearnedLoad(usual), values.loads, _name(structure))
 
 
-def _filled(blank: UnderLoad, figures: Figures, question: Question) -> UnderLoad:
+def _filled(blank: UnderLoad, figures: LoadFigures, question: LoadQuestion) -> UnderLoad:
     prediction, loads, cpu = figures.run_time, figures.loads.values(), figures.loads.get(CPU)
     low_s, middle_s, high_s = (six_digits(value) for value in prediction.quantiles_s)
     scores, whose = _judges(question)
@@ -370,7 +374,7 @@ def _filled(blank: UnderLoad, figures: Figures, question: Question) -> UnderLoad
     )
 
 
-def _baseline_bandwidth(figures: Figures, question: Question) -> float | None:
+def _baseline_bandwidth(figures: LoadFigures, question: LoadQuestion) -> float | None:
     """Return the usual bandwidth (B/s) if the present one is known, else None."""
     if question.scores is None or figures.bandwidth is None:
         return None
@@ -383,13 +387,13 @@ def _histogram(x: Histogram) -> LoadHistogram:
     return LoadHistogram(edges, tuple(round(float(share), 9) for share in x.shares))
 
 
-def _band(question: Question) -> PublishedPoint:
+def _band(question: LoadQuestion) -> PublishedPoint:
     if question.band is None:
         raise TooLittleError("No run time is known for this size.")
     return question.band
 
 
-def _learned(question: Question, *, network: bool = False) -> Learned:
+def _learned(question: LoadQuestion, *, network: bool = False) -> LearnedLoad:
     """Return what the runs of the application taught; with few runs those of its centre fill in.
 
     `network` tells whether bandwidth is known.
@@ -397,15 +401,15 @@ def _learned(question: Question, *, network: bool = False) -> Learned:
     scores, pool, view, source = question.scores, question.pool, question.place.view, question.source
     usual = scores.usual(view, question.n, source) if scores else None
     if scores is None or usual is None:
-        return Learned()
+        return LearnedLoad()
     follows, width = (pool.share(view, 1.0, source), pool.width(view, 1.0, source)) if pool else (1.0, 1.0)
     follows_network = _network(question) if network else None
-    return Learned(
+    return LearnedLoad(
         usual, scores.share(view, follows, source, follows_network), scores.width(view, width, source), follows_network
     )
 
 
-def _network(question: Question) -> Network | None:
+def _network(question: LoadQuestion) -> NetworkEffect | None:
     """Return how runs follow the network if the network counts, else None."""
     scores, pool, view = question.scores, question.pool, question.place.view
     if scores is None:
@@ -415,7 +419,7 @@ def _network(question: Question) -> Network | None:
     return record.network(scores.communication_share(pool), question.n) if counts else None
 
 
-def _judges(question: Question) -> tuple[LoadScores | None, Literal["application", "centre"]]:
+def _judges(question: LoadQuestion) -> tuple[LoadScores | None, Literal["application", "centre"]]:
     """Return the scores that rate histograms: the application's own, once there are enough."""
     if question.scores is not None and question.scores.known:
         return question.scores, "application"

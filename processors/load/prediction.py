@@ -25,7 +25,7 @@ from processors.contracts.hosts import HostWindow, Windows
 from processors.contracts.load import LoadSource
 from processors.contracts.nodes import spread
 from processors.facts import PublishedPoint
-from processors.load.communication import Network
+from processors.load.communication import NetworkEffect
 from processors.models.downey.bayes import BAND_DEVIATIONS
 from processors.models.histogram.arithmetic import (
     AVAILABILITY_MIN,
@@ -66,7 +66,7 @@ REACH: Final = 1.15  # and by how much farther, in ln T, it goes: runs scatter w
 View = Literal["own", "pool"]
 
 
-class Place(NamedTuple):
+class LoadPlace(NamedTuple):
     """The hosts on which a job runs or may run: `names` are the hosts to look at, `hosts` is the number that the job has.
 
     `view` tells whether these are the job's own hosts or a pool that provides some; `each` whether all of its own hosts are looked at.
@@ -82,7 +82,7 @@ class Place(NamedTuple):
     first: str | None = None
 
 
-class Load(NamedTuple):
+class WindowLoad(NamedTuple):
     """Windows of one resource: `rows` (k, m) of histograms, each standing for `counts` (k,) hosts.
 
     `missing`, `stale` and `thin` count hosts among those looked at. `range_max` is the longest range of a window.
@@ -104,7 +104,7 @@ class TooLittleError(Exception):
         self.missing = missing
 
 
-def of_hosts(system: str, texts: Sequence[str], count: float | None = None) -> Place:
+def of_hosts(system: str, texts: Sequence[str], count: float | None = None) -> LoadPlace:
     """Return the place of some host lists, from which a job gets `count` hosts. TooLittleError for no hosts."""
     try:
         hosts, names = _looked_at(tuple(texts))
@@ -118,8 +118,8 @@ def of_hosts(system: str, texts: Sequence[str], count: float | None = None) -> P
     text = ",".join(texts)
     parts = text if len(text) <= TEXT_MAX else f"{hosts} hosts"
     if needed < hosts:
-        return Place(system, names, needed, "pool", each=False, text=f"{needed:g} of {parts}")
-    return Place(system, names, needed, "own", each=len(names) == hosts, text=parts, first=names[0])
+        return LoadPlace(system, names, needed, "pool", each=False, text=f"{needed:g} of {parts}")
+    return LoadPlace(system, names, needed, "own", each=len(names) == hosts, text=parts, first=names[0])
 
 
 @lru_cache(maxsize=PLACES)
@@ -128,17 +128,17 @@ def _looked_at(texts: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
     return spread(texts, LOOKED_AT_MAX)
 
 
-def of_partition(windows: Windows, system: str, partition: str, count: float) -> Place:
+def of_partition(windows: Windows, system: str, partition: str, count: float) -> LoadPlace:
     """Return the place of a job that gets `count` hosts of a partition. TooLittleError if no host is known."""
     hosts = windows.hosts_of(system, partition)
     if not hosts:
         raise TooLittleError(f"No host of partition {partition} is known.")
     step = max(len(hosts) / LOOKED_AT_MAX, 1.0)
     names = tuple(hosts[int(i * step)] for i in range(min(len(hosts), LOOKED_AT_MAX)))
-    return Place(system, names, count, "pool", each=False, text=f"partition {partition}")
+    return LoadPlace(system, names, count, "pool", each=False, text=f"partition {partition}")
 
 
-def load(windows: Windows, place: Place, resource: str, until_ms: int, source: LoadSource = "window") -> Load:
+def load(windows: Windows, place: LoadPlace, resource: str, until_ms: int, source: LoadSource = "window") -> WindowLoad:
     """Return the windows of a resource before a moment; TooLittleError if too many are missing.
 
     Own hosts without a window count like the others. With the source `forecast` the histograms are forecasts.
@@ -154,21 +154,23 @@ def load(windows: Windows, place: Place, resource: str, until_ms: int, source: L
     histograms = in_common([window.edges for window in retained], [_even(window.shares) for window in retained])
     rows, counts = _rows(host_windows, histograms, place)
     stale, thin = sum(window.stale for window in retained), sum(window.thin for window in retained)
-    return Load(rows, counts, missing, stale, thin, range_max)
+    return WindowLoad(rows, counts, missing, stale, thin, range_max)
 
 
-def first_window(windows: Windows, place: Place, resource: str, until_ms: int) -> Histogram | None:
+def first_window(windows: Windows, place: LoadPlace, resource: str, until_ms: int) -> Histogram | None:
     """Return the window of the job's leading host; None if it has none, or is unknown."""
     window = _window(windows, place, place.first, resource, until_ms) if place.first else None
     return in_common([window.edges], [_even(window.shares)]).host(0) if window else None
 
 
-def pooled(load: Load) -> Histogram:
+def pooled(load: WindowLoad) -> Histogram:
     """Return the window of a host picked at random from all."""
     return mixture(load.rows, load.counts)
 
 
-def _rows(host_windows: Sequence[HostWindow | None], histograms: Histogram, place: Place) -> tuple[Histogram, Floats]:
+def _rows(
+    host_windows: Sequence[HostWindow | None], histograms: Histogram, place: LoadPlace
+) -> tuple[Histogram, Floats]:
     """Return a row for each host in order, with the pool for missing windows; or the pool alone."""
     if place.each and None not in host_windows:
         return histograms, np.ones(histograms.hosts)
@@ -180,14 +182,14 @@ def _rows(host_windows: Sequence[HostWindow | None], histograms: Histogram, plac
     return in_common(edges, shares), np.ones(len(host_windows))
 
 
-def _window(windows: Windows, place: Place, name: str, resource: str, until_ms: int) -> HostWindow | None:
+def _window(windows: Windows, place: LoadPlace, name: str, resource: str, until_ms: int) -> HostWindow | None:
     window = windows.window(place.system, name, resource, until_ms)
     recent = window is not None and until_ms - window.until_ms <= AGE_MAX_MS and bool(window.shares)
     return window if recent else None
 
 
 def _expected(
-    windows: Windows, place: Place, resource: str, until_ms: int, host_windows: Sequence[HostWindow | None]
+    windows: Windows, place: LoadPlace, resource: str, until_ms: int, host_windows: Sequence[HostWindow | None]
 ) -> list[HostWindow | None]:
     """Return windows whose histograms are forecasts; None without a forecast."""
     forecasts = windows.forecasts(place.system, place.names, resource, until_ms)
@@ -203,13 +205,13 @@ def _even(shares: Sequence[float]) -> list[float]:
     return [share / total for share in shares]
 
 
-class Learned(NamedTuple):
+class LearnedLoad(NamedTuple):
     """What runs taught: the usual load, how closely they follow load and network, and the factor of their scatter."""
 
     baseline_load: float = 1.0
     follows: float = 1.0
     width: float = 1.0
-    network: Network | None = None
+    network: NetworkEffect | None = None
 
 
 class LoadPrediction(NamedTuple):
@@ -224,7 +226,7 @@ class LoadPrediction(NamedTuple):
     gap: float | None = None
 
 
-NOTHING_LEARNED: Final = Learned()
+NOTHING_LEARNED: Final = LearnedLoad()
 
 
 @lru_cache(maxsize=BANDS)
@@ -245,13 +247,13 @@ def quiet_run_time(band: PublishedPoint, intervals: int = INTERVALS, width: floa
     return histogram
 
 
-def slowdown(load: Load, least: float = AVAILABILITY_MIN) -> Histogram:
+def slowdown(load: WindowLoad, least: float = AVAILABILITY_MIN) -> Histogram:
     """Return max_p(1 / x_p), the factor by which the slowest host stretches computation or transfer; x is at least `least`."""
     least_of_all = minimum_over(at_least(load.rows, least, INTERVALS_MAX), INTERVALS_MAX, load.counts)
     return Histogram(1.0 / least_of_all.edges[::-1], least_of_all.shares[::-1])
 
 
-def waiting(bandwidth: Load) -> Histogram:
+def waiting(bandwidth: WindowLoad) -> Histogram:
     """Return max_p(1 / bw_p) in s/B, an exhausted host having a hundredth of the best; TooLittleError if all are exhausted."""
     best = float(bandwidth.rows.edges.max())
     if best <= 0:
@@ -260,7 +262,7 @@ def waiting(bandwidth: Load) -> Histogram:
 
 
 def loaded_run_time(
-    quiet: Histogram, slowed: Histogram, learned: Learned = NOTHING_LEARNED, waits: Histogram | None = None
+    quiet: Histogram, slowed: Histogram, learned: LearnedLoad = NOTHING_LEARNED, waits: Histogram | None = None
 ) -> Histogram:
     """Return T by the default equation; `slowed` comes from `slowdown`, `waits` from `waiting`.
 

@@ -10,7 +10,7 @@ from typing import ClassVar, Final, Literal, NamedTuple
 import msgspec
 
 from processors.contracts.load import LoadQuality, LoadSource
-from processors.load.communication import CommunicationShare, Network, NetworkRecord
+from processors.load.communication import CommunicationShare, NetworkEffect, NetworkRecord
 from processors.load.prediction import View
 from processors.load.runs import Bandwidths, HostLoad, LoadedRun, LoadScore, StartLoad
 from processors.load.usual import FORGETTING, RUNS_MIN, Followed, Usual
@@ -114,7 +114,7 @@ class LoadScores(Untimed):
         return {"own": state.own, "pool": state.pool, "met": state.met}[view].at(n)
 
     def share(
-        self, view: Seen, prior: float = 1.0, source: LoadSource = "window", network: Network | None = None
+        self, view: Seen, prior: float = 1.0, source: LoadSource = "window", network: NetworkEffect | None = None
     ) -> float:
         """Return how closely run times follow the load, from 0 to 1; if a part waits for the network, how closely the rest does."""
         followed = self._followed(view, source)

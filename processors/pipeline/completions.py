@@ -24,7 +24,7 @@ from processors.pipeline.stage import STOP, CompletionWork, JobWork, MayStop, Re
 from processors.pipeline.state import Emits, ShardState
 from processors.power.blame import MovedCounter
 from processors.power.model import ProfileModels
-from processors.run_time.drift import ScoredRun, Shift, SizeTurn, Taken, without_load
+from processors.run_time.drift import DriftFindings, ScoredRun, Shift, SizeTurn, without_load
 from processors.run_time.members import MemberFact
 from processors.run_time.model import MARGIN_MIN, RunTime
 from processors.store import digest64
@@ -102,7 +102,7 @@ class KnownRuns:
             self._state.tally["bound", "deduplication_runs_max" if too_many else "deduplication_buckets_max"] += 1
 
 
-UNWATCHED: Final = Taken(None)
+UNWATCHED: Final = DriftFindings(None)
 FACTOR_LN_MAX: Final = 10.0  # the longest reported delay of a run, in ln(run time)
 
 
@@ -113,7 +113,7 @@ class DriftDetection:
         self._state = state
         self._warnings = warnings
 
-    def take(self, application_id: str, model: RunTime, run: ScoredRun) -> Taken:
+    def take(self, application_id: str, model: RunTime, run: ScoredRun) -> DriftFindings:
         """Judge a run before its model learns it; a run of an earlier level says nothing about the present one."""
         if model.began_before_its_level(run.scored.run):
             return UNWATCHED
@@ -129,7 +129,7 @@ class DriftDetection:
         judged = drift.score(ScoredRun(scored)) if drift and scored else None
         return judged.outlier if judged else 0
 
-    def follow(self, model: RunTime, scored: Scored, taken: Taken, report: RunReport) -> Emits[None]:
+    def follow(self, model: RunTime, scored: Scored, taken: DriftFindings, report: RunReport) -> Emits[None]:
         """Move the level of a model that shifted, and raise alerts about recent runs."""
         key = ApplicationKey.parse(report.placement.application_id or "")
         about = report.about if self._state.recent(scored.run.end_ms) else None
@@ -153,7 +153,7 @@ class DriftDetection:
             drift.adopted()
             self._state.drifts.changed(application_id, drift, self._state.now_ms)
 
-    def _report_outlier(self, key: ApplicationKey, scored: Scored, taken: Taken, about: About) -> Emits[None]:
+    def _report_outlier(self, key: ApplicationKey, scored: Scored, taken: DriftFindings, about: About) -> Emits[None]:
         settings, judgement = self._state.settings.alerts.strange_run, taken.judgement
         if judgement is not None and judgement.outlier:
             condition = applications.strange_run(key, scored, judgement, settings, self._state.now_ms)

@@ -14,8 +14,8 @@ from processors.contracts.outputs import Answer, AnswerPoint, Prediction
 from processors.facts import PublishedCurve, PublishedPoint, plausible
 from processors.jobs.lifecycle import Job, Placement
 from processors.jobs.remaining_time import Forecast
-from processors.load.messages import Question
-from processors.load.prediction import Place, TooLittleError, of_hosts, of_partition
+from processors.load.messages import LoadQuestion
+from processors.load.prediction import LoadPlace, TooLittleError, of_hosts, of_partition
 from processors.load.runs import StartLoad
 from processors.load.scores import LoadScores
 from processors.pipeline.inputs import Machines
@@ -114,7 +114,7 @@ class UnderLoads:
             if retained.view == "own" and until_ms > max(retained.met_ms, started.start_ms):
                 key = ApplicationKey.parse(retained.application_id)
                 place = of_hosts(started.system, started.evidence.hosts)
-                question = Question(key.application, place, retained.prediction.n, None, until_ms)
+                question = LoadQuestion(key.application, place, retained.prediction.n, None, until_ms)
                 found = self._load_predictor.load_of(self._state.windows, question)
                 return retained.looked_at(found, until_ms) if found is not None else retained
         return retained
@@ -146,7 +146,7 @@ class UnderLoads:
         pool_load = None
         if place is not None and pool is not None:
             pool_load = self._load_predictor.load_of(
-                windows, Question(key.application, pool, n, band, started.start_ms)
+                windows, LoadQuestion(key.application, pool, n, band, started.start_ms)
             )
         other = self._load_predictor.alternative(
             windows, self._question(key, where, n, band, started.start_ms), prediction
@@ -181,7 +181,7 @@ class UnderLoads:
             return msgspec.structs.replace(point, under_load=found)
         return point
 
-    def _place(self, event: PredictionRequested, unit: str, n: float) -> Place:
+    def _place(self, event: PredictionRequested, unit: str, n: float) -> LoadPlace:
         evidence, system = event.evidence, event.system
         machine = self._machines.of_partition(system, evidence.partition)
         if evidence.hosts:
@@ -204,17 +204,17 @@ class UnderLoads:
         raise TooLittleError(f"How many hosts {n:g} {unit} are is not known.")
 
     def _report(
-        self, key: ApplicationKey | None, place: Place, n: float, band: PublishedPoint | None, until_ms: int
+        self, key: ApplicationKey | None, place: LoadPlace, n: float, band: PublishedPoint | None, until_ms: int
     ) -> UnderLoad:
         return self._load_predictor.predict(self._state.windows, self._question(key, place, n, band, until_ms))
 
     def _question(
-        self, key: ApplicationKey | None, place: Place, n: float, band: PublishedPoint | None, until_ms: int
-    ) -> Question:
+        self, key: ApplicationKey | None, place: LoadPlace, n: float, band: PublishedPoint | None, until_ms: int
+    ) -> LoadQuestion:
         loads = self._state.loads
         own = loads.get(key.id) if key else None
         application = key.application if key else None
-        return Question(application, place, n, band, until_ms, own, loads.get(centre(place.system)))
+        return LoadQuestion(application, place, n, band, until_ms, own, loads.get(centre(place.system)))
 
 
 def centre(system: str) -> str:

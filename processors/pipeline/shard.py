@@ -64,7 +64,7 @@ from processors.run_time.drift import Drift
 from processors.run_time.machine import Allocations, NodeShapes
 from processors.run_time.members import Members
 from processors.run_time.model import RunTime
-from processors.run_time.related_curves import Pool, RelatedCurves
+from processors.run_time.related_curves import RelatedCurves, ScorePool
 from processors.similar_runs import ModelComparison, SimilarRuns
 from processors.store import Unsaved
 
@@ -82,7 +82,7 @@ SETTLED: Final = (
     AlertLife,
     PowerBlame,
 )  # what a run that settles is learned by
-FITTED: Final = (RunTime, Members, Drift, RelatedCurves, Pool, BandPool, ApplicationInputs, AlertLife)
+FITTED: Final = (RunTime, Members, Drift, RelatedCurves, ScorePool, BandPool, ApplicationInputs, AlertLife)
 LEARNED: Final = (  # what a run changes, or is taken away from
     RunTime, Members, Drift, Allocations, ModelComparison, ProfileModels, FeatureTimes, CommunicationPool, SimilarRuns,
     ApplicationInputs, AlertLife,

@@ -54,7 +54,7 @@ from processors.run_time.machine import Allocations, AllocationsState, NodeShape
 from processors.run_time.members import Members, MembersState
 from processors.run_time.messages import Context
 from processors.run_time.model import RunTime, RunTimeState
-from processors.run_time.related_curves import Pool, PoolState, RelatedCurves, RelatedCurvesState
+from processors.run_time.related_curves import PoolState, RelatedCurves, RelatedCurvesState, ScorePool
 from processors.similar_runs import ModelComparison, ModelComparisonState, SimilarRuns, SimilarRunsState
 from processors.store import Kind, Processor, Store, digest64
 
@@ -169,7 +169,7 @@ class ShardState:
         self.answered_requests = self._store(AnsweredRequests, AnsweredRequestsState)
         self.forecast_allowances = self._store(ForecastAllowance, ForecastAllowanceState)
         self.related_curves = self._store(RelatedCurves, RelatedCurvesState)
-        self.pool = self._store(Pool, PoolState)
+        self.pool = self._store(ScorePool, PoolState)
         self.band_pool = self._store(BandPool, BandPoolState)
         self.members = self._store(Members, MembersState, per_application=True)
         self.inputs = self._store(ApplicationInputs, InputsState)

@@ -131,7 +131,7 @@ class SizeTurn(msgspec.Struct, frozen=True):
     noise: float
 
 
-class Taken(msgspec.Struct, frozen=True):
+class DriftFindings(msgspec.Struct, frozen=True):
     """The result of learning a run: its judgement, a shift that began, and a shift that ended.
 
     `turned` is a size that alone has become slow or fast. `open_questions` has 1 if the newest run of a size was strangely slow, and
@@ -177,7 +177,7 @@ class SizeRise(msgspec.Struct, frozen=True, array_like=True):
     outlier_ms: int = 0
 
 
-class Place(NamedTuple):
+class DriftPlace(NamedTuple):
     """A run before it is learned: its distance from the prediction in units of noise and band, and the sums of its size."""
 
     off: float
@@ -233,15 +233,15 @@ class Drift(Untimed):
         judged = self._judged(fact.scored, place)
         return msgspec.structs.replace(judged, conformal_p=self._conformal_p(place))
 
-    def _place(self, scored: Scored) -> Place | None:
+    def _place(self, scored: Scored) -> DriftPlace | None:
         """Return a run's distance from its prediction; None if the prediction is not to be trusted."""
         if scored.observations < OBSERVATIONS_MIN or scored.horizon != "inside" or not math.isfinite(scored.ln_ratio):
             return None
         noise, shift = self._noise(scored), self._state.shift
         off = drift.beyond(scored.ln_ratio, math.log(shift.factor) if shift else 0.0, noise)
-        return Place(off, noise, _deviation(scored), self._rise(scored.run.n))
+        return DriftPlace(off, noise, _deviation(scored), self._rise(scored.run.n))
 
-    def _judged(self, scored: Scored, place: Place) -> RunJudgement:
+    def _judged(self, scored: Scored, place: DriftPlace) -> RunJudgement:
         off, noise = place.off, place.noise
         if scored.inside or not drift.far(off, noise):
             return RunJudgement(noise)
@@ -251,7 +251,7 @@ class Drift(Untimed):
         rare = drift.rare(conformal_p, self._state.scored) or place.rise.outlier == sign
         return RunJudgement(noise, sign if rare else 0, conformal_p)
 
-    def _conformal_p(self, place: Place) -> float:
+    def _conformal_p(self, place: DriftPlace) -> float:
         self._sort_out()
         return drift.farthest_p(self._state.farthest, self._state.scored, abs(place.off) / place.deviation)
 
@@ -259,15 +259,15 @@ class Drift(Untimed):
         """Learn a run; `take` also returns what follows from the run."""
         self.take(fact)
 
-    def take(self, fact: ScoredRun) -> Taken:
+    def take(self, fact: ScoredRun) -> DriftFindings:
         """Learn a run and return what follows from it; nothing follows from a repeated run or an untrusted prediction."""
         state, scored, digest = self._state, fact.scored, digest64(fact.scored.run.run_id) >> 32
         place = self._place(scored)
         if place is None or digest in state.repeats:
-            return Taken(None)
+            return DriftFindings(None)
         judgement = self._judged(scored, place)
         if scored.ground == "excluded":
-            return Taken(judgement)
+            return DriftFindings(judgement)
         state.repeats = [*state.repeats[1 - REPEATS_MAX :], digest]
         state.attributes = remembered(state.attributes, fact.attributes, state.index)
         state.noise = place.noise
@@ -286,10 +286,10 @@ class Drift(Untimed):
         shift = self._found(direction, fact, place.noise) if direction else None
         if shift is not None:
             turned, state.sizes = self._only(shift), []
-            return Taken(judgement, shift, turned=turned)
+            return DriftFindings(judgement, shift, turned=turned)
         over = self._caught_up(scored, state.shift) if state.shift is not None else None
         questions = self._open_questions(scored.run.end_ms) if state.sizes else NO_QUESTIONS
-        return Taken(judgement, None, over, turned, questions)
+        return DriftFindings(judgement, None, over, turned, questions)
 
     def adopted(self) -> None:
         """Record that the model has learned the open shift: predictions contain the shift from now on."""

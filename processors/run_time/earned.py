@@ -110,7 +110,7 @@ def _strength(count: float, error: float, alone: float) -> float:
     return max(better**POWER - (1.0 - MARGIN) ** -POWER, 0.0)
 
 
-class Moved(NamedTuple):
+class MovedForecasts(NamedTuple):
     """Forecasts (m,) moved to the laws: ln T in seconds, the share of the laws, and the deviation of ln T among all."""
 
     ln_t: Floats
@@ -131,7 +131,7 @@ class Seeds(NamedTuple):
         _, parts = self._parts(2.0 * self.laws.n_max)
         return {name: part for name, part in zip(SEEDS, parts, strict=True) if part}
 
-    def moved(self, n: Floats, alone: Floats) -> Moved:
+    def moved(self, n: Floats, alone: Floats) -> MovedForecasts:
         """Return the combination's forecasts at sizes, ln of seconds (m,), moved towards the laws; `alone` if no law has a share."""
         ln_t, share, deviation = alone.copy(), np.zeros(alone.size), np.zeros(alone.size)
         for i in np.flatnonzero(n > self.laws.n_max).tolist() if self.shares else ():
@@ -141,7 +141,7 @@ class Seeds(NamedTuple):
             mean = float(np.dot(parts, apart))
             ln_t[i] += mean
             deviation[i] = math.sqrt(max(float(np.dot(parts, apart**2)) - mean**2, 0.0))
-        return Moved(ln_t, share, deviation)
+        return MovedForecasts(ln_t, share, deviation)
 
     def _parts(self, n: float) -> tuple[list[float], list[float]]:
         """Return ln of the run time by each of SEEDS at a size beyond the largest, and its share (0 without a forecast)."""

@@ -48,7 +48,7 @@ def counts_inside_a_node(unit: str) -> bool:
     return unit in INSIDE_NODE
 
 
-class Allocation(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class RunAllocation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The allocation of a run: partition, cores on each of its nodes, cores of each process; 0 if unknown."""
 
     end_ms: int
@@ -58,7 +58,7 @@ class Allocation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     cores_each: int = 0
 
 
-def allocation(event: JobCompleted) -> Allocation:
+def allocation(event: JobCompleted) -> RunAllocation:
     """Return the allocation of a run; unequal shares of nodes give no cores a node."""
     evidence = event.evidence
     cores, nodes = evidence.sizes.get("cores", 0.0), evidence.sizes.get("nodes", 0.0)
@@ -68,13 +68,13 @@ def allocation(event: JobCompleted) -> Allocation:
     cores_each = cpus_per_task if isinstance(cpus_per_task, int) and 1 <= cpus_per_task <= CORES_MAX else 0
     partition = evidence.partition or ""
     partition_name = partition if len(partition.encode()) <= NAME_BYTES_MAX else ""
-    return Allocation(event.end_ms, digest64(event.run_id), partition_name, whole, cores_each)
+    return RunAllocation(event.end_ms, digest64(event.run_id), partition_name, whole, cores_each)
 
 
 class AllocationsState(msgspec.Struct, omit_defaults=True):
     """Stored form: the newest runs, oldest first."""
 
-    runs: list[Allocation] = []
+    runs: list[RunAllocation] = []
 
 
 class Allocations(Untimed):
@@ -104,11 +104,11 @@ class Allocations(Untimed):
         counts = Counter(run.cores_each for run in self._runs.values() if run.cores_each)
         return max(counts, key=lambda cores: (counts[cores], -cores), default=1)
 
-    def score(self, fact: Allocation) -> bool:
+    def score(self, fact: RunAllocation) -> bool:
         """Return whether a run used the usual partition."""
         return fact.partition == self.partition
 
-    def learn(self, fact: Allocation) -> None:
+    def learn(self, fact: RunAllocation) -> None:
         """Learn a run; a corrected report replaces the former one, and beyond the limit the oldest run goes."""
         self.forget(fact.run)
         self._runs[fact.run] = fact
@@ -152,7 +152,7 @@ class NodeShapes(Untimed):
         runs_by_cores = self._runs.get(fact, {})
         return max((cores for cores, runs in runs_by_cores.items() if len(runs) >= RUNS_MIN), default=None)
 
-    def learn(self, fact: Allocation) -> None:
+    def learn(self, fact: RunAllocation) -> None:
         """Learn a run. Jobs on shared nodes have few cores, so beyond the limit the smallest core count goes."""
         if not fact.cores_per_node or (fact.partition not in self._runs and len(self._runs) >= PARTITIONS_MAX):
             return

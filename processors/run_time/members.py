@@ -84,7 +84,7 @@ class MemberFact(msgspec.Struct, frozen=True):
     ln_ratio: float | None
 
 
-class Errors(msgspec.Struct, array_like=True):
+class HorizonErrors(msgspec.Struct, array_like=True):
     """Errors at one horizon: number of runs, and means of |ln(observed / predicted)| in the order of ROWS.
 
     `means` are integers in units of 1e-5; `missed` counts by row the runs without a forecast of the law.
@@ -102,7 +102,7 @@ class MembersState(msgspec.Struct, omit_defaults=True):
     """
 
     fits: Fits | None = None
-    records: dict[int, Errors] = {}
+    records: dict[int, HorizonErrors] = {}
     duels: dict[int, Duels] = {}
 
 
@@ -162,7 +162,7 @@ class Members(Untimed):
         horizon = HORIZONS.index(fact.horizon)
         record = self._state.records.get(horizon)
         if record is None:
-            record = self._state.records[horizon] = Errors(0, {}, [0] * len(ROWS))
+            record = self._state.records[horizon] = HorizonErrors(0, {}, [0] * len(ROWS))
         record.scored += 1
         means, missed, scored = record.means, record.missed, record.scored
         usual = min(WINDOW, scored)  # runs that a mean is of; fewer where its law said nothing of some
@@ -205,6 +205,8 @@ def _error(ln_ratio: float) -> float:
 
 
 def _copy(state: MembersState) -> MembersState:
-    records = {index: Errors(each.scored, dict(each.missed), list(each.means)) for index, each in state.records.items()}
+    records = {
+        index: HorizonErrors(each.scored, dict(each.missed), list(each.means)) for index, each in state.records.items()
+    }
     duels = {index: each.copy() for index, each in state.duels.items()}
     return MembersState(state.fits, records, duels)

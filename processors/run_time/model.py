@@ -53,7 +53,7 @@ from processors.store import digest64
 OUTLIER_MERGE_EACH: Final = 4
 
 
-class RecentRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class UnmergedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An unmerged run; `outlier` is 1 or -1 if its first report was strangely slow or fast.
 
     `ln_load` is the part of ln run time that the load of its hosts explains.
@@ -72,18 +72,18 @@ class RecentRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return self.end_ms - round(self.run_time_s * 1000)
 
 
-def placed(runs: Sequence[RecentRun]) -> list[PlacedRun]:
+def placed(runs: Sequence[UnmergedRun]) -> list[PlacedRun]:
     """Return runs for an aggregate: outliers weigh little unless other runs of their size agree."""
     if not any(run.outlier for run in runs):
         return [placed_run(run) for run in runs]
     return [placed_run(run, outlier=excluded(run, runs)) for run in runs]
 
 
-def placed_run(run: RecentRun, *, outlier: bool = False) -> PlacedRun:
+def placed_run(run: UnmergedRun, *, outlier: bool = False) -> PlacedRun:
     return PlacedRun(run.n, run.run_time_s, run.start_ms, outlier)
 
 
-def with_disturbed(runs: Sequence[RecentRun], run_id: str) -> list[RecentRun] | None:
+def with_disturbed(runs: Sequence[UnmergedRun], run_id: str) -> list[UnmergedRun] | None:
     """Return the runs with one run, which other jobs disturbed, marked as a slow outlier.
 
     None if the run is missing, is marked already, or is no slower than usual at its size.
@@ -99,7 +99,7 @@ def with_disturbed(runs: Sequence[RecentRun], run_id: str) -> list[RecentRun] | 
     return [msgspec.structs.replace(run, outlier=1) if run is disturbed else run for run in runs]
 
 
-def merges(runs: Sequence[RecentRun]) -> bool:
+def merges(runs: Sequence[UnmergedRun]) -> bool:
     """Return whether the first run is merged into the sketches once it is too old to be replaced.
 
     Every fourth outlier is, chosen by its id: together outliers count a quarter, whatever the order of events.
@@ -107,7 +107,7 @@ def merges(runs: Sequence[RecentRun]) -> bool:
     return not excluded(runs[0], runs) or digest64(runs[0].run_id) % OUTLIER_MERGE_EACH == 0
 
 
-def excluded(run: RecentRun, runs: Sequence[RecentRun]) -> bool:
+def excluded(run: UnmergedRun, runs: Sequence[UnmergedRun]) -> bool:
     """Return whether a run is an outlier with which no other runs of its size agree."""
     if not run.outlier:
         return False
@@ -222,7 +222,7 @@ class RunTimeState(msgspec.Struct, omit_defaults=True):
     """Stored form."""
 
     sizes: dict[str, Any] = {}
-    runs: list[RecentRun] = []
+    runs: list[UnmergedRun] = []
     total: int = 0
     new_runs: int = 0
     waiting_ms: int | None = None
@@ -343,7 +343,7 @@ class RunTime:
 
     def learn(self, fact: RunFact, outlier: int = 0, ln_load: float = 0.0) -> None:
         """Learn a run. A held run of the same id is replaced, and is an outlier no more."""
-        entry = RecentRun(fact.run_id, fact.n, fact.run_time_s, fact.end_ms, outlier, ln_load)
+        entry = UnmergedRun(fact.run_id, fact.n, fact.run_time_s, fact.end_ms, outlier, ln_load)
         if fact.run_id in self._retained:
             if any(msgspec.structs.replace(run, outlier=outlier, ln_load=ln_load) == entry for run in self._state.runs):
                 return
@@ -418,7 +418,7 @@ class RunTime:
         self._state.new_runs = self._state.total
         return math.exp(ln_factor), len(since)
 
-    def _before(self, size: float, unmerged: Sequence[RecentRun]) -> Derived | None:
+    def _before(self, size: float, unmerged: Sequence[UnmergedRun]) -> Derived | None:
         """Return the level of a size from its merged and some unmerged runs; None with too few runs."""
         stat = self._table.own.stats.get(size)
         level, present = stat.copy() if stat is not None else SizeStat(), self._table.position(size)

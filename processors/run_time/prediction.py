@@ -37,7 +37,7 @@ from processors.run_time.calibration import Calibration, Counts
 from processors.run_time.earned import Seeds, widened
 from processors.run_time.model import RunTime
 from processors.run_time.quality import OWN, ROW_OF, ROWS
-from processors.run_time.verdict import HIGH_ERROR, STEPS_NEAR, Place, Verdicts, steps
+from processors.run_time.verdict import HIGH_ERROR, STEPS_NEAR, SizeGrounds, Verdicts, steps
 
 
 class PredictedPoints(NamedTuple):
@@ -298,7 +298,7 @@ def scalability_study(study: Study) -> ScalabilityStudy:
     )
 
 
-def _beyond(near: "_Final", n_max: float, final: "Callable[[list[float]], _Final]") -> Iterator[Place]:
+def _beyond(near: "_Final", n_max: float, final: "Callable[[list[float]], _Final]") -> Iterator[SizeGrounds]:
     """Yield the places of the steps beyond the largest size: first those in `near`, then the farther ones."""
     yield from map(near.place, range(len(near.at) - STEPS_NEAR, len(near.at)))
     far = steps(n_max)[STEPS_NEAR:]
@@ -329,10 +329,10 @@ class _Final:
             self.at[i], band.run_time_s, band.low_s, band.high_s, source, verdict, round(below, 6), round(above, 6)
         )
 
-    def place(self, i: int) -> Place:
+    def place(self, i: int) -> SizeGrounds:
         row, nothing = self.rows[i], uninformative(self.bands[i])
         record = row != OWN and self.record(row)
-        return Place(self.at[i], self.half_width[i], nothing, self.reasons[i], self.known_further[i], record)
+        return SizeGrounds(self.at[i], self.half_width[i], nothing, self.reasons[i], self.known_further[i], record)
 
 
 def _final(sizes: list[float], predicted: RunTimePrediction, model: RunTime, calibration: Calibration) -> _Final:

@@ -147,7 +147,7 @@ class PoolState(msgspec.Struct, omit_defaults=True):
     counts: dict[int, int] = {}
 
 
-class Pool(Untimed):
+class ScorePool(Untimed):
     """Scores of all applications of the centre: a new population may be rougher than the old one."""
 
     name: ClassVar[str] = "score_pool"
@@ -158,7 +158,7 @@ class Pool(Untimed):
         self._counts: Counts | None = None
 
     @classmethod
-    def build(cls, state: PoolState | None = None) -> "Pool":
+    def build(cls, state: PoolState | None = None) -> "ScorePool":
         return cls(msgspec.structs.replace(state) if state else PoolState())
 
     @property

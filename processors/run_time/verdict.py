@@ -51,7 +51,7 @@ NOTHING_KNOWN: Final = Verdict(
 )
 
 
-class Place(NamedTuple):
+class SizeGrounds(NamedTuple):
     """The grounds of a verdict on one size.
 
     `half_width` is that of the wider side of the final band, in ln T; `uninformative` marks a band too wide to tell anything. `reasons`
@@ -91,7 +91,7 @@ class Verdicts:
         n_min: float,
         n_max: float,
         judged: Callable[[float | None], Verdict],
-        beyond: Iterable[Place],
+        beyond: Iterable[SizeGrounds],
         pattern_advice: tuple[str, ...] = (),
         *,
         full: tuple[float, ...] = (),
@@ -102,7 +102,7 @@ class Verdicts:
         self._trusted = judged(None).verdict not in CANNOT_RELY
         self.reach, self._failed = self._reached(beyond)
 
-    def of(self, place: Place) -> Verdict:
+    def of(self, place: SizeGrounds) -> Verdict:
         if place.uninformative:
             return NOTHING_KNOWN
         if place.n > self._n_max:
@@ -123,14 +123,14 @@ class Verdicts:
         reported = _reported(judged, self._failed.reasons if self._failed else (WIDE,))
         return reported._replace(advice=(*reported.advice, *self._pattern_advice))
 
-    def _of_beyond(self, place: Place) -> Verdict:
+    def _of_beyond(self, place: SizeGrounds) -> Verdict:
         if place.n <= self.reach * (1.0 + NEAR):
             return CAN_RELY
         nearer = self._failed.reasons if self._failed is not None else ()
         passed = (PART_FULL,) if place.n > self._full_n and not self._answered(place) else ()
         return _reported(self._judged(place.n), (*passed, *(place.reasons or nearer)))
 
-    def _reached(self, beyond: Iterable[Place]) -> tuple[float, Place | None]:
+    def _reached(self, beyond: Iterable[SizeGrounds]) -> tuple[float, SizeGrounds | None]:
         """Return the last size up to which every step is reliable, and the place of the first other step."""
         reach = self._n_max
         for place in beyond:
@@ -139,7 +139,7 @@ class Verdicts:
             reach = place.n
         return reach, None
 
-    def _holds(self, place: Place) -> bool:
+    def _holds(self, place: SizeGrounds) -> bool:
         """Return whether a step is reliable by itself: its band is narrow, and each doubt of ADEPT has an answer."""
         distance = math.log2(place.n / self._n_max)
         if not self._trusted or place.uninformative or place.half_width > allowed(distance):
@@ -150,7 +150,7 @@ class Verdicts:
         answered = LEFT_OPEN if related_known else OF_DISTANCE if place.record else frozenset()
         return answered.issuperset(self._judged(place.n).reasons)
 
-    def _answered(self, place: Place) -> bool:
+    def _answered(self, place: SizeGrounds) -> bool:
         """Return whether related curves or the application's own record support a forecast beyond the curve."""
         return place.record or place.known_further >= KNOWN_MIN
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from processors.contracts.load import UnderLoadSettings
 from processors.facts import PublishedPoint
-from processors.load.messages import LoadPredictor, Question
+from processors.load.messages import LoadPredictor, LoadQuestion
 from processors.load.prediction import of_hosts, of_partition
 from processors.models.histogram.values import Histogram, from_samples
 from processors.models.structure.evaluate import evaluate
@@ -52,7 +52,7 @@ def run(*, quick: bool) -> Iterator[Row]:
     band, predictor = PublishedPoint(HOSTS, 100.0, 80.0, 120.0), LoadPredictor(UnderLoadSettings())
     own, pool = of_hosts("exa", [f"h[0-{HOSTS - 1}]"]), of_partition(windows, "exa", "standard", HOSTS)
     for name, place in (("windows of their own", own), ("a pooled window", pool)):
-        question = Question("lammps", place, HOSTS, band, until_ms=0)
+        question = LoadQuestion("lammps", place, HOSTS, band, until_ms=0)
         took_ms = _median_ms(partial(predictor.predict, windows, question), repeats)
         yield Row(
             f"curve over {HOSTS} hosts, {name}", took_ms, "ms", "default equation, all that is told", DEFAULT_GOAL_MS

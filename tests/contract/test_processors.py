@@ -50,16 +50,16 @@ from processors.power.profiles.finalisation import HostPower, HostPowerState
 from processors.run_time.calibration import BandPool, BandPoolState
 from processors.run_time.drift import Drift, DriftState
 from processors.run_time.machine import (
-    Allocation,
     Allocations,
     AllocationsState,
     HostNodeShapes,
     NodeShapes,
     NodeShapesState,
+    RunAllocation,
 )
 from processors.run_time.members import Members, MembersState
 from processors.run_time.model import RunTime, RunTimeState
-from processors.run_time.related_curves import CurveRecord, Pool, PoolState, RelatedCurves, RelatedCurvesState
+from processors.run_time.related_curves import CurveRecord, PoolState, RelatedCurves, RelatedCurvesState, ScorePool
 from processors.similar_runs import ModelComparison, ModelComparisonState, SimilarRuns, SimilarRunsState
 from tests.kit.contract_facts import START_MS, condition, input_fact, job_fact, job_learns, run_fact
 from tests.kit.drifting import scored_run
@@ -130,9 +130,9 @@ SUBJECTS: dict[str, Subject] = {
         lambda i: CurveRecord(f"{SYSTEM}/a{i}//nodes", SYSTEM, ((i / 7.0,) * 9,) * 10, runs=i),
         55_000,  # 32 curves of twelve sizes
     ),
-    Pool.name: Subject(
+    ScorePool.name: Subject(
         PoolState,
-        Pool.build,
+        ScorePool.build,
         lambda i: (NO_SCORES, np.eye(1, NO_SCORES.size, i % 200, dtype=np.int64)[0]),
         4_000,
     ),
@@ -145,20 +145,20 @@ SUBJECTS: dict[str, Subject] = {
     Allocations.name: Subject(
         AllocationsState,
         Allocations.build,
-        lambda i: Allocation(START_MS + i, i, f"p{i % 3}", 1 + i % 128, 1 + i % 40),
+        lambda i: RunAllocation(START_MS + i, i, f"p{i % 3}", 1 + i % 128, 1 + i % 40),
         700,
     ),
     NodeShapes.name: Subject(
         NodeShapesState,
         NodeShapes.build,
-        lambda i: Allocation(START_MS + i, i, f"p{i % 100}", 1 + i * 7 % 300),
+        lambda i: RunAllocation(START_MS + i, i, f"p{i % 100}", 1 + i * 7 % 300),
         12_000,
         question=lambda fact: fact.partition,
     ),
     HostNodeShapes.name: Subject(
         NodeShapesState,
         HostNodeShapes.build,
-        lambda i: Allocation(START_MS + i, i, f"p{i % 100}", 1 + i * 7 % 300),
+        lambda i: RunAllocation(START_MS + i, i, f"p{i % 100}", 1 + i * 7 % 300),
         12_000,
         question=lambda fact: fact.partition,
     ),

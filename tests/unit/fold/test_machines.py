@@ -17,9 +17,9 @@ from processors.pipeline.inputs import Machines
 from processors.run_time.machine import (
     PARTITIONS_MAX,
     RUNS_MIN,
-    Allocation,
     Machine,
     NodeShapes,
+    RunAllocation,
     allocation,
     machine_of,
 )
@@ -208,7 +208,7 @@ def test_a_memory_domain_that_is_a_socket_is_one_bend() -> None:
 def test_any_number_of_partitions_and_shares_takes_a_bounded_state_in_which_large_shares_stay() -> None:
     shown = NodeShapes.build()
     for i in range(5000):
-        shown.learn(Allocation(i, i, "standard", 128 if i < RUNS_MIN else 1 + i % 127))
-        shown.learn(Allocation(i, i, f"p{i}", 4))
+        shown.learn(RunAllocation(i, i, "standard", 128 if i < RUNS_MIN else 1 + i % 127))
+        shown.learn(RunAllocation(i, i, f"p{i}", 4))
     assert len(shown.snapshot().runs) <= PARTITIONS_MAX
     assert shown.score("standard") == 128

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.load.communication import CommunicationShare, Network, NetworkRecord
+from processors.load.communication import CommunicationShare, NetworkEffect, NetworkRecord
 from processors.load.usual import RUNS_MIN, Followed
 
 RUNS: Final = 60
@@ -87,7 +87,7 @@ def test_whatever_runs_met_the_share_is_one(runs: list[tuple[float, float, float
 
 
 def test_a_run_is_stretched_by_both_each_by_its_part() -> None:
-    network = Network(0.25, bandwidth=8e9)
+    network = NetworkEffect(0.25, bandwidth=8e9)
     assert network.stretched(2.0, 2e9) == pytest.approx(0.75 * 2 + 0.25 * 4)
     assert network._replace(persistence=0.0).stretched(2.0, 2e9) == pytest.approx(0.75 * 2 + 0.25)
 
@@ -129,7 +129,7 @@ def test_the_rest_of_a_run_follows_its_processors_as_closely_as_it_did(share: fl
         z = correlation * x + 0.3 * math.sqrt(1 - correlation**2) * random.normal()
         took = (1 - share) * math.exp(0.8 * x) + share * math.exp(z)
         record, followed = record.ran(x, z, z), followed.ran(x, math.log(took), 0.0)
-    assert record.follows(followed, 1.0, Network(share, 1e9)) == pytest.approx(0.8, abs=0.07)
+    assert record.follows(followed, 1.0, NetworkEffect(share, 1e9)) == pytest.approx(0.8, abs=0.07)
 
 
 def test_the_network_counts_after_a_dozen_runs_that_were_predicted_better_with_it() -> None:

@@ -15,10 +15,10 @@ from processors.run_time.drift import (
     CAUGHT_UP_RUNS,
     AttributeChange,
     Drift,
+    DriftFindings,
     DriftState,
     ScoredRun,
     Shift,
-    Taken,
 )
 from processors.run_time.model import RunTime
 
@@ -55,7 +55,7 @@ class World:
         self._unpublished = self._index = 0
         self.detector = Drift.build()
 
-    def run(self, factor: float, attributes: Mapping[str, Attribute]) -> Taken:
+    def run(self, factor: float, attributes: Mapping[str, Attribute]) -> DriftFindings:
         n = float(self._generator.choice(SIZES))
         run_time_s = 1000 * (1 / n + 0.02) * factor * math.exp(self._generator.normal(0, self._noise))
         self._index += 1
@@ -63,7 +63,7 @@ class World:
         found = self._model.score(fact)
         self._model.learn(fact)
         self._publish()
-        return self.detector.take(ScoredRun(found, attributes)) if found else Taken(None)
+        return self.detector.take(ScoredRun(found, attributes)) if found else DriftFindings(None)
 
     def _publish(self) -> None:
         self._unpublished += 1
@@ -245,7 +245,7 @@ def test_a_prediction_that_is_not_to_be_trusted_reports_nothing(fact: ScoredRun)
     detector.learn(scored(0, 0.0))
     before = detector.snapshot()
     assert detector.score(fact) is None
-    assert detector.take(fact) == Taken(None)
+    assert detector.take(fact) == DriftFindings(None)
     assert detector.snapshot() == before
 
 
@@ -254,7 +254,7 @@ def test_a_repeat_changes_nothing_and_scoring_changes_nothing() -> None:
     for i in range(20):
         detector.learn(scored(i, 0.01 * i, {"build": "a"}))
     before = msgspec.json.encode(detector.snapshot())
-    assert detector.take(scored(19, 0.19, {"build": "a"})) == Taken(None)
+    assert detector.take(scored(19, 0.19, {"build": "a"})) == DriftFindings(None)
     detector.score(scored(20, 0.9, {"build": "z"}))
     assert msgspec.json.encode(detector.snapshot()) == before
     assert detector.due_ms() is None

@@ -9,12 +9,12 @@ import pytest
 from processors.contracts.hosts import HostWindow
 from processors.contracts.load import UnderLoadSettings
 from processors.facts import PublishedPoint
-from processors.load.communication import Network
-from processors.load.messages import LoadPredictor, Question
+from processors.load.communication import NetworkEffect
+from processors.load.messages import LoadPredictor, LoadQuestion
 from processors.load.prediction import (
-    Learned,
-    Load,
+    LearnedLoad,
     TooLittleError,
+    WindowLoad,
     load_spread,
     loaded_run_time,
     of_hosts,
@@ -32,9 +32,9 @@ PREDICTOR: Final = LoadPredictor(UnderLoadSettings())
 BAND = PublishedPoint(8.0, 100.0, 92.1, 108.6)  # five per cent of deviation
 
 
-def cpu(*rows: tuple[float, float], counts: tuple[float, ...] = ()) -> Load:
+def cpu(*rows: tuple[float, float], counts: tuple[float, ...] = ()) -> WindowLoad:
     each = given([list(row) for row in rows], [[1.0]] * len(rows))
-    return Load(each, np.array(counts or [1.0] * len(rows)), 0, 0, 0, 0.0)
+    return WindowLoad(each, np.array(counts or [1.0] * len(rows)), 0, 0, 0, 0.0)
 
 
 def test_the_band_of_a_curve_is_met_at_its_quantiles() -> None:
@@ -63,10 +63,10 @@ def test_many_like_hosts_are_one_raised_to_their_number() -> None:
 
 def test_a_part_that_waits_for_the_network_is_stretched_by_the_slowest_link() -> None:
     quiet, free = Histogram(np.array([100.0, 100.001]), np.ones(1)), slowdown(cpu((1.0, 1.0)))
-    half, waits = Learned(network=Network(0.5, bandwidth=1e9)), waiting(cpu((1e9, 1e9), (2.5e8, 2.5e8)))
+    half, waits = LearnedLoad(network=NetworkEffect(0.5, bandwidth=1e9)), waiting(cpu((1e9, 1e9), (2.5e8, 2.5e8)))
     assert mean(loaded_run_time(quiet, free, half, waits)) == pytest.approx(0.5 * 100 + 0.5 * 400, rel=1e-3)
     assert mean(loaded_run_time(quiet, free, half)) == pytest.approx(100, rel=1e-3)
-    fading = half._replace(network=Network(0.5, bandwidth=1e9, persistence=0.5))
+    fading = half._replace(network=NetworkEffect(0.5, bandwidth=1e9, persistence=0.5))
     assert mean(loaded_run_time(quiet, free, fading, waits)) == pytest.approx(0.5 * 100 + 0.5 * 200, rel=1e-3)
 
 
@@ -78,8 +78,8 @@ def test_a_host_without_bandwidth_has_a_hundredth_of_the_best_and_where_none_has
 
 def test_runs_that_follow_the_load_by_half_are_stretched_by_its_root() -> None:
     quiet, slowed = Histogram(np.array([100.0, 100.001]), np.ones(1)), slowdown(cpu((0.25, 0.25)))
-    assert mean(loaded_run_time(quiet, slowed, Learned(1.0, 0.5))) == pytest.approx(200, rel=1e-3)
-    assert mean(loaded_run_time(quiet, slowed, Learned(4.0, 0.5))) == pytest.approx(100, rel=1e-3)
+    assert mean(loaded_run_time(quiet, slowed, LearnedLoad(1.0, 0.5))) == pytest.approx(200, rel=1e-3)
+    assert mean(loaded_run_time(quiet, slowed, LearnedLoad(4.0, 0.5))) == pytest.approx(100, rel=1e-3)
 
 
 def test_what_is_reported_holds_everything_in_five_intervals_beyond_far_quantiles() -> None:
@@ -102,7 +102,7 @@ def test_runs_whose_inputs_are_independent_fall_where_they_are_asked_to() -> Non
         samples = np.clip(random.normal(random.uniform(0.5, 0.8, (8, 1)), 0.08, (8, 30)), 0.1, 1.0)
         for host, row in enumerate(samples):
             windows.report(f"h{host}", row.tolist(), 0)
-        prediction = PREDICTOR.predict(windows, Question("a", of_hosts("exa", ["h[0-7]"]), 8.0, BAND, 0))
+        prediction = PREDICTOR.predict(windows, LoadQuestion("a", of_hosts("exa", ["h[0-7]"]), 8.0, BAND, 0))
         assert prediction.histogram is not None
         met = [random.choice(row) for row in samples]
         actual_s = 100 * math.exp(random.normal(0, 0.05)) / min(met)
@@ -120,16 +120,16 @@ def test_a_pool_is_as_uneven_as_the_most_changing_of_its_windows() -> None:
     for name, high in (("a", 0.6), ("b", 0.7), ("c", 1.0)):
         windows.report(name, [0.45, high], 0)
     place = of_partition(windows, "exa", "standard", 2)
-    assert PREDICTOR.predict(windows, Question("a", place, 8.0, BAND, 0)).variation == "high"
-    assert PREDICTOR.predict(windows, Question("a", of_hosts("exa", ["a"]), 8.0, BAND, 0)).variation == "low"
+    assert PREDICTOR.predict(windows, LoadQuestion("a", place, 8.0, BAND, 0)).variation == "high"
+    assert PREDICTOR.predict(windows, LoadQuestion("a", of_hosts("exa", ["a"]), 8.0, BAND, 0)).variation == "low"
 
 
 def test_a_host_without_a_window_is_taken_to_be_like_the_others() -> None:
     windows = KnownWindows()
     for name in ("h1", "h2", "h3"):
         windows.report(name, [0.5, 1.0], 0)
-    known = PREDICTOR.predict(windows, Question("a", of_hosts("exa", ["h[1-3]"]), 8.0, BAND, 0))
-    more = PREDICTOR.predict(windows, Question("a", of_hosts("exa", ["h[1-4]"]), 8.0, BAND, 0))
+    known = PREDICTOR.predict(windows, LoadQuestion("a", of_hosts("exa", ["h[1-3]"]), 8.0, BAND, 0))
+    more = PREDICTOR.predict(windows, LoadQuestion("a", of_hosts("exa", ["h[1-4]"]), 8.0, BAND, 0))
     assert (known.missing, more.missing) == (0, 1)
     assert known.q50_s is not None
     assert more.q50_s is not None
@@ -140,7 +140,7 @@ def test_the_same_question_has_the_same_answer() -> None:
     windows = KnownWindows()
     for host in range(8):
         windows.report(f"h{host}", np.random.default_rng(host).random(30).tolist(), 0)
-    question = Question("a", of_hosts("exa", ["h[0-7]"]), 8.0, BAND, 0)
+    question = LoadQuestion("a", of_hosts("exa", ["h[0-7]"]), 8.0, BAND, 0)
     assert PREDICTOR.predict(windows, question) == LoadPredictor(UnderLoadSettings()).predict(windows, question)
 
 
@@ -166,14 +166,14 @@ def test_a_pool_is_read_once_for_all_jobs_of_a_moment_until_a_window_changes() -
     assert reads(4.0, 180_000) == 8
 
 
-def _in_pool(windows: KnownWindows, count: float, until_ms: int) -> Question:
-    return Question("a", of_partition(windows, "exa", "standard", count), 8.0, BAND, until_ms)
+def _in_pool(windows: KnownWindows, count: float, until_ms: int) -> LoadQuestion:
+    return LoadQuestion("a", of_partition(windows, "exa", "standard", count), 8.0, BAND, until_ms)
 
 
 def test_windows_whose_shares_were_rounded_are_taken() -> None:
     windows = KnownWindows()
     shares = (0.33333, 0.33333, 0.0, 0.0, 0.33333)
     windows.put("h1", HostWindow(0, (0.5, 0.6, 0.7, 0.8, 0.9, 1.0), shares, 30, 0.75, 0.5, 1.0))
-    prediction = PREDICTOR.predict(windows, Question("a", of_hosts("exa", ["h1"]), 8.0, BAND, 0))
+    prediction = PREDICTOR.predict(windows, LoadQuestion("a", of_hosts("exa", ["h1"]), 8.0, BAND, 0))
     assert prediction.histogram is not None
     assert sum(prediction.histogram.probabilities) == pytest.approx(1.0, abs=1e-8)

@@ -18,40 +18,42 @@ from processors.models.numerics.arrays import Floats
 from processors.run_time.messages import reliable_range
 from processors.run_time.model import RunTime
 from processors.run_time.prediction import RunTimePrediction, fitted_curve
-from processors.run_time.verdict import Place, Verdicts, allowed, steps
+from processors.run_time.verdict import SizeGrounds, Verdicts, allowed, steps
 from tests.kit.messages import curve_point
 
 LINEAR = study([1, 2, 4, 8], [100.0, 51.0, 26.5, 14.25])
 FLAT = study([4, 8, 16, 32, 64], (1000.0 / speedup(np.array([4.0, 8.0, 16.0, 32.0, 64.0]), 16.0, 0.5)).tolist())
 
 
-def places(n_max: float, half_width: float = 0.05, **changes: Any) -> list[Place]:
-    return [Place(n, half_width)._replace(**changes) for n in steps(n_max)]
+def places(n_max: float, half_width: float = 0.05, **changes: Any) -> list[SizeGrounds]:
+    return [SizeGrounds(n, half_width)._replace(**changes) for n in steps(n_max)]
 
 
-def verdicts(found: Study = FLAT, beyond: Sequence[Place] | None = None, full: tuple[float, ...] = ()) -> Verdicts:
+def verdicts(
+    found: Study = FLAT, beyond: Sequence[SizeGrounds] | None = None, full: tuple[float, ...] = ()
+) -> Verdicts:
     n_min, n_max = float(found.n[0]), float(found.n[-1])
     return Verdicts(n_min, n_max, found.verdict, list(beyond) if beyond is not None else places(n_max), full=full)
 
 
 def test_inside_the_range_the_own_band_decides() -> None:
     found = verdicts()
-    assert found.of(Place(24.0, 0.05)).verdict == "reliable"
-    wide = found.of(Place(24.0, 0.2))
+    assert found.of(SizeGrounds(24.0, 0.05)).verdict == "reliable"
+    wide = found.of(SizeGrounds(24.0, 0.2))
     assert (wide.verdict, wide.reasons) == ("uncertain", ("wide_band",))
 
 
 def test_up_to_twice_the_largest_size_a_narrow_band_is_reliable_and_beyond_nothing_is() -> None:
     found = verdicts()
     assert found.reach == 128.0
-    assert found.of(Place(128.0, 0.05)).verdict == "reliable"
-    assert found.of(Place(129.0, 0.05)).verdict == "far"
+    assert found.of(SizeGrounds(128.0, 0.05)).verdict == "reliable"
+    assert found.of(SizeGrounds(129.0, 0.05)).verdict == "far"
     assert found.whole().verdict == "reliable"
 
 
 def test_what_adept_has_against_a_size_is_never_dropped_for_a_narrow_band() -> None:
     found = verdicts(LINEAR)
-    assert found.of(Place(16.0, 0.001)).verdict == "linear"
+    assert found.of(SizeGrounds(16.0, 0.001)).verdict == "linear"
     assert found.whole().verdict == "linear"
 
 
@@ -59,8 +61,8 @@ def test_what_adept_has_against_a_size_is_never_dropped_for_a_narrow_band() -> N
 def test_where_a_part_of_the_machine_is_full_nothing_is_reliable_farther_out(full_n: float) -> None:
     found = verdicts(full=(16.0, full_n))
     assert found.reach <= full_n
-    assert found.of(Place(64.0, 0.05)).verdict == "reliable"
-    after = found.of(Place(128.0, 0.05))
+    assert found.of(SizeGrounds(64.0, 0.05)).verdict == "reliable"
+    after = found.of(SizeGrounds(128.0, 0.05))
     assert (after.verdict, after.reasons[0]) == ("uncertain", "part_full")
     assert "no run went further" in after.advice[0]
 
@@ -68,7 +70,7 @@ def test_where_a_part_of_the_machine_is_full_nothing_is_reliable_farther_out(ful
 @pytest.mark.parametrize("more", [{"known_further": 0.9}, {"record": True}])
 def test_who_knows_what_comes_after_a_full_node_may_rely_on_it(more: dict[str, Any]) -> None:
     found = verdicts(beyond=places(64.0, **more), full=(64.0,))
-    assert found.of(Place(128.0, 0.05)._replace(**more)).verdict == "reliable"
+    assert found.of(SizeGrounds(128.0, 0.05)._replace(**more)).verdict == "reliable"
 
 
 def test_a_wide_band_makes_the_application_uncertain_too() -> None:
@@ -79,28 +81,29 @@ def test_a_wide_band_makes_the_application_uncertain_too() -> None:
 def test_related_curves_that_are_known_further_out_answer_what_the_own_sizes_leave_open() -> None:
     found = verdicts(LINEAR, places(8.0, known_further=0.6))
     assert found.reach == 128.0
-    assert found.of(Place(64.0, 0.1)).verdict == "reliable"
-    assert verdicts(LINEAR, places(8.0, known_further=0.4)).of(Place(64.0, 0.1)).verdict == "linear"
+    assert found.of(SizeGrounds(64.0, 0.1)).verdict == "reliable"
+    assert verdicts(LINEAR, places(8.0, known_further=0.4)).of(SizeGrounds(64.0, 0.1)).verdict == "linear"
 
 
 def test_a_record_of_its_own_answers_the_distance_and_not_that_the_curve_is_open() -> None:
-    assert verdicts(FLAT, places(64.0, record=True)).of(Place(256.0, 0.1)).verdict == "reliable"
-    assert verdicts(LINEAR, places(8.0, record=True)).of(Place(32.0, 0.1)).verdict == "linear"
+    assert verdicts(FLAT, places(64.0, record=True)).of(SizeGrounds(256.0, 0.1)).verdict == "reliable"
+    assert verdicts(LINEAR, places(8.0, record=True)).of(SizeGrounds(32.0, 0.1)).verdict == "linear"
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_verdict_gets_no_better_with_distance(seed: int) -> None:
     random = np.random.default_rng(seed)
     beyond = [
-        Place(n, float(random.uniform(0.05, 0.4)), known_further=float(random.integers(0, 2))) for n in steps(64.0)
+        SizeGrounds(n, float(random.uniform(0.05, 0.4)), known_further=float(random.integers(0, 2)))
+        for n in steps(64.0)
     ]
     found = verdicts(beyond=beyond)
-    trusted = [found.of(Place(n, 0.05)).verdict == "reliable" for n in np.geomspace(65.0, 2000.0, 60).tolist()]
+    trusted = [found.of(SizeGrounds(n, 0.05)).verdict == "reliable" for n in np.geomspace(65.0, 2000.0, 60).tolist()]
     assert trusted == sorted(trusted, reverse=True)
 
 
 def test_of_a_band_that_is_none_nothing_is_known() -> None:
-    assert verdicts().of(Place(24.0, 8.0, uninformative=True)).verdict == "unknown"
+    assert verdicts().of(SizeGrounds(24.0, 8.0, uninformative=True)).verdict == "unknown"
 
 
 def test_a_band_may_be_wider_farther_out_but_not_for_ever() -> None:
@@ -110,7 +113,7 @@ def test_a_band_may_be_wider_farther_out_but_not_for_ever() -> None:
 
 def test_with_two_sizes_nothing_is_reliable() -> None:
     found = verdicts(study([4, 8], [100.0, 52.0]))
-    assert {found.of(Place(n, 0.01)).verdict for n in (4.0, 6.0, 16.0)} == {"insufficient"}
+    assert {found.of(SizeGrounds(n, 0.01)).verdict for n in (4.0, 6.0, 16.0)} == {"insufficient"}
 
 
 def published(sizes: Sequence[float], times_s: Sequence[float]) -> PublishedCurve:
@@ -198,6 +201,6 @@ def test_the_range_that_can_be_relied_on_is_one_stretch_around_sizes_that_were_r
 
 
 def test_the_words_of_a_verdict_are_those_of_the_size() -> None:
-    assert verdicts().of(Place(2.0, 0.01)) == Verdict(
+    assert verdicts().of(SizeGrounds(2.0, 0.01)) == Verdict(
         "uncertain", ("below_smallest",), ("The prediction is uncertain: no smaller size was run.",), None
     )
