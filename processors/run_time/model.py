@@ -66,45 +66,12 @@ class UnmergedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     outlier: int = 0
     ln_load: float = 0.0
 
+    def placed(self, *, outlier: bool = False) -> PlacedRun:
+        return PlacedRun(self.n, self.run_time_s, self.start_ms, outlier)
+
     @property
     def start_ms(self) -> int:
-        """When it started, by its run time."""
         return self.end_ms - round(self.run_time_s * 1000)
-
-
-def placed(runs: Sequence[UnmergedRun]) -> list[PlacedRun]:
-    """Return runs for an aggregate: outliers weigh little unless other runs of their size agree."""
-    if not any(run.outlier for run in runs):
-        return [placed_run(run) for run in runs]
-    return [placed_run(run, outlier=excluded(run, runs)) for run in runs]
-
-
-def placed_run(run: UnmergedRun, *, outlier: bool = False) -> PlacedRun:
-    return PlacedRun(run.n, run.run_time_s, run.start_ms, outlier)
-
-
-def with_disturbed(runs: Sequence[UnmergedRun], run_id: str) -> list[UnmergedRun] | None:
-    """Return the runs with one run, which other jobs disturbed, marked as a slow outlier.
-
-    None if the run is missing, is marked already, or is no slower than usual at its size.
-    """
-    disturbed = next((run for run in runs if run.run_id == run_id and not run.outlier), None)
-    if disturbed is None:
-        return None
-    size_of_run, sizes = rounded_size(disturbed.n), rounded_sizes(run.n for run in runs)
-    if disturbed.run_time_s <= median(
-        run.run_time_s for run, size in zip(runs, sizes, strict=True) if size == size_of_run
-    ):
-        return None
-    return [msgspec.structs.replace(run, outlier=1) if run is disturbed else run for run in runs]
-
-
-def merges(runs: Sequence[UnmergedRun]) -> bool:
-    """Return whether the first run is merged into the sketches once it is too old to be replaced.
-
-    Every fourth outlier is, chosen by its id: together outliers count a quarter, whatever the order of events.
-    """
-    return not excluded(runs[0], runs) or digest64(runs[0].run_id) % OUTLIER_MERGE_EACH == 0
 
 
 def excluded(run: UnmergedRun, runs: Sequence[UnmergedRun]) -> bool:
@@ -366,7 +333,10 @@ class RunTime:
         return since_ms is not None and fact.end_ms - round(fact.run_time_s * 1000) < since_ms
 
     def of_one_size_only(self, sizes: Sequence[float], since_run: str) -> bool:
-        """Return whether the runs since a given one had a single size, while over a third of some row before them had another."""
+        """Return whether runs since `since_run` had a single size, although many before had another.
+
+        Many means over a third, counted from the oldest run to the last one of another size.
+        """
         if len(sizes) != 1:
             return False
         before = itertools.takewhile(lambda run: run.run_id != since_run, self._state.runs)
@@ -429,11 +399,16 @@ class RunTime:
 
     def disturbed(self, run_id: str, detected_ms: int) -> bool:
         """Mark an unmerged run that other jobs disturbed as an outlier; False if the run is not slow or is marked already."""
-        marked = with_disturbed(self._state.runs, run_id)
-        if marked is not None:
-            self._state.runs = marked
-            self._changed(detected_ms, self.n_of(run_id))
-        return marked is not None
+        runs = self._state.runs
+        disturbed = next((run for run in runs if run.run_id == run_id and not run.outlier), None)
+        if disturbed is None:
+            return False
+        size, sizes = rounded_size(disturbed.n), rounded_sizes(run.n for run in runs)
+        if disturbed.run_time_s <= median(run.run_time_s for run, n in zip(runs, sizes, strict=True) if n == size):
+            return False
+        self._state.runs = [msgspec.structs.replace(run, outlier=1) if run is disturbed else run for run in runs]
+        self._changed(detected_ms, disturbed.n)
+        return True
 
     def forget(self, run_id: str, detected_ms: int) -> bool:
         """Remove an unmerged run that belongs to another application; False if the run is not held."""
@@ -554,17 +529,14 @@ class RunTime:
     def _aggregated(self, derived: dict[float, Derived] | None = None) -> AggregatedSizes:
         runs = self._state.runs
         plain = self._table.single and not any(run.outlier and excluded(run, runs) for run in runs)
-        self._derive_anew(derived, plain=plain)
+        if derived is not None and plain != self._plain:
+            # the last bits of both ways to derive a size differ, and no fit may depend on the past
+            derived.clear()
+            self._plain = plain
         fresh = runs if derived is None else [run for run in runs if run.n not in derived]
         if plain:  # when each started matters to levels alone
             return aggregate(self._table.own, [(run.n, run.run_time_s) for run in fresh], derived)
-        return aggregate_levels(self._table, placed(fresh), derived)
-
-    def _derive_anew(self, derived: dict[float, Derived] | None, *, plain: bool) -> None:
-        """Forget what was derived in the other way: the last bits of both ways differ, and no fit may depend on the past."""
-        if derived is not None and plain != self._plain:
-            derived.clear()
-            self._plain = plain
+        return aggregate_levels(self._table, [run.placed(outlier=excluded(run, fresh)) for run in fresh], derived)
 
     def _unmerged_in_line(self) -> Counter[float]:
         """Return the number of unmerged runs of each size, without outliers."""
@@ -593,12 +565,14 @@ class RunTime:
         return msgspec.structs.replace(self._state, sizes=self._table.snapshot(), runs=list(self._state.runs))
 
     def _merge_oldest(self) -> None:
-        oldest, counts_on, evicted = self._state.runs[0], merges(self._state.runs), self._table.own.evicted
+        oldest, evicted = self._state.runs[0], self._table.own.evicted
+        # every fourth outlier, chosen by its id: together outliers count a quarter, whatever the order of events
+        merged = not excluded(oldest, self._state.runs) or digest64(oldest.run_id) % OUTLIER_MERGE_EACH == 0
         self._retained.remove(self._state.runs.pop(0).run_id)
         self._count(None, oldest.n)
-        if counts_on:
-            self._table.add(placed_run(oldest), oldest.end_ms)
-        if not counts_on or self._table.own.evicted != evicted:
+        if merged:
+            self._table.add(oldest.placed(), oldest.end_ms)
+        if not merged or self._table.own.evicted != evicted:
             self._derived.clear()
         elif not self._plain:
             self._stale(oldest.n)  # otherwise a size consists of the same runs, merged or not
