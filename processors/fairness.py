@@ -1,7 +1,7 @@
-"""Fair shares: whoever asks for much takes turns with those who ask for little, and gives up first where there is too little room.
+"""Fair shares: lanes with much work take turns with lanes that have little, and lose keys first if room runs out.
 
-Work and places belong to *lanes*: one for each user of a system, say. A lane that holds 60,000 waiting names delays its
-own names alone. The part of a lane before the first slash is its group, a system: groups take turns, too.
+Work and places belong to *lanes*, such as one for each user of a system. A lane with 60,000 waiting keys delays only
+its own keys. The part of a lane before the first slash is its group, a system: groups take turns, too.
 """
 
 import heapq

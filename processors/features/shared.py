@@ -1,9 +1,9 @@
-"""Costs of communication that the applications of a system share: a few runs of each, what was learned of them, and its record.
+"""Costs of communication that the applications of a system share: a sample of runs, the fitted costs, and their record.
 
-What it says of a run is scaled to the runs of its application that are kept here (`processors.models.features.communication_pool`).
-How far to believe that is for the record to say: of all applications together (`compare`), by whether an application had a
-model of its own for the run, and inside or beyond the sizes it ran at. At most RUNS_MAX runs of an application are kept, an even
-sample that follows from their ids, and APPLICATIONS_MAX applications, those that ran last.
+A forecast is scaled to the kept runs of its application (`processors.models.features.communication_pool`). Its weight follows from the
+record over all applications (`compare`), separately for applications without a model of their own, and inside or beyond the sizes they
+ran at. The sample holds at most RUNS_MAX runs of an application, chosen evenly by their ids, and the APPLICATIONS_MAX applications that
+ran last.
 """
 
 from collections.abc import Container, Mapping
@@ -21,7 +21,7 @@ from processors.store import digest64
 
 RUNS_MAX: Final = 32  # of an application
 APPLICATIONS_MAX: Final = 16
-NEW_SHARE: Final = 0.1  # so many new runs, and it is worth to fit again
+NEW_SHARE: Final = 0.1  # share of new runs that makes a new fit worth while
 STEP_COST: Final = 15  # of one set of features, in units of about a millisecond
 
 Condition = Literal["alone", "inside", "beyond"]

@@ -1,11 +1,10 @@
-"""Run times of one application from what is known of a run besides its size: attributes of the job, its communication, counters.
+"""Run times of one application by features of a run besides its size: attributes of the job, communication, counters.
 
-Models are learned from runs that settled (`processors.models.features.features`). What they say is put together with what the
-curve says, in ln t, by how both did on the same runs before these were learned (`processors.models.features.features`): first
-the curve and the attributes, then both and the placement of the run's hosts, then these and the communication, then all that and
-what the applications of the system share (`processors.features.shared`), and all of that and the counters, whose
-forecast comes from the profiles of runs (`processors.power.model`). Beyond the sizes that were run the curve says how times go on from the nearest one, but for the
-costs of communication, which is told for the size itself.
+Models learn from runs that settled (`processors.models.features.features`). Their forecasts are pooled with the curve's in ln t, by the
+errors of both on the same runs before these were learned. The stages follow each other: the curve and the attributes; the placement
+of the hosts; the communication; the costs that applications of the system share (`processors.features.shared`); the counters, whose
+forecast comes from the profiles of runs (`processors.power.model`). Beyond the sizes that were run the curve continues from the nearest
+one, except for the costs of communication, which features give for the size itself.
 """
 
 import math
@@ -107,8 +106,8 @@ def _rounded(shares: dict[str, float]) -> dict[str, float]:
 
 ATTRIBUTES: Final = "attributes"
 COMMUNICATION: Final = "communication"
-PLACEMENT: Final = "placement"  # how far apart its hosts are in the network
-ADAPTERS: Final = "adapters"  # what those of a run's hosts counted
+PLACEMENT: Final = "placement"  # distances of the hosts in the network
+ADAPTERS: Final = "adapters"  # counters of the hosts' network adapters
 SHARED: Final = "shared_communication"  # costs that the applications of a system share
 OWN_STAGES: Final = (ATTRIBUTES, PLACEMENT, COMMUNICATION, ADAPTERS)
 COUNTERS: Final = "counters"
@@ -116,7 +115,7 @@ STAGES: Final = (*OWN_STAGES, SHARED, COUNTERS)
 SHARED_RECORD: Final[Mapping[Condition, str]] = {each: f"{SHARED}.{each}" for each in CONDITIONS}
 SHARED_RECORDS: Final = tuple(SHARED_RECORD.values())
 CONDITION: Final[Mapping[str, Condition]] = {name: each for each, name in SHARED_RECORD.items()}
-SHARED_SCORED_MIN: Final = 8  # runs, from which an application's own record says how far to believe the others
+SHARED_SCORED_MIN: Final = 8  # runs before the application's own record decides the weight of the others
 COMBINED: Final = "combination"
 KINDS: Final[Mapping[str, Mapping[str, Kind]]] = {
     ATTRIBUTES: ATTRIBUTE_KINDS,
@@ -127,11 +126,11 @@ KINDS: Final[Mapping[str, Mapping[str, Kind]]] = {
 KNOWN_NAMES: Final = (*NAMES, *COUNTED, *SPREAD_NAMES)
 SIZE: Final = "n"
 ATTRIBUTES_MAX: Final = 40  # of a run
-PAIRS_MAX: Final = 64  # newest runs by which an order is judged
+PAIRS_MAX: Final = 64  # newest runs for rank correlations
 SCORED_PER_TICK: Final = 4  # runs of an application
 ROWS_PER_UNIT: Final = 200.0  # a level of a tree, or a matrix of a sample, of so many rows takes a millisecond or less
-COST_MAX: Final = 12  # of a step: what is more is done in several
-USUAL: Final = 0.5  # a choice that this share of runs made has to be told
+COST_MAX: Final = 12  # of a step; a larger fit takes several steps
+USUAL: Final = 0.5  # share of runs with a value, from which a new run has to report one
 
 
 class FeatureFact(msgspec.Struct, frozen=True):
@@ -243,7 +242,7 @@ class FeatureTimes:
         if not any(each.blend.share for each in prediction):
             return None
         rest, shares = 1.0, dict[str, float]()
-        for each in reversed(prediction):  # the last one has its share of all, those before of what is left
+        for each in reversed(prediction):  # the last stage takes its share of all, the earlier ones of the rest
             shares[each.stage] = rest * each.blend.share
             rest -= shares[each.stage]
         last = prediction[-1]
@@ -504,7 +503,7 @@ def _values(
 
 
 NAME: Final = "features"
-DECIDES: Final = 0.5  # the share from which features, and no more the curve, say how far to trust
+DECIDES: Final = 0.5  # the share from which features decide the verdict instead of the curve
 WIDE: Final = "wide_band"
 
 

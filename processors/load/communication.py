@@ -18,15 +18,15 @@ import msgspec
 
 from processors.load.usual import FOLLOW_PRIOR, FORGETTING, LN_MAX, RUNS_MIN, Followed, Usual, digits
 
-SHARE_MIN: Final = 0.02  # less is taken for none
-COMPUTES_MIN: Final = 0.05  # of a run, where it is asked how closely that follows the load of processors
+SHARE_MIN: Final = 0.02  # smaller shares count as 0
+COMPUTES_MIN: Final = 0.05  # least computing part of a run for which the load of processors counts
 SHARE_DEVIATION: Final = 0.2  # of the shares of applications from that of their centre
 WAIT_PRIOR: Final = 0.1  # sum of squares of the stretch by the network that says nothing of the share
 NOISE: Final = 0.1
 NOISE_PRIOR: Final = 5.0  # runs that scatter so, by a tenth
 SCORE_MAX: Final = 1.0
-EARNED: Final = 0.99  # of the score without it: less is chance
-STRETCH_MAX: Final = math.exp(2 * LN_MAX)  # what is farther off counts as so far
+EARNED: Final = 0.99  # ratio of the scores with and without the network; a smaller gain is chance
+STRETCH_MAX: Final = math.exp(2 * LN_MAX)  # limit of a stretch
 
 
 class CommunicationShare(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -1,7 +1,7 @@
-"""What is predicted of a run time under load: the figures, where they came from, how good they have been, and what is missing.
+"""Messages about run times under load: figures with their source and record, or the reason why there are none.
 
-The structural models of the configuration are known here: which equation is an application's own, and where its values
-come from.
+This module also knows the structural models of the configuration: the equation of each application, and the windows of its
+values.
 """
 
 import re

@@ -54,12 +54,12 @@ from processors.models.structure.form import Value
 from processors.models.structure.parse import DEDICATED, Equation
 
 LOOKED_AT_MAX: Final = 128
-AGE_MAX_MS: Final = 900_000  # a window that ended longer before says nothing of the moment
+AGE_MAX_MS: Final = 900_000  # older windows are not used
 KNOWN_MIN: Final = 0.5  # of the hosts looked at
 TEXT_MAX: Final = 60
-PLACES: Final = 16  # whose hosts are remembered: a job asks for its own several times in a row
-BANDS: Final = 1024  # whose T(n) is remembered: runs of one application and size have the same until it is fitted anew
-DEVIATIONS: Final = 2.6  # what T(n) covers on either side: 99 %
+PLACES: Final = 16  # cached, because a job asks for its hosts several times in a row
+BANDS: Final = 1024  # cached T(n): runs of one application and size share it until the next fit
+DEVIATIONS: Final = 2.6  # range of T(n) on either side: 99 %
 TAIL: Final = 0.005  # the quantiles that the range is told by,
 REACH: Final = 1.15  # and by how much farther, in ln T, it goes: runs scatter wider than a normal distribution
 

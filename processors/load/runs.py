@@ -1,4 +1,4 @@
-"""A run under load: what was told at its start, what its hosts had to bear while it ran, and how what was told did."""
+"""A run under load: the prediction at its start, the load on its hosts during the run, and the score of the prediction."""
 
 from functools import cached_property
 from typing import NamedTuple

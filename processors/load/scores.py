@@ -1,7 +1,6 @@
-"""How histograms of run times under load have done: an application's runs, or all of a centre, newer ones counting more.
+"""Scores of the histograms of run times under load, of an application or a centre; newer runs count more.
 
-Here is also what an application's runs met at their starts: the usual load that its curve was learned under, and the
-partition where it usually runs.
+The scores also hold the loads at the starts of an application's runs: the usual load behind its curve, and its usual partition.
 """
 
 import math

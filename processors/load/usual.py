@@ -1,8 +1,8 @@
-"""What runs taught of the load of their hosts: what is usual at a size, and how closely run times follow it.
+"""The usual load of an application's hosts by size, and how closely its run times follow the load.
 
-A curve is measured under some load, and more hosts meet a higher one: the slowest of many is slower. Load of the minutes
-before a start says much of a short run where load stays alike, and nothing where it changes quickly, or where a job has its
-hosts for itself. What runs show decides; until they do, they are taken to follow it wholly.
+A curve is measured under some load, and more hosts meet a higher load, because the slowest of many is slower. The load in the minutes
+before a start predicts a short run under steady load well. It predicts nothing if load changes quickly, or if a job has its hosts for
+itself. The runs decide; until then run times are assumed to follow the load fully.
 """
 
 import math
@@ -11,15 +11,15 @@ from typing import Final
 import msgspec
 
 FORGETTING: Final = 0.98  # about the newest fifty
-RUNS_MIN: Final = 12  # scored runs before an application's own figures are told
-USUAL_MIN: Final = 3  # runs whose load was known before it is called usual
-SLOPE_PRIOR: Final = 0.05  # variance of ln n that says nothing of how load grows with the size
-LN_MAX: Final = 1.5  # what is farther off counts as so far
-FOLLOW_PRIOR: Final = 0.1  # sum of squares of ln load that says nothing of how run times follow it
-SPREAD_PRIOR: Final = 5.0  # runs that say nothing of how far they scatter
+RUNS_MIN: Final = 12  # scored runs before an application's own figures are used
+USUAL_MIN: Final = 3  # runs with a known load before a load is called usual
+SLOPE_PRIOR: Final = 0.05  # prior variance of ln n for the growth of load with the size
+LN_MAX: Final = 1.5  # limit of distances in ln
+FOLLOW_PRIOR: Final = 0.1  # prior sum of squares of ln load for the slope of run times
+SPREAD_PRIOR: Final = 5.0  # prior number of runs for their scatter
 WIDTH_MIN: Final = 0.2
 WIDTH_MAX: Final = 1.25  # the band of the curve itself grows where runs leave it
-OFF_MAX: Final = 2.5  # deviations; what is farther off counts as so far
+OFF_MAX: Final = 2.5  # limit in deviations
 NORMAL_MEAN: Final = math.sqrt(2 / math.pi)  # distance from the middle in deviations
 
 

@@ -1,8 +1,8 @@
-"""How wide published bands have to be: what the signed scores of an application, and of all of the centre, say of each horizon.
+"""Calibration of published bands by the signed scores of an application and of the whole centre, by horizon.
 
-A band has two sides, and a factor for each: the .05 and the .95 conformal quantile of the signed scores of one horizon alone,
-drawn to the centre's factor of that horizon and that to 1, by counts. Repeats of sizes that were run teach such sizes alone:
-each its own band, and what it is drawn to where it was run too little to tell.
+A band has two sides with a factor each: the .05 and the .95 conformal quantile of the signed scores of one horizon, drawn to the
+centre's factor of that horizon, and that factor to 1, by counts. Repeats of a size only calibrate that size's own band; a size
+with few runs is drawn to the others.
 """
 
 import math
@@ -19,14 +19,13 @@ from processors.store import Untimed
 
 SIDE: Final = (1.0 + COVERAGE) / 2.0  # of the runs lie below the upper end, and as many above the lower one
 OWN_RANGE: Final = (0.5, 20.0)  # of the factors of a size with runs of its own
-# Elsewhere scores only widen. Sizes come to be run in another order than they are asked for: on measured curves that were run
-# in a shuffled order forecasts of the next size kept to three quarters of their bands, and those beyond the four smallest did not
-# keep to bands so narrowed (90 % became 85).
+# Bands of other sizes are only widened. On measured curves run in a shuffled order the next size fell into three quarters of its
+# band; bands narrowed by that factor held 85 % instead of 90 % of the runs beyond the four smallest sizes.
 HORIZON_RANGE: Final = (1.0, 8.0)
-OWN_SCORES_MAX: Final = 40  # the newest of one size: older ones may be of a time when it took another time
+OWN_SCORES_MAX: Final = 40  # newest of one size; older ones may belong to another level
 
-# How many scores of its own weigh as much as what is known from elsewhere. Beyond the data and between sizes a size counts once,
-# however often it was run: its repeats have one forecast, and tell one thing of it.
+# Number of own scores that weigh as much as the prior. Beyond the data and between sizes a size counts once, because its repeats
+# share one forecast.
 PRIOR_OWN: Final = 10.0
 PRIOR_HORIZON: Final = 8.0
 PRIOR_CENTRE: Final = 20.0
@@ -40,7 +39,7 @@ INSIDE: Final = CELLS  # after the cells of a row comes the count of runs inside
 STRIDE: Final = CELLS + 1
 UNIT: Final = 1024  # counts per unit of weight
 APPLICATION_WEIGHT: Final = 3.0  # of an application with many scores at a horizon
-APPLICATION_HALF: Final = 5.0  # with so many it has half of it
+APPLICATION_HALF: Final = 5.0  # number of scores with half of that weight
 _LN_STEP: Final = math.log(MAGNITUDE_MAX / MAGNITUDE_MIN) / MAGNITUDES
 
 
@@ -51,7 +50,7 @@ class Sides(NamedTuple):
     upper: float
 
 
-Counts = dict[int, int]  # by cell; what is not there is 0
+Counts = dict[int, int]  # by cell; missing cells are 0
 NO_COUNTS: Final[Counts] = {}
 Weighed = list[tuple[Score, float]]
 AS_THEY_ARE: Final = Sides(1.0, 1.0)
@@ -205,7 +204,7 @@ def _drawn_to(usual: Sides, row: int, ends: tuple[float, float], weight: float) 
 
 
 NEAR: Final = 1e-9  # of a weight, which is a sum of shares
-MOVED_RUNS: Final = 3  # misses in a row by which a size is taken to have moved
+MOVED_RUNS: Final = 3  # successive misses that show that a size has moved
 RECORD_RUNS_MIN: Final = 10
 RECORD_SIZES_MIN: Final = 2 - 1e-9
 

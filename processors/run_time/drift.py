@@ -1,10 +1,9 @@
-"""Drift of one application: did its runs become slower or faster for good, since when, and with which new build.
+"""Drift of one application: whether its runs became slower or faster for good, since when, and with which new build.
 
-Each scored run is judged by itself first (is it strange), then added to a two-sided CUSUM. A run at a size of which no
-run was known tells less, by the width of its band; at a size that was out of line it tells nothing. Where one size alone
-explains an alarm, no other has moved. Each size has a sum of its own besides: runs of the others, which are as ever, had
-let that of the application fall between two runs of a size that had become slow, for 21 of them. A shift stays open until the model that expects has caught up, or the application
-is back where it was; meanwhile what the shift explains raises nothing new.
+Each scored run is first judged by itself (is it an outlier), then added to a two-sided CUSUM. A run at a new size tells less, by the
+width of its band; a run at a size out of line tells nothing. If one size alone explains an alarm, no other size has moved. Each size
+has a sum of its own, too: the ordinary runs of other sizes once hid a slow size for 21 of its runs. A shift stays open until the
+model has learned the new level, or the application is back at the old one; meanwhile runs that the shift explains raise no alarm.
 """
 
 import math
@@ -21,7 +20,7 @@ from processors.models.numerics.statistics import Z95
 from processors.store import Untimed, digest64
 
 ATTRIBUTES_MAX: Final = 8
-VALUES_MAX: Final = 16  # what has more values is a measure of the problem, not a build
+VALUES_MAX: Final = 16  # an attribute with more values measures the problem and names no build
 VALUE_LENGTH: Final = 64
 EARLIER_RUNS: Final = 3  # a drift may be dated a few runs late
 
@@ -45,7 +44,7 @@ def remembered(history: KnownAttributes, attributes: Mapping[str, Attribute], in
         entry = history.get(name)
         if entry is None and len(after) < ATTRIBUTES_MAX:
             after = after | {name: {value: index}}
-        elif entry and next(iter(entry)) != value:  # what is first there already stays as it is
+        elif entry and next(iter(entry)) != value:  # the first value needs no new entry
             first = {value: index} | entry  # the first run with a value stays the first
             after = after | {name: first if len(first) <= VALUES_MAX else {}}
     return after
@@ -66,14 +65,14 @@ def _texts(attributes: Mapping[str, Attribute]) -> dict[str, str]:
 
 
 NO_QUESTIONS: Final = frozenset[int]()
-OBSERVATIONS_MIN: Final = 4  # runs that the expectation has to know
-WARM_UP_RUNS: Final = 12  # tell how much runs scatter, and nothing else
+OBSERVATIONS_MIN: Final = 4  # runs behind a prediction
+WARM_UP_RUNS: Final = 12  # runs that only teach the scatter
 CAUGHT_UP_RUNS: Final = 16
 RUN_IDS_MAX: Final = 8
-SORTED_OUT: Final = 32  # scores of runs that wait until somebody asks how far off runs are
-REPEATS_MAX: Final = 4  # a run that is told twice is recognised among so many
+SORTED_OUT: Final = 32  # scores kept unsorted until an outlier score is needed
+REPEATS_MAX: Final = 4  # newest runs among which a repeated report is recognised
 SIZES_MAX: Final = 16  # with a sum above 0 or a strange run
-QUESTION_MAX_MS: Final = 86_400_000  # a size that is not run for a day leaves it open whether a strange run was one
+QUESTION_MAX_MS: Final = 86_400_000  # after a day without a run the question of an outlier is dropped
 
 
 class ScoredRun(msgspec.Struct, frozen=True):
@@ -247,7 +246,7 @@ class Drift(Untimed):
             return RunJudgement(noise)
         conformal_p = self._conformal_p(place)
         sign = 1 if off > 0 else -1
-        # what was strange once is as strange the next time: of three alike the last was rare no more
+        # an outlier does not make the next one normal: otherwise the last of three equal outliers was rare no more
         rare = drift.rare(conformal_p, self._state.scored) or place.rise.outlier == sign
         return RunJudgement(noise, sign if rare else 0, conformal_p)
 
@@ -392,7 +391,7 @@ class Drift(Untimed):
         ln_factor = median(run.ln_ratio for run in since)
         if not drift.matters(ln_factor, noise) or (ln_factor > 0) != (direction == "regression"):
             return None
-        state.noise = rise.noise  # what the shift itself added to it is no noise
+        state.noise = rise.noise  # the shift itself is no noise
         state.since_shift = [run.ln_ratio for run in since][-CAUGHT_UP_RUNS:]
         state.shift = Shift(
             direction,

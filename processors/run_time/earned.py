@@ -1,10 +1,10 @@
-"""What the classic laws have earned: their share in forecasts beyond the largest size, by their own record there.
+"""The shares of the classic laws in forecasts beyond the largest size, earned by their own record there.
 
-ADEPT's two-step fit, Downey's curves, the law of Kazmina and Antonov and those of Barnes stand beside the combination of laws
-until they have told runs of the application better than it. The rule, at each horizon: mean errors are drawn to that of the
-combination by few sizes; a law whose error is smaller by more than MARGIN counts by the power POWER of how many times smaller it
-is, against a weight of 1 for the combination. The laws divide among them what the best of them has earned: after a single run
-three that agree have earned no more than one. Between the horizons shares are linear in the doublings beyond the largest size.
+ADEPT's two-step fit, Downey's curves, the law of Kazmina and Antonov and those of Barnes only stand beside the combination until
+they have predicted the application better. At each horizon mean errors are drawn to the combination's error by few sizes; a law whose
+error is smaller by more than MARGIN weighs the ratio of the errors to the power POWER, against 1 for the combination. The laws divide
+among them the weight of the best law: otherwise three laws that agree would earn three shares with a single run. Between the horizons
+shares are linear in the doublings beyond the largest size.
 """
 
 import math
@@ -21,18 +21,18 @@ from processors.models.numerics.statistics import Z95
 
 SEEDS: Final = ("adept", "downey", "kazmina", "barnes_linear", "barnes_quadratic")
 # The constants were chosen on made curves whose sizes came one after another; a power of 2 to 4 and sizes of 1 to 4 do alike there.
-MARGIN: Final = 0.1  # of the combination's error that a law has to be better by
+MARGIN: Final = 0.1  # of the combination's error; a law has to be better by more
 POWER: Final = 4
 FLOOR: Final = 0.03  # of ln T: smaller errors are alike
-SIZES_HALF: Final = 2.0  # so many sizes told count as much as none
-NEIGHBOUR: Final = 0.5  # what a size told at the next horizon counts, and by its square at the one after that
-ELSEWHERE: Final = 0.5  # what a size told on another curve of the application counts
+SIZES_HALF: Final = 2.0  # number of sizes whose record weighs as much as the prior
+NEIGHBOUR: Final = 0.5  # weight of a size at the next horizon; its square at the one after
+ELSEWHERE: Final = 0.5  # weight of a size on another curve of the application
 WINDOW: Final = 64  # sizes; older errors fade
 ERROR_UNIT: Final = 100_000  # errors are stored as whole parts of this
 SHARE_DIGITS: Final = 4
 BEYOND: Final = range(1, len(HORIZONS))  # the horizons at which laws earn a share
-# Who adds sizes most often doubles them: this is how many doublings away the runs of a horizon lie. At the largest size itself
-# a share is 0, for there the forecast is what was observed.
+# Doublings at which the runs of a horizon lie, because users usually double a size. At the largest size the share is 0: the forecast
+# there is the observation.
 CENTRES: Final = (0.0, 1.0, 2.0, 3.0)
 
 Shares = tuple[tuple[float, ...], ...]  # of each of SEEDS, for each horizon of BEYOND; () where there are none

@@ -1,8 +1,7 @@
-"""What the machine is: how many cores make up a memory domain, a socket and a node, and at which sizes a curve may bend.
+"""The shape of nodes: cores of a memory domain, a socket and a node, and the sizes at which a curve may bend.
 
-Threads and processes share the memory of what they fill: run times often stop falling where a memory domain, a socket or a
-node is full. A curve that is sized in nodes has passed all of these at its first size. What is configured counts first;
-what is not is taken from jobs, whose allocation tells cores and nodes.
+Threads and processes on a node share its memory: run times often stop falling at the size that fills a memory domain, a socket or a
+node. A curve sized in nodes has passed all of these at its first size. Configured numbers precede those from the allocations of jobs.
 """
 
 from bisect import insort
@@ -16,10 +15,10 @@ from processors.contracts.settings import RunTimeSettings
 from processors.store import Untimed, digest64
 
 INSIDE_NODE: Final = frozenset({"threads", "cores", "processes"})
-RUNS_MAX: Final = 16  # of an application that are remembered
-RUNS_MIN: Final = 3  # that had as many cores on a node, before it is believed to have them
+RUNS_MAX: Final = 16  # of an application
+RUNS_MIN: Final = 3  # with as many cores on a node, before a node is believed to have them
 PARTITIONS_MAX: Final = 64
-COUNTS_MAX: Final = 16  # counts of cores that are told apart
+COUNTS_MAX: Final = 16  # distinct core counts of a partition
 NAME_BYTES_MAX: Final = 256
 CORES_MAX: Final = 65_536
 

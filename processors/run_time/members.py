@@ -1,7 +1,7 @@
-"""Who is right: every law of an application as it was published, scored by the runs that followed.
+"""The record of each law of an application: the published laws, scored by the runs that followed.
 
-The laws of the combination and the classic ones beside it are kept as the few numbers that a publication made them of.
-Each later run is compared with all of them before it is learned, apart by how far its size lay from those known then.
+A publication stores each law of the combination, and each reference law, as a few parameters. Each later run is compared with all laws
+before they learn the run, separately by horizon.
 """
 
 import math
@@ -18,10 +18,12 @@ from processors.models.battery import MEMBERS, Battery
 from processors.run_time.earned import BEYOND, SEEDS, Duels, Record, Seeds, Shares
 from processors.store import Untimed
 
-PUBLISHED: Final = "published"  # what was told: the combination, or the study; beyond its curve what it would have told
+PUBLISHED: Final = (
+    "published"  # the published prediction; beyond its curve the prediction that would have been published
+)
 ROWS: Final = (*MEMBERS, PUBLISHED)
 WINDOW: Final = 64  # runs; older errors fade
-ERROR_MAX: Final = 2.0  # |ln(observed / predicted)| counts no more, so that one wild forecast is not all there is
+ERROR_MAX: Final = 2.0  # limit of |ln(observed / predicted)|, so that one wild forecast does not outweigh all others
 RETAINED_SIZES: Final = 32  # at which the laws' answers are remembered while they are published
 AHEAD: Final = (0.5, 1.0, 2.0, 3.0, 4.0)  # doublings beyond the largest size
 _UNIT: Final = 100_000  # errors are stored as whole parts of this
@@ -165,7 +167,7 @@ class Members(Untimed):
             record = self._state.records[horizon] = HorizonErrors(0, {}, [0] * len(ROWS))
         record.scored += 1
         means, missed, scored = record.means, record.missed, record.scored
-        usual = min(WINDOW, scored)  # runs that a mean is of; fewer where its law said nothing of some
+        usual = min(WINDOW, scored)  # runs behind a mean; fewer if the law had no forecast for some
         errors = self.score(fact)
         if horizon in BEYOND:
             self._duel(fact, horizon, errors)

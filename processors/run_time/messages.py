@@ -35,7 +35,7 @@ from processors.run_time.prediction import RunTimePrediction
 Point = TypeVar("Point", bound=CurvePoint)
 
 DOWNEY: Final = "downey"
-REMEMBERED: Final = 1024  # curves whose laws were told; each takes 5 kB
+REMEMBERED: Final = 1024  # curves; the laws of each take 5 kB
 POINTS_REMEMBERED: Final = 8192
 NO_MEMBERS: Final[tuple[tuple[float, ...], ...]] = ((),) * (len(ENSEMBLE) + len(REFERENCE))
 

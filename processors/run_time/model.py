@@ -1,7 +1,7 @@
-"""Run-time model of one application: observed sizes, the curve that was published, and how good it was.
+"""Run-time model of one application: observed sizes, the published curve, and the scores of its predictions.
 
-The newest runs stay unmerged, so that a corrected report replaces a run exactly; older ones live on as sketches by
-size. A fit is a function of these alone, whatever the order of events.
+The newest runs stay unmerged, so that a corrected report replaces a run exactly; older runs live on as sketches by
+size. A fit is a function of both alone, whatever the order of events.
 """
 
 import itertools
@@ -87,10 +87,10 @@ def excluded(run: UnmergedRun, runs: Sequence[UnmergedRun]) -> bool:
     return not agreeing(run.outlier, [outlier for _, _, outlier in at_size])
 
 
-MARGIN_MIN: Final = 0.03  # of ln run time, by which a level may miss one from before and still be it
+MARGIN_MIN: Final = 0.03  # of ln run time; levels closer than this are the same
 CONFIRMED_RUNS: Final = 3
-ALONE_SHARE_MAX: Final = 0.25  # of the sizes, which move alone: if more do, the curve itself has changed
-SCATTER_MAX: Final = 0.3  # of ln T: runs that scatter more are of several kinds, and no normal law tells their band
+ALONE_SHARE_MAX: Final = 0.25  # of the sizes; if more move alone, the curve itself has changed
+SCATTER_MAX: Final = 0.3  # of ln T; runs that scatter more are of several kinds, and no normal law gives their band
 
 
 class ObservedSizes(NamedTuple):
@@ -221,8 +221,8 @@ class RunTime:
         self._places = places(state.scores)
         self._study: Study | None = None
         self._counts: dict[float, float] = {}
-        self._derived: dict[float, Derived] = {}  # of the sizes that have not changed since
-        self._plain = True  # how these were derived: without any level or strange run
+        self._derived: dict[float, Derived] = {}  # of unchanged sizes
+        self._plain = True  # whether they were derived without levels and outliers
         self._run_sizes: tuple[float, ...] | None = None
         self._sizes: AggregatedSizes | None = None
         self._evidence: LawEvidence | None = None
@@ -304,7 +304,7 @@ class RunTime:
         return self._state.published.score(fact) if self._state.published else None
 
     def note(self, scored: Scored) -> None:
-        vars(self).pop("quality", None)  # it is measured anew
+        vars(self).pop("quality", None)  # the cached quality is out of date
         self._state.scores = with_score(self._state.scores, score_of(scored), self._settings.scores_max, self._places)
         self._state.fallen = with_run(self._state.fallen, scored)
 
@@ -353,7 +353,7 @@ class RunTime:
         self._derived.clear()
         self._state.runs = [
             msgspec.structs.replace(run, outlier=0) if run.start_ms >= began_ms else run for run in self._state.runs
-        ]  # that was no accident
+        ]  # the runs since then confirm each other
         self._changed(detected_ms)
         self._state.new_runs = self._state.total
         return back
@@ -370,7 +370,7 @@ class RunTime:
         if before is None:
             return None
         ratios = [math.log(run.run_time_s / before.median_s) - run.ln_load for run in newest]
-        # the median that they are compared with is no better known than by its runs
+        # the median has an error of its own, by the number of its runs
         noise = turned.noise * math.sqrt(1.0 + math.pi / 2 / before.runs)
         rise = risen(ratios, noise, turned.direction)
         start = len(ratios) - rise + began(ratios[-rise:], noise) if rise else len(ratios)
@@ -534,7 +534,7 @@ class RunTime:
             derived.clear()
             self._plain = plain
         fresh = runs if derived is None else [run for run in runs if run.n not in derived]
-        if plain:  # when each started matters to levels alone
+        if plain:  # only levels need the start of a run
             return aggregate(self._table.own, [(run.n, run.run_time_s) for run in fresh], derived)
         return aggregate_levels(self._table, [run.placed(outlier=excluded(run, fresh)) for run in fresh], derived)
 

@@ -1,7 +1,7 @@
-"""The fit of an application at sizes: the combination of laws, with ADEPT's study for patterns, verdict and words.
+"""The fit of an application at sizes, by the combination of laws or by ADEPT's study, and its published curve.
 
-The combination answers for ordinary curves. Where ADEPT finds phases or favoured sizes, or fewer than two sizes are
-known, its study answers.
+The combination answers for ordinary curves. ADEPT's study answers if it finds phases or favoured sizes, or with fewer than two
+sizes.
 """
 
 import math
@@ -191,8 +191,8 @@ class RunTimePrediction(NamedTuple):
 
 
 CURVE_POINTS_MAX: Final = 48
-MIDDLE_RATIO_MIN: Final = 1.5  # between sizes that lie further apart stands a size that was not run
-LN_BAND_MAX: Final = math.log(SIDE_RATIO_MAX)  # where a band would end farther out, it says nothing
+MIDDLE_RATIO_MIN: Final = 1.5  # a wider gap gets a size in between
+LN_BAND_MAX: Final = math.log(SIDE_RATIO_MAX)  # a wider band tells nothing
 
 
 def curve_sizes(sizes: Sequence[float], factor_max: float, alone: Collection[float] = ()) -> list[float]:
@@ -316,7 +316,7 @@ class _Final:
     source: Sequence[str]
     rows: Sequence[int]
     bands: Sequence[facts.Band]
-    own: Sequence[tuple[float, float]]  # half-widths as the model had made them, below and above
+    own: Sequence[tuple[float, float]]  # half-widths before calibration, below and above
     half_width: Sequence[float]
     reasons: Sequence[tuple[str, ...]]
     known_further: Sequence[float]

@@ -1,4 +1,4 @@
-"""Measured quality: how published predictions compared with the runs that followed."""
+"""Measured quality of published predictions, by the runs that followed."""
 
 import math
 from collections import Counter
@@ -14,7 +14,7 @@ from processors.facts import COVERAGE_RUNS_MIN, Scored
 from processors.models.numerics.statistics import all_to_digits, pinball, share_below, to_digits
 
 COVERAGE: Final = 0.9
-ROWS: Final = ("own", *HORIZONS)  # sizes that were run themselves stand apart from sizes between them
+ROWS: Final = ("own", *HORIZONS)  # sizes with runs of their own have a row apart from sizes between
 OWN: Final = 0
 ROW_OF: Final = {horizon: row for row, horizon in enumerate(ROWS) if row != OWN}
 
@@ -117,8 +117,8 @@ def _coverage(inside: Sequence[bool]) -> float | None:
 
 
 TENTHS: Final = 10
-LOW, HIGH = 0.05, 0.95  # what the ends of a band stand for
-FORGETTING: Final = 0.995  # of a run by the next one: the newest two hundred or so have their say
+LOW, HIGH = 0.05, 0.95  # probabilities of the ends of a band
+FORGETTING: Final = 0.995  # factor by which a run fades with the next one: about the newest two hundred count
 _MIDDLE: Final = 0.5
 
 

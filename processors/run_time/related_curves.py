@@ -1,8 +1,7 @@
-"""What the curves of one application teach each other, and what all applications of a centre teach about errors.
+"""The records of forecasts that the curves of one application share, and the scores of all applications of a centre.
 
-The laws of the combination are weighed by how well they forecast: on the curve itself, and on the other inputs and
-systems of the application. What these did at larger sizes says most of all. Their records are kept here as plain data,
-so that a curve need not read the others.
+The laws of the combination are weighted by their forecasts on the curve itself, and on other inputs and systems of the application;
+forecasts at larger sizes count most. The records are plain data, so that a curve need not read the others.
 """
 
 import math
@@ -18,9 +17,9 @@ from processors.models.combination.scores import NO_SCORES, Counts, SystemScores
 from processors.models.combination.shapes import NO_LOSSES, ShapeLosses
 from processors.store import Untimed
 
-CURVES_MAX: Final = 32  # of an application: those that say most stay, whenever they ran
+CURVES_MAX: Final = 32  # of an application; those with the widest range stay
 REPLAYED_MAX: Final = 8  # of these, so that a new size costs no more than a few milliseconds
-NEWS: Final = 0.02  # of ln of a median run time, by which a curve has changed enough to be taken anew
+NEWS: Final = 0.02  # change in ln of a median run time that makes a new record due
 
 
 class CurveRecord(msgspec.Struct, frozen=True, array_like=True):

@@ -1,8 +1,8 @@
-"""The one verdict on a size: taken after the band that anybody is given, and never better farther out.
+"""The one verdict on a size, taken on the final band; no size farther out has a better one.
 
-Inside the range a size is judged by its own band. Beyond it ADEPT's judgement decides, and the band has to be narrow as well.
-The verdicts beyond are taken at fixed steps from the largest size, so that what is said of a size does not depend on which
-others were asked about.
+Inside the observed range the size's own band decides. Beyond the largest size ADEPT's verdict decides, and the band has to be narrow
+as well. Verdicts beyond are taken at fixed steps from the largest size, so that the verdict on a size does not depend on the other
+sizes of a request.
 """
 
 import math
@@ -23,16 +23,16 @@ REACH_DOUBLINGS: Final = math.log2(REACH)  # up to here ADEPT's judgement and th
 NEAR: Final = 1e-9
 WIDTH_INSIDE_MAX: Final = 0.1
 STEPS: Final = 4  # a doubling
-STEPS_NEAR: Final = round(STEPS * REACH_DOUBLINGS)  # those farther out are looked at where these hold, which is seldom
-KNOWN_MIN: Final = 0.5  # the share of related curves in a forecast from which it rests on sizes that were run
+STEPS_NEAR: Final = round(STEPS * REACH_DOUBLINGS)  # farther steps are read only if these hold, which is rare
+KNOWN_MIN: Final = 0.5  # least share of related curves in a forecast that rests on sizes that were run
 
 UNCERTAIN: Final = "uncertain"
 UNKNOWN: Final = "unknown"
 HIGH_ERROR: Final = "high_error"
 CANNOT_RELY: Final = frozenset({"insufficient", HIGH_ERROR})
-OF_DISTANCE: Final = frozenset({TOO_FAR})  # answered by a record of the application's own at that horizon
+OF_DISTANCE: Final = frozenset({TOO_FAR})  # doubts that the application's own record at that horizon answers
 PART_FULL: Final = "part_full"
-LEFT_OPEN: Final = frozenset({TOO_FAR, "linear", "runner_up"})  # answered by related curves that are known out there
+LEFT_OPEN: Final = frozenset({TOO_FAR, "linear", "runner_up"})  # doubts that related curves at such sizes answer
 REASON_TEXT: Final = {
     "far": "the size is far from those that were run",
     "members_disagree": "the scaling laws disagree",
