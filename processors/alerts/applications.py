@@ -1,143 +1,115 @@
-"""Alert rules: what findings mean to the person who is woken. Each name has a heading in the runbook."""
+"""Conditions of alerts about applications: from what was observed to a condition with its texts and evidence."""
 
 import math
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
+import msgspec
+
+from processors.alerts import rules
 from processors.alerts.lifecycle import Condition
-from processors.alerts.messages import TEXT_MAX
-from processors.contracts.alerts import AlertSettings
+from processors.alerts.policy import TEXT_MAX
+from processors.alerts.rules import AlertType, application_labels
+from processors.contracts.alerts import AlertSettings, DisturbedRun, UnexplainedPower
 from processors.contracts.events import Attribute
-from processors.contracts.names import ApplicationKey, duration, rfc3339
-from processors.contracts.outputs import AlertEnd, AlertEvidence, Prediction, Reliability, Severity
+from processors.contracts.names import ApplicationKey, duration, measured, rfc3339, signed
+from processors.contracts.outputs import AlertEvidence, Prediction, ProfileModel, Reliability
 from processors.facts import Scored
 from processors.jobs.failures import FailureJudgement, HostFailureJudgement
+from processors.models.counters.model import AddedPart, Unusual
 from processors.models.drift import Direction
-from processors.power.blame import MovedCounter
+from processors.models.training.table import PredictedBand
+from processors.power.blame import NINE_OF_TEN, Blamed, JudgedPower, MovedCounter
+from processors.power.by_size import COUNTER, NIC, RATE
+from processors.power.model import ProfileFact, ProfileFinding
 from processors.run_time.drift import RunJudgement, Shift
 
-SLOW_SIZE: Final = "SlowSize"
-FAST_SIZE: Final = "FastSize"
-STRANGE_RUN: Final = "StrangeRun"
-REGRESSION: Final = "Regression"
-IMPROVEMENT: Final = "Improvement"
-PREDICTION_UNRELIABLE: Final = "PredictionUnreliable"
-SLOWS_DOWN: Final = "SlowsDown"
-APPLICATION_FAILS: Final = "ApplicationFailureRate"
-HOST_FAILS: Final = "HostFailureRate"
-HOST_ANOMALY: Final = "HostAnomaly"
-RACK_ANOMALY: Final = "RackAnomaly"
-STRAGGLER_HOST: Final = "StragglerHost"
-UNEXPLAINED_POWER: Final = "UnexplainedPower"
-DISTURBED_RUN: Final = "DisturbedRun"
 STILL_CREDIBLE: Final = 0.5
-CAUSES_MIN: Final = 2  # applications of which a host has to fail runs: one by itself may be to blame
-ALERT_NAMES: Final = (
-    SLOW_SIZE, FAST_SIZE, STRANGE_RUN, REGRESSION, IMPROVEMENT, PREDICTION_UNRELIABLE, SLOWS_DOWN, APPLICATION_FAILS, HOST_FAILS,
-    HOST_ANOMALY, RACK_ANOMALY, STRAGGLER_HOST, UNEXPLAINED_POWER, DISTURBED_RUN,
-)  # fmt: skip
-
-
-def application_labels(key: ApplicationKey) -> dict[str, str]:
-    """Return the labels that name an application."""
-    return {"application": key.application, "system": key.system, "input": key.input, "unit": key.unit}
+CAUSES_MIN: Final = 2  # failing applications on a host: a single application may itself be to blame
+ALERT_OF: Final[dict[Direction, AlertType]] = {"regression": rules.REGRESSION, "improvement": rules.IMPROVEMENT}
+SYSTEM: Final = "system"
+TARGET: Final = "system_power_w"
+MEASURED_MIN: Final = 0.8  # share of host-minutes: power that was estimated from counters is always explained by them
+PER: Final = {COUNTER: "per cycle", RATE: "per second", NIC: "per second"}
+COUNTERS_SHOWN: Final = 3
 
 
 def unusual_size(
     key: ApplicationKey,
     name: str,
     n: float,
-    found: tuple[float, float] | None,
+    times_s: tuple[float, float] | None,
     *,
     settings: AlertSettings.SlowSize,
     now_ms: int,
 ) -> Condition:
     """Return the condition of a size that is slow or fast against the rest of its curve.
 
-    `found` is what was observed and what the other sizes suggest, in seconds; None where it is no longer so.
+    `times_s` are the observed run time and the one that the other sizes suggest; None if the size is no longer unusual.
     """
+    alert = rules.SLOW_SIZE if name == rules.SLOW_SIZE.name else rules.FAST_SIZE
     labels = {**application_labels(key), "n": f"{n:g}"}
-    if found is None:
-        return over(name, labels, now_ms)
-    observed_s, expected_s = found
-    change = abs(observed_s / expected_s - 1)
-    word = "slower" if name == SLOW_SIZE else "faster"
-    return Condition(
-        name=name,
-        labels=labels,
-        holds=True,
-        time_ms=now_ms,
-        severity="warning" if name == SLOW_SIZE else "info",
-        for_ms=round(settings.for_s * 1000),
-        keep_firing_ms=round(settings.keep_firing_s * 1000),
-        summary=f"{key.application} is {change * 100:.0f} % {word} on {n:g} {key.unit} than its other sizes suggest.",
-        description=f"Observed {duration(observed_s)}, expected {duration(expected_s)} from the curve through the other sizes.",
-        evidence=AlertEvidence(observed=observed_s, expected=expected_s, n=n),
-    )
+    if times_s is None:
+        return alert.over(labels, now_ms)
+    observed_s, expected_s = times_s
+    values = {
+        "percent": abs(observed_s / expected_s - 1) * 100,
+        "observed": duration(observed_s),
+        "expected": duration(expected_s),
+    }
+    evidence = AlertEvidence(observed=observed_s, expected=expected_s, n=n)
+    return alert.condition(labels, settings, now_ms, values, evidence)
 
 
 def unreliable(
-    key: ApplicationKey, text: Reliability, observations: int, settings: AlertSettings.Unreliable, now_ms: int
+    key: ApplicationKey, reliability: Reliability, observations: int, settings: AlertSettings.Unreliable, now_ms: int
 ) -> list[Condition]:
-    """Return one condition for each verdict that matters to users: holding for the present one, else not."""
+    """Return one condition for each configured verdict; only that of the present verdict holds."""
     active, labels = settings.enabled and observations >= settings.observations_min, application_labels(key)
+    evidence = AlertEvidence(detail={"reasons": ", ".join(reliability.reasons)})
+    alert = rules.PREDICTION_UNRELIABLE
     return [
-        over(PREDICTION_UNRELIABLE, {**labels, "verdict": verdict}, now_ms)
-        if not active or text.verdict != verdict
-        else Condition(
-            name=PREDICTION_UNRELIABLE,
-            labels={**labels, "verdict": verdict},
-            holds=True,
-            time_ms=now_ms,
-            kind="reliability",
-            severity="info",
-            for_ms=round(settings.for_s * 1000),
-            summary=f"Predictions of {key.application} are not reliable ({verdict.replace('_', ' ')}).",
-            description=" ".join(text.advice),
-            evidence=AlertEvidence(detail={"reasons": ", ".join(text.reasons)}),
+        alert.condition(
+            {**labels, "verdict": verdict},
+            settings,
+            now_ms,
+            {"verdict_text": verdict.replace("_", " "), "advice": " ".join(reliability.advice)},
+            evidence,
         )
+        if active and reliability.verdict == verdict
+        else alert.over({**labels, "verdict": verdict}, now_ms)
         for verdict in settings.verdicts
     ]
 
 
 def slows_down(predicted: Prediction, settings: AlertSettings.SlowsDown, now_ms: int) -> Condition:
-    """Return the condition of an application that takes longer on its largest sizes: its prediction may be as good as any."""
+    """Return the condition of an application that takes longer on its largest sizes; its prediction may still be good."""
     key = ApplicationKey(predicted.application, predicted.system, predicted.input, predicted.unit)
-    fastest = predicted.useful_n.slower_beyond
-    if fastest is None:
-        return over(SLOWS_DOWN, application_labels(key), now_ms)
+    labels, fastest = application_labels(key), predicted.useful_n.slower_beyond
+    if fastest is None or not settings.enabled or predicted.observations < settings.observations_min:
+        return rules.SLOWS_DOWN.over(labels, now_ms)
     times_s = {point.n: point.run_time_s for point in predicted.curve}
     largest = predicted.sizes[-1]
-    return Condition(
-        name=SLOWS_DOWN,
-        labels=application_labels(key),
-        holds=settings.enabled and predicted.observations >= settings.observations_min,
-        time_ms=now_ms,
-        kind="reliability",
-        severity="info",
-        for_ms=round(settings.for_s * 1000),
-        summary=f"{key.application} is slower on {largest:g} {key.unit} than on {fastest:g}.",
-        description=f"More than {fastest:g} {key.unit} only cost: no run was faster on more.",
-        evidence=AlertEvidence(observed=times_s.get(largest), expected=times_s.get(fastest), n=largest),
-    )
-
-
-def over(
-    name: str, labels: dict[str, str], now_ms: int, *, forgotten: bool = False, by: AlertEnd = "itself"
-) -> Condition:
-    """Return the condition of what no longer holds, or is `forgotten`: nobody knows any more whether it does."""
-    return Condition(name=name, labels=labels, holds=False, time_ms=now_ms, forgotten=forgotten, ended_by=by)
+    evidence = AlertEvidence(observed=times_s.get(largest), expected=times_s.get(fastest), n=largest)
+    values = {"largest": f"{largest:g}", "fastest": f"{fastest:g}"}
+    return rules.SLOWS_DOWN.condition(labels, settings, now_ms, values, evidence)
 
 
 def forgotten(
     key: ApplicationKey, flagged: Sequence[tuple[str, float]], verdicts: Sequence[str], now_ms: int
 ) -> list[Condition]:
-    """Return that nothing holds any more which a model said of its application."""
+    """Return the ends of the alerts that rest on the published curve of an application."""
     labels = application_labels(key)
     sizes = [(name, {**labels, "n": f"{n:g}"}) for name, n in flagged]
-    judged = [(PREDICTION_UNRELIABLE, {**labels, "verdict": verdict}) for verdict in verdicts]
-    return [over(name, of, now_ms, forgotten=True) for name, of in (*sizes, *judged, (SLOWS_DOWN, labels))]
+    judged = [(rules.PREDICTION_UNRELIABLE.name, {**labels, "verdict": verdict}) for verdict in verdicts]
+    alerts = [*sizes, *judged, (rules.SLOWS_DOWN.name, labels)]
+    return [rules.ALERTS[name].over(of_alert, now_ms, forgotten=True) for name, of_alert in alerts]
+
+
+def profiles_forgotten(key: ApplicationKey, now_ms: int) -> list[Condition]:
+    """Return the ends of the alerts that rest on the counters of an application."""
+    labels = application_labels(key)
+    return [alert.over(labels, now_ms, forgotten=True) for alert in (rules.UNEXPLAINED_POWER, rules.DISTURBED_RUN)]
 
 
 def failing(
@@ -150,23 +122,20 @@ def failing(
 ) -> Condition:
     """Return the condition of an application's failure rate.
 
-    One that is open holds for as long as the rate is more likely than not above what it was, or it would come and go.
+    An open alert stays open while the rate is more likely than not above the former one; otherwise it would come and go.
     """
-    return Condition(
-        name=APPLICATION_FAILS,
-        labels=labels,
-        holds=settings.enabled and _credible(judged, is_open=is_open),
-        time_ms=now_ms,
-        kind="reliability",
-        severity=_failing_severity(judged.recent_failures, judged.recent_runs),
-        keep_firing_ms=round(settings.keep_firing_s * 1000),
-        summary=f"{judged.recent_failures} of the last {judged.recent_runs} runs of {labels['application']} failed.",
-        description=(
-            f"The rate was {judged.past_rate * 100:.1f} % before; with probability {judged.credibility:.3f} "
-            "it is now above both that and the usual rate."
-        ),
-        evidence=AlertEvidence(observed=judged.recent_failures / max(judged.recent_runs, 1), expected=judged.past_rate),
+    if not (settings.enabled and _credible(judged, is_open=is_open)):
+        return rules.APPLICATION_FAILS.over(labels, now_ms)
+    values = {
+        "failures": judged.recent_failures,
+        "runs": judged.recent_runs,
+        "percent": judged.past_rate * 100,
+        "credibility": judged.credibility,
+    }
+    condition = rules.APPLICATION_FAILS.condition(
+        labels, settings, now_ms, values, _failure_evidence(judged, judged.past_rate)
     )
+    return _graded(condition, judged)
 
 
 def host_failing(
@@ -177,84 +146,65 @@ def host_failing(
     *,
     is_open: bool = False,
 ) -> Condition:
-    """Return the condition of a host that fails more runs than their applications do elsewhere, of two applications at least.
+    """Return the condition of a host that fails more runs than the same applications do elsewhere.
 
-    One that is open holds for as long as that is more likely than not.
+    At least two applications have to fail. An open alert stays open while that is more likely than not.
     """
-    runs = max(judged.recent_runs, 1)
-    return Condition(
-        name=HOST_FAILS,
-        labels=labels,
-        holds=settings.enabled and _credible(judged, is_open=is_open) and judged.causes >= CAUSES_MIN,
-        time_ms=now_ms,
-        kind="reliability",
-        severity=_failing_severity(judged.recent_failures, judged.recent_runs),
-        keep_firing_ms=round(settings.keep_firing_s * 1000),
-        expires_after_ms=round(settings.quiet_s * 1000),
-        summary=(
-            f"{judged.recent_failures} of the last {judged.recent_runs} runs on {labels['host']} failed, "
-            f"of {judged.causes} applications, where {judged.expected:.1f} were to be expected."
-        ),
-        description="That is what these applications do elsewhere; failures of jobs on many hosts are shared among these.",
-        evidence=AlertEvidence(observed=judged.recent_failures / runs, expected=judged.expected / runs),
-    )
+    if not (settings.enabled and _credible(judged, is_open=is_open) and judged.causes >= CAUSES_MIN):
+        return rules.HOST_FAILS.over(labels, now_ms)
+    values = {
+        "failures": judged.recent_failures,
+        "runs": judged.recent_runs,
+        "causes": judged.causes,
+        "expected": judged.expected,
+    }
+    evidence = _failure_evidence(judged, judged.expected / max(judged.recent_runs, 1))
+    return _graded(rules.HOST_FAILS.condition(labels, settings, now_ms, values, evidence), judged)
+
+
+def _failure_evidence(judged: FailureJudgement | HostFailureJudgement, expected: float) -> AlertEvidence:
+    return AlertEvidence(observed=judged.recent_failures / max(judged.recent_runs, 1), expected=expected)
+
+
+def _graded(condition: Condition, judged: FailureJudgement | HostFailureJudgement) -> Condition:
+    most_fail = judged.recent_failures * 2 > judged.recent_runs
+    return msgspec.structs.replace(condition, severity="critical") if most_fail else condition
 
 
 def _credible(judged: FailureJudgement | HostFailureJudgement, *, is_open: bool) -> bool:
     return judged.credible or (is_open and judged.credibility > STILL_CREDIBLE)
 
 
-def _failing_severity(failures: int, runs: int) -> Severity:
-    return "critical" if failures * 2 > runs else "warning"
-
-
-ALERT_OF: Final[dict[Direction, str]] = {"regression": REGRESSION, "improvement": IMPROVEMENT}
-LEARNED: Final = "The model has learned the new level and now expects such run times."
-BACK: Final = "The run times are back to their previous level."
-OVERTAKEN: Final = "The run times have changed again."
-FORGOTTEN: Final = "It is no longer tracked."
-EXPLAINED: Final = "This was not a single run: the run times of the application have changed for good."
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
 def strange_run(
     key: ApplicationKey, scored: Scored, judged: RunJudgement, settings: AlertSettings.StrangeRun, now_ms: int
 ) -> Condition | None:
-    """Return the condition of a run that is strange by itself; None where it is not, or too little is known."""
+    """Return the condition of a single strange run; None if the run is normal or too few runs are known."""
     ratio = math.exp(scored.ln_ratio)
-    factor = max(ratio, 1.0 / ratio)
-    known = scored.observations >= settings.observations_min
-    given = known and factor >= settings.factor_min and judged.noise <= settings.scatter_max
-    if not (settings.enabled and judged.outlier and given):
+    far = max(ratio, 1.0 / ratio) >= settings.factor_min and judged.noise <= settings.scatter_max
+    if not (settings.enabled and judged.outlier and far and scored.observations >= settings.observations_min):
         return None
     run = scored.run
-    summary = (
-        f"{key.application} on {run.n:g} {key.unit} took {duration(run.run_time_s)}, {ratio:.2f} times "
-        f"as long as the {duration(scored.expected_s)} expected."
+    values = {
+        "n": f"{run.n:g}",
+        "observed": duration(run.run_time_s),
+        "expected": duration(scored.expected_s),
+        "ratio": ratio,
+        "low": duration(scored.low_s),
+        "high": duration(scored.high_s),
+        "observations": scored.observations,
+        "percent": judged.conformal_p * 100,
+    }
+    evidence = AlertEvidence(
+        observed=run.run_time_s,
+        expected=scored.expected_s,
+        low=scored.low_s,
+        high=scored.high_s,
+        n=run.n,
+        runs=(run.run_id,),
+        detail={"conformal_p": judged.conformal_p},
     )
-    return Condition(
-        name=STRANGE_RUN,
-        labels=strange_run_labels(key, judged.outlier),
-        holds=True,
-        momentary=True,
-        time_ms=now_ms,
-        severity="warning" if ratio > 1 else "info",
-        keep_firing_ms=round(settings.keep_firing_s * 1000),
-        summary=summary,
-        description=(
-            f"The band was {duration(scored.low_s)} to {duration(scored.high_s)}; {scored.observations} runs were known. "
-            f"At most {judged.conformal_p * 100:.1f} % of its newest runs deviated as much."
-        ),
-        evidence=AlertEvidence(
-            observed=run.run_time_s,
-            expected=scored.expected_s,
-            low=scored.low_s,
-            high=scored.high_s,
-            n=run.n,
-            runs=(run.run_id,),
-            detail={"conformal_p": judged.conformal_p},
-        ),
-    )
+    condition = rules.STRANGE_RUN.condition(strange_run_labels(key, judged.outlier), settings, now_ms, values, evidence)
+    return condition if ratio > 1 else msgspec.structs.replace(condition, severity="info")
 
 
 def size_turned(
@@ -266,104 +216,258 @@ def size_turned(
     settings: AlertSettings.StrangeRun,
     now_ms: int,
 ) -> Condition | None:
-    """Return the condition of strange runs that were a size which has become slow or fast for good; None if not to be told.
+    """Return the condition of strange runs that turn out to be a size that became slow or fast for good.
 
-    `moved` says by which factor it takes longer, and in how many runs; `noise` is how far runs scatter.
+    `moved` is the factor by which run times changed, and the number of runs that show it; `noise` is the scatter of the
+    runs. None if the change is too small or the runs scatter too much.
     """
     run, (factor, runs) = scored.run, moved
     if not settings.enabled or max(factor, 1 / factor) < settings.factor_min or noise > settings.scatter_max:
         return None
-    return Condition(
-        name=STRANGE_RUN,
-        labels=strange_run_labels(key, 1 if factor > 1 else -1),
-        holds=True,
-        momentary=True,
-        time_ms=now_ms,
-        severity="warning" if factor > 1 else "info",
-        keep_firing_ms=round(settings.keep_firing_s * 1000),
-        summary=(
-            f"{key.application} on {run.n:g} {key.unit} takes {factor:.2f} times as long as before, "
-            f"in its last {runs} runs."
-        ),
-        description="The prediction of this size follows; its other sizes are as before.",
-        evidence=AlertEvidence(observed=run.run_time_s, expected=scored.expected_s, n=run.n, runs=(run.run_id,)),
+    condition = rules.STRANGE_RUN.condition(
+        strange_run_labels(key, 1 if factor > 1 else -1),
+        settings,
+        now_ms,
+        {"n": f"{run.n:g}", "factor": factor, "runs": runs},
+        AlertEvidence(observed=run.run_time_s, expected=scored.expected_s, n=run.n, runs=(run.run_id,)),
+        text=rules.SIZE_TURNED,
     )
+    return condition if factor > 1 else msgspec.structs.replace(condition, severity="info")
 
 
 def strange_run_labels(key: ApplicationKey, outlier: int) -> dict[str, str]:
-    """Return the labels of a strange run's alert; `strange` is 1 for a slow one."""
+    """Return the labels of a strange run's alert; `outlier` is positive for a slow run."""
     return {**application_labels(key), "direction": "slow" if outlier > 0 else "fast"}
 
 
 def shifted(
     key: ApplicationKey, shift: Shift, settings: AlertSettings.Shift, now_ms: int, moved: MovedCounter | None = None
 ) -> Condition | None:
-    """Return the condition of an application that became slower or faster; None where that is too little to tell.
+    """Return the condition of an application that became slower or faster; None if the change is too small.
 
-    `moved` is the counter that moved with it, where one was measured to. An application whose runs scatter very much is several things under one name: a batch of one of them is no shift.
+    `moved` is the counter that changed at the same time. An application whose runs scatter widely raises no alert,
+    because it is several programs under one name and a batch of one of them is no shift.
     """
     small = max(shift.factor, 1 / shift.factor) < settings.factor_min
     if not settings.enabled or small or shift.noise > settings.scatter_max:
         return None
-    moment = _EPOCH + timedelta(milliseconds=shift.since_ms)
     change = shift.change
-    then = f"; {change.name} changed from {change.before} to {change.after} then" if change else ""
-    return Condition(
-        name=ALERT_OF[shift.direction],
-        labels=application_labels(key),
-        holds=True,
-        momentary=True,
-        time_ms=now_ms,
-        severity="warning" if shift.direction == "regression" else "info",
-        keep_firing_ms=round(settings.keep_firing_s * 1000),
-        summary=(
-            f"{key.application} on {key.system} takes {shift.factor:.2f} times as long since "
-            f"{moment:%H:%M} on {moment.day} {moment:%b} (UTC), as {shift.runs} runs show{then}."
-        ),
-        description=f"{_moved_text(moved, shift)} {LEARNED}" if moved is not None else LEARNED,
-        evidence=AlertEvidence(
-            observed=shift.observed_s,
-            expected=shift.expected_s,
-            n=shift.n,
-            runs=shift.run_ids or (shift.since_run,),
-            detail=_detail(shift) | (_moved_detail(moved) if moved is not None else {}),
-        ),
+    values = {
+        "factor": shift.factor,
+        "since": rules.clock(shift.since_ms),
+        "runs": shift.runs,
+        "change": f"; {change.name} changed from {change.before} to {change.after} then" if change else "",
+        "counter": f"{_moved_text(moved, shift)} " if moved is not None else "",
+    }
+    evidence = AlertEvidence(
+        observed=shift.observed_s,
+        expected=shift.expected_s,
+        n=shift.n,
+        runs=shift.run_ids or (shift.since_run,),
+        detail=_shift_detail(shift, moved),
     )
+    return ALERT_OF[shift.direction].condition(application_labels(key), settings, now_ms, values, evidence)
 
 
 def _moved_text(moved: MovedCounter, shift: Shift) -> str:
-    """Return a sentence about a counter, with the build where that changed then and there is room for it."""
-    change = shift.change
-    named = f"{moved.text} with {change.name} {change.after}." if change else f"{moved.text}."
-    return named if len(named) + len(LEARNED) < TEXT_MAX else f"{moved.text}."
+    """Return a sentence about a counter, with the build that changed at that time if there is room for it."""
+    change, room = shift.change, TEXT_MAX - len(rules.REGRESSION.text.description.partition("}")[2])
+    with_build = f"{moved.text} with {change.name} {change.after}." if change else f"{moved.text}."
+    return with_build if len(with_build) < room else f"{moved.text}."
 
 
-def _moved_detail(moved: MovedCounter) -> dict[str, Attribute]:
-    return {
-        "counter": f"{moved.counter} {moved.per}",
-        "counter_before": moved.before,
-        "counter_since": moved.since,
-        "counter_runs": moved.runs,
-    }
-
-
-def ended(name: str, labels: dict[str, str], why: str, now_ms: int, *, by: AlertEnd = "itself") -> Condition:
-    """Return the condition with which an open alert ends at the next tick, and what ends it."""
-    severity: Severity = "info" if name == IMPROVEMENT or labels.get("direction") == "fast" else "warning"
-    return Condition(
-        name=name, labels=labels, holds=True, momentary=True, time_ms=now_ms, severity=severity, summary=why,
-        ended_by=by,
-    )  # fmt: skip
-
-
-def _detail(shift: Shift) -> dict[str, Attribute]:
-    change = shift.change
-    changed = {"changed": change.name, "before": change.before or "", "after": change.after} if change else {}
-    return {
+def _shift_detail(shift: Shift, moved: MovedCounter | None) -> dict[str, Attribute]:
+    detail: dict[str, Attribute] = {
         "factor": shift.factor,
         "since": rfc3339(shift.since_ms),
         "since_run": shift.since_run,
         "runs": shift.runs,
         "scatter": shift.noise,
-        **changed,
     }
+    if change := shift.change:
+        detail |= {"changed": change.name, "before": change.before or "", "after": change.after}
+    if moved is not None:
+        detail |= {
+            "counter": f"{moved.counter} {moved.per}",
+            "counter_before": moved.before,
+            "counter_since": moved.since,
+            "counter_runs": moved.runs,
+        }
+    return detail
+
+
+class JudgedRun(NamedTuple):
+    """A settled run of an application, and what its counters showed before the models learned it.
+
+    `expected_s` is the run time published for its size, None if none is. `ln_load` is the part of its ln run time that the
+    load of its hosts explains. `added` is what its counters add to the power of the mean run.
+    """
+
+    key: ApplicationKey
+    fact: ProfileFact
+    finding: ProfileFinding
+    models: Sequence[ProfileModel]
+    expected_s: float | None = None
+    ln_load: float = 0.0
+    added: Sequence[AddedPart] = ()
+
+    @property
+    def slower(self) -> float | None:
+        """The run time over the published one under the load of its hosts, because load is no disturbance."""
+        return self.fact.run_time_s / self.expected_s * math.exp(-self.ln_load) if self.expected_s else None
+
+    @property
+    def text(self) -> str:
+        return f"{self.key.application} on {self.fact.n:g} {self.key.unit}"
+
+    @property
+    def job(self) -> str:
+        return self.fact.run_id.partition("@")[0]
+
+
+def judged_power(run: JudgedRun, hosts: Sequence[str], settings: UnexplainedPower) -> JudgedPower | None:
+    """Return how far a run's power is from the power that its counters explain; None if that cannot be judged."""
+    fact, scored = run.fact, run.finding.scored.get(TARGET, 0)
+    power = run.finding.expected.get(TARGET)
+    if power is None or scored < settings.scored_min or fact.profile.measured.get(SYSTEM, 0.0) < MEASURED_MIN:
+        return None
+    observed_w, band = power
+    count = max(fact.profile.hosts, 1)
+    return JudgedPower(
+        fact.run_id,
+        run.key.id,
+        tuple(hosts),
+        count * (observed_w - band.value),
+        count * (band.high - band.low) / (2 * NINE_OF_TEN),
+        _outside(observed_w, band, settings),
+    )
+
+
+def unexplained_power(
+    run: JudgedRun, judged: JudgedPower, settings: UnexplainedPower, now_ms: int, *, in_a_row: int = 1
+) -> Condition:
+    """Return the condition of power that counters do not explain; `in_a_row` newest runs show it, one after the other."""
+    labels, power = application_labels(run.key), run.finding.expected.get(TARGET)
+    if power is None or not (settings.enabled and judged.off):
+        return rules.UNEXPLAINED_POWER.over(labels, now_ms)
+    observed_w, band = power
+    fact, scored = run.fact, run.finding.scored.get(TARGET, 0)
+    model = next((model for model in run.models if model.target == TARGET), None)
+    counters = ", ".join(part.counter for part in model.explained[:COUNTERS_SHOWN]) if model else ""
+    values = {
+        "run": run.text,
+        "ratio": observed_w / band.value,
+        "observed": measured("power_w", observed_w),
+        "expected": measured("power_w", band.value),
+        "low": measured("power_w", band.low),
+        "high": measured("power_w", band.high),
+        "scored": scored,
+        "counters": _counters_text(run.added, counters),
+    }
+    evidence = AlertEvidence(
+        observed=observed_w,
+        expected=band.value,
+        low=band.low,
+        high=band.high,
+        n=fact.n,
+        runs=(fact.run_id,),
+        model=model.model if model else None,
+        detail={"target": TARGET, "counters": counters, "added": _added_text(run.added), "scored": scored},
+    )
+    condition = rules.UNEXPLAINED_POWER.condition(labels, settings, now_ms, values, evidence)
+    condition = msgspec.structs.replace(condition, severity=settings.severity)
+    return msgspec.structs.replace(condition, for_ms=0) if in_a_row >= settings.runs_min else condition
+
+
+def power_of_host(system: str, blamed: Blamed, run: JudgedRun, settings: UnexplainedPower, now_ms: int) -> Condition:
+    """Return the condition of a host that draws more, or less, than the counters of its runs explain."""
+    labels = rules.host_labels(system, blamed.host)
+    if not settings.enabled:
+        return rules.UNEXPLAINED_POWER.over(labels, now_ms)
+    values = {
+        "excess": measured("power_w", abs(blamed.excess_w)),
+        "direction": "more" if blamed.excess_w > 0 else "less",
+        "runs": blamed.runs,
+        "job": run.job,
+        "application": run.key.application,
+    }
+    evidence = AlertEvidence(
+        observed=blamed.excess_w, runs=(run.fact.run_id,), detail={"target": TARGET, "runs": blamed.runs}
+    )
+    condition = rules.UNEXPLAINED_POWER.condition(labels, settings, now_ms, values, evidence, text=rules.POWER_OF_HOST)
+    return msgspec.structs.replace(condition, severity=settings.severity, for_ms=0)
+
+
+def _counters_text(added: Sequence[AddedPart], counters: str) -> str:
+    """Return what the counters add to the power of this run, or else the counters that explain power best."""
+    if added:
+        return f"Counters add to the mean power: {_added_text(added)}."
+    return f"The counters that explain power best are {counters}." if counters else "No counter explains power."
+
+
+def _added_text(added: Sequence[AddedPart]) -> str:
+    return ", ".join(f"{part.counter} {signed('power_w', part.amount)}" for part in added[:COUNTERS_SHOWN])
+
+
+def _outside(observed: float, band: PredictedBand, settings: UnexplainedPower) -> bool:
+    """Return whether a value is outside a band by both margins; the half-width is that of its own side, in ln."""
+    off = math.log(observed / band.value)
+    half_width = math.log(band.high / band.value) if off > 0 else math.log(band.value / band.low)
+    return abs(off) > max(settings.band_factor * half_width, math.log1p(settings.margin_share))
+
+
+def disturbed_run(run: JudgedRun, settings: DisturbedRun, now_ms: int) -> Condition | None:
+    """Return the condition of a run that something disturbed; None if it is normal or too few runs are known."""
+    far = [counter for counter in run.finding.unusual if _far(counter, settings)]
+    runs = max((model.runs for model in run.models), default=0)
+    if not settings.enabled or len(far) < settings.counters_min or runs < settings.runs_min:
+        return None
+    if run.slower is None or run.slower < settings.slower_min:
+        return None
+    first, weight = far[0], run.finding.weight
+    names = [_plain(counter.counter) for counter in far[:COUNTERS_SHOWN]]
+    texts = ", ".join(_counter_text(counter) for counter in far[:COUNTERS_SHOWN])
+    more = f" and {len(far) - COUNTERS_SHOWN} more" if len(far) > COUNTERS_SHOWN else ""
+    values = {
+        "run": run.text,
+        "slower": run.slower,
+        "counters": texts.replace(" times", " times its usual rate", 1) + more,
+        "job": run.job,
+        "counter": names[0],
+        "rate": first.rate,
+        "usual": first.usual,
+        "deviations": abs(first.deviations),
+    }
+    evidence = AlertEvidence(
+        observed=first.rate,
+        expected=first.usual,
+        n=run.fact.n,
+        runs=(run.fact.run_id,),
+        detail={
+            "target": names[0],
+            "deviations": round(first.deviations, 1),
+            "counters": ", ".join(names),
+            "counters_off": len(far),
+            "weight": weight,
+            "slower": round(run.slower, 3),
+        },
+    )
+    condition = rules.DISTURBED_RUN.condition(application_labels(run.key), settings, now_ms, values, evidence)
+    return msgspec.structs.replace(condition, severity=settings.severity)
+
+
+def _far(counter: Unusual, settings: DisturbedRun) -> bool:
+    difference_min = settings.difference_min * abs(counter.usual)
+    return abs(counter.deviations) >= settings.deviations_min and abs(counter.rate - counter.usual) >= difference_min
+
+
+def _counter_text(counter: Unusual) -> str:
+    if counter.usual <= 0:
+        return f"{_plain(counter.counter)} {counter.rate:.3g} instead of {counter.usual:.3g}"
+    return f"{_plain(counter.counter)} at {counter.rate / counter.usual:.2f} times"
+
+
+def _plain(counter: str) -> str:
+    """Return the producer's name of a counter, with what it is relative to."""
+    kind, colon, name = counter.partition(":")
+    return f"{name} {PER[kind + colon]}" if kind + colon in PER else counter

@@ -1,34 +1,44 @@
-"""Alert rules about hosts: what anomalies mean to the person who is woken. Each name has a heading in the runbook."""
+"""Conditions of alerts about hosts and racks: from detector findings to a condition with its texts and evidence."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
-from processors.alerts.applications import HOST_ANOMALY, RACK_ANOMALY, STRAGGLER_HOST
+import msgspec
+
+from processors.alerts import rules
 from processors.alerts.lifecycle import Condition
-from processors.contracts.alerts import HostAnomaly, RackAnomaly
+from processors.alerts.rules import clock
+from processors.contracts.alerts import HostAnomaly, RackAnomaly, Straggler
 from processors.contracts.events import Attribute
 from processors.contracts.names import measured, measured_apart, resource_name
 from processors.contracts.outputs import AlertEvidence
 from processors.hosts.detectors import Mark
 from processors.hosts.peers import Difference
 
-SHOWN: Final = 8  # resources or hosts that an alert lists; of more it says how many
+SHOWN: Final = 8  # resources or hosts that an alert lists; it counts the rest
 IN_SUMMARY: Final = 3
-BY_NAME: Final = " Their names tell the rack: no list of racks does."
-WAYS: Final = {  # of a step no range is shown: what it came to may lie between values that were seen before
+GUESSED: Final = " Rack guessed from host names. Set `reference.racks` to be sure."
+WAYS: Final = {  # a step shows no range: its new value may lie between values that were measured before
     "value": "{value} ({low} to {high} until then)",
     "step": "{value}, a jump larger than any before",
     "hour": "{value} ({low} to {high} at this hour until then)",
 }
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+FAR: Final = "{count} of {of} resources have been far from their means since {since}: {resources}"
+BY_HOUR: Final = (
+    "since {since} its resources have differed from this hour of other days, {resource} most: "
+    "{observed} where {expected} is usual"
+)
+CONTRADICTS: Final = (
+    "its resources have contradicted each other since {since}, {resource} most: "
+    "{observed} where the others predict {expected}"
+)
 
 
 class Contradicts(NamedTuple):
-    """The resource of a host that goes with the others the least, and what those let expect of it.
+    """The resource of a host that fits worst to its other resources, and the value that those predict.
 
-    `far` are the resources that are far from their means at once, where these are many. Where it is `by_hour`, they are elsewhere
-    than at this hour of other days, and `expected` is the mean of the hour.
+    `far` lists the resources that are far from their means at once, if there are many. If `by_hour`, resources differ from
+    this hour of other days, and `expected` is the mean of that hour.
     """
 
     resource: str
@@ -40,7 +50,7 @@ class Contradicts(NamedTuple):
 
 
 class Odd(NamedTuple):
-    """What is odd about a host since when: records by resource, of how many it has, and the contradiction if one is."""
+    """What is odd about a host since `since_ms`: records by resource, and a contradiction; `resources` counts all it has."""
 
     since_ms: int
     marks: Mapping[str, Mark]
@@ -49,7 +59,7 @@ class Odd(NamedTuple):
 
 
 class Differing(NamedTuple):
-    """How a host differs from its peers, since when, in which job now ("" for none), and how many jobs met it."""
+    """How a host differs from its peers: the present job ("" for none), and the number of jobs affected since then."""
 
     job: str
     jobs: int
@@ -58,7 +68,7 @@ class Differing(NamedTuple):
 
 
 class Rack(NamedTuple):
-    """Hosts that belong together: a rack, else a partition, else a whole system ("" then)."""
+    """Hosts that belong together: a rack, else a partition, else a whole system with name ""."""
 
     system: str
     kind: str
@@ -66,74 +76,51 @@ class Rack(NamedTuple):
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels that name it."""
         return {"system": self.system} if self.kind == "system" else {"system": self.system, self.kind: self.name}
 
     @property
     def text(self) -> str:
-        """Its name in a sentence."""
         return f"system {self.system}" if self.kind == "system" else f"{self.kind} {self.name} on {self.system}"
 
 
-def host_labels(system: str, host: str) -> dict[str, str]:
-    """Return the labels that name a host."""
-    return {"system": system, "host": host}
-
-
 def host_anomaly(labels: dict[str, str], odd: Odd, settings: HostAnomaly, now_ms: int) -> Condition:
-    """Return the condition of a host with an anomaly."""
-    first = next(iter(odd.marks.values()), None)
-    against = odd.contradicts
-    where = f"{labels['host']} on {labels['system']}"
-    text = [
-        f"{resource_name(name)} {_mark_text(name, mark) if place == 0 else measured(name, mark.observed)}"
-        for place, (name, mark) in enumerate(odd.marks.items())  # ranges of all would be cut off
+    first, contradicts = next(iter(odd.marks.values()), None), odd.contradicts
+    findings = []
+    if odd.marks:
+        texts = [
+            f"{resource_name(name)} {_mark_text(name, mark) if place == 0 else measured(name, mark.observed)}"
+            for place, (name, mark) in enumerate(odd.marks.items())  # ranges of all would be cut off
+        ]
+        count = f"{len(texts)} of {odd.resources} resources have been anomalous since {clock(odd.since_ms)}"
+        findings.append(f"{count}: {_listed(texts, IN_SUMMARY)}")
+    if contradicts is not None:
+        findings.append(_contradiction_text(contradicts, odd.resources))
+    ranges = [
+        f"{resource_name(name)} {_mark_text(name, mark)} since {clock(mark.since_ms)}"
+        for name, mark in odd.marks.items()
     ]
-    number = measured_apart(against.resource, (against.observed, against.expected)) if against is not None else str
-    parts = []
-    if text:
-        few = f"{len(text)} of {odd.resources} resources have been anomalous since {_clock(odd.since_ms)}"
-        parts.append(f"{few}: {_listed(text, IN_SUMMARY)}")
-    if against is not None and against.far:
-        many = f"{len(against.far)} of {odd.resources} resources have been far from their means"
-        parts.append(
-            f"{many} since {_clock(against.since_ms)}: {_listed([*map(resource_name, against.far)], IN_SUMMARY)}"
-        )
-    elif against is not None and against.by_hour:
-        parts.append(
-            f"its resources have been elsewhere than at this hour of other days since {_clock(against.since_ms)}, "
-            f"{resource_name(against.resource)} most: {number(against.observed)} where "
-            f"{number(against.expected)} is usual"
-        )
-    elif against is not None:
-        parts.append(
-            f"its resources have contradicted each other since {_clock(against.since_ms)}, "
-            f"{resource_name(against.resource)} most: "
-            f"{number(against.observed)} where the others predict "
-            f"{number(against.expected)}"
-        )
-    return Condition(
-        name=HOST_ANOMALY,
-        labels=labels,
-        holds=True,
-        momentary=True,
-        time_ms=now_ms,
-        keep_firing_ms=round(settings.keep_firing_s * 1000),
-        summary=f"{where}: {'; '.join(parts)}.",
-        description=_listed(
-            [
-                f"{resource_name(name)} {_mark_text(name, mark)} since {_clock(mark.since_ms)}"
-                for name, mark in odd.marks.items()
-            ],
-            SHOWN,
-        ),
-        evidence=AlertEvidence(
-            observed=first.observed if first else against.observed if against else None,
-            expected=against.expected if against and not first else None,
-            low=first.low if first else None,
-            high=first.high if first else None,
-            detail=_detail(odd),
-        ),
+    evidence = AlertEvidence(
+        observed=first.observed if first else contradicts.observed if contradicts else None,
+        expected=contradicts.expected if contradicts and not first else None,
+        low=first.low if first else None,
+        high=first.high if first else None,
+        detail=_detail(odd),
+    )
+    values = {"findings": "; ".join(findings), "ranges": _listed(ranges, SHOWN)}
+    return rules.HOST_ANOMALY.condition(labels, settings, now_ms, values, evidence)
+
+
+def _contradiction_text(contradicts: Contradicts, resources: int) -> str:
+    number = measured_apart(contradicts.resource, (contradicts.observed, contradicts.expected))
+    template = FAR if contradicts.far else BY_HOUR if contradicts.by_hour else CONTRADICTS
+    return template.format(
+        since=clock(contradicts.since_ms),
+        count=len(contradicts.far),
+        of=resources,
+        resources=_listed([*map(resource_name, contradicts.far)], IN_SUMMARY),
+        resource=resource_name(contradicts.resource),
+        observed=number(contradicts.observed),
+        expected=number(contradicts.expected),
     )
 
 
@@ -141,91 +128,86 @@ def rack_anomaly(
     rack: Rack, hosts: Sequence[str], of: int, resources: Mapping[str, int], since_ms: int,
     *, settings: RackAnomaly, now_ms: int, end_is_seen: bool, by_name: bool = False,
 ) -> Condition:  # fmt: skip
-    """Return the condition of a rack: which of its `of` hosts, and on how many of them each resource is odd.
+    """Return the condition of a rack with anomalous hosts.
 
-    `end_is_seen` says that most hosts are outside of ranges that are kept: whoever looks at those renews it while it lasts.
-    `by_name` says that the names of hosts are all that tells their rack.
+    `of` is the number of all its hosts, `resources` the number of hosts by anomalous resource. `end_is_seen` says that most
+    of these hosts have left a stored range: the caller renews the alert while they are outside. `by_name` says that the rack
+    was guessed from host names.
     """
-    common = sorted(resources.items(), key=lambda one: (-one[1], one[0]))
-    odd = _listed([f"{resource_name(name)} on {count}" for name, count in common], IN_SUMMARY)
-    return Condition(
-        name=RACK_ANOMALY,
-        labels=rack.labels,
-        holds=True,
-        momentary=True,
-        time_ms=now_ms,
-        severity="critical",
-        keep_firing_ms=round((settings.clear_s if end_is_seen else settings.keep_firing_s) * 1000),
-        summary=(
-            f"{len(hosts)} of {of} hosts of {rack.text} have been anomalous since {_clock(since_ms)}"
-            f"{': ' + odd if odd else ''}."
-        ),
-        description=f"Hosts: {_listed(list(hosts), SHOWN)}.{BY_NAME if by_name else ''}",
-        evidence=AlertEvidence(
-            observed=float(len(hosts)),
-            expected=0.0,
-            n=float(of),
-            detail={name: f"on {count} hosts" for name, count in common[:SHOWN]},
-        ),
+    common = sorted(resources.items(), key=lambda item: (-item[1], item[0]))
+    counts = _listed([f"{resource_name(name)} on {count}" for name, count in common], IN_SUMMARY)
+    values = {
+        "anomalous": len(hosts),
+        "hosts": of,
+        "place": rack.text,
+        "since": clock(since_ms),
+        "resources": f": {counts}" if counts else "",
+        "names": _listed(list(hosts), SHOWN),
+        "guessed": GUESSED if by_name else "",
+    }
+    evidence = AlertEvidence(
+        observed=float(len(hosts)),
+        expected=0.0,
+        n=float(of),
+        detail={name: f"on {count} hosts" for name, count in common[:SHOWN]},
     )
+    condition = rules.RACK_ANOMALY.condition(rack.labels, settings, now_ms, values, evidence)
+    clear_ms = round(settings.clear_s * 1000)
+    return msgspec.structs.replace(condition, keep_firing_ms=clear_ms) if end_is_seen else condition
 
 
-def straggler(labels: dict[str, str], differing: Differing, now_ms: int) -> Condition:
-    """Return the condition of a host unlike the others of its job, or, without a job, the idle ones of its partition."""
-    found = differing.differences
-    text = [
-        f"{resource_name(name)} {', peers '.join(map(measured_apart(name, (one.observed, one.usual)), (one.observed, one.usual)))}"
-        for name, one in found.items()
-    ]
-    peers = f"the other hosts of job {differing.job}" if differing.job else "the other idle hosts of its partition"
-    first = next(iter(found.values()))
-    shown: dict[str, Attribute] = dict(list(zip(found, text, strict=True))[:SHOWN])
-    return Condition(
-        name=STRAGGLER_HOST,
-        labels=labels,
-        holds=True,
-        time_ms=now_ms,
-        summary=f"{labels['host']} has differed from {peers} since {_clock(differing.since_ms)}: {_listed(text, IN_SUMMARY)}.",
-        description="The job waits for its slowest host."
+def straggler(labels: dict[str, str], differing: Differing, settings: Straggler, now_ms: int) -> Condition:
+    """Return the condition of a host that differs from the other hosts of its job, or from idle hosts of its partition."""
+    differences = differing.differences
+    texts = {name: _difference_text(name, difference) for name, difference in differences.items()}
+    first = next(iter(differences.values()))
+    values = {
+        "peers": f"the other hosts of job {differing.job}"
         if differing.job
-        else "Processes of an earlier job may still be running.",
-        evidence=AlertEvidence(
-            observed=first.observed,
-            expected=first.usual,
-            detail={"job": differing.job, "jobs": differing.jobs, **shown},
-        ),
+        else "the other idle hosts of its partition",
+        "since": clock(differing.since_ms),
+        "differences": _listed([f"{resource_name(name)} {text}" for name, text in texts.items()], IN_SUMMARY),
+        "meaning": "The job waits for its slowest host. Drain the host when the job is over."
+        if differing.job
+        else "Look for processes of an earlier job that still run.",
+    }
+    shown: dict[str, Attribute] = {name: f"{resource_name(name)} {text}" for name, text in list(texts.items())[:SHOWN]}
+    evidence = AlertEvidence(
+        observed=first.observed,
+        expected=first.usual,
+        detail={"job": differing.job, "jobs": differing.jobs, **shown},
     )
+    return rules.STRAGGLER_HOST.condition(labels, settings, now_ms, values, evidence)
+
+
+def _difference_text(name: str, difference: Difference) -> str:
+    number = measured_apart(name, (difference.observed, difference.usual))
+    return f"{number(difference.observed)}, peers {number(difference.usual)}"
 
 
 def muted(host: str, state: str) -> str:
-    """Return why alerts of a host end that is out of service."""
-    return f"{host} is out of service ({state}): its measurements raise no alerts until it is back."
+    """Return the last summary of an alert about a host that is taken out of service."""
+    return f"{host} is out of service ({state}). It raises no alerts until it is back."
 
 
 def _mark_text(name: str, mark: Mark) -> str:
-    known = (mark.observed, mark.low, mark.high)
-    value, low, high = map(measured_apart(name, known), known)
+    figures = (mark.observed, mark.low, mark.high)
+    value, low, high = map(measured_apart(name, figures), figures)
     return WAYS[mark.way].format(value=value, low=low, high=high)
 
 
 def _detail(odd: Odd) -> dict[str, Attribute]:
-    shown = list(odd.marks.items())[:SHOWN]
     detail: dict[str, Attribute] = {
-        name: f"{_mark_text(name, mark)} since {_clock(mark.since_ms)}" for name, mark in shown
+        name: f"{_mark_text(name, mark)} since {clock(mark.since_ms)}" for name, mark in list(odd.marks.items())[:SHOWN]
     }
-    if odd.contradicts is not None:
-        one = odd.contradicts
-        number = measured_apart(one.resource, (one.observed, one.expected))
-        text = f"{number(one.observed)}, predicted by the others {number(one.expected)}"
-        detail.setdefault(one.resource, text)
+    contradicts = odd.contradicts
+    if contradicts is not None:
+        number = measured_apart(contradicts.resource, (contradicts.observed, contradicts.expected))
+        text = f"{number(contradicts.observed)}; its other resources predict {number(contradicts.expected)}"
+        detail.setdefault(contradicts.resource, text)
     return detail
 
 
 def _listed(text: Sequence[str], most: int) -> str:
     more = f", and {len(text) - most} more" if len(text) > most else ""
     return ", ".join(text[:most]) + more
-
-
-def _clock(time_ms: int) -> str:
-    moment = _EPOCH + timedelta(milliseconds=time_ms)
-    return f"{moment:%H:%M} on {moment.day} {moment:%b} (UTC)"

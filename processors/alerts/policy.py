@@ -1,41 +1,33 @@
-"""What becomes of an alert that is true: which settings it follows, and whether it is sent or withheld."""
+"""What becomes of a condition: whether its alert is sent or withheld, and the message with texts and links."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
+from urllib.parse import quote
 
-from processors.alerts import applications as names
-from processors.alerts.lifecycle import Condition
+import msgspec
+
+from processors.alerts.lifecycle import Condition, Transition
+from processors.alerts.rules import ALERTS
 from processors.contracts.alerts import EXCLUDED_HOSTS_MAX, AlertRule, AlertSettings, Exclusion, Maintenance
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Evidence
+from processors.contracts.names import ApplicationKey, host_link, rfc3339
 from processors.contracts.nodes import expand
+from processors.contracts.outputs import Alert, AlertStatus
+from processors.run_time.messages import Context
+from processors.store import hexdigest
 
-RUN_HOSTS_MAX: Final = 4_096  # of a run: one of more is compared by the rest
-SECTIONS: Final = {
-    names.SLOW_SIZE: "slow_size",
-    names.FAST_SIZE: "slow_size",
-    names.STRANGE_RUN: "strange_run",
-    names.REGRESSION: "shift",
-    names.IMPROVEMENT: "shift",
-    names.PREDICTION_UNRELIABLE: "unreliable",
-    names.SLOWS_DOWN: "slows_down",
-    names.APPLICATION_FAILS: "failure_rate",
-    names.HOST_FAILS: "failure_rate",
-    names.HOST_ANOMALY: "host_anomaly",
-    names.RACK_ANOMALY: "rack_anomaly",
-    names.STRAGGLER_HOST: "straggler",
-    names.UNEXPLAINED_POWER: "unexplained_power",
-    names.DISTURBED_RUN: "disturbed_run",
-}
+TEXT_MAX: Final = 200  # characters of a summary or a description: what a phone shows at night
+RUN_HOSTS_MAX: Final = 4_096  # a run with more hosts matches no exclusion by host
 DRY_RUN: Final = "dry run"
 SHORT: Final = "short run"
 OF_RUN: Final = ("user", "account", "qos", "reservation")
 
 
 class About(NamedTuple):
-    """What is known of the run that raises an alert, beyond its labels; nothing where it is about no run."""
+    """The run that raises an alert, beyond the labels of the alert; empty if the alert is about no run."""
 
     partition: str = ""
     user: str = ""
@@ -47,7 +39,6 @@ class About(NamedTuple):
 
     @classmethod
     def of_run(cls, evidence: Evidence, run_time_s: float) -> "About":
-        """Return what the evidence of a run tells."""
         return cls(
             partition=evidence.partition or "",
             user=evidence.user or "",
@@ -64,26 +55,30 @@ Matches = Callable[[Condition, About], bool]
 
 
 class Policy:
-    """The alert settings of an agent, ready to be asked for each alert."""
+    """The alert settings of an agent, prepared to judge each alert."""
 
     def __init__(self, settings: AlertSettings) -> None:
         self._settings = settings
         self._exclusions = [
-            (f"exclusion {number}{_comment(one.comment)}", frozenset(one.alerts), _matches(one))
-            for number, one in enumerate(settings.exclusions, 1)
+            (f"exclusion {number}{_comment(exclusion.comment)}", frozenset(exclusion.alerts), _matches(exclusion))
+            for number, exclusion in enumerate(settings.exclusions, 1)
         ]
         self._maintenance = [
-            (f"maintenance{_comment(one.comment)}", _ms(one.start.timestamp()), _ms(one.end.timestamp()), _matches(one))
-            for one in settings.maintenance
+            (
+                f"maintenance{_comment(window.comment)}",
+                round(window.start.timestamp() * 1000),
+                round(window.end.timestamp() * 1000),
+                _matches(window),
+            )
+            for window in settings.maintenance
         ]
 
     def rule(self, name: str) -> AlertRule:
-        """Return the settings of an alert, by its name."""
-        found: AlertRule = getattr(self._settings, SECTIONS[name])
-        return found
+        rule: AlertRule = getattr(self._settings, ALERTS[name].section)
+        return rule
 
     def withheld_by(self, condition: Condition, about: About = NO_RUN) -> str:
-        """Return why an alert is not sent, "" where it is."""
+        """Return the reason why an alert is withheld, "" if it is sent."""
         for reason, alerts, matches in self._exclusions:
             if (not alerts or condition.name in alerts) and matches(condition, about):
                 return reason
@@ -96,11 +91,11 @@ class Policy:
         return DRY_RUN if rule.dry_run else ""
 
 
-def _matches(given: Exclusion | Maintenance) -> Matches:
-    """Return what tells whether an alert is about everything that is given."""
-    of_labels = {name: each for name in ("system", "application") if (each := getattr(given, name, None))}
-    of_run = {name: each for name in OF_RUN if (each := getattr(given, name, None))}
-    hosts = frozenset(expand(given.hosts, EXCLUDED_HOSTS_MAX)) if given.hosts else frozenset[str]()
+def _matches(filters: Exclusion | Maintenance) -> Matches:
+    """Return a predicate that is true of alerts that match every filter that is set."""
+    of_labels = {name: pattern for name in ("system", "application") if (pattern := getattr(filters, name, None))}
+    of_run = {name: pattern for name in OF_RUN if (pattern := getattr(filters, name, None))}
+    hosts = frozenset(expand(filters.hosts, EXCLUDED_HOSTS_MAX)) if filters.hosts else frozenset[str]()
 
     def matches(condition: Condition, about: About) -> bool:
         labels = condition.labels
@@ -108,7 +103,7 @@ def _matches(given: Exclusion | Maintenance) -> Matches:
         return (
             all(fnmatchcase(labels.get(name, ""), pattern) for name, pattern in of_labels.items())
             and all(fnmatchcase(getattr(about, name), pattern) for name, pattern in of_run.items())
-            and (given.partition is None or fnmatchcase(partition, given.partition))
+            and (filters.partition is None or fnmatchcase(partition, filters.partition))
             and (not hosts or not hosts.isdisjoint(_hosts(condition, about)))
         )
 
@@ -127,5 +122,64 @@ def _comment(text: str) -> str:
     return f" ({text})" if text else ""
 
 
-def _ms(time_s: float) -> int:
-    return round(time_s * 1000)
+class Links(msgspec.Struct, frozen=True):
+    """The addresses of the agent's pages and of the site's own runbook; "" if there is none."""
+
+    external_url: str = ""
+    runbook_url: str = ""
+
+    def annotations(self, condition: Condition) -> dict[str, str]:
+        """Return the annotations `runbook_url` and `dashboard_url` of an alert, each only if its address is known."""
+        page = self.external_url.rstrip("/")
+        runbook = self.runbook_url or (f"{page}/runbook" if page else "")
+        links = {"runbook_url": f"{runbook}#{ALERTS[condition.name].anchor}"} if runbook else {}
+        return links | ({"dashboard_url": page + _page_of(condition.labels)} if page else {})
+
+
+def fingerprint(name: str, labels: Mapping[str, str]) -> str:
+    """Return the identity of an alert, a digest of its name and labels."""
+    return hexdigest(name, *(f"{label}={value}" for label, value in sorted(labels.items())))
+
+
+def message(key: str, change: Transition, links: Links, context: Context) -> Alert:
+    condition = change.condition
+    status: AlertStatus = "pending" if condition.withheld_by else change.status
+    return Alert(
+        schema="scalewatch.alert/1",
+        id=f"{key}:{status}@{change.time_ms}",
+        time=context.time,
+        as_of=context.time,
+        agent_version=context.agent_version,
+        fingerprint=key,
+        status=status,
+        withheld_by=condition.withheld_by,
+        kind=condition.kind,
+        severity=condition.severity,
+        labels={"alertname": condition.name, "severity": condition.severity, **condition.labels},
+        annotations={
+            "summary": shortened(condition.summary),
+            "description": shortened(condition.description),
+            **links.annotations(condition),
+        },
+        starts=rfc3339(change.starts_ms),
+        ends=rfc3339(change.time_ms) if change.status == "resolved" else None,
+        evidence=condition.evidence,
+    )
+
+
+def shortened(text: str, characters_max: int = TEXT_MAX) -> str:
+    """Return a text of at most `characters_max`, cut after a word."""
+    if len(text) <= characters_max:
+        return text
+    head = text[: characters_max - 1]
+    return f"{head[: head.rfind(' ') + 1] or head}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _page_of(labels: dict[str, str]) -> str:
+    """Return the path of the page of the alert's host or application, or else of the list of alerts."""
+    if "host" in labels and "system" in labels:
+        return f"/hosts/{host_link(labels['system'], labels['host'])}"
+    if "application" in labels:
+        key = ApplicationKey(*(labels.get(name, "") for name in ("application", "system", "input", "unit")))
+        return f"/applications/{quote(key.id)}"
+    return "/alerts"

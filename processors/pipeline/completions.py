@@ -3,7 +3,8 @@
 import math
 from typing import Final
 
-from processors.alerts import applications
+from processors.alerts import applications, rules
+from processors.alerts.rules import AlertType
 from processors.alerts.policy import About
 from processors.contracts.events import PART_OF, SUCCESS, JobCompleted, JobStarted
 from processors.contracts.hosts import ExplainedRun, HostCause
@@ -134,7 +135,7 @@ class DriftDetection:
         key = ApplicationKey.parse(report.placement.application_id or "")
         about = report.about if self._state.recent(scored.run.end_ms) else None
         if taken.over is not None:
-            yield from self._end(applications.ALERT_OF[taken.over.direction], key, applications.BACK)
+            yield from self._end(applications.ALERT_OF[taken.over.direction], key, rules.BACK)
         shift, turned = taken.found, taken.turned
         if shift is not None and model.of_one_size_only(shift.sizes, shift.since_run):
             self.published(key.id)  # the other sizes may be as before
@@ -159,7 +160,7 @@ class DriftDetection:
             condition = applications.strange_run(key, scored, judgement, settings, self._state.now_ms)
             yield from self._warnings.take(condition, about=about)
         for outlier in sorted(taken.open_questions):  # a run of another size does not answer the question
-            self._warnings.renew(applications.STRANGE_RUN, applications.strange_run_labels(key, outlier))
+            self._warnings.renew(rules.STRANGE_RUN.name, applications.strange_run_labels(key, outlier))
 
     def _turn(
         self, key: ApplicationKey, model: RunTime, scored: Scored, turned: SizeTurn, about: About | None
@@ -190,14 +191,14 @@ class DriftDetection:
     def _report_shift(self, key: ApplicationKey, shift: Shift, about: About | None, *, back: bool) -> Emits[None]:
         """End the alerts that a shift answers, and raise its own unless it only undoes the shift before."""
         slower, now_ms = shift.direction == "regression", self._state.now_ms
-        opposite = applications.IMPROVEMENT if slower else applications.REGRESSION
+        opposite = rules.IMPROVEMENT if slower else rules.REGRESSION
         if back:
-            undone = yield from self._end(opposite, key, applications.BACK)
+            undone = yield from self._end(opposite, key, rules.BACK)
         else:
-            undone = yield from self._end(opposite, key, applications.OVERTAKEN, by="superseded")
+            undone = yield from self._end(opposite, key, rules.OVERTAKEN, by="superseded")
         labels = applications.strange_run_labels(key, 1 if slower else -1)
         yield from self._warnings.ends(
-            applications.ended(applications.STRANGE_RUN, labels, applications.EXPLAINED, now_ms, by="superseded")
+            rules.STRANGE_RUN.ended(labels, rules.EXPLAINED, now_ms, by="superseded")
         )
         condition = applications.shifted(
             key, shift, self._state.settings.alerts.shift, now_ms, self._moved_counters(key, shift)
@@ -213,9 +214,9 @@ class DriftDetection:
             return profiles.moved(shift.since_ms)
         return None
 
-    def _end(self, name: str, key: ApplicationKey, why: str, *, by: AlertEnd = "itself") -> Emits[bool]:
-        labels = applications.application_labels(key)
-        return self._warnings.ends(applications.ended(name, labels, why, self._state.now_ms, by=by))
+    def _end(self, alert: AlertType, key: ApplicationKey, why: str, *, by: AlertEnd = "itself") -> Emits[bool]:
+        labels = rules.application_labels(key)
+        return self._warnings.ends(alert.ended(labels, why, self._state.now_ms, by=by))
 
 
 class Training:

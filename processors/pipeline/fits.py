@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from processors.alerts import applications
+from processors.alerts import applications, rules
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import AnswerPoint, Model, Prediction, Tombstone, UsefulSizes
 from processors.facts import PublishedCurve
@@ -344,7 +344,7 @@ class FitQueue:
             model.sizes()
         )  # a size merged from neighbours was never run
         return {
-            (applications.SLOW_SIZE if size.direction == "slow" else applications.FAST_SIZE, size.n): (
+            (rules.SLOW_SIZE.name if size.direction == "slow" else rules.FAST_SIZE.name, size.n): (
                 size.observed_s,
                 size.expected_s,
             )

@@ -1,6 +1,6 @@
 """Forgetting applications: the ones that lost their last run, and the ones beyond the bound."""
 
-from processors.alerts import applications, profiles
+from processors.alerts import applications, rules
 from processors.contracts.names import ApplicationKey
 from processors.contracts.outputs import Tombstone
 from processors.inputs import input_key
@@ -39,10 +39,10 @@ class Forgetting:
         flagged = model.flagged if model else ()
         verdicts = self._state.settings.alerts.unreliable.verdicts
         yield from self._warnings.take(*applications.forgotten(key, flagged, verdicts, now_ms))
-        yield from self._warnings.take(*profiles.forgotten(key, now_ms))
-        labels = applications.application_labels(key)
-        for name in (applications.REGRESSION, applications.IMPROVEMENT):
-            condition = applications.ended(name, labels, applications.FORGOTTEN, now_ms, by="forgotten")
+        yield from self._warnings.take(*applications.profiles_forgotten(key, now_ms))
+        labels = rules.application_labels(key)
+        for alert in (rules.REGRESSION, rules.IMPROVEMENT):
+            condition = alert.ended(labels, rules.FORGOTTEN, now_ms, by="forgotten")
             yield from self._warnings.ends(condition)
         if model is not None and model.transferred:
             self._state.teach((model.transferred, {}))

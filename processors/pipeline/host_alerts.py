@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.alerts import hosts as host_rules
-from processors.alerts.applications import HOST_ANOMALY, RACK_ANOMALY, STRAGGLER_HOST, ended, over
-from processors.alerts.hosts import Contradicts, Differing, Odd, Rack, host_labels
+from processors.alerts.rules import HOST_ANOMALY, RACK_ANOMALY, STRAGGLER_HOST, host_labels
+from processors.alerts.hosts import Contradicts, Differing, Odd, Rack
 from processors.contracts.hosts import HostCause, HostFinding
 from processors.contracts.names import rfc3339
 from processors.contracts.telemetry import is_cumulative, is_power
@@ -170,7 +170,7 @@ class HostAlerts:
         live: dict[Rack, list[int]] = {}
         for rack, rows in sorted(self._groups.racks(odd).items()):
             news = (candidates["news_ms"][rows] != NEVER_MS).any()
-            is_open = self._alerts.is_open(RACK_ANOMALY, rack.labels)
+            is_open = self._alerts.is_open(RACK_ANOMALY.name, rack.labels)
             if not news or not (is_open or len(rows) >= self._rack.hosts_min):
                 continue
             heard_ms = self._state.index.hosts.rows["last_ms"]
@@ -195,17 +195,17 @@ class HostAlerts:
         )  # fmt: skip
         yield from self._alerts.take(found)
         candidates["news_ms"][rows], candidates["reported_ms"][rows] = NEVER_MS, now_ms
-        why = f"It is part of the anomaly of {rack.text}."
+        why = f"The host is part of the anomaly of {rack.text}."
         for row in rows:
             yield from self._alerts.ends(
-                ended(HOST_ANOMALY, host_labels(*self._named(row)), why, now_ms, by="superseded")
+                HOST_ANOMALY.ended(host_labels(*self._named(row)), why, now_ms, by="superseded")
             )
 
     def _report_host(self, row: int) -> Emits[None]:
         """Tell of a host, at once where its alert is open, else once it waited for the others of its rack."""
         one, now_ms = self._state.candidates.rows[row], self._state.now_ms
         labels = host_labels(*self._named(row))
-        is_open = self._alerts.is_open(HOST_ANOMALY, labels)
+        is_open = self._alerts.is_open(HOST_ANOMALY.name, labels)
         if not is_open and now_ms - one["news_ms"] < self._host.gather_s * 1000:
             return
         one["news_ms"] = NEVER_MS
@@ -226,7 +226,7 @@ class HostAlerts:
         """Return whether an open alert says already that the host is unlike its peers, and not by its power alone."""
         cause = self._state.causes.rows[row]
         differing = cause["differing_ms"] != NEVER_MS and not cause["power_only"]
-        return bool(differing) and self._alerts.is_open(STRAGGLER_HOST, labels)
+        return bool(differing) and self._alerts.is_open(STRAGGLER_HOST.name, labels)
 
     def _keep_levels(self, row: int, marks: Mapping[str, Mark]) -> None:
         """Keep between which ends the resources of a host lay before they were odd: so long as they are outside, it is."""
@@ -253,8 +253,8 @@ class HostAlerts:
         on = set(still.tolist())
         for rack, rows in sorted(racks.items()):
             if len(on.intersection(rows)) >= STILL_SHARE * len(rows):
-                self._alerts.renew(RACK_ANOMALY, rack.labels)
-            due_ms = self._alerts.due_ms(RACK_ANOMALY, rack.labels)
+                self._alerts.renew(RACK_ANOMALY.name, rack.labels)
+            due_ms = self._alerts.due_ms(RACK_ANOMALY.name, rack.labels)
             if due_ms is not None and due_ms <= now_ms + MINUTE_MS:
                 yield from self._outlast([row for row in rows if row in on])
             for row in rows:
@@ -272,9 +272,9 @@ class HostAlerts:
         """Let the alert of a host go on where it is still odd, and forget what was wrong where no alert is open."""
         labels = host_labels(*self._named(row))
         if still:
-            self._alerts.renew(HOST_ANOMALY, labels)
-        is_open = rack_open or self._alerts.is_open(HOST_ANOMALY, labels)
-        if not (is_open or (still and self._alerts.is_open(STRAGGLER_HOST, labels))):
+            self._alerts.renew(HOST_ANOMALY.name, labels)
+        is_open = rack_open or self._alerts.is_open(HOST_ANOMALY.name, labels)
+        if not (is_open or (still and self._alerts.is_open(STRAGGLER_HOST.name, labels))):
             self._state.causes.end(np.array([row]), "odd_ms")
             self._state.levels.clear(self._series(row))
 
@@ -328,7 +328,7 @@ class HostAlerts:
     def _end(self, system: str, host: str, why: str) -> Emits[None]:
         for alert in (HOST_ANOMALY, STRAGGLER_HOST):
             labels = host_labels(system, host)
-            yield from self._alerts.ends(ended(alert, labels, why, self._state.now_ms, by="out_of_service"))
+            yield from self._alerts.ends(alert.ended(labels, why, self._state.now_ms, by="out_of_service"))
 
     def _compare(self) -> Emits[None]:
         """Compare hosts with their peers, report those that are unlike them for long, and end what is said of those that are not."""
@@ -360,11 +360,11 @@ class HostAlerts:
         state.causes.begin(row, "differing_ms", since_ms, now_ms, power_only=power_only)
         state.candidates.rows["reported_ms"][row] = now_ms
         jobs = state.causes.met(row, digest64(job)) if job else int(state.causes.rows["jobs"][row])
-        if not power_only and self._alerts.is_open(HOST_ANOMALY, labels):
-            self._alerts.renew(HOST_ANOMALY, labels)
+        if not power_only and self._alerts.is_open(HOST_ANOMALY.name, labels):
+            self._alerts.renew(HOST_ANOMALY.name, labels)
             return
         differing = Differing(job, jobs, int(state.causes.rows["differing_ms"][row]), found)
-        yield from self._alerts.take(host_rules.straggler(labels, differing, now_ms))
+        yield from self._alerts.take(host_rules.straggler(labels, differing, self._straggler, now_ms))
 
     def _end_alike(self, known: npt.NDArray[np.int64]) -> Emits[None]:
         """End what is said of hosts that are as their peers again."""
@@ -372,7 +372,7 @@ class HostAlerts:
         differing = np.flatnonzero(causes.rows["differing_ms"] != NEVER_MS)
         for row in np.setdiff1d(differing, known).tolist():
             causes.end(np.array([row]), "differing_ms")
-            yield from self._alerts.take(over(STRAGGLER_HOST, host_labels(*self._named(row)), self._state.now_ms))
+            yield from self._alerts.take(STRAGGLER_HOST.over(host_labels(*self._named(row)), self._state.now_ms))
 
     def _shown_since_ms(self) -> int:
         """Return since when hosts were reported that are shown as anomalous."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from processors.alerts import applications
+from processors.alerts import applications, rules
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import SUCCESS, HostState, JobCompleted
 from processors.contracts.names import ApplicationKey
@@ -57,7 +57,7 @@ class Outcomes:
             self._state.hosts.remove(key)
             labels = {"system": event.system, "host": event.host}
             yield from self._warnings.take(
-                applications.over(applications.HOST_FAILS, labels, self._state.now_ms, by="out_of_service")
+                rules.HOST_FAILS.over(labels, self._state.now_ms, by="out_of_service")
             )
 
     def _hosts(
@@ -103,7 +103,7 @@ class Outcomes:
 
     def _judge_host(self, system: str, host: str, rate: HostFailureRate) -> Emits[None]:
         now_ms, labels = self._state.now_ms, {"system": system, "host": host}
-        is_open = self._warnings.is_open(applications.HOST_FAILS, labels)
+        is_open = self._warnings.is_open(rules.HOST_FAILS.name, labels)
         judged = rate.score(len(self._state.hosts))
         condition = applications.host_failing(labels, judged, self._settings, now_ms, is_open=is_open)
         rate.quiet = not (yield from self._warnings.opens(condition))
@@ -137,8 +137,8 @@ class Outcomes:
         return (rate.suspicious() or not rate.quiet) and self._state.recent(event.end_ms)
 
     def _judge(self, application_id: str, rate: FailureRate, usual: float) -> Emits[None]:
-        now_ms, labels = self._state.now_ms, applications.application_labels(ApplicationKey.parse(application_id))
-        is_open = self._warnings.is_open(applications.APPLICATION_FAILS, labels)
+        now_ms, labels = self._state.now_ms, rules.application_labels(ApplicationKey.parse(application_id))
+        is_open = self._warnings.is_open(rules.APPLICATION_FAILS.name, labels)
         judged = rate.score(usual, len(self._state.models))
         condition = applications.failing(labels, judged, self._settings, now_ms, is_open=is_open)
         rate.quiet = not (yield from self._warnings.opens(condition))
@@ -150,13 +150,13 @@ class Outcomes:
             state.hosts.remove(key)
             system, _, host = key.partition("/")
             labels = {"system": system, "host": host}
-            yield from self._warnings.take(applications.over(applications.HOST_FAILS, labels, now_ms, by="forgotten"))
+            yield from self._warnings.take(rules.HOST_FAILS.over(labels, now_ms, by="forgotten"))
             state.tally["bound", "hosts_max"] += 1
         for key in state.failures.excess(state.settings.run_time.applications_max, state.stale_ms):
             state.remove_failures(key)
             if key.startswith(OF_APPLICATION):
-                labels = applications.application_labels(ApplicationKey.parse(key.removeprefix(OF_APPLICATION)))
-                over = applications.over(applications.APPLICATION_FAILS, labels, now_ms, by="forgotten")
+                labels = rules.application_labels(ApplicationKey.parse(key.removeprefix(OF_APPLICATION)))
+                over = rules.APPLICATION_FAILS.over(labels, now_ms, by="forgotten")
                 yield from self._warnings.take(over)
             state.tally["bound", "applications_max"] += 1
 

@@ -7,8 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from processors.alerts import profiles
-from processors.alerts.applications import UNEXPLAINED_POWER, application_labels, over
+from processors.alerts import applications, rules
 from processors.alerts.policy import About
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Evidence, JobCompleted, JobProfile
@@ -88,38 +87,38 @@ class ProfileWarnings:
             expected_s = point.run_time_s if point is not None else None
             ln_load = curve.ln_load(event.run_id) if curve is not None else 0.0
             key = ApplicationKey.parse(application_id)
-            run = profiles.JudgedRun(key, fact, finding, models.models(), expected_s, ln_load)
+            run = applications.JudgedRun(key, fact, finding, models.models(), expected_s, ln_load)
             cause = self._state.causes.cause(event.system, evidence.hosts, event.start_ms, event.end_ms)
             about = About.of_run(evidence, event.run_time_s)
             yield from self._judge_power(run, event.system, cause, about)
             if cause is None or cause.power_only:
-                condition = profiles.disturbed_run(run, self._state.settings.alerts.disturbed_run, self._state.now_ms)
+                condition = applications.disturbed_run(run, self._state.settings.alerts.disturbed_run, self._state.now_ms)
                 yield from self._alerts.take(condition, about=about)
 
-    def _judge_power(self, run: profiles.JudgedRun, system: str, cause: HostCause | None, about: About) -> Emits[None]:
+    def _judge_power(self, run: applications.JudgedRun, system: str, cause: HostCause | None, about: About) -> Emits[None]:
         """Attribute power that counters do not explain to the application or to a host, unless a host is known to be faulty."""
         settings, now_ms = self._state.settings.alerts.unexplained_power, self._state.now_ms
         hosts = self._few(about.hosts)
-        judged = profiles.judged_power(run, hosts, settings)
+        judged = applications.judged_power(run, hosts, settings)
         if judged is None:
             return
         blame = self._state.power_blames.open(system)
         blame.learn(judged)
         blamed = blame.score(hosts)
         for host in blame.over(hosts):
-            yield from self._alerts.take(over(UNEXPLAINED_POWER, {"system": system, "host": host}, now_ms))
+            yield from self._alerts.take(rules.UNEXPLAINED_POWER.over({"system": system, "host": host}, now_ms))
         if not judged.off or (blamed is None and cause is None):
             in_a_row = blame.in_a_row(run.key.id)
             models = self._state.profile_models.get(run.key.id) if judged.off else None
-            run = run._replace(added=models.added(profiles.TARGET, run.fact)) if models is not None else run
-            condition = profiles.unexplained_power(run, judged, settings, now_ms, in_a_row=in_a_row)
+            run = run._replace(added=models.added(applications.TARGET, run.fact)) if models is not None else run
+            condition = applications.unexplained_power(run, judged, settings, now_ms, in_a_row=in_a_row)
             yield from self._alerts.take(condition, about=about)
         else:
             self._state.tally["explained", "power"] += 1
-            condition = over(UNEXPLAINED_POWER, application_labels(run.key), now_ms, by="superseded")
+            condition = rules.UNEXPLAINED_POWER.over(rules.application_labels(run.key), now_ms, by="superseded")
             yield from self._alerts.take(condition)
         if judged.off and blamed is not None:
-            of_host = profiles.power_of_host(system, blamed, run, settings, now_ms)
+            of_host = applications.power_of_host(system, blamed, run, settings, now_ms)
             if cause is None or self._alerts.is_open(of_host.name, of_host.labels):
                 blame.name_host(blamed)
                 yield from self._alerts.take(of_host)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from processors.alerts.applications import HOST_ANOMALY
+from processors.alerts.rules import HOST_ANOMALY
 from processors.contracts.alerts import AlertSettings
 from processors.contracts.outputs import Alert
 from processors.contracts.settings import JobSettings, RunTimeSettings
@@ -87,7 +87,7 @@ def _judged(found: list[tuple[int, Alert]], end: int, keep_ms: int) -> list[Judg
     """Return alerts from firing to what was found last."""
     reported, fired = list[Judged](), dict[str, int]()
     for time_ms, message in found:
-        if message.labels["alertname"] != HOST_ANOMALY:
+        if message.labels["alertname"] != HOST_ANOMALY.name:
             continue
         if message.status == "firing":
             fired[message.labels["host"]] = time_ms // SLOT_MS

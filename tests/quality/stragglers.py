@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from processors.alerts.applications import STRAGGLER_HOST
+from processors.alerts.rules import STRAGGLER_HOST
 from processors.contracts.alerts import AlertSettings
 from processors.contracts.events import Evidence, JobStarted
 from processors.contracts.outputs import Alert
@@ -59,7 +59,7 @@ def reported_hosts(job: Job) -> list[tuple[int, str]]:
         part.take(MinuteBatch(rows[:, 0], rows[:, 1], np.full(len(rows), minute * MINUTE_MS), means))
         before_ms, state.now_ms = state.now_ms, (minute + 1) * MINUTE_MS + 20_000
         firing = [alert for alert in part.tick(before_ms) if isinstance(alert, Alert) and alert.status == "firing"]
-        found += [(minute, alert.labels["host"]) for alert in firing if alert.labels["alertname"] == STRAGGLER_HOST]
+        found += [(minute, alert.labels["host"]) for alert in firing if alert.labels["alertname"] == STRAGGLER_HOST.name]
     return found
 
 

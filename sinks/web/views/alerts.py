@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from processors.alerts.rules import ALERTS, HOST_ANOMALY, Unit
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Attribute
 from processors.contracts.names import ApplicationKey, host_link, job_key, measured, parse_rfc3339, resource_name
@@ -39,28 +40,25 @@ def how_sure(alert: Alert) -> str:
 def _sure(alert: Alert) -> Iterator[str]:
     known, detail, name = alert.evidence, alert.evidence.detail, alert.labels.get("alertname", "")
     numbers = {key: float(value) for key, value in detail.items() if isinstance(value, int | float)}
-    if name == "RackAnomaly" and known.observed is not None and known.n is not None:
-        yield f"{known.observed:.0f} of its {known.n:.0f} hosts are anomalous at once, which is no coincidence."
-    if name == "StragglerHost":
-        met = f" {counted(round(numbers['jobs']), 'job')} met it." if numbers.get("jobs") else ""
-        yield f"It is compared, minute by minute, with hosts that do the same work.{met}"
-    if name in ("SlowSize", "FastSize"):
-        yield "It rests on all runs of this size, against the curve through the other sizes."
-    if name.endswith("FailureRate") and known.observed is not None and known.expected is not None:
-        usual = "are to be expected" if name == "HostFailureRate" else "before"
-        yield f"{share(known.observed)} of the newest runs failed, {share(known.expected)} {usual}."
+    if (rule := ALERTS.get(name)) is not None and rule.sure:
+        figures = {"observed": known.observed, "expected": known.expected, "n": known.n}
+        texts = {figure: FORMATS[rule.unit](value) for figure, value in figures.items() if value is not None}
+        with suppress(KeyError):  # evidence of an older agent may lack a figure
+            yield rule.sure.format_map(texts)
+    if numbers.get("jobs"):
+        yield f"{counted(round(numbers['jobs']), 'job')} met the difference."
     if "conformal_p" in numbers:
         yield f"At most {share(numbers['conformal_p'])} of the newest runs deviated as much."
     if "deviations" in numbers:
-        yield f"It is {abs(numbers['deviations']):.0f} robust standard deviations off."
-    if name == "HostAnomaly" and len(detail) > 1:
-        yield f"{len(detail)} resources are unlike their own past, close in time."
+        yield f"The value is {abs(numbers['deviations']):.0f} robust standard deviations away."
+    if name == HOST_ANOMALY.name and len(detail) > 1:
+        yield f"{len(detail)} resources left their usual ranges within minutes of each other."
     elif (outside := _outside(alert)) is not None:
         yield f"The value lies {share(outside)} outside its usual range."
     if "runs" in numbers:
-        yield f"{counted(round(numbers['runs']), 'run')} {'shows' if numbers['runs'] == 1 else 'show'} it."
+        yield f"{counted(round(numbers['runs']), 'run')} {'shows' if numbers['runs'] == 1 else 'show'} the change."
     if "scored" in numbers:
-        yield f"{counted(round(numbers['scored']), 'run')} had been predicted before they were learned."
+        yield f"The model predicted {counted(round(numbers['scored']), 'run')} before it learned them."
 
 
 def _outside(alert: Alert) -> float | None:
@@ -184,11 +182,14 @@ RUNS_SHOWN: Final = 20
 _SHOWN_ELSEWHERE: Final = frozenset(
     {"alertname", "severity", "application", "system", "host", "rack", "partition", "n", "unit"}
 )
-TIMES: Final = frozenset({"SlowSize", "FastSize", "StrangeRun", "Regression", "Improvement"})
-RATES: Final = frozenset({"ApplicationFailureRate", "HostFailureRate"})
-RACK: Final = "RackAnomaly"
-POWER: Final = "UnexplainedPower"
-ANOMALY: Final = "HostAnomaly"
+FORMATS: Final[dict[Unit, Formatter]] = {
+    "seconds": duration,
+    "share": share,
+    "watts": lambda value: f"{power(value)} per host",
+    "hosts": lambda value: f"{value:.0f}",
+    "resource": lambda value: f"{value:.4g}",  # until the evidence names the resource
+    "number": lambda value: f"{value:.4g}",
+}
 RUNS: Final = frozenset({"since_run"})  # details that name runs
 JOB: Final = "job"
 OF_JOBS: Final = frozenset({JOB, "jobs"})  # details that are no resource
@@ -209,7 +210,7 @@ _NAMED: Final = {
     "weight": "weight of the run in the models",
     "slower": "times slower than expected",
     "target": "compared quantity",
-    "jobs": "jobs that met it",
+    "jobs": "jobs affected",
 }  # fmt: skip
 
 
@@ -220,13 +221,13 @@ def evidence_rows(alert: Alert) -> list[tuple[str, str]]:
 
 def _values(alert: Alert) -> Iterator[tuple[str, str]]:
     known, formatter = alert.evidence, _formatter(alert)
-    if _name(alert) == RACK:
+    if _unit(alert) == "hosts":
         if known.observed is not None and known.n is not None:
             yield "hosts with an anomaly", f"{known.observed:.0f} of {known.n:.0f}"
         return
-    if _name(alert) in OF_STATE and len(_resources(alert)) > 1:
-        return  # the figures are of one of its resources, which all stand below with their names
-    if _name(alert) == POWER and known.observed is not None and not known.expected:  # of a host
+    if _unit(alert) == "resource" and len(_resources(alert)) > 1:
+        return  # these figures belong to one of its resources; the details list all resources by name
+    if _unit(alert) == "watts" and known.observed is not None and not known.expected:  # of a host
         word = "more" if known.observed > 0 else "less"
         yield "against what counters explain", f"{power(abs(known.observed))} {word}"
         return
@@ -251,8 +252,7 @@ def _details(alert: Alert) -> Iterator[tuple[str, str]]:
 
 
 def _detail_name(alert: Alert, name: str) -> str:
-    """Return what a detail is called: of an alert about resources it is one of them."""
-    return resource_name(name) if _name(alert) in {*OF_STATE, RACK} else name.replace("_", " ")
+    return resource_name(name) if _unit(alert) in {"resource", "hosts"} else name.replace("_", " ")
 
 
 def detail_text(name: str, value: Attribute) -> str:
@@ -265,17 +265,13 @@ def detail_text(name: str, value: Attribute) -> str:
 
 
 def _formatter(alert: Alert) -> Formatter:
-    name = _name(alert)
-    if name in TIMES:
-        return duration
-    if name in RATES:
-        return share
-    if name == POWER:
-        return lambda value: f"{power(value)} a host"
-    if name in OF_STATE:
-        resource = next(iter(_resources(alert)), "")
-        return lambda value: measured(resource, value)
-    return lambda value: f"{value:.4g}"
+    resource = next(iter(_resources(alert)), "")
+    return (lambda value: measured(resource, value)) if _unit(alert) == "resource" else FORMATS[_unit(alert)]
+
+
+def _unit(alert: Alert) -> Unit:
+    rule = ALERTS.get(_name(alert))
+    return rule.unit if rule is not None else "number"
 
 
 def _resources(alert: Alert) -> list[str]:
@@ -306,7 +302,7 @@ class AlertRow(msgspec.Struct, frozen=True):
     @property
     def description(self) -> str:
         """What it says further; "" where its evidence says the same, resource by resource and whole."""
-        listed = self.name == ANOMALY and bool(_resources(self.alert))
+        listed = self.name == HOST_ANOMALY.name and bool(_resources(self.alert))
         return "" if listed else self.alert.annotations.get("description", "")
 
     @property

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 from starlette.datastructures import QueryParams
 
+from processors.alerts.rules import STRANGE_RUN
 from processors.contracts.errors import UnavailableError
 from processors.contracts.load import UnderLoad
 from processors.contracts.names import rfc3339
@@ -52,7 +53,6 @@ ROLLING: Final = 20  # runs, over which error and coverage are shown
 ROLLING_MIN: Final = 5
 COUNTERS_SHOWN: Final = 8  # of one target
 COMPLETED: Final = "COMPLETED"
-STRANGE_RUN: Final = "StrangeRun"
 TARGETS: Final = {
     "run_time_s": "run time",
     "system_power_w": "system power per host",
@@ -165,7 +165,10 @@ class Scored(msgspec.Struct, frozen=True):
 def history(name: str, runs: Sequence[RecentRun], alerts: Sequence[Alert] = ()) -> History | None:
     """Return how good the predictions of runs were, None where no run had been predicted."""
     anomalous = {
-        run_id for alert in alerts if alert.labels.get("alertname") == STRANGE_RUN for run_id in alert.evidence.runs
+        run_id
+        for alert in alerts
+        if alert.labels.get("alertname") == STRANGE_RUN.name
+        for run_id in alert.evidence.runs
     }
     rows = scored(runs, anomalous)
     if not rows:

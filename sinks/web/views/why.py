@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from processors.alerts.rules import RACK_ANOMALY
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import SUCCESS
 from processors.contracts.hosts import HostLines, Line
@@ -108,7 +109,6 @@ UNUSUAL_COUNTER: Final = 0.2
 LOADED: Final = 1.1  # times as long by the load of its hosts
 SHORT_S: Final = 10.0  # starting and ending take as long
 OF_HOST: Final = ("StragglerHost", "HostAnomaly")
-RACK_ANOMALY: Final = "RackAnomaly"
 OF_SLOW_APPLICATION: Final = ("Regression", "SlowSize")
 NOTHING: Final = "Nothing that was measured explains it."
 SPEEDS: Final = ("frequency", "flops", "clock")  # parts of names of resources that are a speed
@@ -297,7 +297,7 @@ def _racks(service: Service, alerts: Alerts, stay: _Stay) -> list[_Rack]:
     found = []
     for alert in alerts.known:
         labels = alert.labels
-        is_there = labels.get("alertname") == RACK_ANOMALY and labels.get("system") == stay.system
+        is_there = labels.get("alertname") == RACK_ANOMALY.name and labels.get("system") == stay.system
         if is_there and _holds(alerts, alert, stay) and _slows(alert):
             own = frozenset(host for host in stay.hosts if _is_of(service, stay, host, labels))
             ways = {rack.known_by for host in own if (rack := service.rack(stay.system, host)) is not None}

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent.cli import main
-from processors.alerts.messages import fingerprint
+from processors.alerts.policy import fingerprint
 
 EVENTS = str(Path(__file__).parents[2] / "cases/fold/a-size-becomes-slow/events.jsonl")
 LABELS = {"application": "nektar", "system": "exa", "input": "", "unit": "nodes", "direction": "slow"}

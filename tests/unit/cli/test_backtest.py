@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent.cli import main
-from processors.alerts.messages import fingerprint
+from processors.alerts.policy import fingerprint
 
 SWF = str(Path(__file__).parents[2] / "cases" / "decode" / "swf-kth" / "input.swf")
 

@@ -150,7 +150,7 @@ def test_a_host_that_breaks_jobs_of_many_hosts_is_blamed_and_its_neighbours_are_
             centre.ran(f"bad{i}", names[i // 3 % 4], 4, 10.0, state="FAILED", hosts=(f"nid9,{others}",))
     assert hosts_reported(centre) == ["nid9"]
     alert = next(alert for alert in centre.messages("alerts") if "host" in alert["labels"])
-    assert "were to be expected" in alert["annotations"]["summary"]
+    assert "failures were expected" in alert["annotations"]["summary"]
 
 
 def test_only_the_host_that_failed_is_to_blame_where_it_is_named() -> None:

@@ -125,7 +125,9 @@ def test_a_rack_makes_one_alert_in_the_place_of_its_hosts(learned: dict[str, byt
         found[0].annotations["summary"].startswith("5 of 6 hosts of rack x1000 on exa have been anomalous since 02:03")
     )
     assert found[0].evidence.detail["power"] == "on 5 hosts"
-    assert found[0].annotations["description"].endswith("Their names tell the rack: no list of racks does.")
+    assert (
+        found[0].annotations["description"].endswith("Rack guessed from host names. Set `reference.racks` to be sure.")
+    )
 
 
 def test_hosts_that_were_reported_before_join_the_alert_of_their_rack(learned: dict[str, bytes]) -> None:
@@ -136,7 +138,7 @@ def test_hosts_that_were_reported_before_join_the_alert_of_their_rack(learned: d
         ("RackAnomaly", "x1000", "firing"),
         ("HostAnomaly", FIRST, "resolved"),
     ]
-    assert found[2].annotations["summary"] == "It is part of the anomaly of rack x1000 on exa."
+    assert found[2].annotations["summary"] == "The host is part of the anomaly of rack x1000 on exa."
 
 
 def test_a_few_hosts_of_a_rack_are_reported_one_by_one(learned: dict[str, bytes]) -> None:
@@ -170,7 +172,7 @@ def test_racks_follow_the_list_of_the_centre_whatever_hosts_are_called(
     found = alerts(shard, story(XNAMES, range(QUIET, QUIET + 8), odd))
     assert named(found) == [("RackAnomaly", "door", "firing")]
     assert "5 of 6 hosts of rack door on exa" in found[0].annotations["summary"]
-    assert "Their names tell the rack" not in found[0].annotations["description"]
+    assert "Rack guessed" not in found[0].annotations["description"]
 
 
 def test_a_host_out_of_service_is_mute_and_its_open_alert_ends_with_the_reason(learned: dict[str, bytes]) -> None:
@@ -182,7 +184,7 @@ def test_a_host_out_of_service_is_mute_and_its_open_alert_ends_with_the_reason(l
     found += alerts(shard, story(XNAMES, range(QUIET + 8, QUIET + 20), odd))
     assert named(found) == [("HostAnomaly", FIRST, "resolved")]
     assert found[0].annotations["summary"] == (
-        f"{FIRST} is out of service (drain): its measurements raise no alerts until it is back."
+        f"{FIRST} is out of service (drain). It raises no alerts until it is back."
     )
     found = alerts(shard, [HostState(SYSTEM, FIRST, "up", (QUIET + 20) * MINUTE_MS)])
     found += alerts(shard, story(XNAMES, range(QUIET + 20, QUIET + 40), odd))

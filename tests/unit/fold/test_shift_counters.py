@@ -12,7 +12,7 @@ from tests.kit.scenario import DAY_MS, SYSTEM, Scenario
 SIZES = (1, 2, 4, 8)
 EVERY_MS = 900_000
 CYCLES_PER_S = 2.4e9
-LEARNED = "The model has learned the new level and now expects such run times."
+LEARNED = "The model has learned the new level and predicts it from now on."
 
 
 class Counted:

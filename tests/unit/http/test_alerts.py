@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 from starlette.applications import Starlette
 
-from processors.alerts.applications import ALERT_NAMES
+from processors.alerts.rules import ALERTS
 from processors.contracts.outputs import Alert, AlertEvidence
 from sinks.prometheus.registry import Metrics
 from sinks.web.access import Reader
@@ -133,7 +133,7 @@ def test_runs_of_others_are_left_out_for_those_who_may_not_see_them() -> None:
         ("StrangeRun", AlertEvidence(observed=108.0, expected=72.0, low=65.0, high=79.0, detail={"conformal_p": 0.004}),
          [("observed", "1 min 48 s"), ("usual range", "1 min 5 s to 1 min 19 s"), ("share of recent runs at least as far off", "0.4 %")]),
         ("ApplicationFailureRate", AlertEvidence(observed=0.5, expected=0.1), [("observed", "50 %"), ("expected", "10 %")]),
-        ("UnexplainedPower", AlertEvidence(observed=512.0, expected=400.0, n=8.0), [("observed", "512 W a host"), ("size", "8 nodes")]),
+        ("UnexplainedPower", AlertEvidence(observed=512.0, expected=400.0, n=8.0), [("observed", "512 W per host"), ("size", "8 nodes")]),
         ("HostAnomaly", AlertEvidence(observed=0.02, low=0.6, high=1.0, detail={"cpu_available": "0.02 (until now 0.6 to 1)"}),
          [("observed", "2 %"), ("usual range", "60 % to 100 %"), ("processor available", "0.02 (until now 0.6 to 1)")]),
         ("StragglerHost", AlertEvidence(observed=2e9, expected=8e9, detail={"job": "exa/1", "memory_free": "2e9, peers 8e9"}),
@@ -169,7 +169,7 @@ def test_the_power_of_a_host_is_what_counters_do_not_explain() -> None:
         assert ("against what counters explain", word) in evidence_rows(alert(labels=about, evidence=known))
 
 
-@pytest.mark.parametrize("name", ALERT_NAMES)
+@pytest.mark.parametrize("name", ALERTS)
 def test_each_alert_has_its_paragraphs_of_the_runbook_on_its_page(name: str) -> None:
     text = read(app_of(named(name)), f"/alerts/{name}")
     parsed(text)

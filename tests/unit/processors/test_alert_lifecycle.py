@@ -3,8 +3,8 @@
 import msgspec
 from msgspec.structs import replace
 
-from processors.alerts.applications import ended, over
 from processors.alerts.lifecycle import AlertLife, Condition
+from processors.alerts.rules import STRAGGLER_HOST
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -89,13 +89,13 @@ def test_a_restart_in_between_changes_nothing() -> None:
 
 def test_what_ended_an_alert_that_had_fired_is_known_at_its_end() -> None:
     assert ended_by(host_is_slow(HOUR_MS, holds=False)) == "itself"
-    assert ended_by(over("StragglerHost", {}, HOUR_MS, by="out_of_service")) == "out_of_service"
-    assert ended_by(ended("StragglerHost", {}, "It is part of more.", HOUR_MS, by="superseded")) == "superseded"
-    assert ended_by(over("StragglerHost", {}, HOUR_MS, forgotten=True)) == "forgotten"
+    assert ended_by(STRAGGLER_HOST.over({}, HOUR_MS, by="out_of_service")) == "out_of_service"
+    assert ended_by(STRAGGLER_HOST.ended({}, "It is part of more.", HOUR_MS, by="superseded")) == "superseded"
+    assert ended_by(STRAGGLER_HOST.over({}, HOUR_MS, forgotten=True)) == "forgotten"
 
 
 def test_what_was_to_end_it_is_forgotten_where_it_goes_on() -> None:
-    drained = over("StragglerHost", {}, HOUR_MS, by="out_of_service")
+    drained = STRAGGLER_HOST.over({}, HOUR_MS, by="out_of_service")
     life = AlertLife.build()
     for condition in (host_is_slow(0), drained, host_is_slow(HOUR_MS + 1), host_is_slow(2 * HOUR_MS, holds=False)):
         life.take(condition)

@@ -5,9 +5,9 @@ from typing import Any, get_args
 import pytest
 from pydantic import ValidationError
 
-from processors.alerts.applications import ALERT_NAMES
 from processors.alerts.lifecycle import Condition
-from processors.alerts.policy import NO_RUN, SECTIONS, About, Policy
+from processors.alerts.policy import NO_RUN, About, Policy
+from processors.alerts.rules import ALERTS
 from processors.contracts.alerts import AlertName, AlertSettings
 
 NOON_MS = 1_795_262_400_000  # 2026-11-21T12:00:00Z
@@ -26,7 +26,8 @@ def excluded(labels: dict[str, str] = SLOW, about: About = RUN, name: str = "Str
 
 
 def test_every_alert_has_its_section_and_its_name_in_the_configuration() -> None:
-    assert set(SECTIONS) == set(ALERT_NAMES) == set(get_args(AlertName))
+    assert set(ALERTS) == set(get_args(AlertName))
+    assert {alert.section for alert in ALERTS.values()} <= set(AlertSettings.model_fields)
 
 
 def test_nothing_is_withheld_by_default() -> None:

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from processors.alerts.profiles import JudgedRun, disturbed_run
+from processors.alerts.applications import JudgedRun, disturbed_run
 from processors.contracts.alerts import DisturbedRun
 from processors.contracts.hosts import Profile
 from processors.contracts.names import ApplicationKey

@@ -1,0 +1,300 @@
+"""All alerts: one record for each, with its settings, texts and unit, and the condition that a record builds."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from processors.alerts.lifecycle import Condition
+from processors.contracts.alerts import AlertName, AlertRule
+from processors.contracts.names import ApplicationKey
+from processors.contracts.outputs import AlertEnd, AlertEvidence, AlertKind, Severity
+
+Unit = Literal["number", "seconds", "share", "watts", "resource", "hosts"]
+Timing = Literal["for_s", "keep_firing_s", "quiet_s"]
+NO_EVIDENCE: Final = AlertEvidence()
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Text(NamedTuple):
+    """Templates of the summary and the description; fields are labels of the alert and values of its condition."""
+
+    summary: str
+    description: str = ""
+
+
+class AlertType(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of alert.
+
+    `section` names the settings under `alerts`; `timing` lists the durations in them that apply.
+    The condition of a `momentary` alert holds only at its own time (a single run was slow); other conditions hold until the
+    opposite is reported.
+    `unit` is the unit of the observed and expected values. `sure` is a template that says on a page how sure the alert is; its
+    fields are `observed`, `expected` and `n` of the evidence.
+    """
+
+    name: AlertName
+    subject: Literal["application", "host", "rack"]
+    section: str
+    text: Text
+    severity: Severity = "warning"
+    kind: AlertKind = "anomaly"
+    momentary: bool = False
+    timing: tuple[Timing, ...] = ()
+    unit: Unit = "number"
+    sure: str = ""
+
+    @property
+    def anchor(self) -> str:
+        """The anchor of its heading in the runbook."""
+        return self.name.lower()
+
+    def condition(
+        self,
+        labels: dict[str, str],
+        settings: AlertRule,
+        now_ms: int,
+        values: Mapping[str, object],
+        evidence: AlertEvidence = NO_EVIDENCE,
+        *,
+        text: Text | None = None,
+    ) -> Condition:
+        """Return the condition that holds now; `values` fill the templates, beside the labels."""
+        words = {**labels, **values}
+        for_ms, keep_firing_ms, expires_after_ms = (
+            round(getattr(settings, key) * 1000) if key in self.timing else 0
+            for key in ("for_s", "keep_firing_s", "quiet_s")
+        )
+        return Condition(
+            name=self.name,
+            labels=labels,
+            holds=True,
+            momentary=self.momentary,
+            time_ms=now_ms,
+            kind=self.kind,
+            severity=self.severity,
+            for_ms=for_ms,
+            keep_firing_ms=keep_firing_ms,
+            expires_after_ms=expires_after_ms,
+            summary=(text or self.text).summary.format_map(words),
+            description=(text or self.text).description.format_map(words),
+            evidence=evidence,
+        )
+
+    def over(
+        self, labels: dict[str, str], now_ms: int, *, forgotten: bool = False, by: AlertEnd = "itself"
+    ) -> Condition:
+        """Return the condition that no longer holds; `forgotten` if nobody knows any more whether it holds."""
+        return Condition(name=self.name, labels=labels, holds=False, time_ms=now_ms, forgotten=forgotten, ended_by=by)
+
+    def ended(self, labels: dict[str, str], reason: str, now_ms: int, *, by: AlertEnd = "itself") -> Condition:
+        """Return the condition with which an open alert ends at the next tick, with the reason as its last summary."""
+        return Condition(
+            name=self.name,
+            labels=labels,
+            holds=True,
+            momentary=True,
+            time_ms=now_ms,
+            severity="info" if labels.get("direction") == "fast" else self.severity,
+            summary=reason,
+            ended_by=by,
+        )
+
+
+def application_labels(key: ApplicationKey) -> dict[str, str]:
+    return {"application": key.application, "system": key.system, "input": key.input, "unit": key.unit}
+
+
+def host_labels(system: str, host: str) -> dict[str, str]:
+    return {"system": system, "host": host}
+
+
+def clock(time_ms: int) -> str:
+    moment = _EPOCH + timedelta(milliseconds=time_ms)
+    return f"{moment:%H:%M} on {moment.day} {moment:%b} (UTC)"
+
+
+SLOW_SIZE: Final = AlertType(
+    name="SlowSize",
+    subject="application",
+    section="slow_size",
+    timing=("for_s", "keep_firing_s"),
+    unit="seconds",
+    text=Text(
+        "{application} is {percent:.0f} % slower on {n} {unit} than its other sizes suggest.",
+        "Runs at this size take {observed}; the curve through the other sizes gives {expected}. "
+        "Prefer a neighbouring size, or compare hosts and inputs.",
+    ),
+    sure="It rests on all runs at this size and on the curve through the other sizes.",
+)
+FAST_SIZE: Final = AlertType(
+    name="FastSize",
+    subject="application",
+    section="slow_size",
+    severity="info",
+    timing=("for_s", "keep_firing_s"),
+    unit="seconds",
+    text=Text(
+        "{application} is {percent:.0f} % faster on {n} {unit} than its other sizes suggest.",
+        "Runs at this size take {observed}; the curve through the other sizes gives {expected}. "
+        "Check that these runs did all their work.",
+    ),
+    sure="It rests on all runs at this size and on the curve through the other sizes.",
+)
+STRANGE_RUN: Final = AlertType(
+    name="StrangeRun",
+    subject="application",
+    section="strange_run",
+    momentary=True,
+    timing=("keep_firing_s",),
+    unit="seconds",
+    text=Text(
+        "{application} on {n} {unit} took {observed}, {ratio:.2f} times as long as the {expected} expected.",
+        "The predicted range was {low} to {high}, from {observations} runs. At most {percent:.1f} % of the newest runs "
+        "deviated as much. Compare its hosts and its input.",
+    ),
+)
+SIZE_TURNED: Final = Text(
+    "{application} on {n} {unit} has taken {factor:.2f} times as long as before in its last {runs} runs.",
+    "The prediction for this size follows. Predictions for other sizes are unchanged.",
+)
+REGRESSION: Final = AlertType(
+    name="Regression",
+    subject="application",
+    section="shift",
+    momentary=True,
+    timing=("keep_firing_s",),
+    unit="seconds",
+    text=Text(
+        "{application} on {system} has taken {factor:.2f} times as long since {since}, in {runs} runs{change}.",
+        "{counter}The model has learned the new level and predicts it from now on.",
+    ),
+)
+IMPROVEMENT: Final = AlertType(
+    name="Improvement",
+    subject="application",
+    section="shift",
+    severity="info",
+    momentary=True,
+    timing=("keep_firing_s",),
+    unit="seconds",
+    text=REGRESSION.text,
+)
+PREDICTION_UNRELIABLE: Final = AlertType(
+    name="PredictionUnreliable",
+    subject="application",
+    section="unreliable",
+    severity="info",
+    kind="reliability",
+    timing=("for_s",),
+    text=Text("Predictions of {application} on {system} are not reliable: {verdict_text}.", "{advice}"),
+)
+SLOWS_DOWN: Final = AlertType(
+    name="SlowsDown",
+    subject="application",
+    section="slows_down",
+    severity="info",
+    kind="reliability",
+    timing=("for_s",),
+    text=Text(
+        "{application} is slower on {largest} {unit} than on {fastest}.",
+        "No run on more than {fastest} {unit} was faster. Use at most {fastest} {unit}.",
+    ),
+)
+APPLICATION_FAILS: Final = AlertType(
+    name="ApplicationFailureRate",
+    subject="application",
+    section="failure_rate",
+    kind="reliability",
+    timing=("keep_firing_s",),
+    unit="share",
+    text=Text(
+        "{failures} of the last {runs} runs of {application} failed.",
+        "Before, {percent:.1f} % failed. With a probability of {credibility:.3f} its rate is now above that and above "
+        "the usual rate. Look at the states of the failed runs.",
+    ),
+    sure="{observed} of the newest runs failed; {expected} failed before.",
+)
+HOST_FAILS: Final = AlertType(
+    name="HostFailureRate",
+    subject="host",
+    section="failure_rate",
+    kind="reliability",
+    timing=("keep_firing_s", "quiet_s"),
+    unit="share",
+    text=Text(
+        "{failures} of the last {runs} runs on {host} failed, from {causes} applications; {expected:.1f} failures were "
+        "expected.",
+        "The expectation comes from the same applications on other hosts; a failed job counts in part for each of its "
+        "hosts. Drain the host and run its health check.",
+    ),
+    sure="{observed} of the newest runs failed; {expected} were expected to fail.",
+)
+HOST_ANOMALY: Final = AlertType(
+    name="HostAnomaly",
+    subject="host",
+    section="host_anomaly",
+    momentary=True,
+    timing=("keep_firing_s",),
+    unit="resource",
+    text=Text("{host} on {system}: {findings}.", "{ranges}"),
+)
+RACK_ANOMALY: Final = AlertType(
+    name="RackAnomaly",
+    subject="rack",
+    section="rack_anomaly",
+    severity="critical",
+    momentary=True,
+    timing=("keep_firing_s",),
+    unit="hosts",
+    text=Text(
+        "{anomalous} of {hosts} hosts of {place} have been anomalous since {since}{resources}.",
+        "Hosts: {names}.{guessed}",
+    ),
+    sure="{observed} of the {n} hosts are anomalous at once, which is no coincidence.",
+)
+STRAGGLER_HOST: Final = AlertType(
+    name="StragglerHost",
+    subject="host",
+    section="straggler",
+    unit="resource",
+    text=Text("{host} has differed from {peers} since {since}: {differences}.", "{meaning}"),
+    sure="Every minute the host is compared with hosts that do the same work.",
+)
+UNEXPLAINED_POWER: Final = AlertType(
+    name="UnexplainedPower",
+    subject="application",
+    section="unexplained_power",
+    timing=("for_s", "quiet_s"),
+    unit="watts",
+    text=Text(
+        "{run} drew {observed} per host, {ratio:.2f} times the {expected} that its counters explain.",
+        "Nine of ten runs lie between {low} and {high}. The model predicted {scored} runs before it learned them. {counters}",
+    ),
+)
+POWER_OF_HOST: Final = Text(
+    "{host} on {system} draws {excess} {direction} than the counters of its runs explain.",
+    "{runs} runs on this host show it, most recently job {job} of {application}; counters explain the power of runs on "
+    "other hosts. Check its sensor and its power limit.",
+)
+DISTURBED_RUN: Final = AlertType(
+    name="DisturbedRun",
+    subject="application",
+    section="disturbed_run",
+    momentary=True,
+    timing=("keep_firing_s",),
+    text=Text(
+        "{run} was disturbed: it took {slower:.2f} times as long as expected, with {counters}.",
+        "In job {job} {counter} was {rate:.4g}; similar runs have {usual:.4g}, {deviations:.0f} robust standard deviations "
+        "away. Look for a neighbour on the same resources or a faulty host.",
+    ),
+)
+ALERTS: Final[dict[str, AlertType]] = {
+    value.name: value for value in list(globals().values()) if isinstance(value, AlertType)
+}
+
+BACK: Final = "The run times are back to their previous level."
+OVERTAKEN: Final = "The run times have changed again."
+FORGOTTEN: Final = "The agent no longer tracks this application."
+EXPLAINED: Final = "This was not a single run: the run times of the application have changed for good."
