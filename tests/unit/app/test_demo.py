@@ -143,8 +143,8 @@ def test_the_application_that_becomes_slower_half_way_is_reported_with_its_facto
     ]
     assert len(prediction_for) == 1
     assert (
-        "crash-test on simulated takes 1.2" in prediction_for[0]
-        or "crash-test on simulated takes 1.3" in prediction_for[0]
+        "crash-test on simulated has taken 1.2" in prediction_for[0]
+        or "crash-test on simulated has taken 1.3" in prediction_for[0]
     )
 
 

@@ -160,7 +160,7 @@ def test_its_strange_run_stays_open_until_the_alert_of_the_size_fires() -> None:
     days.repeat(2, *[1.0] * 6)
     alerts = [each for each in days.centre.messages("alerts") if each["labels"]["alertname"] == "StrangeRun"]
     assert [each["status"] for each in alerts] == ["firing", "resolved"]
-    assert "on 16 nodes takes 1.5" in alerts[1]["annotations"]["summary"]
+    assert "on 16 nodes has taken 1.5" in alerts[1]["annotations"]["summary"]
 
 
 def test_a_size_that_is_back_is_followed_as_soon() -> None:
