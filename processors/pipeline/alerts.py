@@ -7,8 +7,7 @@ from typing import Final, Protocol
 import msgspec
 
 from processors.alerts.lifecycle import AlertLife, Condition, Transition
-from processors.alerts.policy import Links, fingerprint, message
-from processors.alerts.policy import NO_RUN, About, Policy
+from processors.alerts.policy import NO_RUN, About, Links, Policy, fingerprint, message
 from processors.contracts.hosts import ExplainedRun, HostCause
 from processors.contracts.names import job_key
 from processors.contracts.outputs import Tombstone

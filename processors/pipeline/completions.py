@@ -4,8 +4,8 @@ import math
 from typing import Final
 
 from processors.alerts import applications, rules
-from processors.alerts.rules import AlertType
 from processors.alerts.policy import About
+from processors.alerts.rules import AlertType
 from processors.contracts.events import PART_OF, SUCCESS, JobCompleted, JobStarted
 from processors.contracts.hosts import ExplainedRun, HostCause
 from processors.contracts.names import ApplicationKey, job_key
@@ -197,9 +197,7 @@ class DriftDetection:
         else:
             undone = yield from self._end(opposite, key, rules.OVERTAKEN, by="superseded")
         labels = applications.strange_run_labels(key, 1 if slower else -1)
-        yield from self._warnings.ends(
-            rules.STRANGE_RUN.ended(labels, rules.EXPLAINED, now_ms, by="superseded")
-        )
+        yield from self._warnings.ends(rules.STRANGE_RUN.ended(labels, rules.EXPLAINED, now_ms, by="superseded"))
         condition = applications.shifted(
             key, shift, self._state.settings.alerts.shift, now_ms, self._moved_counters(key, shift)
         )

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.alerts import hosts as host_rules
-from processors.alerts.rules import HOST_ANOMALY, RACK_ANOMALY, STRAGGLER_HOST, host_labels
 from processors.alerts.hosts import Contradicts, Differing, Odd, Rack
+from processors.alerts.rules import HOST_ANOMALY, RACK_ANOMALY, STRAGGLER_HOST, host_labels
 from processors.contracts.hosts import HostCause, HostFinding
 from processors.contracts.names import rfc3339
 from processors.contracts.telemetry import is_cumulative, is_power

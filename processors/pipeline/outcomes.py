@@ -56,9 +56,7 @@ class Outcomes:
         if event.state != IN_SERVICE and key in self._state.hosts and self._state.recent(event.time_ms):
             self._state.hosts.remove(key)
             labels = {"system": event.system, "host": event.host}
-            yield from self._warnings.take(
-                rules.HOST_FAILS.over(labels, self._state.now_ms, by="out_of_service")
-            )
+            yield from self._warnings.take(rules.HOST_FAILS.over(labels, self._state.now_ms, by="out_of_service"))
 
     def _hosts(
         self, event: JobCompleted, application_id: str, rates: tuple[FailureRate, FailureRate], *, first: bool

@@ -92,10 +92,14 @@ class ProfileWarnings:
             about = About.of_run(evidence, event.run_time_s)
             yield from self._judge_power(run, event.system, cause, about)
             if cause is None or cause.power_only:
-                condition = applications.disturbed_run(run, self._state.settings.alerts.disturbed_run, self._state.now_ms)
+                condition = applications.disturbed_run(
+                    run, self._state.settings.alerts.disturbed_run, self._state.now_ms
+                )
                 yield from self._alerts.take(condition, about=about)
 
-    def _judge_power(self, run: applications.JudgedRun, system: str, cause: HostCause | None, about: About) -> Emits[None]:
+    def _judge_power(
+        self, run: applications.JudgedRun, system: str, cause: HostCause | None, about: About
+    ) -> Emits[None]:
         """Attribute power that counters do not explain to the application or to a host, unless a host is known to be faulty."""
         settings, now_ms = self._state.settings.alerts.unexplained_power, self._state.now_ms
         hosts = self._few(about.hosts)

@@ -59,7 +59,9 @@ def reported_hosts(job: Job) -> list[tuple[int, str]]:
         part.take(MinuteBatch(rows[:, 0], rows[:, 1], np.full(len(rows), minute * MINUTE_MS), means))
         before_ms, state.now_ms = state.now_ms, (minute + 1) * MINUTE_MS + 20_000
         firing = [alert for alert in part.tick(before_ms) if isinstance(alert, Alert) and alert.status == "firing"]
-        found += [(minute, alert.labels["host"]) for alert in firing if alert.labels["alertname"] == STRAGGLER_HOST.name]
+        found += [
+            (minute, alert.labels["host"]) for alert in firing if alert.labels["alertname"] == STRAGGLER_HOST.name
+        ]
     return found
 
 
