@@ -238,7 +238,7 @@ def _template_faults(key: str, template: str, groups: set[str]) -> list[str]:
     try:
         fields = list(Formatter().parse(template))
     except ValueError:
-        return [f"{key} has a brace that does not close; write {{{{ for a brace itself."]
+        return [f"{key} has an unmatched brace; write {{{{ for a brace itself."]
     return [
         f"{{{name}}} in {key} is no named group of its patterns; write (?P<{name or 'name'}>...) in one of them."
         for _, name, form, conversion in fields

@@ -77,9 +77,7 @@ def _export(config: Config, role: roles.Role, metrics: Metrics, clock: Clock) ->
     bounds = config.metrics
     metrics.register(HealthCollector(role.service))
     metrics.register(SourceCollector(role.own))
-    metrics.register(
-        PredictionCollector(role.own, clock.now_ms, bounds.applications_max, bounds.sizes_max, members=bounds.members)
-    )
+    metrics.register(PredictionCollector(role.own, clock.now_ms, bounds.applications_max, bounds.sizes_max))
     metrics.register(JobCollector(role.own, clock.now_ms))
     metrics.register(HostCollector(role.service, bounds.hosts_max))
 

@@ -1,4 +1,4 @@
-"""A configuration with some keys changed, as `key=value` texts say: what if they were set so."""
+"""Differences between two configurations, and configurations with keys changed by `key=value` texts."""
 
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
@@ -11,6 +11,7 @@ from agent.config.load import loads
 from agent.config.reference import Cost, price
 from agent.config.tree import Config
 from agent.config.yaml import InvalidConfigError, KeyPath, Problem, parse, path_text
+from processors.contracts.alerts import AlertDefaults, AlertSettings, inherits
 from processors.contracts.errors import ConfigError
 
 ABSENT = "(absent)"
@@ -18,7 +19,7 @@ _SECRET = "(secret)"  # noqa: S105 - what is shown instead of one
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One key that changes: its values as JSON, its cost and what that means."""
+    """A changed key: its values as JSON, the action it needs and the effect until then."""
 
     path: KeyPath
     before: str
@@ -31,8 +32,21 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def changes(old: Config, new: Config) -> tuple[Change, ...]:
-    """Return every key whose value differs, in the order of the tree; secrets are compared and not shown."""
-    return tuple(_changes(old, new, ()))
+    """Return all keys with different values in the order of the tree; secrets are compared but not shown.
+
+    A changed key of `alerts.defaults` is listed once, not again for each alert section that inherits it.
+    """
+    return tuple(change for change in _changes(old, new, ()) if not _is_inherited(change.path, old, new))
+
+
+def _is_inherited(path: KeyPath, old: Config, new: Config) -> bool:
+    """Return whether a key of an alert section has, before and after, the value of `alerts.defaults`."""
+    if path[0] != "alerts" or len(path) != 3 or path[2] not in AlertDefaults.model_fields:
+        return False
+    section, key = str(path[1]), str(path[2])
+    return inherits(AlertSettings.model_fields[section].annotation, key) and all(
+        getattr(getattr(alerts, section), key) == getattr(alerts.defaults, key) for alerts in (old.alerts, new.alerts)
+    )
 
 
 def _changes(old: Any, new: Any, path: KeyPath) -> Iterator[Change]:
@@ -47,25 +61,28 @@ def _changes(old: Any, new: Any, path: KeyPath) -> Iterator[Change]:
     elif isinstance(old, tuple) and isinstance(new, tuple) and any(isinstance(item, BaseModel) for item in old + new):
         yield from _list_changes(old, new, path)
     else:
-        found = price(path)
-        yield Change(path, _shown(old), _shown(new), found.cost, found.meaning)
+        yield _change(path, _shown(old), _shown(new))
 
 
 def _list_changes(old: tuple[Any, ...], new: tuple[Any, ...], path: KeyPath) -> Iterator[Change]:
-    """Match items that stayed, so that one more rule at the top is one change and not a change of each."""
+    """Yield the changes of a list; unchanged items are matched, so that one inserted rule is one change."""
     before, after = ([_shown(item) for item in items] for items in (old, new))
     for kind, start, end, new_start, new_end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         if kind == "equal" or (kind == "replace" and end - start == new_end - new_start):  # secrets look alike
             for index, other in zip(range(start, end), range(new_start, new_end), strict=True):
                 yield from _changes(old[index], new[other], (*path, other))
             continue
-        found = price(path)
         if kind in ("replace", "delete"):
             for index in range(start, end):
-                yield Change((*path, index), before[index], ABSENT, found.cost, found.meaning)
+                yield _change((*path, index), before[index], ABSENT)
         if kind in ("replace", "insert"):
             for index in range(new_start, new_end):
-                yield Change((*path, index), ABSENT, after[index], found.cost, found.meaning)
+                yield _change((*path, index), ABSENT, after[index])
+
+
+def _change(path: KeyPath, before: str, after: str) -> Change:
+    cost = price(path)
+    return Change(path, before, after, cost.cost, cost.meaning)
 
 
 def _shown(value: Any) -> str:
@@ -81,46 +98,57 @@ NAME: Final = "--set"
 
 
 def settings_of(text: str) -> dict[str, str]:
-    """Return the settings in a text, value by key; ConfigError where one is no `key=value`. Semicolons part them."""
-    found: dict[str, str] = {}
+    """Return the settings of a text `key=value; key=value`, as value by key; ConfigError for malformed settings."""
+    values: dict[str, str] = {}
     for part in filter(str.strip, text.split(";")):
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or not all(key.split(".")):
-            raise ConfigError(f"{NAME} {part.strip()!r} is no KEY=VALUE, such as alerts.strange_run.factor_min=1.5.")
-        if key in found:
+            raise ConfigError(f"{NAME} {part.strip()!r} is not KEY=VALUE, such as alerts.strange_run.factor_min=1.5.")
+        if key in values:
             raise ConfigError(f"{NAME} {text!r} sets {key} twice.")
-        found[key] = value
-    if not found:
+        values[key] = value
+    if not values:
         raise ConfigError(f"{NAME} needs KEY=VALUE, such as alerts.strange_run.factor_min=1.5.")
-    return found
+    return values
 
 
 def changed(config: Config, settings: dict[str, str], sections: Sequence[str]) -> Config:
-    """Return the configuration with settings of some of its sections changed; values are written as in the file.
+    """Return the configuration with changed settings of some of its sections; values are written as in the file.
 
-    ConfigError says of every setting what is wrong with it, as `validate` does of a file.
+    ConfigError lists all invalid settings, as `validate` does for a file.
     """
     tree = {section: getattr(config, section).model_dump(mode="json") for section in sections}
+    if "alerts" in tree:  # inherited keys are left out, so that a new value of `alerts.defaults` reaches them
+        tree["alerts"] = _without_inherited(config.alerts)
     for key, text in settings.items():
         _put(tree, key, text)
     try:
-        found = loads(msgspec.json.encode(tree).decode(), NAME)
+        new = loads(msgspec.json.encode(tree).decode(), NAME)
     except InvalidConfigError as error:
         problems = [Problem(NAME, 0, 0, problem.path, problem.message) for problem in error.problems]
         raise InvalidConfigError(problems) from None
     retained = {name: getattr(config, name) for name in Config.model_fields}
-    return Config(**retained | {section: getattr(found, section) for section in sections})
+    return Config(**retained | {section: getattr(new, section) for section in sections})
+
+
+def _without_inherited(alerts: AlertSettings) -> dict[str, Any]:
+    plain = alerts.model_dump(mode="json")
+    for name, section in alerts:
+        for key in AlertDefaults.model_fields:
+            if inherits(type(section), key) and plain[name][key] == plain["defaults"][key]:
+                del plain[name][key]
+    return plain
 
 
 def _put(tree: dict[str, Any], key: str, text: str) -> None:
     first, *rest = key.split(".")
     if first not in tree or not rest:
-        raise ConfigError(f"{NAME} {key}: only keys of {', '.join(tree)} can be set here.")
+        raise ConfigError(f"{NAME} {key}: only keys of the sections {', '.join(tree)} can be set.")
     inner = tree[first]
     for part in rest[:-1]:
         inner = inner.setdefault(part, {}) if isinstance(inner, dict) else None
     if not isinstance(inner, dict):
-        raise ConfigError(f"{NAME} {key}: is below a value, not below a section.")
+        raise ConfigError(f"{NAME} {key}: has a value above it, not a section.")
     inner[rest[-1]] = _value(key, text)
 
 

@@ -18,6 +18,7 @@ from agent.config.references import read_references, retain
 from agent.config.tree import Config
 from agent.config.yaml import Document, InvalidConfigError, KeyPath, Problem, open_regular, parse, path_text
 from agent.identify import rule_faults
+from processors.contracts.alerts import AlertDefaults, AlertSettings, inherits
 from processors.contracts.settings import EVIDENCE_FIELDS, Rule
 
 SECRET_BYTES_MAX: Final = 64 * 1024
@@ -235,7 +236,7 @@ def match_faults(path: KeyPath, data: Any) -> list[tuple[KeyPath, str]]:
             hint = (
                 f"did you mean {close[0]}?" if close else f"use one of {', '.join(EVIDENCE_FIELDS)}, attributes.NAME."
             )
-            found.append(((*path, field), f"is no field of a job; {hint}"))
+            found.append(((*path, field), f"is not a job field; {hint}"))
         if (message := pattern_fault(pattern)) is not None:
             found.append(((*path, field), message))
     return found
@@ -343,6 +344,7 @@ def _text(file: Path) -> str:
 
 def _checked(data: dict[str, Any], document: Document) -> Config:
     """Return the configuration; sections with problems of their own have their defaults in it."""
+    data = with_alert_defaults(data)
     broken = {str(problem.path[0]) for problem in document.problems if problem.path}
     already = {problem.path for problem in document.problems}
     errors = _errors(data)
@@ -356,6 +358,34 @@ def _checked(data: dict[str, Any], document: Document) -> Config:
     sound = Config.model_validate_json(_json({k: v for k, v in data.items() if k not in broken}), strict=True)
     document.problems += [document.problem(path, text) for path, text in faults(sound, frozenset(broken))]
     return sound
+
+
+def with_alert_defaults(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the data with the keys of `alerts.defaults` filled into the alert sections that inherit them."""
+    alerts = data.get("alerts")
+    if not isinstance(alerts, dict):
+        return data
+    shared = alerts.get("defaults")
+    if not isinstance(shared, dict) or not _are_valid(shared):
+        return data  # the validation reports errors of `defaults` at their own place
+    sections = {
+        name: {key: value for key, value in shared.items() if inherits(field.annotation, key)}
+        for name, field in AlertSettings.model_fields.items()
+    }
+    filled = {
+        name: values | alerts.get(name, {})
+        for name, values in sections.items()
+        if values and isinstance(alerts.get(name, {}), dict)
+    }
+    return data | {"alerts": alerts | filled}
+
+
+def _are_valid(shared: dict[str, Any]) -> bool:
+    try:
+        AlertDefaults.model_validate(shared, strict=True)
+    except ValidationError:
+        return False
+    return True
 
 
 def _errors(data: dict[str, Any]) -> list[ErrorDetails]:

@@ -45,7 +45,7 @@ def pattern_fault(pattern: str) -> str | None:
     try:
         text = slow_text(pattern)
     except re.error as error:
-        return f"{pattern!r} is no regular expression: {error}."
+        return f"{pattern!r} is not a regular expression: {error}."
     if text is None:
         return None
     return (

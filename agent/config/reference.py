@@ -1,4 +1,4 @@
-"""The reference of the configuration, from the tree: Markdown for people, JSON Schema for editors."""
+"""Reference of the configuration, generated from the tree: Markdown for people, JSON Schema for editors."""
 
 import functools
 import types
@@ -13,6 +13,7 @@ from pydantic_core import PydanticUndefined
 
 from agent.config.tree import Config
 from agent.config.yaml import KeyPath
+from processors.contracts.alerts import inherits
 
 _PLAIN: Final = {
     str: "text",
@@ -33,9 +34,10 @@ _COMPOSED: Final[dict[Any, Callable[[list[str]], str]]] = {
 
 
 class Key(msgspec.Struct, frozen=True):
-    """One key: where, of what type, within which limits, its default (unset: it has to be given) and its meaning.
+    """A configuration key with its type, limits, default and description.
 
-    In the path `*` stands for a name that the operator chooses and `[]` for each item of a list.
+    In `path`, `*` stands for a name that the operator chooses and `[]` for each item of a list. `site` is True for keys that a
+    site usually sets; the reference lists all others in its second part.
     """
 
     path: tuple[str, ...]
@@ -46,22 +48,25 @@ class Key(msgspec.Struct, frozen=True):
     secret: bool
     section: bool
     meaning: str
+    site: bool
 
 
 @functools.cache
 def keys(model: type[BaseModel] = Config) -> tuple[Key, ...]:
-    """Return every key of a model, sections before their keys, in the order of the tree."""
+    """Return all keys of a model in the order of the tree, each section before its keys.
+
+    Keys of alert sections that come from `alerts.defaults` are listed there only.
+    """
     return tuple(_walk(model, (), _example(model)))
 
 
 @functools.cache
 def secret_paths() -> frozenset[tuple[str, ...]]:
-    """Return the paths of keys whose value must never be shown."""
     return frozenset(key.path for key in keys() if key.secret)
 
 
 def model_at(path: KeyPath) -> type[BaseModel] | None:
-    """Return the model that a path leads to, None where it leads to a value."""
+    """Return the model of the section at a path; None if the path leads to a value."""
     annotation: Any = Config
     for part in path:
         model, inner = section_model(annotation), _inner(annotation)
@@ -75,18 +80,19 @@ def model_at(path: KeyPath) -> type[BaseModel] | None:
 
 
 def section_model(annotation: Any) -> type[BaseModel] | None:
-    """Return the model of a section, None for any other type."""
     return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
 
 
 def items_model(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
-    """Return the model of a list's or a name table's items, None for plain values; and whether it is either."""
+    """Return the model of the items of a list or dictionary, or None; and whether the type is a list or dictionary."""
     inner = _inner(annotation)
     return section_model(inner), inner is not None
 
 
 def _walk(model: type[BaseModel], above: tuple[str, ...], example: BaseModel | None) -> Iterator[Key]:
     for name, field in model.model_fields.items():
+        if inherits(model, name):
+            continue
         path, annotation = (*above, name), field.annotation
         section = section_model(annotation)
         default = None if example is None else getattr(example, name)
@@ -108,16 +114,38 @@ def _key(path: tuple[str, ...], field: FieldInfo, default: Any, *, section: bool
         secret=SecretStr in (field.annotation, *get_args(field.annotation)),
         section=section,
         meaning=field.description or _summary_line(section_model(field.annotation)),
+        site=_is_site(path),
+    )
+
+
+# The first part of the reference: keys that depend on the site. `*` stands for any single part of a path.
+SITE: Final = (
+    "systems", "other_systems", "sources", "schema_registry", "reference", "energy", "privacy", "log", "pages", "http",
+    "kafka.bootstrap", "kafka.client", "kafka.security", "kafka.compression",
+    "topics.prefix", "topics.journal_partitions", "topics.replication", "topics.journal_retention_s", "topics.answers_retention_s",
+    "topics.deadletters_retention_s",
+    "identify", "features.attributes", "run_time.allowed_sizes", "run_time.cores_per_node", "run_time.machines", "hosts.publish_s",
+    "under_load.models", "alerts.defaults", "alerts.*.enabled", "alerts.*.dry_run", "alerts.exclusions", "alerts.maintenance",
+    "alerts.rack_anomaly.pattern", "alerts.straggler.resources", "alerts.runbook_url",
+    "alertmanager.urls", "alertmanager.username", "alertmanager.password", "alertmanager.token", "alertmanager.ca_file",
+    "alertmanager.external_url", "metrics.hosts_max",
+)  # fmt: skip
+
+
+def _is_site(path: tuple[str, ...]) -> bool:
+    patterns = (pattern.split(".") for pattern in SITE)
+    return any(
+        len(path) >= len(pattern) and all(want in ("*", part) for want, part in zip(pattern, path, strict=False))
+        for pattern in patterns
     )
 
 
 def _example(model: type[BaseModel]) -> BaseModel | None:
-    """Return the model with all defaults, None where a key has to be given."""
+    """Return the model with all defaults; None if it has a required key."""
     return None if any(field.is_required() for field in model.model_fields.values()) else model()
 
 
 def _inner(annotation: Any) -> Any:
-    """Return the type of a list's items or of a dictionary's values, None for any other type."""
     arguments = get_args(annotation)
     if get_origin(annotation) is dict:
         return arguments[1]
@@ -154,15 +182,15 @@ Cost = Literal["reload", "restart", "rebuild"]
 
 
 class Price(msgspec.Struct, frozen=True):
-    """The cost of a change and what it means for the operator."""
+    """The action that a changed key needs, and its effect until then."""
 
     cost: Cost
     meaning: str
 
 
-_RELOAD: Final = Price("reload", "taken over by a reload")
-_FOLLOW: Final = Price("restart", "subscribers have to follow to the new topic; the old one keeps what it has")
-_NEW_TOPICS: Final = Price("restart", "topics that exist keep theirs; use Kafka's own tools")
+_RELOAD: Final = Price("reload", "takes effect with a reload")
+_FOLLOW: Final = Price("restart", "subscribers must switch to the new topic; the old topic keeps its records")
+_NEW_TOPICS: Final = Price("restart", "existing topics keep their retention; change it with Kafka's own tools")
 _TAKEN_OVER: Final = (
     "kafka", "jobs", "run_time", "hosts", "under_load", "profiles", "alerts", "collector", "learner", "http", "pages", "metrics",
     "alertmanager", "log",
@@ -170,76 +198,80 @@ _TAKEN_OVER: Final = (
 PRICES: Final[dict[tuple[str, ...], Price]] = {
     **{(section,): _RELOAD for section in _TAKEN_OVER},
     ("systems", "*", "partition"): Price(
-        "rebuild", "the system's events move to another shard, whose models start from nothing until a rebuild"
+        "rebuild", "the system's events move to another shard, which has no models until a rebuild"
     ),
-    ("systems", "*", "aliases"): Price("rebuild", "runs that came under the alias keep its name until a rebuild"),
-    ("systems",): Price("reload", "events of the system are taken or refused from then on"),
-    ("other_systems",): Price("reload", "events of other systems are taken or refused from then on"),
+    ("systems", "*", "aliases"): Price("rebuild", "runs that came under the alias keep that name until a rebuild"),
+    ("systems",): Price("reload", "applies to events after the reload"),
+    ("other_systems",): Price("reload", "applies to events after the reload"),
     ("sources",): Price("reload", "messages that were already read are not read again"),
     ("schema_registry",): Price("reload", "messages that were already read are not read again"),
-    ("reference",): Price(
-        "reload", "samples have their new hosts and units from then on; what was told keeps its names"
-    ),
-    ("topics", "journal"): Price("rebuild", "the learner starts at the new journal with no position"),
+    ("reference",): Price("reload", "applies to samples after the reload; stored records keep their names"),
+    ("topics", "journal"): Price("rebuild", "the learner has no position in the new journal"),
     ("topics", "journal_partitions"): Price("rebuild", "the agent refuses to start until `scalewatch rebuild` has run"),
     ("topics", "state"): Price("rebuild", "the learner finds no state in the new topic"),
-    ("topics", "runs"): Price("restart", "a rebuild reads the new topic and no longer the old one"),
-    ("topics", "replication"): Price("restart", "topics that exist keep theirs; change them with Kafka's own tools"),
+    ("topics", "runs"): Price("restart", "a rebuild reads the new topic only"),
+    ("topics", "replication"): Price(
+        "restart", "existing topics keep their replication; change it with Kafka's own tools"
+    ),
     ("topics", "journal_retention_s"): _NEW_TOPICS,
     ("topics", "answers_retention_s"): _NEW_TOPICS,
     ("topics", "deadletters_retention_s"): _NEW_TOPICS,
     ("topics",): _FOLLOW,
-    ("identify",): Price(
-        "rebuild", "new jobs follow it at once; runs already learned keep their names until a rebuild"
-    ),
-    ("features",): Price("reload", "runs already learned keep the attributes that they were learned with"),
-    ("collector", "group"): Price("reload", "the new group starts at the beginning of every source"),
-    ("http", "access"): Price("reload", "who was let in or kept out is so until a reload"),
-    ("energy",): Price("reload", "the next report reckons with it; the agent itself does not read it"),
-    ("privacy",): Price("reload", "what is already written stays as it is"),
+    ("identify",): Price("rebuild", "applies to new jobs at once; learned runs keep their names until a rebuild"),
+    ("features",): Price("reload", "learned runs keep the attributes that they were learned with"),
+    ("collector", "group"): Price("reload", "the new group reads every source from its beginning"),
+    ("http", "access"): Price("reload", "takes effect with a reload"),
+    ("energy",): Price("reload", "applies to the next report; the agent itself does not use it"),
+    ("privacy",): Price("reload", "applies to new records; existing records stay unchanged"),
 }
 
 
 def needs_restart(path: KeyPath) -> bool:
-    """Return whether a reload leaves a key as it was: the agent makes its topics, and finds its place in them, at its start."""
+    """Return whether a key takes effect only at a restart, because the agent opens its topics when it starts."""
     return path[0] == "topics"
 
 
 def price(path: KeyPath) -> Price:
-    """Return the price of changing a key: that of the nearest entry above it."""
+    """Return the price of changing a key, from the nearest entry of PRICES at or above it."""
     pattern = tuple("*" if index == 1 and path[0] == "systems" else str(part) for index, part in enumerate(path))
     return next(PRICES[pattern[:length]] for length in range(len(pattern), 0, -1) if pattern[:length] in PRICES)
 
 
 HEAD: Final = """# Configuration
 
-A YAML file. Every key may be left out unless the table says *required*; unknown keys are refused.
-In a text, `${env:NAME}` stands for an environment variable, and `{file: PATH}` in the place of a text for the content
-of a file, next to the configuration where the path is relative. Secrets can be given in no other way.
-`*` in a key stands for a name of your choice, `[]` for each entry of a list.
-*Change* says what a new value costs: a `reload`, a `restart` of the agent, or a `rebuild` from the runs.
-A running agent reads the file again when it gets SIGHUP, and with `run --watch` when the file changes. It takes over every key but those
-of `topics`, which wait for a restart. A key that costs a `rebuild` is taken over as well: the table says what holds until the rebuild.
+The configuration is a YAML file. Every key is optional unless the table says *required*; unknown keys are errors.
+In a text, `${env:NAME}` inserts an environment variable. `{file: PATH}` instead of a text inserts the content of a file; a relative path
+starts at the configuration file. Secrets must use one of these two forms.
+In the names of keys, `*` stands for a name of your choice and `[]` for each entry of a list.
+*Change* names the action that a new value needs: a `reload`, a `restart` of the agent, or a `rebuild` from the stored runs.
+A running agent reloads the file on SIGHUP, and with `run --watch` when the file changes. All keys take effect then, except those
+of `topics`, which need a restart. Keys that need a `rebuild` take effect for new jobs at once.
+
+The keys come in two parts: [keys that a site sets](#keys-that-a-site-sets), and
+[keys that rarely need a change](#keys-that-rarely-need-a-change), which are limits and tuning values with good defaults.
+Each alert section also accepts the keys of `alerts.defaults`, to override them.
 """
+PARTS: Final = {True: "Keys that a site sets", False: "Keys that rarely need a change"}
 
 
 def markdown() -> str:
-    """Return the reference page: one table for each section."""
+    """Return the reference page in two parts, each with one table per section."""
     meanings = {key.path: key.meaning for key in keys()}
-    sections: dict[tuple[str, ...], list[Key]] = {}
-    for key in keys():
-        if not key.section:
-            sections.setdefault(key.path[:-1], []).append(key)
     lines = [HEAD]
-    for path, rows in sorted(sections.items(), key=lambda item: bool(item[0])):
-        above = meanings.get(path) or meanings.get(path[:-1])
-        lines += ["", f"## {'.'.join(path)}" if path else "## Top level", "", f"{_message(above)}\n" if above else ""]
-        lines += ["| key | type | default | change | meaning |", "|---|---|---|---|---|", *map(_row, rows)]
+    for site, title in PARTS.items():
+        lines += ["", f"## {title}"]
+        sections: dict[tuple[str, ...], list[Key]] = {}
+        for key in keys():
+            if not key.section and key.site == site:
+                sections.setdefault(key.path[:-1], []).append(key)
+        for path, rows in sorted(sections.items(), key=lambda item: bool(item[0])):
+            above = meanings.get(path) or meanings.get(path[:-1])
+            lines += ["", f"### {'.'.join(path) or 'Top level'}", "", f"{_message(above)}\n" if above else ""]
+            lines += ["| key | type | default | change | meaning |", "|---|---|---|---|---|", *map(_row, rows)]
     return "\n".join(lines) + "\n"
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a configuration file."""
     schema = Config.model_json_schema()
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "Scalewatch configuration"
@@ -266,7 +298,7 @@ def _message(text: str) -> str:
 
 
 def _allow_references(schema: dict[str, Any]) -> None:
-    """Let every text be a reference; a secret can be nothing else."""
+    """Allow a reference wherever a text may stand; a secret must be a reference."""
     reference = {"$ref": "#/$defs/Reference"}
     for node in _nodes(schema):
         if "description" in node and isinstance(node["description"], str):
@@ -280,14 +312,14 @@ def _allow_references(schema: dict[str, Any]) -> None:
 
 
 def _nodes(schema: Any) -> list[dict[str, Any]]:
-    found = [schema] if isinstance(schema, dict) else []
+    dictionaries = [schema] if isinstance(schema, dict) else []
     below = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
-    return found + [node for part in below for node in _nodes(part)]
+    return dictionaries + [node for part in below for node in _nodes(part)]
 
 
 _FORM: Final = ("type", "pattern", "maxLength", "minLength", "enum")
 _REFERENCE: Final = {
-    "description": "${env:NAME} in a text, or {file: PATH} in its place",
+    "description": "${env:NAME} within a text, or {file: PATH} instead of a text",
     "anyOf": [
         {"type": "string", "pattern": r"\$\{env:[A-Za-z_][A-Za-z0-9_]*\}"},
         {

@@ -1,4 +1,4 @@
-"""The reference files that a configuration names: where they are, and what is in them."""
+"""Reference files about nodes, sensors, racks, network, carbon and maintenance, and their content."""
 
 from collections.abc import Callable, Collection
 from functools import partial
@@ -28,57 +28,56 @@ Reader = Callable[[str], tuple[Content, list[TableFault]]]
 
 
 class ReferenceSettings(Settings):
-    """Files about hosts, sensors, racks, maintenance and the carbon of electricity."""
+    """Files with facts about hosts, sensors, racks, the network, carbon and maintenance; paths are relative to the configuration."""
 
     nodes: str | None = Field(
         default=None,
         max_length=4096,
-        description="CSV file of nodes, next to the configuration where the path is relative; columns: host (as in host lists of "
-        "jobs), system, xname, nid, component_id, aliases, partition, cores, sockets, power_max_w",
+        description="CSV file of nodes with the columns host (as in host lists of jobs), system, xname, nid, component_id, aliases, "
+        "partition, cores, sockets, power_max_w",
     )
     units: str | None = Field(
         default=None,
         max_length=4096,
-        description="CSV file of what sensors measure, before what the agent knows of them; columns: message, physical_context, "
-        "parental_context, sub_context, device_context, index, location, source, resource, unit",
+        description="CSV file of sensors, which overrides the built-in knowledge; columns: message, physical_context, parental_context, "
+        "sub_context, device_context, index, location, source, resource, unit",
     )
     racks: str | None = Field(
         default=None,
         max_length=4096,
-        description="file of racks, before what the names of hosts let guess: CSV with the columns host (or a host list in quotes), "
-        "rack and, where there are several, system; or Slurm's topology.conf, or what `scontrol show topology` prints, of which "
-        "each lowest switch or block is a rack",
+        description="file of racks, which overrides guesses from host names: CSV with the columns host (or a quoted host list), rack and, "
+        "for several systems, system; or Slurm's topology.conf or the output of `scontrol show topology`, where each lowest switch or "
+        "block is a rack",
     )
     topology: str | None = Field(
         default=None,
         max_length=4096,
-        description="file of where hosts are in the network, from which the hosts of a run give features of its placement: CSV with "
-        "the columns host (or a host list in quotes), and either coordinates in a torus (of x, y, z, a, b, c, d, e those that it has) "
-        "or group and switch, or switch alone, and, where there are several, system; or Slurm's topology.conf, or what `scontrol show "
-        "topology` prints",
+        description="file of the network topology, used for placement features of runs: CSV with the columns host (or a quoted host list), "
+        "for several systems system, and either torus coordinates (any of x, y, z, a, b, c, d, e), or group and switch, or switch "
+        "alone; or Slurm's topology.conf or the output of `scontrol show topology`",
     )
     carbon: str | None = Field(
         default=None,
         max_length=4096,
-        description="CSV file of the carbon intensity of electricity over time, for `scalewatch report --energy`; columns: time "
-        "(RFC 3339 with a zone, rising) and g_per_kwh; an intensity holds until the next one, but for `energy.carbon_hold_s` at most",
+        description="CSV file of carbon intensity over time for `scalewatch report --energy`; columns: time (RFC 3339 with a zone, "
+        "ascending) and g_per_kwh. A value holds until the next one, at most for `energy.carbon_hold_s`",
     )
 
     calendar: tuple[CalendarFile, ...] = Field(
         default=(),
         max_length=64,
-        description="files of maintenance, in which nothing is sent, besides alerts.maintenance: what `scontrol show reservations "
-        "--json` prints, of which reservations with the flag MAINT count, or YAML with the key maintenance as in alerts",
+        description="files with maintenance windows in addition to alerts.maintenance: the output of `scontrol show reservations --json`, "
+        "where reservations with the flag MAINT count, or YAML with the key maintenance as in alerts",
     )
 
     def below(self, folder: FilePath) -> "ReferenceSettings":
-        """Return the settings with paths that are no longer relative to a folder."""
-        found = {name: str(folder / path) for name in TABLES if (path := getattr(self, name)) is not None}
-        return self.model_copy(update={**found, "calendar": tuple(str(folder / path) for path in self.calendar)})
+        """Return the settings with paths resolved against a folder."""
+        paths = {name: str(folder / path) for name in TABLES if (path := getattr(self, name)) is not None}
+        return self.model_copy(update={**paths, "calendar": tuple(str(folder / path) for path in self.calendar)})
 
 
 class References(msgspec.Struct, frozen=True):
-    """What is in the reference files."""
+    """Content of the reference files."""
 
     nodes: Nodes = NO_NODES
     sensors: Sensors = NO_SENSORS
@@ -94,9 +93,9 @@ _RETAINED: Final[dict[ReferenceSettings, References]] = {}
 def read_references(
     settings: ReferenceSettings, systems: Collection[str] = (), clusters: Collection[str] = ()
 ) -> tuple[References, list[Problem]]:
-    """Return what is in the files, and every problem of each.
+    """Return the content of the files and all problems in them.
 
-    Nodes, racks and places are of one of the `systems` where any are listed, and reservations of one of the `clusters`.
+    If `systems` are listed, nodes, racks and places must belong to one of them; likewise reservations and `clusters`.
     """
     problems: list[Problem] = []
     nodes = (
@@ -123,27 +122,27 @@ def read_references(
 
 
 def references(settings: ReferenceSettings) -> References:
-    """Return what is in the files, as they were when the configuration was loaded; InvalidConfigError names every problem."""
-    if settings not in _RETAINED:  # every source asks, and the files of a large centre take a second
-        found, problems = read_references(settings)
+    """Return the content of the files at the load of the configuration; InvalidConfigError lists all problems."""
+    if settings not in _RETAINED:  # every source asks, and reading the files of a large centre takes a second
+        content, problems = read_references(settings)
         if problems:
             raise InvalidConfigError(problems)
-        retain(settings, found)
+        retain(settings, content)
     return _RETAINED[settings]
 
 
-def retain(settings: ReferenceSettings, found: References) -> None:
-    """Let `references` answer with this content from now on, whatever becomes of the files."""
+def retain(settings: ReferenceSettings, content: References) -> None:
+    """Make `references` return this content from now on, even if the files change."""
     _RETAINED.pop(settings, None)
-    _RETAINED[settings] = found
+    _RETAINED[settings] = content
     while len(_RETAINED) > RETAINED_MAX:
         del _RETAINED[next(iter(_RETAINED))]
 
 
-def with_machines(given: RunTimeSettings, nodes: Nodes) -> RunTimeSettings:
-    """Return the settings with what the file of nodes says of each system and partition, where nothing is configured of it.
+def with_machines(settings: RunTimeSettings, nodes: Nodes) -> RunTimeSettings:
+    """Return the settings with hardware from the file of nodes for each system and partition that does not configure it.
 
-    Nodes of several kinds say nothing of the system that they are in: on which of them an application runs is not known.
+    A system with several kinds of nodes gets none, because the kind that an application runs on is unknown.
     """
     listed: dict[str, set[tuple[int | None, int | None]]] = {}
     for node in nodes:
@@ -155,10 +154,10 @@ def with_machines(given: RunTimeSettings, nodes: Nodes) -> RunTimeSettings:
         for name, (cores, sockets) in alike.items()
     }
     configured = {
-        name: machines.get(name, own).model_copy(update=own.model_dump(exclude_none=True))
-        for name, own in given.machines.items()
+        name: machines.get(name, machine).model_copy(update=machine.model_dump(exclude_none=True))
+        for name, machine in settings.machines.items()
     }
-    return given.model_copy(update={"machines": machines | configured})
+    return settings.model_copy(update={"machines": machines | configured})
 
 
 def _read(path: str, read: Reader[Content], nothing: Content, problems: list[Problem]) -> Content:

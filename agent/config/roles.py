@@ -1,4 +1,4 @@
-"""Settings of the roles: collector and learner, the port that readers use, and what is shown, written and logged."""
+"""Settings of collector and learner, the HTTP server and its access rules, metrics, privacy and logging."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -15,62 +15,62 @@ UserName = Annotated[str, Field(pattern=r"^\S{1,256}$")]
 
 
 class TokenSettings(Settings):
-    """Someone who shows a bearer token: a person, an operator, or a program such as Prometheus."""
+    """A bearer token of a person, an operator, or a program such as Prometheus."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._@-]{1,64}$")] = Field(description="what to call it here")
-    token: SecretStr = Field(description="the token, at least 16 characters")
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._@-]{1,64}$")] = Field(
+        description="name of the token in messages and logs"
+    )
+    token: SecretStr = Field(description="the token itself, at least 16 characters")
     user: UserName | None = Field(
-        default=None, description="whose jobs it shows in detail: a user name of the scheduler; none: nobody's"
+        default=None, description="scheduler user whose jobs the token shows in detail; default: no user"
     )
     operator: bool = Field(
-        default=False, description="whether it shows everybody's jobs, dead letters and why a role is not ready"
+        default=False,
+        description="whether the token shows all users' jobs, dead letters and the reasons why a role is not ready",
     )
 
 
 class AccessSettings(Settings):
-    """Who may read what over HTTP. Without tokens and without a header everybody who reaches the port reads everything."""
+    """Access rules of the HTTP server; without tokens and user_header, everybody who reaches the port can read everything."""
 
-    tokens: tuple[TokenSettings, ...] = Field(
-        default=(), max_length=1000, description="tokens that are taken (Authorization: Bearer)"
-    )
+    tokens: tuple[TokenSettings, ...] = Field(default=(), max_length=1000, description="accepted bearer tokens")
     user_header: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")] | None = Field(
         default=None,
-        description="header in which a reverse proxy with a log-in passes the user name, such as X-Forwarded-User",
+        description="header in which an authenticating reverse proxy passes the user name, such as X-Forwarded-User",
     )
     trusted_proxies: tuple[str, ...] = Field(
         default=("127.0.0.0/8", "::1"),
         max_length=100,
-        description="addresses and networks of the proxies whose header is believed; from all others it is ignored",
+        description="addresses and networks of trusted proxies; user_header is ignored from all others",
     )
     operators: tuple[UserName, ...] = Field(
         default=(),
         max_length=1000,
-        description="user names that see everybody's jobs, dead letters and why a role is not ready",
+        description="users who see all users' jobs, dead letters and the reasons why a role is not ready",
     )
     metrics: Literal["token", "open"] = Field(
-        default="token", description="who reads /metrics: whoever may read the pages, or everybody"
+        default="token", description="who can read /metrics: token for authenticated readers only, open for everybody"
     )
 
     @property
     def limits(self) -> bool:
-        """Whether anybody is kept from anything."""
+        """Whether readers must authenticate."""
         return bool(self.tokens) or self.user_header is not None
 
 
 def access_faults(settings: AccessSettings) -> Iterator[tuple[KeyPath, str]]:
-    """Yield the path of a key below the section and what is wrong with it."""
     for index, text in enumerate(settings.trusted_proxies):
         if not _network(text):
             yield (
                 ("trusted_proxies", index),
-                f"{text[:64]!r} is no address and no network, such as 10.1.2.3 or 10.1.0.0/16.",
+                f"{text[:64]!r} is not an address or network, such as 10.1.2.3 or 10.1.0.0/16.",
             )
     if settings.user_header is not None and not settings.trusted_proxies:
-        yield ("trusted_proxies",), "is empty: nobody's user_header would be believed."
+        yield ("trusted_proxies",), "is empty, so user_header would be ignored from every address."
     if settings.operators and not settings.limits:
-        yield ("operators",), "has no use without tokens or a user_header: everybody reads everything."
+        yield ("operators",), "has no effect without tokens or user_header, because everybody can read everything."
     if (settings.user_header or "").lower() in ("authorization", "cookie", "host"):
-        yield ("user_header",), f"cannot be {settings.user_header}, which holds no user name."
+        yield ("user_header",), f"cannot be {settings.user_header}, because that header holds no user name."
     yield from _token_faults(settings)
 
 
@@ -80,18 +80,18 @@ def _token_faults(settings: AccessSettings) -> Iterator[tuple[KeyPath, str]]:
     for index, token in enumerate(settings.tokens):
         path, secret = ("tokens", index), token.token.get_secret_value()
         if names[token.name] > 1:
-            yield (*path, "name"), f"{token.name!r} is the name of more than one token."
+            yield (*path, "name"), f"{token.name!r} is used by more than one token."
         if secret.startswith(("${env:", "{file:")) or not secret:
-            continue  # a reference that was not looked up, or one that was told already
+            continue  # an unresolved reference, or an error that is already reported
         if len(secret) < TOKEN_CHARACTERS_MIN:
-            yield (*path, "token"), f"is shorter than {TOKEN_CHARACTERS_MIN} characters: it could be guessed."
+            yield (*path, "token"), f"has fewer than {TOKEN_CHARACTERS_MIN} characters and could be guessed."
         elif not (secret.isascii() and secret.isprintable() and " " not in secret):
             yield (
                 (*path, "token"),
-                "has to be of printable ASCII characters without spaces: a header cannot carry others.",
+                "must be printable ASCII without spaces, because a header cannot carry other characters.",
             )
         if secrets[token.token] > 1:
-            yield (*path, "token"), "is the token of more than one entry."
+            yield (*path, "token"), "is used by more than one entry."
 
 
 def _network(text: str) -> bool:
@@ -106,142 +106,149 @@ GroupName = Annotated[str, Field(pattern=r"^[!-~]{1,249}$")]
 
 
 class CollectorSettings(Settings):
-    """The role that reads the sources and writes the journal."""
+    """The collector role, which reads the sources and writes the journal."""
 
     group: GroupName | None = Field(
-        default=None, description="consumer group of all collectors; default: topics.prefix, a dash and collector"
+        default=None, description="consumer group of the collectors; default: PREFIX-collector"
     )
-    poll_records_max: int = Field(default=2000, ge=1, le=100_000, description="records of one batch")
-    tick_s: float = Field(default=0.2, gt=0, le=60, description="how often the time is written into the journal")
+    poll_records_max: int = Field(default=2000, ge=1, le=100_000, description="maximum number of records per poll")
+    tick_s: float = Field(default=0.2, gt=0, le=60, description="seconds between two time marks (ticks) in the journal")
     max_message_bytes: int = Field(
-        default=4 * 1024 * 1024, ge=1024, le=64 * 1024 * 1024, description="longer messages are dead letters"
+        default=4 * 1024 * 1024,
+        ge=1024,
+        le=64 * 1024 * 1024,
+        description="maximum length of a message in bytes; longer messages become dead letters",
     )
     flush_timeout_s: float = Field(
-        default=30.0, gt=0, le=600, description="a write that takes longer is unknown: the role starts again"
+        default=30.0, gt=0, le=600, description="maximum duration of a write in seconds; after that the role restarts"
     )
     commit_s: float = Field(
-        default=1.0, ge=0, le=60, description="time between two commits; after a crash so much is written again"
+        default=1.0,
+        ge=0,
+        le=60,
+        description="seconds between two offset commits; after a crash, this much is processed again",
     )
     deadletter_bytes_per_s_max: int = Field(
         default=50_000,
         ge=0,
         le=100_000_000,
-        description="dead letters that one collector writes, on average over twenty minutes; beyond that they are counted only",
+        description="maximum bytes of dead letters per second and collector, averaged over twenty minutes; further ones are only counted",
     )
     series_max: int = Field(
         default=200_000,
         ge=0,
         le=2_000_000,
-        description="resources of hosts that have windows, in each partition of a source; more are counted and left out",
+        description="maximum number of host resources per source partition; further ones are counted and ignored",
     )
     late_max_s: float = Field(
         default=120.0,
         ge=0,
         le=600,
-        description="samples that come later than others of their partition by more are counted and left out",
+        description="maximum delay of a sample in seconds against newer samples of its partition; later samples are counted and ignored",
     )
     hold_back_max_s: float = Field(
         default=900.0,
         ge=0,
         le=86_400,
-        description="time waits at most so long for samples whose producers write them late, and for a partition that is read "
-        "again after time went on without it; 0: time is the clock of the collectors, whatever waits to be read",
+        description="maximum seconds that event time waits for late producers and for partitions that lag behind; 0: event time is the "
+        "clock of the collectors",
     )
 
 
 class LearnerSettings(Settings):
-    """The role that folds the journal into models, predictions and alerts."""
+    """The learner role, which turns the journal into models, predictions and alerts."""
 
-    group: GroupName | None = Field(
-        default=None, description="consumer group of all learners; default: topics.prefix, a dash and learner"
-    )
-    checkpoint_interval_s: float = Field(default=10.0, gt=0, le=3600, description="time between two checkpoints")
+    group: GroupName | None = Field(default=None, description="consumer group of the learners; default: PREFIX-learner")
+    checkpoint_interval_s: float = Field(default=10.0, gt=0, le=3600, description="seconds between two checkpoints")
     host_checkpoint_interval_s: float = Field(
         default=600.0,
         gt=0,
         le=86_400,
-        description="time between two checkpoints of what is learned of hosts, which is large; what came since is read "
-        "again after a restart",
+        description="seconds between two checkpoints of the large host state; after a restart, later records are read again",
     )
     checkpoint_records_max: int = Field(
-        default=20_000, ge=1, le=1_000_000, description="a checkpoint comes after this many records at the latest"
+        default=20_000, ge=1, le=1_000_000, description="maximum number of records between two checkpoints"
     )
     flush_timeout_s: float = Field(
-        default=30.0, gt=0, le=600, description="a write that takes longer is unknown: the role starts again"
+        default=30.0, gt=0, le=600, description="maximum duration of a write in seconds; after that the role restarts"
     )
     deadletter_bytes_per_s_max: int = Field(
         default=50_000,
         ge=0,
         le=100_000_000,
-        description="dead letters that a learner writes of one journal partition, on average over twenty minutes of event "
-        "time; beyond that they are counted only",
+        description="maximum bytes of dead letters per second and journal partition, averaged over twenty minutes of event time; "
+        "further ones are only counted",
     )
     deadline_s: float = Field(
-        default=8.0, gt=0, le=600, description="a commit that takes longer is given up and the role starts again"
+        default=8.0, gt=0, le=600, description="maximum duration of a commit in seconds; after that the role restarts"
     )
 
 
 class HttpSettings(Settings):
-    """The page, the metrics and the API; reads only."""
+    """HTTP server with the pages, the metrics and the API; read-only."""
 
     host: str = Field(
         default="127.0.0.1",
         pattern=r"^\S{1,255}$",
-        description="address to listen on; 0.0.0.0 serves every network the machine is in, unencrypted",
+        description="address to listen on; 0.0.0.0 serves all networks of the machine, unencrypted",
     )
-    port: int = Field(default=8080, ge=0, le=65_535, description="port to listen on; 0 takes any free one")
+    port: int = Field(default=8080, ge=0, le=65_535, description="port to listen on; 0: any free port")
     access: AccessSettings = AccessSettings()
 
 
 class MetricsSettings(Settings):
-    """Bounds of what Prometheus is shown."""
+    """Limits of the Prometheus metrics."""
 
     applications_max: int = Field(
-        default=500, ge=0, le=100_000, description="applications with series of their own, the latest changed first"
+        default=500,
+        ge=0,
+        le=100_000,
+        description="maximum number of applications with their own series, most recently changed first",
     )
-    sizes_max: int = Field(default=16, ge=1, le=256, description="sizes of an application with series of their own")
-    members: bool = Field(
-        default=False,
-        description="series of the laws of run time, their weights and errors, of the hundred applications with the most runs: "
-        "up to 84 of each; two panels of the dashboards need them",
+    sizes_max: int = Field(
+        default=16, ge=1, le=256, description="maximum number of sizes per application with their own series"
     )
-    # none by default: a node exporter shows what hosts measure, and ten thousand hosts have a million series here
+    # 0 by default: a node exporter already shows host metrics, and ten thousand hosts would add a million series
     hosts_max: int = Field(
         default=0,
         ge=0,
         le=20_000,
-        description="hosts whose five-minute windows have series of their own, up to 225 each; those with anomalies first",
+        description="maximum number of hosts with their own series, up to 225 each, anomalous hosts first",
     )
 
 
 class EnergySettings(Settings):
-    """What `scalewatch report --energy` reckons carbon with; `reference.carbon` has intensities that change over time."""
+    """Carbon intensity for `scalewatch report --energy`; use `reference.carbon` for values that change over time."""
 
     carbon_g_per_kwh: float | None = Field(
-        default=None, ge=0, le=10_000, description="carbon of electricity in g CO2e per kWh, the same at all times"
+        default=None, ge=0, le=10_000, description="constant carbon intensity of electricity in g CO2e per kWh"
     )
     carbon_hold_s: float = Field(
         default=3600.0,
         gt=0,
         le=31 * 86_400,
-        description="how long an intensity of `reference.carbon` holds at most where no later one follows; after it carbon is unknown",
+        description="maximum seconds for which a value of `reference.carbon` holds without a later one; after that carbon is unknown",
     )
 
 
 class PrivacySettings(Settings):
-    """What is written of people."""
+    """Protection of personal data."""
 
     users: Literal["hash", "drop", "plain"] = Field(
         default="hash",
-        description="how user names are written, and seen by rules: as a keyed hash, not at all, or as they are",
+        description="how user names are written and seen by rules: hash (keyed hash), drop (not at all) or plain",
     )
     salt: SecretStr = Field(
-        default=SecretStr(""), description="key of the hash; without one a hash can be traced by trying all names"
+        default=SecretStr(""), description="key of the hash; without it, a hash can be reversed by trying all names"
     )
 
 
 class LogSettings(Settings):
-    """The agent's own log, on standard error."""
+    """Log of the agent on standard error."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="the least level shown")
-    format: Literal["text", "json"] = Field(default="text", description="for people, or one JSON object per line")
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="minimum level of log lines"
+    )
+    format: Literal["text", "json"] = Field(
+        default="text", description="text for people, or json with one object per line"
+    )

@@ -1,14 +1,14 @@
-"""The configuration as one frozen tree: every key, its default and its meaning. Unknown keys are refused.
+"""The configuration as one frozen tree of sections, with the default and the description of each key.
 
-What it nests: the settings of the processors (`agent.contracts`), of the brokers, the sources and the roles (beside this
-file). `agent.config.load` reads a file into this tree, and finds what no single key can show to be wrong.
+The tree nests the settings of the processors (`processors.contracts`) and those of brokers, sources and roles (`agent.config`).
+`agent.config.load` reads a file into this tree and reports contradictions between keys.
 """
 
 import hashlib
 import re
 from functools import cached_property
 from string import Formatter
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -60,37 +60,40 @@ SourceFormat = Literal[
     "pbs",
 ]
 KEEP_BY_FIELD: Final = {"script": "script", "comment": "comment", "work_dir": "paths"}
-"""The key of `keep` by the field of a job that is dropped without it."""
+"""Key of `keep` that retains a job field, by field."""
 SourceTopic = Annotated[str, Field(pattern=r"^(\^.{1,248}|[A-Za-z0-9._-]{1,249})$")]
 
 
 class System(Settings):
-    """One system (cluster) that the agent looks after."""
+    """A system (cluster) of the centre."""
 
-    partition: int = Field(default=0, ge=0, description="partition of the journal that holds the system's events")
-    aliases: tuple[SystemName, ...] = Field(default=(), description="other names that producers use for the system")
+    partition: int = Field(default=0, ge=0, description="journal partition for the events of this system")
+    aliases: tuple[SystemName, ...] = Field(default=(), description="other names of the system in events")
 
 
 class Source(Settings):
-    """Topics to read, all in one format."""
+    """Source topics with one format."""
 
     topics: tuple[SourceTopic, ...] = Field(
-        min_length=1, description="names of topics; a text that starts with ^ is a regular expression over all names"
+        min_length=1,
+        description="topic names; an entry that starts with ^ is a regular expression over all topic names",
     )
-    format: SourceFormat = Field(default="auto", description="format of the messages; auto looks at each message")
+    format: SourceFormat = Field(
+        default="auto", description="format of the messages; auto recognises it from each message"
+    )
     encoding: Literal["plain", "avro"] = Field(
         default="plain",
-        description="avro: messages are records of Avro in Confluent's wire format, whose schemas schema_registry has; the format is that of "
-        "the record as JSON",
+        description="encoding of the messages; avro is Confluent's wire format with schemas from schema_registry, and format then "
+        "describes the decoded record",
     )
     system: SystemName | None = Field(
-        default=None, description="the system of messages that name none; such messages are dead letters without it"
+        default=None, description="system of messages that name none; without it such messages become dead letters"
     )
     silent_s: float = Field(
         default=SILENT_S,
         gt=0,
         le=LONGEST_S,
-        description="a topic without a message for so long is silent: on the pages, and for the alert ScalewatchSourceSilent",
+        description="seconds without a message after which a topic counts as silent, on the pages and for the alert ScalewatchSourceSilent",
     )
     keep: Keep = Keep()
     telemetry: Telemetry = Telemetry()
@@ -100,45 +103,50 @@ TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 
 
 class Security(Settings):
-    """How to reach a broker that asks who is there."""
+    """Encryption and log-in for the brokers."""
 
     protocol: Literal["plaintext", "tls", "sasl_plaintext", "sasl_tls"] = Field(
-        default="plaintext", description="encryption and log-in; sasl_plaintext sends the password unencrypted"
+        default="plaintext",
+        description="encryption (tls) and log-in (sasl); sasl_plaintext sends user name and data unencrypted",
     )
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(
-        default=None, description="how sasl_plaintext and sasl_tls log in"
+        default=None, description="SASL mechanism for sasl_plaintext and sasl_tls"
     )
     username: str | None = Field(default=None, max_length=256, description="user name for sasl_plaintext and sasl_tls")
     password: SecretStr | None = Field(default=None, description="password for sasl_plaintext and sasl_tls")
     ca_file: str | None = Field(
-        default=None, description="certificates to trust (PEM); none: those of the operating system"
+        default=None, description="file with trusted CA certificates (PEM); default: those of the operating system"
     )
-    cert_file: str | None = Field(default=None, description="certificate of this client (PEM), where the broker asks")
-    key_file: str | None = Field(default=None, description="private key of this client (PEM)")
+    cert_file: str | None = Field(
+        default=None, description="file with the client certificate (PEM), if the brokers require one"
+    )
+    key_file: str | None = Field(default=None, description="file with the private key of the client certificate (PEM)")
 
 
 class KafkaSettings(Settings):
-    """The brokers."""
+    """Connection to the Kafka brokers."""
 
     bootstrap: str = Field(
         default="127.0.0.1:9092",
         pattern=r"^[^\s,]+:\d{1,5}(\s*,\s*[^\s,]+:\d{1,5})*$",
-        description="host:port of one or more brokers, separated by commas",
+        description="one or more brokers as host:port, separated by commas",
     )
     client: Literal["auto", "kafka-python", "confluent"] = Field(
         default="auto",
-        description="the client library: confluent is faster and comes with `pip install scalewatch[fast]`; auto takes it where "
-        "it is installed",
+        description="client library; confluent is faster and needs `pip install scalewatch[fast]`; auto uses it if it is installed",
     )
     client_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,128}$")] | None = Field(
-        default=None, description="name in the brokers' logs and quotas; default: topics.prefix"
+        default=None, description="client name in the brokers' logs and quotas; default: topics.prefix"
     )
     security: Security = Security()
     compression: Literal["none", "gzip", "lz4", "zstd"] = Field(
-        default="none", description="how what is written is compressed; lz4 and zstd need their Python packages"
+        default="none", description="compression of written records; lz4 and zstd need their Python packages"
     )
     session_timeout_s: float = Field(
-        default=10.0, ge=1, le=1800, description="a process that is silent for so long loses its work to another one"
+        default=10.0,
+        ge=1,
+        le=1800,
+        description="seconds without a heartbeat after which the brokers give a process's partitions to another one",
     )
 
 
@@ -146,16 +154,16 @@ def _named(name: str) -> Any:
     def default(validated: dict[str, Any]) -> str:
         return f"{validated.get('prefix', 'scalewatch')}.{name}"
 
-    return Field(default_factory=default, description=f"default: the prefix, a full stop and {name}")
+    return Field(default_factory=default, description=f"topic name; default: PREFIX.{name}")
 
 
 class TopicNames(Settings):
-    """The agent's own topics."""
+    """Names and settings of the agent's own topics."""
 
     prefix: TopicName = Field(
         default="scalewatch",
-        description="start of the names below, of the consumer groups and of the name towards the brokers, where they are "
-        "not given: two agents on one cluster need two",
+        description="prefix of the default topic names, consumer groups and client name; two agents on one Kafka cluster need different "
+        "prefixes",
     )
     journal: TopicName = _named("journal")
     predictions: TopicName = _named("predictions")
@@ -167,20 +175,23 @@ class TopicNames(Settings):
     state: TopicName = _named("state")
     deadletters: TopicName = _named("deadletters")
     journal_partitions: int = Field(
-        default=1, ge=1, le=1000, description="shards: one learner each; every system belongs to one"
+        default=1,
+        ge=1,
+        le=1000,
+        description="number of journal partitions (shards), each with its own learner; each system belongs to one",
     )
-    replication: int = Field(default=1, ge=1, le=100, description="copies of each topic that the agent creates")
+    replication: int = Field(default=1, ge=1, le=100, description="replication factor of topics that the agent creates")
     journal_retention_s: float = Field(
         default=7 * 86_400.0,
         ge=3600,
         le=LONGEST_S,
-        description="a learner that stood longer than this has to be rebuilt",
+        description="retention of the journal in seconds; a learner that was down for longer needs a rebuild",
     )
     answers_retention_s: float = Field(
-        default=7 * 86_400.0, ge=60, le=LONGEST_S, description="how long answers can be read"
+        default=7 * 86_400.0, ge=60, le=LONGEST_S, description="retention of answers in seconds"
     )
     deadletters_retention_s: float = Field(
-        default=30 * 86_400.0, ge=60, le=LONGEST_S, description="how long dead letters can be listed and sent again"
+        default=30 * 86_400.0, ge=60, le=LONGEST_S, description="retention of dead letters in seconds"
     )
 
 
@@ -188,52 +199,49 @@ Url = Annotated[str, Field(pattern=r"^https?://[^\s/]{1,255}(/\S{0,255})?$")]
 
 
 class AlertmanagerSettings(Settings):
-    """Alertmanagers that are reported alerts, besides the topic of alerts."""
+    """Alertmanagers that receive the alerts, in addition to the topic of alerts."""
 
     urls: tuple[Url, ...] = Field(
         default=(),
         max_length=16,
-        description="Alertmanagers, without /api/v2; all members of a cluster receive alerts. None: alerts go to their topic only",
+        description="addresses of the Alertmanagers, without /api/v2; list all members of a cluster. Empty: alerts go to their topic only",
     )
-    resend_s: float = Field(
-        default=60.0,
-        ge=5,
-        le=3600,
-        description="firing alerts are sent again this often; after four times as long without, Alertmanager resolves them",
-    )
+    resend_s: ClassVar[float] = 60.0
+    """Interval for sending firing alerts again; Alertmanager resolves an alert that it has not got for four intervals."""
     timeout_s: float = Field(
-        default=10.0, gt=0, le=60, description="an Alertmanager that takes longer is asked again later"
+        default=10.0, gt=0, le=60, description="timeout of a request in seconds; it is retried later"
     )
-    username: str | None = Field(default=None, max_length=256, description="user name, where a proxy asks for one")
-    password: SecretStr | None = Field(default=None, description="password of the user name")
-    token: SecretStr | None = Field(default=None, description="bearer token, where a proxy asks for one")
+    username: str | None = Field(default=None, max_length=256, description="user name for basic authentication")
+    password: SecretStr | None = Field(default=None, description="password for basic authentication")
+    token: SecretStr | None = Field(default=None, description="bearer token, instead of user name and password")
     ca_file: str | None = Field(
-        default=None, description="certificates of the authority (PEM) for https; default: the system's"
+        default=None,
+        description="file with trusted CA certificates (PEM) for https; default: those of the operating system",
     )
     external_url: Url | None = Field(
-        default=None, description="how people reach the agent's page; alerts then carry a link to it"
+        default=None, description="public address of the agent's pages; alerts then link to them"
     )
 
     @model_validator(mode="after")
     def _one_way_to_log_in(self) -> "AlertmanagerSettings":
         if self.token is not None and self.username is not None:
-            raise ValueError("give a token or a user name, not both")
+            raise ValueError("set token or username, not both")
         if (self.username is None) != (self.password is None):
-            raise ValueError("a user name and a password come together")
+            raise ValueError("set username and password together")
         return self
 
 
 class PagesSettings(Settings):
-    """Links of the pages to what the centre has besides."""
+    """Links from the pages to other tools of the centre."""
 
     grafana_url: Url | None = Field(
         default=None,
-        description="where people reach Grafana with the dashboards of deploy/grafana; each page then leads to the one about it",
+        description="address of Grafana with the dashboards of deploy/grafana; the pages then link to their dashboards",
     )
     job_portal: Url | None = Field(
         default=None,
-        description="address of a job in a portal of yours, with {job_id} and, where it is needed, {system} in it, such as "
-        "https://portal/jobs/{job_id}; pages of jobs then lead there",
+        description="address of a job in your job portal with the placeholder {job_id} and optionally {system}, such as "
+        "https://portal/jobs/{job_id}; the pages of jobs then link to it",
     )
 
     @field_validator("job_portal")
@@ -242,26 +250,26 @@ class PagesSettings(Settings):
         try:
             parts = list(Formatter().parse(template or "{job_id}"))
         except ValueError:
-            raise ValueError("has a brace that does not close") from None
+            raise ValueError("has an unmatched brace") from None
         names = {name for _, name, _, _ in parts if name is not None}
         if "job_id" not in names or names - {"job_id", "system"} or any(form or turned for _, _, form, turned in parts):
-            raise ValueError("needs {job_id} in it, may have {system}, and nothing else in braces")
+            raise ValueError("must contain {job_id}, may contain {system}, and no other placeholder")
         return template
 
 
 class Config(Settings):
-    """The whole configuration."""
+    """The configuration file."""
 
     systems: dict[SystemName, System] = Field(
-        default_factory=dict, description="the systems by name; none: every system is accepted, all in partition 0"
+        default_factory=dict, description="systems by name; empty: every system is accepted, in journal partition 0"
     )
     other_systems: Literal["reject", "accept"] | None = Field(
         default=None,
-        description="what to do with events of other systems: dead letters, or partition 0; "
-        "not given: accept without systems, reject with them",
+        description="whether events of unlisted systems become dead letters (reject) or go to journal partition 0 (accept); default: "
+        "reject if systems are listed",
     )
     kafka: KafkaSettings = KafkaSettings()
-    sources: tuple[Source, ...] = Field(default=(), description="what to read")
+    sources: tuple[Source, ...] = Field(default=(), description="source topics with their formats")
     schema_registry: SchemaRegistrySettings = SchemaRegistrySettings()
     reference: ReferenceSettings = ReferenceSettings()
     topics: TopicNames = TopicNames()
@@ -285,66 +293,64 @@ class Config(Settings):
 
     @cached_property
     def identification(self) -> IdentifySettings:
-        """The settings of identification with the aliases of all systems in them."""
+        """Settings of identification, extended by the aliases of all systems."""
         aliases = {alias: name for name, system in self.systems.items() for alias in system.aliases}
         return self.identify.model_copy(update={"systems_by_alias": {**self.identify.systems_by_alias, **aliases}})
 
     @cached_property
     def retained(self) -> Keep:
-        """What is kept of jobs from files, and of jobs that are asked about: what a source keeps.
+        """Job fields to keep for jobs from files and for requests: those that any source keeps.
 
-        Without sources it is what rules look at.
+        Without sources, these are the fields that rules match on.
         """
         if self.sources:
-            return Keep(**{key: any(getattr(one.keep, key) for one in self.sources) for key in KEEP_BY_FIELD.values()})
+            return Keep(
+                **{key: any(getattr(source.keep, key) for source in self.sources) for key in KEEP_BY_FIELD.values()}
+            )
         matched = {field for rule in self.identify.rules for field in rule.match}
         return Keep(**{key: field in matched for field, key in KEEP_BY_FIELD.items()})
 
     @property
     def dropped_fields(self) -> dict[str, str]:
-        """The fields of jobs that are not kept, each with the key of `keep` that would keep it."""
+        """Key of `keep` that would retain each dropped job field, by field."""
         return {field: key for field, key in KEEP_BY_FIELD.items() if not getattr(self.retained, key)}
 
     @property
     def collector_group(self) -> str:
-        """The consumer group of all collectors."""
         return self.collector.group or f"{self.topics.prefix}-collector"
 
     @property
     def learner_group(self) -> str:
-        """The consumer group of all learners."""
         return self.learner.group or f"{self.topics.prefix}-learner"
 
     @property
     def client_id(self) -> str:
-        """The name in the brokers' logs and quotas."""
         return self.kafka.client_id or self.topics.prefix
 
     @property
     def accepts_other_systems(self) -> bool:
-        """Whether events of a system that is not listed are taken."""
         return self.other_systems == "accept" if self.other_systems else not self.systems
 
     @cached_property
     def partitions_by_system(self) -> dict[str, int]:
-        """The journal's partition of each listed system and of each of its aliases."""
+        """Journal partition by system name and alias."""
         names = {name: name for name in self.systems} | self.identification.systems_by_alias
         return {alias: self.systems[name].partition for alias, name in names.items() if name in self.systems}
 
     def journal_partition(self, system: str) -> int | None:
-        """Return the journal's partition for a system or one of its aliases; None where it is not accepted."""
+        """Return the journal partition of a system or alias; None if the system is not accepted."""
         return self.partitions_by_system.get(system, 0 if self.accepts_other_systems else None)
 
 
-# The hash of what the learner's state depends on. Checkpoints carry it.
+# Sections that the learner's state depends on; checkpoints carry their hash.
 SECTIONS: Final = ("systems", "identify", "jobs", "run_time", "alerts")
 TOPICS: Final = ("journal", "journal_partitions")
 
 
 def config_hash(config: Config) -> str:
-    """Return 16 hexadecimal digits that are equal where the learner's state means the same.
+    """Return a hash of 16 hexadecimal digits over the settings that the learner's state depends on.
 
-    Secrets, hosts, ports, names of other topics and whatever only concerns the roles' pace are no part of it.
+    Secrets, addresses, names of other topics and timings of the roles do not change the hash.
     """
     plain = config.model_dump(mode="json", include={**dict.fromkeys(SECTIONS, True), "topics": set(TOPICS)})
     return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()[:16]

@@ -5,9 +5,9 @@ from typing import Final
 from deploy.grafana.application_power import energy, load
 from deploy.grafana.centre import COVERAGE, ERROR
 from deploy.grafana.frame import Line, Part, Sheet
-from deploy.grafana.panels import GREEN, GREY, HIGH, LOW, MIDDLE, ORANGE, RED, band, figure, lines, stacked, word
-from deploy.grafana.queries import OF_APPLICATION, OF_SIZE, ends, latest, over_time, rows
-from deploy.grafana.tables import alerts, curve, shaded, table
+from deploy.grafana.panels import GREEN, GREY, HIGH, LOW, MIDDLE, ORANGE, RED, band, figure, lines, word
+from deploy.grafana.queries import OF_APPLICATION, OF_SIZE, ends, latest, over_time
+from deploy.grafana.tables import alerts, curve
 from deploy.grafana.variables import CURVE, JOB
 from deploy.grafana.variables import OF_APPLICATION as VARIABLES
 
@@ -124,48 +124,9 @@ def _trust() -> Part:
         "percentunit",
         [over_time(f"max(scalewatch_prediction_error_ratio{{{OF_APPLICATION}}})", "median error")],
     )
-    weights = stacked(
-        "What the prediction is made of",
-        "Weights of the laws of run time beyond the largest size that was run. Weights that wander: the laws disagree, run "
-        "a larger size. Empty without `metrics.members: true` in the agent's configuration.",
-        "percentunit",
-        [over_time(f"max by (member) (scalewatch_member_weight{{{OF_APPLICATION}}})", "{{member}}")],
-    )
-    members = table(
-        "Errors of the laws",
-        "Mean error, in ln of the run time, of each law and of what was published, on the runs that came after, by how far "
-        "out. The published one should be among the best of each column; it has the name published. Empty "
-        "without `metrics.members: true` in the agent's configuration.",
-        {"error": rows(f"max by (member, horizon) (scalewatch_member_error_ratio{{{OF_APPLICATION}}})")},
-        unit="percentunit",
-    )
-    shaded(members, "error", "percentunit", ERROR)
-    tenths = table(
-        "Where runs fell",
-        "Share of the runs in each tenth of the distribution that was published before they ended. A tenth each is right; "
-        "more in the first and the last one, bands are too narrow; more in the last one alone, predictions are too fast.",
-        {"share": rows(f"max by (tenth, horizon) (scalewatch_prediction_pit_ratio{{{OF_APPLICATION}}})")},
-        unit="percentunit",
-    )
-    losses = lines(
-        "Loss of the band's ends",
-        "Mean pinball loss of the lower and the upper end of the band, in parts of the run time, by how far out. Of two "
-        "bands that hold as much, the better one has the smaller loss.",
-        "percentunit",
-        [
-            over_time(
-                f"max by (horizon, end) (scalewatch_prediction_pinball_ratio{{{OF_APPLICATION}}})",
-                "{{horizon}} {{end}}",
-            )
-        ],
-    )
     return Part(
         "Whether to believe it",
-        (
-            Line(9, ((12, coverage), (12, error))),
-            Line(9, ((12, tenths), (12, losses))),
-            Line(9, ((12, weights), (12, members))),
-        ),
+        (Line(9, ((12, coverage), (12, error))),),
     )
 
 

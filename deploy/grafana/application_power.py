@@ -2,9 +2,9 @@
 
 from deploy.grafana.centre import COVERAGE, ERROR
 from deploy.grafana.frame import Line, Part
-from deploy.grafana.panels import HIGH, LOW, MIDDLE, ORANGE, Panel, band, figure, lines, stacked
-from deploy.grafana.queries import OF_APPLICATION, OF_SIZE, ends, latest, over_time, rows
-from deploy.grafana.tables import curve, shaded, table
+from deploy.grafana.panels import HIGH, LOW, MIDDLE, Panel, band, figure, lines, stacked
+from deploy.grafana.queries import OF_APPLICATION, OF_SIZE, ends, latest, over_time
+from deploy.grafana.tables import curve
 
 
 def load() -> Part:
@@ -36,37 +36,9 @@ def load() -> Part:
         COVERAGE,
         absent="not measured yet",
     )
-    score = figure(
-        "Against the plain band",
-        "Continuous ranked probability score under load over that of the plain band: below 1 it pays to look at load.",
-        "none",
-        [latest(f"max(scalewatch_under_load_crps_ratio{{{OF_APPLICATION}}})")],
-        {None: "green", 1.0: ORANGE},
-        absent="not measured yet",
-    )
-    intervals = table(
-        "Runs by interval",
-        "Share of the runs in each of the five intervals of the range, beside the share that was expected there. Much more "
-        "than expected in the last one: load is worse than its measurements say.",
-        {
-            kind: rows(f'max by (interval) (scalewatch_under_load_interval_ratio{{{OF_APPLICATION}, kind="{kind}"}})')
-            for kind in ("observed", "expected")
-        },
-        unit="percentunit",
-    )
-    tenths = table(
-        "Runs by told probability",
-        "Share of the runs in each tenth of the probability that was told. 10 % each is ideal; full ends mean a range that "
-        "is too narrow, a full middle one that is too wide.",
-        {"share": rows(f"max by (tenth) (scalewatch_under_load_pit_ratio{{{OF_APPLICATION}}})")},
-        unit="percentunit",
-    )
     return Part(
         "Under the load of the moment (applications on shared hosts)",
-        (
-            Line(8, ((10, run_time), (8, factor), (3, inside), (3, score))),
-            Line(8, ((12, intervals), (12, tenths))),
-        ),
+        (Line(8, ((12, run_time), (8, factor), (4, inside))),),
     )
 
 
@@ -80,8 +52,7 @@ def energy() -> Part:
         "Power and energy (applications whose hosts are measured)",
         (
             Line(9, ((8, _power()), (8, _energy()), (8, _energy_over_size()))),
-            Line(8, (*((4, each) for each in _record()), (8, _sources()))),
-            Line(9, ((12, _counters()), (12, _models()))),
+            Line(8, (*((6, panel) for panel in _record()), (12, _sources()))),
         ),
     )
 
@@ -133,24 +104,7 @@ def _record() -> tuple[Panel, ...]:
         ERROR,
         absent="not measured yet",
     )
-    by_target = "max by (target) (scalewatch_profile_{}_ratio{{{}}})"
-    explained = figure(
-        "Error from counters",
-        "Median relative error of what was expected of runs from their counters.",
-        "percentunit",
-        [latest(by_target.format("error", OF_APPLICATION), "{{target}}")],
-        ERROR,
-        absent="not measured yet",
-    )
-    coverage = figure(
-        "Coverage from counters",
-        "Share of these runs inside the 90 % band of what counters let expect.",
-        "percentunit",
-        [latest(by_target.format("coverage", OF_APPLICATION), "{{target}}")],
-        COVERAGE,
-        absent="not measured yet",
-    )
-    return covered, error, explained, coverage
+    return covered, error
 
 
 def _sources() -> Panel:
@@ -160,27 +114,4 @@ def _sources() -> Panel:
         "estimates less.",
         "percentunit",
         [over_time(f"max by (source) (scalewatch_power_source_ratio{{{OF_APPLICATION}}})", "{{source}}")],
-    )
-
-
-def _counters() -> Panel:
-    labels = "max by (target, counter)"
-    panel = table(
-        "Counters that explain it",
-        "The counters that move what is expected of each target most: rank correlation, and by how many of its deviations the "
-        "target moves for one deviation of the counter. Where to look first when power or run time is out of line.",
-        {
-            "correlation": rows(f"{labels} (scalewatch_profile_correlation{{{OF_APPLICATION}}})"),
-            "coefficient": rows(f"{labels} (scalewatch_profile_coefficient{{{OF_APPLICATION}}})"),
-        },
-    )
-    return shaded(panel, "correlation", "none", {None: "text", 0.5: "blue"})
-
-
-def _models() -> Panel:
-    return lines(
-        "Errors from counters over time",
-        "Median relative error of what counters let expect, by target. A rise: the application does something else now.",
-        "percentunit",
-        [over_time(f"max by (target) (scalewatch_profile_error_ratio{{{OF_APPLICATION}}})", "{{target}}")],
     )

@@ -3,7 +3,7 @@
 from typing import Final
 
 from deploy.grafana.frame import Line, Part, Sheet
-from deploy.grafana.panels import GREEN, HIGH, LOW, MIDDLE, ORANGE, RED, Panel, band, figure, lines, text_panel, word
+from deploy.grafana.panels import GREEN, HIGH, LOW, MIDDLE, ORANGE, RED, band, figure, lines, text_panel
 from deploy.grafana.queries import OF_HOST, OF_JOB, OF_RESOURCE, latest, over_time, rows
 from deploy.grafana.tables import HOST_URL, alerts, linked, shaded, table
 from deploy.grafana.variables import JOB
@@ -108,21 +108,7 @@ def _resource() -> Part:
         "none",
         [over_time(f"max by (resource) (scalewatch_host_window_samples{{{OF_HOST}}})", "{{resource}}")],
     )
-    return Part(
-        "A resource", (Line(9, ((12, window), (12, predicted))), Line(7, ((8, ends), (8, samples), (8, _variation()))))
-    )
-
-
-def _variation() -> Panel:
-    return word(
-        "Variation of cpu_available",
-        "Class of variation of the available CPU: with high variation a run time under load is a wide range.",
-        latest(
-            f'max by (variation) (scalewatch_host_variation{{{OF_HOST}, resource="cpu_available"}}) == 1',
-            "{{variation}}",
-        ),
-        {"low": GREEN, "medium": ORANGE, "high": RED},
-    )
+    return Part("A resource", (Line(9, ((12, window), (12, predicted))), Line(7, ((12, ends), (12, samples)))))
 
 
 def _anomaly_part() -> Part:

@@ -1,7 +1,7 @@
-"""When alerts fire, which are sent, and which are withheld: one frozen model each, every default in this one place."""
+"""Settings of the alerts: when they fire, which are withheld, and every default."""
 
 from functools import partial
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import AfterValidator, AwareDatetime, Field, model_validator
 
@@ -12,30 +12,47 @@ from processors.contracts.settings import LONGEST_S, Pattern, Settings, compiled
 EXCLUDED_HOSTS_MAX: Final = 100_000  # of one list
 
 
+Scatter = Annotated[
+    float,
+    Field(
+        gt=0,
+        description="maximum scatter of the run times (standard deviation of their natural logarithm); applications above it "
+        "raise no alerts about sizes, runs or shifts",
+    ),
+]
+KeepFiring = Annotated[
+    float,
+    Field(ge=0, le=LONGEST_S, description="seconds after the last sign of the problem before the alert resolves"),
+]
+
+
 class AlertRule(Settings):
-    """What all alerts have in common.
+    """Keys that all alert sections share.
 
     >>> AlertRule().not_again_s
     14400.0
     """
 
-    enabled: bool = Field(default=True, description="whether this alert exists")
+    enabled: bool = Field(default=True, description="whether the alert can fire")
     not_again_s: float = Field(
-        default=14_400.0,
-        ge=0,
-        le=LONGEST_S,
-        description="about the same cause it does not fire again before this long has passed since it fired last; "
-        "what is true by then fires then",
+        default=14_400.0, ge=0, le=LONGEST_S, description="minimum seconds between two alerts about the same cause"
     )
     dry_run: bool = Field(
-        default=False, description="it is counted and shown as withheld, and sent to nobody: to see what it would raise"
+        default=False, description="whether the alert is only counted and shown as withheld, instead of being sent"
     )
     run_time_min_s: float = Field(
         default=0.0,
         ge=0,
         le=LONGEST_S,
-        description="shorter runs raise none; where an alert is about no run it changes nothing",
+        description="minimum run time in seconds of a run that raises an alert; alerts about no run ignore it",
     )
+
+
+class AlertDefaults(AlertRule):
+    """Values for all alert sections; a section may override each of them, and built-in values of a section take precedence."""
+
+    keep_firing_s: KeepFiring = 3600.0
+    scatter_max: Scatter = 0.3
 
 
 def _host_list(text: str) -> str:
@@ -57,29 +74,29 @@ AlertName = Literal[
 
 
 class Exclusion(Settings):
-    """What is never sent: alerts about what matches everything that is given here. Patterns may hold *.
+    """Alerts that are never sent: those that match all keys given here. Patterns may contain *.
 
     >>> Exclusion(alerts=("StrangeRun",), partition="debug*", comment="people try things there").user is None
     True
     """
 
-    alerts: tuple[AlertName, ...] = Field(default=(), description="names of the alerts; none: all")
-    system: Pattern | None = Field(default=None, description="the system")
-    partition: Pattern | None = Field(default=None, description="the partition of the run, or that the alert is about")
-    application: Pattern | None = Field(default=None, description="the application")
-    user: Pattern | None = Field(default=None, description="the user of the run, as events tell it")
-    account: Pattern | None = Field(default=None, description="the account of the run")
-    qos: Pattern | None = Field(default=None, description="the quality of service of the run")
-    reservation: Pattern | None = Field(
-        default=None, description="the reservation that the run was in, as Slurm tells it"
+    alerts: tuple[AlertName, ...] = Field(default=(), description="alert names; empty: all alerts")
+    system: Pattern | None = Field(default=None, description="system")
+    partition: Pattern | None = Field(
+        default=None, description="partition of the run, or partition that the alert is about"
     )
+    application: Pattern | None = Field(default=None, description="application")
+    user: Pattern | None = Field(
+        default=None, description="user of the run, as the agent writes it (see privacy.users)"
+    )
+    account: Pattern | None = Field(default=None, description="account of the run")
+    qos: Pattern | None = Field(default=None, description="quality of service of the run")
+    reservation: Pattern | None = Field(default=None, description="Slurm reservation of the run")
     hosts: HostList | None = Field(
         default=None,
-        description="hosts as a list such as nid[001-004],login1: alerts about them, and about runs with one of them",
+        description="host list such as nid[001-004],login1; matches alerts about these hosts and about runs that used one",
     )
-    comment: str = Field(
-        min_length=1, max_length=256, description="why; people see it where it is told what was not sent"
-    )
+    comment: str = Field(min_length=1, max_length=256, description="reason, shown on the page of withheld alerts")
 
     @model_validator(mode="after")
     def _names_something(self) -> Self:
@@ -90,18 +107,20 @@ class Exclusion(Settings):
 
 
 class Maintenance(Settings):
-    """A time in which nothing is sent about a part of the centre; without one, about all of it.
+    """A maintenance window, in which no alerts are sent about a part of the centre or all of it.
 
     >>> Maintenance(start="2026-11-24T08:00:00Z", end="2026-11-24T12:00:00Z", comment="new switches").system is None
     True
     """
 
-    start: AwareDatetime = Field(description="when it begins, with a time zone")
-    end: AwareDatetime = Field(description="when it ends")
-    system: Pattern | None = Field(default=None, description="the system; none: all")
-    partition: Pattern | None = Field(default=None, description="the partition; none: all")
-    hosts: HostList | None = Field(default=None, description="the hosts as a list such as nid[001-004]; none: all")
-    comment: str = Field(default="", max_length=256, description="what is done; people see it")
+    start: AwareDatetime = Field(description="start of the window, with a time zone")
+    end: AwareDatetime = Field(description="end of the window, with a time zone")
+    system: Pattern | None = Field(default=None, description="system; default: all systems")
+    partition: Pattern | None = Field(default=None, description="partition; default: all partitions")
+    hosts: HostList | None = Field(default=None, description="host list such as nid[001-004]; default: all hosts")
+    comment: str = Field(
+        default="", max_length=256, description="reason for the maintenance, shown on the page of withheld alerts"
+    )
 
     @model_validator(mode="after")
     def _begins_before_it_ends(self) -> Self:
@@ -111,7 +130,7 @@ class Maintenance(Settings):
 
 
 class HostAnomaly(AlertRule):
-    """Several resources of a host outside everything measured before, far from their means, or contradicting each other.
+    """HostAnomaly: several resources of a host leave their past range, move far from their means, or contradict each other.
 
     >>> HostAnomaly().resources_min
     4
@@ -120,69 +139,56 @@ class HostAnomaly(AlertRule):
     resources_min: int = Field(
         default=4,
         ge=2,
-        description="resources of a host that have to be outside everything measured before, close in time; all, of a host that has fewer",
+        description="minimum number of resources outside their past range within ten minutes; for a host with fewer resources, all of them",
     )
     resources_share: float = Field(
         default=0.15,
         ge=0,
         le=1,
-        description="share of a host's resources that have to be, where that is more; where they are far from their means, "
-        "two thirds of this share, and four at least (where it has at most 20, two thirds of all, up to six)",
+        description="minimum share of a host's resources outside their past range, if that is more than resources_min; two thirds of "
+        "the share suffice for resources far from their means, but at least four (of up to 20 resources: two thirds, at most six)",
     )
-    window_s: float = Field(default=600.0, gt=0, le=86_400, description="what comes within this is close in time")
+    window_s: ClassVar[float] = 600.0
+    """Findings of several resources within this time count as one event."""
     combined_ratio: float = Field(
         default=1.25,
         gt=1,
-        description="times the largest of its last two weeks by which all resources of a host together have to contradict "
-        "each other, where it has 16; of fewer resources more",
+        description="factor by which the contradiction between a host's resources must exceed its maximum of the last two weeks; "
+        "valid for 16 resources, larger for fewer",
     )
-    combined_minutes: int = Field(
-        default=1,
-        ge=1,
-        le=100_000,
-        description="measured minutes in a row in which they have to contradict each other, or to be far from their means",
-    )
-    gather_s: float = Field(
-        default=60.0, ge=0, le=3600, description="an alert waits for this long whether the whole rack is concerned"
-    )
+    combined_minutes: ClassVar[int] = 1
+    """Measured minutes in a row in which resources must contradict each other or be far from their means."""
+    gather_s: ClassVar[float] = 60.0
+    """Delay of a host's alert, in which the other hosts of its rack may show the same anomaly."""
     learn_s: float = Field(
         default=259_200.0,
         ge=0,
         le=LONGEST_S,
-        description="a host that is new raises no alert for this long: every hour of the day is to be seen three times",
+        description="seconds during which a new host raises no alert, long enough to see each hour of the day three times",
     )
     learn_week_s: float = Field(
         default=691_200.0,
         ge=0,
         le=LONGEST_S,
-        description="a host that is new raises one for this long only where many of its resources are far from their means: "
-        "every day of the week is to be seen",
+        description="seconds during which a new host raises an alert only if many of its resources are far from their means, long "
+        "enough to see each day of the week",
     )
     warm_up_s: float = Field(
-        default=1800.0, ge=0, le=LONGEST_S, description="a host that is back in service raises none for this long"
+        default=1800.0, ge=0, le=LONGEST_S, description="seconds without alerts after a host returned to service"
     )
-    keep_firing_s: float = Field(
-        default=3600.0,
-        ge=0,
-        le=LONGEST_S,
-        description="it resolves when nothing new came for this long, and its resources are back where they were",
-    )
-    accept_s: float = Field(
-        default=604_800.0,
-        gt=0,
-        le=LONGEST_S,
-        description="where they stay elsewhere for this long, that is how the host is now, and it resolves",
-    )
+    keep_firing_s: KeepFiring = 3600.0
+    accept_s: ClassVar[float] = 604_800.0
+    """Resources that stay at a new level for this long make the level normal, and the alert resolves."""
     not_again_s: float = Field(
         default=7200.0,
         ge=0,
         le=LONGEST_S,
-        description="seconds between two firings about the same host, at least: after so long it is another fault",
+        description="minimum seconds between two alerts about the same host",
     )
 
 
 class RackAnomaly(AlertRule):
-    """Many hosts of a rack with an anomaly at once: one alert that takes the place of theirs.
+    """RackAnomaly: many hosts of a rack are anomalous at once; replaces the alerts about these hosts.
 
     >>> RackAnomaly().share_min
     0.5
@@ -190,29 +196,22 @@ class RackAnomaly(AlertRule):
 
     pattern: Annotated[str, AfterValidator(partial(compiled_pattern, groups=1))] = Field(
         default=r"^(x\d+)c\d+",
-        description="regular expression on host names; its first group names the rack, by default the cabinet of a Cray "
-        "xname; hosts that it does not match are gathered by partition, else by system",
+        description="regular expression on host names whose first group is the rack, by default the cabinet of a Cray xname; "
+        "hosts without a match are grouped by partition, or by system if the partition is unknown",
     )
-    hosts_min: int = Field(default=4, ge=2, description="hosts with an anomaly that are needed at least")
-    share_min: float = Field(
-        default=0.5, gt=0, le=1, description="share of the rack's hosts with an anomaly that is needed at least"
-    )
+    hosts_min: int = Field(default=4, ge=2, description="minimum number of anomalous hosts")
+    share_min: float = Field(default=0.5, gt=0, le=1, description="minimum share of anomalous hosts in the rack")
     clear_s: float = Field(
         default=900.0,
         ge=0,
         le=LONGEST_S,
-        description="it resolves when most of these hosts have been back where they were for this long",
+        description="seconds after most of these hosts are normal again before the alert resolves",
     )
-    keep_firing_s: float = Field(
-        default=3600.0,
-        ge=0,
-        le=LONGEST_S,
-        description="and, where their levels do not show it, when nothing new came for this long",
-    )
+    keep_firing_s: KeepFiring = 3600.0
 
 
 class Straggler(AlertRule):
-    """A host unlike the other hosts of its job, or an idle one unlike the other idle hosts of its partition.
+    """StragglerHost: a host differs from the other hosts of its job, or an idle host from the idle hosts of its partition.
 
     >>> Straggler().for_s
     300.0
@@ -220,40 +219,41 @@ class Straggler(AlertRule):
 
     resources: Annotated[str, AfterValidator(compiled_pattern)] = Field(
         default=r"^(cpu_available|cpu_current|load1|clock|gpu)|power",
-        description="regular expression on the names of resources that are alike on hosts that do the same",
+        description="regular expression on the names of the resources to compare between hosts with the same work",
     )
     deviations: float = Field(
-        default=6.0, gt=0, description="robust standard deviations from the median of the peers that are needed"
+        default=6.0,
+        gt=0,
+        description="minimum distance from the median of the other hosts, in robust standard deviations",
     )
     difference: float = Field(
-        default=0.15, ge=0, description="share of that median by which the host has to differ as well"
+        default=0.15, ge=0, description="minimum relative distance from the median of the other hosts"
     )
-    share_max: float = Field(
-        default=0.1, gt=0, lt=1, description="where more than this share of the peers is unlike, nobody is"
-    )
+    share_max: ClassVar[float] = 0.1
+    """If more than this share of the hosts differ from the median, none of them counts as a straggler."""
     start_s: float = Field(
-        default=300.0, ge=0, le=LONGEST_S, description="hosts are not compared before their job ran for this long"
+        default=300.0, ge=0, le=LONGEST_S, description="seconds after the start of a job before its hosts are compared"
     )
-    for_s: float = Field(default=300.0, ge=0, le=LONGEST_S, description="it has to be so for this long")
+    for_s: float = Field(default=300.0, ge=0, le=LONGEST_S, description="seconds for which the host must differ")
     false_per_day: float = Field(
         default=0.05,
         gt=0,
-        description="and for so long that of spells as hosts have them in any case, all hosts of a resource together have no more a day",
+        description="maximum number of false alerts per day, over all hosts of a resource; lengthens for_s if hosts often differ by chance",
     )
     usual_s: float = Field(
         default=600.0,
         gt=0,
         le=LONGEST_S,
-        description="how long such spells last is presumed to be this, until some were seen",
+        description="assumed duration in seconds of a chance difference, until some were observed",
     )
     clear_s: float = Field(
         default=1800.0,
         gt=0,
         le=LONGEST_S,
-        description="it resolves when the host was compared for this long in all and was as its peers",
+        description="total seconds of normal comparisons before the alert resolves",
     )
     keep_firing_s: float = Field(
-        default=604_800.0, gt=0, le=LONGEST_S, description="and when it could not be compared for this long"
+        default=604_800.0, gt=0, le=LONGEST_S, description="seconds without a comparison before the alert resolves"
     )
 
 
@@ -261,168 +261,158 @@ Level = Literal["info", "warning", "critical"]
 
 
 class UnexplainedPower(AlertRule):
-    """Measured power of a run that its counters do not explain.
+    """UnexplainedPower: the measured power of a run differs from the power that its counters explain.
 
     >>> UnexplainedPower().margin_share
     0.1
     """
 
     margin_share: float = Field(
-        default=0.10, gt=0, description="share of the expected power by which the measured one has to be off at least"
+        default=0.10, gt=0, description="minimum relative difference between measured and expected power"
     )
-    band_factor: float = Field(
-        default=2.0, ge=1, description="and by so many half-widths of the band that holds nine of ten runs"
-    )
-    scored_min: int = Field(
-        default=20, ge=1, description="runs of the application whose power was predicted before it was learned"
-    )
-    severity: Level = Field(default="warning", description="how grave it is")
+    band_factor: float = Field(default=2.0, ge=1, description="minimum difference in half-widths of the 90 % band")
+    scored_min: ClassVar[int] = 20
+    """Minimum number of runs of the application whose power was predicted before it was learned."""
+    severity: Level = Field(default="warning", description="severity of the alert")
     for_s: float = Field(
         default=1800.0,
         ge=0,
         le=LONGEST_S,
-        description="that of an application waits for this long: a run that is explained meanwhile says that it was one run",
+        description="seconds before an alert about an application fires; an explained run meanwhile cancels it",
     )
-    runs_min: int = Field(
-        default=3, ge=1, description="unless so many of its runs were not explained, one after the other"
-    )
+    runs_min: ClassVar[int] = 3
+    """Unexplained runs in a row that make the alert fire before for_s has passed."""
     quiet_s: float = Field(
         default=86_400.0,
         gt=0,
         le=LONGEST_S,
-        description="it resolves with the next run that is explained, or when none was judged for this long",
+        description="seconds without a judged run before the alert resolves; the next explained run resolves it at once",
     )
 
 
 class DisturbedRun(AlertRule):
-    """A run that took longer, and whose counters are not as in runs like it: something disturbed it.
+    """DisturbedRun: a run took longer than expected, with other counters than similar runs.
 
     >>> DisturbedRun().slower_min
     1.05
     """
 
     enabled: bool = Field(
-        default=True, description="whether this alert exists; such runs count less for the models in any case"
+        default=True, description="whether the alert can fire; the models give such runs less weight in any case"
     )
     deviations_min: float = Field(
-        default=8.0, gt=0, description="robust standard deviations by which a counter has to be off"
+        default=8.0, gt=0, description="minimum distance of a counter from similar runs, in robust standard deviations"
     )
     difference_min: float = Field(
-        default=0.10, gt=0, description="share of its usual rate by which a counter has to be off as well"
+        default=0.10, gt=0, description="minimum relative distance of a counter from its usual rate"
     )
-    counters_min: int = Field(default=1, ge=1, description="counters that have to be so")
-    slower_min: float = Field(
-        default=1.05, ge=1, description="and its run time over what its curve says: what took no longer disturbs nobody"
-    )
-    runs_min: int = Field(default=20, ge=8, description="runs of the application with profiles that have to be known")
-    severity: Level = Field(default="info", description="how grave it is")
-    keep_firing_s: float = Field(
-        default=3600.0, ge=0, le=LONGEST_S, description="it resolves when nothing new came for this long"
-    )
+    counters_min: ClassVar[int] = 1
+    """Minimum number of unusual counters."""
+    slower_min: float = Field(default=1.05, ge=1, description="minimum ratio of the run time to the value of the curve")
+    runs_min: ClassVar[int] = 20
+    """Minimum number of runs of the application with profiles."""
+    severity: Level = Field(default="info", description="severity of the alert")
+    keep_firing_s: KeepFiring = 3600.0
 
 
 class AlertSettings(Settings):
-    """When alerts fire. Durations run on event time.
+    """Conditions and exclusions of the alerts. Durations count event time.
 
     >>> AlertSettings().strange_run.factor_min
     1.15
     """
 
     class SlowSize(AlertRule):
-        """A size that is slow (or fast) against the rest of its curve."""
+        """SlowSize and FastSize: a size is slower or faster than the curve through the other sizes."""
 
         deviation_min: float = Field(
-            default=0.10, gt=0, description="share of the curve's value by which a size has to be off"
+            default=0.10, gt=0, description="minimum relative difference between the size and the curve"
         )
-        scatter_max: float = Field(
-            default=0.3,
-            gt=0,
-            description="standard deviation of ln run time between runs; an application with more raises no such alert",
+        scatter_max: Scatter = 0.3
+        for_s: float = Field(
+            default=1800.0, ge=0, le=LONGEST_S, description="seconds for which the difference must last"
         )
-        for_s: float = Field(default=1800.0, ge=0, le=LONGEST_S, description="it has to be so for this long")
         keep_firing_s: float = Field(
             default=10_800.0,
             ge=0,
             le=LONGEST_S,
-            description="it resolves when it has not been so for this long: where runs scatter, single curves differ",
+            description="seconds after the difference has ended before the alert resolves",
         )
 
     class StrangeRun(AlertRule):
-        """A run far outside the band that was published before it ended, as hardly any of the runs before."""
+        """StrangeRun: a run ended far outside its predicted band, farther than nearly all runs before."""
 
-        factor_min: float = Field(default=1.15, gt=1, description="observed over expected, either way")
-        scatter_max: float = Field(
-            default=0.3,
-            gt=0,
-            description="standard deviation of ln run time between runs; an application with more raises no such alert",
+        factor_min: float = Field(
+            default=1.15, gt=1, description="minimum ratio of observed to expected run time, or of expected to observed"
         )
-        observations_min: int = Field(default=5, ge=1, description="runs the model has to know first")
-        keep_firing_s: float = Field(
-            default=3600.0, ge=0, le=LONGEST_S, description="it resolves when nothing new came for this long"
-        )
+        scatter_max: Scatter = 0.3
+        observations_min: int = Field(default=5, ge=1, description="minimum number of learned runs")
+        keep_firing_s: KeepFiring = 3600.0
 
     class Shift(AlertRule):
-        """An application that became slower or faster for good, at all sizes."""
+        """Regression and Improvement: an application became permanently slower or faster, at all sizes."""
 
         enabled: bool = Field(
-            default=True, description="whether this alert exists; predictions follow the new level in any case"
+            default=True, description="whether the alert can fire; predictions follow the new level in any case"
         )
-        factor_min: float = Field(default=1.05, gt=1, description="new over old run times, either way")
-        scatter_max: float = Field(
-            default=0.3,
-            gt=0,
-            description="standard deviation of ln run time between runs; an application with more raises no such alert",
+        factor_min: float = Field(
+            default=1.05, gt=1, description="minimum ratio of new to old run times, or of old to new"
         )
+        scatter_max: Scatter = 0.3
         keep_firing_s: float = Field(
             default=86_400.0,
             ge=0,
             le=LONGEST_S,
-            description="it resolves after this long, though the application stays at the new level; at once when it "
-            "is back",
+            description="seconds before the alert resolves although the new level lasts; a return to the old level resolves it at once",
         )
 
     class Unreliable(AlertRule):
-        """Verdicts that matter to a user."""
+        """PredictionUnreliable: the predictions of an application got a bad verdict."""
 
-        verdicts: tuple[str, ...] = Field(default=("high_error",), description="verdicts that raise it")
-        observations_min: int = Field(default=8, ge=1, description="runs the model has to know first")
-        for_s: float = Field(default=600.0, ge=0, le=LONGEST_S, description="how long the verdict has to hold first")
+        verdicts: tuple[str, ...] = Field(default=("high_error",), description="verdicts that raise the alert")
+        observations_min: int = Field(default=8, ge=1, description="minimum number of learned runs")
+        for_s: float = Field(default=600.0, ge=0, le=LONGEST_S, description="seconds for which the verdict must hold")
 
     class SlowsDown(AlertRule):
-        """An application whose largest sizes take longer than a smaller one: advice for its users, so no alert by itself."""
+        """SlowsDown: the largest sizes of an application take longer than a smaller one. Off by default."""
 
         enabled: bool = Field(
             default=False,
-            description="whether this alert exists; predictions advise users of it in any case, and so does `scalewatch report`",
+            description="whether the alert can fire; predictions and `scalewatch report` advise users in any case",
         )
-        observations_min: int = Field(default=8, ge=1, description="runs the model has to know first")
-        for_s: float = Field(default=600.0, ge=0, le=LONGEST_S, description="how long it has to be so first")
+        observations_min: int = Field(default=8, ge=1, description="minimum number of learned runs")
+        for_s: float = Field(default=600.0, ge=0, le=LONGEST_S, description="seconds for which the slow-down must last")
 
     class FailureRate(AlertRule):
-        """A failure rate of an application credibly above its past and the usual one, or of a host above that of its applications."""
+        """ApplicationFailureRate and HostFailureRate: more runs fail than usual, by application or by host."""
 
-        recent_runs: int = Field(default=20, ge=3, description="the newest runs, whose failures are counted")
-        failures_min: int = Field(default=3, ge=1, description="failures among them that are needed at least")
+        recent_runs: int = Field(default=20, ge=3, description="number of newest runs to count failures in")
+        failures_min: int = Field(default=3, ge=1, description="minimum number of failures among recent_runs")
         credibility: float = Field(
             default=0.99,
             gt=0.5,
             lt=1,
-            description="how sure it has to be that the rate is above what is to be expected",
+            description="minimum probability that the failure rate is above the expected one",
         )
         hosts_max: int = Field(
-            default=20_000, ge=1, description="hosts that are remembered; over it the longest unused is forgotten"
+            default=20_000,
+            ge=1,
+            description="maximum number of hosts with failure counts; the longest unused is evicted",
         )
-        hosts_per_run_max: int = Field(default=1024, ge=1, description="larger runs count for their application only")
-        keep_firing_s: float = Field(
-            default=3600.0, ge=0, le=LONGEST_S, description="it resolves when it has not been so for this long"
+        hosts_per_run_max: int = Field(
+            default=1024,
+            ge=1,
+            description="maximum number of hosts of a run that counts for its hosts; larger runs count for their application only",
         )
+        keep_firing_s: KeepFiring = 3600.0
         quiet_s: float = Field(
             default=86_400.0,
             gt=0,
             le=LONGEST_S,
-            description="that of a host also resolves when no run on it was told for this long: it may be gone",
+            description="seconds without a run on a host before its alert resolves, because the host may be gone",
         )
 
+    defaults: AlertDefaults = AlertDefaults()
     slow_size: SlowSize = SlowSize()
     strange_run: StrangeRun = StrangeRun()
     shift: Shift = Shift()
@@ -435,22 +425,36 @@ class AlertSettings(Settings):
     unexplained_power: UnexplainedPower = UnexplainedPower()
     disturbed_run: DisturbedRun = DisturbedRun()
     exclusions: tuple[Exclusion, ...] = Field(
-        default=(), max_length=256, description="what is never sent; it is counted and shown as withheld"
+        default=(), max_length=256, description="alerts that are withheld: counted and shown, but never sent"
     )
     maintenance: tuple[Maintenance, ...] = Field(
         default=(),
         max_length=256,
-        description="times in which nothing is sent about a part of the centre, or all of it",
+        description="maintenance windows, in which alerts about a part of the centre or all of it are withheld",
     )
-    open_max: int = Field(default=10_000, ge=1, description="open alerts; over it new ones are counted and left out")
+    open_max: int = Field(
+        default=10_000, ge=1, description="maximum number of open alerts; further ones are counted and dropped"
+    )
     run_age_max_s: float = Field(
         default=6 * 3600.0,
         gt=0,
         le=LONGEST_S,
-        description="runs that ended longer ago, history for instance, raise no alert",
+        description="maximum age in seconds of a run that raises an alert; older runs, such as history, raise none",
     )
     runbook_url: str | None = Field(
         default=None,
         max_length=1024,
-        description="alerts link to its headings; default: the agent's own page, where alertmanager.external_url tells how it is reached",
+        description="address of the runbook that alerts link to; default: the agent's own page, if alertmanager.external_url is set",
     )
+
+
+def inherits(section: Any, key: str) -> bool:
+    """Return whether a section of the alerts takes a key from `alerts.defaults`, as it has no built-in value of its own.
+
+    >>> inherits(RackAnomaly, "keep_firing_s"), inherits(Straggler, "keep_firing_s"), inherits(Straggler, "scatter_max")
+    (True, False, False)
+    """
+    if not (isinstance(section, type) and issubclass(section, AlertRule) and section is not AlertDefaults):
+        return False
+    shared, field = AlertDefaults.model_fields.get(key), section.model_fields.get(key)
+    return shared is not None and field is not None and field.default == shared.default

@@ -129,7 +129,7 @@ SHARES: Final = frozenset({"cpu_available", "cpu_current"})  # resources that ar
 
 
 class HostSettings(Settings):
-    """What is kept of hosts.
+    """State and history of hosts.
 
     >>> HostSettings().quiet_s
     3600.0
@@ -139,22 +139,22 @@ class HostSettings(Settings):
         default=120_000,
         ge=0,
         le=2_000_000,
-        description="resources of hosts that are followed; more are counted and left out",
+        description="maximum number of host resources in the state; further ones are counted and ignored",
     )
     quiet_s: float = Field(
-        default=3600.0, ge=300, le=LONGEST_S, description="a host that says nothing for so long is forgotten"
+        default=3600.0, ge=300, le=LONGEST_S, description="seconds without data after which a host is dropped"
     )
     publish_s: float = Field(
         default=0.0,
         ge=0,
         le=86_400,
-        description="how often each host is published, with its windows and forecasts, in the topic of hosts, at some 1.2 ms and 4 kB for eight resources; 0: never, and the topic is not needed",
+        description="seconds between two messages about a host with its windows and forecasts, each about 1.2 ms of CPU and 4 kB for eight resources; 0: no messages, and the topic of hosts is not needed",
     )
     lines_h: float = Field(
         default=24.0,
         ge=0,
         le=168,
-        description="hours that the lines of a resource go back, at 72 bytes an hour and 360 more for the last; 0 keeps none",
+        description="hours of history per resource for the charts, at 72 bytes per hour and 360 more for the last one; 0: no charts",
     )
 
 

@@ -1,4 +1,4 @@
-"""Predictions under the load of the moment: their settings, and what is told."""
+"""Predictions under the current load of the hosts: settings and messages."""
 
 from typing import Annotated, Literal
 
@@ -14,33 +14,33 @@ RESOURCES = ("cpu_available", "memory_free", "bandwidth", "latency")
 
 
 class StructuralModel(Settings):
-    """One application's run time as an equation of what its hosts measure.
+    """An equation for the run time of an application that uses measurements of its hosts.
 
     >>> StructuralModel(application="^sor$", equation="work_s / cpu_available", parameters={"work_s": 60.0}).resources[0]
     'cpu_available'
     """
 
     application: str = Field(
-        min_length=1, max_length=256, description="regular expression; it has to be found in the application's name"
+        min_length=1, max_length=256, description="regular expression that must be found in the name of the application"
     )
     equation: str = Field(
         max_length=4000,
-        description="lines of `name = ...`, the last is the run time in seconds: + - * /, max, min, max_over(hosts, ...), "
-        "min_over(hosts, ...), hosts, n, T(n), the parameters and the resources",
+        description="lines of the form name = expression; the last one is the run time in seconds. Expressions may use + - * /, max, min, "
+        "max_over(hosts, ...), min_over(hosts, ...), hosts, n, T(n), parameters and resources",
     )
     parameters: dict[str, float] = Field(
-        default_factory=dict, max_length=64, description="numbers that the equation uses, such as those of a benchmark"
+        default_factory=dict, max_length=64, description="constants of the equation, such as benchmark results"
     )
     resources: tuple[ResourceName, ...] = Field(
         default=RESOURCES,
         max_length=32,
-        description="names in the equation that hosts measure, in the units of windows (shares, B, B/s, s); one that begins "
-        "with master_ is measured by the first host of a job, one value for all of its hosts",
+        description="host resources that the equation uses (shares, B, B/s, s); a name with the prefix master_ takes the "
+        "value of the first host of the job for all hosts",
     )
 
 
 class UnderLoadSettings(Settings):
-    """How a run time follows from the load of the hosts.
+    """Predictions of run times under the current load of the hosts.
 
     >>> UnderLoadSettings().models, UnderLoadSettings().bandwidth
     ((), 'bandwidth')
@@ -49,14 +49,13 @@ class UnderLoadSettings(Settings):
     models: tuple[StructuralModel, ...] = Field(
         default=(),
         max_length=1000,
-        description="structural models; the first whose application is found tells the run time of an application under "
-        "load, in the place of its curve and the availability of its slowest host",
+        description="structural models; the first one that matches an application replaces its curve in predictions under load",
     )
     bandwidth: ResourceName | None = Field(
         default="bandwidth",
-        description="what hosts measure of the bandwidth that they have left, in B/s; towards several others "
-        "(`bandwidth>HOST`) all of these together. What part of its runs waits for it is learned of each application, and "
-        "counts where predictions with it have been better; null: none",
+        description="host resource with the free network bandwidth in B/s; values towards several hosts (`bandwidth>HOST`) are "
+        "added. Each application learns which part of its run time depends on it, and uses it if that improves predictions; null: "
+        "not used",
     )
 
 

@@ -384,19 +384,19 @@ TimeUnit = Literal["auto", "s", "ms", "us", "ns"]
 
 
 class Keep(Settings):
-    """Fields of jobs that are dropped when a message is decoded, unless asked for here.
+    """Job fields that are dropped on decoding unless enabled here.
 
     >>> Keep(script=True).comment
     False
     """
 
-    script: bool = Field(default=False, description="keep the batch script, so that rules can look into it")
-    comment: bool = Field(default=False, description="keep the job's comment")
-    paths: bool = Field(default=False, description="keep the job's working folder")
+    script: bool = Field(default=False, description="whether to keep the batch script, for identification rules")
+    comment: bool = Field(default=False, description="whether to keep the comment of the job")
+    paths: bool = Field(default=False, description="whether to keep the working directory of the job")
 
 
 class MetricMapping(Settings):
-    """How a metric of a producer becomes a resource of its host; goes before what the agent knows of the producer.
+    """Mapping of a producer's metric to a host resource; takes precedence over the built-in mappings.
 
     >>> MetricMapping(measurement="cpu", field="busy", resource="cpu_busy", unit="percent").only
     {}
@@ -405,37 +405,37 @@ class MetricMapping(Settings):
     measurement: str = Field(
         min_length=1,
         max_length=256,
-        description="name of the records: a plugin of Telegraf, plugin/type/type_instance of collectd, ldms for rows of LDMS, a metric of "
+        description="name of the measurement: Telegraf plugin, collectd plugin/type/type_instance, ldms for LDMS rows, metric name of "
         "Prometheus or OpenTelemetry",
     )
     field: str = Field(
         min_length=1,
         max_length=256,
-        description="name of the value in these records, value for Prometheus and OpenTelemetry; one that ends in * stands for all that begin so",
+        description="name of the field; value for Prometheus and OpenTelemetry; a trailing * matches any ending",
     )
     resource: ResourceName = Field(
-        description="the resource it becomes; one that ends in _total is cumulative and passes as it is, one that ends in _w is "
-        "a power in watts, whose energy is reported by the minute"
+        description="name of the resource; a name ending in _total is a cumulative counter, one ending in _w is a power in watts "
+        "that is integrated to energy per minute"
     )
     unit: Literal["percent", "KiB", "MiB", "ms", "Mbit/s"] | None = Field(
-        default=None, description="the producer's unit, where it is not that of the resource (shares, B, s, B/s)"
+        default=None, description="unit of the producer, if it differs from the resource's unit (shares, B, s, B/s)"
     )
-    only: dict[str, str] = Field(default_factory=dict, description="tag -> value that the records must have")
+    only: dict[str, str] = Field(default_factory=dict, description="required value by tag; other records are ignored")
     instance: str | None = Field(
-        default=None, max_length=256, description="tag that says which of several it is, such as a mount point"
+        default=None, max_length=256, description="tag that distinguishes several instances, such as a mount point"
     )
     peer: str | None = Field(
         default=None,
         min_length=1,
         max_length=256,
         pattern=r"^[^#]*$",
-        description="what it is of: system, cpu, memory or gpu of power_w, the name of a counter of counter_total; * stands for the "
-        "rest of the field's name",
+        description="component or counter: system, cpu, memory or gpu for power_w, the counter name for counter_total; * inserts the "
+        "part of the field name that its * matched",
     )
     part: str | None = Field(
         default=None,
         max_length=256,
-        description="tag with the part of the host, such as a socket, which follows the peer after a colon",
+        description="tag with the part of the host, such as a socket; appended to peer after a colon",
     )
 
 
@@ -460,7 +460,7 @@ HOST_LABELS: Final = (
 
 
 class Telemetry(Settings):
-    """What is taken of the measurements of hosts; samples in the agent's own format are all taken.
+    """Selection of host measurements; samples in the native format are all accepted.
 
     >>> Telemetry(short_hosts=True).time_unit
     'auto'
@@ -468,32 +468,38 @@ class Telemetry(Settings):
 
     resources: tuple[ResourceName, ...] = Field(
         default=tuple(sorted(TAKEN)),
-        description="resources to take; others are counted and left out. Power is power_w, whatever it is of; counter_delta and counter_total are counters, "
-        "counter_rate and counter_level values per second, energy_total joules, nic_total counters of network interfaces",
+        description="resources to accept; others are counted and ignored. power_w is power of any component; counter_delta and "
+        "counter_total are counters; counter_rate and counter_level are values per second; energy_total is in joules; nic_total are "
+        "counters of network interfaces",
     )
     counters: tuple[Annotated[str, Field(pattern=r"^[!-\"$-~]{1,128}$")], ...] = Field(
         default=("PAPI_*",),
         max_length=100,
-        description="columns of LDMS's rows that are counters of processors; a name that ends in * stands for all that begin so",
+        description="LDMS columns that are processor counters; a trailing * matches any ending",
     )
     counters_cumulative: bool = Field(
         default=False,
-        description="counters of whole hosts in LDMS's rows grow since some start; else each row has what was counted since the one before",
+        description="whether LDMS counters of whole hosts are cumulative; otherwise each row holds the increase since the previous row",
     )
     metrics: tuple[MetricMapping, ...] = Field(
-        default=(), max_length=1000, description="mappings of metrics that the agent does not know; always taken"
+        default=(), max_length=1000, description="mappings of metrics without a built-in mapping; always accepted"
     )
     host_cpus: int = Field(
-        default=1, ge=1, le=65_536, description="processors of a host, where a load average alone tells of them"
+        default=1,
+        ge=1,
+        le=65_536,
+        description="processors per host, to turn a load average into a share if the producer does not report them",
     )
-    short_hosts: bool = Field(default=False, description="cut host names at the domain, as in host lists of jobs")
+    short_hosts: bool = Field(
+        default=False, description="whether to cut the domain off host names, so that they match the host lists of jobs"
+    )
     host_labels: tuple[Annotated[str, Field(min_length=1, max_length=128)], ...] = Field(
         default=HOST_LABELS,
         min_length=1,
         max_length=100,
-        description="labels, tags or attributes that name the host in Prometheus, Telegraf and OTLP, the first first; each with "
-        "exported_ before it goes before all. A host of the file of nodes goes before others, and a name before an address",
+        description="labels, tags or attributes with the host name in Prometheus, Telegraf and OTLP, by priority; names with the prefix "
+        "exported_ come first. Hosts in the file of nodes win over other names, and names over addresses",
     )
     time_unit: TimeUnit = Field(
-        default="auto", description="unit of times in line protocol; auto tells it by their size"
+        default="auto", description="unit of timestamps in line protocol; auto derives it from their magnitude"
     )

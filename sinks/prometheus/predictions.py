@@ -1,4 +1,4 @@
-"""Predictions and alerts as metrics, bounded in applications and sizes; what is stale or gone has no series."""
+"""Metrics of predictions, alerts and running jobs, with a bounded number of series."""
 
 import heapq
 from collections import Counter
@@ -10,22 +10,18 @@ import msgspec
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from processors.contracts.load import LoadQuality
 from processors.contracts.names import parse_rfc3339, rfc3339
-from processors.contracts.outputs import Alert, CurvePoint, FeatureModel, Prediction, ProfileModel, RunningJob, hits
+from processors.contracts.outputs import Alert, CurvePoint, Prediction, RunningJob, hits
 from processors.contracts.service import Service
 from sinks.prometheus.registry import gauge
 from sinks.prometheus.table import (
     ALERTS,
-    FEATURE_KINDS,
-    FEATURES,
     JOBS,
     OTHER,
     POWER,
     PREDICTIONS,
     SEVERITIES,
     SUBJECT,
-    TARGETS,
     UNDER_LOAD,
     USEFUL,
     WITHIN,
@@ -33,26 +29,17 @@ from sinks.prometheus.table import (
 
 APPLICATIONS_MAX: Final = 500
 SIZES_MAX: Final = 16
-DETAILED_MAX: Final = 100  # applications whose members, load, power and counters are shown
-MEMBERS_MAX: Final = 16  # of one application
-COUNTERS_MAX: Final = 8  # of one target
-FEATURES_MAX: Final = 8  # of one kind of features
-NAME_MAX: Final = (
-    128  # characters of a counter or feature: what is longer is left out, a part of it would be another's name
-)
-FIRING_MAX: Final = 200  # series of firing alerts: the worst ones
-PUBLISHED: Final = "published"  # in the place of a member: what was predicted
+DETAILED_MAX: Final = 100  # applications with series for load, power and energy
+FIRING_MAX: Final = 200  # series of firing alerts, most severe first
 _QUANTILES: Final = ("0.05", "0.5", "0.95")
 
 
 class PredictionCollector(Collector):
-    """The latest predictions of the applications that changed last, and the alerts.
+    """Exports the latest predictions of the most recently changed applications, and the alerts.
 
-    `now_ms` gives the present in the time that the predictions live in: a prediction past its `valid_until` leaves.
-    Where runs fell, run times under load, power, what counters explain and, with `members`, the laws of run time are shown of the
-    applications with the most runs. Series: at most `applications_max` times (3 `sizes_max` + 14), and `detailed_max` times (6 `sizes_max` + 322):
-    16 weights, errors at four horizons of 16 members and of what was published, 48 of where runs fell, 28 under load, 94 of
-    profiles, and 68 of features. With the defaults these are 31 000 and 42 000; 200 firing alerts come on top.
+    `now_ms` returns the present in event time; predictions past their `valid_until` are not exported. Run time under load,
+    power and energy are exported only for the `detailed_max` applications with the most runs. Number of series: at most
+    `applications_max` * (3 `sizes_max` + 19) + `detailed_max` * (6 `sizes_max` + 10), about 45 000 with the defaults, and 200 alerts.
     """
 
     def __init__(
@@ -62,35 +49,26 @@ class PredictionCollector(Collector):
         applications_max: int = APPLICATIONS_MAX,
         sizes_max: int = SIZES_MAX,
         detailed_max: int = DETAILED_MAX,
-        *,
-        members: bool = False,
     ) -> None:
         self._service, self._now_ms = service, now_ms
         self._applications_max, self._sizes_max = applications_max, sizes_max
-        self._detailed_max, self._members = detailed_max, members
+        self._detailed_max = detailed_max
 
     def describe(self) -> Iterable[Metric]:
-        """Return the families without samples: registration must not ask the service."""
         return Series().families.values()
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the families with samples."""
-        known = self._service.predictions()
+        predictions = self._service.predictions()
         now = _moment(rfc3339(self._now_ms()))
-        valid = [entry for entry in known if entry.valid_until is None or _moment(entry.valid_until) > now]
+        valid = [entry for entry in predictions if entry.valid_until is None or _moment(entry.valid_until) > now]
         shown = heapq.nlargest(self._applications_max, valid, key=lambda entry: _moment(entry.time))
         series = Series()
         for entry in shown:
             series.add_prediction(entry, spread(entry.curve, self._sizes_max))
         for entry in heapq.nlargest(self._detailed_max, shown, key=lambda entry: (entry.observations, _key(entry))):
-            series.add_study(entry)
-            if self._members:
-                series.add_members(entry)
-            series.add_probabilities(entry)
             series.add_load(entry)
             series.add_power(entry, spread(entry.curve, self._sizes_max))
-            series.add_features(entry)
-        counts = {"shown": len(shown), "left_out": len(valid) - len(shown), "stale": len(known) - len(valid)}
+        counts = {"shown": len(shown), "left_out": len(valid) - len(shown), "stale": len(predictions) - len(valid)}
         for label, count in counts.items():
             series.add("applications", [label], count)
         series.add_alerts(self._service.alerts())
@@ -98,10 +76,10 @@ class PredictionCollector(Collector):
 
 
 class Series:
-    """The families of predictions and alerts, which are filled with samples; a figure that is not known has none."""
+    """Metric families of predictions and alerts; unknown values get no sample."""
 
     def __init__(self) -> None:
-        declared = (*PREDICTIONS, *UNDER_LOAD, *POWER, *FEATURES)
+        declared = (*PREDICTIONS, *UNDER_LOAD, *POWER)
         self.families: dict[str, GaugeMetricFamily] = {declaration.name: gauge(declaration) for declaration in declared}
 
     def add(self, name: str, labels: Sequence[str], value: float | None) -> None:
@@ -110,7 +88,6 @@ class Series:
             self.families[f"scalewatch_{name}"].add_metric(labels, value)
 
     def add_prediction(self, entry: Prediction, curve: Sequence[CurvePoint]) -> None:
-        """Add the curve of an application, its useful sizes, and how good its predictions were."""
         key, useful = _key(entry), entry.useful_n
         for point in curve:
             self._add_band(
@@ -135,44 +112,17 @@ class Series:
             self.add("prediction_horizon_coverage_ratio", [*key, part.horizon], part.coverage_90)
             self.add("prediction_horizon_runs", [*key, part.horizon], part.scored)
 
-    def add_study(self, entry: Prediction) -> None:
-        """Add what ADEPT's study measured."""
-        if entry.model.study is not None:
-            self.add("fluctuation_ratio_max", _key(entry), entry.model.study.fluctuation_ratio_max)
-
-    def add_members(self, entry: Prediction) -> None:
-        """Add weights and errors of the members of the model, and the errors of what was published."""
-        key, members = _key(entry), entry.model.members[:MEMBERS_MAX]
-        for member in members:
-            if member.role == "part":
-                self.add("member_weight", [*key, member.name], member.weight)
-        for name, errors in (*((member.name, member.errors) for member in members), (PUBLISHED, entry.model.errors)):
-            for part in errors:
-                self.add("member_error_ratio", [*key, name, part.horizon], part.error)
-
-    def add_probabilities(self, entry: Prediction) -> None:
-        """Add where runs fell in the published distributions, and the losses of the bands' ends, by horizon."""
-        key = _key(entry)
-        for part in entry.quality.horizons:
-            for number, value in enumerate(part.pit, 1):
-                self.add("prediction_pit_ratio", [*key, part.horizon, str(number)], value)
-            for end, loss in (("low", part.pinball_05), ("high", part.pinball_95)):
-                self.add("prediction_pinball_ratio", [*key, part.horizon, end], loss)
-
     def add_load(self, entry: Prediction) -> None:
-        """Add the run time under load, and how good it has been, where the prediction has one."""
         load, key = entry.under_load, _key(entry)
         if load is None:
             return
         self._add_band("under_load_run_time_seconds", key, (load.q05_s, load.q50_s, load.q95_s))
         self.add("under_load_factor", [*key, "now"], load.load)
         self.add("under_load_factor", [*key, "usual"], load.baseline_load)
-        self.add("under_load_monte_carlo_gap_ratio", key, load.monte_carlo_gap)
         if load.quality is not None and load.quality.of == "application":
-            self._add_load_quality(key, load.quality)
+            self.add("under_load_in_range_ratio", key, load.quality.in_range)
 
     def add_power(self, entry: Prediction, curve: Sequence[CurvePoint]) -> None:
-        """Add power and energy at the points of the curve, how good they were, and what counters explain."""
         key = _key(entry)
         for point in curve:
             labels = [*key, _size(point.n)]
@@ -183,18 +133,8 @@ class Series:
             self.add("power_coverage_ratio", key, entry.power.coverage_90)
             self.add("power_source_ratio", [*key, "measured"], entry.power.measured)
             self.add("power_source_ratio", [*key, "estimated"], entry.power.estimated)
-        for target, model in {model.target: model for model in entry.profiles if model.target in TARGETS}.items():
-            self._add_profile([*key, target], model)
-
-    def add_features(self, entry: Prediction) -> None:
-        """Add how good features of runs were, how well they order runs, and which of them matter."""
-        for kind, model in {
-            model.features: model for model in entry.features if model.features in FEATURE_KINDS
-        }.items():
-            self._add_feature_model([*_key(entry), kind], model)
 
     def add_alerts(self, alerts: Sequence[Alert]) -> None:
-        """Add how many alerts there are of each kind, and the firing ones by subject, the worst first."""
         counts: Counter[tuple[str, ...]] = Counter((alert.kind, alert.severity, alert.status) for alert in alerts)
         for labels in product(*(label.values for label in ALERTS[0].labels)):
             self.add("alerts", labels, counts[labels])
@@ -211,40 +151,9 @@ class Series:
         for quantile, value in zip(_QUANTILES, ends, strict=True):
             self.add(name, [*labels, quantile], value)
 
-    def _add_load_quality(self, key: Sequence[str], quality: LoadQuality) -> None:
-        self.add("under_load_in_range_ratio", key, quality.in_range)
-        self.add("under_load_crps_ratio", key, quality.crps_ratio)
-        for kind, shares in (("observed", quality.hits), ("expected", quality.expected)):
-            for number, value in enumerate(shares, 1):
-                self.add("under_load_interval_ratio", [*key, str(number), kind], value)
-        for number, value in enumerate(quality.pit, 1):
-            self.add("under_load_pit_ratio", [*key, str(number)], value)
-
-    def _add_profile(self, labels: Sequence[str], model: ProfileModel) -> None:
-        self.add("profile_error_ratio", labels, model.median_error)
-        self.add("profile_coverage_ratio", labels, model.coverage_90)
-        named = {
-            each.counter: each for each in reversed(model.explained[:COUNTERS_MAX]) if len(each.counter) <= NAME_MAX
-        }
-        for counter, each in named.items():
-            self.add("profile_correlation", [*labels, counter], each.rho)
-            self.add("profile_coefficient", [*labels, counter], each.standardised)
-
-    def _add_feature_model(self, labels: Sequence[str], model: FeatureModel) -> None:
-        for of, error in (("features", model.error), ("curve", model.curve_error), ("both", model.combined_error)):
-            self.add("feature_error_ratio", [*labels, of], error)
-        self.add("feature_weight_ratio", labels, model.weight)
-        self.add("feature_coverage_ratio", labels, model.coverage_90)
-        for ties, order in (("first", model.rcc), ("half", model.rcc_symmetric)):
-            self.add("feature_rank_correlation", [*labels, ties], order)
-        self.add("feature_r_squared", labels, model.r_squared)
-        named = [name for name in model.importances if len(name) <= NAME_MAX]
-        for name in heapq.nsmallest(FEATURES_MAX, named, key=lambda name: (-model.importances[name], name)):
-            self.add("feature_importance_ratio", [*labels, name], model.importances[name])
-
 
 def spread(curve: Sequence[CurvePoint], sizes_max: int) -> Sequence[CurvePoint]:
-    """Return at most `sizes_max` points, both ends included and the others evenly between."""
+    """Return at most `sizes_max` points of a curve: both ends and evenly spaced points between them."""
     if len(curve) <= sizes_max:
         return curve
     last = len(curve) - 1
@@ -252,7 +161,7 @@ def spread(curve: Sequence[CurvePoint], sizes_max: int) -> Sequence[CurvePoint]:
 
 
 def _size(n: float) -> str:
-    """Return a size as a label: whole numbers without a point or exponent, so that a series keeps its name."""
+    """Return a size as a label value, whole numbers without a decimal point or exponent, so that a series keeps its name."""
     return str(int(n)) if n == int(n) else str(n)
 
 
@@ -268,14 +177,14 @@ def _subject(alert: Alert) -> tuple[str, ...]:
     return tuple(alert.labels.get(label.name, "") for label in SUBJECT)
 
 
-PARTITIONS_MAX: Final = 64  # with series of their own: those with the most jobs
+PARTITIONS_MAX: Final = 64  # partitions with their own series: those with the most jobs
 HOUR_MS: Final = 3_600_000
 Place = tuple[str, str]  # system and partition
 _WITHIN_MS: Final = tuple((label, int(label.removesuffix("h")) * HOUR_MS) for label in WITHIN)
 
 
 class Running(msgspec.Struct):
-    """The running jobs of a partition; `free` counts nodes of theirs that will be free by each of WITHIN."""
+    """Totals of the running jobs of a partition; `free` counts their nodes that will be free within each time of WITHIN."""
 
     predicted: int = 0
     unknown: int = 0
@@ -284,7 +193,7 @@ class Running(msgspec.Struct):
     free: dict[str, int] = msgspec.field(default_factory=lambda: dict.fromkeys(WITHIN, 0))
 
     def add(self, job: RunningJob, now_ms: int) -> None:
-        """Take a job in. One without a predicted end frees no node that anybody could plan with."""
+        """Add a job; without a predicted end, its nodes are not counted as free."""
         nodes = job.nodes or 0
         self.predicted += job.known
         self.unknown += not job.known
@@ -297,20 +206,18 @@ class Running(msgspec.Struct):
 
 
 class JobCollector(Collector):
-    """Running jobs by system and partition; series: at most 7 times `partitions_max` + 1, whatever does not fit is "other".
+    """Exports running jobs by system and partition; partitions beyond `partitions_max` are summed up as "other".
 
-    `now_ms` gives the present in the time that the jobs live in.
+    `now_ms` returns the present in event time. Number of series: at most 7 * (`partitions_max` + 1).
     """
 
     def __init__(self, service: Service, now_ms: Callable[[], int], partitions_max: int = PARTITIONS_MAX) -> None:
         self._service, self._now_ms, self._partitions_max = service, now_ms, partitions_max
 
     def describe(self) -> Iterable[Metric]:
-        """Return the families without samples: registration must not ask the service."""
         return [gauge(declaration) for declaration in JOBS]
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the families with samples."""
         jobs, families = self._service.running(), {entry.name: gauge(entry) for entry in JOBS}
         for place, running in by_partition(jobs, self._now_ms(), self._partitions_max).items():
             add(families, place, running)
@@ -318,21 +225,20 @@ class JobCollector(Collector):
 
 
 def by_partition(jobs: Sequence[RunningJob], now_ms: int, partitions_max: int) -> dict[Place, Running]:
-    """Return what runs in each partition; those with the fewest jobs are one where there are too many."""
-    found: dict[Place, list[RunningJob]] = {}
+    """Return the totals by partition; beyond `partitions_max`, the partitions with the fewest jobs are joined."""
+    by_place: dict[Place, list[RunningJob]] = {}
     for job in jobs:
-        found.setdefault((job.system, job.partition or ""), []).append(job)
-    largest = sorted(found, key=lambda place: (-len(found[place]), place))[:partitions_max]
+        by_place.setdefault((job.system, job.partition or ""), []).append(job)
+    largest = sorted(by_place, key=lambda place: (-len(by_place[place]), place))[:partitions_max]
     shown: dict[Place, Running] = {}
-    for place, own in sorted(found.items()):
+    for place, place_jobs in sorted(by_place.items()):
         running = shown.setdefault(place if place in largest else (OTHER, OTHER), Running())
-        for job in own:
+        for job in place_jobs:
             running.add(job, now_ms)
     return shown
 
 
 def add(families: dict[str, GaugeMetricFamily], place: Place, running: Running) -> None:
-    """Add the samples of a partition."""
     families["scalewatch_running_jobs"].add_metric([*place, "predicted"], running.predicted)
     families["scalewatch_running_jobs"].add_metric([*place, "unknown"], running.unknown)
     families["scalewatch_running_jobs_hit_limit"].add_metric(place, running.hit_limit)

@@ -1,4 +1,4 @@
-"""The metrics object that is handed to whoever measures, and what Prometheus reads of roles and hosts."""
+"""The registry of Prometheus metrics, and the collectors of roles, sources and hosts."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
@@ -17,8 +17,10 @@ from sinks.prometheus.table import AGENT, HEALTH, HOSTS, OTHER, SOURCES, Declara
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 RESOURCES_MAX: Final = 16  # of one host
-NAME_MAX: Final = 128  # characters of a label: what is longer is left out, a part of it would be another's name
-GONE_MS: Final = 300_000  # without a sample for as long as a window is, nothing of the window is left
+NAME_MAX: Final = (
+    128  # characters of a label value; longer names are dropped, because a cut name could equal another one
+)
+GONE_MS: Final = 300_000  # after this time without a sample, the window is empty
 QUANTILES: Final = (("q05", 0.05), ("q50", 0.5), ("q95", 0.95))
 Made = TypeVar("Made", Counter, Gauge, Histogram)
 Families = dict[str, GaugeMetricFamily]
@@ -31,10 +33,10 @@ _HEALTH: Final[dict[str, Callable[[Health], float | None]]] = {
 
 
 class Metrics:
-    """Counters, gauges and histograms of this process, as `sinks.prometheus.table` declares them.
+    """Counters, gauges and histograms of this process, as declared in `sinks.prometheus.table`. Thread-safe.
 
-    `formats`, `reasons`, `processors` and `sources` close the label lists that are known only where everything is wired. Series
-    with closed labels exist from the start, at zero. A value outside its list counts as ``other``. Thread-safe.
+    `formats`, `reasons`, `processors` and `sources` are the allowed values of the labels that only the application knows. Series
+    of labels with a closed list exist from the start with the value 0. A value outside its list is counted as ``other``.
     """
 
     def __init__(
@@ -45,7 +47,7 @@ class Metrics:
         processors: Sequence[str],
         sources: Sequence[str] = (),
     ) -> None:
-        # else every counter has a second series with the time it was made; the client ships this one without types
+        # without this, every counter gets a second series with its creation time; the client has no types for the call
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._lists: Mapping[ListName, Sequence[str]] = {
             "formats": formats,
@@ -67,39 +69,36 @@ class Metrics:
         build.labels(__version__).set(1)
 
     def add(self, name: str, amount: float = 1.0, **labels: str) -> None:
-        """Add to a counter; KeyError where no counter of that name with these labels is declared."""
+        """Add to a counter; KeyError if no counter with this name and these labels is declared."""
         self._series(self._counters, name, labels).inc(amount)
 
     def set(self, name: str, value: float, **labels: str) -> None:
-        """Set a gauge; KeyError as for `add`."""
         self._series(self._gauges, name, labels).set(value)
 
     def observe(self, name: str, value: float, **labels: str) -> None:
-        """Put a value into a histogram; KeyError as for `add`."""
         self._series(self._histograms, name, labels).observe(value)
 
     def value(self, name: str, **labels: str) -> float:
-        """Return the present value of a series (of a histogram: its count); KeyError where there is none."""
+        """Return the current value of a series, of a histogram its count; KeyError if the series does not exist."""
         value = self._registry.get_sample_value(f"{name}_count" if name in self._histograms else name, labels)
         if value is None:
-            raise KeyError(f"{name}{labels} is no series.")
+            raise KeyError(f"There is no series {name}{labels}.")
         return value
 
     def above_zero(self, name: str) -> dict[str, float]:
-        """Return the series of a counter with one label that are not zero, by the label's value."""
+        """Return the non-zero values of a counter with one label, by label value."""
         samples = (sample for family in self._counters[name].collect() for sample in family.samples)
         return {next(iter(sample.labels.values())): sample.value for sample in samples if sample.value}
 
     def register(self, collector: Collector) -> None:
-        """Add a collector that is asked at each scrape."""
         self._registry.register(collector)
 
     def exposition(self) -> bytes:
-        """Return everything in Prometheus' text format; CONTENT_TYPE is its type."""
+        """Return all metrics in the Prometheus text format (CONTENT_TYPE)."""
         return generate_latest(self._registry)
 
     def _made(self, kind: type[Made], entry: Declaration, **more: Any) -> Made:
-        """Make a metric with those of its series whose labels are known."""
+        """Create a metric, with all series whose label values are known."""
         metric = kind(entry.name, entry.help, entry.label_names, registry=self._registry, **more)
         for values in product(*map(self._closed, entry.labels)) if entry.labels else ():
             metric.labels(*values)
@@ -112,35 +111,30 @@ class Metrics:
         declared = self._declared[name].labels
         if len(labels) != len(declared):
             raise KeyError(f"{name} has the labels {[label.name for label in declared]}, not {sorted(labels)}.")
-        given = ((label, labels[label.name]) for label in declared)
-        values = [value if value in self._closed(label) else OTHER for label, value in given]
+        values = [labels[label.name] if labels[label.name] in self._closed(label) else OTHER for label in declared]
         return metrics[name].labels(*values) if values else metrics[name]
 
 
 def family(declaration: Declaration) -> GaugeMetricFamily | CounterMetricFamily:
-    """Return an empty metric family as the table declares it."""
     if declaration.kind == "counter":
         return CounterMetricFamily(declaration.name, declaration.help, labels=declaration.label_names)
     return gauge(declaration)
 
 
 def gauge(declaration: Declaration) -> GaugeMetricFamily:
-    """Return an empty gauge family as the table declares it."""
     return GaugeMetricFamily(declaration.name, declaration.help, labels=declaration.label_names)
 
 
 class HealthCollector(Collector):
-    """Readiness, lag, checkpoint age and restarts of every role in this process."""
+    """Exports readiness, lag, checkpoint age and restarts of each role in this process."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
     def describe(self) -> Iterable[Metric]:
-        """Return the families without samples: registration must not ask the service."""
         return [family(declaration) for declaration in HEALTH]
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the families with a sample for each role that has the figure."""
         roles = self._service.health()
         for declaration in HEALTH:
             metric = family(declaration)
@@ -152,17 +146,15 @@ class HealthCollector(Collector):
 
 
 class SourceCollector(Collector):
-    """What the topics of the sources hold: of those that the collector looks up, which bounds them."""
+    """Exports the state of the source topics that the collector looks up, which bounds the number of series."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
     def describe(self) -> Iterable[Metric]:
-        """Return the families without samples: registration must not ask the service."""
         return [gauge(declaration) for declaration in SOURCES]
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the families with a sample for each topic that was looked up."""
         messages, newest, silent = map(gauge, SOURCES)
         for source in self._service.sources():
             if source.messages is not None:
@@ -173,31 +165,29 @@ class SourceCollector(Collector):
 
 
 class HostCollector(Collector):
-    """The last five minutes of at most `hosts_max` hosts, those with anomalies first; nothing is asked for with 0.
+    """Exports the last five minutes of at most `hosts_max` hosts, anomalous hosts first; with 0 it exports nothing.
 
-    Series: at most `hosts_max` times (11 times 16 resources, and 1), whatever producers send.
+    Number of series: at most `hosts_max` * (11 * 16 + 1).
     """
 
     def __init__(self, service: Service, hosts_max: int) -> None:
         self._service, self._hosts_max = service, hosts_max
 
     def describe(self) -> Iterable[Metric]:
-        """Return the families without samples: registration must not ask the service."""
         return [gauge(declaration) for declaration in HOSTS]
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the families with samples."""
-        known = self._service.hosts(self._hosts_max + 1) if self._hosts_max else ()
+        views = self._service.hosts(self._hosts_max + 1) if self._hosts_max else ()
         families = {declaration.name: gauge(declaration) for declaration in HOSTS}
-        shown = [_add(families, view) for view in known[: self._hosts_max]]
-        left_out = len(known) > self._hosts_max or any(len(view.resources) > RESOURCES_MAX for view in known)
+        shown = [_add(families, view) for view in views[: self._hosts_max]]
+        left_out = len(views) > self._hosts_max or any(len(view.resources) > RESOURCES_MAX for view in views)
         families["scalewatch_hosts_shown"].add_metric([], sum(shown))
         families["scalewatch_hosts_left_out"].add_metric([], left_out)
         yield from families.values()
 
 
 def _exported(view: HostView) -> list[ResourceView]:
-    """Return the resources whose windows live."""
+    """Return the resources with samples in their windows."""
     if len(view.system) > NAME_MAX or len(view.host) > NAME_MAX:
         return []
     now_ms = parse_rfc3339(view.as_of)
@@ -210,7 +200,7 @@ def _exported(view: HostView) -> list[ResourceView]:
 
 
 def _add(families: Families, view: HostView) -> bool:
-    """Add the series of a host; return whether it has any."""
+    """Add the series of a host; return whether the host has any."""
     retained = _exported(view)
     for entry in retained:
         _add_resource(families, view, entry)
@@ -227,9 +217,7 @@ def _add_resource(families: Families, view: HostView, entry: ResourceView) -> No
     forecast = entry.forecast
     for name, extra, figure in (
         ("scalewatch_host_window_samples", [], float(entry.window.count)),
-        ("scalewatch_host_variation", [entry.variation or ""], 1.0 if entry.variation else None),
         ("scalewatch_host_forecast", [], forecast.value if forecast else None),
-        ("scalewatch_host_forecast_error", [], forecast.error if forecast else None),
         ("scalewatch_host_forecast_level", ["0.05"], forecast.q05 if forecast else None),
         ("scalewatch_host_forecast_level", ["0.5"], forecast.q50 if forecast else None),
         ("scalewatch_host_forecast_level", ["0.95"], forecast.q95 if forecast else None),

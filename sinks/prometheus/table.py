@@ -1,4 +1,4 @@
-"""Every metric of the product, declared once. Names follow Prometheus' practice: base units, `_total` for counters."""
+"""The table of all metrics. Names follow Prometheus practice: base units, and `_total` for counters."""
 
 from typing import Final, Literal, get_args
 
@@ -15,9 +15,9 @@ ListName = Literal["formats", "reasons", "processors", "sources"]
 
 
 class Label(msgspec.Struct, frozen=True):
-    """A label: its closed list of values, the name of the list that the wiring hands in, or neither.
+    """A label with its closed list of `values`, or with the name of a list that the application passes in (`given_as`).
 
-    A label with neither takes names of users; only collectors with a bound of their own may have one.
+    A label with neither accepts any value; only collectors that bound their number of series may use one.
     """
 
     name: str
@@ -26,7 +26,7 @@ class Label(msgspec.Struct, frozen=True):
 
 
 class Declaration(msgspec.Struct, frozen=True):
-    """A metric: name, kind, help, labels, and the buckets of a histogram."""
+    """Name, kind, help, labels and histogram buckets of a metric."""
 
     name: str
     kind: Kind
@@ -36,7 +36,6 @@ class Declaration(msgspec.Struct, frozen=True):
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        """The names of the labels, in order."""
         return tuple(label.name for label in self.labels)
 
 
@@ -44,11 +43,7 @@ APPLICATION: Final = (Label("application"), Label("system"), Label("input"), Lab
 KINDS: Final = ("anomaly", "reliability")
 SEVERITIES: Final = ("info", "warning", "critical")
 SUBJECT: Final = (*APPLICATION, Label("n"), Label("host"), Label("partition"), Label("rack"))
-TARGETS: Final = ("run_time_s", "system_power_w", "cpu_power_w", "memory_power_w", "gpu_power_w")
 _LEVEL: Final = Label("level", values=("0.05", "0.5", "0.95"))
-_TARGET: Final = Label("target", values=TARGETS)
-FEATURE_KINDS: Final = ("attributes", "placement", "communication", "adapters", "shared_communication")
-_FEATURES: Final = Label("features", values=FEATURE_KINDS)
 ROLES: Final = ("collector", "learner")
 EVENT_OUTCOMES: Final = ("received", "processed", "rejected", "dropped", "repeated")
 REFUSALS: Final = ("too_old", "correction_too_late", "not_one_size", "implausible", "network_of_no_run")
@@ -71,389 +66,315 @@ SAMPLES_LEFT_OUT: Final = (
     "late", "ahead", "not_finite", "repeated", "thinned", "unwanted", "series_max", "unknown_system", "null", "no_number",
     "negative", "too_large", "unknown_host", "shared", "no_unit", "second_sensor",
 )  # fmt: skip
-OTHER: Final = "other"  # a value outside its closed list is counted here: a metric must never stop the agent
+OTHER: Final = "other"  # counts values outside a closed list, because a metric must never stop the agent
 FIT_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
 WORK_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 PROFILES: Final = ("learned", "no_telemetry", "coverage", "not_completed", "not_identified", "end_late")
 USEFUL: Final = ("max", "knee", "half_efficiency", "least_energy", "least_energy_delay", "slower_beyond")
 _ROLE: Final = Label("role", values=ROLES)
 _HORIZON: Final = Label("horizon", values=HORIZONS)
-_INTERVAL: Final = Label("interval", values=("1", "2", "3", "4", "5"))
-_TENTH: Final = Label("tenth", values=tuple(str(number) for number in range(1, 11)))
 _PARTITION: Final = (Label("system"), Label("partition"))
 _HOST: Final = (Label("system"), Label("host"))
 _RESOURCE: Final = (*_HOST, Label("resource"))
 
 ALERTS: Final = (
     Declaration(
-        "scalewatch_alerts", "gauge", "Alerts by kind, severity and status.",
+        "scalewatch_alerts", "gauge", "Number of alerts by kind, severity and status.",
         (Label("kind", values=KINDS), Label("severity", values=SEVERITIES),
         Label("status", values=("pending", "firing", "resolved"))),
     ),
     Declaration(
         "scalewatch_alert_firing", "gauge",
-        "Firing alerts by name and what they are about: of each the labels that it has, the most severe ones first.",
+        "Number of firing alerts by name and subject, at most 200 series, most severe first; unused labels are empty.",
         (Label("alertname"), Label("kind", values=KINDS), Label("severity", values=SEVERITIES), *SUBJECT),
     ),
 )  # fmt: skip
 POWER: Final = (
     Declaration(
         "scalewatch_predicted_power_watts", "gauge",
-        "Predicted power of all hosts of a run together at a size; 0.05 and 0.95 are the ends of its band.",
+        "Predicted total power of all hosts of a run at size n; levels 0.05 and 0.95 are the ends of the 90 % band.",
         (*APPLICATION, Label("n"), _LEVEL),
     ),
     Declaration(
         "scalewatch_predicted_energy_joules", "gauge",
-        "Predicted energy of a whole run at a size; 0.05 and 0.95 are the ends of its band.",
+        "Predicted energy of a run at size n; levels 0.05 and 0.95 are the ends of the 90 % band.",
         (*APPLICATION, Label("n"), _LEVEL),
     ),
     Declaration(
         "scalewatch_power_error_ratio", "gauge",
-        "Median relative error of power by size, of runs that were predicted before they were learned.", APPLICATION,
+        "Median relative error of the power that was predicted before a run was learned.", APPLICATION,
     ),
     Declaration(
-        "scalewatch_power_coverage_ratio", "gauge", "Share of these runs whose power was inside the 90 % band.",
+        "scalewatch_power_coverage_ratio", "gauge", "Share of runs whose power was inside the 90 % band that was predicted before the run was learned.",
         APPLICATION,
     ),
     Declaration(
         "scalewatch_power_source_ratio", "gauge",
-        "Share of the host-minutes of runs whose power a sensor measured, and share that was estimated from counters.",
+        "Share of the host-minutes of runs whose power was measured by sensors or estimated from counters.",
         (*APPLICATION, Label("source", values=("measured", "estimated"))),
-    ),
-    Declaration(
-        "scalewatch_profile_error_ratio", "gauge",
-        "Median relative error of predictions from counters, of runs that were not learned yet.",
-        (*APPLICATION, _TARGET),
-    ),
-    Declaration(
-        "scalewatch_profile_coverage_ratio", "gauge", "Share of these runs inside the 90 % band.",
-        (*APPLICATION, _TARGET),
-    ),
-    Declaration(
-        "scalewatch_profile_correlation", "gauge",
-        "Rank correlation of a counter with a target, of the counters that move what is expected of it most.",
-        (*APPLICATION, _TARGET, Label("counter")),
-    ),
-    Declaration(
-        "scalewatch_profile_coefficient", "gauge",
-        "Effect of such a counter: deviations of the target for one deviation of the counter.",
-        (*APPLICATION, _TARGET, Label("counter")),
-    ),
-)  # fmt: skip
-FEATURES: Final = (
-    Declaration(
-        "scalewatch_feature_error_ratio", "gauge",
-        "Mean error of run times of runs that were not learned yet: from features, from the curve alone, and from both.",
-        (*APPLICATION, _FEATURES, Label("of", values=("features", "curve", "both"))),
-    ),
-    Declaration(
-        "scalewatch_feature_weight_ratio", "gauge", "Share that features have in a prediction of a run that reports them.",
-        (*APPLICATION, _FEATURES),
-    ),
-    Declaration(
-        "scalewatch_feature_coverage_ratio", "gauge", "Share of these runs inside the 90 % band of both together.",
-        (*APPLICATION, _FEATURES),
-    ),
-    Declaration(
-        "scalewatch_feature_rank_correlation", "gauge",
-        "Share of pairs of the newest runs that are ordered as predicted (RCC): of a tie the first counts as above, or ties as half.",
-        (*APPLICATION, _FEATURES, Label("ties", values=("first", "half"))),
-    ),
-    Declaration(
-        "scalewatch_feature_r_squared", "gauge", "Share of the variance of the newest runs that features explain.",
-        (*APPLICATION, _FEATURES),
-    ),
-    Declaration(
-        "scalewatch_feature_importance_ratio", "gauge", "Share of a feature in what the model explains, of the largest few.",
-        (*APPLICATION, _FEATURES, Label("feature")),
     ),
 )  # fmt: skip
 AGENT: Final = (
     Declaration(
         "scalewatch_events_total", "counter",
-        "Events by what became of them: received = processed + rejected + dropped; repeated is a part of processed.",
+        "Events by outcome; received = processed + rejected + dropped, and repeated is a part of processed.",
         (_ROLE, Label("format", given_as="formats"), Label("outcome", values=EVENT_OUTCOMES)),
     ),
     Declaration(
-        "scalewatch_dead_letters_total", "counter", "Messages, or parts of them, that could not be used, by reason.",
+        "scalewatch_dead_letters_total", "counter", "Rejected messages or parts of messages, by reason.",
         (Label("reason", given_as="reasons"),),
     ),
     Declaration(
-        "scalewatch_samples_left_out_total", "counter", "Measurements of hosts that are in no window, by reason.",
+        "scalewatch_samples_left_out_total", "counter", "Host samples that were ignored, by reason.",
         (Label("reason", values=SAMPLES_LEFT_OUT),),
     ),
     Declaration(
         "scalewatch_source_dead_letters_total", "counter",
-        "Messages of sources, or parts of them, that could not be used, by the topic or pattern of the configuration.",
+        "Rejected messages or parts of messages, by the source topic or pattern in the configuration.",
         (Label("source", given_as="sources"),),
     ),
     Declaration(
         "scalewatch_source_records_deleted_total", "counter",
-        "Records of sources that were deleted before they were read, by the topic or pattern of the configuration; up to "
-        "some minutes before a stop may be among them that were read.", (Label("source", given_as="sources"),),
+        "Source records deleted by the broker before they were read, by topic or pattern in the configuration; may include "
+        "some records read shortly before a stop.", (Label("source", given_as="sources"),),
     ),
-    Declaration("scalewatch_collector_host_records_total", "counter", "Records written into the journal: one of each host and minute."),
-    Declaration("scalewatch_collector_series", "gauge", "Resources of hosts that have a window in this collector."),
+    Declaration("scalewatch_collector_host_records_total", "counter", "Host records written to the journal, one per host and minute."),
+    Declaration("scalewatch_collector_series", "gauge", "Host resources that this collector tracks."),
     Declaration(
         "scalewatch_collector_partitions_waiting", "gauge",
-        "Partitions of sources that are not read because the schema of their next message has to be looked up first.",
+        "Source partitions that are paused until the Avro schema of their next message is available.",
     ),
     Declaration(
         "scalewatch_time_held_back_seconds", "gauge",
-        "How far a collector holds back the time of all learners: its sources are behind, or come late. Zero up to a minute.",
+        "Delay of event time because sources of this collector lag behind or send late; 0 for less than a minute.",
     ),
     Declaration(
-        "scalewatch_schema_lookups_total", "counter", "Questions to the schema registry, by outcome.",
+        "scalewatch_schema_lookups_total", "counter", "Requests to the schema registry, by outcome.",
         (Label("outcome", values=("found", "absent", "failed")),),
     ),
     Declaration(
-        "scalewatch_processor_faults_total", "counter", "Events that a processor failed on, by processor.",
+        "scalewatch_processor_faults_total", "counter", "Events that made a processor fail, by processor.",
         (Label("processor", given_as="processors"),),
     ),
     Declaration(
-        "scalewatch_emissions_total", "counter", "Records sent to output topics, tombstones included.",
+        "scalewatch_emissions_total", "counter", "Records written to output topics, including tombstones.",
         (Label("topic", values=OUTPUTS),),
     ),
     Declaration(
         "scalewatch_outputs_unreadable_total", "counter",
-        "Records of output topics that were left out when they were read, because they are no messages of this version.",
+        "Records of output topics that were skipped because this version cannot decode them.",
         (Label("topic", values=OUTPUTS),),
     ),
     Declaration(
         "scalewatch_bounds_hit_total", "counter",
-        "Times a bound was reached and something was evicted, refused or deferred.", (Label("bound", values=BOUNDS),),
+        "Number of times a limit was reached and something was evicted, rejected or deferred, by limit.", (Label("bound", values=BOUNDS),),
     ),
     Declaration(
-        "scalewatch_runs_refused_total", "counter", "Reports of runs that changed no model, by reason.",
+        "scalewatch_runs_refused_total", "counter", "Runs that were not learned because they were rejected, by reason.",
         (Label("reason", values=REFUSALS),),
     ),
     Declaration(
-        "scalewatch_recent_runs", "gauge", "Settled runs that readers can ask for: the newest, at most 20,000.",
+        "scalewatch_recent_runs", "gauge", "Settled runs that can be queried: the newest ones, at most 20,000.",
     ),
     Declaration(
         "scalewatch_level_shifts_total", "counter",
-        "Applications that became slower or faster for good, as found by their runs; history counts too.",
+        "Permanent changes of the run time of an application, by direction; past runs count, too.",
         (Label("direction", values=DIRECTIONS),),
     ),
     Declaration(
         "scalewatch_runs_explained_total", "counter",
-        "Runs that were slow, or drew too much, on a host of which that is known: listed under the host, and no alert of their own.",
+        "Runs without an alert of their own because a known faulty host explains their run time or power.",
         (Label("what", values=("run_time", "power")),),
     ),
     Declaration(
         "scalewatch_alerts_withheld_total", "counter",
-        "Alerts that would have fired and were not sent: excluded, in maintenance, of a short run, or in a dry run.",
+        "Alerts that were not sent because of an exclusion, maintenance, a short run or a dry run.",
         (Label("alertname", values=ALERT_NAMES),),
     ),
     Declaration(
         "scalewatch_alerts_resolved_total", "counter",
-        "Alerts that had fired and are over, by what ended them: their cause by itself, their host going out of service, "
-        "another alert that says more (superseded), or nobody knowing of it any more (forgotten).",
+        "Resolved alerts by reason: the cause ended, the host left service, another alert replaced them (superseded), or "
+        "their cause is no longer tracked (forgotten).",
         (Label("alertname", values=ALERT_NAMES), Label("by", values=ALERT_ENDS)),
     ),
     Declaration(
         "scalewatch_profiles_total", "counter",
-        "Settled runs by what became of their profiles: learned, or why not; end_late is a part of no_telemetry: "
-        "the end was reported after the measurements of their hosts had been evicted.",
+        "Settled runs by outcome of their profile: learned, or the reason why not. end_late is a part of no_telemetry: the "
+        "end was reported after the host measurements had been evicted.",
         (Label("outcome", values=PROFILES),),
     ),
     Declaration(
         "scalewatch_run_node_seconds_total", "counter",
-        "Node-seconds of settled runs by how their energy is known: measured by meters of hosts or of the scheduler, estimated from "
-        "counters or split between the jobs of a node, or unknown; what only the curve of an application would tell is unknown here.",
+        "Node-seconds of settled runs by origin of their energy: measured by hosts or the scheduler; estimated from counters or "
+        "split between jobs of a node; or unknown.",
         (Label("energy", values=("measured", "estimated", "unknown")),),
     ),
     Declaration(
         "scalewatch_run_energy_joules_total", "counter",
-        "Energy of settled runs whose energy is known, in the shares in which their node-seconds were measured and estimated.",
+        "Energy of settled runs, by origin of the energy (measured or estimated).",
         (Label("energy", values=("measured", "estimated")),),
     ),
     Declaration(
         "scalewatch_power_estimate_error_watts", "gauge",
-        "Median recent error of the power estimated from counters, on hosts with sensors: that of the worst kind "
-        "of host, 0 where none is estimated.", (Label("component", values=COMPONENTS),),
+        "Median recent error of the power estimated from counters, checked on hosts with sensors, for the worst kind of host; "
+        "0 if no power is estimated.", (Label("component", values=COMPONENTS),),
     ),
     Declaration(
         "scalewatch_profile_records_late_total", "counter",
-        "Records of hosts, one a minute, that came too late for the profile of a run.",
+        "Host records of a minute that arrived too late for the profile of a run.",
     ),
     Declaration(
-        "scalewatch_checkpoints_total", "counter", "Checkpoints by outcome.",
+        "scalewatch_checkpoints_total", "counter", "Checkpoints of the learner, by outcome.",
         (Label("outcome", values=CHECKPOINT_OUTCOMES),),
     ),
     Declaration(
-        "scalewatch_checkpoint_duration_seconds", "histogram", "Time from the first write to the confirmation.",
+        "scalewatch_checkpoint_duration_seconds", "histogram", "Duration of a checkpoint from the first write to the confirmation.",
         buckets=WORK_BUCKETS_S,
     ),
     Declaration(
         "scalewatch_ticks_refused_total", "counter",
-        "Ticks of collectors more than five seconds ahead of the broker's clock: the broker's time counted instead.",
+        "Collector ticks more than five seconds ahead of the broker's clock, which were replaced by the broker's time.",
     ),
     Declaration(
         "scalewatch_clock_ahead_seconds", "gauge",
-        "How far the clock of this host is ahead of the broker's; negative if behind, 0 while both agree within a minute.",
+        "Difference between the clock of this host and the broker's, positive if ahead; 0 for less than a minute.",
     ),
     Declaration(
         "scalewatch_topic_faults", "gauge",
-        "Faults of the agent's own topics: settings that lose data, copies and rights that are missing.",
+        "Number of faults of the agent's topics: unsafe settings, missing replicas, missing rights.",
     ),
     Declaration(
-        "scalewatch_config_loaded_timestamp_seconds", "gauge", "When the configuration in use was read from its file.",
+        "scalewatch_config_loaded_timestamp_seconds", "gauge", "Unix time at which the configuration in use was loaded.",
     ),
     Declaration(
         "scalewatch_config_problems", "gauge",
-        "Problems that the last reload found: above zero, the configuration before it stays in use.",
+        "Number of problems found by the last reload; above 0, the previous configuration stays in use.",
     ),
     Declaration(
         "scalewatch_config_keys_waiting", "gauge",
-        "Changed keys that the last reload left as they were: they wait for a restart of the agent.",
+        "Number of changed keys that take effect only after a restart of the agent.",
     ),
-    Declaration("scalewatch_restores_total", "counter", "Take-overs of a shard with its state read back."),
+    Declaration("scalewatch_restores_total", "counter", "Restores of a shard's state when a learner took the shard over."),
     Declaration(
         "scalewatch_restores_without_hosts_total", "counter",
-        "Take-overs at which hosts had to be learned anew: the journal no longer held the records since the "
-        "checkpoint.",
+        "Restores without the host state, because the journal no longer had the records since the checkpoint; hosts are learned "
+        "again.",
     ),
     Declaration(
-        "scalewatch_state_records", "gauge", "State records held, by processor.",
+        "scalewatch_state_records", "gauge", "State records in memory, by processor.",
         (Label("processor", given_as="processors"),),
     ),
     Declaration(
-        "scalewatch_fit_duration_seconds", "histogram", "Time to fit the models of one application.",
+        "scalewatch_fit_duration_seconds", "histogram", "Duration of fitting the models of one application.",
         buckets=FIT_BUCKETS_S,
     ),
     Declaration(
         "scalewatch_fits_waiting", "gauge",
-        "Models that waited for their fit at the last tick: of the user, application or system that most are of, and of "
-        "all others.", (Label("lane", values=("longest", "others")),),
+        "Models waiting to be fitted at the last tick; label lane separates the busiest user, application or system (longest) "
+        "from the rest (others).", (Label("lane", values=("longest", "others")),),
     ),
     Declaration(
-        "scalewatch_batch_duration_seconds", "histogram", "Time to process one polled batch.",
+        "scalewatch_batch_duration_seconds", "histogram", "Duration of processing one polled batch.",
         (_ROLE,), buckets=WORK_BUCKETS_S,
     ),
     Declaration(
-        "scalewatch_alertmanager_posts_total", "counter", "Attempts to send alerts to an Alertmanager.",
+        "scalewatch_alertmanager_posts_total", "counter", "Requests that send alerts to an Alertmanager, by outcome.",
         (Label("outcome", values=("sent", "failed")),),
     ),
     Declaration(
-        "scalewatch_alertmanager_looks_total", "counter", "Attempts to read the silences of an Alertmanager.",
+        "scalewatch_alertmanager_looks_total", "counter", "Requests for the silences of an Alertmanager, by outcome.",
         (Label("outcome", values=("answered", "failed")),),
     ),
     Declaration(
         "scalewatch_alertmanager_unanswered", "gauge",
-        "Alertmanagers whose silences could not be read at the last attempt: what the page shows as silenced may be old.",
+        "Alertmanagers whose silences could not be read at the last attempt, so that the page may show outdated silences.",
     ),
-    Declaration("scalewatch_alertmanager_alerts_total", "counter", "Alerts sent to Alertmanagers, repeats included."),
+    Declaration("scalewatch_alertmanager_alerts_total", "counter", "Alerts sent to Alertmanagers, including repetitions."),
 )  # fmt: skip
 HEALTH: Final = (
-    Declaration("scalewatch_ready", "gauge", "One while the role is ready, else zero.", (_ROLE,)),
+    Declaration("scalewatch_ready", "gauge", "1 if the role is ready, else 0.", (_ROLE,)),
     Declaration(
-        "scalewatch_role_restarts_total", "counter", "Restarts of a role since the agent was started.", (_ROLE,),
+        "scalewatch_role_restarts_total", "counter", "Restarts of a role since the agent started.", (_ROLE,),
     ),
     Declaration(
         "scalewatch_event_time_lag_seconds", "gauge",
-        "Time between the newest tick used and now; below zero the role's time is ahead, by a wrong clock.", (_ROLE,),
+        "Time since the newest processed tick; negative if a wrong clock put event time into the future.", (_ROLE,),
     ),
-    Declaration("scalewatch_checkpoint_age_seconds", "gauge", "Time since the last confirmed checkpoint.", (_ROLE,)),
+    Declaration("scalewatch_checkpoint_age_seconds", "gauge", "Time since the last confirmed checkpoint of the learner.", (_ROLE,)),
 )  # fmt: skip
 SOURCES: Final = (
     Declaration(
         "scalewatch_source_messages", "gauge",
-        "Messages that a source topic ever got; a configured topic that does not exist got none.", (Label("topic"),),
+        "Messages ever written to a source topic; 0 if the topic does not exist.", (Label("topic"),),
     ),
     Declaration(
         "scalewatch_source_newest_message_timestamp_seconds", "gauge",
-        "When the newest message of a source topic came; zero where no message is left.", (Label("topic"),),
+        "Unix time of the newest message of a source topic; 0 if the topic is empty.", (Label("topic"),),
     ),
     Declaration(
         "scalewatch_source_silent_threshold_seconds", "gauge",
-        "For how long a source topic may be silent, as sources[].silent_s says.", (Label("topic"),),
+        "Seconds without a message after which a source topic counts as silent (sources[].silent_s).", (Label("topic"),),
     ),
 )  # fmt: skip
 WITHIN: Final = ("1h", "4h", "12h")
 JOBS: Final = (
     Declaration(
-        "scalewatch_running_jobs", "gauge", "Running jobs by partition: those with a predicted end, and the others.",
+        "scalewatch_running_jobs", "gauge", "Running jobs by partition, with a predicted or an unknown end.",
         (*_PARTITION, Label("end", values=("predicted", "unknown"))),
     ),
     Declaration(
         "scalewatch_running_jobs_hit_limit", "gauge",
-        "Running jobs that will probably run into their time limit, as the list of jobs marks them.", _PARTITION,
+        "Running jobs that will probably reach their time limit, by partition.", _PARTITION,
     ),
     Declaration(
-        "scalewatch_running_nodes", "gauge", "Nodes that running jobs hold, where their producer says how many.", _PARTITION,
+        "scalewatch_running_nodes", "gauge", "Nodes allocated to running jobs, by partition; jobs that report no number of nodes count 0.", _PARTITION,
     ),
     Declaration(
         "scalewatch_running_nodes_free", "gauge",
-        "Nodes of running jobs that will be free within so many hours, by the predicted ends of these jobs.",
+        "Nodes that will become free within the given time, by the predicted ends of running jobs.",
         (*_PARTITION, Label("within", values=WITHIN)),
     ),
 )  # fmt: skip
 PREDICTIONS: Final = (
     Declaration(
         "scalewatch_predicted_run_time_seconds", "gauge",
-        "Predicted run time at a size; level 0.5 is the prediction, 0.05 and 0.95 are the ends of its band.",
+        "Predicted run time at size n; level 0.5 is the prediction, 0.05 and 0.95 are the ends of the 90 % band.",
         (*APPLICATION, Label("n"), _LEVEL),
     ),
     Declaration(
         "scalewatch_prediction_coverage_ratio", "gauge",
-        "Share of runs inside the 90 % band that was published before they ended.", APPLICATION,
+        "Share of runs inside the 90 % band that was published before the run ended.", APPLICATION,
     ),
     Declaration(
         "scalewatch_prediction_error_ratio", "gauge",
-        "Median relative error of the predictions that were published before the runs ended.", APPLICATION,
+        "Median relative error of the run times that were published before the run ended.", APPLICATION,
     ),
     Declaration(
         "scalewatch_prediction_runs", "gauge",
-        "Runs that the prediction has learned from, and those that scored it: coverage and error rest on the latter.",
+        "Runs that a prediction learned from (learned), and runs that measured its coverage and error (scored).",
         (*APPLICATION, Label("use", values=("learned", "scored"))),
     ),
     Declaration(
         "scalewatch_prediction_horizon_coverage_ratio", "gauge",
-        "The same coverage, by how far the size lay outside the sizes that had been run; none before 20 runs were scored.",
+        "Share of runs inside the published 90 % band, by distance of their size from the sizes run before; from 20 runs on.",
         (*APPLICATION, _HORIZON),
     ),
     Declaration(
         "scalewatch_prediction_horizon_runs", "gauge",
-        "Runs that were scored at a horizon: its coverage rests on these.", (*APPLICATION, _HORIZON),
-    ),
-    Declaration(
-        "scalewatch_prediction_pit_ratio", "gauge",
-        "Share of runs in each tenth of the distribution that was published before they ended, by how far out the size "
-        "lay; 0.1 each is ideal.", (*APPLICATION, _HORIZON, _TENTH),
-    ),
-    Declaration(
-        "scalewatch_prediction_pinball_ratio", "gauge",
-        "Mean pinball loss of the ends of the 90 % band, in parts of the run time (its natural logarithm), by how far out "
-        "the size lay.", (*APPLICATION, _HORIZON, Label("end", values=("low", "high"))),
-    ),
-    Declaration(
-        "scalewatch_member_weight", "gauge",
-        "Weight of a law of run time in the prediction of the application, beyond its largest size.",
-        (*APPLICATION, Label("member")),
-    ),
-    Declaration(
-        "scalewatch_member_error_ratio", "gauge",
-        "Mean error, in ln of the run time, of a law and of what was published, on the runs that came after.",
-        (*APPLICATION, Label("member"), _HORIZON),
-    ),
-    Declaration(
-        "scalewatch_fluctuation_ratio_max", "gauge",
-        "Largest step up of ADEPT's metric R from one interval between sizes to the next: above 1.1 a size between may be slow.",
-        APPLICATION,
+        "Runs that measured the coverage, by distance of their size from the sizes run before.", (*APPLICATION, _HORIZON),
     ),
     Declaration(
         "scalewatch_useful_size", "gauge",
-        "Sizes worth asking for, in the unit of the application: the largest, the knee, at half efficiency, that "
-        "of least energy of a run, and of least energy times run time.",
+        "Recommended sizes in the unit of the application, by criterion: largest useful, knee, half efficiency, least energy, "
+        "least energy times run time, and the size beyond which the application slows down.",
         (*APPLICATION, Label("criterion", values=USEFUL)),
     ),
     Declaration(
-        "scalewatch_reliability", "gauge", "One at the current verdict on the predictions of the application.",
+        "scalewatch_reliability", "gauge", "1 for the current verdict on the predictions of an application.",
         (*APPLICATION, Label("verdict", values=VERDICTS)),
     ),
     Declaration(
-        "scalewatch_applications", "gauge", "Applications with a prediction: shown here, left out by the bound, stale.",
+        "scalewatch_applications", "gauge", "Applications with a prediction: exported (shown), beyond metrics.applications_max (left_out), or outdated (stale).",
         (Label("status", values=("shown", "left_out", "stale")),),
     ),
     *ALERTS,
@@ -461,72 +382,49 @@ PREDICTIONS: Final = (
 UNDER_LOAD: Final = (
     Declaration(
         "scalewatch_under_load_run_time_seconds", "gauge",
-        "Run time under the load of the moment, at the size run last on the partition where the application "
-        "usually runs.", (*APPLICATION, _LEVEL),
+        "Predicted run time under the current load, at the last size run on the usual partition of the application; levels as in "
+        "scalewatch_predicted_run_time_seconds.", (*APPLICATION, _LEVEL),
     ),
     Declaration(
         "scalewatch_under_load_factor", "gauge",
-        "By which factor load stretches the run time of a quiet machine: now, and when the curve was learned.",
+        "Factor by which load lengthens the run time: now, and usually while the curve was learned.",
         (*APPLICATION, Label("moment", values=("now", "usual"))),
     ),
     Declaration(
-        "scalewatch_under_load_monte_carlo_gap_ratio", "gauge",
-        "How far the arithmetic of a structural model is from draws, in parts of the range.", APPLICATION,
-    ),
-    Declaration(
         "scalewatch_under_load_in_range_ratio", "gauge",
-        "Share of runs within the range that was predicted at their start.", APPLICATION,
-    ),
-    Declaration(
-        "scalewatch_under_load_interval_ratio", "gauge",
-        "Share of runs in each of the five intervals, and the share that had been expected there.",
-        (*APPLICATION, _INTERVAL, Label("kind", values=("observed", "expected"))),
-    ),
-    Declaration(
-        "scalewatch_under_load_crps_ratio", "gauge",
-        "Continuous ranked probability score under load over that of the plain band; below 1, the load improves it.",
-        APPLICATION,
-    ),
-    Declaration(
-        "scalewatch_under_load_pit_ratio", "gauge",
-        "Share of runs in each tenth of the predicted probability; 0.1 each is ideal.", (*APPLICATION, _TENTH),
+        "Share of runs inside the range that was predicted under load when they started.", APPLICATION,
     ),
 )  # fmt: skip
 HOSTS: Final = (
     Declaration(
         "scalewatch_host_window", "gauge",
-        "The last five minutes of a resource of a host: ends and quantiles, and the mean of the last minute, in "
-        "its unit.", (*_RESOURCE, Label("stat", values=("mean", "low", "high", "q05", "q50", "q95"))),
+        "Statistics of a host resource over the last five minutes, in the unit of the resource; mean is over the last "
+        "minute.", (*_RESOURCE, Label("stat", values=("mean", "low", "high", "q05", "q50", "q95"))),
     ),
     Declaration(
-        "scalewatch_host_window_samples", "gauge", "Samples of a resource in its last five minutes.", _RESOURCE,
+        "scalewatch_host_window_samples", "gauge", "Samples of a host resource in the last five minutes.", _RESOURCE,
     ),
     Declaration(
-        "scalewatch_host_variation", "gauge", "One at the class of variation of a resource that is a share (0 to 1).",
-        (*_RESOURCE, Label("variation", values=("low", "medium", "high"))),
+        "scalewatch_host_forecast", "gauge", "Forecast of the next 10-second mean of a host resource.", _RESOURCE,
     ),
-    Declaration(
-        "scalewatch_host_forecast", "gauge", "Forecast of the next mean over 10 seconds of a resource.", _RESOURCE,
-    ),
-    Declaration("scalewatch_host_forecast_error", "gauge", "Standard error of that forecast.", _RESOURCE),
     Declaration(
         "scalewatch_host_forecast_level", "gauge",
-        "Quantiles of that forecast, by the latest hundred errors of the resource's own forecasts.",
+        "Quantiles of the forecast of a host resource, from the latest hundred forecast errors.",
         (*_RESOURCE, _LEVEL),
     ),
     Declaration(
         "scalewatch_host_anomaly_score", "gauge",
-        "Latest anomaly score of a resource, 0 to 1; the resource * is the whole host.", _RESOURCE,
+        "Latest anomaly score of a host resource from 0 to 1; resource * is the whole host.", _RESOURCE,
     ),
-    Declaration("scalewatch_hosts_shown", "gauge", "Hosts with series of their own here."),
+    Declaration("scalewatch_hosts_shown", "gauge", "Hosts with their own series in this export."),
     Declaration(
         "scalewatch_hosts_left_out", "gauge",
-        "One while hosts or resources of a host have no series because of a bound.",
+        "1 if hosts or resources have no series because a limit is reached, else 0.",
     ),
 )  # fmt: skip
-METRICS: Final = (*AGENT, *HEALTH, *SOURCES, *JOBS, *PREDICTIONS, *UNDER_LOAD, *POWER, *FEATURES, *HOSTS)
+METRICS: Final = (*AGENT, *HEALTH, *SOURCES, *JOBS, *PREDICTIONS, *UNDER_LOAD, *POWER, *HOSTS)
 
 
 def rows() -> tuple[tuple[str, str, tuple[str, ...], str], ...]:
-    """Return name, kind, label names and help of every metric: the reference page is made of these."""
+    """Return name, kind, label names and help of each metric, for the reference page."""
     return tuple((entry.name, entry.kind, entry.label_names, entry.help) for entry in METRICS)

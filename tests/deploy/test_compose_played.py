@@ -189,7 +189,7 @@ def test_the_centre_stops_when_it_is_asked_to_and_goes_on_where_it_was(played: P
     reported = played.centre_log
     _end(played.centre)
     assert played.centre.returncode == 0
-    last = reported.read_text().splitlines()[-1].removeprefix("Stopped; everything was written until ")
+    last = reported.read_text().splitlines()[-1].removeprefix("Stopped. All events are written until ")
 
     def begun() -> str:
         return reported.read_text().partition(last)[2].strip()

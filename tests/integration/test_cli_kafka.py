@@ -84,8 +84,8 @@ def test_a_dead_letter_is_listed_and_its_bytes_go_back_to_where_they_came_from(c
         assert f"not-json  {source}/0/41  slurm, 5 bytes: It is no JSON.\n1 dead letter.\n" in listed.stdout
         reported = run("deadletter", "list", "-c", str(config), "--json", "--since", "2026-11-20T11:00:00Z")
         assert json.loads(reported.stdout)["offset"] == 41
-        assert run("deadletter", "replay", "-c", str(config), "--dry-run").stdout == "Would be sent again: 1 message.\n"
-        assert run("deadletter", "replay", "-c", str(config)).stdout == "Sent again: 1 message.\n"
+        assert run("deadletter", "replay", "-c", str(config), "--dry-run").stdout == "Would send 1 message again.\n"
+        assert run("deadletter", "replay", "-c", str(config)).stdout == "Sent 1 message again.\n"
         values: list[bytes | None] = []
 
         def take(batch: Batch) -> None:

@@ -59,4 +59,4 @@ def test_topics_that_do_not_exist_are_a_wrong_configuration(config: Path) -> Non
     config.write_text(config.read_text().replace("prefix: '", "prefix: 'other-"))
     shown = run("-c", str(config))
     assert shown.exit_code == 2
-    assert "does not exist; is this the configuration of the agent that runs?" in shown.stderr
+    assert "does not exist. Is this the configuration of the running agent?" in shown.stderr

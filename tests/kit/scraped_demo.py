@@ -23,11 +23,10 @@ HOUR_S, STEP_S = 3600.0, 360.0
 SPEED = 60.0  # simulated seconds per second while Prometheus looks
 # of one that ran on shared hosts a while, of one that something happened to, and of one whose bands twenty runs have judged
 AWAITED = (
-    "scalewatch_under_load_pit_ratio{",
-    "scalewatch_profile_correlation{",
+    "scalewatch_under_load_in_range_ratio{",
+    "scalewatch_power_error_ratio{",
     'firing{alertname="StrangeRun"',
     "scalewatch_prediction_horizon_coverage_ratio{",
-    "scalewatch_prediction_pit_ratio{",
 )
 CONFIG = """
 global: {{scrape_interval: 2s, evaluation_interval: 1s}}
@@ -56,7 +55,7 @@ def scraped_demo(program: str, folder: Path) -> Iterator[Prometheus]:
     demo = Demo(seed=SEED, speed=1.0, clock=SystemClock())
     metrics = demo.agent.metrics
     metrics.register(HealthCollector(demo.service))
-    metrics.register(PredictionCollector(demo.service, now_ms=lambda: demo.now_ms, members=True))
+    metrics.register(PredictionCollector(demo.service, now_ms=lambda: demo.now_ms))
     metrics.register(JobCollector(demo.service, now_ms=lambda: demo.now_ms))
     metrics.register(HostCollector(demo.service, HOSTS_MAX))
     reached_s = _prepared(demo)

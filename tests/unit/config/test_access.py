@@ -80,12 +80,12 @@ def test_a_token_written_into_the_file_is_refused_and_never_repeated(value: str)
 @pytest.mark.parametrize(
     ("given", "reported"),
     [
-        ("tokens: [{name: a, token: '${env:SHORT}'}]", "http.access.tokens[0].token: is shorter than 16 characters: it could be guessed."),
-        ("tokens: [{name: a, token: '${env:WIDE}'}]", "http.access.tokens[0].token: has to be of printable ASCII characters without spaces: a header cannot carry others."),
-        ("user_header: X-Forwarded-User, trusted_proxies: []", "http.access.trusted_proxies: is empty: nobody's user_header would be believed."),
-        ("user_header: X-Forwarded-User, trusted_proxies: [proxy.example]", "http.access.trusted_proxies[0]: 'proxy.example' is no address and no network, such as 10.1.2.3 or 10.1.0.0/16."),
-        ("operators: [ann]", "http.access.operators: has no use without tokens or a user_header: everybody reads everything."),
-        ("user_header: Authorization", "http.access.user_header: cannot be Authorization, which holds no user name."),
+        ("tokens: [{name: a, token: '${env:SHORT}'}]", "http.access.tokens[0].token: has fewer than 16 characters and could be guessed."),
+        ("tokens: [{name: a, token: '${env:WIDE}'}]", "http.access.tokens[0].token: must be printable ASCII without spaces, because a header cannot carry other characters."),
+        ("user_header: X-Forwarded-User, trusted_proxies: []", "http.access.trusted_proxies: is empty, so user_header would be ignored from every address."),
+        ("user_header: X-Forwarded-User, trusted_proxies: [proxy.example]", "http.access.trusted_proxies[0]: 'proxy.example' is not an address or network, such as 10.1.2.3 or 10.1.0.0/16."),
+        ("operators: [ann]", "http.access.operators: has no effect without tokens or user_header, because everybody can read everything."),
+        ("user_header: Authorization", "http.access.user_header: cannot be Authorization, because that header holds no user name."),
         ("tokens: [{token: '${env:TOKEN}'}]", "http.access.tokens[0].name: is missing."),
         ("metrics: closed", "http.access.metrics: must be token or open, not 'closed'."),
     ],
@@ -97,11 +97,9 @@ def test_what_cannot_be_meant_is_refused(given: str, reported: str) -> None:
 def test_two_entries_share_neither_name_nor_token() -> None:
     entry = "{name: a, token: '${env:TOKEN}'}"
     assert refused(f"tokens: [{entry}, {entry}]") == [
-        f"http.access.tokens[{index}].{key}: is the {key} of more than one {'token' if key == 'name' else 'entry'}.".replace(
-            "is the name", "'a' is the name"
-        )
+        f"http.access.tokens[{index}].{key}: {subject} by more than one {kind}."
         for index in (0, 1)
-        for key in ("name", "token")
+        for key, subject, kind in (("name", "'a' is used", "token"), ("token", "is used", "entry"))
     ]
 
 

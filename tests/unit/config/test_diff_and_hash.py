@@ -31,8 +31,8 @@ def test_nothing_changes_between_a_configuration_and_itself() -> None:
 
 def test_each_change_names_its_key_its_values_and_its_cost() -> None:
     assert predicted(BASE + "http: {port: 9100}\nlog: {level: debug}\n") == [
-        "http.port: 8080 -> 9100 [reload: taken over by a reload]",
-        'log.level: "info" -> "debug" [reload: taken over by a reload]',
+        "http.port: 8080 -> 9100 [reload: takes effect with a reload]",
+        'log.level: "info" -> "debug" [reload: takes effect with a reload]',
     ]
 
 
@@ -60,7 +60,7 @@ def test_a_removed_system_and_a_removed_rule_are_named() -> None:
 
 def test_a_changed_secret_is_reported_without_either_value() -> None:
     assert predicted(BASE.replace("env:SALT", "env:OTHER")) == [
-        "privacy.salt: (secret) -> (secret) [reload: what is already written stays as it is]"
+        "privacy.salt: (secret) -> (secret) [reload: applies to new records; existing records stay unchanged]"
     ]
 
 

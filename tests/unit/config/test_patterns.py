@@ -40,7 +40,7 @@ def test_an_expression_without_such_names_stays(pattern: str) -> None:
 
 
 def test_what_is_no_expression_is_reported() -> None:
-    assert "is no regular expression: " in (pattern_fault("(a") or "")
+    assert "is not a regular expression: " in (pattern_fault("(a") or "")
 
 
 @pytest.mark.parametrize(

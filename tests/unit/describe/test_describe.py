@@ -66,9 +66,9 @@ def test_every_event_and_message_is_described() -> None:
     [
         (
             ["schemas", "scalewatch.alert/9"],
-            "'scalewatch.alert/9' is no name of a schema; they are scalewatch.prediction/1,",
+            "There is no schema 'scalewatch.alert/9'; the schemas are scalewatch.prediction/1,",
         ),
-        (["metrics", "scalewatch_ready"], "`describe metrics` takes no name; leave 'scalewatch_ready' out."),
+        (["metrics", "scalewatch_ready"], "`describe metrics` takes no NAME; leave out 'scalewatch_ready'."),
     ],
 )
 def test_a_name_that_is_none_is_refused(arguments: list[str], prediction: str) -> None:

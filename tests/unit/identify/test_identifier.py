@@ -165,7 +165,7 @@ def test_an_alias_of_a_system_is_the_system() -> None:
     [
         (Rule(match={"job_name": "x"}), "gives no application"),
         (Rule(match={"job_name": "x"}, application="{program}"), "{program} in application is no named group"),
-        (Rule(match={"job_name": "x"}, application="x", input="{kind"), "input has a brace that does not close"),
+        (Rule(match={"job_name": "x"}, application="x", input="{kind"), "input has an unmatched brace"),
         (Rule(match={"job_name": "(?P<k>x)"}, application="{k!r}"), "is no named group"),
         (Rule(match={"job_name": "(?P<k>x)"}, application="{k.__class__}"), "is no named group"),
         (Rule(match={"job_name": "x"}, application="x", drop=True), "drops its jobs"),

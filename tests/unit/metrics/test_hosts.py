@@ -34,9 +34,7 @@ def test_a_window_shows_its_mean_its_ends_and_three_quantiles_of_its_histogram()
     assert stats == {"mean": 0.8, "low": 0.5, "high": 1.0, "q05": 0.55, "q50": 0.825, "q95": 0.975}
     names = {"system": "archer2", "host": "nid001000", "resource": "cpu_available"}
     assert seen["scalewatch_host_window_samples"] == [(names, 30.0)]
-    assert seen["scalewatch_host_variation"] == [(names | {"variation": "high"}, 1.0)]
     assert seen["scalewatch_host_forecast"] == [(names, 0.83)]
-    assert seen["scalewatch_host_forecast_error"] == [(names, 0.02)]
     tails = {labels["level"]: value for labels, value in seen["scalewatch_host_forecast_level"]}
     assert tails == {"0.05": 0.79, "0.5": 0.83, "0.95": 0.86}
     assert seen["scalewatch_host_anomaly_score"] == [(names, 0.25), (names | {"resource": "*"}, 0.1)]

@@ -1,13 +1,11 @@
-"""Power, energy and what counters explain as metrics: the figures, their bounds, and nothing where nothing is known."""
+"""Metrics of power and energy: values, bounds, and no series if nothing is known."""
 
-import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from processors.contracts.names import parse_rfc3339
-from processors.contracts.outputs import Explained, ProfileModel
-from sinks.prometheus.predictions import COUNTERS_MAX, DETAILED_MAX, NAME_MAX, PredictionCollector
+from sinks.prometheus.predictions import DETAILED_MAX, PredictionCollector
 from sinks.prometheus.registry import Metrics
-from sinks.prometheus.table import POWER, TARGETS
+from sinks.prometheus.table import POWER
 from tests.kit.messages import power_fields, powered_curve, prediction
 from tests.kit.service import FixedService
 
@@ -45,15 +43,6 @@ def test_how_good_it_was_and_what_was_measured_are_shown() -> None:
     assert shares == {"measured": 0.75, "estimated": 0.25}
 
 
-def test_the_counters_that_explain_a_target_are_shown_with_their_coefficients() -> None:
-    seen = scrape(FixedService([prediction(**power_fields())]))
-    shown = {(labels["target"], labels["counter"]): value for labels, value in seen["scalewatch_profile_correlation"]}
-    assert shown == {("system_power_w", "PAPI_TOT_INS"): 0.93, ("system_power_w", "PAPI_L3_TCM"): -0.35}
-    assert [value for _, value in seen["scalewatch_profile_coefficient"]] == [-0.22, 0.81]
-    # a target that no run has checked yet has no error
-    assert [labels["target"] for labels, _ in seen["scalewatch_profile_error_ratio"]] == ["system_power_w"]
-
-
 def test_a_site_without_power_has_none_of_these_series() -> None:
     assert not any(scrape(FixedService([prediction()])).values())
 
@@ -61,20 +50,3 @@ def test_a_site_without_power_has_none_of_these_series() -> None:
 def test_applications_beyond_the_bound_have_none() -> None:
     seen = scrape(FixedService([prediction(f"app{i}", **power_fields()) for i in range(3)]), detailed_max=2)
     assert {labels["application"] for labels, _ in seen["scalewatch_predicted_power_watts"]} == {"app1", "app2"}
-
-
-def test_an_application_has_no_more_series_than_the_bound_whatever_its_producers_call_their_counters() -> None:
-    counters = tuple(Explained(f"counter{i}", 1.0, 1.0, 0.5) for i in range(100))
-    hostile = (Explained("x" * (NAME_MAX + 1), 1.0, 1.0, 0.5), *counters[:3], counters[0])
-    models = [
-        ProfileModel(
-            target=target, model="linear", runs=9, scored=9, median_error=0.1, coverage_90=0.9, explained=shown
-        )
-        for target in (*TARGETS, "of_a_later_version", TARGETS[0])
-        for shown in (hostile, counters)
-    ]
-    reported = prediction(**(power_fields() | {"profiles": tuple(models)}))
-    seen = scrape(FixedService([msgspec.structs.replace(reported, curve=())]))
-    assert sum(len(samples) for samples in seen.values()) == 4 + len(TARGETS) * (2 + 2 * COUNTERS_MAX)
-    names = [labels["counter"] for labels, _ in seen["scalewatch_profile_correlation"]]
-    assert len(names) == len(TARGETS) * COUNTERS_MAX

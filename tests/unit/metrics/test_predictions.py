@@ -1,20 +1,12 @@
-from collections.abc import Sequence
-from typing import get_args
-
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from processors.contracts.names import Horizon, parse_rfc3339
+from processors.contracts.names import parse_rfc3339
 from processors.contracts.outputs import (
-    Envelope,
-    HorizonError,
     HorizonQuality,
-    Member,
-    Model,
     Prediction,
     Quality,
-    ScalabilityStudy,
     UsefulSizes,
 )
 from sinks.prometheus.predictions import FIRING_MAX, PredictionCollector
@@ -25,11 +17,9 @@ from tests.kit.service import FixedService
 NOW_MS = parse_rfc3339("2026-11-20T11:00:00Z")
 
 
-def scrape(
-    service: FixedService, *, members: bool = True, **bounds: int
-) -> dict[str, list[tuple[dict[str, str], float]]]:
+def scrape(service: FixedService, **bounds: int) -> dict[str, list[tuple[dict[str, str], float]]]:
     metrics = Metrics(formats=(), reasons=(), processors=())
-    metrics.register(PredictionCollector(service, lambda: NOW_MS, **bounds, members=members))
+    metrics.register(PredictionCollector(service, lambda: NOW_MS, **bounds))
     families = text_string_to_metric_families(metrics.exposition().decode())
     return {family.name: [(sample.labels, sample.value) for sample in family.samples] for family in families}
 
@@ -122,89 +112,12 @@ def test_the_number_of_series_stays_below_the_bound() -> None:
     assert sum(len(seen[name]) for name in per_application) <= 10 * (3 * 4 + 8)
 
 
-def members(count: int = 2, horizons: Sequence[Horizon] = ("inside", "up_to_2x")) -> Model:
-    errors = tuple(HorizonError(horizon, 5, 0.125) for horizon in horizons)
-    members = (Member(f"law{i}", 0.5, {}, "reference" if i else "part", errors=errors) for i in range(count))
-    return Model("combination", tuple(members), errors[:1])
-
-
 def test_coverage_is_shown_by_horizon_beside_the_whole() -> None:
     parts = (HorizonQuality("inside", 30, 0.02, 0.93), HorizonQuality("up_to_2x", 7, 0.2, 0.71))
     seen = scrape(FixedService([prediction(quality=Quality(37, 0.03, 0.91, 0.0, parts))]))
     by_horizon = {labels["horizon"]: value for labels, value in seen["scalewatch_prediction_horizon_coverage_ratio"]}
     assert by_horizon == {"inside": 0.93, "up_to_2x": 0.71}
     assert [value for _, value in seen["scalewatch_prediction_coverage_ratio"]] == [0.91]
-
-
-def fallen(horizons: Sequence[Horizon]) -> Quality:
-    parts = (HorizonQuality(horizon, 30, 0.02, 0.9, (0.1,) * 9 + (0.2,), 0.01, 0.03) for horizon in horizons)
-    return Quality(60, 0.03, 0.91, 0.0, tuple(parts))
-
-
-def test_where_runs_fell_is_shown_by_horizon_with_the_losses_of_the_ends() -> None:
-    seen = scrape(FixedService([prediction(quality=fallen(["inside", "beyond_4x"]))]))
-    tenths = {(labels["horizon"], labels["tenth"]): value for labels, value in seen["scalewatch_prediction_pit_ratio"]}
-    assert len(tenths) == 20
-    assert (tenths["inside", "1"], tenths["beyond_4x", "10"]) == (0.1, 0.2)
-    losses = {
-        (labels["horizon"], labels["end"]): value for labels, value in seen["scalewatch_prediction_pinball_ratio"]
-    }
-    assert losses == {
-        ("inside", "low"): 0.01, ("inside", "high"): 0.03, ("beyond_4x", "low"): 0.01, ("beyond_4x", "high"): 0.03,
-    }  # fmt: skip
-
-
-def test_where_runs_fell_is_not_shown_before_it_is_known() -> None:
-    parts = (HorizonQuality("inside", 3, 0.02, 0.93),)
-    seen = scrape(FixedService([prediction(quality=Quality(3, 0.03, 0.91, 0.0, parts))]))
-    assert seen["scalewatch_prediction_pit_ratio"] == seen["scalewatch_prediction_pinball_ratio"] == []
-
-
-def test_the_series_of_where_runs_fell_stay_below_their_bound() -> None:
-    every = get_args(Horizon)
-    service = FixedService([prediction(f"app{i}", quality=fallen(every)) for i in range(5)])
-    seen = scrape(service, detailed_max=3)
-    names = ("scalewatch_prediction_pit_ratio", "scalewatch_prediction_pinball_ratio")
-    assert sum(len(seen[name]) for name in names) == 3 * 48
-
-
-def test_laws_are_shown_with_their_errors_and_those_of_the_prediction_with_their_weight() -> None:
-    seen = scrape(FixedService([prediction(model=members())]))
-    assert [(labels["member"], value) for labels, value in seen["scalewatch_member_weight"]] == [("law0", 0.5)]
-    errors = {(labels["member"], labels["horizon"]): value for labels, value in seen["scalewatch_member_error_ratio"]}
-    assert errors == {
-        ("law0", "inside"): 0.125, ("law0", "up_to_2x"): 0.125, ("law1", "inside"): 0.125, ("law1", "up_to_2x"): 0.125,
-        ("published", "inside"): 0.125,
-    }  # fmt: skip
-
-
-def test_the_largest_step_of_metric_r_is_shown_where_a_study_has_one() -> None:
-    bounds = Envelope(
-        t1_low_s=95.0, t1_high_s=105.0, parallelism_low=7.0, parallelism_high=40.0, serial_share_high=0.02
-    )
-    studies = [ScalabilityStudy(fluctuation=(), fluctuation_ratio_max=ratio, envelope=bounds) for ratio in (2.2, None)]
-    known = [prediction(f"app{i}", model=Model("adept", (), study=study)) for i, study in enumerate((*studies, None))]
-    seen = scrape(FixedService(known))["scalewatch_fluctuation_ratio_max"]
-    assert [(labels["application"], value) for labels, value in seen] == [("app0", 2.2)]
-
-
-def test_laws_are_shown_of_the_applications_with_the_most_runs_alone() -> None:
-    service = FixedService([prediction(f"app{i}", observations=10 * i, model=members()) for i in range(4)])
-    unasked = scrape(service, members=False)
-    assert not [name for name in unasked if name.startswith("scalewatch_member_") and unasked[name]]
-    seen = scrape(service, detailed_max=2)
-    assert {labels["application"] for labels, _ in seen["scalewatch_member_weight"]} == {"app2", "app3"}
-    assert {labels["application"] for labels, _ in seen["scalewatch_member_error_ratio"]} == {"app2", "app3"}
-    assert applications(seen) == {f"app{i}" for i in range(4)}
-
-
-def test_the_series_of_laws_stay_below_their_bound() -> None:
-    whole = members(count=40, horizons=get_args(Horizon))
-    whole = Model(
-        whole.name, tuple(Member(m.name, 0.1, {}, "part", errors=m.errors) for m in whole.members), whole.errors
-    )
-    seen = scrape(FixedService([prediction(f"app{i}", model=whole) for i in range(5)]), detailed_max=3)
-    assert len(seen["scalewatch_member_weight"]) + len(seen["scalewatch_member_error_ratio"]) <= 3 * 84
 
 
 def test_an_alert_that_fires_is_a_series_with_what_it_is_about() -> None:

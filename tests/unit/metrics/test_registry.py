@@ -5,7 +5,6 @@ from sinks.prometheus.registry import HealthCollector, Metrics
 from sinks.prometheus.table import (
     AGENT,
     CHECKPOINT_OUTCOMES,
-    FEATURES,
     HOSTS,
     JOBS,
     METRICS,
@@ -118,7 +117,7 @@ def test_names_follow_the_practice_of_prometheus() -> None:
 def test_only_bounded_collectors_have_labels_with_names_of_users() -> None:
     for entry in METRICS:
         is_open = any(not label.values and label.given_as is None for label in entry.labels)
-        assert not is_open or entry in (*SOURCES, *JOBS, *PREDICTIONS, *UNDER_LOAD, *POWER, *FEATURES, *HOSTS)
+        assert not is_open or entry in (*SOURCES, *JOBS, *PREDICTIONS, *UNDER_LOAD, *POWER, *HOSTS)
 
 
 def test_readiness_lag_and_checkpoint_age_come_from_the_service_at_each_scrape(metrics: Metrics) -> None:
