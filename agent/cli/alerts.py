@@ -37,9 +37,7 @@ DAY_MIN: Final = 1_440
 
 @click.command
 @click.argument("files", nargs=-1, required=True)
-@click.option(
-    "--replay", is_flag=True, required=True, help="Process FILES as `scalewatch replay` does."
-)
+@click.option("--replay", is_flag=True, required=True, help="Process FILES as `scalewatch replay` does.")
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE",
               help="Override a configuration key, such as alerts.strange_run.factor_min=1.5. May be repeated.")  # fmt: skip
 @labels_option
@@ -137,4 +135,6 @@ def _precision(raised: Sequence[Episode], labels: Sequence[Label]) -> str:
     shares = precision(raised, labels)
     if not shares:
         return "No label matches one of these alerts."
-    return "Share of real alerts among the labelled ones\n" + table(("ALERT", "JUDGED", "REAL", "SHARE"), precision_rows(shares))
+    return "Share of real alerts among the labelled ones\n" + table(
+        ("ALERT", "JUDGED", "REAL", "SHARE"), precision_rows(shares)
+    )

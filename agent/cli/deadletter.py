@@ -159,8 +159,12 @@ def _filters(function: Command) -> Command:
         required_config_option,
         click.option("--reason", metavar="NAME", help="Only dead letters with this reason."),
         click.option("--topic", metavar="NAME", help="Only dead letters from this source topic."),
-        click.option("--since", metavar="TIME", help="Only dead letters since this time, such as 2026-11-20T10:00:00Z."),
-        click.option("--limit", default=LIMIT, show_default=True, type=click.IntRange(1), help="Maximum number of dead letters."),
+        click.option(
+            "--since", metavar="TIME", help="Only dead letters since this time, such as 2026-11-20T10:00:00Z."
+        ),
+        click.option(
+            "--limit", default=LIMIT, show_default=True, type=click.IntRange(1), help="Maximum number of dead letters."
+        ),
     )
     for option in reversed(options):
         function = option(function)

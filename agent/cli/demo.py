@@ -20,10 +20,18 @@ HOSTS_MAX = 40
 @click.command
 @click.option("--duration", type=click.FloatRange(min=0, min_open=True), default=None, metavar="SECONDS",
               help="Stop after this time; default: run until Ctrl-C.")  # fmt: skip
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the random generator; each seed is another history.")
+@click.option(
+    "--seed", type=int, default=1, show_default=True, help="Seed of the random generator; each seed is another history."
+)
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS",
               help="Address of the web server. There is no log-in; use 0.0.0.0 only inside a container.")  # fmt: skip
-@click.option("--port", type=click.IntRange(0, 65_535), default=8080, show_default=True, help="Port of the web server; 0 selects a free one.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=8080,
+    show_default=True,
+    help="Port of the web server; 0 selects a free one.",
+)
 @click.option("--speed", type=click.FloatRange(min=1, max=100_000), default=None, metavar="FACTOR",
               help="Simulated seconds per second; excludes the data of this machine.")  # fmt: skip
 def command(duration: float | None, seed: int, host: str, port: int, speed: float | None) -> None:

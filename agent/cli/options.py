@@ -28,7 +28,11 @@ def system_name(_context: click.Context, _parameter: click.Parameter, name: str 
 
 
 config_option = click.option(
-    "-c", "--config", type=click.Path(dir_okay=False), default=None, help="Configuration file; without it, all settings have their defaults."
+    "-c",
+    "--config",
+    type=click.Path(dir_okay=False),
+    default=None,
+    help="Configuration file; without it, all settings have their defaults.",
 )
 required_config_option = click.option(
     "-c", "--config", type=click.Path(dir_okay=False), required=True, help="Configuration file of the agent."

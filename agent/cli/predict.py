@@ -212,22 +212,44 @@ def _numbers(context: click.Context, parameter: click.Parameter, given: tuple[st
 
 @click.command
 @click.argument("arguments", nargs=-1, metavar="[FILE] [APPLICATION]")
-@click.option("--n", "sizes", callback=_sizes, help="Sizes to predict, such as 64,128; default: all sizes of the curve.")
+@click.option(
+    "--n", "sizes", callback=_sizes, help="Sizes to predict, such as 64,128; default: all sizes of the curve."
+)
 @click.option("--system", default=None, callback=system_name,
               help="System of the application; default: the only one that runs it. Also the system of records that name none.")  # fmt: skip
 @click.option("--input", default=None, help="Input of the application; default: the only one, or all inputs in FILE.")
-@click.option("--unit", default=None, help="Unit of the sizes, such as nodes or cores; default: the only one, or all units in FILE.")
-@click.option("--attribute", "attributes", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="Attribute of the job; may be repeated.")
+@click.option(
+    "--unit",
+    default=None,
+    help="Unit of the sizes, such as nodes or cores; default: the only one, or all units in FILE.",
+)
+@click.option(
+    "--attribute",
+    "attributes",
+    multiple=True,
+    callback=_pairs,
+    metavar="NAME=VALUE",
+    help="Attribute of the job; may be repeated.",
+)
 @click.option("--feature", "features", multiple=True, callback=_numbers,
               metavar="NAME=VALUE", help="Feature of the job's communication; may be repeated.")  # fmt: skip
 @click.option("--url", default=None, help="Ask the running agent at this address, such as http://127.0.0.1:8080.")
 @click.option("--token-file", type=click.Path(dir_okay=False, path_type=Path),
               help=f"File with the bearer token for --url; default: the environment variable {TOKEN}.")  # fmt: skip
-@click.option("--members", is_flag=True, help="Also show each model of the ensemble with its weight and its past errors.")
-@click.option("--events", multiple=True, type=click.Path(), help="With --requests: file of past jobs to learn from; may be repeated.")
+@click.option(
+    "--members", is_flag=True, help="Also show each model of the ensemble with its weight and its past errors."
+)
+@click.option(
+    "--events",
+    multiple=True,
+    type=click.Path(),
+    help="With --requests: file of past jobs to learn from; may be repeated.",
+)
 @click.option("--requests", type=click.Path(dir_okay=False), help="JSON-lines file of prediction requests.")
 @click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), help="With --requests: file for the answers; default: standard output."
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With --requests: file for the answers; default: standard output.",
 )
 @config_option
 @timezone_option
@@ -266,9 +288,7 @@ def _many(given: dict[str, Any]) -> None:
 def _one(given: dict[str, Any]) -> None:
     arguments: tuple[str, ...] = given["arguments"]
     if len(arguments) != (1 if given["url"] else 2):
-        raise click.UsageError(
-            "Give FILE and APPLICATION, or APPLICATION and --url, or --events and --requests."
-        )
+        raise click.UsageError("Give FILE and APPLICATION, or APPLICATION and --url, or --events and --requests.")
     request = PredictionRequested(
         system=given["system"] or "",
         request_id="1",

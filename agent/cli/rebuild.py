@@ -250,7 +250,12 @@ def _publish(config: Config, log: Log, text: dict[str, Prediction | None]) -> No
 
 @click.command
 @required_config_option
-@click.option("--shard", type=click.IntRange(0), multiple=True, help="Rebuild this shard only; may be repeated. Default: all shards.")
+@click.option(
+    "--shard",
+    type=click.IntRange(0),
+    multiple=True,
+    help="Rebuild this shard only; may be repeated. Default: all shards.",
+)
 def command(config: str, shard: tuple[int, ...]) -> None:
     """Rebuild the learner's state from the topic of settled runs, with the current rules and code.
 
@@ -264,7 +269,9 @@ def command(config: str, shard: tuple[int, ...]) -> None:
             for number in shard or range(settings.topics.journal_partitions):
                 click.echo(_rebuilt(settings, log, number))
     except FencedError as error:
-        raise ScalewatchError("A learner took the shard over during the rebuild. Stop all learners and run the command again.") from error
+        raise ScalewatchError(
+            "A learner took the shard over during the rebuild. Stop all learners and run the command again."
+        ) from error
 
 
 def _rebuilt(config: Config, log: Log, shard: int) -> str:

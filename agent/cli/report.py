@@ -55,7 +55,10 @@ Collected = WeekRuns | EnergyRuns
 @click.option("--replay", is_flag=True, help="Process FILES as `scalewatch replay` does, instead of reading topics.")
 @click.option("--energy", is_flag=True, help="Report energy and carbon instead of waste.")
 @click.option(
-    "--user", default=None, metavar="NAME", help="Report one user only: a user name, or its pseudonym in the agent's messages."
+    "--user",
+    default=None,
+    metavar="NAME",
+    help="Report one user only: a user name, or its pseudonym in the agent's messages.",
 )
 @click.option(
     "--week", default=None, metavar="WEEK", help="ISO week, such as 2026-W47; default: the last complete week."
@@ -160,7 +163,9 @@ def _take(kind: Kind, into: Collected, unreadable: list[str], batch: Batch) -> N
         try:
             into.write([record(kind, key, value)])
         except InvalidInputError as error:
-            unreadable.append(f"{batch.topic}/{batch.partition}/{offset} was skipped because it cannot be read: {error}")
+            unreadable.append(
+                f"{batch.topic}/{batch.partition}/{offset} was skipped because it cannot be read: {error}"
+            )
 
 
 def _show(given: dict[str, Any], week: Week, collected: WeekRuns, zone: tzinfo) -> int:
@@ -203,5 +208,9 @@ def _carbon(config: Config) -> Factor | Series | None:
 def _nothing(week: Week, collected: Collected, zone: tzinfo, *, of_user: bool) -> str:
     whose = " of this user" if of_user else ""
     newest = collected.newest_ms
-    last = f" The newest run ended in {week_of(newest, zone).name}; select that week with --week." if newest is not None else ""
+    last = (
+        f" The newest run ended in {week_of(newest, zone).name}; select that week with --week."
+        if newest is not None
+        else ""
+    )
     return f"scalewatch: No run{whose} ended in {week.name}.{last}"

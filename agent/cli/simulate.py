@@ -178,12 +178,20 @@ def _takes_energy(source: Source, system: str) -> bool:
 
 @click.command(short_help="Write the jobs and host data of a simulated centre to Kafka.")
 @required_config_option
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of the random generator; each seed is another centre.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    help="Seed of the random generator; each seed is another centre.",
+)
 @click.option("--past", type=click.FloatRange(0, 96), default=24.0, show_default=True, metavar="HOURS",
               help="Hours of past jobs to write before the present is reached.")  # fmt: skip
 @click.option("--speed", type=click.FloatRange(1, 1_000_000), default=1200.0, show_default=True,
               help="Simulated seconds per second while the past is written; afterwards the simulation runs in real time.")  # fmt: skip
-@click.option("--system", default=SYSTEM, show_default=True, help="System name of the centre; the configuration must accept it.")
+@click.option(
+    "--system", default=SYSTEM, show_default=True, help="System name of the centre; the configuration must accept it."
+)
 def command(config: str, seed: int, past: float, speed: float, system: str) -> None:
     """Write the jobs and host data of a simulated centre to Kafka until Ctrl-C or SIGTERM.
 

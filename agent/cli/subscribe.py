@@ -86,9 +86,15 @@ def _followed(log: Log, consumer: Consumer, topic: str, stop: Callable[[], bool]
 @click.command(short_help="Print the agent's messages, or keep a local table of predictions.")
 @required_config_option
 @click.argument("topic", type=click.Choice(TOPICS), default="predictions")
-@click.option("--sqlite", type=click.Path(dir_okay=False, path_type=Path), help="Keep the predictions in this SQLite file up to date.")
 @click.option(
-    "--jsonl", type=click.Path(dir_okay=False, path_type=Path), help="Keep the predictions in this JSON-lines file up to date, one line per size."
+    "--sqlite",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep the predictions in this SQLite file up to date.",
+)
+@click.option(
+    "--jsonl",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep the predictions in this JSON-lines file up to date, one line per size.",
 )
 @click.option("--once", is_flag=True, help="Exit after reading the records that exist now.")
 @click.option("--new", "only_new", is_flag=True, help="Skip the records that exist now; print only new ones.")

@@ -19,9 +19,15 @@ DAY_MS: Final = 86_400_000
 @click.command(short_help="Check or create the agent's topics, or print the ACLs that it needs.")
 @required_config_option
 @click.option("--create", is_flag=True, help="Create the topics that are missing.")
-@click.option("--sources", is_flag=True, help="With --create: also create missing source topics, with one partition each.")
-@click.option("--acls", is_flag=True, help="Print kafka-acls.sh commands for the rights that the agent needs; contacts no broker.")
-@click.option("--principal", metavar="NAME", help="Principal for --acls; default: User: followed by kafka.security.username.")
+@click.option(
+    "--sources", is_flag=True, help="With --create: also create missing source topics, with one partition each."
+)
+@click.option(
+    "--acls", is_flag=True, help="Print kafka-acls.sh commands for the rights that the agent needs; contacts no broker."
+)
+@click.option(
+    "--principal", metavar="NAME", help="Principal for --acls; default: User: followed by kafka.security.username."
+)
 def command(config: str, *, create: bool, sources: bool, acls: bool, principal: str | None) -> None:
     """Compare the agent's topics on the broker with their required settings.
 

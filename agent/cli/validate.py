@@ -205,7 +205,12 @@ def _some(names: Sequence[str]) -> str:
 
 @click.command(short_help="Check a configuration and list every problem.")
 @required_config_option
-@click.option("--diff", "old_path", metavar="OLD", help="Also list the changes since this older file, and whether each needs a reload, a restart or a rebuild.")
+@click.option(
+    "--diff",
+    "old_path",
+    metavar="OLD",
+    help="Also list the changes since this older file, and whether each needs a reload, a restart or a rebuild.",
+)
 @click.option("--no-secrets", is_flag=True, help="Do not resolve secrets, to check a file on another machine.")
 @click.option(
     "--samples",

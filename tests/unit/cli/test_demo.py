@@ -27,7 +27,9 @@ def test_ctrl_c_ends_it_within_two_seconds_also_while_the_past_is_caught_up(
     command = [sys.executable, "-u", "-m", "agent.cli", "demo", "--port", "0", *speed]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
-        assert process.stdout.readline().startswith("The simulated centre starts; its web pages are at http://127.0.0.1:")
+        assert process.stdout.readline().startswith(
+            "The simulated centre starts; its web pages are at http://127.0.0.1:"
+        )
         assert "simulated centre, 20" in process.stdout.readline()
         before_s = processor_s(process.pid)
         process.send_signal(number)

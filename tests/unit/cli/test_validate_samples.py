@@ -77,7 +77,10 @@ def test_without_the_file_of_nodes_nothing_of_cray_is_of_use_and_the_exit_code_r
     (folder / "agent.yaml").write_text(CONFIG.replace("reference: {nodes: nodes.csv}", ""))
     result = validate(folder, CRAY / "input.jsonl")
     assert result.exit_code == 2
-    assert "hosts missing from the file of nodes: x3000c0s17b0, x9000c3s0b0n0, x9000c3s0b0n1, x9000c3s1b0n0" in result.output
+    assert (
+        "hosts missing from the file of nodes: x3000c0s17b0, x9000c3s0b0n0, x9000c3s0b0n1, x9000c3s1b0n0"
+        in result.output
+    )
 
 
 def test_metrics_that_are_not_taken_and_hosts_that_are_not_listed_are_named_for_every_format(folder: Path) -> None:
