@@ -1,8 +1,8 @@
-"""What comes out: the messages of the output topics, as typed structs.
+"""The messages of the output topics, as typed structs.
 
 Every message carries `schema` (name and major version), `id`, `time` (event time), `as_of`, `valid_until` and
-`agent_version`. Delivery is at least once: a repeat has the same id and the same content. Where a key repeats, the
-message with the larger `time` is the newer one. Schemas only grow within a major version.
+`agent_version`. Delivery is at least once: a repeated message has the same id and content. Of two messages with the same key,
+the one with the larger `time` is newer. Schemas only grow within a major version.
 """
 
 from typing import Final, Literal
@@ -16,12 +16,12 @@ from processors.contracts.names import Horizon
 
 
 class HorizonQuality(msgspec.Struct, frozen=True):
-    """How good predictions at one horizon have been: runs scored, median relative error, share inside the 90 % band.
+    """Accuracy of past predictions at one horizon: runs scored, median relative error, share inside the 90 % band.
 
-    `pit` is the share of runs in each tenth of the distribution that was published: .1 each where it was right, more in the
-    outer tenths where bands were too narrow, in the last ones where predictions were too fast. `pinball_05` and `pinball_95`
-    are the mean pinball losses of the band's ends, in ln of the run time. Older runs weigh less. Share, `pit` and losses are
-    None or empty before 20 runs were scored: of fewer they say nothing.
+    `pit` is the share of runs in each tenth of the published distribution. A correct distribution has .1 each; bands that are
+    too narrow fill the outer tenths; predictions that are too short fill the last ones. `pinball_05` and `pinball_95` are the
+    mean pinball losses of the ends of the band, in ln of the run time. Older runs weigh less. Share, `pit` and losses are None
+    or empty until 20 runs were scored.
     """
 
     horizon: Horizon
@@ -34,10 +34,10 @@ class HorizonQuality(msgspec.Struct, frozen=True):
 
 
 class Quality(msgspec.Struct, frozen=True):
-    """How good the published predictions of this application have been: scored before learning.
+    """Accuracy of the published predictions of an application, measured on each run before it was learned.
 
-    `horizons` tells it apart by how far the size lay from those known then; only horizons with runs are there. `coverage_90`
-    is the share inside the 90 % band, None before 20 runs were scored.
+    `horizons` splits the runs by how far their size lay from the sizes known at that time; horizons without runs are left out.
+    `coverage_90` is the share inside the 90 % band, None until 20 runs were scored.
     """
 
     scored: int = 0
@@ -48,9 +48,9 @@ class Quality(msgspec.Struct, frozen=True):
 
 
 class PowerQuality(msgspec.Struct, frozen=True, kw_only=True):
-    """How good predictions of a run's power have been: scored before learning, as `Quality`.
+    """Accuracy of power predictions, measured as in `Quality`.
 
-    `measured` is the share of the runs' host-minutes with a power sensor, `estimated` that of those estimated from counters.
+    `measured` is the share of host-minutes with a power sensor, `estimated` the share whose power was estimated from counters.
     """
 
     scored: int = 0
@@ -61,10 +61,10 @@ class PowerQuality(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explained(msgspec.Struct, frozen=True):
-    """A counter that explains a target: its coefficient in the target's unit per rate, the same in deviations, and rho.
+    """A counter that explains a target: its coefficient in target units per rate, and standardised.
 
-    rho is its rank correlation with the target. `effect` is what one deviation of the counter adds to the target, in its unit,
-    `share` the part of this counter in what all of them move.
+    `rho` is its rank correlation with the target. `effect` is the change of the target, in its unit, for one standard deviation
+    of the counter. `share` is the part of this counter in the effects of all counters.
     """
 
     counter: str
@@ -76,10 +76,11 @@ class Explained(msgspec.Struct, frozen=True):
 
 
 class ProfileModel(msgspec.Struct, frozen=True, kw_only=True):
-    """What profiles of runs say of one target (`run_time_s`, or `system_power_w`, `cpu_power_w`, ... per host).
+    """The model of one target from counters of runs (`run_time_s`, or per host `system_power_w`, `cpu_power_w`, ...).
 
-    `model` is the one that answers from counters, `scored` the runs that were predicted before they were learned, with the
-    median of their relative errors and the share inside the 90 % band. `explained` are the counters that move what it answers most.
+    `model` names the method in use. `scored` counts the runs predicted before they were learned; `median_error` and
+    `coverage_90` are their median relative error and their share inside the 90 % band. `explained` lists the counters with the
+    largest effects.
     """
 
     target: str
@@ -92,7 +93,7 @@ class ProfileModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AddedByCounter(msgspec.Struct, frozen=True):
-    """What a counter of a run adds to what is expected of the mean run, in the target's unit, and its share of all that is added."""
+    """The amount that a counter of a run adds to the target of the mean run, in the target's unit, and its share of all amounts."""
 
     counter: str
     amount: float
@@ -100,9 +101,9 @@ class AddedByCounter(msgspec.Struct, frozen=True):
 
 
 class ExpectedFromCounters(msgspec.Struct, frozen=True, kw_only=True):
-    """What counters of a run let expect of a target before it was learned, with the band, beside what was observed.
+    """The value of a target that the counters of a run predicted before it was learned, with its band, and the observed value.
 
-    `added` are the counters that add most; of power alone, and nowhere else.
+    `added` lists the counters that add most; only for power.
     """
 
     target: str
@@ -114,18 +115,17 @@ class ExpectedFromCounters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FeatureModel(msgspec.Struct, frozen=True, kw_only=True):
-    """What features report the run times of an application.
+    """How the features of a job explain the run time of its application.
 
-    They are `attributes` of its jobs, the `communication` of its runs, what `adapters` of their hosts counted of that,
-    `shared_communication`, costs that are learned from the runs of all applications of its system, or `counters`.
+    `features` is a kind of features: `attributes` of its jobs, the `communication` of its runs, the communication that network
+    `adapters` of its hosts counted, `shared_communication` (costs learned from all applications of the system), or `counters`.
 
-    `model` is the one that answers of those that are tried (of communication: the set of features that is believed),
-    `weight` its share where a request or a job tells the features. `scored` runs were compared with it before they were
-    learned: `error` is the mean of |ln(observed / predicted)|, `curve_error` and `combined_error` those of the curve and of
-    both together on the same runs; `coverage_90` the share of them in the band of both. Of the newest `ranked` of them,
-    `rcc` is the share of pairs that are ordered as predicted (of a tie the first counts as above), `rcc_symmetric` the same
-    with ties as half, `r_squared` the share of the variance that is explained. `importances` are the shares of features in
-    what the model explains: trees beyond a law, a sum of costs, or counters at a given size.
+    `model` names the method in use (for communication: the set of features), `weight` its share in a prediction if the features
+    are given. `scored` counts the runs that were predicted before they were learned. On those runs, `error` is the mean of
+    |ln(observed / predicted)|, `curve_error` and `combined_error` are the errors of the curve and of both together, and
+    `coverage_90` is the share inside the band of both. On the newest `ranked` runs, `rcc` is the share of pairs in the predicted
+    order (the first of a tie counts as above), `rcc_symmetric` counts ties as half, and `r_squared` is the share of variance
+    explained. `importances` are the shares of features in the explained part.
     """
 
     features: str
@@ -145,10 +145,9 @@ class FeatureModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PredictedAtStart(msgspec.Struct, frozen=True, kw_only=True):
-    """What was predicted of a run before it ended: its run time with the band, in seconds, and how far to trust it.
+    """The prediction for a run before it ended: run time and band in seconds, with its verdict.
 
-    `coverage` is what the band aims at, `source` where the figures came from: "curve", "similar_runs", "features",
-    "other_inputs" or "under_load".
+    `coverage` is the nominal share of the band. `source` is "curve", "similar_runs", "features", "other_inputs" or "under_load".
 
     >>> PredictedAtStart(run_time_s=100.0, low_s=90.0, high_s=110.0, coverage=0.9, verdict="reliable", source="curve").holds(95.0)
     True
@@ -162,28 +161,24 @@ class PredictedAtStart(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
     def holds(self, run_time_s: float) -> bool:
-        """Return whether a run time lies inside the band."""
         return self.low_s <= run_time_s <= self.high_s
 
 
 class SlowedBy(msgspec.Struct, frozen=True):
-    """The odd host that a slow run met, and how many times as long as expected the run took: neither its application's nor its user's."""
+    """The anomalous host that explains a slow run, and the observed over the expected run time; it excuses the user and the application."""
 
     host: str
     factor: float
 
 
 class RecentRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that settled recently. `user` is as the journal has it: a pseudonym, unless names are configured to be plain.
+    """A run that settled recently.
 
-    `predicted` is what was predicted of it, None where nothing was; power and energy are those of all its hosts together.
-    `session` is True for an interactive session. `hosts` are host lists as sent, `nodes` how many nodes it held, `account` the project that it was charged to. `slowed_by` is the
-    odd host that explains why it was slow. `counters` are rates per second and host, `shared` the share of its host-minutes
-    in which another job ran on the same host; None where its hosts reported nothing.
-
-    >>> RecentRun(run_id="exa/1@0", system="exa", job_id="1", application_id=None, n=8.0, start_ms=0, end_ms=60_000,
-    ...           run_time_s=60.0, state="COMPLETED").predicted is None
-    True
+    `user` is a pseudonym, unless names are configured to be plain. `predicted` is its prediction before it ended, if there was one.
+    Power and energy are those of all its hosts together. `session` is True for an interactive session. `hosts` are host lists
+    as sent, `nodes` is the number of its nodes, `account` the project that was charged. `slowed_by` is the anomalous host that
+    explains why it was slow. `counters` are rates per second and host. `shared` is the share of its host-minutes in which another
+    job ran on the same host, None if its hosts sent no telemetry.
     """
 
     run_id: str
@@ -222,7 +217,7 @@ Severity = Literal["info", "warning", "critical"]
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """What every output message has."""
+    """The fields of every output message."""
 
     schema: str
     id: str
@@ -233,7 +228,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reliability(msgspec.Struct, frozen=True):
-    """Whether to trust it: a verdict of VERDICTS, reasons by severity, and what to do about it."""
+    """Whether to trust a prediction: a verdict of VERDICTS, reasons by severity, and advice."""
 
     verdict: str
     reasons: tuple[str, ...] = ()
@@ -247,11 +242,11 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     Everybody who asks whether a size is reliable reads `reliability` of its point. Between two points the worse verdict of
     both holds.
 
-    `coverage` is what the band aims at, `coverage_measured` the share of past runs at this horizon that fell inside
-    the bands published before they ended, drawn to that of the centre, and `coverage_runs` how many of them were scored (both
-    None before 20 were). `speedup` and `efficiency` are None where similar runs answer: they know how runs vary, not what
-    another size would gain. `power_w` is the mean power of all hosts together and
-    `energy_j` the energy of the whole run, with bands of the same coverage; None where power was never measured.
+    `coverage` is the nominal share of the band. `coverage_measured` is the share of past runs at this horizon that fell inside
+    the bands published before they ended, shrunk towards the share of the centre; `coverage_runs` is the number of those runs
+    (both None until 20 were scored). `speedup` and `efficiency` are None for predictions from similar runs, because those show
+    how runs vary and not what another size gains. `power_w` is the mean power of all hosts together and `energy_j` the energy
+    of the whole run, with bands of the same coverage; None if power was never measured.
     """
 
     n: float
@@ -280,9 +275,9 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HorizonError(msgspec.Struct, frozen=True):
-    """How far off a model was at one horizon: runs that were scored before they were learned, and their mean error.
+    """The mean error of a model at one horizon, over runs that were scored before they were learned.
 
-    An error is |ln(observed / predicted)|, at most 2; a small one is a relative error. Errors of long ago fade.
+    An error is |ln(observed / predicted)|, at most 2; a small error is a relative error. Old errors fade.
     """
 
     horizon: Horizon
@@ -293,9 +288,9 @@ class HorizonError(msgspec.Struct, frozen=True):
 class Member(msgspec.Struct, frozen=True):
     """One law of run time: its weight in the prediction, and parameters (units in their names).
 
-    `role` tells whether it is part of the prediction or stands beside it for explanation, `answers` for which sizes it
-    says anything now ("nothing" while fewer than `sizes_min` sizes are known, or where it does not apply), `errors` how
-    right it has been on this application.
+    `role` is "part" if the law counts in the prediction, "reference" if it only explains. `answers` names the sizes that it
+    predicts now ("nothing" while fewer than `sizes_min` sizes are known, or if the law does not apply). `errors` are its past
+    errors on this application.
     """
 
     name: str
@@ -308,9 +303,9 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Fluctuation(msgspec.Struct, frozen=True):
-    """ADEPT's metric R of the interval from the size `n` to the next one that was run, `to_n`: a pure number.
+    """ADEPT's metric R (dimensionless) of the interval from size `n` to the next larger size that was run, `to_n`.
 
-    Perfect speed-up gives 2 - n / to_n. A slow size makes the R before it small and the R after it large.
+    Perfect speed-up gives R = 2 - n / to_n. A slow size makes the R before it small and the R after it large.
     """
 
     n: float
@@ -319,10 +314,10 @@ class Fluctuation(msgspec.Struct, frozen=True):
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
-    """ADEPT's envelope: bounds of every Downey curve near the sizes that are in line.
+    """ADEPT's envelope: bounds of all Downey curves that fit the regular sizes.
 
     T(1) lies between `t1_low_s` and `t1_high_s`, the average parallelism A between `parallelism_low` and
-    `parallelism_high` (None: nothing bounds it yet), the serial share is at most `serial_share_high`.
+    `parallelism_high` (None if unbounded), the serial share is at most `serial_share_high`.
     """
 
     t1_low_s: float
@@ -333,10 +328,10 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScalabilityStudy(msgspec.Struct, frozen=True, kw_only=True):
-    """What ADEPT's study measured on the sizes that were run.
+    """The measurements of ADEPT's study on the sizes that were run.
 
-    `fluctuation` is metric R by interval, `fluctuation_ratio_max` the largest R over the one before it: above 1.1 the size
-    between may be slow. Sizes below one processor count as one.
+    `fluctuation` is metric R by interval. `fluctuation_ratio_max` is the largest ratio of an R to the R before it: above 1.1, the
+    size between both intervals may be slow. Sizes below one processor count as one.
     """
 
     fluctuation: tuple[Fluctuation, ...]
@@ -345,10 +340,10 @@ class ScalabilityStudy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Model(msgspec.Struct, frozen=True):
-    """Where a prediction came from.
+    """The model behind a prediction.
 
-    `errors` are those of what was published, or beyond its curve would have been, measured as those of its members.
-    `study` is what ADEPT's study measured, whoever predicts.
+    `errors` are the errors of the published curve and of its extension beyond the published sizes. `study` is ADEPT's study,
+    whichever model predicts.
     """
 
     name: str
@@ -358,16 +353,16 @@ class Model(msgspec.Struct, frozen=True):
 
     @property
     def slim(self) -> "Model":
-        """The name alone: what plans by a curve reads neither its members nor how right each of them was."""
+        """The model without members and errors, for readers who only plan by the curve."""
         return Model(self.name, ())
 
 
 class UsefulSizes(msgspec.Struct, frozen=True):
-    """Sizes worth asking for: the largest useful one, the knee, the largest at half efficiency.
+    """Recommended sizes: the largest useful size, the knee, and the largest size at half efficiency.
 
-    `least_energy` is the size with the least energy of a run, `least_energy_delay` that with the least product of energy and
-    run time, of the sizes of the curve that can be relied on; None where power was never measured. `slower_beyond` is the
-    fastest size that was run, where the largest is clearly slower; None where no run was.
+    Among reliable sizes, `least_energy` has the least energy of a run and `least_energy_delay` the least product of energy and
+    run time; None if power was never measured. `slower_beyond` is the fastest size that was run, if the largest size is clearly
+    slower.
     """
 
     max: float | None = None
@@ -421,10 +416,10 @@ class AnswerPoint(CurvePoint, frozen=True, kw_only=True):
 
 
 class Answer(Message, frozen=True, kw_only=True):
-    """Topic answers, keyed by request id: one answer for each request, also where nothing is known.
+    """Topic answers, keyed by request id: one answer for each request, even for an unknown application.
 
-    `known` is False for an application that has no model; `detail` is then the sentence that says so. `observations` is how
-    many runs are known now: the curve may have been fitted before the newest of them.
+    `known` is False for an application without a model; `detail` is then a sentence for the user. `observations` counts the runs
+    known now, some of which may be newer than the fitted curve.
     """
 
     request_id: str
@@ -444,7 +439,7 @@ class Answer(Message, frozen=True, kw_only=True):
 
 
 class RunTimeQuantile(msgspec.Struct, frozen=True):
-    """A run time that a share of runs like this one end within, and when that is: at the time limit at the latest."""
+    """The run time within which a share `probability` of such runs end, and that time of day, at most the time limit."""
 
     probability: float
     run_time_s: float
@@ -452,22 +447,24 @@ class RunTimeQuantile(msgspec.Struct, frozen=True):
 
 
 class JobPrediction(Message, frozen=True, kw_only=True):
-    """Topic job-predictions, keyed by system/job_id: when a running job will end; a tombstone when it is over.
+    """Topic job-predictions, keyed by system/job_id: when a running job will end; a tombstone when it has ended.
 
-    `end` is the one end to plan by: the time by which half of such jobs have ended, and at the latest that of the limit, where
-    the scheduler stops it. `run_time_s` and its band are what it takes without a limit. All are given that it still runs, and have
-    the digits that the band supports. `quantiles` are the distribution that both are from.
-    `probability_exceeds_limit` is the chance to run into the time limit, `probability_ends_before_limit` the rest;
-    `probability_fails` that of
-    a run like it, at its start, to end before that without having completed: a burst of failures counts once there. `coverage`,
-    `coverage_measured` and `coverage_runs` are those of the curve at its size. `model` is where the numbers came from: the published curve of
-    the application, or the distribution of similar runs with what its user, name, class and centre weigh, whose coverage
-    is that of the centre's jobs; None where nothing is known. `under_load` is the run time by the load of its hosts before
-    it started. Where such figures have predicted past runs better than the plain ones (`under_load.better`), run time, band,
-    end and chance are those under load, and `source` says "under_load"; else it says "curve", "similar_runs", "features" or
-    "other_inputs". `user` is who runs it: a pseudonym, unless names are configured to be plain. `nodes` is how many nodes it
-    holds, `partition` where it runs; None where its producer does not say. `account` is the project that it is charged to. `session` is True for an
-    interactive session.
+    `end` is the time to plan by: half of such jobs have ended by then, and it is at most the time limit. `run_time_s` and its
+    band are without a limit. All are conditional on the job still running, with the digits that the band supports.
+    `quantiles` are the distribution behind both.
+
+    `probability_exceeds_limit` is the probability of reaching the time limit, `probability_ends_before_limit` the rest.
+    `probability_fails`, at the start of such a run, is the probability of ending earlier without completing; a burst of failures
+    counts once. `coverage`, `coverage_measured` and `coverage_runs` are those of the curve at its size.
+
+    `model` is the published curve of the application, or the distribution of similar runs with the weights of user, name, class
+    and centre, whose coverage is that of all jobs of the centre; None if nothing is known. `under_load` is the run time by the
+    load of its hosts before it started. If such predictions have been better than plain ones (`under_load.better`), run time,
+    band, end and probabilities are those under load and `source` is "under_load". Otherwise `source` is "curve", "similar_runs",
+    "features" or "other_inputs".
+
+    `user` is a pseudonym, unless names are configured to be plain. `nodes` and `partition` are None if the producer does not
+    report them. `account` is the project that is charged. `session` is True for an interactive session.
     """
 
     system: str
@@ -507,7 +504,7 @@ class JobPrediction(Message, frozen=True, kw_only=True):
 
 
 class AlertEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an alert rests on."""
+    """The values and runs that an alert rests on."""
 
     observed: float | None = None
     expected: float | None = None
@@ -522,9 +519,9 @@ class AlertEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
 class Alert(Message, frozen=True, kw_only=True):
     """Topic alerts, keyed by fingerprint: changes of status only.
 
-    `labels` identify the alert and never hold a changing value; `annotations` are for people (summary, description) and link to
-    what they need (runbook_url, dashboard_url). One that stays pending with a reason in `withheld_by` is true and wakes nobody; when it is over, its
-    key has a tombstone.
+    `labels` identify the alert and never hold a changing value. `annotations` hold the texts (summary, description) and links
+    (runbook_url, dashboard_url). An alert with a reason in `withheld_by` stays pending and notifies nobody; its key gets a
+    tombstone when its cause ends.
     """
 
     fingerprint: str
@@ -540,17 +537,17 @@ class Alert(Message, frozen=True, kw_only=True):
 
     @property
     def is_open(self) -> bool:
-        """Return whether it was sent and is true now: what is pending is not open yet, and what is withheld never."""
+        """Whether the alert was sent and its cause still holds; pending and withheld alerts are not open."""
         return self.status == "firing"
 
 
 class Run(Message, frozen=True, kw_only=True):
     """Topic runs, keyed by run id: a settled run with its raw identity evidence, the training set of a rebuild.
 
-    `event` holds the completion as it was journalled and `identities` all other evidence of its job, as JSON text of
-    the journal's own form, so that other rules, other code or another state version can fold it anew. `profile` is what the
-    telemetry of its hosts said of it, `predicted` what was predicted before it ended. `slowed_by` is the odd host that explains why it was
-    slow; None where none does. `by_counters` is what its counters let expect, before it was learned.
+    `event` holds the completion and `identities` all other evidence of its job, as JSON text in the form of the journal, so that
+    other rules, other code or another state version can process them again. `profile` summarises the telemetry of its hosts,
+    `predicted` is the prediction before the run ended, and `slowed_by` the anomalous host that explains why it was slow.
+    `by_counters` are the values that its counters predicted before it was learned.
     """
 
     run_id: str
@@ -569,9 +566,9 @@ class Run(Message, frozen=True, kw_only=True):
 
 
 class HostReport(Message, frozen=True, kw_only=True):
-    """Topic hosts, keyed by system/host: what a host measured in its last five minutes, and what is expected next.
+    """Topic hosts, keyed by system/host: measurements of the last five minutes and forecasts; a tombstone when it is forgotten.
 
-    `state` is as it was told last ("" for none), `job` the key of the job that began last on it. Removed when the host is forgotten.
+    `state` is the last reported state ("" for none), `job` the key of the job that began last on it.
     """
 
     system: str
@@ -589,7 +586,7 @@ class Tombstone(msgspec.Struct, frozen=True):
 
 
 class Emission(msgspec.Struct, frozen=True):
-    """One record to send to an output topic: `kind` names the topic in the configuration, a None value is a tombstone."""
+    """One record for an output topic: `kind` is the key of the topic in the configuration; the value None is a tombstone."""
 
     kind: Literal["predictions", "job_predictions", "answers", "alerts", "runs", "hosts", "deadletters"]
     key: str
@@ -605,17 +602,17 @@ SCHEMAS: Final[dict[str, type[Prediction | JobPrediction | Answer | Alert | Run 
     "scalewatch.host/1": HostReport,
     "scalewatch.dead-letter/1": DeadLetter,
 }
-"""What this version writes and reads, by the name in the field `schema`."""
+"""The messages that this version writes and reads, by the value of `schema`."""
 
 TIMES: Final = frozenset({"time", "as_of", "valid_until", "start", "end", "starts", "ends", "end_low", "end_high"})
-"""Fields of messages that hold a time as RFC 3339, where they hold anything."""
+"""Fields of messages that hold a time as RFC 3339, or null."""
 
 
 HITS: Final = 0.5  # from this chance on a job will probably hit its limit
 
 
 def hits(chance: float | None, *, session: bool) -> bool:
-    """Return whether a time limit will probably cost a job its work, by the chance to reach it; a session ends there as a rule.
+    """Return whether a job will probably reach its time limit; sessions usually end there, so they never count.
 
     >>> hits(0.7, session=False), hits(0.7, session=True), hits(0.5, session=False), hits(None, session=False)
     (True, False, False, False)
@@ -624,7 +621,7 @@ def hits(chance: float | None, *, session: bool) -> bool:
 
 
 class Neighbour(msgspec.Struct, frozen=True):
-    """Another job on the hosts of a running one: on how many of them, and since when."""
+    """Another job on the hosts of a running job, with the number of shared hosts."""
 
     job_id: str
     hosts: int
@@ -632,7 +629,7 @@ class Neighbour(msgspec.Struct, frozen=True):
 
 
 class LoadedBand(msgspec.Struct, frozen=True):
-    """Quantiles of the run time under the load of the hosts, in seconds; None where too little is known of it."""
+    """Quantiles of the run time under the load of the hosts, in seconds; None if the load is not known well enough."""
 
     q05_s: float | None = None
     q50_s: float | None = None
@@ -640,7 +637,7 @@ class LoadedBand(msgspec.Struct, frozen=True):
 
 
 class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What lists show of a running job: a part of its prediction, so that twenty thousand are read in a moment."""
+    """The part of a job prediction that lists show, small enough to read twenty thousand jobs at once."""
 
     id: str
     time: str
