@@ -7,5 +7,5 @@ is, and a run time computed from them is a histogram again.
 
 Every array may have leading axes (hosts): each function works on one histogram and on a histogram per host alike.
 
-`values` (what a histogram is) -> `rebin` -> `arithmetic`, `pool` (many hosts) -> `moments`, `scores`.
+`values` defines and builds histograms, `arithmetic` combines, pools and scores them.
 """

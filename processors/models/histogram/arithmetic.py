@@ -1,9 +1,9 @@
-"""Arithmetic of independent stochastic values: interval arithmetic of each pair of intervals, then equal intervals again.
+"""Arithmetic of independent histograms: interval arithmetic for each pair of intervals, then equal intervals again.
 
-Source: Schopf, Berman (2001). A pair of intervals gives the interval of all results that it can have, with the product of
-the two shares; spreading that evenly makes sums and products wider than they are (the sum of two uniform values is a
-triangle). `sum_mode="exact"` spreads sums as they are. What errs is on the safe side for a band; a Monte-Carlo check
-tells how much. Operands that share a source are not independent: X - X is not 0 here.
+Source: Schopf, Berman (2001). A pair of intervals yields the interval of all possible results, with the product of the two
+shares. Spreading this product evenly makes sums and products too wide (the sum of two uniform values is a triangle), which
+is the safe side for a band; a Monte-Carlo check measures the error. `sum_mode="exact"` avoids it for sums. Operands with a
+common source are not independent: X - X is not 0 here.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,7 @@ def variance(x: Histogram) -> Floats:
 
 
 def cumulative(x: Histogram, at: npt.ArrayLike) -> Floats:
-    """Return the probability (..., q) of values up to and with each of `at` (q,) or (..., q).
+    """Return the probability (..., q) of values up to and including each of `at` (q,) or (..., q).
 
     >>> cumulative(Histogram(np.array([1.0, 3.0, 5.0]), np.array([0.3, 0.7])), [2.0, 5.0]).tolist()
     [0.15, 1.0]
@@ -60,39 +60,33 @@ def cumulative(x: Histogram, at: npt.ArrayLike) -> Floats:
 
 
 def quantiles(x: Histogram, levels: npt.ArrayLike) -> Floats:
-    """Return the values (..., q) at levels (q,) or (..., q) from 0 to 1: the least that so much lies below.
-
-    Raises ValueError at other levels.
+    """Return the quantiles (..., q) at levels (q,) or (..., q); ValueError for levels outside 0 to 1.
 
     >>> quantiles(Histogram(np.array([1.0, 3.0, 5.0]), np.array([0.5, 0.5])), [0.25, 0.5, 1.0]).tolist()
     [2.0, 3.0, 5.0]
     """
-    wanted = np.asarray(levels, dtype=np.float64)
-    if not ((wanted >= 0) & (wanted <= 1)).all():
+    level = np.asarray(levels, dtype=np.float64)
+    if not ((level >= 0) & (level <= 1)).all():
         raise ValueError("A quantile needs a level between 0 and 1.")
     filled = x.shares.cumsum(axis=-1)
     filled /= filled[..., -1:]
-    index = (wanted[..., :, None] > filled[..., None, :-1]).sum(axis=-1)
+    index = (level[..., :, None] > filled[..., None, :-1]).sum(axis=-1)
     start, width, share = (_picked(part, index) for part in (x.low, x.high - x.low, x.shares))
     before = _picked(filled, index) - share
-    part = np.clip((wanted - before) / np.where(share > 0, share, 1.0), 0.0, 1.0)
+    part = np.clip((level - before) / np.where(share > 0, share, 1.0), 0.0, 1.0)
     return np.asarray(np.minimum(start + part * width, x.edges[..., -1:]))
 
 
 def in_range(x: Histogram, actual: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-    """Return whether actual values, (...), lie between the first and the last edge.
-
-    >>> bool(in_range(Histogram(np.array([1.0, 3.0]), np.ones(1)), 3.0))
-    True
-    """
+    """Return whether actual values, (...), lie between the first and the last edge."""
     value = np.asarray(actual, dtype=np.float64)
     return np.asarray((value >= x.edges[..., 0]) & (value <= x.edges[..., -1]))
 
 
 def interval_index(x: Histogram, actual: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Return in which interval an actual value lies, (...): 0 to m - 1, -1 below all, m above all.
+    """Return the number of the interval of each actual value, (...): 0 to m - 1, -1 below all, m above all.
 
-    Intervals hold their lower edge, the last its upper one too, as where samples are counted.
+    An interval includes its lower edge, the last one also its upper edge.
 
     >>> window = Histogram(np.array([0.0, 1.0, 2.0]), np.array([0.5, 0.5]))
     >>> [int(interval_index(window, value)) for value in (-1.0, 0.0, 1.0, 2.0, 3.0)]
@@ -105,16 +99,12 @@ def interval_index(x: Histogram, actual: npt.ArrayLike) -> npt.NDArray[np.int64]
 
 
 def variation(x: Histogram) -> Floats:
-    """Return the length of the range, (...), in the unit of the value.
-
-    >>> float(variation(Histogram(np.array([1.0, 3.0]), np.ones(1))))
-    2.0
-    """
+    """Return the length of the range, (...), in the unit of the value."""
     return np.asarray(x.edges[..., -1] - x.edges[..., 0])
 
 
 def variation_class(length: float) -> VariationClass:
-    """Return the class of Schopf and Berman for the range of an availability from 0 to 1.
+    """Return the class of Schopf and Berman for the range of an availability between 0 and 1.
 
     >>> [variation_class(length) for length in (0.25, 0.5, 0.51)]
     ['low', 'medium', 'high']
@@ -136,7 +126,7 @@ def crps(x: Histogram, actual: npt.ArrayLike) -> Floats:
     """Return the continuous ranked probability score (...) of actual values (...), in their unit; 0 is perfect.
 
     The integral of (F(v) - [v >= actual])^2 over v, in closed form for each interval (Gneiting, Raftery, "Strictly
-    proper scoring rules", 2007). That of a certain value is its distance.
+    proper scoring rules", 2007). The score of a certain value is its distance.
 
     >>> float(crps(Histogram(np.array([0.0, 1.0]), np.ones(1)), 0.5)).__round__(6)
     0.083333
@@ -157,7 +147,7 @@ def crps(x: Histogram, actual: npt.ArrayLike) -> Floats:
 def pit(x: Histogram, actual: npt.ArrayLike) -> Floats:
     """Return the probability integral transform (...): the probability of values below the actual one.
 
-    Half of what lies on the value itself counts. Where forecasts are right these are even from 0 to 1.
+    Probability at the value itself counts half. Correct forecasts spread evenly from 0 to 1.
 
     >>> float(pit(Histogram(np.array([0.0, 4.0]), np.ones(1)), 1.0)), float(pit(Histogram(np.full(2, 3.0), np.ones(1)), 3))
     (0.25, 0.5)
@@ -171,13 +161,13 @@ def _mean_square(a: Floats, b: Floats) -> Floats:
     return np.asarray((a * a + a * b + b * b) / 3)
 
 
-AVAILABILITY_MIN = 0.01  # a share of a processor that is measured as 0 would make any run endless
+AVAILABILITY_MIN = 0.01  # an availability of 0 would make any run endless
 SumMode = Literal["interval", "exact"]
 _Bounds = Callable[[Floats, Floats, Floats, Floats], tuple[Floats, Floats]]
 
 
 def add(x: Histogram, y: Histogram, intervals: int = INTERVALS, sum_mode: SumMode = "interval") -> Histogram:
-    """Return x + y; ValueError where a result is too large for a number.
+    """Return x + y; ValueError if a result is too large for a float.
 
     >>> d = Histogram(np.array([1.0, 3.0, 5.0]), np.array([0.3, 0.7]))
     >>> e = Histogram(np.array([2.0, 4.0, 7.0]), np.array([0.4, 0.6]))
@@ -190,7 +180,7 @@ def add(x: Histogram, y: Histogram, intervals: int = INTERVALS, sum_mode: SumMod
 
 
 def multiply(x: Histogram, y: Histogram, intervals: int = INTERVALS) -> Histogram:
-    """Return x y; errors as `add`.
+    """Return x y; errors as in `add`.
 
     >>> multiply(Histogram(np.array([-1.0, 2.0]), np.ones(1)), Histogram(np.array([1.0, 3.0]), np.ones(1)), 3).edges.tolist()
     [-3.0, 0.0, 3.0, 6.0]
@@ -199,7 +189,7 @@ def multiply(x: Histogram, y: Histogram, intervals: int = INTERVALS) -> Histogra
 
 
 def divide(x: Histogram, y: Histogram, intervals: int = INTERVALS) -> Histogram:
-    """Return x / y; ValueError where 0 lies within the divisor, other errors as `add`.
+    """Return x / y; ValueError if the divisor may be 0, other errors as in `add`.
 
     >>> ten, cpu = Histogram(np.array([10.0, 10.0]), np.ones(1)), Histogram(np.array([0.8, 1.0]), np.ones(1))
     >>> divide(ten, cpu).edges.tolist()
@@ -228,7 +218,7 @@ def minimum(x: Histogram, y: Histogram, intervals: int = INTERVALS) -> Histogram
 
 
 def scaled(x: Histogram, factor: float | Floats) -> Histogram:
-    """Return factor x, exactly: the intervals are scaled, the shares stay. A factor may be one per host, (...).
+    """Return factor times x exactly: edges are scaled, shares stay. The factor may differ by host, (...).
 
     >>> scaled(Histogram(np.array([1.0, 2.0, 4.0]), np.array([0.25, 0.75])), -2.0).edges.tolist()
     [-8.0, -4.0, -2.0]
@@ -252,7 +242,7 @@ def _turned(edges: Floats, shares: Floats) -> Histogram:
 
 
 def shifted(x: Histogram, by: float | Floats) -> Histogram:
-    """Return x + by, exactly; `by` may be one per host, (...).
+    """Return x + by exactly; `by` may differ by host, (...).
 
     >>> shifted(Histogram(np.array([1.0, 2.0]), np.ones(1)), 3.0).edges.tolist()
     [4.0, 5.0]
@@ -264,7 +254,7 @@ def shifted(x: Histogram, by: float | Floats) -> Histogram:
 
 
 def at_least(x: Histogram, least: float, intervals: int = INTERVALS) -> Histogram:
-    """Return the larger of x and a number; x itself where nothing of it lies below.
+    """Return the larger of x and a number; x itself if it is never smaller.
 
     >>> at_least(Histogram(np.array([0.0, 1.0]), np.ones(1)), 0.01).edges[0].tolist()
     0.01
@@ -275,7 +265,7 @@ def at_least(x: Histogram, least: float, intervals: int = INTERVALS) -> Histogra
 
 
 def power(x: Histogram, exponent: int, intervals: int = INTERVALS) -> Histogram:
-    """Return x to a whole power, the same x each time; ValueError where it is negative and 0 lies within x.
+    """Return x to an integer power; ValueError if the exponent is negative and x may be 0.
 
     >>> power(Histogram(np.array([-1.0, 2.0]), np.ones(1)), 2, 1).edges.tolist()
     [0.0, 4.0]
@@ -292,11 +282,7 @@ def power(x: Histogram, exponent: int, intervals: int = INTERVALS) -> Histogram:
 
 
 def may_be_zero(x: Histogram) -> bool:
-    """Return whether 0 lies within an interval that has a share, its ends included, on any host.
-
-    >>> may_be_zero(Histogram(np.array([-1.0, 1.0]), np.ones(1)))
-    True
-    """
+    """Return whether any interval with a share contains 0, its ends included, on any host."""
     return bool(((x.shares > 0) & (x.low <= 0) & (x.high >= 0)).any())
 
 
@@ -338,7 +324,7 @@ def _pairs(bounds: _Bounds, x: Histogram, y: Histogram) -> tuple[Floats, Floats,
     """Return low, high and share of all pairs of intervals, each (..., m_x m_y)."""
     a, b, p = (part[..., :, None] for part in (x.low, x.high, x.shares))
     c, d, q = (part[..., None, :] for part in (y.low, y.high, y.shares))
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # where a share is 0 anything may come out
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # without a share the result does not matter
         low, high = bounds(a, b, c, d)
     share = p * q
     flat = (*share.shape[:-2], -1)
@@ -358,20 +344,20 @@ def _exact_sum(x: Histogram, y: Histogram, intervals: int) -> Histogram:
 
 
 def _trapezoid(above: Floats, narrow: Floats, wide: Floats) -> Floats:
-    """Return how much of the sum of two uniform values lies within `above` of its lower end; widths narrow <= wide.
+    """Return the probability that the sum of two uniform values exceeds its lower end by at most `above`; widths narrow <= wide.
 
-    Its density rises over `narrow`, stays over the rest of `wide`, and falls over `narrow`.
+    The density rises over `narrow`, is constant over the rest of `wide`, and falls over `narrow`.
     """
     over = above >= narrow + wide
     begun = ~(above <= 0)
     part = (begun & over).astype(np.float64)
-    at = np.nonzero(begun & ~over)  # few: most pairs lie wholly below a value, or above it
+    at = np.nonzero(begun & ~over)  # few pairs: most lie wholly below or above a value
     part[at] = _within(above[at], *(np.broadcast_to(width, above.shape)[at] for width in (narrow, wide)))
     return part
 
 
 def _within(above: Floats, narrow: Floats, wide: Floats) -> Floats:
-    """Return the same, (k,), of values between both ends of the sum."""
+    """Return the same, (k,), for values strictly between both ends of the sum."""
     by_two = 2 * np.where(narrow > 0, narrow, 1.0) * np.where(wide > 0, wide, 1.0)
     rising = above**2 / by_two
     falling = 1 - (narrow + wide - above) ** 2 / by_two
@@ -379,15 +365,15 @@ def _within(above: Floats, narrow: Floats, wide: Floats) -> Floats:
     return np.where(above < narrow, rising, np.where(above <= wide, level, np.where(narrow > 0, falling, 1.0)))
 
 
-TAIL = 0.01  # what the first interval of a maximum may hold from below it
+TAIL = 0.01  # probability below the first interval of a maximum that it may absorb
 _PARTS, _ROUNDS = 32, 4  # together a millionth of the range
 
 
 def mixture(x: Histogram, weights: npt.ArrayLike | None = None, intervals: int = INTERVALS) -> Histogram:
-    """Return the value on a host picked from all, (hosts, m) to one: the pooled windows of a partition.
+    """Return the value on a random host, (hosts, m) to one: the pooled windows of a partition.
 
-    `weights` (hosts,) say how likely each is picked; all alike without. Raises ValueError without hosts or where
-    weights are negative or sum to nothing.
+    `weights` (hosts,) are the relative probabilities of the hosts, by default equal. Raises ValueError without hosts or if
+    weights are negative or all 0.
 
     >>> two = Histogram(np.array([[0.0, 1.0], [1.0, 2.0]]), np.ones((2, 1)))
     >>> mixture(two, weights=[3.0, 1.0], intervals=2).shares.tolist()
@@ -403,10 +389,10 @@ def mixture(x: Histogram, weights: npt.ArrayLike | None = None, intervals: int =
 
 
 def maximum_of(x: Histogram, n: float, intervals: int = INTERVALS) -> Histogram:
-    """Return the largest of n independent values that are distributed like x: F^n, for any real n of at least 1.
+    """Return the largest of n independent values distributed like x: F^n, for any real n of at least 1.
 
-    The intervals start where F^n reaches TAIL, if the first of them would hold less than that: the largest of a thousand
-    values has all its probability near the end of the range, and five intervals should show it.
+    The intervals start at the TAIL quantile of F^n if the first one would hold less: the largest of a thousand values has
+    nearly all probability close to the end of the range, and five intervals should show it.
 
     >>> even = Histogram(np.array([0.0, 1.0]), np.ones(1))
     >>> maximum_of(even, 2.0, intervals=4).shares.tolist()
@@ -419,10 +405,10 @@ def maximum_of(x: Histogram, n: float, intervals: int = INTERVALS) -> Histogram:
 
 
 def maximum_over(x: Histogram, intervals: int = INTERVALS, counts: npt.ArrayLike | None = None) -> Histogram:
-    """Return the largest over hosts that differ, (hosts, m) to one: the product of their cumulative probabilities.
+    """Return the largest value over different hosts, (hosts, m) to one: the product of their cumulative probabilities.
 
-    `counts` (hosts,) say how many hosts each of them stands for; one each without. Intervals as in `maximum_of`. Raises
-    ValueError without hosts, or where one stands for no host.
+    `counts` (hosts,) are the numbers of equal hosts, by default 1. Intervals are chosen as in `maximum_of`. Raises ValueError
+    without hosts, or if a count is not positive.
 
     >>> two = Histogram(np.array([[0.0, 1.0], [0.5, 0.5]]), np.ones((2, 1)))
     >>> maximum_over(two, intervals=2).edges.tolist(), maximum_over(two, intervals=2).shares.tolist()
@@ -436,7 +422,7 @@ def maximum_over(x: Histogram, intervals: int = INTERVALS, counts: npt.ArrayLike
 
 
 def minimum_over(x: Histogram, intervals: int = INTERVALS, counts: npt.ArrayLike | None = None) -> Histogram:
-    """Return the smallest over hosts that differ; as `maximum_over`.
+    """Return the smallest value over different hosts; otherwise as `maximum_over`.
 
     >>> minimum_over(Histogram(np.array([[0.0, 1.0], [0.5, 0.5]]), np.ones((2, 1))), intervals=1).edges.tolist()
     [0.0, 0.5]
@@ -445,7 +431,7 @@ def minimum_over(x: Histogram, intervals: int = INTERVALS, counts: npt.ArrayLike
 
 
 def minimum_of(x: Histogram, n: float, intervals: int = INTERVALS) -> Histogram:
-    """Return the smallest of n independent values that are distributed like x; as `maximum_of`.
+    """Return the smallest of n independent values distributed like x; otherwise as `maximum_of`.
 
     >>> minimum_of(Histogram(np.array([0.0, 1.0]), np.ones(1)), 2.0, intervals=2).shares.tolist()
     [0.75, 0.25]
@@ -467,13 +453,13 @@ def _largest(x: Histogram, n: Floats, intervals: int) -> Histogram:
 
 
 def _below_all(x: Histogram, n: Floats, at: Floats) -> Floats:
-    """Return the probability (q,) that the largest lies below each value: points at the value itself do not."""
+    """Return the probability (q,) that all values are smaller than each of `at`."""
     each = (below(at, x.low, x.high) * x.shares[..., None, :]).sum(axis=-1)
     return np.asarray((each.clip(0.0, 1.0, out=each) ** n[:, None]).prod(axis=0))
 
 
 def _tail(x: Histogram, n: Floats, low: float, high: float) -> float:
-    """Return a value just below which the largest lies with no more than the probability TAIL."""
+    """Return a value below which the largest lies with a probability of at most TAIL."""
     for _ in range(_ROUNDS):
         at = np.linspace(low, high, _PARTS + 1)
         index = int((_below_all(x, n, at[1:-1]) < TAIL).sum())

@@ -1,4 +1,4 @@
-"""What a histogram is, and how it is built: from samples, from a window that a collector told, from one number."""
+"""Histograms of stochastic values, built from samples, from reported windows, or from one number."""
 
 import math
 from collections.abc import Sequence
@@ -9,17 +9,17 @@ import numpy.typing as npt
 
 from processors.models.numerics.arrays import Floats
 
-INTERVALS = 5  # more than five gave Schopf no better predictions
+INTERVALS = 5  # more intervals gave Schopf no better predictions
 INTERVALS_MAX = 25
 MASS_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Histogram:
-    """A stochastic value: `shares` (..., m) of its probability in the intervals between `edges` (..., m + 1).
+    """A stochastic value: `shares` (..., m) of probability in the intervals between `edges` (..., m + 1).
 
-    Leading axes hold one histogram per host. Values are spread evenly within an interval. A value that is certain has
-    edges that are all equal. Edges do not fall and shares sum to 1: `given` checks what comes from outside.
+    Leading axes hold one histogram per host. Values are spread evenly within an interval; a certain value has equal edges. Edges
+    never fall and shares sum to 1; `given` checks this for external input.
 
     >>> Histogram(np.array([0.0, 1.0, 2.0]), np.array([0.25, 0.75])).intervals
     2
@@ -30,37 +30,29 @@ class Histogram:
 
     @property
     def intervals(self) -> int:
-        """How many intervals it has: m."""
         return int(self.shares.shape[-1])
 
     @property
     def hosts(self) -> tuple[int, ...]:
-        """The leading axes: () for one histogram."""
+        """The leading axes; () for a single histogram."""
         return self.shares.shape[:-1]
 
     @property
     def low(self) -> Floats:
-        """The lower end of each interval, (..., m)."""
         return self.edges[..., :-1]
 
     @property
     def high(self) -> Floats:
-        """The upper end of each interval, (..., m)."""
         return self.edges[..., 1:]
 
     def host(self, index: int) -> "Histogram":
-        """Return the histogram of one host.
-
-        >>> given([[0.0, 1.0], [1.0, 3.0]], [[1.0], [1.0]]).host(1).edges.tolist()
-        [1.0, 3.0]
-        """
         return Histogram(self.edges[index], self.shares[index])
 
 
 def given(edges: npt.ArrayLike, shares: npt.ArrayLike) -> Histogram:
-    """Return the histogram of edges (..., m + 1) and shares (..., m) from outside; one edge and one share are a point.
+    """Return the histogram of external edges (..., m + 1) and shares (..., m); one edge and one share are a certain value.
 
-    Raises ValueError where they do not fit, are not finite, edges fall, shares are negative or do not sum to 1.
+    Raises ValueError if the shapes do not fit, a number is not finite, edges fall, or shares are negative or do not sum to 1.
 
     >>> given([3.0], [1.0]).edges.tolist(), given([0, 1, 2], [0.5, 0.5]).intervals
     ([3.0, 3.0], 2)
@@ -71,21 +63,17 @@ def given(edges: npt.ArrayLike, shares: npt.ArrayLike) -> Histogram:
     if not mass.ndim or at.shape != (*mass.shape[:-1], mass.shape[-1] + 1) or not mass.size:
         raise ValueError("A histogram has one edge more than shares.")
     if not (np.isfinite(at).all() and np.isfinite(mass).all()):
-        raise ValueError("Edges and shares of a histogram are finite.")
+        raise ValueError("Edges and shares of a histogram must be finite.")
     if (at[..., 1:] < at[..., :-1]).any():
-        raise ValueError("Edges of a histogram do not fall.")
+        raise ValueError("Edges of a histogram must not fall.")
     total = mass.sum(axis=-1, keepdims=True)
     if (mass < 0).any() or (abs(total - 1) > MASS_TOLERANCE).any():
-        raise ValueError("Shares of a histogram are not negative and sum to 1.")
+        raise ValueError("Shares of a histogram must not be negative and must sum to 1.")
     return Histogram(at, mass / total)
 
 
 def point(value: npt.ArrayLike) -> Histogram:
-    """Return a certain value, or one per host; ValueError unless finite.
-
-    >>> point(3.0).edges.tolist(), point([1.0, 2.0]).hosts
-    ([3.0, 3.0], (2,))
-    """
+    """Return a certain value, or one per host; ValueError unless finite."""
     certain = np.asarray(value, dtype=np.float64)
     if not np.isfinite(certain).all():
         raise ValueError("A certain value is finite.")
@@ -93,7 +81,7 @@ def point(value: npt.ArrayLike) -> Histogram:
 
 
 def equal_edges(low: npt.ArrayLike, high: npt.ArrayLike, intervals: int) -> Floats:
-    """Return the edges (..., m + 1) of equal intervals; the first and the last are `low` and `high` to the bit.
+    """Return the edges (..., m + 1) of equal intervals; the ends are exactly `low` and `high`.
 
     >>> equal_edges(0.2, 0.7, 5).round(3).tolist()
     [0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
@@ -106,11 +94,11 @@ def equal_edges(low: npt.ArrayLike, high: npt.ArrayLike, intervals: int) -> Floa
 
 
 def from_samples(samples: npt.ArrayLike, intervals: int = INTERVALS) -> Histogram:
-    """Return the histogram of samples (..., k): equal intervals from the least to the largest of them.
+    """Return the histogram of samples (..., k), with equal intervals from the least to the largest sample.
 
-    A sample belongs to the interval whose edges it lies between, the upper one left out except the last. NaN stands for
-    no sample, so that hosts may have different numbers of them. Where all samples are alike the edges are, too. Raises
-    ValueError without samples, with infinite ones, or where `intervals` is not 1 to 25.
+    An interval includes its lower edge, the last one also its upper edge. NaN stands for a missing sample, so that hosts may
+    have different numbers of samples. If all samples are equal, so are the edges. Raises ValueError without samples, with
+    infinite ones, or unless `intervals` is 1 to 25.
 
     >>> window = from_samples([0.2, 0.26, 0.31, 0.33, 0.35, 0.52, 0.55, 0.61, 0.68, 0.7])
     >>> window.shares.tolist()
@@ -136,9 +124,9 @@ def from_samples(samples: npt.ArrayLike, intervals: int = INTERVALS) -> Histogra
 
 
 def in_common(edges: Sequence[Sequence[float]], shares: Sequence[Sequence[float]]) -> Histogram:
-    """Return one histogram per host from windows as collectors tell them, points with one edge among them.
+    """Return one histogram per host from reported windows, some of which may be certain values with one edge.
 
-    Raises ValueError where a window is empty or two that are no points have different numbers of intervals.
+    Raises ValueError if a window is empty, or if two windows that are not certain values have different numbers of intervals.
 
     >>> windows = in_common([(0.0, 1.0, 2.0), (3.0,)], [(0.5, 0.5), (1.0,)])
     >>> windows.edges.tolist(), windows.shares.tolist()
@@ -153,18 +141,13 @@ def in_common(edges: Sequence[Sequence[float]], shares: Sequence[Sequence[float]
 
 
 def check_intervals(intervals: int) -> None:
-    """Raise ValueError where this is no number of intervals.
-
-    >>> check_intervals(0)
-    Traceback (most recent call last):
-    ValueError: A histogram has 1 to 25 intervals, not 0.
-    """
+    """Raise ValueError unless the number of intervals is an integer from 1 to INTERVALS_MAX."""
     if not 1 <= intervals <= INTERVALS_MAX or math.trunc(intervals) != intervals:
         raise ValueError(f"A histogram has 1 to {INTERVALS_MAX} intervals, not {intervals}.")
 
 
 def points_first(edges: Floats, shares: Floats) -> Floats:
-    """Return the shares with those of certain values among hosts in their first interval, so that each has one form.
+    """Return the shares with those of certain values moved to the first interval, so that each value has one form.
 
     >>> points_first(np.array([3.0, 3.0, 3.0]), np.array([0.0, 1.0])).tolist()
     [1.0, 0.0]
@@ -176,10 +159,10 @@ def points_first(edges: Floats, shares: Floats) -> Floats:
 
 
 def rebinned(low: Floats, high: Floats, shares: Floats, intervals: int) -> Histogram:
-    """Return the histogram of intervals [low, high] with their shares, each (..., k): equal intervals over all of them.
+    """Return the histogram of weighted intervals [low, high], each (..., k), with equal intervals over their whole range.
 
-    The range is that of the intervals with a share. Each spreads its share evenly over its length; one without length
-    puts it into the interval that holds it. Raises ValueError where the range is not finite.
+    The range covers the intervals with a share. Each share is spread evenly over its interval; a share at a single value goes
+    to the interval that contains it. Raises ValueError if the range is not finite.
 
     >>> one = np.array([0.0]), np.array([2.0]), np.array([1.0])
     >>> rebinned(*one, 2).shares.tolist()
@@ -189,19 +172,14 @@ def rebinned(low: Floats, high: Floats, shares: Floats, intervals: int) -> Histo
     if np.array_equal(first, last):
         return Histogram(np.stack([first, last], axis=-1), np.ones((*first.shape, 1)))
     edges = equal_edges(first, last, intervals)
-    retained = shares > 0  # the others may be anywhere, even endless
+    retained = shares > 0  # intervals without a share may be infinite
     start, end = np.where(retained, low, first[..., None]), np.where(retained, high, last[..., None])
     cumulative = (below(edges[..., 1:-1], start, end) * shares[..., None, :]).sum(axis=-1)
     return between(edges, cumulative, shares.sum(axis=-1))
 
 
 def span(low: Floats, high: Floats, shares: Floats) -> tuple[Floats, Floats]:
-    """Return the least and the largest value that has a share, each (...); ValueError where not finite.
-
-    >>> least, largest = span(np.array([0.0, 1.0]), np.array([1.0, 2.0]), np.array([0.0, 1.0]))
-    >>> float(least), float(largest)
-    (1.0, 2.0)
-    """
+    """Return the least and the largest value with a share, each (...); ValueError if not finite."""
     retained = shares > 0
     first = np.where(retained, low, np.inf).min(axis=-1)
     last = np.where(retained, high, -np.inf).max(axis=-1)
@@ -211,7 +189,7 @@ def span(low: Floats, high: Floats, shares: Floats) -> tuple[Floats, Floats]:
 
 
 def below(at: Floats, low: Floats, high: Floats) -> Floats:
-    """Return which part of each interval (..., k) lies below each value (..., q): (..., q, k).
+    """Return the part of each interval (..., k) below each value (..., q): (..., q, k).
 
     >>> below(np.array([1.0]), np.array([0.0, 1.0]), np.array([2.0, 1.0])).tolist()
     [[0.5, 0.0]]
@@ -227,7 +205,7 @@ def below(at: Floats, low: Floats, high: Floats) -> Floats:
 
 
 def between(edges: Floats, cumulative: Floats, total: Floats) -> Histogram:
-    """Return the histogram of what lies below its inner edges (..., m - 1); `total` (...) is all that there is.
+    """Return the histogram from the cumulative shares at its inner edges (..., m - 1) and their `total` (...).
 
     >>> between(np.array([0.0, 1.0, 2.0]), np.array([0.25]), np.array(1.0)).shares.tolist()
     [0.25, 0.75]

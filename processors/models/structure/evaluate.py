@@ -1,4 +1,4 @@
-"""A structural model with the values of the moment: a histogram of the run time, and how it came about."""
+"""Evaluation of a structural model with current values: a histogram of the run time, and the methods used for it."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -40,22 +40,22 @@ from processors.models.structure.form import (
 )
 from processors.models.structure.parse import Equation, EquationError
 
-# Monte Carlo: the equation with one number drawn for each value, many times, the same number wherever a value stands.
+# Monte Carlo: the equation is evaluated many times with one random number for each value, the same wherever it occurs.
 
 DRAWS = 4096
 DRAWS_MIN = 256
 NUMBERS_MAX = 2**20  # drawn for one value over all hosts; with more hosts there are fewer draws
 ALL_NUMBERS_MAX = 2**23  # kept for all parts that hosts have of their own: 64 MB
-DRAWN_LEVELS, HOST_LEVELS = 2**16, 2**10  # a value is drawn from so many of its quantiles
+DRAWN_LEVELS, HOST_LEVELS = 2**16, 2**10  # numbers of quantiles that a value is drawn from
 QUICK_HOSTS = 64  # more have a largest value beyond the last of HOST_LEVELS
 SEED = 20011
 
 
 class Draws:
-    """Draws for the forms of a table: (1, draws), or (hosts, draws) where each host has its own.
+    """Draws for the forms of a table: (1, draws), or (hosts, draws) if each host has its own value.
 
-    `every` says whether values that are alike are drawn for every host, as a maximum over them needs, or for one host.
-    `count` is how many draws there are; without it DRAWS, fewer with many hosts.
+    With `every`, a value that is distributed alike on all hosts is drawn for each host, as a maximum over them needs; else for one host.
+    `count` is the number of draws, by default DRAWS, fewer with many hosts.
     """
 
     def __init__(self, table: AtomTable, inputs: EquationInputs, *, every: bool, count: int | None = None) -> None:
@@ -87,9 +87,9 @@ class Draws:
         return total
 
     def product(self, monomial: Monomial) -> Floats:
-        """Return the draws of a product; its divisors have been looked at before."""
+        """Return the draws of a product; its divisors are checked before."""
         result: Floats | None = None
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # who asks looks whether all is finite
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # callers check whether all is finite
             for atom, power in monomial:
                 value = self._atom(atom)
                 raised = value if abs(power) == 1 else value ** abs(power)
@@ -121,7 +121,7 @@ class Draws:
         return np.asarray((forms[0].max if atom.kind == "max_over" else forms[0].min)(axis=0, keepdims=True))
 
     def _alone(self, number: int) -> bool:
-        """Whether this is an extreme over hosts that are all alike, of values that stand nowhere else."""
+        """Return whether this is an extreme over identical hosts, of values that occur nowhere else."""
         atom, beneath = self._table.atoms[number], self._table.beneath(number)
         alike = all(name in self._inputs.hosted and not self._inputs.hosted[name].hosts for name in atom.variables)
         if atom.kind not in OVER or not alike or any(part.kind in (*OVER, "fixed") for part in beneath):
@@ -129,7 +129,7 @@ class Draws:
         return sum(bool(other.variables & atom.variables) for other in self._table.atoms if other.kind in OVER) == 1
 
     def _extreme(self, number: int) -> Floats:
-        """Return draws of an extreme over hosts that are alike, from many draws of one host: F^n, turned around."""
+        """Return draws of an extreme over identical hosts from many draws of one host: F^n inverted."""
         atom = self._table.atoms[number]
         one = Draws(self._table, self._inputs, every=False, count=DRAWN_LEVELS).form(
             self._table.forms[atom.arguments[0]]
@@ -153,7 +153,7 @@ class Draws:
 
 
 def _each(x: Histogram, random: np.random.Generator, count: int) -> Floats:
-    """Return draws (hosts, count) of each host's own histogram: of few hosts quickly, of many from all their tails."""
+    """Return draws (hosts, count) of each host's histogram: quick for few hosts, from the full tails for many."""
     drawn: Floats = np.empty((x.hosts[0], count))
     if len(drawn) > QUICK_HOSTS:
         for host, levels in enumerate(random.random(drawn.shape)):
@@ -166,7 +166,7 @@ def _each(x: Histogram, random: np.random.Generator, count: int) -> Floats:
 
 
 def _drawn_levels(x: Histogram, count: int) -> Floats:
-    """Return the quantiles of one histogram in the middle of `count` equal parts of its probability: quicker to draw."""
+    """Return `count` evenly spaced quantiles of a histogram, from which drawing is quicker."""
     return _inverse(x, (np.arange(count) + 0.5) / count)
 
 
@@ -180,10 +180,10 @@ WayKind = Literal["collected", "factored", "shared draws", "monte carlo"]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How values that stand more than once were dealt with, and which.
+    """The method for values that occur more than once, and these values.
 
-    `collected`: like terms were put together; `factored`: a common factor was taken out; `shared draws`: drawn, the same
-    number in each place; `monte carlo`: all was drawn, because arithmetic was off.
+    `collected`: like terms were combined; `factored`: a common factor was taken out; `shared draws`: the part was drawn, with
+    the same number in each place; `monte carlo`: everything was drawn because arithmetic deviated too much.
     """
 
     kind: WayKind
@@ -203,7 +203,7 @@ class Calculus:
         self.ways: list[Way] = []
 
     def form(self, form: Form) -> Histogram:
-        """Return the histogram of a form, (m,) or (hosts, m); ValueError where it is too large, or divides by 0.
+        """Return the histogram of a form, (m,) or (hosts, m); ValueError if it is too large, or divides by 0.
 
         >>> table = AtomTable()
         >>> x = table.of(table.atom("variable", "x", (), frozenset("x")))
@@ -224,7 +224,7 @@ class Calculus:
         return shifted(total, number) if np.any(number) else total
 
     def check_divisors(self) -> None:
-        """Raise EquationError where a divisor may be 0, also one that has gone from the form with what it divided."""
+        """Raise EquationError if a divisor may be 0, also one that cancelled out of the form."""
         for number, place in self._table.divisors.items():
             atom = self._table.atoms[number]
             names = ", ".join(sorted(atom.variables)) or atom.name
@@ -240,7 +240,7 @@ class Calculus:
         return value if value.size > 1 else value.reshape(())
 
     def _components(self, form: Form) -> list[Form]:
-        """Return the terms in groups that share no value."""
+        """Return the terms in groups that share no stochastic value."""
         groups: list[tuple[frozenset[str], Form]] = []
         for monomial, coefficient in form.items():
             if not monomial or not coefficient:
@@ -269,9 +269,9 @@ class Calculus:
         return self._product(factor, self.form(rest))
 
     def _product(self, monomial: Monomial, other: Histogram | None = None) -> Histogram:
-        """Return the histogram of a product that has stochastic values, and of `other`, which shares none with it.
+        """Return the histogram of a product with stochastic values, times `other`, which shares none with it.
 
-        What is divided by is so in one step: its inverse, in equal intervals of its own, is another value.
+        Division is one step, because an inverse rebinned into equal intervals would be another value.
         """
         stochastic = [(atom, power_) for atom, power_ in monomial if self._table.atoms[atom].variables]
         certain = tuple(pair for pair in monomial if pair not in stochastic)
@@ -344,11 +344,11 @@ GAP_MAX = 0.15  # of the range; beyond it the draws answer
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluated:
-    """A run time in seconds under the load of the moment: its histogram, and its 5 %, 50 % and 95 % quantiles.
+    """A run time in seconds under the current load: its histogram, and its 5 %, 50 % and 95 % quantiles.
 
-    `mc_gap` is by how much arithmetic and draws differ, at the 5 % or the 95 % quantile, whichever differs more, in
-    parts of the histogram's range; positive where arithmetic is higher, None where nothing was drawn. Beyond GAP_MAX
-    histogram and quantiles are those of the draws. `ways` say how values that stand more than once were dealt with.
+    `mc_gap` is the larger difference of arithmetic and draws at the 5 % and 95 % quantiles, as a share of the histogram's range;
+    positive if arithmetic is higher, None if nothing was drawn. Beyond GAP_MAX, histogram and quantiles are those of the draws.
+    `ways` are the methods for values that occur more than once.
     """
 
     histogram: Histogram
@@ -360,13 +360,12 @@ class Evaluated:
 def evaluate(
     model: Equation, variables: Mapping[str, Value], *, check: bool = True, intervals: int = INTERVALS
 ) -> Evaluated:
-    """Return the run time that a model gives with these values.
+    """Return the run time of an equation with these values.
 
-    Each name of the model has a number; a histogram, one value that all hosts share; a histogram or an array of numbers
-    with an axis of hosts, a value of each host; or `Alike`, a pooled window that each host has for itself. Values of
-    different names are independent, and so are hosts; the same name is the same value wherever it stands, on one host.
-    `hosts` is the number of hosts, where no axis tells. The result is the same whenever it is asked for. Raises
-    EquationError where a value is missing or not fit, a divisor may be 0, or the result is too large.
+    A value is a number; a histogram shared by all hosts; a histogram or array of numbers with an axis of hosts; or `Alike`, a
+    pooled window that each host has independently. Values of different names are independent, and so are hosts; one name has
+    one value on a host wherever it occurs. `hosts` is the number of hosts, needed if no value has an axis. The result is
+    deterministic. Raises EquationError if a value is missing or invalid, a divisor may be 0, or the result is too large.
 
     >>> from processors.models.histogram.values import given
     >>> from processors.models.structure.parse import parse
@@ -397,7 +396,7 @@ def evaluate(
 
 
 def _plain(x: Histogram) -> Histogram:
-    """Return a histogram without an axis of hosts; where a value was certain on the only one, it has one."""
+    """Return a histogram without an axis of hosts, which a certain value on a single host may have."""
     return x.host(0) if x.hosts else x
 
 

@@ -33,7 +33,7 @@ _START = TextPlace(1, 1)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Alike:
-    """A window that stands for every host of the job, each for itself: the pooled windows of a partition.
+    """A window that each host of the job has independently: the pooled windows of a partition.
 
     >>> Alike(Histogram(np.array([0.5, 1.0]), np.ones(1))).window.intervals
     1
@@ -47,9 +47,9 @@ Value = float | Floats | Histogram | Alike
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EquationInputs:
-    """Values by kind: `numbers`; `fixed` numbers (hosts,); `shared` and `hosted` histograms, (m,) and (hosts, m) or (m,).
+    """Values by kind: `numbers`; `fixed` numbers (hosts,); `shared` histograms (m,); `hosted` ones, (hosts, m) or (m,).
 
-    A histogram that is hosted and has no axis of hosts is alike for all. `hosts` is how many there are.
+    A hosted histogram without an axis of hosts holds for each host independently. `hosts` is the number of hosts.
     """
 
     numbers: dict[str, float]
@@ -60,9 +60,9 @@ class EquationInputs:
 
 
 def sorted_out(variables: Mapping[str, Value], names: frozenset[str]) -> EquationInputs:
-    """Return the values of the names by kind. EquationError where one is missing, or numbers of hosts differ.
+    """Return the values of the names by kind; EquationError if one is missing, or if numbers of hosts differ.
 
-    Availabilities are at least AVAILABILITY_MIN. What is certain is a number. With one host, what is the host's is shared.
+    Availabilities are raised to AVAILABILITY_MIN. A certain histogram becomes a number. With one host, hosted values are shared.
 
     >>> sorted_out({"speed": 2.0, "cpu_available": Histogram(np.array([0.0, 1.0]), np.ones(1))},
     ...            frozenset({"speed", "cpu_available"})).shared["cpu_available"].edges[0].tolist()
@@ -97,7 +97,7 @@ def _hosts(variables: Mapping[str, Value], names: frozenset[str]) -> float:
 
 
 def _axis(name: str, value: Value) -> int | None:
-    """Return how many hosts a value is for, None where it has no axis of hosts."""
+    """Return the number of hosts that a value is for, None without an axis of hosts."""
     window = value.window if isinstance(value, Alike) else value
     axes = window.hosts if isinstance(window, Histogram) else np.shape(window)
     if len(axes) > (0 if isinstance(value, Alike) else 1):
@@ -139,10 +139,9 @@ Form = dict[Monomial, float]  # products with their coefficients
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """What is not taken apart: a variable, numbers of the hosts, a sum in parentheses, a maximum.
+    """An indivisible part: a variable, numbers of the hosts, a sum in parentheses, or an extreme.
 
-    `arguments` are numbers of forms. `variables` are the stochastic values in it; `hosted` says whether it has a value
-    for each host.
+    `arguments` are numbers of forms. `variables` are its stochastic values. `hosted` is True if it has a value for each host.
     """
 
     kind: Kind
@@ -153,9 +152,9 @@ class Atom:
 
 
 class AtomTable:
-    """Numbers for atoms and forms.
+    """Numbers for atoms and forms; equal ones share a number.
 
-    `collected` are the variables of like terms that were put together, `divisors` says where an atom is divided by.
+    `collected` are the variables in combined like terms, `divisors` the places where an atom is a divisor.
 
     >>> table = AtomTable()
     >>> x = table.of(table.atom("variable", "x", variables=frozenset("x")))
@@ -181,7 +180,7 @@ class AtomTable:
         *,
         hosted: bool = False,
     ) -> int:
-        """Return the number of an atom; one that is known keeps its number."""
+        """Return the number of an atom, adding it if needed."""
         key = (kind, name, arguments)
         if key not in self._atoms:
             self._atoms[key] = len(self.atoms)
@@ -189,7 +188,7 @@ class AtomTable:
         return self._atoms[key]
 
     def number(self, form: Form) -> int:
-        """Return the number of a form; equal ones have the same."""
+        """Return the number of a form, adding it if needed."""
         key = tuple(sorted(form.items()))
         if key not in self._forms:
             self._forms[key] = len(self.forms)
@@ -197,11 +196,9 @@ class AtomTable:
         return self._forms[key]
 
     def of(self, atom: int, power: int = 1) -> Form:
-        """Return the form of one atom."""
         return {((atom, power),): 1.0}
 
     def variables(self, form: Form) -> frozenset[str]:
-        """Return the stochastic values in a form."""
         return frozenset().union(*(self.within(monomial) for monomial in form))
 
     def within(self, monomial: Monomial) -> frozenset[str]:
@@ -209,11 +206,10 @@ class AtomTable:
         return frozenset().union(*(self.atoms[atom].variables for atom, _ in monomial))
 
     def hosted(self, monomial: Monomial) -> bool:
-        """Whether a product has a value for each host."""
         return any(self.atoms[atom].hosted for atom, _ in monomial)
 
     def beneath(self, atom: int) -> list[Atom]:
-        """Return the atoms of which an atom is made, in any depth, each once."""
+        """Return the atoms inside an atom, at any depth, each once."""
         found: set[int] = set()
         wanted = list(self.atoms[atom].arguments)
         while wanted:
@@ -232,7 +228,7 @@ class AtomTable:
         return {monomial: coefficient for monomial, coefficient in total.items() if coefficient or not monomial}
 
     def multiply(self, x: Form, y: Form) -> Form:
-        """Return x y: a number multiplies each term, other sums stay in their parentheses."""
+        """Return x y: a number multiplies each term, other sums stay in parentheses."""
         for number, other in ((x, y), (y, x)):
             if not number.keys() - {()}:
                 factor = number.get((), 0.0)
@@ -247,19 +243,19 @@ class AtomTable:
         return self._opened(product, one * other_one)
 
     def _opened(self, monomial: Monomial, coefficient: float) -> Form:
-        """Return a product as a form; a sum that is left alone loses its parentheses."""
+        """Return a product as a form; a sum on its own loses its parentheses."""
         atom = self.atoms[monomial[0][0]] if len(monomial) == 1 and monomial[0][1] == 1 else None
         if atom is None or atom.kind != "sum":
             return {monomial: coefficient}
         return {inner: value * coefficient for inner, value in self.forms[atom.arguments[0]].items()}
 
     def inverse(self, x: Form) -> Form:
-        """Return 1 / x; ZeroDivisionError where x is the number 0."""
+        """Return 1 / x; ZeroDivisionError if x is the number 0."""
         monomial, coefficient = self.single(x)
         return {tuple((atom, -power) for atom, power in monomial): 1.0 / coefficient}
 
     def single(self, x: Form) -> tuple[Monomial, float]:
-        """Return a form as one product with its coefficient: a sum becomes an atom, its first coefficient taken out."""
+        """Return a form as one product and its coefficient: a sum becomes an atom, divided by its first coefficient."""
         terms = {monomial: coefficient for monomial, coefficient in x.items() if coefficient}
         if len(terms) <= 1:
             return next(iter(terms.items()), ((), 0.0))
@@ -271,7 +267,7 @@ class AtomTable:
 
 
 class Builder:
-    """Builds the form of a model in a table of its own.
+    """Builds the form of an equation, with a table of its own.
 
     >>> from processors.models.structure.evaluate import sorted_out
     >>> from processors.models.structure.parse import parse
@@ -287,7 +283,7 @@ class Builder:
         self._parts: dict[str, Form] = {}
 
     def result(self) -> Form:
-        """Return the form of the run time. EquationError where it has a value for each host, or divides by 0."""
+        """Return the form of the run time; EquationError if it has a value for each host, or divides by 0."""
         form = self._form(self._model.result)
         for monomial in form:
             for atom, _ in monomial:
@@ -371,7 +367,7 @@ class Builder:
         return table.of(table.atom(kind, "", tuple(sorted(different)), variables, hosted=hosted))
 
     def _over(self, kind: Kind, form: Form) -> Form:
-        """Return the extreme over hosts: terms that all hosts share, and a positive coefficient, stand outside of it."""
+        """Return the extreme over hosts; terms that all hosts share, and a positive coefficient, stay outside."""
         table = self.table
         shared = {monomial: value for monomial, value in form.items() if not table.hosted(monomial)}
         own = {monomial: value for monomial, value in form.items() if table.hosted(monomial) and value}

@@ -1,4 +1,4 @@
-"""From text to a model: Python's own parser reads it, and of what that understands a few nodes are let through. No text is ever run."""
+"""Parser of equations: Python's parser reads the text, and only a few kinds of nodes are accepted. No text is executed."""
 
 import ast
 import difflib
@@ -19,14 +19,14 @@ RESERVED = (*FUNCTIONS, HOSTS, "n")
 
 
 class TextPlace(NamedTuple):
-    """Where in the text: line and column, both from 1."""
+    """A position in the text: line and column, both from 1."""
 
     line: int
     column: int
 
 
 class EquationError(ValueError):
-    """What is wrong with an equation, or with the values that it is given: the place and one sentence.
+    """An error in an equation or in its values: the position and one sentence.
 
     >>> str(EquationError(TextPlace(2, 7), "a name is missing."))
     'line 2, column 7: a name is missing.'
@@ -59,7 +59,7 @@ Sign = Literal["+", "-", "*", "/"]
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Parts joined by + and -, or by * and /, from left to right; the first has + or *."""
+    """Parts joined by + and -, or by * and /, from left to right; the first part has + or *."""
 
     parts: "tuple[tuple[Sign, Expression], ...]"
     place: TextPlace
@@ -67,7 +67,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of one or more parts; those over hosts have one."""
+    """A function call; functions over hosts have one argument."""
 
     function: str
     arguments: "tuple[Expression, ...]"
@@ -79,7 +79,7 @@ Expression = Number | Name | Chain | Call
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """An equation: its named parts in the order in which they stand, the result, and the names that need a value."""
+    """An equation: its named parts in order, the result, and the names that need a value."""
 
     definitions: dict[str, Expression]
     result: Expression
@@ -134,7 +134,7 @@ def _place(text: str, at: int) -> TextPlace:
 
 
 def _parts(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where each part that is not empty starts and ends."""
+    """Yield the start and end of each part that is not empty."""
     start, depth = 0, 0
     for mark in _MARK.finditer(text):
         at, sign = mark.start(), mark.group()
@@ -147,7 +147,7 @@ def _parts(text: str) -> Iterator[tuple[int, int]]:
             if depth < 0:
                 raise EquationError(_place(text, at), "this parenthesis closes nothing.")
         elif sign == "\n" and (depth or text[start:at].rstrip()[-1:] in _WANTS_MORE):
-            continue  # also where nothing was said yet: then the end is an empty text
+            continue  # also at the very beginning, where the text is empty
         elif sign in ("\n", ";") and not depth:
             yield from _filled(text, start, at)
             start = mark.end()
@@ -171,7 +171,7 @@ def _unknown(sign: str) -> str:
 
 
 class _Part:
-    """One part of an equation: its name, the tree of its expression, and where the tree's nodes stand in the text."""
+    """One part of an equation: its name, the syntax tree of its expression, and the positions of the tree's nodes."""
 
     def __init__(self, text: str, start: int, end: int) -> None:
         self.place, self.end = _place(text, start), _place(text, end)
@@ -190,7 +190,7 @@ class _Part:
         self._lines = self._source.split("\n")
 
     def tree(self) -> ast.expr:
-        """Return the tree of the expression; EquationError where Python's parser does not understand it."""
+        """Return the syntax tree of the expression; EquationError if Python's parser rejects it."""
         try:
             return ast.parse(self._source, mode="eval").body
         except SyntaxError as error:
@@ -200,16 +200,14 @@ class _Part:
             raise EquationError(self.place, _TOO_DEEP) from None
 
     def at(self, line: int, offset: int) -> TextPlace:
-        """Return the place of what Python's parser saw in this line, after so many bytes."""
+        """Return the position of a byte offset in a line of Python's parser."""
         place = TextPlace(line - 1, len(self._lines[line - 1].encode()[:offset].decode()) + 1)
         return max(place, self.place)  # the parentheses around all are not the user's
 
     def of(self, node: ast.expr) -> TextPlace:
-        """Return the place of a node."""
         return self.at(node.lineno, node.col_offset)
 
     def text(self, node: ast.expr) -> str:
-        """Return how a node is written."""
         return ast.get_source_segment(self._source, node) or ""
 
 
@@ -220,10 +218,7 @@ def _misread(message: str) -> str:
 
 
 class _Reader:
-    """Lets the nodes of expressions through that an equation may have, and counts them; one method per kind of node.
-
-    `definitions` are the named parts so far, `used` the names that need a value.
-    """
+    """Accepts the nodes that an equation may have, and counts them. `used` are the names that need a value."""
 
     def __init__(self, given: frozenset[str]) -> None:
         self.definitions: dict[str, Expression] = {}
@@ -233,7 +228,7 @@ class _Reader:
         self._nodes = self._deepest = 0
 
     def read(self, part: _Part, *, last: bool) -> Expression:
-        """Read one part; only the last may go without a name."""
+        """Read one part; only the last part may have no name."""
         self._part = part
         if part.name is not None:
             self._check_new(part.name)
@@ -281,7 +276,7 @@ class _Reader:
                 raise EquationError(self._part.of(node), _refusal(node))
 
     def _chain(self, node: ast.BinOp, kinds: _Kinds, depth: int) -> Expression:
-        """Read a chain of signs of one kind; what stands in parentheses in it lies one deeper."""
+        """Read a chain of operators of one precedence; a parenthesis in it is one level deeper."""
         signed: list[tuple[Sign, ast.expr]] = []
         first: ast.expr = node
         while isinstance(first, ast.BinOp) and isinstance(first.op, kinds):
@@ -335,7 +330,7 @@ class _Reader:
         return Call(name, found, place)
 
     def _over_hosts(self, node: ast.Call, name: str, closing: TextPlace) -> list[ast.expr]:
-        """Return the one value that a function over hosts looks at."""
+        """Return the argument of a function over hosts."""
         hosts, *values = node.args
         if not (isinstance(hosts, ast.Name) and hosts.id == HOSTS):
             self._fail(hosts, f"{name} is over the hosts of the job; write {name}(hosts, ...).")
@@ -364,18 +359,18 @@ class _Reader:
 
 
 def _plain(node: ast.Name) -> str:
-    """Return a name as it was written."""
+    """Return a name as the user wrote it."""
     first = ord(node.id[0])
     return node.id if first < _MOVED else chr(first - _MOVED) + node.id[1:]
 
 
 def _enclosed(node: ast.expr, kinds: _Kinds) -> bool:
-    """Return whether a part of a chain is one that has to stand in parentheses."""
+    """Return whether a part of a chain needs parentheses."""
     return isinstance(node, ast.BinOp) and isinstance(node.op, (*kinds, *_SUM))
 
 
 def _refusal(node: ast.expr) -> str:
-    """Return what is wrong with a node that no equation may have."""
+    """Return the error message for a node that equations may not have."""
     if isinstance(node, ast.Attribute):
         return "'.' stands within numbers only."
     if isinstance(node, ast.Call):
