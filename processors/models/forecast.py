@@ -7,7 +7,7 @@ that changes its ways gets another predictor soon.
 
 A series is a row of one array. What a row becomes depends on its own values alone, to the bit, not on the rows beside it.
 
-`layout` (what a row holds) -> `windows`, `adaptive`, `autoregression` (predictors) -> `battery` (all of them, and choice).
+`Forecasters` runs all predictors and chooses between them.
 """
 
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32]
 
-RECENT: Final = 101  # values kept of each series
+RECENT: Final = 101  # newest values stored for each series
 MEANS: Final = (5, 10, 20, 30, 50)
 MEDIANS: Final = (5, 11, 21, 31, 51)
 TRIMMED: Final = (11, 31, 51)
@@ -63,29 +63,25 @@ FIRST_WINDOW: Final = 10
 
 
 def empty(series: int) -> Floats:
-    """Return rows of series without a value, (series, WIDTH).
-
-    >>> empty(2).shape == (2, WIDTH)
-    True
-    """
+    """Return rows of series without values, (series, WIDTH)."""
     rows = np.zeros((series, WIDTH), dtype=np.float32)
     rows[:, NEWEST_FIRST] = np.inf  # sorts behind all values
     rows[:, GAIN] = FIRST_GAIN
     rows[:, WINDOW] = FIRST_WINDOW
-    rows[:, COEFFICIENT.start] = 1.0  # says the last value until it is fitted
+    rows[:, COEFFICIENT.start] = 1.0  # predicts the last value until it is fitted
     return rows
 
 
 # Autoregression of many series at once, by the recursion of Levinson and Durbin.
 
 EVERY = 100  # values between two fits
-_RIDGE = 1e-6  # of the variance, so that a series that repeats itself has an answer
+_RIDGE = 1e-6  # share of the variance, so that a periodic series has a solution
 
 
 def fitted(recent: Floats) -> Floats:
-    """Return coefficients (series, ORDER) of full rows of latest values, newest first, each of EVERY or more.
+    """Return coefficients (series, ORDER) from full rows of the newest values, newest first, each of EVERY or more.
 
-    The biased autocovariance makes each fit stable. A constant series gets coefficients of zero: it says its mean.
+    The biased autocovariance makes each fit stable. A constant series gets coefficients of 0, so its mean is predicted.
     Source: Durbin, "The fitting of time-series models" (1960).
 
     >>> wave = np.sin(np.arange(101) * 0.5, dtype=np.float32)[None]
@@ -99,7 +95,7 @@ def fitted(recent: Floats) -> Floats:
 
 
 def predicted(recent: Floats, coefficients: Floats, mean: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the next value (series, 1) from at least ORDER latest ones, their mean (series, 1) and the coefficients.
+    """Return the next value (series, 1) from at least ORDER newest ones, their mean (series, 1) and the coefficients.
 
     >>> predicted(np.ones((1, 5), dtype=np.float32), np.full((1, 5), 0.1, dtype=np.float32), np.zeros((1, 1))).round(3)
     array([[0.5]])
@@ -127,7 +123,7 @@ Counts = npt.NDArray[np.intp]
 
 
 def sums(recent: Floats) -> npt.NDArray[np.float64]:
-    """Return the sums of the latest 1, 2, ... values, (series, values).
+    """Return the sums of the newest 1, 2, ... values, (series, values).
 
     >>> sums(np.array([[3.0, 1.0, np.inf]], dtype=np.float32)).tolist()
     [[3.0, 4.0, inf]]
@@ -146,9 +142,9 @@ def means(running: npt.NDArray[np.float64], count: Counts, windows: Counts) -> n
 
 
 def ordered(recent: Floats, count: Counts) -> tuple[Floats, Floats]:
-    """Return the medians of MEDIANS (series, 5) and the trimmed means of TRIMMED (series, 3).
+    """Return the medians over the windows MEDIANS (series, 5) and the trimmed means over TRIMMED (series, 3).
 
-    `recent` (series, values) is newest first, infinite where there is none yet; `count` (series, 1) is how many are.
+    `recent` (series, values) is newest first, infinite if missing; `count` (series, 1) is the number of values.
 
     >>> median, trimmed = ordered(np.array([[9.0, 1.0, 2.0, *[np.inf] * 60]], dtype=np.float32), np.array([[3]]))
     >>> median.tolist(), trimmed.tolist()
@@ -187,7 +183,7 @@ _AROUND = np.array([-1, 0, 1])
 
 
 def moved(window: Floats, shorter: Floats, same: Floats, longer: Floats, value: Floats) -> Floats:
-    """Return the windows for the next value, all (series, k), from what each width said about this one.
+    """Return the window sizes for the next value, all (series, k), from the predictions of each width for this value.
 
     >>> one = np.ones((1, 1), dtype=np.float32)
     >>> moved(10 * one, 3 * one, 2 * one, one, one).tolist(), moved(10 * one, one, one, 2 * one, one).tolist()
@@ -199,7 +195,7 @@ def moved(window: Floats, shorter: Floats, same: Floats, longer: Floats, value: 
 
 
 def around_mean(running: npt.NDArray[np.float64], count: Counts, window: Counts) -> npt.NDArray[np.float64]:
-    """Return the means of windows one shorter, as told, one longer, (series, 3), from running sums (series, values).
+    """Return the means over windows one shorter, equal, and one longer, (series, 3), from running sums (series, values).
 
     >>> around_mean(np.array([[4.0, 6.0, 12.0]]), np.array([[3]]), np.array([[2]])).tolist()
     [[4.0, 3.0, 4.0]]
@@ -208,10 +204,10 @@ def around_mean(running: npt.NDArray[np.float64], count: Counts, window: Counts)
 
 
 def around_median(recent: Floats, count: Counts, window: Counts) -> Floats:
-    """Return the medians of windows one shorter, as told, one longer, (series, 3).
+    """Return the medians over windows one shorter, equal, and one longer, (series, 3).
 
-    `recent` (series, values) is newest first, with `count` (series, 1) values. One sort serves all three: taking the
-    oldest value out or one more in shifts the order statistics by one place at most.
+    `recent` (series, values) is newest first, with `count` (series, 1) values. One sort serves all three, because removing the
+    oldest value or adding one shifts the order statistics by at most one place.
 
     >>> around_median(np.array([[5.0, 1.0, 2.0, 9.0]], dtype=np.float32), np.array([[4]]), np.array([[3]])).tolist()
     [[3.0, 2.0, 3.5]]
@@ -236,7 +232,7 @@ def _without(rising: Floats, size: Counts, value: Floats) -> Floats:
 
 
 def _with(rising: Floats, size: Counts, value: Floats) -> Floats:
-    """Return the median with one value more."""
+    """Return the median with one more value."""
     at = np.concatenate([size // 2, (size + 1) // 2], axis=1)
     before = np.take_along_axis(rising, np.maximum(at - 1, 0), axis=1)
     here = np.take_along_axis(rising, np.minimum(at, rising.shape[1] - 1), axis=1)
@@ -244,20 +240,20 @@ def _with(rising: Floats, size: Counts, value: Floats) -> Floats:
     return np.asarray(found.mean(axis=1, keepdims=True))
 
 
-DISCOUNT = 0.99  # of an error's weight with each further one
+DISCOUNT = 0.99  # factor of an error's weight with each newer one
 GRADIENT_STEP = 0.1
 GAIN_MIN, GAIN_MAX = 0.01, 1.0
-VALUE_MAX = 1e17  # squares of single precision end at 3e38; nothing that is measured is so large
+VALUE_MAX = 1e17  # squares overflow single precision at 3e38; no measurement is this large
 COUNT_MAX = 1_000_000  # a multiple of EVERY; then the mean of all begins to forget
-BLOCK = 512  # rows at a time, so that they stay in the cache
+BLOCK = 512  # rows in a step, so that they stay in the processor cache
 _MEANS = np.array(MEANS)
 _GAINS = np.array(GAINS, dtype=np.float32)
 
 
 class SeriesForecast(NamedTuple):
-    """Of each series: the next value, its standard error and the predictor, by least squared and least absolute errors.
+    """Forecasts of series: next value, its standard error and predictor, chosen by least squared and by least absolute errors.
 
-    Values are NaN and predictors -1 of series without a value; errors are NaN before the second.
+    Values are NaN and predictors -1 for series without values; errors are NaN before the second value.
     """
 
     value: Floats
@@ -282,55 +278,50 @@ class Forecasters:
     """
 
     def __init__(self, series: int, rows: Floats | None = None) -> None:
-        """Start with `series` empty series, or with rows (series, WIDTH) as `rows` gave them; ValueError else."""
+        """Start with empty series, or with a copy of `rows` (series, WIDTH); ValueError for another shape."""
         if rows is not None and rows.shape != (series, WIDTH):
             raise ValueError(f"Rows of {series} series have {WIDTH} columns each.")
         self._rows = empty(series) if rows is None else np.array(rows, dtype=np.float32)
 
     def __len__(self) -> int:
-        """Return how many series there are."""
         return len(self._rows)
 
     def rows(self, first: int, last: int) -> Floats:
-        """Return a copy of the state of some series, (last - first, WIDTH)."""
         return self._rows[first:last].copy()
 
     def stored(self, first: int, last: int) -> bytes:
-        """Return the same as plain little-endian bytes."""
         return self._rows[first:last].astype("<f4", copy=False).tobytes()
 
     def put(self, first: int, rows: Floats) -> None:
-        """Put the state of some series, (k, WIDTH), in the place of those from `first` on."""
         self._rows[first : first + len(rows)] = rows
 
     def grow(self, series: int) -> None:
-        """Have at least so many series; new ones are empty."""
         more = series - len(self._rows)
         if more > 0:
             self._rows = np.concatenate([self._rows, empty(more)])
 
     def clear(self, series: npt.NDArray[np.intp]) -> None:
-        """Forget all of some series, (k,)."""
         self._rows[series] = empty(len(series))
 
     def observe(self, series: npt.NDArray[np.intp], values: npt.ArrayLike) -> Floats:
-        """Take in one value (k,) of each of the series (k,), each named once; return their scaled errors (k,).
+        """Learn one value (k,) of each of the series (k,), each named once; return their scaled errors (k,).
 
-        A scaled error is by how many absolute errors, as they are expected, the value lies above its forecast by least
-        absolute errors: infinite where none was expected, NaN where nothing was known of them. A series whose value is NaN,
-        infinite or beyond VALUE_MAX stays as it is.
+        A scaled error is (value - forecast) / expected absolute error, for the forecast by least absolute errors: infinite if the
+        expected error is 0, NaN if unknown. A series whose value is NaN, infinite or beyond VALUE_MAX is unchanged.
         """
         value = np.asarray(values, dtype=np.float64)
         scaled = np.full(value.shape, np.nan, dtype=np.float32)
         there = np.flatnonzero(abs(value) <= VALUE_MAX)
-        for at in np.array_split(there, max(1, round(len(there) / BLOCK))):  # even ones: six rows cost half of 512
+        for at in np.array_split(
+            there, max(1, round(len(there) / BLOCK))
+        ):  # equal blocks, because six rows cost half as much as 512
             block = self._rows[series[at]]
             scaled[at] = _observe(block, value[at, None].astype(np.float32))
             self._rows[series[at]] = block
         return scaled
 
     def forecast(self, series: npt.NDArray[np.intp]) -> SeriesForecast:
-        """Return what is expected next of some series, (k,)."""
+        """Return the forecasts of some series, (k,)."""
         rows = self._rows[series]
         count, prediction = rows[:, COUNT][:, 0], rows[:, PREDICTION]
         squared, absolute = rows[:, SQUARED], rows[:, ABSOLUTE]
@@ -338,7 +329,7 @@ class Forecasters:
         return SeriesForecast(*by_square, *_chosen(prediction, absolute, count))
 
     def range(self, series: npt.NDArray[np.intp]) -> tuple[Floats, Floats]:
-        """Return the least and the largest (k,) of the latest values of some series; infinite without a value."""
+        """Return the least and the largest (k,) of the newest values of some series; infinite without values."""
         recent = self._rows[series][:, NEWEST_FIRST]
         return recent.min(axis=1), np.where(np.isfinite(recent), recent, -np.inf).max(axis=1)
 
@@ -351,10 +342,7 @@ def _chosen(prediction: Floats, error: Floats, count: Floats) -> tuple[Floats, F
 
 
 def _observe(block: Floats, value: Floats) -> Floats:
-    """Score the predictions of rows by the next value (rows, 1), learn it, and predict the one after.
-
-    Return the scaled errors (rows,).
-    """
+    """Score the predictions by the next value (rows, 1), learn the value, predict the next; return scaled errors (rows,)."""
     first, scaled = block[:, COUNT] == 0, _scaled_error(block, value[:, 0])
     _score(block, value)
     _adapt(block, value, first)
@@ -374,7 +362,7 @@ def _scaled_error(block: Floats, value: Floats) -> Floats:
 
 
 def _score(block: Floats, value: Floats) -> None:
-    """Move the discounted means of errors; a row without a value has nothing to score."""
+    """Move the discounted means of errors; rows without a value are not scored."""
     count = block[:, COUNT].astype(np.float64)
     weight = np.where(count > 0, (1 - DISCOUNT) / np.maximum(1 - DISCOUNT**count, 1e-9), 0).astype(np.float32)
     error = abs(value - block[:, PREDICTION])
@@ -384,7 +372,7 @@ def _score(block: Floats, value: Floats) -> None:
 
 
 def _adapt(block: Floats, value: Floats, first: npt.NDArray[np.bool_]) -> None:
-    """Teach the predictors that learn from the errors of their last words."""
+    """Update the predictors that learn from their own errors."""
     prediction, previous = block[:, PREDICTION], block[:, REFERENCE]
     same = prediction[:, ADAPTIVE_MEAN.start : ADAPTIVE_MEDIAN.stop]
     window = block[:, WINDOW]
@@ -410,7 +398,7 @@ def _adapt(block: Floats, value: Floats, first: npt.NDArray[np.bool_]) -> None:
 
 
 def _predict(block: Floats) -> None:
-    """Write what the predictors that look at latest values say."""
+    """Write the predictions that depend on the newest values."""
     recent, prediction, previous = block[:, :RECENT], block[:, PREDICTION], block[:, REFERENCE]
     total = block[:, COUNT].astype(np.intp)
     count = np.minimum(total, RECENT)
@@ -433,9 +421,9 @@ def _predict(block: Floats) -> None:
 Codes = npt.NDArray[np.int8]
 
 RETAINED: Final = 100  # errors of a series
-KNOWN_MIN: Final = 20  # fewer say nothing of the twentieth part
-SCALED_MAX: Final = 10.0  # what is farther off counts as so far: one leap out of rest is no measure of the next
-NONE: Final = -128  # the code of no error; sorts before all
+KNOWN_MIN: Final = 20  # errors before a 5 % quantile means anything
+SCALED_MAX: Final = 10.0  # larger errors are clipped, because one jump after rest does not predict the next
+NONE: Final = -128  # the code of a missing error; sorts first
 _EVEN: Final = 0.1  # up to about here codes are evenly spaced
 _CODE_MAX: Final = 127
 _STEP: Final = float(np.arcsinh(SCALED_MAX / _EVEN)) / _CODE_MAX
@@ -443,7 +431,7 @@ _DECODED: Final = (_EVEN * np.sinh(np.arange(NONE, _CODE_MAX + 1) * _STEP)).asty
 
 
 def coded(scaled: Floats) -> Codes:
-    """Return scaled errors, none of them NaN, as codes of one byte.
+    """Return scaled errors, none of them NaN, as one-byte codes.
 
     >>> coded(np.array([-np.inf, -10.0, 0.0, 0.01, 1.0], dtype=np.float32)).tolist()
     [-127, -127, 0, 2, 72]
@@ -453,9 +441,9 @@ def coded(scaled: Floats) -> Codes:
 
 
 def quantiles(codes: Codes, levels: npt.NDArray[np.float64]) -> Floats:
-    """Return the quantiles (series, levels) of scaled errors from codes (series, RETAINED), NONE where there is none yet.
+    """Return interpolated quantiles (series, levels) of scaled errors from codes (series, RETAINED), NONE if missing.
 
-    Between two errors a quantile is interpolated. NaN where fewer than KNOWN_MIN are known.
+    NaN for fewer than KNOWN_MIN errors.
 
     >>> codes = np.full((1, RETAINED), NONE, dtype=np.int8)
     >>> codes[0, :21] = coded(np.linspace(-1, 1, 21, dtype=np.float32))

@@ -1,12 +1,11 @@
-"""What hours of the day and days are like: where the resources of a host usually are at this hour, and how high its scores get.
+"""Daily patterns: the usual value of each resource at each hour of the day, and the usual maximum of a score in a day.
 
-The mean of each resource at each hour of the day is kept, and between the middles of two hours it is interpolated. How far
-the resources are from it, in deviations of the past, is one figure a step.
+The mean of each resource at each hour is learned, and interpolated between the middles of two hours. The distance of the
+resources from these means, in past deviations, gives one figure per step.
 
-How high a score gets is known by the largest of each of the last two weeks' days (block maxima: Gumbel 1958). Their logarithms'
-median and median absolute deviation (Hampel 1974) say how large the largest of a day may be: days with a fault, while they
-are fewer than half, raise neither, and a host whose score jumps every day has to jump further. The deviation of few days is
-little known: it is mixed with the one that hosts usually have.
+The largest score of each day in the last two weeks (block maxima: Gumbel 1958) limits the next one, by median and median
+absolute deviation of the logarithms (Hampel 1974). Days with a fault raise neither while they are fewer than half, and a host
+whose score jumps every day must jump further. The deviation of few days is uncertain, so it is mixed with the usual one.
 """
 
 from typing import Final
@@ -24,22 +23,22 @@ Times = NDArray[np.int64]
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 HOURS: Final = 24
-HOUR_KNOWN_H: Final = 0.75  # of an hour that has to be seen for it to be compared with
-HOUR_MEMORY_H: Final = 10.0  # of each hour: as many days
+HOUR_KNOWN_H: Final = 0.75  # observed part of an hour before values are compared with it
+HOUR_MEMORY_H: Final = 10.0  # memory of each hour, which is this number of days
 STEP_MIN_H: Final = 1.0 / 60.0
-OFF_MAX: Final = 1e30  # means are kept in single precision
-FLOOR: Final = 1e-4  # of the largest deviation seen: what moves by less counts as still
+OFF_MAX: Final = 1e30  # means are stored in single precision
+FLOOR: Final = 1e-4  # least deviation, as a share of the largest one seen
 
 DAYS: Final = 14
 WEEK: Final = 7
 WEEKLY_MARGIN: Final = 1.2  # times the largest of the same weekday
 NORMAL: Final = 1.4826  # a normal distribution's deviation in median absolute deviations
-USUAL_DEVIATION: Final = 0.15  # of the logarithm of a day's largest
-USUAL_DAYS: Final = 5.0  # that this counts for
+USUAL_DEVIATION: Final = 0.15  # prior deviation of ln of a day's maximum
+USUAL_DAYS: Final = 5.0  # weight of this prior in days
 
 
 class HourProfile:
-    """How far the resources of hosts are from where they are at this hour of the day; its columns are in the rule's table.
+    """Distances of the resources of hosts from their means at this hour; its columns belong to the table of the rule.
 
     >>> profile, host = HourProfile(1, cut=10.0, memory_h=720.0), np.array([0])
     >>> table = ColumnTable(profile.columns | {"reach": Column((1,), "float64", 0.0)})
@@ -65,9 +64,9 @@ class HourProfile:
     def step(
         self, table: ColumnTable, rows: Rows, values: Floats, hours: Floats, time_ms: Times
     ) -> tuple[Floats, Floats]:
-        """Return how far each value (m, d) is from its hour, in deviations, 0 where that is not known, and the mean of the hour.
+        """Return the distance of each value (m, d) from the mean of its hour in deviations, 0 if unknown, and these means.
 
-        Learns the values. `hours` (m,) since the step before; nan where a resource has no value.
+        Then learn the values, nan if missing. `hours` (m,) is the time since the step before.
         """
         base = table["hour_base"][rows]
         base = np.where(np.isnan(base), values, base)
@@ -91,18 +90,18 @@ class HourProfile:
 
     @staticmethod
     def clear(table: ColumnTable, rows: Rows) -> None:
-        """Let these hosts learn their hours anew."""
+        """Reset the hours of these hosts."""
         table["hour_weight"][rows], table["hour_count"][rows] = 0.0, 0
 
     @staticmethod
     def anew(table: ColumnTable, row: int, place: int) -> None:
-        """Let a host have another resource in this place."""
+        """Reset one resource of a host, because another one takes its place."""
         table["hour_base"][row, place] = table["hour_mean"][row, :, place] = np.nan
         table["hour_variance"][row, place] = 0.0
 
     @staticmethod
     def _usual(table: ColumnTable, rows: Rows, hour: Times, time_ms: Times) -> tuple[Floats, Booleans]:
-        """Return the means of this time of the day, and of which hosts both of its hours were seen."""
+        """Return the means of the resources at this time of the day, and which hosts have seen both adjacent hours."""
         share = time_ms % HOUR_MS / HOUR_MS - 0.5
         near = (hour + np.where(share > 0.0, 1, -1)) % HOURS
         weight, mean = table["hour_weight"], table["hour_mean"]
@@ -112,7 +111,7 @@ class HourProfile:
 
     @staticmethod
     def _learn(table: ColumnTable, rows: Rows, off: Floats, hours: Floats, hour: Times) -> None:
-        """Move the means of the hour towards these values: at first they are the means of all, then those of ten days."""
+        """Move the means of the hour towards these values: first the means of all days, then of about ten days."""
         weight, mean = table["hour_weight"][rows, hour], table["hour_mean"][rows, hour]
         passed = np.maximum(hours, STEP_MIN_H)
         rate = (passed / (weight + passed))[:, None]
@@ -123,9 +122,9 @@ class HourProfile:
 
 
 def largest_usual(days: Floats) -> Floats:
-    """Return the largest of days (m, DAYS), of two whole weeks the second largest: a day with a fault is not what is usual.
+    """Return the largest of days (m, DAYS), but the second largest of two full weeks, because one day may have a fault.
 
-    0 stands for a day that is not known.
+    0 stands for an unknown day.
 
     >>> largest_usual(np.array([[0.0] * 12 + [3.0, 2.0], [1.0] * 12 + [9.0, 2.0]]))
     array([3., 2.])
@@ -135,9 +134,9 @@ def largest_usual(days: Floats) -> Floats:
 
 
 def largest_expected(days: Floats, deviations: float) -> Floats:
-    """Return how large the largest of a day may be, so many deviations of the logarithm above the median of days (m, DAYS).
+    """Return the limit of a day's maximum: `deviations` deviations of ln above the median of days (m, DAYS).
 
-    0 stands for a day that is not known, and is returned where none is.
+    0 stands for an unknown day; the result is 0 if no day is known.
 
     >>> days = np.array([[0.0] * 4 + [1.0, 1.1, 0.9, 1.0, 1.05, 0.95, 1.0, 8.0, 1.0, 1.0]])
     >>> largest_expected(days, 4.0).round(2)
@@ -155,9 +154,9 @@ def largest_expected(days: Floats, deviations: float) -> Floats:
 
 
 def same_weekday(days: Floats) -> Floats:
-    """Return the largest of the same day of the week in days (m, DAYS), and a little more: what comes each week is usual.
+    """Return the maximum of the same weekday in days (m, DAYS) times WEEKLY_MARGIN, so that a weekly pattern is usual.
 
-    Of two such days the smaller: a day with a fault does not hide that of the next week.
+    Of two such days the smaller counts: a fault does not hide another one a week later.
 
     >>> same_weekday(np.array([[0.0] * 7 + [5.0] + [1.0] * 6, [2.0] + [1.0] * 6 + [5.0] + [1.0] * 6]))
     array([6. , 2.4])
@@ -167,7 +166,7 @@ def same_weekday(days: Floats) -> Floats:
 
 
 def _median(values: Floats, count: NDArray[np.intp]) -> Floats:
-    """Return the medians of rows (m, n) of which so many are no nan; 0 where none is."""
+    """Return the medians of the first `count` sorted numbers of rows (m, n), nan last; 0 if there are none."""
     ordered = np.sort(values, axis=1)  # nan comes last
     each, some = np.arange(count.size), np.maximum(count, 1)
     middle = 0.5 * (ordered[each, (some - 1) // 2] + ordered[each, some // 2])

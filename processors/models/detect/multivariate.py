@@ -36,16 +36,12 @@ from processors.models.detect.daily import (
 from processors.models.detect.record import Column, ColumnTable
 from processors.models.numerics.arrays import Floats
 
-PEERS_MIN: Final = 4  # hosts in a group, of which one can be told apart
-PEER_FLOOR: Final = 0.01  # of the median: hosts that differ by less are alike
+PEERS_MIN: Final = 4  # hosts in a group before one can be an outlier
+PEER_FLOOR: Final = 0.01  # least deviation as a share of the median
 
 
 class GroupDeviations(NamedTuple):
-    """Each value (m,) against its group: robust deviations above the median, that median, and how many are in the group.
-
-    >>> GroupDeviations(np.zeros(1), np.ones(1), np.ones(1, np.intp)).usual
-    array([1.])
-    """
+    """Values (m,) relative to their group: robust deviations from the median, that median, and the size of the group."""
 
     deviations: NDArray[np.float64]
     usual: NDArray[np.float64]
@@ -53,10 +49,10 @@ class GroupDeviations(NamedTuple):
 
 
 def compared_with_peers(value: NDArray[np.float64], group: NDArray[np.int64]) -> GroupDeviations:
-    """Return how far each value (m,) is from its group (m,).
+    """Return the distance of each value (m,) from the median of its group (m,).
 
-    The deviation is that of the median absolute deviation (Hampel 1974), at least a hundredth of the median. Zero for
-    what is not finite, and in groups of fewer than four finite values; what is not finite has no median and no group.
+    The deviation is that of the median absolute deviation (Hampel 1974), at least PEER_FLOOR of the median. It is 0 for values
+    that are not finite, and in groups of fewer than PEERS_MIN finite values; values that are not finite have no median.
 
     >>> compared_with_peers(np.array([1.0, 1.1, 0.9, 1.0, 4.0, 7.0]), np.array([0, 0, 0, 0, 0, 1])).deviations.round(1).tolist()
     [0.0, 0.7, -0.7, 0.0, 20.2, 0.0]
@@ -78,7 +74,7 @@ def compared_with_peers(value: NDArray[np.float64], group: NDArray[np.int64]) ->
 
 
 def _medians(value: NDArray[np.float64], of: NDArray[np.intp], count: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Return the median of each group; `of` numbers the groups from 0, `count` is how many values each has."""
+    """Return the median of each group; `of` numbers the groups from 0, `count` is the number of values in each."""
     ordered = value[np.lexsort((value, of))]
     first = np.cumsum(count) - count
     lower, upper = ordered[first + (count - 1) // 2], ordered[first + count // 2]
@@ -89,13 +85,13 @@ Rows = NDArray[np.intp]
 Booleans = NDArray[np.bool_]
 Times = NDArray[np.int64]
 
-RESOURCES_MAX: Final = 56  # more would take more memory than a host may: it goes with their square
-LAGGED_MAX: Final = 20  # resources of a host whose step before is looked at, too
+RESOURCES_MAX: Final = 56  # memory of a host grows with the square of its resources
+LAGGED_MAX: Final = 20  # hosts with more resources ignore the step before
 LEVEL: Final = 0.95
 FAR: Final = 0.98
-LEVEL_MIN: Final = float(np.log(0.1))  # what stood still may move again
-FIRST: Final = 10  # steps whose deviations are by chance
-EARLY: Final = 60  # steps in which nothing is known yet
+LEVEL_MIN: Final = float(np.log(0.1))  # a constant resource may move again
+FIRST: Final = 10  # first steps, whose deviations are random
+EARLY: Final = 60  # steps before anything is judged
 FAR_MIN: Final = 4  # resources
 FAR_OF_FEW: Final = 6  # of LAGGED_MAX at most: those of few often follow one load
 FAR_SHARE_OF_FEW: Final = 2.0 / 3.0  # where that is less
@@ -140,11 +136,11 @@ class CombinedSettings:
     days_min: int = WEEK
 
     def past_factor(self, resources: int) -> float:
-        """Return how many times the energy of the past a host's has to be."""
+        """Return the multiple of its past energy at which a host fires."""
         return 1.0 + (self.past_ratio - 1.0) * 4.0 / float(np.sqrt(resources))
 
     def far_min(self, resources: int) -> int:
-        """Return how many resources of a host have to be far."""
+        """Return the number of far resources at which a host with `resources` resources fires."""
         of_few = min(FAR_OF_FEW, int(np.ceil(FAR_SHARE_OF_FEW * resources))) if resources <= LAGGED_MAX else 0
         return max(FAR_MIN, of_few, int(np.ceil(self.far_share * resources)))
 
@@ -172,13 +168,11 @@ class CombinedStep:
 
     @classmethod
     def empty(cls, hosts: int, resources: int) -> "CombinedStep":
-        """Return a step in which nothing was found."""
         one, each = (hosts,), (hosts, resources)
         figures = np.zeros(one), np.zeros(one, bool), np.zeros(one, bool), np.zeros(one), np.zeros(one)
         return cls(*figures, np.zeros(each, bool), np.zeros(each), np.zeros(each))
 
     def put(self, part: slice, found: "CombinedStep") -> None:
-        """Set the hosts of a part."""
         for name in self.__dataclass_fields__:
             getattr(self, name)[part] = getattr(found, name)
 
@@ -195,7 +189,7 @@ class CombinedRule:
     """
 
     def __init__(self, resources: int, settings: CombinedSettings | None = None) -> None:
-        """ValueError where there are no resources or more than RESOURCES_MAX."""
+        """ValueError unless there are 1 to RESOURCES_MAX resources."""
         if not 0 < resources <= RESOURCES_MAX:
             message = f"{resources} resources: 1 to {RESOURCES_MAX} can be scored together"
             raise ValueError(message)
@@ -218,31 +212,27 @@ class CombinedRule:
         times = {"count": Column((), "int32", 0), "first_ms": time, "last_ms": time}
         columns = scales | levels | smooth | past | bounds | before | times | self._hours.columns
         self._table = ColumnTable(columns | {"covariance": both})
-        self._upper = np.triu_indices(size)  # of the covariance, which is symmetric, no more is kept
+        self._upper = np.triu_indices(size)  # the covariance is symmetric, so only this half is stored
         self._whole = np.zeros((size, size), np.intp)
         self._whole[self._upper] = np.arange(self._upper[0].size)
         self._whole = np.maximum(self._whole, self._whole.T)
 
     @property
     def host_bytes(self) -> int:
-        """What a host takes, in memory and stored."""
         return self._table.row_bytes
 
     @property
     def size(self) -> int:
-        """How many hosts there are."""
         return self._table.size
 
     def grow(self, rows: int) -> None:
-        """Have at least so many hosts."""
         self._table.grow(rows)
 
     def clear(self, rows: Rows) -> None:
-        """Let these hosts start anew."""
         self._table.clear(rows)
 
     def anew(self, row: int, place: int) -> None:
-        """Let a host learn anew how its resources go together, with another one in this place."""
+        """Reset one resource of a host, because another one takes its place, and relearn how its resources fit together."""
         for name, start in (("seen", 0), ("mean", 0.0), ("variance", 0.0), ("reach", 0.0), ("far", LEVEL_MIN)):
             self._table[name][row, place] = start
         if self._lagged:
@@ -251,17 +241,17 @@ class CombinedRule:
         self._table["count"][row] = 0
 
     def stored_each(self, rows: Rows) -> NDArray[np.uint8]:
-        """Return the state of each of these hosts, (m, bytes), as `restore` takes it of one."""
+        """Return the state of each of these hosts, (m, bytes); `restore` takes one row of it."""
         return self._table.stored_each(rows)
 
     def restore(self, first: int, last: int, state: bytes) -> None:
-        """Put hosts back; ValueError where they are of another form."""
+        """Restore hosts; ValueError for other columns or another number of hosts."""
         self._table.restore(first, last, state)
 
     def step(self, rows: Rows, values: Floats, time_ms: int | Times) -> CombinedStep:
-        """Score one measurement (m, d) of each of these hosts (m,), then learn it; nan where a resource has none.
+        """Score one measurement (m, d) of each of these hosts (m,), then learn it; nan if a resource has no value.
 
-        `time_ms` (m,) or one for all. A row comes once; new rows are made as they come.
+        `time_ms` is (m,) or one time for all. Each row occurs once; missing rows are added.
         """
         found = CombinedStep.empty(rows.size, self.resources)
         if rows.size == 0:
@@ -286,7 +276,7 @@ class CombinedRule:
         covariance = self._table["covariance"][rows][:, self._whole]
         inverse_pair, alone = self._regress(covariance, pair, there)
         energy = np.maximum(np.einsum("mi,mi->m", pair, inverse_pair), 0.0)
-        # what is missing is learnt as what the others let expect: then the covariance stays one
+        # missing values are learned as the others predict them, so that the covariance stays valid
         pair = np.where(there, pair, np.einsum("mij,mj->mi", covariance, inverse_pair))
         expected = mean + deviation * np.where(there, pair - inverse_pair / alone, pair)[:, : self.resources]
         residual = np.where(there, inverse_pair / np.sqrt(alone), 0.0)[:, : self.resources]
@@ -303,7 +293,7 @@ class CombinedRule:
         return CombinedStep(score, fired | hourly, hourly, ratio, past, far & learned[:, None], expected, residual)
 
     def _elapsed(self, rows: Rows, time_ms: Times) -> Floats:
-        """Return the hours since the step before, at most one: a value after a gap stands for no more; note the time."""
+        """Return the hours since the step before, at most one because a value after a gap stands for no more; store the time."""
         table = self._table
         new = table["count"][rows] == 0
         hours = np.clip((time_ms - table["last_ms"][rows]) / HOUR_MS, 0.0, 1.0)
@@ -316,7 +306,7 @@ class CombinedRule:
         return np.where(new, 0.0, hours)
 
     def _scale(self, rows: Rows, values: Floats, hours: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return scaled values (nan where there is none), and mean and deviation that they were scaled with; learn them."""
+        """Return scaled values (nan if missing), and the means and deviations used to scale them; learn the values."""
         table, settings = self._table, self._settings
         seen, mean, variance, reach = (table[name][rows] for name in ("seen", "mean", "variance", "reach"))
         there = np.isfinite(values) & (np.abs(values) < 1e150)  # the square of more is infinite
@@ -333,7 +323,7 @@ class CombinedRule:
         return np.where(there, scaled, np.nan), mean, deviation
 
     def _regress(self, covariance: NDArray[np.float32], pair: Floats, there: Booleans) -> tuple[Floats, Floats]:
-        """Return the inverse covariance of what is there times the values, and its diagonal, each as `pair`."""
+        """Return the inverse covariance of the present values times the values, and its diagonal, each shaped as `pair`."""
         ridged = covariance.astype(float) * (there[:, :, None] & there[:, None, :])
         places = np.arange(pair.shape[1])
         ridged[:, places, places] += np.where(there, self._settings.ridge, 1.0)
@@ -341,7 +331,7 @@ class CombinedRule:
         return np.einsum("mij,mj->mi", inverse, pair), inverse[:, places, places]
 
     def _far(self, rows: Rows, scaled: Floats, hours: Floats) -> Booleans:
-        """Return which resources are far from their means, for what they usually are, and move what is usual."""
+        """Return which resources are unusually far from their means, and learn the usual distance."""
         table = self._table
         seen, level = table["seen"][rows], table["far"][rows].astype(float)
         with np.errstate(divide="ignore"):
@@ -354,7 +344,10 @@ class CombinedRule:
     def _judge(
         self, rows: Rows, root: Floats, spreads: tuple[Floats, Floats], hours: Floats, time_ms: Times
     ) -> tuple[Floats, Floats, Floats, Booleans]:
-        """Return the score, how many times the usual level and that of the past the energy is, and which of its two figures are beyond their bounds; learn them."""
+        """Return the score, the ratios of the energy to its usual level and to its past, and which of the two figures exceed their bounds.
+
+        Learn the figures.
+        """
         table, settings = self._table, self._settings
         count, level = table["count"][rows], table["level"][rows]
         level = np.where(count == 0, LEVEL_MIN, level)
@@ -374,16 +367,16 @@ class CombinedRule:
         return np.where(ready, joint / (1.0 + joint), 0.0), ratio, past, beyond
 
     def _smooth(self, rows: Rows, name: str, value: Floats, steps: Floats) -> Floats:
-        """Return a smoothed value, which is the value itself at first."""
+        """Return an exponentially smoothed value; the value itself during the first steps."""
         before = self._table[name][rows]
         smooth = before - np.expm1(-steps) * (value - before)
         self._table[name][rows] = smooth = np.where(self._table["count"][rows] < EARLY, value, smooth)
         return smooth
 
     def _past(self, rows: Rows, figures: Floats, time_ms: Times) -> tuple[Floats, Booleans]:
-        """Return how many times the largest of the days before the energy is, 0 before the second day, and which figures are too large.
+        """Return the ratio of the energy to the largest of earlier days, 0 before the second day, and which figures exceed their bounds.
 
-        `figures` (m, 2) are the energy and how far the resources are from their hour of the day; notes the largest of today.
+        `figures` (m, 2) are the energy and the distance of the resources from their hour; the largest of today is stored.
         """
         table = self._table
         over = time_ms - table["day"][rows] >= DAY_MS
@@ -396,9 +389,9 @@ class CombinedRule:
         return past, (bounds > 0.0) & (figures > bounds)
 
     def _end_day(self, rows: Rows, time_ms: Times) -> None:
-        """Note the largest of the day that ended, and how large those of the next may be; 0 where nobody can say yet.
+        """Store the maxima of the day that ended, and the bounds for the next day; 0 if too few days are known.
 
-        Before `days_min` days the energy is not judged, and hours not before each day of the week was seen.
+        The energy needs `days_min` days, the hours need each day of the week.
         """
         table, settings = self._table, self._settings
         table["days"][rows] = np.concatenate([table["days"][rows, :, 1:], table["today"][rows, :, None]], axis=2)
@@ -427,14 +420,14 @@ class CombinedRule:
 
 
 def _root_mean_square(values: Floats) -> Floats:
-    """Return the root mean square of what is finite in rows (m, d)."""
+    """Return the root mean square of the finite values in rows (m, d)."""
     finite = np.isfinite(values)
     squares = np.where(finite, values, 0.0) ** 2
     return np.asarray(np.sqrt(squares.sum(axis=1) / np.maximum(finite.sum(axis=1), 1)))
 
 
 def _quantile(log: Floats, level: Floats, share: float, rate: Floats, count: NDArray[np.int32]) -> Floats:
-    """Return the level moved towards the quantile of this share; at first it is the largest."""
+    """Return the level, moved towards the quantile `share`; at first it is the maximum."""
     move = np.maximum(rate, 6.0 / (count + 2.0))
     begun = np.where(count < FIRST, level, np.maximum(level, log))
     return np.maximum(np.where(count < EARLY, begun, level + move * ((log > level) - (1.0 - share))), LEVEL_MIN)

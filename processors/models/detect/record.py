@@ -69,7 +69,7 @@ class ColumnTable:
         return self._arrays[name]
 
     def grow(self, rows: int) -> None:
-        """Have at least so many rows; room is doubled, never given back."""
+        """Grow to at least `rows` rows; capacity doubles and never shrinks."""
         room = next(iter(self._arrays.values())).shape[0]
         if rows > room:
             more = max(rows, 2 * room, ROWS_FIRST) - room
@@ -78,16 +78,16 @@ class ColumnTable:
         self.size = max(self.size, rows)
 
     def clear(self, rows: NDArray[np.intp]) -> None:
-        """Let these rows start anew."""
+        """Reset these rows to their start values."""
         for name, column in self._columns.items():
             self._arrays[name][rows] = column.start
 
     def stored(self, first: int, last: int) -> bytes:
-        """Return the rows from `first` to before `last`: a mark of the columns, then each column's little-endian bytes."""
+        """Return the rows from `first` up to but not including `last`: a mark of the columns, then the bytes of each column."""
         return self._mark + b"".join(_little(self._arrays[name][first:last]).tobytes() for name in self._columns)
 
     def stored_each(self, rows: NDArray[np.intp]) -> NDArray[np.uint8]:
-        """Return what `stored` returns of each of these rows alone, (m, bytes): all in one go, for there may be many.
+        """Return what `stored` returns for each of these rows alone, (m, bytes), in one array operation.
 
         >>> table = ColumnTable({"count": Column((), "int64", 5), "mean": Column((2,), "float32", 0.5)})
         >>> table.grow(3)
@@ -104,7 +104,7 @@ class ColumnTable:
         return found
 
     def restore(self, first: int, last: int, state: bytes) -> None:
-        """Put rows back that `stored` returned; ValueError where they are of other columns or another number of rows."""
+        """Restore rows from `stored`; ValueError for other columns or another number of rows."""
         if state[:MARK_BYTES] != self._mark or len(state) != MARK_BYTES + (last - first) * self.row_bytes:
             message = "the stored rows are of other columns or another number of rows"
             raise ValueError(message)
@@ -127,9 +127,9 @@ Singles = NDArray[np.float32]
 Rows = NDArray[np.intp]
 
 HALF: Final = 30  # values in each of the two means
-WARM_UP: Final = 30  # of each range, before it is judged by
-STEP_H: Final = 24  # that the steps' range has to cover before it is judged by
-HOUR_SEEN: Final = 7  # days of an hour after which its margins are remembered: before, each weekday is a new one
+WARM_UP: Final = 30  # values in a range before it is used
+STEP_H: Final = 24  # hours that the range of steps must cover before it is used
+HOUR_SEEN: Final = 7  # days of an hour before its margins are remembered, because until then each weekday is new
 BLOCKS: Final = 4
 HOURS: Final = 24
 HOUR_MS: Final = 3_600_000
@@ -137,10 +137,10 @@ OUTSIDE: Final = 1e-9
 REST_SHARE: Final = 0.03
 REST_MIN: Final = 30
 REST_MAX: Final = 150
-RESTING: Final = 0.4  # what a score is multiplied with while the series rests
+RESTING: Final = 0.4  # factor of a score while the series rests
 
 WAYS: Final = ("value", "step", "hour")
-SINGLE_MAX: Final = 3e38  # what is further off is counted as this far
+SINGLE_MAX: Final = 3e38  # larger distances are clipped to this
 
 COLUMNS: Final = {  # values are kept as their difference from the first one
     "count": Column((), "int32", 0),
@@ -165,9 +165,9 @@ COLUMNS: Final = {  # values are kept as their difference from the first one
 class RecordSettings:
     """Tolerances as shares of the range: of a value, of the step between means, of a value at its hour of the day.
 
-    At least `block` values and `block_h` hours make a block; the range is that of the last four blocks. An hour is judged
-    by from `hour_days` earlier days on, where its margin is more than `hour_margin` times the largest so far; its range
-    loses `hour_decay` of its width on each side when the hour comes again, and the largest margin as much in a day.
+    A block has at least `block` values and `block_h` hours; the range covers the last four blocks. The range of an hour is used
+    after `hour_days` earlier days, if the margin exceeds `hour_margin` times the largest so far. It shrinks by `hour_decay` of
+    its width on each side when the hour comes again, and the largest margin shrinks by the same share per day.
 
     >>> RecordSettings().value_tolerance
     0.02
@@ -185,10 +185,9 @@ class RecordSettings:
 
 @dataclass(frozen=True, slots=True)
 class RecordStep:
-    """What a step found, each (m,): score in [0, 1], whether it fired, margin of the value, and the range until then.
+    """The result of a step, each (m,): score in [0, 1], whether it fired, margin of the value, and the range before.
 
-    `way` is the place in WAYS of the question that was answered most strangely; where it is that of the hour, the range
-    is that of the hour.
+    `way` is the number in WAYS of the test with the largest margin; for the hour test the range is that of the hour.
 
     >>> RecordStep(*(np.zeros(1),) * 5, np.zeros(1, np.intp)).score
     array([0.])
@@ -217,25 +216,23 @@ class RecordRule:
         self._table = ColumnTable(COLUMNS)
 
     def grow(self, rows: int) -> None:
-        """Have at least so many series."""
         self._table.grow(rows)
 
     def clear(self, rows: Rows) -> None:
-        """Let these series start anew."""
         self._table.clear(rows)
 
     def stored(self, first: int, last: int) -> bytes:
-        """Return the state of the series from `first` to before `last`."""
+        """Return the state of the series from `first` up to but not including `last`."""
         return self._table.stored(first, last)
 
     def restore(self, first: int, last: int, state: bytes) -> None:
-        """Put series back; ValueError where they are of another form."""
+        """Restore series from `stored`; ValueError for other columns or another number of series."""
         self._table.restore(first, last, state)
 
     def step(self, rows: Rows, value: Floats, time_ms: int | NDArray[np.int64]) -> RecordStep:
-        """Score one value of each of these rows (m,), then learn it. A row comes once; what is not finite is passed over.
+        """Score one value of each of these rows (m,), then learn it. Each row occurs once; values that are not finite are skipped.
 
-        `time_ms` (m,) or one for all. New rows are made as they come.
+        `time_ms` is (m,) or one time for all. Missing rows are added.
         """
         result = RecordStep(*(np.zeros(rows.size, kind) for kind in (float, bool, float, float, float, np.intp)))
         use = np.flatnonzero(np.isfinite(value))
@@ -275,20 +272,20 @@ class RecordRule:
         return RecordStep(score, fired, by_value, base + usual_low, base + usual_high, way)
 
     def _push(self, at: Rows, single: Singles, count: NDArray[np.int64]) -> Singles:
-        """Put the values into the history and return the difference of the two means; nan while that is not full."""
+        """Append the values to the history, and return the difference of the two means; nan until the history is full."""
         history = np.concatenate([self._table["history"][at][:, 1:], single[:, None]], axis=1)
         self._table["history"][at] = history
         step = history[:, HALF:].mean(axis=1, dtype=float) - history[:, :HALF].mean(axis=1, dtype=float)
         return np.where(count >= 2 * HALF - 1, np.clip(step, -SINGLE_MAX, SINGLE_MAX), np.nan).astype(np.float32)
 
     def _first_slot(self, at: Rows, time_ms: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the hour of each series' first value, and note that of new ones."""
+        """Return the hour of each series' first value, and store that of new series."""
         first = np.where(count == 0, time_ms // HOUR_MS, self._table["first_slot"][at])
         self._table["first_slot"][at] = first
         return first
 
     def _hour(self, at: Rows, single: Singles, time_ms: NDArray[np.int64], width: Floats) -> tuple[Floats, ...]:
-        """Return the margin of the values at their hour of the day and the range of that, and learn them there."""
+        """Return the margins of the values at their hour of the day, and the range of that hour; learn the values."""
         table, settings = self._table, self._settings
         slot = time_ms // HOUR_MS
         hour, new = slot % HOURS, slot != table["slot"][at]
@@ -307,13 +304,13 @@ class RecordRule:
         return margin, *found
 
     def _above_past(self, at: Rows, margin: Floats, judged: NDArray[np.bool_], decay: Floats) -> Floats:
-        """Return the margins of hours that are judged and beat the largest until then, 0 of others, and note them."""
+        """Return the margins of judged hours that exceed the largest before, 0 for others; remember the margins."""
         past = (1.0 - decay) * self._table["hour_margin"][at]
         self._table["hour_margin"][at] = np.minimum(np.maximum(past, margin), SINGLE_MAX)
         return np.where(judged & (margin > self._settings.hour_margin * past), margin, 0.0)
 
     def _learn(self, at: Rows, pair: Singles, count: NDArray[np.int64]) -> None:
-        """Widen the ranges by value and step, in the block of the moment; a block that begins anew forgets."""
+        """Widen the ranges of values and steps in the current block; a new block replaces the oldest."""
         table, settings = self._table, self._settings
         low, high, slot = table["low"], table["high"], table["slot"][at]
         begun = np.where(count == 0, slot, table["block_slot"][at])
@@ -328,7 +325,7 @@ class RecordRule:
         table["count"][at] = count + 1
 
     def _rest(self, at: Rows, count: NDArray[np.int64], over: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return score and what fires of margins in tolerances; what fires lets its series rest."""
+        """Return the scores, and what fires, from margins in tolerances; a series that fires rests for a while."""
         resting = count <= self._table["rests_until"][at]
         resting &= self._table["rests_until"][at] > 0
         fired = (over > 1.0) & ~resting
@@ -338,7 +335,7 @@ class RecordRule:
 
 
 def _margin(y: Floats, low: Floats, high: Floats, width: Floats, judged: NDArray[np.bool_]) -> Floats:
-    """Return how far y is outside of [low, high], in widths; 1 outside of a range without width, 0 where not judged."""
+    """Return the distance of y outside [low, high] in widths; 1 outside a range of width 0, 0 if not judged."""
     with np.errstate(all="ignore"):
         outside = np.maximum(y - high, low - y)
         margin = np.where(width > 0.0, outside / width, 1.0)
