@@ -1,1 +1,1 @@
-"""The order of work of one shard: state, predictor and stages."""
+"""The processing pipeline of one shard: state, predictor and stages."""

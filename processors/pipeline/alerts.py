@@ -1,4 +1,4 @@
-"""The alerts of a shard: a condition changes the life of its alert, and each change of status becomes a message."""
+"""The alerts of a shard: a condition opens, renews or ends an alert, and each change of status becomes a message."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -28,12 +28,11 @@ class AlertState(Protocol):
     alerts: Store[AlertLife]
 
     @property
-    def context(self) -> Context:
-        """The agent version and the time of messages."""
+    def context(self) -> Context: ...
 
 
 class OpenAlerts:
-    """All alerts of one shard; at most `open_max` are open at once, and the excess is counted."""
+    """All alerts of one shard; at most `open_max` are open at once, and alerts beyond this bound are counted."""
 
     def __init__(self, state: AlertState) -> None:
         self._shard = state
@@ -41,13 +40,13 @@ class OpenAlerts:
         self._cleared_ms = -1  # the tick of the last search for closed alerts: the search visits all alerts
 
     def take(self, *conditions: Condition | None, about: About = NO_RUN) -> Emits[None]:
-        """Take in conditions and send the changes; `about` describes the run behind the conditions."""
+        """Process conditions and send the resulting changes; `about` describes the run behind the conditions."""
         for condition in conditions:
             if condition is not None:
                 yield from self.opens(condition, about)
 
     def opens(self, condition: Condition, about: About = NO_RUN) -> Emits[bool]:
-        """Take in a condition, send the change, and return whether the alert is open now."""
+        """Process a condition, send the change, and return whether the alert is open afterwards."""
         key, state = fingerprint(condition.name, condition.labels), self._shard
         if condition.holds:
             not_again_ms = round(self._policy.rule(condition.name).not_again_s * 1000)
@@ -65,7 +64,10 @@ class OpenAlerts:
         return life.open
 
     def _has_room(self) -> bool:
-        """Return whether one more alert may open. Closed alerts go first, and with them the time at which they may fire again."""
+        """Return whether one more alert may open.
+
+        Closed alerts are evicted first to make room. Their minimum time between two alerts is then lost.
+        """
         alerts, most = self._shard.alerts, self._shard.settings.alerts.open_max
         if len(alerts) >= most and self._cleared_ms != self._shard.now_ms:
             self._cleared_ms = self._shard.now_ms
@@ -74,11 +76,11 @@ class OpenAlerts:
         return len(alerts) < most
 
     def ends(self, condition: Condition) -> Emits[bool]:
-        """End an alert at the next tick with the words of a condition; return False if the alert is not open."""
+        """End an alert at the next tick with the reason in `condition`; return False if the alert is not open."""
         return self.is_open(condition.name, condition.labels) and (yield from self.opens(condition))
 
     def renew(self, name: str, labels: Mapping[str, str]) -> None:
-        """Keep an open alert open as if its condition had been reported again now."""
+        """Keep an open alert open as if its condition had just been reported again."""
         key, alerts = fingerprint(name, labels), self._shard.alerts
         life = alerts.get(key)
         if life is not None and life.open:
@@ -86,12 +88,11 @@ class OpenAlerts:
             alerts.changed(key, life, self._shard.now_ms)
 
     def is_open(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Return whether the alert with a name and labels is open."""
         life = self._shard.alerts.get(fingerprint(name, labels))
         return life is not None and life.open
 
     def due_ms(self, name: str, labels: Mapping[str, str]) -> int | None:
-        """Return when an alert fires or ends if nothing happens before; None if it is not open."""
+        """Return the time at which an alert fires or ends unless it is renewed; None if the alert is not open."""
         life = self._shard.alerts.get(fingerprint(name, labels))
         return life.due_ms() if life is not None and life.open else None
 
@@ -121,20 +122,20 @@ class OpenAlerts:
 
 
 class Warnings(OpenAlerts):
-    """All alerts of one shard about applications."""
+    """The alerts about the applications of one shard."""
 
     def __init__(self, state: ShardState) -> None:
         super().__init__(state)
         self._state = state
 
     def fire_and_resolve(self, _work: object) -> Emits[None]:
-        """Fire and resolve the alerts that are due, and forget runs that hosts explained long ago."""
+        """Fire and resolve the alerts that are due, and forget old runs that were explained by a host."""
         yield from self.tick()
         for key in self._state.explained_runs.due(self._state.now_ms, DUE_PER_TICK_MAX):
             self._state.explained_runs.remove(key)
 
     def explained(self, system: str, cause: HostCause, run: ExplainedRun) -> None:
-        """List a run under the host that explains why the run was slow."""
+        """Add a slow run to the list of the host that explains it."""
         self._state.tally["explained", "run_time"] += 1
         store, key = self._state.explained_runs, job_key(system, cause.host)
         runs = store.open(key)

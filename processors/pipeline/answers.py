@@ -1,4 +1,4 @@
-"""Answers: each request gets one, also where nothing is known."""
+"""Answers to prediction requests: each request gets an answer, even if no model knows the application."""
 
 import msgspec
 
@@ -22,7 +22,7 @@ SIZES_MAX = 64
 
 
 class Answering:
-    """Answers from the models as they are at that place of the journal."""
+    """Answers prediction requests from the state of the models at the present offset of the journal."""
 
     def __init__(
         self, state: ShardState, predictor: Predictor, features: Features, unseen: UnseenInputs, power: Power
@@ -35,7 +35,7 @@ class Answering:
         self._under_loads = UnderLoads(state)
 
     def deduplicate(self, event: PredictionRequested) -> MayStop:
-        """Remember a request of the journal; stop one that was answered before."""
+        """Remember a request of the journal; stop a request that was answered before."""
         now_ms = self._state.now_ms
         minutes = minutes_back(now_ms // MINUTE_MS)
         known = [found for key in minutes if (found := self._state.answered_requests.get(key)) is not None]
@@ -53,7 +53,7 @@ class Answering:
         return (self.answer(event),)
 
     def answer(self, event: PredictionRequested) -> Answer:
-        """Return the answer to a question; changes nothing."""
+        """Return the answer to a request; changes no state."""
         found = self._state.identify(event.evidence, event.system, (), event.unit)
         answer = self._under_loads.answered(event, found.key, self._answer(event, found))
         return msgspec.structs.replace(answer, points=tuple(map(in_known_digits, answer.points)))
@@ -86,7 +86,7 @@ class Answering:
         )
 
     def _detail(self, question: Question, found: Identified, model: RunTime | None, first: Predicted | None) -> str:
-        """Return the sentences that say where an answer comes from."""
+        """Return the sentences that explain the source of an answer."""
         key = question.key
         if model is not None and model.observations and key is not None:
             shares = {member.name: member.weight for member in first.model.members} if first else {}
@@ -100,7 +100,7 @@ class Answering:
         return f"{self._why_unknown(question, found)} It is predicted from similar runs."
 
     def forget_old(self, _work: TickWork) -> None:
-        """Forget requests of long ago."""
+        """Forget old requests."""
         for key in self._state.answered_requests.due(self._state.now_ms, 1000):
             self._state.answered_requests.remove(key)
 
@@ -141,7 +141,7 @@ class Answering:
 
 
 def _requested(event: PredictionRequested) -> list[float]:
-    """Return the sizes that are answered: real ones, rising, not too many."""
+    """Return the sizes to answer: plausible ones, ascending, at most a fixed number."""
     return sorted(n for n in set(event.n) if N_MIN <= n <= N_MAX)[:SIZES_MAX]
 
 

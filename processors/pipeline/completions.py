@@ -1,4 +1,4 @@
-"""Completed runs: each report is recognised, identified, scored against the published curve, and learned."""
+"""Completed runs: each report is deduplicated, identified, scored against the published curve, and learned."""
 
 import math
 from typing import Final
@@ -34,9 +34,9 @@ MARK = "mark"
 
 
 class KnownRuns:
-    """The memory of runs: at most `deduplication_runs_max` of them in `deduplication_buckets_max` buckets.
+    """The runs remembered for deduplication: at most `deduplication_runs_max` in `deduplication_buckets_max` buckets.
 
-    A full bucket is followed by another one of the same quarter of an hour.
+    A bucket covers a quarter of an hour. If a bucket is full, the next bucket covers the same quarter of an hour.
     """
 
     def __init__(self, state: ShardState) -> None:
@@ -44,16 +44,16 @@ class KnownRuns:
         self._last: tuple[tuple[str, int, int], tuple[str, KnownRun | None]] | None = None
 
     def find(self, run_id: str, start_ms: int) -> KnownRun | None:
-        """Return the memory of a run; None for a new one."""
+        """Return the remembered run; None if the run is new."""
         return self._look_up(run_id, start_ms)[1]
 
     def is_forgotten(self, run_id: str, start_ms: int) -> bool:
-        """Return whether a run starts before everything that is remembered: such a run may be a repeat."""
+        """Return whether a run started before all remembered runs, in which case it may be a repeat."""
         mark = self._state.low_water.get(MARK)
         return mark is not None and mark.score(bucket(run_id, start_ms))
 
     def remember(self, run_id: str, start_ms: int, known: KnownRun) -> None:
-        """Remember a run, or replace its memory; if there are too many runs the oldest buckets go and are counted."""
+        """Remember a run or replace its entry; if there are too many runs, evict and count the oldest buckets."""
         key, before = self._look_up(run_id, start_ms)
         if before is None:
             self._count(1)
@@ -63,9 +63,9 @@ class KnownRuns:
         self._forget_excess()
 
     def _look_up(self, run_id: str, start_ms: int) -> tuple[str, KnownRun | None]:
-        """Return the bucket that holds a run with the memory of the run, or the bucket that takes a new run.
+        """Return the bucket that holds a run and the remembered run, or the bucket for a new run and None.
 
-        The last result is kept, because a completion asks twice for the same run.
+        The last result is cached, because a completion looks up the same run twice.
         """
         question = run_id, start_ms, self._state.known_runs.changes
         if self._last is None or self._last[0] != question:
@@ -108,14 +108,14 @@ FACTOR_LN_MAX: Final = 10.0  # the longest reported delay of a run, in ln(run ti
 
 
 class DriftDetection:
-    """Detects changes of run time in one shard: single strange runs, shifts of an application, turns of one size."""
+    """Detects changes of run time in one shard: single outliers, shifts of an application, and changes at one size."""
 
     def __init__(self, state: ShardState, warnings: Warnings) -> None:
         self._state = state
         self._warnings = warnings
 
     def take(self, application_id: str, model: RunTime, run: ScoredRun) -> DriftFindings:
-        """Judge a run before its model learns it; a run of an earlier level says nothing about the present one."""
+        """Score a run for drift before its model learns it; a run before the last shift is not evidence about the present level."""
         if model.began_before_its_level(run.scored.run):
             return UNWATCHED
         drift = self._state.drifts.open(application_id)
@@ -125,13 +125,13 @@ class DriftDetection:
         return taken
 
     def outlier(self, application_id: str, scored: Scored | None) -> int:
-        """Return 1 for a strangely slow run, -1 for a strangely fast one, 0 for any other; changes nothing."""
+        """Return 1 for an unusually slow run, -1 for an unusually fast run, else 0; changes no state."""
         drift = self._state.drifts.get(application_id)
         judged = drift.score(ScoredRun(scored)) if drift and scored else None
         return judged.outlier if judged else 0
 
     def follow(self, model: RunTime, scored: Scored, taken: DriftFindings, report: RunReport) -> Emits[None]:
-        """Move the level of a model that shifted, and raise alerts about recent runs."""
+        """Move the level of a model whose run times shifted, and raise alerts about recent runs."""
         key = ApplicationKey.parse(report.placement.application_id or "")
         about = report.about if self._state.recent(scored.run.end_ms) else None
         if taken.over is not None:
@@ -148,7 +148,7 @@ class DriftDetection:
             yield from self._turn(key, model, scored, turned, about)
 
     def published(self, application_id: str) -> None:
-        """Record that the published curve is at the new level."""
+        """Record that the published curve includes the last shift."""
         drift = self._state.drifts.get(application_id)
         if drift is not None and drift.shift is not None:
             drift.adopted()
@@ -165,9 +165,9 @@ class DriftDetection:
     def _turn(
         self, key: ApplicationKey, model: RunTime, scored: Scored, turned: SizeTurn, about: About | None
     ) -> Emits[None]:
-        """Move the level of one size. The alert of the strange run then says that the whole size has changed.
+        """Move the level of one size, and extend the alert about the outlier to the whole size.
 
-        `about` is None for a run of long ago, which raises no alert.
+        `about` is None for an old run, which raises no alert.
         """
         moved = model.move_size(turned, self._state.now_ms)
         if moved is None:
@@ -189,7 +189,7 @@ class DriftDetection:
         )
 
     def _report_shift(self, key: ApplicationKey, shift: Shift, about: About | None, *, back: bool) -> Emits[None]:
-        """End the alerts that a shift answers, and raise its own unless it only undoes the shift before."""
+        """End the alerts that a shift explains, and raise the alert about the shift unless the shift only reverses the last one."""
         slower, now_ms = shift.direction == "regression", self._state.now_ms
         opposite = rules.IMPROVEMENT if slower else rules.REGRESSION
         if back:
@@ -218,7 +218,7 @@ class DriftDetection:
 
 
 class Training:
-    """Teaches the run-time models of one shard: each run is scored against the published curve before it is learned."""
+    """Trains the run-time models of one shard: each run is scored against the published curve before it is learned."""
 
     def __init__(self, state: ShardState, warnings: Warnings, unseen: UnseenInputs) -> None:
         self._state = state
@@ -227,10 +227,10 @@ class Training:
         self._drift_detection = DriftDetection(state, warnings)
 
     def train(self, application_id: str, fact: RunFact, report: RunReport) -> Emits[SlowedBy | None]:
-        """Learn a run; return the faulty host that explains why the run was slow.
+        """Learn a run; return the faulty host that explains why the run was slow, or None.
 
-        The part of a run time that the load of the hosts explains is no news about the application: in the simulated centre,
-        three of four regressions were loaded hosts. A slow run on a faulty host says nothing about a change either.
+        The part of a run time that host load explains is removed before drift detection, because in the simulated centre three
+        of four regressions were loaded hosts. A slow run on a faulty host is not evidence of a change either.
         """
         model = self._state.models.open(application_id)
         if report.stays and not model.holds(fact.run_id):
@@ -251,7 +251,7 @@ class Training:
         return slowed_by
 
     def forget(self, application_id: str, run_id: str) -> bool:
-        """Take a run away from the model that learned it; return False if the model does not hold it any more."""
+        """Remove a run from the model that learned it; return False if the model no longer holds the run."""
         profiles = self._state.profile_models.get(application_id)
         if profiles is not None and profiles.forget(run_id):
             self._state.profile_models.changed(application_id, profiles, self._state.now_ms)
@@ -263,7 +263,7 @@ class Training:
         return True
 
     def _learn_slowed(self, model: RunTime, scored: Scored, report: RunReport, cause: HostCause) -> SlowedBy:
-        """Learn a run that a faulty host made slow."""
+        """Learn a run that a faulty host slowed down."""
         fact, key = scored.run, ApplicationKey.parse(report.placement.application_id or "")
         model.learn(fact, 1, round(report.ln_load, 4))  # strange even inside the band, which such runs have widened
         model.note(scored)
@@ -272,7 +272,7 @@ class Training:
         return SlowedBy(cause.host, factor)
 
     def _learn_scored(self, model: RunTime, scored: Scored, report: RunReport) -> Emits[None]:
-        """Learn a first report, and follow the change of run time that it may complete."""
+        """Learn the first report of a run, and handle the shift of run times that the run may confirm."""
         application_id, detection = report.placement.application_id or "", self._drift_detection
         quiet = without_load(scored, report.ln_load)
         slowed = detection.outlier(application_id, scored) if quiet is not scored else 0
@@ -298,7 +298,7 @@ AS_BEFORE = "as before"
 
 
 class Completions:
-    """Takes in completed runs, each exactly once."""
+    """Processes completed runs, each exactly once."""
 
     def __init__(
         self,
@@ -318,7 +318,7 @@ class Completions:
         self._machines = Machines(state)
 
     def begin(self, event: JobCompleted) -> CompletionWork:
-        """Return the work on a report of a completed run."""
+        """Return the work item for a report of a completed run."""
         key = job_key(event.system, event.job_id)
         job = self._state.jobs.open(key)
         return CompletionWork(event, key, job, report=self._report(job, event))
@@ -339,7 +339,7 @@ class Completions:
         return None
 
     def compare_with_similar_runs(self, work: CompletionWork) -> None:
-        """Count a run for its user, name and class; a part of a job that changed its size does not count."""
+        """Add a run to the histories of its user, name and class, unless the run is part of a resized job."""
         report = work.report
         if report.kind != "first":
             self._similar_runs.correct(work.job, report)
@@ -347,7 +347,7 @@ class Completions:
             self._similar_runs.learn(report, self._curve_point(report))
 
     def take_away(self, work: CompletionWork) -> None:
-        """Take a run away from the model of another application that learned it before."""
+        """Remove a run from the model of another application that learned it before."""
         report, former = work.report, work.report.learned_by
         if former is None or report.stays:
             return
@@ -360,24 +360,24 @@ class Completions:
             work.emptied.append(former)
 
     def learn(self, work: CompletionWork) -> Emits[None]:
-        """Score a run by the published curve, look for drift, and teach the run to the model of its application."""
+        """Score a run against the published curve, detect drift, and train the model of its application."""
         report, application_id = work.report, work.report.placement.application_id
         if work.held and report.fact is not None and application_id is not None:
             work.slowed_by = yield from self._training.train(application_id, report.fact, report)
             self._machines.learn(application_id, work.event)
 
     def count_failures(self, work: CompletionWork) -> Emits[None]:
-        """Count how a run ended, for its application, its hosts and the centre."""
+        """Count the outcome of a run for its application, its hosts and the centre."""
         return self._outcomes.take(work.report)
 
     def remember(self, work: CompletionWork) -> None:
-        """Remember a run, so that a repeat is recognised."""
+        """Remember a run, so that a repeated report is recognised."""
         event, application_id = work.event, work.report.placement.application_id
         known = KnownRun(digest64(application_id) if application_id else NOTHING, work.report.content)
         self._known_runs.remember(event.run_id, event.start_ms, known)
 
     def move(self, work: JobWork, event: JobCompleted, former: Placement, placement: Placement) -> Emits[None]:
-        """Move a run to another application or size, as evidence that came after the end says."""
+        """Move a run to another application or size, because evidence that arrived after its end identifies it differently."""
         known = self._known_runs.find(event.run_id, event.start_ms)
         evidence, fact = merged_evidence(work.job, event), self._fact(work.job, event, placement)
         report = RunReport(
@@ -399,7 +399,7 @@ class Completions:
         self.remember(moved)
 
     def place(self, job: Job, event: JobCompleted) -> Placement:
-        """Return the application and the size of a run by all evidence of its job."""
+        """Return the application and the size of a run, identified from all evidence of its job."""
         identified = self._state.identify(merged_evidence(job, event), event.system, job.identities, None)
         key = identified.key
         return Placement(
@@ -407,7 +407,7 @@ class Completions:
         )
 
     def has_ended(self, event: JobStarted) -> bool:
-        """Return whether the run that is reported to start has ended already, or may have."""
+        """Return whether the run in a start event has ended already, or may have ended."""
         run_id, start_ms = event.run_id, event.start_ms
         return self._known_runs.find(run_id, start_ms) is not None or self._known_runs.is_forgotten(run_id, start_ms)
 
@@ -438,11 +438,11 @@ class Completions:
         )
 
     def _learned_by(self, known: KnownRun | None) -> str | None:
-        """Return the id of the application whose model has learned a run."""
+        """Return the id of the application whose model has learned a run; None if no model has."""
         return self._state.application_id(known.application) if known is not None and known.trained else None
 
     def _former(self, job: Job, event: JobCompleted, known: KnownRun | None) -> Placement | None:
-        """Return the placement of a run by its last report; None for the first report, and if nothing is kept of the last one."""
+        """Return the placement of a run by its previous report; None for the first report or if that placement is forgotten."""
         if known is None:
             return None
         pending = next((run.placement for run in job.ended if run.event.run_id == event.run_id), None)
@@ -465,7 +465,7 @@ class Completions:
         return Placement(application_id, n, source, placement.confidence, sizes)
 
     def _curve_point(self, report: RunReport) -> PublishedPoint | None:
-        """Return the published prediction for a run; None if the run is no fair test of the curve, as on a loaded host."""
+        """Return the published prediction for a run; None if the run is no fair test of the curve, for example on a loaded host."""
         event, placement = report.event, report.placement
         if event.state != SUCCESS or placement.application_id is None or placement.n is None:
             return None
@@ -475,7 +475,7 @@ class Completions:
         return model.published.curve_at(placement.n) if model is not None and model.published is not None else None
 
     def _cause(self, hosts: tuple[str, ...], event: JobCompleted) -> HostCause | None:
-        """Return the fault of a host of a run that may have slowed the run."""
+        """Return the fault of a host that may have slowed the run; None if no fault is known."""
         cause = self._state.causes.cause(event.system, hosts, event.start_ms, event.end_ms)
         return cause if cause is not None and not cause.power_only else None
 
@@ -492,7 +492,7 @@ def _content(event: JobCompleted, placement: Placement, fact: RunFact | None) ->
 
 
 def _same_place(known: KnownRun, placement: Placement, former: Placement | None) -> bool:
-    """Return whether a report names the application of the report before, or the application before is forgotten."""
+    """Return whether a report names the same application as the previous report; True if that application is forgotten."""
     application_id = placement.application_id
     same = known.application == (digest64(application_id) if application_id else NOTHING)
     return same or (former is None and known.application != NOTHING)

@@ -1,4 +1,7 @@
-"""Features in the fold: runs are learned with their attributes when they settle, answers and forecasts take them in."""
+"""How features of a job (attributes, communication, counters) improve run-time predictions.
+
+A run is learned with its features when it settles. Answers and forecasts use the learned feature models.
+"""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -30,7 +33,7 @@ T = TypeVar("T")
 
 
 class KnownFeatures(NamedTuple):
-    """What is known of a run besides its size: attributes that count, features of its communication, and counters."""
+    """Features of a run besides its size: configured attributes, communication features and counters."""
 
     attributes: Mapping[str, Attribute]
     network: Mapping[str, float]
@@ -42,13 +45,13 @@ POOLS_MAX: Final = 64  # of a shard: systems, times units of sizes
 
 
 class Features:
-    """What features say of the run times of one shard; nothing where neither attributes nor communication are told."""
+    """The feature models of one shard; without attributes, communication or counters there is no prediction by features."""
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
 
     def of_request(self, event: PredictionRequested) -> KnownFeatures:
-        """Return what a request reports the run to come: features that are none of communication are counters."""
+        """Return the features in a request; a feature whose name is not a communication feature is a counter."""
         network = {name: value for name, value in event.features.items() if name in KNOWN_NAMES}
         counters = {name: value for name, value in event.features.items() if name not in network}
         attributes = _chosen(self._state.settings.features, event.evidence)
@@ -56,7 +59,7 @@ class Features:
         return KnownFeatures(attributes, network, reported_counters(counters) if counters else {})
 
     def of_job(self, job: Job, event: JobStarted, application_id: str | None) -> KnownFeatures:
-        """Return what is known of a run that goes on, with what its hosts have counted so far."""
+        """Return the features of a running job, including the counters that its hosts have reported so far."""
         counters = self._so_far(event, application_id)
         placed = self._placed(event.system, event.evidence)
         if not job.networks and not self._state.settings.features.attributes and not counters and not placed:
@@ -65,12 +68,12 @@ class Features:
         return KnownFeatures(self._attributes(job, event.evidence), network, counters)
 
     def by_counters(self, application_id: str, n: float, counters: Mapping[str, float]) -> RunTimeByCounters | None:
-        """Return what counters let expect of a run, at the nearest size that was run; None where they do not tell."""
+        """Return the run time predicted from counters at the nearest size with runs; None if the counters do not predict it."""
         models = self._state.profile_models.get(application_id) if counters else None
         return models.run_time(n, counters) if models is not None else None
 
     def _so_far(self, event: JobStarted, application_id: str | None) -> Mapping[str, float]:
-        """Return what the hosts of a running job have counted so far, where that can count; nothing where they saw too little."""
+        """Return the counters of a running job so far; empty if counters are not trusted or too few minutes are covered."""
         models = self._state.profile_models.get(application_id) if application_id else None
         times = self.model(application_id) if models is not None and models.followed() else None
         if times is None or not times.trusts_counters:
@@ -83,7 +86,7 @@ class Features:
         return {}
 
     def published(self, placement: Placement) -> CurvePrediction | None:
-        """Return what is published about a run that just ended, where features will be compared with it."""
+        """Return the published prediction for a run that has just ended; None if no feature model is compared with the curve."""
         key, n = placement.application_id, placement.n
         times = self.model(key)
         model = self._state.models.get(key) if key else None
@@ -94,9 +97,9 @@ class Features:
         return CurvePrediction(at, near, model.published.horizon(n)) if at and near else None
 
     def settled(self, job: Job, run: EndedRun, profile: Profile | None, by_counters: Band | None) -> Profile | None:
-        """Learn a run that settled, where anything but its size is known of it; return its profile with its communication.
+        """Learn a settled run if any feature besides its size is known; return its profile with communication features added.
 
-        `by_counters` is what its counters let expect of its time before they were learned.
+        `by_counters` is the run time that counters predicted before the run was learned.
         """
         began, goes_on = run.event.start_ms, job.running
         until_ms = min(run.settle_ms, goes_on.start_ms - 1) if goes_on else run.settle_ms
@@ -114,13 +117,13 @@ class Features:
         return msgspec.structs.replace(profile or Profile(hosts=0), network=network)
 
     def _counted(self, profile: Profile | None, run_time_s: float) -> dict[str, float]:
-        """Return what adapters counted of a run, where enough of its minutes are known to be its own."""
+        """Return communication features from the counters of network adapters; empty if the profile covers too little of the run."""
         if profile is None or profile.short or profile.coverage < self._state.settings.profiles.coverage_min:
             return {}
         return counted_features(profile.nic, run_time_s, profile.nic_busiest)
 
     def _placed(self, system: str, evidence: Evidence) -> dict[str, float]:
-        """Return how far apart the hosts of a run are, where the centre's network is known."""
+        """Return the network distances between the hosts of a run; empty if the network of the centre is not configured."""
         return self._state.settings.placements.of(system, evidence.hosts)
 
     def _learn(self, job: Job, run: EndedRun, known: KnownFeatures, by_counters: Band | None) -> None:
@@ -140,13 +143,13 @@ class Features:
             self._share(own, ended, score)
 
     def shared(self, key: ApplicationKey, known: KnownFeatures, n: float) -> SharedForecast | None:
-        """Return what the applications of a system say of the communication of a run of one of them; None where nothing."""
+        """Return the forecast from the communication costs that all applications of a system share; None if there is no forecast."""
         pool = self._pool(key) if known.network and n > 0 else None
         run = SharedRun(key.id, "", 0, 0.0, comparable(known.network, n), 0)
         return pool.score(run) if pool is not None else None
 
     def _share(self, key: ApplicationKey, run: SharedRun, score: SharedScore | None) -> None:
-        """Let the applications of a system know of a run, and of how good what they had said of it was."""
+        """Teach a run to the shared communication model of its system, and score the forecast that the model made for the run."""
         pools, of = self._state.communication_pools, pool_key(key)
         if of not in pools and len(pools) >= POOLS_MAX:
             self._state.tally["bound", "communication_pools_max"] += 1
@@ -167,7 +170,7 @@ class Features:
         return guard(self._state, CommunicationPool.name, recover=partial(self._state.communication_pools.remove, of))
 
     def forget(self, application_id: str, run_id: str) -> None:
-        """Let a run that belongs to another application tell nothing of this one any more."""
+        """Remove a run from the feature models of an application, because the run belongs to another application."""
         if application_id in self._state.feature_times:
             self._guarded(application_id, lambda times: times.forget(run_id, self._state.now_ms))
         key, now_ms = ApplicationKey.parse(application_id), self._state.now_ms
@@ -176,7 +179,7 @@ class Features:
             self._state.communication_pools.changed(pool_key(key), pool, now_ms)
 
     def fit_features(self, work: TickWork) -> None:
-        """Go on with fits, that which waits for longest first; a short tick has its share of what a full one may cost."""
+        """Continue the feature fits, the longest waiting first; the cost allowed grows with the time since the last tick."""
         left = share(FIT_COST_MAX, self._state.now_ms, work.since_ms, FIT_COST_GRAIN_MS)
         while left > 0 and (due := self._state.feature_times.due(self._state.now_ms, 1)):
             done: list[int] = []
@@ -186,7 +189,7 @@ class Features:
             left -= self._fit_pool(due[0])
 
     def _fit_pool(self, of: str) -> int:
-        """Do a step of the fit of shared costs, and return what it cost."""
+        """Do one step of the fit of shared communication costs; return the cost of the step."""
         pools = self._state.communication_pools
         with self._pool_guard(of):
             pool = pools.open(of)
@@ -196,7 +199,7 @@ class Features:
         return 1
 
     def explanation(self, application_id: str, known: KnownFeatures, shares: Mapping[str, float]) -> str:
-        """Return what an answer says of the features that were asked for: what is missing, and what counts how much."""
+        """Return the sentences of an answer about requested features: missing features, and the share of each known feature."""
         times = self.model(application_id) if known != NOTHING else None
         if times is None:
             return ""
@@ -207,7 +210,7 @@ class Features:
         return f"{why} {shares_text(shares)}" if shares else why
 
     def models(self, application_id: str) -> tuple[FeatureModel, ...]:
-        """Return what features report an application, for those who read predictions."""
+        """Return the feature models of an application for published predictions."""
         times = self.model(application_id)
         if times is None:
             return ()
@@ -227,7 +230,7 @@ class Features:
         return known
 
     def model(self, application_id: str | None) -> FeatureTimes | None:
-        """Return the models of an application's features, None where there are none."""
+        """Return the feature models of an application; None if it has none."""
         if application_id is None or application_id not in self._state.feature_times:
             return None  # as nearly always: to look takes a tenth of the time of a guard
         with self._guard(application_id):  # what cannot be read back begins anew, and the curve answers
@@ -235,7 +238,7 @@ class Features:
         return None
 
     def _guarded(self, application_id: str, work: Callable[[FeatureTimes], T], *, learns: bool = False) -> T | None:
-        """Do something with the models of an application, and return what came of it; None where it failed."""
+        """Call `work` with the feature models of an application and return its result; None if it raised an exception."""
         with self._guard(application_id):  # features of one application must not stop the others
             times = self._state.feature_times.open(application_id)
             applications = max(len(self._state.feature_times), 1)
@@ -251,12 +254,12 @@ class Features:
 
 
 def pool_key(key: ApplicationKey) -> str:
-    """Return the key of what applications share: one for each system, and unit of sizes."""
+    """Return the key of a shared communication model: one for each system and unit of sizes."""
     return f"{escaped(key.system)}/{escaped(key.unit)}"
 
 
 def _chosen(settings: FeatureSettings, evidence: Evidence) -> dict[str, Attribute]:
-    """Return the attributes of evidence that count; an attribute goes before a field of its name."""
+    """Return the configured attributes in the evidence; an attribute overrides an evidence field of the same name."""
     if not settings.attributes:
         return {}
     fields = {name: value for name in FIELDS if (value := getattr(evidence, name)) is not None}
@@ -264,7 +267,7 @@ def _chosen(settings: FeatureSettings, evidence: Evidence) -> dict[str, Attribut
 
 
 def _steps(most: int, done: list[int], times: FeatureTimes) -> None:
-    """Do steps of a fit that cost so much, and note what each cost."""
+    """Do steps of a fit until their total cost reaches `most`; append the cost of each step to `done`."""
     goes_on = True
     while goes_on and sum(done) < most:
         goes_on = times.step()

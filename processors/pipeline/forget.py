@@ -1,4 +1,4 @@
-"""Forgetting applications: the ones that lost their last run, and the ones beyond the bound."""
+"""Removal of applications: those without runs, and the longest unused ones beyond `applications_max`."""
 
 from processors.alerts import applications, rules
 from processors.contracts.names import ApplicationKey
@@ -11,14 +11,14 @@ from processors.similar_runs import name_key
 
 
 class Forgetting:
-    """Forgets applications: their state, their prediction and their alerts."""
+    """Removes applications: their state, their prediction and their alerts."""
 
     def __init__(self, state: ShardState, warnings: Warnings) -> None:
         self._state = state
         self._warnings = warnings
 
     def forget_emptied(self, work: JobWork) -> Emits[None]:
-        """Forget the applications that lost their last run to this record."""
+        """Forget the applications that lost their last run because of this record."""
         for application_id in work.emptied:
             yield from self.forget(application_id)
 
@@ -55,7 +55,7 @@ class Forgetting:
             yield Tombstone("predictions", application_id)
 
     def _forget_shared(self, key: ApplicationKey) -> None:
-        """Remove an application from the state that it shares with its other inputs; its share in the centre's pool stays."""
+        """Remove an application from the state that its inputs share; its share in the pool of the centre stays."""
         state, curves_key = self._state, related_curves_key(key)
         related_curves = state.related_curves.get(curves_key)
         if related_curves is not None and related_curves.forget(key.id):

@@ -1,7 +1,7 @@
-"""Alerts about hosts: what their detectors found becomes one alert for a host, or one for a whole rack.
+"""Alerts about hosts: anomalies become one alert for a host, or one alert for a whole rack.
 
-Everything is judged at ticks: hosts with new records close together, or whose resources contradict each other for long,
-have news. News wait for a moment whether the whole rack has them; then they are told.
+All decisions are made at ticks. A host has news if several anomalies lie close together in time, or if its resources
+contradict each other for long. News wait for `gather_s`, so that hosts of one rack share one alert.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ OF_LEVEL: Final = frozenset({"value", "step"})  # questions whose range is that 
 
 
 class HostAlerts:
-    """The detectors of all hosts of a shard, and their alerts."""
+    """The anomaly detectors of all hosts of a shard, and their alerts."""
 
     name: Final = AnomalyCandidates.name
 
@@ -51,7 +51,7 @@ class HostAlerts:
         self._judged = False  # all that was learned; after a restart nobody knows
 
     def take(self, batch: MinuteBatch) -> None:
-        """Judge and learn a minute of many series; nothing is said yet. What only ever grows is left out."""
+        """Score and learn a batch of minutes; cumulative resources are left out, and alerts are sent only at ticks."""
         state, ids = self._state, self._state.index.series.ids
         places = state.places.rows
         for i in np.flatnonzero(places["host"][batch.row] != batch.host).tolist():
@@ -68,7 +68,7 @@ class HostAlerts:
         state.peers.take(batch)
 
     def tick(self, before_ms: int) -> Emits[None]:
-        """Return what was found since a tick before, and let alerts end."""
+        """Send the alerts that became due since the tick at `before_ms`, and end alerts that are over."""
         now_ms = self._state.now_ms
         if self._state.index.hosts.ids.rows:
             self._judged &= not self._state.multivariate.tick(now_ms, self._state.give_way)
@@ -83,14 +83,14 @@ class HostAlerts:
         yield from self._alerts.tick()
 
     def anomalous(self) -> Sequence[int]:
-        """Return the rows of hosts that are part of an open alert."""
+        """Return the rows of hosts that belong to an open alert."""
         causes = self._state.causes.rows
         wrong = (causes["odd_ms"] != NEVER_MS) | (causes["differing_ms"] != NEVER_MS)
         reported = self._state.candidates.rows["reported_ms"] >= self._shown_since_ms()
         return sorted({*np.flatnonzero(wrong).tolist(), *np.flatnonzero(reported).tolist()})
 
     def since_ms(self, host: int, resource: str) -> int | None:
-        """Return since when a resource of a host is part of what is wrong with it."""
+        """Return the time since when a resource belongs to the anomaly of its host; None if it does not."""
         row = self._state.index.resources(host).get(resource)
         if row is None:
             return None
@@ -100,7 +100,7 @@ class HostAlerts:
         return found.since_ms if found else difference.since_ms if difference else self._state.levels.since_ms(row)
 
     def finding(self, host: int) -> HostFinding | None:
-        """Return what is wrong with a host now; None where nothing is."""
+        """Return the present anomaly of a host; None if there is no anomaly."""
         one = self._state.causes.rows[host]
         past, peers = (
             None if one[field] == NEVER_MS else rfc3339(int(one[field])) for field in ("odd_ms", "differing_ms")
@@ -108,25 +108,25 @@ class HostAlerts:
         return HostFinding(past, peers, int(one["jobs"])) if past or peers else None
 
     def any_cause(self) -> bool:
-        """Return whether anything was ever wrong with a host, as far as is remembered."""
+        """Return whether any host has a remembered anomaly."""
         return self._state.causes.any()
 
     def cause(self, system: str, host: str, start_ms: int, end_ms: int) -> HostCause | None:
-        """Return what was wrong with a host while a run was on it; None where nothing is known to have been."""
+        """Return the anomaly of a host during a run; None if no anomaly is remembered for that time."""
         row = self._state.index.host(system, host)
         return None if row is None else self._state.causes.explains(row, host, start_ms, end_ms)
 
     def host_score(self, host: int) -> float | None:
-        """Return the last score of all resources of a host together, 0 to 1; None of one with a single resource."""
+        """Return the last combined score of all resources of a host, 0 to 1; None for a host with a single resource."""
         one = self._state.multivariate.hosts.rows[host]
         return float(one["score"]) if one["places"] > 1 else None
 
     def suspected_since_ms(self, host: int) -> int | None:
-        """Return since when a host has been suspected: too little for an alert, enough to look there first."""
+        """Return the time since when a host is suspected: the evidence is too weak for an alert, but worth a first look."""
         return self._state.multivariate.suspected_since_ms(host, self._state.now_ms)
 
     def _judge(self) -> None:
-        """Note news of hosts that may be reported; there are none where nothing was learned since."""
+        """Mark the hosts that may be reported as news; do nothing if no minute was learned since the last call."""
         if self._judged or not self._host.enabled:
             return
         self._judged = True
@@ -141,7 +141,7 @@ class HostAlerts:
         news_ms[found[self._may_be_reported()[found] & (news_ms[found] == NEVER_MS)]] = state.now_ms
 
     def _may_be_reported(self) -> npt.NDArray[np.bool_]:
-        """Return of which hosts something was found that may raise an alert: not of new ones, or long ago."""
+        """Return which hosts (rows,) have a recent anomaly that may raise an alert; new hosts are excluded."""
         rows, now_ms = self._state.candidates.rows, self._state.now_ms
         odd_ms = rows["odd_ms"]
         known = odd_ms >= rows["first_ms"] + round(self._host.learn_s * 1000)
@@ -150,7 +150,7 @@ class HostAlerts:
         return np.asarray(found & (odd_ms >= rows["hushed_ms"]))
 
     def _report(self) -> Emits[None]:
-        """Tell the news: of racks first, then of hosts by themselves."""
+        """Send the alerts about hosts with news: whole racks first, then single hosts."""
         news_ms = self._state.candidates.rows["news_ms"]
         if not (news_ms != NEVER_MS).any():
             return
@@ -202,7 +202,7 @@ class HostAlerts:
             )
 
     def _report_host(self, row: int) -> Emits[None]:
-        """Tell of a host, at once where its alert is open, else once it waited for the others of its rack."""
+        """Send the alert about a host: at once if it is already open, else after waiting `gather_s` for other hosts of the rack."""
         one, now_ms = self._state.candidates.rows[row], self._state.now_ms
         labels = host_labels(*self._named(row))
         is_open = self._alerts.is_open(HOST_ANOMALY.name, labels)
@@ -217,19 +217,19 @@ class HostAlerts:
                 yield from self._alerts.take(host_rules.host_anomaly(labels, odd, self._host, now_ms))
 
     def _odd(self, row: int) -> Odd:
-        """Return what is odd about a host."""
+        """Return the anomaly of a host."""
         resources = sum(not is_cumulative(name) for name in self._state.index.resources(row))
         since_ms = int(self._state.candidates.rows["since_ms"][row])
         return Odd(since_ms, self._marks(row), resources, self._against(row))
 
     def _explained_by_peers(self, row: int, labels: dict[str, str]) -> bool:
-        """Return whether an open alert says already that the host is unlike its peers, and not by its power alone."""
+        """Return whether an open alert already says that the host differs from its peers in more than power."""
         cause = self._state.causes.rows[row]
         differing = cause["differing_ms"] != NEVER_MS and not cause["power_only"]
         return bool(differing) and self._alerts.is_open(STRAGGLER_HOST.name, labels)
 
     def _keep_levels(self, row: int, marks: Mapping[str, Mark]) -> None:
-        """Keep between which ends the resources of a host lay before they were odd: so long as they are outside, it is."""
+        """Keep the normal range of each resource before the anomaly: the anomaly lasts until values return to this range."""
         state, since_ms = self._state, int(self._state.candidates.rows["since_ms"][row])
         state.causes.begin(row, "odd_ms", since_ms, state.now_ms)
         for name, mark in marks.items():
@@ -238,7 +238,7 @@ class HostAlerts:
                 state.levels.keep(series, since_ms, mark.low, mark.high)
 
     def _stay_odd(self) -> Emits[None]:
-        """Let alerts go on of hosts that are still outside of where they were before; what ended is forgotten."""
+        """Renew the alerts of hosts whose values are still outside their normal range, and forget anomalies that are over."""
         state, causes, now_ms = self._state, self._state.causes, self._state.now_ms
         if not (causes.rows["odd_ms"] != NEVER_MS).any():
             return
@@ -261,7 +261,7 @@ class HostAlerts:
                 self._stay(row, rack_open=due_ms is not None, still=row in on)
 
     def _outlast(self, rows: Sequence[int]) -> Emits[None]:
-        """Give hosts that are still odd alerts of their own: that of their rack ends, for most of it is as it was."""
+        """Raise separate alerts for hosts that are still abnormal, because the alert of their rack ends with most hosts normal."""
         for row in rows:
             labels = host_labels(*self._named(row))
             odd = self._odd(row)
@@ -269,7 +269,7 @@ class HostAlerts:
                 yield from self._alerts.take(host_rules.host_anomaly(labels, odd, self._host, self._state.now_ms))
 
     def _stay(self, row: int, *, rack_open: bool, still: bool) -> None:
-        """Let the alert of a host go on where it is still odd, and forget what was wrong where no alert is open."""
+        """Renew the alert of a host that is still abnormal; forget the anomaly if no alert about it is open."""
         labels = host_labels(*self._named(row))
         if still:
             self._alerts.renew(HOST_ANOMALY.name, labels)
@@ -279,9 +279,9 @@ class HostAlerts:
             self._state.levels.clear(self._series(row))
 
     def _marks(self, host: int) -> dict[str, Mark]:
-        """Return the records of a host's resources that came close to the last of them, the first ones first.
+        """Return the records of a host's resources that are close in time to the latest one, sorted by start.
 
-        Where enough of them last, those that were of a moment are left out.
+        Momentary records are left out if enough lasting ones remain.
         """
         since_ms = int(self._state.candidates.rows["odd_ms"][host]) - self._window_ms
         series = self._state.index.resources(host)
@@ -293,7 +293,7 @@ class HostAlerts:
         return dict(sorted(of_event.items(), key=lambda one: (one[1].since_ms, one[0])))
 
     def _against(self, host: int) -> Contradicts | None:
-        """Return which resource of a host contradicts the others, if it has done so for long."""
+        """Return the resource of a host that contradicts the others; None if the contradiction is not long enough."""
         detector = self._state.multivariate
         found = detector.contradiction(host)
         if found is None or found.row is None or detector.hosts.rows["high"][host] < self._host.combined_minutes:
@@ -305,7 +305,7 @@ class HostAlerts:
         return Contradicts(series[1], *figures) if series else None
 
     def _mute(self) -> Emits[None]:
-        """Follow what is said of hosts: alerts of those out of service end, those that are back are left alone a while."""
+        """End the alerts of hosts that are out of service, and send none during `warm_up_s` after a host returns."""
         candidates, out = self._state.candidates.rows, self._groups.out_of_service()
         for row in sorted({*np.flatnonzero(candidates["muted"]).tolist()} ^ out.keys()):
             candidates["muted"][row] = row in out
@@ -318,7 +318,7 @@ class HostAlerts:
                 candidates["hushed_ms"][row] = self._state.now_ms + round(self._host.warm_up_s * 1000)
 
     def _forget_causes(self, row: int) -> None:
-        """Forget what was wrong with a host: what comes back may have been mended."""
+        """Forget the anomalies of a host that is out of service, because it may return repaired."""
         series = self._series(row)
         self._state.levels.clear(series)
         self._state.peers.clear(series)
@@ -331,7 +331,7 @@ class HostAlerts:
             yield from self._alerts.ends(alert.ended(labels, why, self._state.now_ms, by="out_of_service"))
 
     def _compare(self) -> Emits[None]:
-        """Compare hosts with their peers, report those that are unlike them for long, and end what is said of those that are not."""
+        """Compare hosts with their peers, alert on hosts that differ for long, and end the alerts of hosts that no longer differ."""
         if not self._straggler.enabled:
             return
         candidates, peers, now_ms = self._state.candidates.rows, self._state.peers, self._state.now_ms
@@ -351,7 +351,7 @@ class HostAlerts:
         yield from self._end_alike(known)
 
     def _report_differing(self, row: int, job: str) -> Emits[None]:
-        """Tell that a host is unlike its peers, where no alert says already that it is unlike itself."""
+        """Alert that a host differs from its peers, unless an open alert already says that it behaves unlike before."""
         state, now_ms, labels = self._state, self._state.now_ms, host_labels(*self._named(row))
         differences = {name: state.peers.difference(each) for name, each in state.index.resources(row).items()}
         found = {name: each for name, each in differences.items() if each is not None}
@@ -367,7 +367,7 @@ class HostAlerts:
         yield from self._alerts.take(host_rules.straggler(labels, differing, self._straggler, now_ms))
 
     def _end_alike(self, known: npt.NDArray[np.int64]) -> Emits[None]:
-        """End what is said of hosts that are as their peers again."""
+        """End the alerts of hosts that behave like their peers again."""
         causes = self._state.causes
         differing = np.flatnonzero(causes.rows["differing_ms"] != NEVER_MS)
         for row in np.setdiff1d(differing, known).tolist():
@@ -375,12 +375,12 @@ class HostAlerts:
             yield from self._alerts.take(STRAGGLER_HOST.over(host_labels(*self._named(row)), self._state.now_ms))
 
     def _shown_since_ms(self) -> int:
-        """Return since when hosts were reported that are shown as anomalous."""
+        """Return the start of the period in which a reported host is shown as anomalous."""
         keep_ms = round(max(self._host.keep_firing_s, self._rack.keep_firing_s) * 1000)
         return max(self._state.now_ms - keep_ms, 0)
 
     def _series(self, row: int) -> npt.NDArray[np.intp]:
-        """Return the rows of a host's resources."""
+        """Return the series rows of all resources of a host."""
         return np.array(list(self._state.index.resources(row).values()), np.intp)
 
     def _named(self, row: int) -> tuple[str, str]:
@@ -388,13 +388,13 @@ class HostAlerts:
 
 
 class HostGroups:
-    """Hosts that belong together, by their rows: racks, for alerts that take the place of many, and peers, which do the same work."""
+    """Groups of hosts by row: racks share one alert, and peers do the same work."""
 
     def __init__(self, state: HostShardState, jobs: HostJobs) -> None:
         self._state, self._jobs = state, jobs
 
     def racks(self, rows: npt.NDArray[np.intp]) -> dict[Rack, list[int]]:
-        """Return the racks of these hosts, with their rows."""
+        """Return the host rows of each rack; the partition or the system stands in if no rack is known."""
         found: dict[Rack, list[int]] = {}
         partitions: dict[tuple[str, str], str] | None = None
         for row in rows.tolist():
@@ -412,9 +412,9 @@ class HostGroups:
         return found
 
     def peers(self, hosts: int, start_s: float) -> tuple[npt.NDArray[np.int64], list[str]]:
-        """Return the group of each host (hosts,), less than 0 for none, and the job of each group, "" for idle hosts.
+        """Return the group of each host (hosts,), negative for no group, and the job of each group, "" for idle hosts.
 
-        A host with two jobs has no peers, nor have those of a job that began less than `start_s` ago.
+        A host with two jobs has no peers. Hosts of a job that began less than `start_s` ago have no peers either.
         """
         group, jobs = np.full(hosts, NO_GROUP, np.int64), list[str]()
         busy = np.zeros(hosts, np.bool_)
@@ -434,7 +434,7 @@ class HostGroups:
         return group, jobs + [""] * len(idle)
 
     def out_of_service(self) -> dict[int, str]:
-        """Return the rows of hosts that are out of service, with what was said of them last."""
+        """Return the reported state of each host that is out of service, by row."""
         if not len(self._state.conditions):
             return {}
         alert = {row: self._jobs.state_of(*key) for row, key in self._state.index.hosts.ids}
@@ -445,7 +445,7 @@ class HostGroups:
         return found is not None and self._state.now_ms - found.start_ms >= start_s * 1000
 
     def _partitions(self) -> dict[tuple[str, str], str]:
-        """Return the partition of each host on which jobs of one ran; the first by name where there are several."""
+        """Return the partition of each host on which jobs of a partition ran; the first by name if there are several."""
         found: dict[tuple[str, str], str] = {}
         for key in sorted(self._state.partitions.keys()):
             system, _, name = key.partition("/")

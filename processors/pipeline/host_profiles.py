@@ -1,8 +1,9 @@
-"""Profiles in the fold of hosts: minutes are closed at ticks, and given to the run that had the host for itself.
+"""Profiles of runs from the minutes of their hosts: minutes are closed at ticks and assigned to the runs on the host.
 
-A minute is closed when nothing can change it any more. It is kept for some minutes after that, for the start or the end of
-a run may be told late; then each run gets what is its own, and the rest is dropped. Where starts of jobs are not told at
-all it is kept for `attribution_horizon_s`. A settled run has what it got and what is kept of its time.
+A minute is closed when no further record can change it. A closed minute is kept for some minutes, because the start or
+end of a run may be reported late. Then each run receives its share of the minute, and the rest is dropped. If a system
+does not report starts of jobs, minutes are kept for `attribution_horizon_s`. The profile of a settled run adds up the
+assigned minutes and the minutes that are still kept for its time.
 """
 
 from functools import cached_property
@@ -65,7 +66,7 @@ class HostProfiles:
         return HostPowers(self._state, self._store.index)
 
     def take(self, event: HostMinute) -> None:
-        """Take in what a host reported a minute."""
+        """Read one minute of a host; count a minute that is already closed as late."""
         if event.minute_ms < self._closed_ms:
             self._state.tally["profile", "minute_late"] += 1
             return
@@ -74,13 +75,13 @@ class HostProfiles:
             self._state.tally["bound", "profile_resources_max"] += refused
 
     def flush(self) -> None:
-        """Let all that was taken in wait until it is closed."""
+        """Store the readings taken so far until their minutes are closed."""
         for minute_ms, readings in self._ingest.readings():
             if not self._store.waiting.add(minute_ms, readings):
                 self._state.tally["bound", "profile_readings_max"] += len(readings)
 
     def started(self, event: JobStarted) -> None:
-        """Take the start of a run in."""
+        """Record the start of a run."""
         self._note_start(event.system)
         if event.run_id not in self._state.runs and self._jobs.has_ended(event):
             return  # told again after the run was forgotten here: it would share its hosts with others for a month
@@ -93,7 +94,7 @@ class HostProfiles:
         self._keep(event.run_id, run)
 
     def completed(self, event: JobCompleted) -> None:
-        """Take the end of a run in, or that the report of it was corrected."""
+        """Record the end of a run, or a correction of its report."""
         run = self._state.runs.open(event.run_id)
         self._learn_shape(event, again=run.state.end_ms is not None)
         if not run.score(event) or (event.run_time_s <= 0 and event.run_id not in self._state.runs):
@@ -107,13 +108,13 @@ class HostProfiles:
         self._keep(event.run_id, run)
 
     def _allocation(self, event: JobStarted | JobCompleted) -> NodeShare:
-        """Return what a run was allocated of its nodes, by the settings or else by what runs before it had on a node."""
+        """Return the share of its nodes that a run was allocated, by the settings or else by earlier runs of the partition."""
         shapes, evidence = self._state.shapes.get(escaped(event.system)), event.evidence
         shown = shapes.score(evidence.partition or "") if shapes is not None else None
         return allocation(evidence, event.system, self._state.settings.run_time, shown)
 
     def _learn_shape(self, event: JobCompleted, *, again: bool) -> None:
-        """Take in how many cores a run had on each of its nodes."""
+        """Learn how many cores a run had on each of its nodes."""
         reported, key = reported_allocation(event), escaped(event.system)
         if not reported.cores_per_node or event.run_time_s <= 0:
             return
@@ -124,7 +125,7 @@ class HostProfiles:
         self._state.shapes.changed(key, shapes, self._state.now_ms)
 
     def tick(self, before_ms: int) -> None:
-        """Close and give away the minutes whose time has come, and forget what is over, since a tick before."""
+        """Close the minutes that are due, assign the ones kept long enough, and forget old runs and hosts."""
         self._closed_ms = self._closed_before()
         due = self._store.waiting.due(self._closed_ms) if self._store.waiting.parts else ()
         for minute_ms, readings in due:
@@ -137,7 +138,7 @@ class HostProfiles:
             self._forget(before_ms)
 
     def profile(self, job: str, run_id: str) -> Profile | None:
-        """Return the profile of a run that ended; None where nothing was reported its hosts, or it was not followed."""
+        """Return the profile of a run that ended; None if its hosts sent no telemetry or the run was not followed."""
         run = self._followed(job, run_id)
         if run is None or run.state.end_ms is None:
             return None
@@ -147,7 +148,7 @@ class HostProfiles:
         return self._profile(run_id, run, run.state.end_ms, run.state.run_time_s)
 
     def profile_so_far(self, job: str, run_id: str) -> Profile | None:
-        """Return the profile of a run that goes on, of the minutes that are closed; None where it has none, or was not followed."""
+        """Return the profile of a running job from closed minutes; None if there are none or the run was not followed."""
         run = self._followed(job, run_id)
         if run is None or run.state.end_ms is not None or run.state.start_ms >= self._closed_ms:
             return None
@@ -157,7 +158,7 @@ class HostProfiles:
         return self._state.runs.get(run_id) if run_id in self._occupancy.runs and run_id.startswith(f"{job}@") else None
 
     def _profile(self, run_id: str, run: ProfileRun, end_ms: int, run_time_s: float) -> Profile | None:
-        """Return the profile of a run until a time; None where its hosts reported nothing."""
+        """Return the profile of a run until `end_ms`; None if none of its hosts sent telemetry."""
         state, (hosts, rows) = run.state, self._occupancy.of(run_id)
         if not len(rows):
             return None
@@ -175,7 +176,7 @@ class HostProfiles:
         )
 
     def power_errors(self) -> dict[str, float]:
-        """Return how far estimates of power are out where sensors are, in W by component: the worst model's recent median."""
+        """Return the error of power estimates against sensors, in W by component: the recent median of the worst model."""
         found: dict[str, float] = {}
         for key in self._state.powers.keys():  # noqa: SIM118  no mapping
             error_w, component = self._state.powers.open(key).error_w, key.split("/")[1]
@@ -184,7 +185,7 @@ class HostProfiles:
         return found
 
     def restored(self) -> None:
-        """Work out again which run was where, from the states that were put back."""
+        """Rebuild the list of runs on each host from restored states."""
         self._closed_ms = self._closed_before()
         runs = {run_id: self._state.runs.open(run_id) for run_id in self._state.runs.keys()}  # noqa: SIM118  no mapping
         self._rows = IdAllocator((run.state.row, run_id) for run_id, run in runs.items())
@@ -192,11 +193,11 @@ class HostProfiles:
             self._occupancy.enter(run_id, run.state, self._jobs.expanded(run.state.hosts))
 
     def _closed_before(self) -> int:
-        """Return when the first minute begins that is not closed as of now."""
+        """Return the start of the first minute that is still open."""
         return (self._state.now_ms - self._close_ms) // MINUTE_MS * MINUTE_MS
 
     def _note_start(self, system: str) -> None:
-        """Note that a system tells starts."""
+        """Record that a system reports starts of jobs."""
         reported = self._state.starts.open(system)
         if reported.last_ms >= self._state.now_ms:
             return  # another start since the last tick has noted it
@@ -208,12 +209,12 @@ class HostProfiles:
         return reported is not None and reported.score(self._state.now_ms)
 
     def _given_ms(self, system: str) -> int:
-        """Return up to when minutes of a system's hosts were given to runs or dropped."""
+        """Return the time before which all minutes of a system were assigned to runs or dropped."""
         retained_ms = GRACE_MS if self._reports_starts(system) else self._horizon_ms
         return (self._state.now_ms - retained_ms) // MINUTE_MS * MINUTE_MS
 
     def _replace(self, event: JobStarted, run: ProfileRun) -> None:
-        """End the runs of this job that a later one of it replaced, where their end was not told."""
+        """End earlier runs of the same job if their end was not reported."""
         others = [
             (run_id, self._state.runs.open(run_id)) for run_id in self._occupancy.of_job(event.system, event.job_id)
         ]
@@ -228,7 +229,7 @@ class HostProfiles:
             self._end(run, min(later))
 
     def _end(self, run: ProfileRun, end_ms: int) -> None:
-        """Let a run be forgotten some time after it settled."""
+        """Set the time at which an ended run is forgotten."""
         settle_ms = round(self._state.settings.jobs.settle_max_s * 1000)
         keep_ms = KEEP_MS if self._reports_starts(run.state.system) else max(KEEP_MS, self._horizon_ms)
         run.state.keep_until_ms = max(end_ms, self._state.now_ms) + settle_ms + keep_ms
@@ -251,7 +252,7 @@ class HostProfiles:
         return len(self._occupancy.runs) < RUNS_MAX and self._occupancy.retained + hosts <= RETAINED_HOSTS_MAX
 
     def _give(self) -> None:
-        """Give minutes that were kept long enough to runs, and drop what is nobody's."""
+        """Assign minutes that were kept long enough to runs, and drop the parts that belong to no run."""
         retained, now_ms = self._store.retained, self._state.now_ms
         silent = self._silent()
         for minute_ms in sorted(retained.minutes):
@@ -275,7 +276,7 @@ class HostProfiles:
         self._state.tally["bound", "profile_sums_max"] += refused
 
     def _numbers(self) -> SharedNumbers:
-        """Return the numbers of what shared hosts give; of power only where one is known to have told it."""
+        """Return the numbers of the quantities of shared hosts; those of power only if a host has reported power."""
         names = self._store.names
         drawn = names.numbers.get(POWER + SYSTEM), names.numbers.get(ENERGY + SYSTEM)
         busiest = tuple(number for name in MOST if (number := names.numbers.get(BUSIEST + name)) is not None)
@@ -283,7 +284,7 @@ class HostProfiles:
         return SharedNumbers(names.add(SHARED) or 0, split, drawn, busiest)
 
     def _silent(self) -> npt.NDArray[np.bool_]:
-        """Return which hosts (rows,) are of systems that tell no starts."""
+        """Return which hosts (rows,) belong to systems that do not report starts of jobs."""
         ids = self._store.index.hosts.ids
         silent = np.zeros(ids.end, np.bool_)
         reports: dict[str, bool] = {}
@@ -294,10 +295,10 @@ class HostProfiles:
         return silent
 
     def _forget(self, now_ms: int) -> None:
-        """Forget runs that settled long ago, and hosts that were quiet for long, as of the tick before.
+        """Forget runs that settled long ago and hosts that were quiet for long, by the time of the previous tick.
 
-        After a pause of collectors a tick comes an hour after the last, and runs that ended before it settle with it: they are
-        asked for once this is done.
+        After a pause of the collectors two ticks may lie an hour apart. Runs that ended before the pause settle at the second
+        tick, and their profiles are read after this method.
         """
         index = self._store.index
         gone = self._state.runs.due(now_ms, DUE_PER_TICK)

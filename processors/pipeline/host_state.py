@@ -1,7 +1,7 @@
-"""The state of the hosts of one shard: rows with their columns, stores, and the parts of profiles.
+"""The state of the hosts of one shard: tables of rows, stores by key, and the data of profiles.
 
 Every kind of state is declared once, in `HostShardState.__init__`. Checkpoint, restore, sizes and the names of all kinds
-follow from what is declared there.
+follow from this declaration.
 """
 
 import re
@@ -66,7 +66,7 @@ Copy = dict[str, BlockCopy | bytes | None]
 
 
 class ProfileStore:
-    """All that profiles are made from but the runs: meters, readings that wait, closed minutes and sums of runs."""
+    """The data of profiles except the runs: meters, waiting readings, closed minutes and sums of runs."""
 
     def __init__(self, settings: ProfileSettings) -> None:
         self.names = QuantityNames()
@@ -81,7 +81,7 @@ class ProfileStore:
         return self.index.sizes() | dict(zip(ARRAYS, counts, strict=True))
 
     def copied(self) -> Iterator[tuple[str, BlockCopy]]:
-        """Yield a copy of each part of all that is to be stored, with its key."""
+        """Yield a copy of each block of rows to store, with its key."""
         yield from self.index.copied()
         if len(self.names) > len(ALWAYS):
             names = [None if name is None else ("", name) for name in self.names.all]
@@ -92,7 +92,7 @@ class ProfileStore:
                 yield f"{key}{first // rows}", BlockCopy(VERSION, array[first : first + rows].tobytes(), 0, ())
 
     def forget_names(self) -> None:
-        """Let names of quantities go that nothing has any more, where there are many."""
+        """Forget unused names of quantities if there are many."""
         if len(self.index.series.ids) and len(self.names) <= NAMES_MAX * 3 // 4:
             return
         rows = [row for row, _ in self.index.series.ids]
@@ -102,7 +102,10 @@ class ProfileStore:
         self.names.keep(np.unique(used).tolist())
 
     def restore(self, states: Mapping[str, bytes]) -> None:
-        """Put stored states back; ConfigError where this agent cannot read them. All begins anew where names are older."""
+        """Restore stored states; start empty if the stored names are of an older version.
+
+        Raise ConfigError if this agent cannot read a state.
+        """
         arrays = {key: value for key, value in states.items() if key.partition("/")[0] in ARRAYS}
         found = decoded(arrays, dict.fromkeys(ARRAYS, VERSION))
         if f"{NAMES}/0" not in found:
@@ -138,7 +141,7 @@ class ProfileStore:
 
 
 def _place(key: str) -> tuple[int, ...]:
-    """Return where a chunk stands: by minute, and in it by number."""
+    """Return the sort key of a chunk: its minute, then its number within the minute."""
     return tuple(map(int, key.partition("/")[2].split(".")))
 
 
@@ -154,7 +157,7 @@ def _within(array: npt.NDArray[np.void], field: str, end: int) -> npt.NDArray[np
 
 
 def combined(anomaly: HostAnomaly) -> CombinedSettings:
-    """Return how all resources of a host are judged together."""
+    """Return the settings of the detector that scores all resources of a host together."""
     days = min(max(round(anomaly.learn_week_s / DAY_S) - 1, 1), WEEK)  # whole ones, after the first
     return CombinedSettings(
         past_ratio=anomaly.combined_ratio,
@@ -216,19 +219,19 @@ class HostShardState:
 
     @property
     def context(self) -> Context:
-        """What messages say of their maker and moment."""
+        """The agent version and time that every message carries."""
         return Context(self.settings.agent_version, self.now_ms)
 
     def columns(self) -> tuple[Any, ...]:
-        """Return all kinds that are kept in rows: a key stands for a block of them."""
+        """Return all kinds of state that are kept as rows and stored in blocks."""
         return tuple(type(retained) for index in (self.index, self.profiles.index) for retained in index.retained())
 
     def stored(self) -> tuple[Any, ...]:
-        """Return all kinds of processors that are kept by key."""
+        """Return all kinds of processors that are stored by key."""
         return tuple(self._kinds)
 
     def stores(self) -> Iterator[Store[Any]]:
-        """Return all stores, in the order of their declaration."""
+        """Return all stores in the order of declaration."""
         return iter(self._stores)
 
     def sizes(self) -> dict[str, int]:
@@ -237,9 +240,9 @@ class HostShardState:
         return self.index.sizes() | self.lines.sizes() | self.profiles.sizes() | stores
 
     def copied(self) -> Copy:
-        """Return a copy of the rows and lines that a checkpoint has to write; `encoded` makes bytes of it, in any thread.
+        """Return a copy of the rows and lines for a checkpoint; `encoded` turns the copy into bytes in any thread.
 
-        Between parts of it the fold gives way: of 10,000 hosts there are 240 MB, which take .3 s.
+        The fold gives way between parts of the copy, because 10,000 hosts have 240 MB and take 0.3 s.
         """
         blocks = self._in_slices(chain(self.index.copied(), self.profiles.copied()))
         gone: Copy = dict.fromkeys(self._written - blocks.keys())
@@ -255,7 +258,7 @@ class HostShardState:
             store.confirm()
 
     def restore(self, states: Mapping[str, bytes], now_ms: int) -> None:
-        """Put stored states back; ConfigError where this agent cannot read them."""
+        """Restore stored states. Raise ConfigError if this agent cannot read a state."""
         self.now_ms = now_ms
         stores = {store.kind.name: store for store in self._stores}
         of_profiles = frozenset(self.profiles.sizes())
@@ -276,7 +279,7 @@ class HostShardState:
         self.profiles.restore(profiles)
 
     def forget(self, keys: Iterable[str]) -> None:
-        """Let the next checkpoint remove states that are not put back."""
+        """Delete the states of `keys`, which are not restored, with the next checkpoint."""
         self._written.update(keys)
 
     def _in_slices(self, copies: Iterable[tuple[str, BlockCopy | None]]) -> Copy:
@@ -291,7 +294,7 @@ class HostShardState:
         return found
 
     def _store(self, kind: type[Any], state: type[msgspec.Struct], live_max: int = 5000) -> Store[Any]:
-        """Declare a kind of processor that is kept by key."""
+        """Declare a kind of processor that is stored by key."""
         self._kinds.append(kind)
         store: Store[Any] = Store(Kind(kind.name, kind.version, state, kind.build), live_max)
         self._stores.append(store)
@@ -305,10 +308,10 @@ KINDS: Final = frozenset(_EMPTY.sizes())
 
 
 def of_hosts(key: str) -> bool:
-    """Return whether a state, by its key, is one of hosts."""
+    """Return whether the key of a state belongs to the state of hosts."""
     return key.partition("/")[0] in KINDS
 
 
 def encoded(copy: Copy) -> dict[str, bytes | None]:
-    """Return the states of a copy as a checkpoint writes them."""
+    """Return the states of a copy as a checkpoint stores them."""
     return {key: value.encoded() if isinstance(value, BlockCopy) else value for key, value in copy.items()}

@@ -1,4 +1,4 @@
-"""The hosts of one shard: a pure fold of their minutes, their states and the jobs on them. Everything happens at ticks."""
+"""The hosts of one shard: a pure fold of host minutes, host states and jobs. Most events wait for the next tick."""
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ ViewOf = Callable[[str, str], HostView | None]
 
 
 def slots(before_ms: int, now_ms: int, period_s: int) -> frozenset[int]:
-    """Return the seconds of a period that have come since a tick before: at most all of them, each once."""
+    """Return the seconds of a period that passed since the tick at `before_ms`, each once."""
     until_s = now_ms // SECOND_MS
     since_s = max(before_ms // SECOND_MS, until_s - period_s)
     return frozenset(second % period_s for second in range(since_s + 1, until_s + 1))
@@ -63,7 +63,7 @@ class HostReports:
         self._slots: dict[Host, int] = {}
 
     def tick(self, before_ms: int) -> Iterator[HostReport]:
-        """Publish the hosts whose second of the period has come since the tick before."""
+        """Publish the hosts whose second of the period has passed since the tick at `before_ms`."""
         if not self._period_s:
             return
         due = slots(before_ms, self._state.now_ms, self._period_s)
@@ -74,7 +74,7 @@ class HostReports:
             self._state.give_way()
 
     def forget_before(self, minute_ms: int) -> list[Tombstone]:
-        """Forget hosts that reported nothing since, and remove them from the topic."""
+        """Forget hosts without a report since `minute_ms`; return the tombstones that remove them from the topic."""
         if not self._period_s:
             self._state.index.forget_before(minute_ms)
             return []
@@ -116,7 +116,7 @@ Given = TypeVarTuple("Given")
 
 
 class HostShard:
-    """What is known of the hosts of one journal partition. The same records give the same messages and the same state."""
+    """The host state of one journal partition. The same records give the same messages and the same state."""
 
     def __init__(self, settings: FoldSettings) -> None:
         self.state = HostShardState(settings)
@@ -134,11 +134,11 @@ class HostShard:
 
     @property
     def waiting(self) -> int:
-        """How many events wait for the next tick: the state is that of before them."""
+        """Number of events that wait for the next tick; the state does not include them yet."""
         return len(self._waiting)
 
     def take(self, event: JournalEvent) -> None:
-        """Take an event in; most events wait until the next tick. `sent` returns the messages."""
+        """Take an event; most events wait until the next tick. `sent` returns the messages."""
         if isinstance(event, Tick):
             self._tick(event.time_ms)
         elif isinstance(event, HostMinute | HostState | JobStarted | JobCompleted):
@@ -153,26 +153,26 @@ class HostShard:
         return messages
 
     def _emit(self, messages: Iterable[Message | Tombstone]) -> None:
-        """Keep messages until they are sent; if their source raises, those that came before are kept."""
+        """Queue messages until `sent` is called; if their source raises, the messages before the exception are kept."""
         self._messages.extend(messages)
 
     def changes(self) -> int:
-        """Return how often windows and forecasts may have changed."""
+        """Return a counter that grows whenever windows or forecasts may have changed."""
         return self._changes
 
     def moment(self, until_ms: int) -> int:
-        """Return the moment that stands for those of its minute: windows end, grow stale and grow old at whole minutes."""
+        """Return the cache time that stands for all times of the same minute: windows change only at whole minutes."""
         return until_ms - max(until_ms % MINUTE_MS - 1, 0)
 
     def any_measured(self, resource: str | None = None) -> bool:
-        """Return whether any host measures a resource, or anything."""
+        """Return whether any host measures the resource; if `resource` is None, whether any host measures anything."""
         index = self.state.index
         return len(index.hosts.ids) > 0 if resource is None else index.is_measured(resource)
 
     def window(self, system: str, host: str, resource: str, until_ms: int) -> HostWindow | None:
-        """Return the newest window that ended at `until_ms` or before; None where none is kept.
+        """Return the newest window that ended at `until_ms` or before; None if no window is kept.
 
-        Where the host measures the resource towards others alone, all of these are put together.
+        If the host measures the resource only per destination, the windows of all destinations are combined.
         """
         index, windows = self.state.index, self.state.windows
         row = index.row(system, host, resource)
@@ -186,9 +186,9 @@ class HostShard:
     def forecasts(
         self, system: str, hosts: Sequence[str], resource: str, until_ms: int
     ) -> Sequence[ForecastHistogram | None]:
-        """Return what is expected next of a resource of each host.
+        """Return the forecast of a resource for each host.
 
-        None of hosts whose errors are not known yet, and of those of which anything after `until_ms` is known already.
+        The forecast of a host is None if its errors are not known yet, or if values after `until_ms` are already known.
         """
         index, learned_ms = self.state.index, self.state.index.series.rows["learned_ms"]
         rows = [index.row(system, host, resource) for host in hosts]
@@ -198,19 +198,19 @@ class HostShard:
         return [None if row is None else by_row.get(row) for row in rows]
 
     def hosts_of(self, system: str, partition: str) -> Sequence[str]:
-        """Return the hosts on which jobs of a partition ran recently, in order of their names."""
+        """Return the hosts on which jobs of a partition ran recently, sorted by name."""
         return self.jobs.hosts_of(system, partition)
 
     def profile(self, job: str, run_id: str) -> Profile | None:
-        """Return what is known of a run that ended, by the key of its job; None where nothing was reported its hosts."""
+        """Return the profile of a run that ended, by the key of its job; None if its hosts sent no telemetry."""
         return self.profiles.profile(job, run_id)
 
     def profile_so_far(self, job: str, run_id: str) -> Profile | None:
-        """Return the profile so far of a run that goes on, None where nothing is known."""
+        """Return the profile of a running job so far; None if there is no profile."""
         return self.profiles.profile_so_far(job, run_id)
 
     def cause(self, system: str, hosts: tuple[str, ...], start_ms: int, end_ms: int) -> HostCause | None:
-        """Return what was wrong with one of the hosts, given by their lists, while a run was on them."""
+        """Return the anomaly of one of the hosts during a run; `hosts` are host lists. None if no anomaly is known."""
         if not hosts or not self.alerts.any_cause():
             return None
         found = (self.alerts.cause(system, host, start_ms, end_ms) for host in self.jobs.expanded(hosts))
@@ -219,18 +219,18 @@ class HostShard:
         )
 
     def power_errors(self) -> dict[str, float]:
-        """Return how far estimates of power are out where sensors are, in W by component: the median recently."""
+        """Return the error of power estimates against sensors, in W by component: the recent median."""
         return self.profiles.power_errors()
 
     def restore(self, states: Mapping[str, bytes], now_ms: int) -> None:
-        """Put a checkpoint back; ConfigError where this agent cannot read it."""
+        """Restore a checkpoint. Raise ConfigError if this agent cannot read a state."""
         self._changes += 1
         self.state.restore(states, now_ms)
         self.jobs.restored()
         self.profiles.restored()
 
     def _tick(self, time_ms: int) -> None:
-        """Act once a second: a batch of few minutes costs nearly as much as one of many."""
+        """Process the waiting events once a second, because a small batch costs nearly as much as a large one."""
         state, before_ms = self.state, self.state.now_ms
         if time_ms // SECOND_MS <= before_ms // SECOND_MS:
             return
@@ -248,7 +248,7 @@ class HostShard:
         attempt(self.state, state.forecasts.name, self._emit, self.reports.tick(before_ms))
 
     def _take_in(self) -> None:
-        """Take in what waits: what jobs and hosts did, then the minutes, each series once in a batch."""
+        """Process the waiting events: first jobs and host states, then minutes in batches with each series at most once."""
         waiting, self._waiting, self._waiting_resources = self._waiting, [], 0
         if not waiting:
             return
@@ -305,24 +305,24 @@ class HostShard:
                 self._minutes.add(*place, source, event.minute_ms, revision=event.revision, minute=minute)
 
     def _is_measured(self, event: HostMinute) -> bool:
-        """Return whether the share of a host's processors that its load lets expect is measured."""
+        """Return whether the host measures its CPU utilisation, so that the load average need not estimate it."""
         host = self.state.index.host(event.system, event.host)
         known = host is not None and self.state.measured.known(host, event.minute_ms)
         return known or CPU_AVAILABLE in event.resources
 
 
 class HostViews:
-    """Hosts as readers see them: bounded work, whenever somebody asks, and nothing is changed by it."""
+    """Read-only views of hosts for readers; each question costs a bounded amount of work."""
 
     def __init__(self, state: HostShardState, jobs: HostJobs, alerts: HostAlerts) -> None:
         self._state, self._jobs, self._alerts = state, jobs, alerts
 
     def first(self, limit: int) -> list[tuple[str, str]]:
-        """Return system and name of at most so many hosts: those with anomalies first, then by system and name."""
+        """Return system and name of at most `limit` hosts: anomalous hosts first, then by system and name."""
         return self.names(min(limit, HOSTS_MAX))
 
     def names(self, limit: int) -> list[tuple[str, str]]:
-        """Return the same of as many hosts as are asked for: names are cheap beside views."""
+        """Return system and name of at most `limit` hosts; `limit` may be large, because names cost less than views."""
         odd = set(self._alerts.anomalous())
         hosts = ((row not in odd, key) for row, key in self._state.index.hosts.ids)
         return [key for _, key in heapq.nsmallest(limit, hosts)]
@@ -333,12 +333,12 @@ class HostViews:
         return HostUse(system, host, self._jobs.state_of(system, host), jobs[0] if jobs else None)
 
     def host(self, system: str, host: str) -> HostView | None:
-        """Return one host; None where it is not known."""
+        """Return the view of a host; None if the host is unknown."""
         row = self._state.index.host(system, host)
         return None if row is None else self._view(row)
 
     def lines(self, system: str, host: str, resource: str | None = None) -> HostLines | None:
-        """Return what one host measured over time, of one resource or of all; None where it is not known."""
+        """Return the history of one resource of a host, or of all its resources; None if the host is unknown."""
         row = self._state.index.host(system, host)
         if row is None:
             return None
@@ -384,7 +384,7 @@ class HostViews:
 
 
 def _variation(resource: str, window: HostWindow) -> Variation | None:
-    """Return the class of a window of shares."""
+    """Return the class of variation of a window of shares."""
     if resource not in SHARES or window.edges[0] < 0 or window.edges[-1] > 1:
         return None
     return variation_class(window.edges[-1] - window.edges[0])

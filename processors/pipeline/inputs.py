@@ -1,4 +1,4 @@
-"""Inputs and what they tell each other: noted with every run and fit, asked where an input has few runs or none."""
+"""Predictions between inputs of an application: learned from every run and fit, used if an input has few runs or none."""
 
 from typing import Final, TypeVar
 
@@ -23,13 +23,13 @@ NAMES_MAX: Final = 8  # more than a configuration names: it was changed
 
 
 class UnseenInputs:
-    """Keeps how large inputs are and how long they run, for those of which nothing is known."""
+    """Learns the sizes and run times of inputs, and predicts inputs without runs from them."""
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
 
     def ran(self, application_id: str, sizes: Sizes, model: RunTime) -> None:
-        """Note a run of an input of known sizes; a published curve stays as it is until it is fitted anew."""
+        """Record a run of an input with known sizes; a published curve does not change until its next fit."""
         if not sizes:
             return
         key = ApplicationKey.parse(application_id)
@@ -41,14 +41,14 @@ class UnseenInputs:
             self._learn(key, names, given, model)
 
     def fitted(self, key: ApplicationKey, model: RunTime) -> None:
-        """Note how an input runs now that its curve changed, if its sizes are known."""
+        """Record the run time of an input after its curve changed, if the sizes of the input are known."""
         known = self._known(key)
         record = known.of(input_key(key)) if known else None
         if known is not None and record is not None and model.observations:
             self._learn(key, known.names, record.sizes, model)
 
     def others(self, key: ApplicationKey, sizes: Sizes | None = None) -> TransferPrediction | None:
-        """Return what other inputs report one; without sizes those that were noted with its runs count."""
+        """Return the prediction for an input from the other inputs; if `sizes` is None, the sizes of its own runs are used."""
         known = self._known(key)
         if known is None:
             return None
@@ -59,7 +59,7 @@ class UnseenInputs:
         return transfer_prediction(known, key, sizes)
 
     def leaned_on(self, key: ApplicationKey, model: RunTime) -> TransferPrediction | None:
-        """Return what other inputs report one that was run at too few sizes to stand on its own."""
+        """Return the prediction from other inputs for an input with runs at too few sizes for a curve."""
         return self.others(key) if len(model.sizes()) <= OWN_SIZES_MAX else None
 
     def _known(self, key: ApplicationKey) -> ApplicationInputs | None:
@@ -76,7 +76,7 @@ class UnseenInputs:
 
 
 def _joined(names: tuple[str, ...], sizes: Sizes) -> tuple[str, ...]:
-    """Return the names that are kept, with new ones at the end where a run knows more; too many begin anew."""
+    """Return the kept names followed by new names of a run; start again with the run's names if there are too many."""
     fresh = tuple(name for name, _ in sizes)
     joined = names + tuple(name for name in fresh if name not in names)
     return joined if len(joined) <= NAMES_MAX else fresh
@@ -86,13 +86,13 @@ P = TypeVar("P", Allocations, NodeShapes)
 
 
 class Machines:
-    """Learns from the jobs of one shard what their nodes are, and at which sizes a curve may bend."""
+    """Learns the node types of a shard from its jobs, and the sizes at which a curve may bend."""
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
 
     def learn(self, application_id: str, event: JobCompleted) -> None:
-        """Take in what a run was given, for its application and for its system."""
+        """Learn the allocation of a run, for its application and for its system."""
         given = allocation(event)
         if not (given.partition or given.cores_per_node or given.cores_each):
             return  # it says nothing
@@ -108,7 +108,7 @@ class Machines:
             self._state.node_shapes.changed(system, nodes, self._state.now_ms)
 
     def forget(self, application_id: str, event: JobCompleted) -> None:
-        """Take away what a run was given: it is another application's, or no run to learn from."""
+        """Remove the allocation of a run that moved to another application or that no model may learn."""
         run, system = allocation(event).run, escaped(ApplicationKey.parse(application_id).system)
         self._forget(self._state.allocations, application_id, run)
         self._forget(self._state.node_shapes, system, run)
@@ -124,12 +124,12 @@ class Machines:
             store.remove(key)
 
     def of_partition(self, system: str, partition: str | None) -> Machine:
-        """Return what the nodes of a partition are; without one what is configured for the system."""
+        """Return the node type of a partition; without a partition, the node type configured for the system."""
         nodes = self._state.node_shapes.get(escaped(system))
         return machine_of(self._state.settings.run_time, system, nodes, partition)
 
     def bends(self, key: ApplicationKey) -> tuple[float, ...]:
-        """Return the sizes at which an application fills a memory domain, a socket or a node, in its own unit."""
+        """Return the sizes at which an application fills a memory domain, a socket or a node, in the unit of the application."""
         own = self._state.allocations.get(key.id)
         each = own.cores_each if own is not None and key.unit == "processes" else 1
         return self.of_partition(key.system, own.partition if own is not None else None).bends(key.unit, each)

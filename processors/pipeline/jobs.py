@@ -1,4 +1,4 @@
-"""Lives of jobs: starts, other evidence, ends; forecasts of running jobs; settled runs for the training set."""
+"""The life cycle of jobs: starts, evidence and ends, forecasts of running jobs, and settled runs for the training set."""
 
 from functools import lru_cache, partial
 from typing import Final
@@ -40,7 +40,7 @@ REVISE_SHARE: Final = 0.25  # of the time it has run: a broad distribution chang
 
 
 class Forecasts:
-    """Publishes when running jobs will end, and revises it while they run."""
+    """Publishes the expected end of each running job, and revises it while the job runs."""
 
     def __init__(self, state: ShardState, predictor: Predictor, features: Features, power: Power) -> None:
         self._state = state
@@ -50,7 +50,7 @@ class Forecasts:
         self._features = features
 
     def publish(self, job: Job) -> Emits[None]:
-        """Publish when the job will end."""
+        """Publish the expected end of the job."""
         started = job.running
         if started is None:
             return
@@ -73,7 +73,7 @@ class Forecasts:
             yield self._message(job, started, first, predicted, end)
 
     def revise(self, job: Job) -> Emits[None]:
-        """Publish the end of the job again if it changed noticeably."""
+        """Publish the expected end of the job again if it changed noticeably."""
         started, last = job.running, job.forecast
         if started is None or last is None:
             return
@@ -93,7 +93,7 @@ class Forecasts:
     def _predicted(
         self, question: Question, n: float | None, started: JobStarted
     ) -> tuple[Predicted | None, Remaining | None]:
-        """Return what the predictor gives for the whole run, and what is left of that after the time that it has run."""
+        """Return the prediction of the whole run, and the remaining run time after the time already elapsed."""
         predicted = self._predictor.predict(question, [n]).get(n) if n is not None else None
         if predicted is None:
             return None, None
@@ -102,7 +102,7 @@ class Forecasts:
     def _by_record(
         self, job: Job, started: JobStarted, predicted: Predicted | None, plain: Remaining | None
     ) -> tuple[Remaining | None, str | None]:
-        """Return when a job ends and where that is from: under the load of its hosts, where such figures have the better record."""
+        """Return the remaining run time and its source: the prediction under load of its hosts if that has the better record."""
         if predicted is None:
             return plain, None
         band = better_band(job.start_load)
@@ -113,7 +113,7 @@ class Forecasts:
 
     @staticmethod
     def _is_news(last: Forecast, now: Forecast) -> bool:
-        """Return whether a reader would see a difference: evidence that says nothing new sent the same message again."""
+        """Return whether a forecast differs for a reader, because evidence without news sent the same message again."""
         if now.band is None or last.band is None:
             band_differs = now.band is not last.band
         else:
@@ -131,7 +131,7 @@ class Forecasts:
     def _message(
         self, job: Job, started: JobStarted, of: Forecast, predicted: Predicted | None, end: Remaining | None
     ) -> JobPrediction:
-        """Return the message of a forecast, which the job then knows as published."""
+        """Return the message of a forecast, and record the forecast as published in the job."""
         context = self._state.context
         reported = reported_end(started, end, context.now_ms) if end else None
         measured = predicted.measured if predicted and of.source != UNDER_LOAD else None
@@ -193,7 +193,10 @@ def _of_inputs(predicted: Predicted | None) -> FromInputs | None:
 def _digest(
     application_id: str | None, n: float | None, band: Band | None, source: str | None, known: tuple[str, ...]
 ) -> str:
-    """Return what separates two predictions of one moment, `known` of its power: other evidence may follow a start at once."""
+    """Return a digest that separates two predictions of one job at the same time, because evidence may directly follow a start.
+
+    `known` is the part of the digest about power.
+    """
     return hexdigest(application_id or "", repr(n), repr(band), source or "", *known)
 
 
@@ -203,7 +206,7 @@ STARTED = "job.started"  # source of the evidence that a run's start gave
 
 
 class Jobs:
-    """All jobs of one shard; at most `open_jobs_max` are known at once, the longest untouched are forgotten first."""
+    """All jobs of one shard; beyond `open_jobs_max` jobs, the least recently updated are forgotten first."""
 
     def __init__(
         self, state: ShardState, completions: Completions, forecasts: Forecasts, features: Features, profiles: Profiles
@@ -216,7 +219,7 @@ class Jobs:
         self._features = features
 
     def remember_start(self, work: JobWork) -> MayStop:
-        """Note that a job began to run; stop a repeat, and the late start of a run that has ended."""
+        """Record the start of a job; stop a repeat, and the late start of a run that has ended."""
         if not work.job.score(work.event) or self._completions.has_ended(work.event):
             self._state.tally["event", "repeated"] += 1
             return STOP
@@ -224,7 +227,7 @@ class Jobs:
         return None
 
     def remember_evidence(self, work: JobWork) -> MayStop:
-        """Note other evidence of what a job is; stop a repeat."""
+        """Record further evidence about a job; stop a repeat."""
         if not work.job.score(work.event):
             self._state.tally["event", "repeated"] += 1
             return STOP
@@ -233,7 +236,7 @@ class Jobs:
         return None
 
     def place_again(self, work: JobWork) -> Emits[None]:
-        """Identify the runs of a job that have not settled again, by all evidence that has come."""
+        """Identify the runs of a job that have not settled again, from all evidence received so far."""
         for run in work.job.ended:
             placement, published, known = self._completions.place(work.job, run.event), run.published, run.predicted
             if placement.differs_from(run.placement):
@@ -244,7 +247,7 @@ class Jobs:
             )
 
     def remember_network(self, work: JobWork) -> MayStop:
-        """Hold what the network did for a job until its run settles; what no run settles with is counted."""
+        """Keep the network features of a job until its run settles; refuse and count implausible values."""
         event: Network = work.event
         try:
             mapped = self._state.settings.placements.mapped(event)
@@ -257,7 +260,7 @@ class Jobs:
         return None
 
     def forecast_end(self, work: JobWork) -> Emits[None]:
-        """Publish when a running job will end; a user who starts very many jobs waits for a tick."""
+        """Publish the expected end of a running job; delay it to a tick if the user starts very many jobs."""
         job, event = work.job, work.event
         if job.running is None or (isinstance(event, JobStarted) and job.running != event):
             return
@@ -269,12 +272,12 @@ class Jobs:
             yield from self._forecasts.publish(job)
 
     def revise_end(self, work: JobWork) -> Emits[None]:
-        """Publish again when a running job will end, if that has changed noticeably."""
+        """Publish the expected end of a running job again if it changed noticeably."""
         if work.job.running is not None and work.job.forecast is not None:
             yield from self._forecasts.revise(work.job)
 
     def end(self, work: CompletionWork) -> Emits[None]:
-        """Record that a run ended, or that its report was corrected."""
+        """Record the end of a run, or a correction of its report."""
         job, event, placement = work.job, work.event, work.report.placement
         published = self._features.published(placement) if work.report.kind == "first" else None
         forecast, start_load, started = job.forecast, job.start_load, job.running
@@ -288,13 +291,13 @@ class Jobs:
             yield (yield from self._settled(job, run))
 
     def keep(self, work: JobWork) -> None:
-        """Keep the job as it is known now, or forget it where nothing of it is needed any more."""
+        """Store the job, or forget it if none of its data is needed any more."""
         event = work.event
         known = isinstance(event, JobStarted | JobCompleted)
         self._keep(work.key, work.job, lane_of_user(event.system, event.evidence.user) if known else None)
 
     def settle_due(self, _work: TickWork) -> Emits[None]:
-        """Settle runs, revise forecasts and forget jobs that are due; at most `open_jobs_max` jobs stay."""
+        """Settle runs, revise forecasts and forget jobs that are due; keep at most `open_jobs_max` jobs."""
         for place, key in enumerate(self._state.jobs.due(self._state.now_ms, DUE_PER_TICK_MAX), 1):
             faulty = list[str]()
             with guard(self._state, Job.name, recover=partial(faulty.append, key)):  # one job must not stop the others
@@ -309,7 +312,7 @@ class Jobs:
         yield from self._bound()
 
     def _wait_ms(self, started: JobStarted) -> int:
-        """Return how long a job that starts has to wait for its forecast, which is then spent."""
+        """Return how long the forecast of a starting job must wait, and use up one forecast of its user's allowance."""
         lane, now_ms = lane_of_user(started.system, started.evidence.user), self._state.now_ms
         allowance = self._state.forecast_allowances.open(lane)
         wait_ms = allowance.score(now_ms)
@@ -357,7 +360,7 @@ class Jobs:
         return predicted_by_curve(model.published if model else None, placement.n, event.end_ms)
 
     def _count_energy(self, run: EndedRun, profile: Profile | None) -> None:
-        """Count the node-seconds of a run by how its energy is known, and the energy of those of which it is."""
+        """Count the node-seconds of a run with measured, estimated and unknown energy, and count the known energy."""
         event, evidence = run.event, evidence_of(run)
         if event.run_time_s <= 0:
             return
@@ -403,6 +406,6 @@ class Jobs:
 
 
 def reported_at_start(run: EndedRun) -> list[Identity]:
-    """Return what only the start of a run told, as evidence of its job."""
+    """Return the evidence that only the start event of a run contained."""
     event, start = run.event, run.start
     return [Identity(event.system, job_id=event.job_id, source=STARTED, evidence=start)] if start else []

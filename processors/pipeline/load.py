@@ -1,4 +1,4 @@
-"""Run times under the load of hosts: told for jobs that start, for requests and with predictions; scored when runs end."""
+"""Run times under the load of hosts: predicted for starting jobs, requests and published curves, scored when runs end."""
 
 import math
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ SAME_START_MS: Final = 60_000  # two producers may differ by so much about when 
 
 
 class UnderLoads:
-    """Tells and scores run times under load in one shard."""
+    """Predicts and scores run times under load in one shard."""
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
@@ -37,23 +37,23 @@ class UnderLoads:
         self._machines = Machines(state)
 
     def at_start(self, started: JobStarted, forecast: Forecast) -> StartLoad | None:
-        """Return what is reported a run by the windows of its hosts before its start; None where they say nothing.
+        """Return the run time predicted from the load of the hosts before the start; None if there is no load data.
 
-        `forecast` is what is reported it without them.
+        `forecast` is the forecast that ignores load.
         """
         with guard(self._state, LoadScores.name):  # the load must not cost the forecast
             return self._at_start(started, forecast)
         return None
 
     def answered(self, event: PredictionRequested, key: ApplicationKey | None, answer: Answer) -> Answer:
-        """Return an answer with its points under the load of the hosts or the partition that the request names."""
+        """Return an answer with points under the load of the hosts or the partition that the request names."""
         if not (event.evidence.hosts or event.evidence.partition):
             return answer
         points = tuple(self._point(event, key, answer, i, point) for i, point in enumerate(answer.points))
         return msgspec.structs.replace(answer, points=points)
 
     def published(self, key: ApplicationKey, prediction: Prediction, curve: PublishedCurve) -> Prediction:
-        """Return a prediction with the run time at the size that was run last, on the partition where it usually runs."""
+        """Return a prediction with the run time under load at the newest size, on the usual partition of the application."""
         scores = self._state.loads.get(key.id)
         if scores is None or scores.partition is None:
             return prediction
@@ -67,16 +67,16 @@ class UnderLoads:
         return prediction
 
     def meanwhile(self, retained: StartLoad, started: JobStarted, now_ms: int) -> StartLoad:
-        """Return what is retained of a job that runs, with the load that its hosts have now, where it is time to look again."""
+        """Return the start record of a running job with the present load of its hosts added, if the next look is due."""
         if retained.view != "own" or now_ms - max(retained.met_ms, started.start_ms) < LOOK_AGAIN_MS:
             return retained
         return self._looked_at(retained, started, now_ms)
 
     def explained(self, job: Job, event: JobCompleted, placement: Placement) -> float:
-        """Return by how much, in ln T, the load of its hosts explains the run time of a run that has just ended.
+        """Return the part of ln T of a run that has just ended that the load of its hosts explains.
 
-        What runs met is compared with what runs of the size usually met, and counts as much as they were seen to follow it:
-        on hosts that a job has for itself the load is its own, as usual, and explains nothing.
+        The load during the run is compared with the usual load for runs of this size. The difference is weighted by how well run
+        times followed load before. On hosts with a single job the load is caused by the job and explains nothing.
         """
         retained, started = job.start_load, job.running
         own = self._state.loads.get(retained.application_id) if retained else None
@@ -89,7 +89,7 @@ class UnderLoads:
         return 0.0
 
     def ended(self, retained: StartLoad, started: JobStarted, event: JobCompleted, placement: Placement) -> None:
-        """Score what was reported a run at its start, and learn what load it met, where it is what it was taken for then."""
+        """Score the prediction made at the start of a run and learn its load, if its application and size did not change since."""
         same = self._same(retained, started, event, placement)
         same = same and retained.application_id in self._state.models  # the scores go when the model does
         if not same or event.state != SUCCESS or not plausible(retained.prediction.n, event.run_time_s):
@@ -104,12 +104,12 @@ class UnderLoads:
 
     @staticmethod
     def _same(retained: StartLoad, started: JobStarted, event: JobCompleted, placement: Placement) -> bool:
-        """Return whether a run is what it was taken for at its start."""
+        """Return whether a run has the application, size and start time that were known at its start."""
         same = (placement.application_id, placement.n) == (retained.application_id, retained.prediction.n)
         return same and abs(event.start_ms - started.start_ms) <= SAME_START_MS
 
     def _looked_at(self, retained: StartLoad, started: JobStarted, until_ms: int) -> StartLoad:
-        """Return what is retained of a run with the load of its own hosts before a moment; as it is where that is not known."""
+        """Return the start record of a run with the load of its own hosts up to `until_ms`; unchanged if the load is unknown."""
         with guard(self._state, LoadScores.name), suppress(TooLittleError):
             if retained.view == "own" and until_ms > max(retained.met_ms, started.start_ms):
                 key = ApplicationKey.parse(retained.application_id)
@@ -195,7 +195,7 @@ class UnderLoads:
 
     @staticmethod
     def _hosts(n: float, unit: str, sizes: Mapping[str, float], machine: Machine) -> float:
-        """Return how many hosts a job of a size has; TooLittleError where that is not known."""
+        """Return the number of hosts of a job at size `n`. Raise TooLittleError if the number is unknown."""
         cores = machine.cores_per_node
         if unit == "nodes" or "nodes" in sizes:
             return max(n if unit == "nodes" else sizes["nodes"], 1.0)
@@ -218,12 +218,12 @@ class UnderLoads:
 
 
 def centre(system: str) -> str:
-    """Return the key of the scores of all runs of a centre; ids of applications have more parts."""
+    """Return the key of the scores of all runs of a centre; it cannot equal an application id, which has more parts."""
     return f"centre/{escaped(system)}"
 
 
 def _is_useful(prediction: UnderLoad) -> bool:
-    """Return whether anything is known of the hosts."""
+    """Return whether any load of the hosts is known."""
     return prediction.histogram is not None or prediction.missing < prediction.looked_at
 
 

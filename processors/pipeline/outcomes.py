@@ -1,4 +1,4 @@
-"""How runs ended: failure rates of applications, of centres, and of the hosts on which applications fail more than elsewhere."""
+"""Failure rates of applications, of centres, and of hosts on which applications fail more often than elsewhere."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ IN_SERVICE = "up"
 
 
 class Outcomes:
-    """Counts how runs ended. A host is followed from its first failure on: before that there is nothing to compare."""
+    """Counts the outcomes of runs. A host is tracked from its first failure on, because there is nothing to compare before."""
 
     def __init__(self, state: ShardState, warnings: Warnings) -> None:
         self._state = state
@@ -29,9 +29,9 @@ class Outcomes:
         self._settings = state.settings.alerts.failure_rate
 
     def take(self, report: RunReport) -> Emits[None]:
-        """Count the outcome of a run; a cancelled run has none.
+        """Count the outcome of a run; a cancelled run has no outcome.
 
-        A later report of a run replaces the outcome of the report before, if that is still among the recent ones.
+        A later report of a run replaces the outcome of the previous report if that outcome is still among the recent ones.
         """
         event, application_id, first = report.event, report.placement.application_id, report.kind == "first"
         former = report.former.application_id if report.former else None
@@ -51,7 +51,7 @@ class Outcomes:
         yield from self._hosts(event, application_id, (rate, centre), first=first)
 
     def forget_host(self, event: HostState) -> Emits[None]:
-        """Forget how runs ended on a host that is taken out of service: it may be repaired before it comes back."""
+        """Forget the outcomes on a host that is taken out of service, because the host may return repaired."""
         key = f"{event.system}/{event.host}"
         if event.state != IN_SERVICE and key in self._state.hosts and self._state.recent(event.time_ms):
             self._state.hosts.remove(key)
@@ -89,9 +89,10 @@ class Outcomes:
                 yield from self._judge_host(event.system, host, rate)
 
     def _expect(self, rate: HostFailureRate) -> None:
-        """Update the failures expected of a host by the present rates of its applications: they may fail everywhere by now.
+        """Update the expected failures of a host from the present failure rates of its applications.
 
-        The expectation is stored, so it must not depend on `quiet`, which a restart forgets.
+        The rates may have risen everywhere since the runs. The expectation is stored, so it must not depend on `quiet`, which is
+        lost at a restart.
         """
         for application in sorted(rate.failing):
             name = self._state.application_id(application)
@@ -131,7 +132,7 @@ class Outcomes:
         return rate
 
     def _worth_judging(self, rate: FailureRate | HostFailureRate, event: JobCompleted) -> bool:
-        """Return whether a rate may raise an alert, or has one open; all other rates are skipped to save time."""
+        """Return whether a rate may raise an alert or has an open alert; all other rates are skipped to save time."""
         return (rate.suspicious() or not rate.quiet) and self._state.recent(event.end_ms)
 
     def _judge(self, application_id: str, rate: FailureRate, usual: float) -> Emits[None]:
@@ -142,7 +143,7 @@ class Outcomes:
         rate.quiet = not (yield from self._warnings.opens(condition))
 
     def forget_excess(self, _work: TickWork) -> Emits[None]:
-        """Forget the rates beyond their bounds; at ticks only, because the search visits all of them."""
+        """Forget the rates beyond their bounds; only at ticks, because the search visits all rates."""
         state, now_ms = self._state, self._state.now_ms
         for key in state.hosts.excess(self._settings.hosts_max):
             state.hosts.remove(key)
@@ -160,7 +161,7 @@ class Outcomes:
 
 
 def _shares(event: JobCompleted, hosts: Sequence[tuple[str, HostFailureRate | None]]) -> dict[str, float]:
-    """Return the share of each host in the blame for a failed run: all of it for the host that the producer names."""
+    """Return the share of each host in a failed run; a host that the producer names has the whole share."""
     if event.failed_host is not None:
         return {event.failed_host: 1.0}
     odds = [1.0 if rate is None else rate.odds() for _, rate in hosts]

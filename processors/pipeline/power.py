@@ -1,4 +1,4 @@
-"""Profiles of runs: asked for when a run settles, compared with what was expected, and learned."""
+"""Profiles of settled runs: read when a run settles, compared with the prediction, and learned."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -27,13 +27,13 @@ from processors.store import FIT_COST_GRAIN_MS, FIT_COST_MAX, share
 
 
 class Power:
-    """What the models of profiles say of power in one shard; nothing where power was never measured."""
+    """Predicts power from the profile models of one shard; there are no predictions if power was never measured."""
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
 
     def at(self, application_id: str | None, sizes: Sequence[float]) -> tuple[PowerBand | None, ...]:
-        """Return the power of all hosts together at sizes, None where it is not known."""
+        """Return the power of all hosts together at each size, None at sizes without a prediction."""
         models = self._state.profile_models.get(application_id) if application_id else None
         if models is None:
             return (None,) * len(sizes)
@@ -42,7 +42,7 @@ class Power:
         return (None,) * len(sizes)
 
     def predicted(self, application_id: str, prediction: Prediction) -> Prediction:
-        """Return a prediction with the models of profiles and how good their power has been."""
+        """Return a prediction with its profile models and the accuracy of its power predictions."""
         models = self._state.profile_models.get(application_id)
         if models is None:
             return prediction
@@ -56,7 +56,7 @@ class Power:
         return tuple(powered(point, power) for point, power in zip(points, found, strict=True))
 
     def note(self, application_id: str) -> None:
-        """Let a prediction be published again where what it reported power has changed since."""
+        """Schedule a new publication of a prediction if its power has changed since the last one."""
         model = self._state.models.get(application_id)
         published = model.published if model is not None else None
         if model is None or published is None:
@@ -67,7 +67,7 @@ class Power:
 
 
 class ProfileWarnings:
-    """Looks at each run with a profile before its models learn it."""
+    """Raises alerts from the profile of each run before its models learn it."""
 
     def __init__(self, state: ShardState, alerts: OpenAlerts, power: Power) -> None:
         self._state = state
@@ -77,7 +77,7 @@ class ProfileWarnings:
     def take(
         self, application_id: str, event: JobCompleted, evidence: Evidence, fact: ProfileFact, finding: ProfileFinding
     ) -> Emits[None]:
-        """Raise and end alerts by the finding about a recent run."""
+        """Raise and end alerts from the finding about a recent run."""
         with guard(self._state, ProfileModels.name):  # an alert about a run must not cost that it is learned
             models = self._state.profile_models.get(application_id)
             if models is None or not self._state.recent(fact.end_ms):
@@ -100,7 +100,7 @@ class ProfileWarnings:
     def _judge_power(
         self, run: applications.JudgedRun, system: str, cause: HostCause | None, about: About
     ) -> Emits[None]:
-        """Attribute power that counters do not explain to the application or to a host, unless a host is known to be faulty."""
+        """Attribute power that counters do not explain to the application or to a host, unless a faulty host explains it."""
         settings, now_ms = self._state.settings.alerts.unexplained_power, self._state.now_ms
         hosts = self._few(about.hosts)
         judged = applications.judged_power(run, hosts, settings)
@@ -130,13 +130,13 @@ class ProfileWarnings:
 
     @staticmethod
     def _few(lists: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the hosts of a run; none where they are too many for one to be told apart."""
+        """Return the hosts of a run; empty if there are too many to single out one host."""
         with suppress(InvalidInputError):
             return expand(",".join(lists), HOSTS_MAX) if lists else ()
         return ()
 
     def learned(self, application_id: str) -> None:
-        """Let a prediction be told again where a run that was learned has changed what is reported power."""
+        """Schedule a new publication of the prediction if learning a run changed its power."""
         with guard(self._state, ProfileModels.name):
             self._power.note(application_id)
 
@@ -145,9 +145,9 @@ DISTURBED: Final = 0.5  # a run that counts less than this was disturbed
 
 
 class SettledProfile(NamedTuple):
-    """The profile of a settled run, None where its hosts told nothing, and what its counters let expect before it was learned.
+    """The profile of a settled run, and the values that its counters predicted before the run was learned.
 
-    `run_time` is what they let expect of its time, in s.
+    `profile` is None if its hosts sent no telemetry. `run_time` is the predicted run time in s.
     """
 
     profile: Profile | None = None
@@ -156,14 +156,14 @@ class SettledProfile(NamedTuple):
 
 
 class Profiles:
-    """What the runs of one shard learn of their hosts."""
+    """Learns the profiles of the runs of one shard."""
 
     def __init__(self, state: ShardState, alerts: OpenAlerts, power: Power) -> None:
         self._state = state
         self._warnings = ProfileWarnings(state, alerts, power)
 
     def remember(self, work: JobWork) -> None:
-        """Keep the profile that a rebuild or a backfill reports of a run until it settles; one that is unknown is counted."""
+        """Keep the profile of a run that a rebuild or a backfill reports until the run settles; count profiles of unknown runs."""
         event: JobProfile = work.event
         key = job_key(event.system, event.job_id)
         job = self._state.jobs.get(key)
@@ -175,7 +175,7 @@ class Profiles:
         self._state.jobs.changed(key, job, self._state.now_ms)
 
     def settled(self, job: Job, run: EndedRun) -> Emits[SettledProfile]:
-        """Learn the profile of a run that settles, if it covers enough of the run; return it with its expectations."""
+        """Learn the profile of a settled run if it covers enough of the run; return it with the values predicted before."""
         profile = run.profile or self._requested(run)
         why = self._left_out(job, run, profile)
         self._state.tally["profile", why or "learned"] += 1
@@ -187,7 +187,7 @@ class Profiles:
     def fit_profiles(self, work: TickWork) -> None:
         """Do some steps of the fits that are due, the longest wait first.
 
-        How many follows from what they are said to cost and never from a clock: a replay makes the same ones.
+        The number of steps follows from their nominal cost and never from a clock, so that a replay does the same steps.
         """
         left = share(FIT_COST_MAX, self._state.now_ms, work.since_ms, FIT_COST_GRAIN_MS)
         while left > 0:
@@ -197,7 +197,7 @@ class Profiles:
             left = self._fit(due[0], left)
 
     def _fit(self, application_id: str, left: int) -> int:
-        """Do steps of the fit of an application for a cost of `left` and return what is left of that."""
+        """Do steps of the fit of an application up to a cost of `left`; return the remaining cost."""
         models = self._bounded(application_id)
         forget = partial(self._state.profile_models.remove, application_id)
         with guard(self._state, ProfileModels.name, recover=forget):  # one application's fit must not stop the others
@@ -208,7 +208,7 @@ class Profiles:
         return left - 1
 
     def _bounded(self, application_id: str, *, learns: bool = False) -> ProfileModels:
-        """Return the models of an application, which retain no more runs than are its share of memory."""
+        """Return the models of an application, reduced to the runs that fit its share of memory."""
         models = self._state.profile_models.open(application_id)
         applications = max(len(self._state.profile_models), 1)
         if models.bound(self._state.settings.profiles.bytes_max // applications) and learns:
@@ -222,7 +222,7 @@ class Profiles:
         return None
 
     def _left_out(self, job: Job, run: EndedRun, profile: Profile | None) -> str | None:
-        """Return why a run is not learned from, in the words of the metric that counts them; None where it is."""
+        """Return the reason why a run is not learned, as a metric label; None if the run is learned."""
         placement = run.placement
         if profile is None:
             return "no_telemetry"
@@ -233,7 +233,7 @@ class Profiles:
         return None if profile.coverage >= self._state.settings.profiles.coverage_min else "coverage"
 
     def _take(self, job: Job, run: EndedRun, profile: Profile | None) -> Emits[SettledProfile]:
-        """Learn a run; of a corrected report whose profile was forgotten, only the run time."""
+        """Learn a run; if the profile of a corrected report is already forgotten, correct only the run time."""
         if profile is not None:
             return (yield from self._learn(job, run, profile))
         application_id, n, run_time_s = run.placement.application_id, run.placement.n, run.event.run_time_s
