@@ -1,17 +1,18 @@
-"""What a job is an instance of: pure, from its evidence and the rules of the configuration.
+"""Identify the application of a job from its evidence and the rules of the configuration, without side effects.
 
-Ordered rules decide first, then the evidence itself. A job name is written by a person and counts its repeats: `run7`,
-`md_042`, `job-2026-01-03`. Its numbers become `#`, so that repeats fall together, and its letters stay, so that programs
-stay apart:
+Ordered rules decide first, then the evidence itself. A job name is written by a person and often numbers repeated runs:
+`run7`, `md_042`, `job-2026-01-03`. Numbers become `#`, which gives repeated runs the same name; letters stay, which keeps
+programs distinct:
 
-- a part that is all digits, or begins with six of them, or is a date, a time, an identifier in hexadecimal (8
-  characters or more), a size such as `64nodes` or `16x8`, becomes `#`, and neighbours of that kind share one:
+- a part that is all digits, or begins with six digits, or is a date, a time, an identifier in hexadecimal (8
+  characters or more), a size such as `64nodes` or `16x8`, becomes `#`, and adjacent parts of that kind share one `#`:
   `md_2026-01-03_12` -> `md_#`;
 - digits at the end of a part become `#`: `run7` -> `run#`, `lmp_n64` -> `lmp_n#`;
-- digits before letters stay, for they belong to names: `cp2k`, `h5bench`, `3dfft`, and problem sizes such as `32k`.
+- digits before letters stay, because they belong to names: `cp2k`, `h5bench`, `3dfft`, and problem sizes such as `32k`.
 
-Some names say nothing. A shell, an interpreter or a launcher (`bash`, `python3`, `srun`) gives no application at all. Nor
-does an interactive session (`interactive`, `jupyter`): a person decides how long it takes, whatever runs in it. A word that any program may go by (`run#`, `test`, `job`) gives one of low confidence.
+Some names do not identify a program. A shell, an interpreter or a launcher (`bash`, `python3`, `srun`) gives no application.
+An interactive session (`interactive`, `jupyter`) gives none either, because a person decides how long it takes. A generic word
+(`run#`, `test`, `job`) gives an application with low confidence.
 """
 
 import hashlib
@@ -84,14 +85,14 @@ _ENDING_NUMBERS = re.compile(r"[\d.#-]+$")
 
 
 def jobs_of(user: str) -> str:
-    """Return the name that stands for all jobs of a user which nothing else names."""
+    """Return the application name for all jobs of a user that are identified only by their user."""
     return f"jobs of {cleaned(user)}"
 
 
 def cleaned(text: str) -> str:
-    r"""Return the text in printable characters, single spaces, and at most 256 characters.
+    """Return the text in printable characters, single spaces, and at most 256 characters.
 
-    A longer text ends in a hash of the whole, so that two long names never become one by being cut.
+    A longer text is cut and ends in a hash of the whole text, which keeps long names distinct.
     """
     shown = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
     plain = " ".join(shown.split())
@@ -101,7 +102,7 @@ def cleaned(text: str) -> str:
 
 
 def normalised_job_name(name: str) -> str:
-    """Return a job name with `#` where its repeats differ, as the module says; empty where nothing else is left."""
+    """Return a job name with `#` in place of its numbers, as the module describes; empty if only numbers remain."""
     plain = cleaned(_EXTENSION.sub("", name.strip().rpartition("/")[2][:TEXT_MAX]))
     counted = _SAME_NUMBER.sub("#", _NUMBERS.sub("#", plain))
     return counted if _NOT_NAME.sub("", counted) else ""
@@ -128,7 +129,7 @@ def program_of_container(image: str) -> str:
 
 
 def is_nameless(name: str) -> bool:
-    """Return whether a name says nothing of the program: a shell, an interpreter, a launcher, a session."""
+    """Return whether a name does not identify a program: a shell, an interpreter, a launcher, a session."""
     lower = _EXTENSION.sub("", name.lower())
     if _OPEN_ONDEMAND.match(lower):
         return True
@@ -137,15 +138,15 @@ def is_nameless(name: str) -> bool:
 
 
 def is_vague(name: str) -> bool:
-    """Return whether a job name is a word that any program may go by."""
+    """Return whether a job name is a generic word that fits any program."""
     return _ENDING_NUMBERS.sub("", name.lower()).rstrip("_- ") in VAGUE or len(_NOT_NAME.sub("", name)) < 2
 
 
 @lru_cache(maxsize=4096)
 def session_name(job_name: str, names: frozenset[str]) -> str | None:
-    """Return the session that a job name stands for, one of `names` or Open OnDemand; None if it stands for none.
+    """Return the interactive session that a job name denotes, one of `names` or Open OnDemand; None if it denotes no session.
 
-    Only whole words count, and every other word has to be one of AROUND_SESSION: a `jupyter_convergence_study` is a program.
+    Only whole words count, and every other word must be one of AROUND_SESSION: a `jupyter_convergence_study` is a program.
     """
     plain = job_name.strip().lower()
     if _OPEN_ONDEMAND.match(plain):
@@ -171,7 +172,7 @@ SEARCHED_MAX: Final = 4096  # characters of a field that a pattern sees: scripts
 
 
 class Match(msgspec.Struct, frozen=True):
-    """A rule that matched: its number (from 1), what it gives, the rule itself, and the named groups of its patterns."""
+    """A rule that matched: its number (from 1), the resulting name, the rule itself, and the named groups of its patterns."""
 
     number: int
     application: str | None
@@ -188,7 +189,7 @@ class CompiledRule(msgspec.Struct, frozen=True):
     patterns: tuple[tuple[str, re.Pattern[str]], ...]
 
     def match(self, sources: Sequence[Evidence]) -> Match | None:
-        """Return the match, None where a pattern is not found or the name that comes out is empty."""
+        """Return the match; None if a pattern does not match or the resulting name is empty."""
         groups: dict[str, str] = {}
         for field, pattern in self.patterns:
             found = _search(pattern, field, sources)
@@ -204,7 +205,10 @@ class CompiledRule(msgspec.Struct, frozen=True):
 
 
 def compiled(rules: Sequence[Rule]) -> tuple[CompiledRule, ...]:
-    """Return the rules ready to match; ConfigError names every rule that cannot be used."""
+    """Return the compiled rules.
+
+    Raise ConfigError with the errors of every invalid rule.
+    """
     faults = [f"Rule {number}: {fault}" for number, rule in enumerate(rules, 1) for fault in rule_faults(rule)]
     if faults:
         raise ConfigError("\n".join(faults))
@@ -215,7 +219,7 @@ def compiled(rules: Sequence[Rule]) -> tuple[CompiledRule, ...]:
 
 
 def rule_faults(rule: Rule) -> list[str]:
-    """Return what is wrong with a rule whose patterns are valid: templates and groups that do not fit."""
+    """Return the errors of a rule with valid patterns: templates and groups that do not fit together."""
     groups = {name for pattern in rule.match.values() for name in re.compile(pattern).groupindex}
     if rule.drop and rule.session:
         return ["drops its jobs and calls them sessions; remove one of drop and session."]
@@ -269,7 +273,7 @@ def _field(evidence: Evidence, field: str) -> str | None:
 
 
 def attribute_text(value: str | float | bool) -> str:  # noqa: FBT001 - one of the kinds of an attribute's value
-    """Return the value of an attribute as text: one text per value, however it was written."""
+    """Return the canonical text of an attribute's value: equal values give equal texts."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
@@ -284,9 +288,9 @@ _NUMBER = r"([0-9][0-9.]*(?:[eE][+-]?[0-9]+)?)"
 def sizes_of_input(
     names: Sequence[str], sources: Sequence[Evidence], groups: Mapping[str, str], input_text: str
 ) -> Sizes:
-    """Return the input sizes that are known of a job, in the order of the names; a size is a number above 0.
+    """Return the known input sizes of a job, in the order of `names`; a size is a number above 0.
 
-    A job's attribute counts first, at the first source that has it; then a named group of the rule that matched; then
+    A job's attribute counts first, from the first source that has it; then a named group of the rule that matched; then
     `name=number` in the name of the input.
     """
     reported = ((name, _first_size(_input_attribute(name, sources, groups, input_text))) for name in names)
@@ -339,7 +343,7 @@ _PROGRAM: Final[dict[str, Programs]] = {
 
 
 def _program(field: str, text: str) -> tuple[str, float]:
-    """Return the name that a field gives a program, and how sure that is; none where it names no program."""
+    """Return the program name in a field and its confidence; an empty name if the field does not identify a program."""
     name = _PROGRAM[field](text)
     if not name or (field != "application" and is_nameless(name)):
         return "", 0.0
@@ -350,12 +354,11 @@ _known_program: Final = lru_cache(maxsize=REMEMBERED)(_program)
 
 
 class Identification(msgspec.Struct, frozen=True, dict=True):
-    """What a job runs and how large it is.
+    """The application and the size of a job.
 
-    `application` is None where nothing names it, and `reason` then says why. `unit` is what counts it; `n` is None
-    where no size is known in that unit. `source` is where the name came from: `rule 2`, `executable`,
-    `executable from xalt`. `confidence` lies between 0 and 1. `input_sizes` are the sizes of the input that are known,
-    of those that the configuration names.
+    `application` is None if the job cannot be identified, and `reason` then holds the reason. `unit` is the unit of the size `n`,
+    which is None if unknown. `source` is the origin of the name: `rule 2`, `executable`, `executable from xalt`. `confidence`
+    lies between 0 and 1. `input_sizes` are the known values of the input sizes named in the configuration.
     """
 
     application: str | None
@@ -370,7 +373,7 @@ class Identification(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def key(self) -> ApplicationKey | None:
-        """The key of the application's curve; None for a job that nothing names."""
+        """The key of the application's curve; None for an unidentified job."""
         if self.application is None:
             return None
         return ApplicationKey(application=self.application, system=self.system, input=self.input, unit=self.unit)
@@ -384,10 +387,10 @@ Known = tuple[Named, str, tuple[tuple[str, float], ...], str | None, str | None]
 
 
 class Identifier:
-    """Says what jobs run, by ordered rules and then by the evidence itself.
+    """Identifies jobs by ordered rules, then by the evidence itself.
 
-    Rules look at every source and the first that matches decides. Else the fields of `fallback` are asked in their
-    order, each at the job itself first and then at other sources sorted by name. ConfigError for unusable rules.
+    Rules search every source, and the first rule that matches decides. Otherwise the fields of `fallback` are tried in order,
+    each in the job itself first, then in other sources sorted by name. Raise ConfigError if a rule is invalid.
     """
 
     def __init__(self, settings: IdentifySettings) -> None:
@@ -400,7 +403,7 @@ class Identifier:
     def identify(
         self, evidence: Evidence, system: str, also: Sequence[Identity] = (), unit: str | None = None
     ) -> Identification:
-        """Return what the job is; `also` is evidence of other sources, `unit` the one a request asks for."""
+        """Return the identification of a job; `also` is evidence of other sources, `unit` the unit that a request asks for."""
         if not (also or self._rules or evidence.attributes):
             return self._by_fields(evidence, system, unit)
         others = sorted(also, key=lambda identity: identity.source)
@@ -409,7 +412,7 @@ class Identifier:
         return self._identified(self._named(match, evidence, others), sources, system, match, unit)
 
     def _by_fields(self, evidence: Evidence, system: str, unit: str | None) -> Identification:
-        """Return what a job is by its own fields alone: nearly all jobs were run before, under the same name and in the same size."""
+        """Return the identification of a job by its own fields alone; cached, because nearly all jobs repeat a name and a size."""
         named = self._named(None, evidence, ())
         key = (named, system, tuple(evidence.sizes.items()), evidence.input, unit)
         found = self._known.get(key)
@@ -468,7 +471,7 @@ class Identifier:
         return None, "none", 0.0, nameless or "nothing in its evidence names a program"
 
     def _session(self, evidence: Evidence, others: Sequence[Identity]) -> str | None:
-        """Return the session that a job is by the application that its producer names, else by its job name."""
+        """Return the session of a job from the application that its producer names, else from its job name."""
         sources = (evidence, *(identity.evidence for identity in others))
         for field in self._session_fields:
             for source in sources:
@@ -520,16 +523,15 @@ LeftOut = Callable[[str], object]
 
 
 def uncounted(bound: str) -> None:
-    """Count nothing."""
+    """Do nothing; the default if truncation is not counted."""
     del bound
 
 
 def bounded(evidence: Evidence, left_out: LeftOut = uncounted) -> Evidence:
-    """Return evidence of at most EVIDENCE_BYTES_MAX, so that a job's state never outgrows a record of the broker.
+    """Return evidence of at most EVIDENCE_BYTES_MAX bytes, because a job's state must fit into one broker record.
 
-    What is too much is made shorter where that loses nothing: names of hosts are folded into ranges. Then the end of the
-    script goes, which no rule looks at, the rest of it and the comment; after that hosts that do not fold, which no scheduler
-    writes so, and at last the attributes.
+    Host names are first folded into ranges, which loses nothing. Then fields are shortened in this order: the end of the script,
+    which no rule reads; the rest of the script and the comment; hosts that do not fold, which no scheduler writes; the attributes.
     """
     if _fits(evidence):
         return evidence

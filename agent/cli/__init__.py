@@ -16,7 +16,7 @@ from processors.contracts.errors import ConfigError, ScalewatchError
 
 @contextmanager
 def lasting() -> Iterator[None]:
-    """Switch the garbage collector off for a block, and exempt the objects that the block made from later collections.
+    """Switch the garbage collector off for a block, and exempt the objects created in the block from later collections.
 
     A full collection takes as long as importing ten modules. Without this, a starting role runs several of them.
     """
@@ -53,7 +53,7 @@ WRONG: Final = 2  # usage or configuration
 
 
 def report_error(error: Exception, *, verbose: bool) -> int:
-    """Print an error to standard error, with `verbose` after its traceback; return the exit code."""
+    """Print an error to standard error, with its traceback if `verbose`; return the exit code."""
     if verbose:
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
     for line in error_text(error).splitlines():
@@ -71,7 +71,7 @@ def error_text(error: Exception) -> str:
 
 
 class Commands(click.Group):
-    """The group of all commands in the order of COMMANDS; each is imported when it is called."""
+    """The group of all commands in the order of COMMANDS; each command is imported when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx

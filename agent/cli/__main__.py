@@ -1,4 +1,4 @@
-"""So that `python -m agent.cli` is the command, too."""
+"""Entry point for `python -m agent.cli`."""
 
 from agent.cli import main
 

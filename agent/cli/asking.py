@@ -1,4 +1,4 @@
-"""A question that is asked of a running agent over HTTP."""
+"""Prediction requests to a running agent over HTTP."""
 
 import urllib.error
 import urllib.parse
@@ -17,9 +17,10 @@ KNOWN_SHOWN: Final = 20
 
 
 def ask_agent(url: str, request: PredictionRequested, token: str | None = None) -> Answer:
-    """Return a running agent's answer; UnavailableError where it cannot be reached or refuses.
+    """Return a running agent's answer to a prediction request.
 
-    `token` says who asks; it goes to this address alone, and to no other one that the agent may name.
+    Raise UnavailableError if the agent is unreachable or refuses. `token` authenticates the user; it is sent only to `url` and
+    never to a redirect target.
     """
     evidence = request.evidence
     named = {
@@ -52,7 +53,7 @@ def _asking(address: str, token: str | None) -> urllib.request.Request:
 
 
 def _detail(body: bytes) -> str:
-    """Return what an agent says of a refusal; nothing where it is no agent that answers."""
+    """Return the reason in an agent's refusal; empty if the response does not come from an agent."""
     try:
         text = msgspec.json.decode(body, type=_Refusal)
     except msgspec.MsgspecError:

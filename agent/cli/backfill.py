@@ -64,11 +64,11 @@ def backfill(
     on_progress: Callable[[int], None],
     remarks: Remarks,
 ) -> Counter[str]:
-    """Write what the files report ended runs into the journal; return counts by what became of the records.
+    """Write the ended runs in files into the journal; return counts of records by outcome.
 
-    A second backfill of the same files changes nothing: runs have identities. Starts, states and samples of hosts are left
-    out, for they say nothing of the past; those of archives become profiles of their runs. Raises ConfigError
-    for a journal of other partitions, and UnavailableError; what was written then may be written again.
+    A second backfill of the same files changes nothing, because runs have unique ids. Starts, states and host samples are skipped,
+    because they do not describe the past; host samples of archives become profiles of their runs. Raise ConfigError if the journal
+    has another number of partitions, and UnavailableError if it is unreachable; after the latter, events may be written twice.
     """
     options = file_options(config, timezone, system, unnamed=None)
     log.create(own_topics(config))
@@ -93,7 +93,7 @@ def backfill(
 def _of_the_past(
     config: Config, items: Iterable[Item], counts: Counter[str], remarks: Remarks
 ) -> Iterator[tuple[int, ReportedEvent]]:
-    """Yield what is to be written, with its partition of the journal; the rest is counted."""
+    """Yield the events to write, with their journal partition; count the others."""
     for item in items:
         if isinstance(item, FileRecord):
             counts.update(error.reason for error in refused(item))
@@ -109,7 +109,7 @@ def _of_the_past(
 
 
 class PastProfiles:
-    """Folds what archives hold of runs and hosts, in the order of time, so that a backfill can write profiles of the runs."""
+    """Folds runs and hosts from archives in order of time, which yields profiles of the runs for a backfill."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -120,7 +120,7 @@ class PastProfiles:
         self._reported: list[JobProfile] = []
 
     def take(self, timed: ReportedEvent) -> Iterator[JobProfile]:
-        """Take an event; yield the profiles of runs that settled before it."""
+        """Fold an event; yield the profiles of runs that settled before it."""
         if isinstance(timed.event, HostMinute | JobStarted | JobCompleted):
             self._feed.take(timed)
             yield from self._new()
@@ -131,7 +131,7 @@ class PastProfiles:
         yield from self._new()
 
     def write(self, event: JobEvent | HostMinute, origin: Origin) -> None:
-        """Let the hosts of its system hear of an event, as far as it is about profiles."""
+        """Pass an event to the host state of its system, if the event matters for profiles."""
         del origin
         partition = self._config.journal_partition(event.system)
         if partition is None:
@@ -144,7 +144,7 @@ class PastProfiles:
         self._hosts[partition].take(event)
 
     def tick(self, time_ms: int) -> None:
-        """Let time pass; runs that ended long enough ago settle."""
+        """Advance the time; runs that ended long enough ago settle."""
         for hosts in self._hosts:
             hosts.take(Tick("", time_ms=time_ms))
             hosts.sent()
@@ -165,7 +165,7 @@ class PastProfiles:
 def _with_profiles(
     config: Config, paths: Sequence[str], now_ms: int, options: DecodeOptions, remarks: Remarks
 ) -> Iterator[Item]:
-    """Yield what the files hold in the order of time; where there are archives, with the profiles of runs."""
+    """Yield the content of the files in order of time; for archives, add the profiles of runs."""
     if not any(path != STDIN and Path(path).is_dir() for path in paths):
         telemetry = file_telemetry(config, options)
         yield from in_order(remarks.passing(read_file(path, now_ms, telemetry)) for path in paths)

@@ -61,9 +61,9 @@ OnProgress = Callable[[int], None]
 
 
 class Past(msgspec.Struct, frozen=True):
-    """Decoded history: its moments, and what was refused, left out or not read.
+    """Decoded history: its moments, and counts of refused, omitted and unread records.
 
-    `host_minutes` of the moments are minutes of hosts, told ten seconds after their end; `remarks` are about the files.
+    `host_minutes` counts the host minutes among the moments, reported ten seconds after their end; `remarks` are about the files.
     """
 
     moments: list[Moment]
@@ -78,7 +78,10 @@ def read(
     config: Config, paths: Sequence[str], options: DecodeOptions, *, until_ms: int | None = None,
     on_progress: OnProgress = lambda _: None,
 ) -> Past:  # fmt: skip
-    """Return the history in files; ConfigError where one cannot be opened or they hold more than JOBS_MAX events."""
+    """Return the history in files.
+
+    Raise ConfigError if a file cannot be opened, or if the files hold more than JOBS_MAX events.
+    """
     reading = _Reading(config)
     files = telemetry_files(config, paths, options)
     for number, records in enumerate(files.read(FAR_FUTURE_MS)):
@@ -93,7 +96,7 @@ def read(
 
 
 class _Reading:
-    """Gathers what files hold: events of jobs, and the minutes of hosts as far as profiles of runs are made of them."""
+    """Gathers the content of files: job events, and the host minutes needed for profiles of runs."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -104,7 +107,7 @@ class _Reading:
         self.records = 0
 
     def take(self, record: FileRecord) -> None:
-        """Take in the events of a record."""
+        """Add the events of a record."""
         self.records += record.records
         self._remarks.take(record)
         self._ignored.update(record.decoded.ignored)
@@ -120,7 +123,7 @@ class _Reading:
             raise ConfigError(f"The files list more than {JOBS_MAX} jobs; split them.")
 
     def measured(self, text: Iterable[Samples | HostMinute]) -> None:
-        """Take in minutes of hosts: counters and power of them."""
+        """Add host minutes, reduced to their counters and power."""
         for minute in text:
             if isinstance(minute, Samples):
                 continue
@@ -133,7 +136,7 @@ class _Reading:
                 self._minutes.append(msgspec.structs.replace(minute, resources=retained))
 
     def past(self, until_ms: int | None) -> Past:
-        """Return everything in the order of time, up to a time."""
+        """Return the history in order of time, up to `until_ms`."""
         found = [*moments(self._events), *minute_moments(self._minutes)]
         found.sort(key=lambda moment: moment[:3])
         if until_ms is not None:
@@ -144,7 +147,7 @@ class _Reading:
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A configuration to try: its name, the settings that make it differ from the given one, and itself."""
+    """A configuration to try: its name, its settings that differ from the user's configuration, and the full configuration."""
 
     name: str
     settings: dict[str, str]
@@ -152,7 +155,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Shards:
-    """The shards of one configuration without a log between: what is written is folded at once."""
+    """The shards of one configuration without a log in between: each written event is folded at once."""
 
     def __init__(self, config: Config, on_messages: Callable[[Iterable[object]], None] = lambda _: None) -> None:
         self._config = config
@@ -180,7 +183,7 @@ class Shards:
 
 
 class Fold:
-    """One configuration's fold of a history, and the observer who hears what it says."""
+    """One configuration's fold of a history, and the observer of its messages."""
 
     def __init__(self, config: Config, observer: Observer) -> None:
         self._observer = observer
@@ -190,13 +193,13 @@ class Fold:
 
     @property
     def faults(self) -> int:
-        """How many events could not be folded."""
+        """The number of events that could not be folded."""
         return self._shards.faults
 
     def run(self, past: Iterable[Moment], on_progress: OnProgress = lambda _: None, before: int = 0) -> None:
-        """Fold the history, then let time pass until everything has settled.
+        """Fold the history, then advance the time until every run has settled.
 
-        `on_progress` hears of moments done, `before` of them by others.
+        `on_progress` receives the number of folded moments plus `before`, the number folded by earlier configurations.
         """
         for done, moment in enumerate(past):
             self._feed.pass_time(moment.time_ms)
@@ -224,9 +227,10 @@ class Fold:
 
 
 class Answered:
-    """What Scalewatch answers about each job as it is submitted, having learned the jobs that had ended by then.
+    """Estimates by Scalewatch for each job at submission, learned from the jobs that had ended by then.
 
-    A job that it knows nothing of is taken at its word: the limit. The play sets when jobs end, so it learns from these.
+    A job without a prediction gets its limit as the estimate. The simulation sets the end times of jobs, so the model learns
+    from simulated ends.
     """
 
     def __init__(self, config: Config) -> None:
@@ -237,7 +241,7 @@ class Answered:
         self._bands: dict[str, Band] = {}  # of jobs that wait or run, by run
 
     def submitted(self, job: QueuedJob, now_s: float) -> float:
-        """Return the median of what a job will run, in seconds."""
+        """Return the predicted median run time of a job in s."""
         self._feed.pass_time(round(now_s * 1000))
         self._questions += 1
         event = job.event
@@ -253,12 +257,12 @@ class Answered:
         return found.run_time_s
 
     def overrun(self, job: QueuedJob, ran_s: float, times: int) -> float:  # noqa: ARG002
-        """Return the median of what a job will run, now that it has run so long: what is published about running jobs."""
+        """Return the median total run time of a job given that it has run for `ran_s`, as the agent publishes it for running jobs."""
         known = self._bands.get(job.event.run_id)
         return remaining(known, ran_s, job.limit_s).band.run_time_s if known is not None else job.limit_s
 
     def ended(self, job: QueuedJob, start_s: float, end_s: float) -> None:
-        """Learn how long a job ran."""
+        """Learn the run time of a job that has ended."""
         self._feed.pass_time(round(end_s * 1000))
         self._bands.pop(job.event.run_id, None)
         start_ms, end_ms = round(start_s * 1000), round(end_s * 1000)
@@ -270,7 +274,10 @@ class Answered:
 
 
 def candidates(config: Config, sets: Sequence[dict[str, str]]) -> list[Candidate]:
-    """Return the configurations to compare, the given one first; ConfigError for settings that are wrong."""
+    """Return the configurations to compare, starting with the user's configuration.
+
+    Raise ConfigError if a setting is invalid.
+    """
     found = [Candidate(CONFIGURED, {}, config)]
     for settings in sets:
         name = ", ".join(f"{key}={value}" for key, value in settings.items())
@@ -396,7 +403,10 @@ def command(**given: Any) -> None:
 
 
 def played(config: Config, past: Past, given: Mapping[str, Any]) -> Scheduling:
-    """Return how the jobs of a history fare with a scheduler. ConfigError where it cannot be played with them."""
+    """Return the wait times of the jobs of a history under a simulated scheduler.
+
+    Raise ConfigError if the jobs do not allow the simulation.
+    """
     completed = [moment.event for moment in past.moments if isinstance(moment.event, JobCompleted)]
     queue = queue_of(completed, given["machine_size"])
     with progress("jobs scheduled", total=len(queue.jobs) * PLAYS, quiet=given["quiet"]) as on_progress:

@@ -26,7 +26,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """Which dead letters are wanted, and how many at most."""
+    """Selection criteria for dead letters, and the maximum number to select."""
 
     reason: str | None = None
     topic: str | None = None
@@ -34,7 +34,7 @@ class Filter(msgspec.Struct, frozen=True):
     limit: int = 10_000
 
     def takes(self, dead_letter: DeadLetter) -> bool:
-        """Return whether a letter is wanted."""
+        """Return whether a dead letter matches the criteria."""
         return (
             self.reason in (None, dead_letter.reason)
             and self.topic in (None, dead_letter.topic)
@@ -43,7 +43,7 @@ class Filter(msgspec.Struct, frozen=True):
 
 
 class Replayed(msgspec.Struct):
-    """What became of a replay: messages sent, refused because they are not whole, and records that are no letters."""
+    """Counts of a replay: messages sent, messages refused because they are truncated, and records that are not dead letters."""
 
     sent: int = 0
     truncated: int = 0
@@ -59,7 +59,10 @@ def listed(
     as_json: bool = False,
     complain: Callable[[str], object] = lambda _: None,
 ) -> int:
-    """Write each wanted letter as one line and return their number; `complain` of records that are none. Raises UnavailableError."""
+    """Write each selected dead letter as one line and return their number; pass an error for each unreadable record to `complain`.
+
+    Raise UnavailableError if the log is unreachable.
+    """
     count = unreadable = 0
 
     def take(dead_letter: DeadLetter | None) -> None:
@@ -77,10 +80,10 @@ def listed(
 
 
 def replayed(log: Log, topic: str, wanted: Filter, *, flush_timeout_s: float, dry_run: bool = False) -> Replayed:
-    """Send the original bytes of the wanted letters to their own topics, each message once.
+    """Send the original bytes of the selected dead letters to their source topics, each message once.
 
-    A message has a letter for each reason for which parts of it were refused, all with the bytes of the whole. Raises
-    UnavailableError; what was sent by then may or may not be there, and sending it again does no harm.
+    A message may have several dead letters, one for each reason that parts of it were refused, and each holds the whole message.
+    Raise UnavailableError if the log is unreachable; messages may have been sent by then, and sending them again is safe.
     """
     done = Replayed()
     seen: set[tuple[str, int, int]] = set()

@@ -51,7 +51,7 @@ CALLED: Final = {"attributes.wc_key": "workload key", "job_name": "code as name"
 
 
 class Group(msgspec.Struct):
-    """The jobs of one application that were identified in one way; `sizes` counts jobs by size."""
+    """The jobs of one application that were identified in the same way; `sizes` counts jobs by size."""
 
     application: str
     input: str
@@ -64,9 +64,9 @@ class Group(msgspec.Struct):
 
 
 class Survey:
-    """Counts jobs, each by what it was identified as. Memory is bounded; what is left out is counted.
+    """Counts jobs by identified application. Memory is bounded; jobs beyond the bound are only counted.
 
-    `hide` takes out of an event what the agent would not show to its rules.
+    `hide` removes from an event the fields that the agent would hide from its rules.
     """
 
     def __init__(self, identifier: Identifier, hide: Callable[[JobEvent], JobEvent] = lambda event: event) -> None:
@@ -83,7 +83,7 @@ class Survey:
         self.left_out = 0
 
     def take(self, event: JobEvent) -> None:
-        """Count a job that ended, or remember what another source says of one."""
+        """Count a job that ended, or store the evidence of another source about a job."""
         event = self._hide(event)
         if isinstance(event, JobCompleted):
             also = self._identities.pop(job_key(event.system, event.job_id), {})
@@ -100,16 +100,16 @@ class Survey:
         return sorted(self._groups.values(), key=lambda group: (-group.jobs, group.application, group.input))
 
     def nameless(self) -> list[tuple[tuple[str, str], int]]:
-        """Return job name and reason of jobs that nothing names, with their number, the most frequent first."""
+        """Return job name and reason of unidentified jobs with their number, the most frequent first."""
         return self._nameless.most_common()
 
     def silent(self) -> int:
-        """Return how many jobs have a name that says nothing of their program: none at all, a common word, or never again."""
+        """Return the number of jobs whose name does not identify a program: no name, a common word, or a name used only once."""
         once = sum(group.jobs == 1 and group.source == "job_name" for group in self._groups.values())
         return self._silent + once
 
     def learn_by(self) -> str | None:
-        """Return the field whose values could stand for programs, for most jobs have one and it comes again; None without any."""
+        """Return the field whose values could identify programs, because most jobs have a recurring value in it; None without any."""
         for field, values in self._values.items():
             jobs = values.total()
             constant = len(values) < 2 and field != "user"
@@ -136,7 +136,7 @@ class Survey:
             group.sizes[found.n] = group.sizes.get(found.n, 0) + 1
 
     def _note_silent(self, evidence: Evidence, found: Identification) -> None:
-        """Count a job whose name says nothing, and what its record holds besides."""
+        """Count a job whose name does not identify a program, and the other fields of its record."""
         if found.source.startswith("rule") or (found.source != "job_name" and found.application is not None):
             return
         self._silent += found.confidence <= VAGUE_CONFIDENCE
@@ -154,7 +154,7 @@ class Survey:
 
 
 def _value(evidence: Evidence, field: str) -> str | None:
-    """Return what a record holds in a field; of job names those alone that are codes, for `bash` is no program."""
+    """Return the value of a field; job names count only if they are codes, because `bash` does not identify a program."""
     if field == "attributes.wc_key":
         return str(evidence.attributes.get("wc_key") or "").strip("*")
     text: str | None = getattr(evidence, field)
@@ -164,7 +164,7 @@ def _value(evidence: Evidence, field: str) -> str | None:
 
 
 def _named(evidence: Evidence) -> str:
-    """Return what a rule for the job could go by."""
+    """Return the name that a rule for the job could match."""
     text = evidence.job_name or evidence.executable
     if text:
         return cleaned(text)[:NAME_MAX]
@@ -212,7 +212,7 @@ def command(  # noqa: PLR0917 - options
 
 
 def _survey(survey: Survey, records: Iterable[FileRecord], remarks: Remarks) -> tuple[int, int, int]:
-    """Take all records in; return how many were refused, how many of these are named on standard error, and the samples."""
+    """Add all records to the survey; return the numbers of refused records, of refusals printed, and of samples."""
     refused = named = samples = 0
     for record in records:
         rejects = [error for error in rejected(record) if error.reason != DAMAGED]  # of which the remarks tell
@@ -256,7 +256,7 @@ def _options(timezone: str, system: str | None) -> str:
 
 
 def _advice(survey: Survey, files: Sequence[str], config: str | None, options: str) -> str:
-    """Return what to do next: rules, where most names say nothing, else a command that shows what was learned."""
+    """Return the advice for the next step: add rules if most names identify no program, else a command that shows the model."""
     named = " ".join(shlex.quote(file) for file in files) if STDIN not in files else "FILES"
     silent = survey.silent()
     if 2 * silent > survey.jobs:

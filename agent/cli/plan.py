@@ -39,7 +39,7 @@ _UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 class Centre(msgspec.Struct, frozen=True, kw_only=True):
-    """A centre: `resources` of each host are measured every `interval_s`."""
+    """An HPC centre: its hosts, jobs and applications; each of the `resources` of a host is measured every `interval_s`."""
 
     hosts: int
     resources: int
@@ -49,17 +49,17 @@ class Centre(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def series(self) -> int:
-        """Resources of all hosts."""
+        """The number of time series: resources of all hosts."""
         return self.hosts * self.resources
 
     @property
     def samples_s(self) -> float:
-        """Measurements of all hosts in a second."""
+        """Samples per second of all hosts."""
         return self.series / self.interval_s
 
 
 class RoleNeed(msgspec.Struct, frozen=True):
-    """What one process of a role needs: the share of a core on average, and its memory, usual and largest."""
+    """The need of one process of a role: the average share of a core, and its usual and peak memory."""
 
     role: str
     replicas: int
@@ -69,7 +69,10 @@ class RoleNeed(msgspec.Struct, frozen=True):
 
 
 class TopicNeed(msgspec.Struct, frozen=True):
-    """What a topic needs: `written` in a day, `kept` on disk in all copies; `retention_bytes` of a partition, None: no bound."""
+    """The need of a topic: bytes `written` per day, and `kept` on disk in all copies.
+
+    `retention_bytes` is the bound of one partition; None means no bound.
+    """
 
     topic: str
     partitions: int
@@ -79,7 +82,7 @@ class TopicNeed(msgspec.Struct, frozen=True):
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """A bound that the centre goes beyond, and what to set."""
+    """A configured bound that the centre exceeds, and the value to set."""
 
     key: str
     present: int
@@ -87,7 +90,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a centre needs in all."""
+    """The total need of a centre."""
 
     centre: Centre
     shards: int
@@ -99,12 +102,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def disk_bytes(self) -> float:
-        """Disk of all topics and copies; runs are those of a year."""
+        """Disk space of all topics and copies, with runs kept for one year."""
         return sum(topic.retained_bytes for topic in self.topics)
 
 
 def plan(centre: Centre, config: Config, journal_days: float, each: Costs) -> Plan:
-    """Return what a centre needs, from what one of each costs; hosts and jobs are taken to be spread evenly over the shards."""
+    """Return the need of a centre from unit costs, assuming that hosts and jobs are spread evenly over the shards."""
     shards = config.topics.journal_partitions
     collector, partitions = _collector(centre, config, each)
     learner = _learner(centre, config, shards, each)
@@ -120,7 +123,7 @@ def plan(centre: Centre, config: Config, journal_days: float, each: Costs) -> Pl
 
 
 def _collector(centre: Centre, config: Config, each: Costs) -> tuple[RoleNeed, int]:
-    """Return what collectors need, and how many partitions the sources should have."""
+    """Return the need of the collectors, and the recommended number of source partitions."""
     jobs_s = centre.jobs_per_day / DAY_S
     cores = centre.samples_s * each.sample_s + jobs_s * each.collected_job_s
     replicas = max(1, ceil(cores / BUSY))
@@ -151,12 +154,12 @@ def _learner(centre: Centre, config: Config, shards: int, each: Costs) -> RoleNe
 
 
 def _published_a_day(config: Config) -> float:
-    """Return how often a host is published in a day."""
+    """Return the number of messages published per host and day."""
     return DAY_S / ceil(config.hosts.publish_s) if config.hosts.publish_s else 0.0
 
 
 def _memory_of_features(applications: float, config: Config) -> float:
-    """Return the bytes of runs with attributes of one shard, as if each application had as many as it may, and of their models."""
+    """Return the bytes of runs with attributes and of their models in one shard, if each application holds its maximum of them."""
     features = config.features
     if not features.attributes:
         return 0.0
@@ -166,13 +169,13 @@ def _memory_of_features(applications: float, config: Config) -> float:
 
 
 def _remembered(jobs_per_day: float, config: Config) -> float:
-    """Return how many runs of one shard are recognised when they are repeated."""
+    """Return the number of run ids that one shard keeps to recognise repeated runs."""
     days = config.jobs.deduplication_buckets_max / BUCKETS_A_DAY
     return min(jobs_per_day * days, config.jobs.deduplication_runs_max)
 
 
 def _memory_of_runs(jobs_per_day: float, config: Config, each: Costs) -> float:
-    """Return the bytes by which one shard recognises runs that are repeated."""
+    """Return the bytes that one shard needs to recognise repeated runs."""
     remembered = _remembered(jobs_per_day, config)
     in_use = min(remembered, jobs_per_day * REMEMBERED_IN_USE / BUCKETS_A_DAY)
     return in_use * each.remembered_run_in_use_bytes + (remembered - in_use) * each.remembered_run_bytes
@@ -225,7 +228,7 @@ def _topics(centre: Centre, config: Config, journal_days: float, each: Costs) ->
 
 
 def _settings(centre: Centre, config: Config) -> list[Setting]:
-    """Return the bounds that are too small, with a tenth of room above what is needed."""
+    """Return the bounds that are too small, with new values 10 % above the need."""
     series = ceil(centre.series / config.topics.journal_partitions)
     wanted = (
         ("hosts.series_max", config.hosts.series_max, series),
@@ -299,7 +302,7 @@ def _hosts(given: int | None, config: Config) -> int:
 
 
 def values(found: Plan) -> dict[str, Any]:
-    """Return the values of the Helm chart that fit."""
+    """Return the values of the Helm chart for a plan."""
     text: dict[str, Any] = {}
     for role in found.roles:
         resources = {
@@ -357,7 +360,7 @@ def _text(found: Plan, days: float, config: Config, figures: Measurements) -> li
 
 
 def _measured_on(figures: Measurements) -> str:
-    """Return on which processors the costs were measured: others are slower or faster, memory and bytes stay the same."""
+    """Return a text naming the processors of the cost measurements; other processors change CPU times but not memory and bytes."""
     processors = sorted({figure.processor for figure in figures.figures.values()})
     times = [figure.time[:10] for figure in figures.figures.values()]
     days = min(times) if min(times) == max(times) else f"{min(times)} to {max(times)}"
@@ -388,7 +391,7 @@ def _topics_table(topics: Sequence[TopicNeed], copies: int) -> str:
 
 
 def size(count: float) -> str:
-    """Return a number of bytes as people read it."""
+    """Return a number of bytes as text with a unit."""
     power = 0
     while count >= 1000 and power < len(_UNITS) - 1:
         count, power = count / 1000, power + 1

@@ -37,7 +37,7 @@ TOKEN: Final = "SCALEWATCH_TOKEN"  # noqa: S105 - the name of the variable that 
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A line of a file of requests; `n` is a size or a list of them, an empty system the only one there is."""
+    """A line of a request file; `n` is a size or a list of sizes, an empty `system` means the only system."""
 
     id: str
     application: str
@@ -50,11 +50,11 @@ class Question(msgspec.Struct, frozen=True):
 
     @property
     def sizes(self) -> tuple[float, ...]:
-        """The sizes asked for."""
+        """The requested sizes."""
         return tuple(self.n) if isinstance(self.n, list) else (self.n,)
 
     def request(self, system: str) -> PredictionRequested:
-        """Return the request that a scheduler would send; `system` is the one that is meant where none is named."""
+        """Return the request in the form that a scheduler sends; `system` is the default if the line names no system."""
         return PredictionRequested(
             system=self.system or system,
             request_id=self.id,
@@ -66,7 +66,10 @@ class Question(msgspec.Struct, frozen=True):
 
 
 def read_requests(path: str) -> list[Question]:
-    """Return the questions of a JSON-lines file; ConfigError names the line of one that is wrong."""
+    """Return the requests of a JSON Lines file.
+
+    Raise ConfigError with the line number if a line is invalid.
+    """
     try:
         lines = Path(path).read_bytes().splitlines()
     except OSError as error:
@@ -88,7 +91,10 @@ def answers(agent: Embedded, questions: Sequence[Question]) -> Iterator[Any]:
 
 
 def of_person(agent: Embedded, file: str, request: PredictionRequested) -> Iterator[Answer]:
-    """Yield an answer for each curve that fits what a person named; ScalewatchError where none does."""
+    """Yield an answer for each curve that matches the user's request.
+
+    Raise ScalewatchError if no curve matches.
+    """
     keys = [_key(text) for text in agent.service.predictions()]
     fitting = [key for key in keys if _fits(key, request)]
     if not fitting and (
@@ -113,7 +119,7 @@ def _requested(agent: Embedded, key: ApplicationKey, request: PredictionRequeste
 
 
 def _nothing(keys: Sequence[ApplicationKey], request: PredictionRequested, file: str) -> str:
-    """Say that no curve fits what a person named, and which would: other ones of the application, or other applications."""
+    """Return the message that no curve matches a request, with alternatives: other curves of the application, or other applications."""
     name = request.evidence.application
     of_name = [key for key in keys if key.application == name]
     if not of_name:
@@ -126,7 +132,7 @@ def _nothing(keys: Sequence[ApplicationKey], request: PredictionRequested, file:
 
 
 def _never_run(keys: Sequence[ApplicationKey], request: PredictionRequested) -> list[ApplicationKey]:
-    """Return what an input that was never run would be, on each system and in each unit where others of it ran."""
+    """Return the keys of an input without runs, on each system and in each unit that has runs of other inputs of the application."""
     wanted = request.evidence.input
     if wanted is None:
         return []
@@ -136,7 +142,7 @@ def _never_run(keys: Sequence[ApplicationKey], request: PredictionRequested) -> 
 
 @contextmanager
 def learned(config: Config, files: Sequence[str], timezone: str, system: str | None = None) -> Iterator[Embedded]:
-    """Yield an agent that has learned from files; if one is damaged, the exit code is 1 once everything is answered."""
+    """Yield an agent that has learned from files; if a file is damaged, exit with an error code after all answers."""
     options = file_options(config, timezone, system)
     replay = Replay(config)
     with closing(replay.agent) as agent:
@@ -309,7 +315,10 @@ def _one(given: dict[str, Any]) -> None:
 
 
 def _token(file: Path | None) -> str | None:
-    """Return the token that says who asks, if any; it is no argument, for every user of a machine sees arguments."""
+    """Return the authentication token from a file; None without a file.
+
+    The token is not a command-line argument, because every user of a machine can see arguments.
+    """
     if file is None:
         token = os.environ.get(TOKEN, "").strip()
     else:
@@ -324,7 +333,7 @@ def _token(file: Path | None) -> str | None:
 
 
 def show(answer: Answer, *, members: bool = False) -> None:
-    """Print an answer as a table; with `members` a second one, of the laws behind it."""
+    """Print an answer as a table; with `members` also a table of the scaling laws behind the prediction."""
     if not answer.known:
         click.echo(f"scalewatch: {answer.detail}", err=True)
         click.get_current_context().exit(FAILED)

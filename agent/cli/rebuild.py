@@ -1,4 +1,4 @@
-"""`scalewatch rebuild`: replace the learner's state by one that is learned from the stored runs."""
+"""`scalewatch rebuild`: replace the learner's state by a state learned from the stored runs."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -35,11 +35,11 @@ UNREADABLE_SHOWN: Final = 20
 
 
 class Rebuilt(msgspec.Struct, frozen=True):
-    """What a rebuild of one shard found: settled runs, jobs that had not settled, and the applications there are now.
+    """The result of rebuilding one shard: settled runs, unsettled jobs, and the resulting applications.
 
-    `unreadable` are records of the topic of runs, of any shard, that are no settled runs and were left out. `unreadable_jobs` are
-    open jobs whose stored state nobody can read: they are forgotten until they are reported again. `from_beginning` says why the
-    journal will be read from its beginning; None where it goes on at its old place.
+    `unreadable` lists records in the topic of runs, of any shard, that are not settled runs and were left out. `unreadable_jobs`
+    are open jobs with unreadable stored state: they are dropped until they are reported again. `from_beginning` is the reason to
+    read the journal from its beginning; None if the learner continues at its previous offset.
     """
 
     runs: int
@@ -51,7 +51,7 @@ class Rebuilt(msgspec.Struct, frozen=True):
 
 
 class JournalPlace(msgspec.Struct, frozen=True):
-    """Where the learner goes on in the journal, and why not where it was."""
+    """The journal offset at which the learner continues, and the reason if it differs from the previous offset."""
 
     offset: int
     last_record: str | None = None
@@ -59,14 +59,13 @@ class JournalPlace(msgspec.Struct, frozen=True):
 
 
 def rebuild(config: Config, log: Log, shard: int, on_progress: Callable[[int], None], *, now_ms: int) -> Rebuilt:
-    """Replace the state of a shard. The learner has to be stopped. No time is taken over that is ahead of `now_ms`.
+    """Replace the state of a shard. The learner must be stopped. Stored times later than `now_ms` are not adopted.
 
-    (1) take the shard over; (2) fold the settled runs, oldest first, with their evidence; (3) fold what the old state
-    knows of jobs that have not settled; (4) save everything in one checkpoint at the old place of the journal, with
-    tombstones for what is gone, hosts and the requests that were answered as they were or, where nobody can read them, anew;
-    (5) publish the new predictions.
-    Where the journal does not hold that place it is read from its beginning, hosts anew: what was learned of it counts once.
-    Raises FencedError where a learner took it back, ConfigError where journal or state have other partitions.
+    (1) take the shard over; (2) fold the settled runs, oldest first, with their evidence; (3) fold the old state of jobs that
+    have not settled; (4) save the state in one checkpoint at the previous journal offset, with tombstones for removed keys; hosts
+    and answered requests are copied, or start empty if they are unreadable; (5) publish the new predictions.
+    If the journal does not hold that offset, it is read from its beginning with empty hosts, and each run is learned once.
+    Raise FencedError if a learner took the shard back, ConfigError if journal or state have another number of partitions.
     """
     check_shards(log, config)
     store = log.checkpoints(shard)
@@ -97,7 +96,7 @@ def rebuild(config: Config, log: Log, shard: int, on_progress: Callable[[int], N
 
 
 def _place(config: Config, log: Log, shard: int, old: Marker | None) -> JournalPlace:
-    """Return the place of the last checkpoint, or the journal's beginning where this journal does not have it."""
+    """Return the offset of the last checkpoint, or the beginning of the journal if it does not hold that offset."""
     topic = config.topics.journal
     first, end = log.bounds(topic, shard)
     if old is None:
@@ -116,7 +115,7 @@ def _place(config: Config, log: Log, shard: int, old: Marker | None) -> JournalP
 
 
 def _settled(config: Config, log: Log, shard: int) -> tuple[list[Run], tuple[str, ...]]:
-    """Return the settled runs of a shard, and what is wrong with the records that are none."""
+    """Return the settled runs of a shard, and the errors of the unreadable records."""
     runs, unreadable = [], []
     for key, value in _newest(log, config.topics.runs).items():
         try:
@@ -147,12 +146,12 @@ def _events_of(run: Run) -> list[JobEvent]:
 
 
 def _profile(event: JobCompleted, profile: Profile | None) -> list[JobEvent]:
-    """Return what the hosts of a run reported it: it cannot be worked out again, for their minutes are not kept."""
+    """Return the stored profile of a run as events. It cannot be recomputed, because host minutes are not kept."""
     return [JobProfile(event.system, event.job_id, event.run_id, profile)] if profile is not None else []
 
 
 def _pending(restored: Restored) -> tuple[list[JobState], int]:
-    """Return the open jobs, and how many there are whose state cannot be read."""
+    """Return the open jobs, and the number of jobs with unreadable state."""
     found: list[JobState] = []
     stored = [value for key, value in restored.states.items() if key.startswith(JOBS)]
     for value in stored:
@@ -216,7 +215,7 @@ def _save(
 
 
 def _hosts_stay(config: Config, restored: Restored, now_ms: int) -> bool:
-    """Return whether what is learned of hosts can stay as it is: nothing of it is in the settled runs."""
+    """Return whether the learned host state can be kept; the settled runs do not contain it."""
     if restored.fault is not None or (restored.marker and restored.marker.hosts_now_ms > now_ms):
         return False
     states = {key: value for key, value in restored.states.items() if of_hosts(key)}
@@ -224,7 +223,7 @@ def _hosts_stay(config: Config, restored: Restored, now_ms: int) -> bool:
 
 
 def _answered(config: Config, restored: Restored) -> frozenset[str]:
-    """Return the states of requests that were answered: collectors may write the newest of them again, and they have answers."""
+    """Return the state keys of answered requests. They are kept, because collectors may redeliver the newest requests."""
     states = {key: value for key, value in restored.states.items() if key.startswith(REQUESTS)}
     return frozenset(states) if restored.fault is None and _readable(config, states) else frozenset()
 

@@ -64,13 +64,13 @@ def command(config: str, role: str | None, watch: bool) -> None:  # noqa: FBT001
 
 
 def _on_reload(act: Callable[..., object] | signal.Handlers) -> None:
-    """Say what SIGHUP does from now on; one that came while the program was loading has waited for this."""
+    """Set the SIGHUP handler; a SIGHUP received while the program was loading stays pending until this call."""
     signal.signal(signal.SIGHUP, act)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
 
 class _Given(NamedTuple):
-    """What was given on the command line."""
+    """The command-line arguments."""
 
     config: str
     role: str | None
@@ -101,7 +101,7 @@ def _both(given: _Given, stop: threading.Event, handover: Handover, reloader: Re
 
 
 def _anew(given: _Given, config: Config, stop: threading.Event, handover: Handover, reloader: Reloader) -> int:
-    """Run a role alone; after a reload this process becomes a new one, with the same id and nothing left of the old."""
+    """Run a role alone; after a reload this process replaces itself with a fresh one that keeps the process id."""
     leave, reloaded, clock, role = threading.Event(), threading.Event(), SystemClock(), str(given.role)
 
     def look() -> None:
@@ -140,7 +140,7 @@ def _alone(config: Config, role: str, stop: threading.Event, handover: Handover)
 
 
 def _leave_with_parent(stop: threading.Event) -> None:
-    """Stop, in order, when the parent has died: nobody looks after a role then, and the next parent starts its own."""
+    """Shut down cleanly when the parent process has died, because no process supervises the role then."""
     parent = os.environ.get(PARENT)
     if parent is None:
         return

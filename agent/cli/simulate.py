@@ -33,27 +33,30 @@ HOUR_S: Final = 3600.0
 
 
 class Destinations(NamedTuple):
-    """The topics of jobs, of load with counters and power, and of energy, which may be told to nobody."""
+    """The topics of jobs, of load with counters and power, and of energy; the topic of energy is optional."""
 
     jobs: str
     load: str
     energy: str | None
 
     def topic(self, kind: Kind) -> str | None:
-        """Return the topic of one kind of message."""
+        """Return the topic of one kind of message; None if messages of that kind are not written."""
         topic: str | None = getattr(self, kind)
         return topic
 
 
 class Place(NamedTuple):
-    """Where an earlier simulation was: its centre, and the time of the last job that it reported."""
+    """The state of an earlier simulation: its centre, and the time of the last job that it wrote."""
 
     centre: LivingCentre
     reported_ms: int
 
 
 def destinations(config: Config, system: str) -> Destinations:
-    """Return the topics that the configuration reads natively. Raises ConfigError where nothing would be understood."""
+    """Return the topics that the configuration reads in native format.
+
+    Raise ConfigError if there is no native topic, or if the configuration does not accept the system.
+    """
     if config.journal_partition(system) is None:
         raise ConfigError(f"The configuration does not accept the system {system}; add it to `systems`.")
     native = [topic for source in config.sources if source.format in {"native", "auto"} for topic in _literal(source)]
@@ -66,7 +69,7 @@ def destinations(config: Config, system: str) -> Destinations:
 
 
 def last_place(log: Log, topic: str, seed: int, system: str) -> Place | None:
-    """Return where a simulation of this seed was, by the last record of the topic of jobs; None where there was none."""
+    """Return the state of an earlier simulation with this seed, from the last record in the topic of jobs; None without one."""
     found: list[tuple[int, bytes]] = []
 
     def take(batch: Batch) -> None:
@@ -82,9 +85,9 @@ def last_place(log: Log, topic: str, seed: int, system: str) -> Place | None:
 
 
 class Simulator:
-    """Lets a centre tell its past at `speed` simulated seconds per second, and from then on what happens as it happens.
+    """Writes the past of a centre at `speed` simulated seconds per second, then its present in real time.
 
-    A restart goes on after the last job that was told. While the broker is away the centre waits, and says everything later.
+    A restart continues after the last written job. While the broker is unreachable the centre waits, and writes the backlog later.
     """
 
     def __init__(
@@ -103,7 +106,7 @@ class Simulator:
         self._producer: Producer | None = None
 
     def run(self, stop: threading.Event) -> None:
-        """Tell until `stop` is set."""
+        """Write messages until `stop` is set."""
         from_ms, began_s = self.reported_ms, self._clock.monotonic_s()
         try:
             while not self._clock.sleep(STEP_S, stop):
@@ -116,7 +119,7 @@ class Simulator:
             self._forget_producer()
 
     def due(self, until_ms: int) -> Iterator[Sequence[TimedMessage]]:
-        """Yield in parts what is told until a time; never what is still to come."""
+        """Yield batches of messages with times up to `until_ms`."""
         now_ms = self._clock.now_ms()
         if until_ms >= now_ms and not self.live:
             self.live = True
@@ -135,7 +138,10 @@ class Simulator:
             yield batch
 
     def send(self, batch: Sequence[TimedMessage]) -> None:
-        """Write messages and wait until the broker has them. Raises UnavailableError: they are to be sent again."""
+        """Write messages and wait until the broker has stored them.
+
+        Raise UnavailableError if the broker is unreachable; the caller must send the messages again.
+        """
         try:
             self._producer = self._producer or self._log.producer()
             for text in batch:

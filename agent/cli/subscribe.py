@@ -28,7 +28,7 @@ AGAIN_MAX_S: Final = 30.0
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A record: the newest message of a key, None where the key has left the topic; and where it stands."""
+    """A record: the newest message of a key, None if the key was deleted; with its partition and offset."""
 
     key: bytes | None
     value: bytes | None
@@ -36,17 +36,17 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """What one look at a topic found; `caught_up` tells that everything was read that was there at the start."""
+    """The records of one poll of a topic; `caught_up` is true once all records present at the start have been read."""
 
     changes: tuple[Change, ...]
     caught_up: bool
 
 
 def follow(log: Log, topic: str, group: str, stop: Callable[[], bool], *, only_new: bool = False) -> Iterator[Changes]:
-    """Yield what a topic holds and what comes, until `stop` says so. Raises UnavailableError.
+    """Yield the records of a topic and then new ones, until `stop` returns true.
 
-    Nothing is committed: every reader reads the whole topic, and has a group of its own. A compacted topic holds the last
-    message of each key, so that this is all there is to know.
+    No offset is committed: every reader uses its own group and reads the whole topic. A compacted topic holds the last
+    message of each key, which is the complete current state. Raise UnavailableError if the broker is unreachable.
     """
     consumer = log.consumer(group, [topic], member="reader", from_beginning=not only_new)
     try:
@@ -56,7 +56,7 @@ def follow(log: Log, topic: str, group: str, stop: Callable[[], bool], *, only_n
 
 
 def readable(kind: Kind, changes: Iterable[Change]) -> Iterator[Emission]:
-    """Yield the changes that are messages; the others are named on standard error and left out."""
+    """Yield the changes that can be decoded; report the others on standard error."""
     for change in changes:
         try:
             yield record(kind, change.key, change.value)
@@ -121,26 +121,26 @@ def command(config: str, topic: str, sqlite: Path | None, jsonl: Path | None, *,
 
 
 class Lines:
-    """Prints each change of a kind of output."""
+    """Prints each change as a line of JSON."""
 
     def __init__(self, kind: Kind) -> None:
         self._kind: Kind = kind
 
     def begin(self) -> None:
-        """Do nothing: after the broker was away all is printed again."""
+        """Do nothing: after the broker was unreachable, all records are printed again."""
 
     def take(self, found: Changes) -> None:
-        """Print what was found."""
+        """Print the changes."""
         for change in readable(self._kind, found.changes):
             value = msgspec.Raw(change.value) if change.value is not None else None
             click.echo(msgspec.json.encode({"key": change.key, "value": value}).decode())
 
     def close(self) -> None:
-        """Do nothing."""
+        """Do nothing, because no file is open."""
 
 
 class Tables:
-    """Keeps the files; nothing is written before everything was read that was there at the start."""
+    """Keeps the output files up to date; nothing is written until all records present at the start have been read."""
 
     def __init__(self, sqlite: Path | None, jsonl: Path | None) -> None:
         self._jsonl = jsonl
@@ -150,11 +150,11 @@ class Tables:
         self._whole = True
 
     def begin(self) -> None:
-        """Take note that the topic is read from its beginning: what is not there any more is no prediction."""
+        """Prepare to read the topic from its beginning: rows that are not read again are removed."""
         self._waiting, self._whole = {}, True
 
     def take(self, found: Changes) -> None:
-        """Take in what was found, and write when it is time."""
+        """Apply the changes, and write the files if a write is due."""
         self._waiting |= {change.key: change.value for change in readable("predictions", found.changes)}
         if not found.caught_up or not (self._waiting or self._whole):
             return

@@ -1,4 +1,4 @@
-"""`scalewatch validate`: what is wrong with a configuration, what a change of it costs, and what it makes of samples."""
+"""`scalewatch validate`: check a configuration, the consequences of a change, and the decoding of sample messages."""
 
 import itertools
 from collections import Counter
@@ -44,11 +44,11 @@ COSTS: Final = ("reload", "restart", "rebuild")
 
 
 class SampleReport(msgspec.Struct):
-    """What came of one file: `source` is the number of the source in the configuration that read it, `format` its format.
+    """The decoding result of one file: `source` is the index of the source that read it, `format` its format.
 
-    `samples` are by resource, `events` by type, `ignored` by reason; `refused` holds the first refusals with their places.
-    The others are names: of hosts that are not in the file of nodes, of places that several hosts share, of sensors without
-    a known unit, of those beside another one that is the same resource, and of metrics that are not taken.
+    `samples` are counted by resource, `events` by type, `ignored` by reason; `refused` holds the first refusals with their
+    positions. The other fields list names: hosts missing from the file of nodes, names that several hosts share, sensors without
+    a known unit, sensors that duplicate the resource of another sensor, and unused metrics.
     """
 
     file: str
@@ -69,7 +69,7 @@ class SampleReport(msgspec.Struct):
 
     @property
     def usable(self) -> int:
-        """How many samples and events came."""
+        """The number of decoded samples and events."""
         return sum(self.samples.values()) + sum(self.events.values())
 
 
@@ -80,11 +80,11 @@ class _Records(NamedTuple):
 
 
 def check_samples(config: Config, text: str, received_ms: int) -> SampleReport:
-    """Return what the sources of a configuration make of a file, `TOPIC=FILE` or `FILE` alone.
+    """Return the result of decoding a file with the sources of a configuration; `text` is `TOPIC=FILE` or `FILE`.
 
-    A topic's messages are read as its source would; without a topic each source tries, and the one that can use most of
-    the file counts. At most 20,000 messages are looked at.
-    ConfigError where no source has the topic, or the file cannot be read.
+    The source of the topic decodes the messages; without a topic each source tries, and the source that can use most of
+    the file counts. At most 20,000 messages are read.
+    Raise ConfigError if no source has the topic, or if the file cannot be read.
     """
     number, path = _parted(config, text)
     records = _read(config, path)
@@ -97,7 +97,7 @@ def check_samples(config: Config, text: str, received_ms: int) -> SampleReport:
 
 
 def _parted(config: Config, text: str) -> tuple[int | None, str]:
-    """Part a topic from a file, as the number of its source; the name of a file may hold an equals sign, too."""
+    """Split `TOPIC=FILE` into the index of the topic's source and the file; a file name may also contain an equals sign."""
     topic, equals, path = text.partition("=")
     if not equals or Path(text).exists():
         return None, text
@@ -108,7 +108,7 @@ def _parted(config: Config, text: str) -> tuple[int | None, str]:
 
 
 def _read(config: Config, path: str) -> _Records:
-    """Return the messages of a file: lines, or JSON over several lines; what is damaged ends them."""
+    """Return the messages of a file: lines, or JSON over several lines; reading stops at the first damaged part."""
     records = _Records([], [], [])
     line = 0
     with open_source(path) as source:
@@ -170,7 +170,7 @@ def _count(report: SampleReport, other: Decoded, place: str) -> None:
 
 
 def report_text(report: SampleReport, config: Config) -> str:
-    """Return a report as lines: what came first, then what could not be used, by name."""
+    """Return the report as lines: first the decoded messages, then the unusable parts by name."""
     return "\n".join([_head(report, config), *(f"  {line}" for line in _lines(report))])
 
 
@@ -245,7 +245,7 @@ def command(
 
 
 def _comparable(path: str) -> Config:
-    """Return the configuration with its secrets as references: only these can be compared with another file's."""
+    """Return the configuration with secrets as unresolved references, which can be compared between files."""
     return load(path, reveal_secrets=False, references=False)
 
 

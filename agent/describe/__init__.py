@@ -1,1 +1,1 @@
-"""What the agent says about itself: formats, topics, fields, and measurements."""
+"""Generated descriptions of the agent: formats, topics, fields, and measured costs."""

@@ -41,9 +41,9 @@ NAMES: Final = (*SCHEMAS, *INPUTS, *FILES)
 
 
 def schema(name: str) -> dict[str, Any]:
-    """Return the JSON Schema of a message, event or file; KeyError for a name that is not in NAMES.
+    """Return the JSON Schema of a message, event or file; schemas only grow within a major version, so readers ignore unknown fields.
 
-    Readers take unknown fields for later additions: a schema only grows within its major version.
+    Raise KeyError if the name is not in NAMES.
     """
     struct = {**SCHEMAS, **INPUTS, **FILES}[name]
     (reference,), components = msgspec.json.schema_components([struct], ref_template="#/$defs/{name}")
@@ -63,7 +63,7 @@ def schema(name: str) -> dict[str, Any]:
 
 
 def short_name(schema_name: str) -> str:
-    """Return the name of a schema without that of the product and its version."""
+    """Return the name of a schema without the product name and the version."""
     return schema_name.removeprefix("scalewatch.").partition("/")[0]
 
 
@@ -72,7 +72,7 @@ def _family(schema_name: str) -> dict[str, Field]:
 
 
 def _describe_fields(part: dict[str, Any], title: str, family: dict[str, Field]) -> None:
-    """Say of each field what it means, with its unit and an example."""
+    """Add to each field its meaning, unit and an example."""
     for name, form in part.get("properties", {}).items():
         known = field(family, title, name)
         if known is None:
@@ -86,13 +86,13 @@ def _describe_fields(part: dict[str, Any], title: str, family: dict[str, Field])
 
 
 def _plain_text(part: dict[str, Any]) -> None:
-    """Put the description, a docstring, into one line."""
+    """Join the description, a docstring, into one line."""
     if "description" in part:
         part["description"] = " ".join(part["description"].split())
 
 
 def _name_rules(whole: dict[str, Any]) -> None:
-    """Return what the decoder checks beyond types: closed lists, and fields that need each other."""
+    """Add the rules that the decoder checks beyond types: closed lists, and fields that require each other."""
     for name, values in (("unit", UNITS), ("state", STATES)):
         if name in whole["properties"]:
             described = {key: whole["properties"][name][key] for key in ("description", "examples")}
@@ -110,7 +110,7 @@ def _name_rules(whole: dict[str, Any]) -> None:
 
 
 def _name_times(whole: dict[str, Any]) -> None:
-    """Say of times what their type, a text, does not: RFC 3339 in UTC."""
+    """Add the time format, RFC 3339 in UTC, to time fields, because their type is only a string."""
     for name in TIMES & whole["properties"].keys():
         whole["properties"][name] = {**whole["properties"][name], "format": "date-time"}
 
@@ -189,7 +189,7 @@ def _channels(config: Config) -> dict[str, Any]:
 
 
 def _written(config: Config) -> list[str]:
-    """Return the topics that an agent writes: that of hosts only where it is asked for."""
+    """Return the topics that an agent writes; the topic of hosts only if it is enabled."""
     names = {topic.name for topic in own_topics(config)}
     return [name for name in _KEYS if getattr(config.topics, name) in names]
 
@@ -220,7 +220,7 @@ def _messages() -> dict[str, Any]:
 
 
 def _schemas() -> dict[str, Any]:
-    """Return every schema and what they share, with references inside of this document."""
+    """Return all schemas and their shared definitions, with references inside this document."""
     found: dict[str, Any] = {}
     for schema_name in (*SCHEMAS, *INPUTS):
         whole = schema(schema_name)
@@ -241,7 +241,7 @@ def _moved(part: Any) -> Any:
 
 
 def _message_name(schema_name: str) -> str:
-    """Return a name that may stand in a reference: scalewatch.job-prediction/1 is job-prediction.v1."""
+    """Return a schema name that is valid in a reference: scalewatch.job-prediction/1 becomes job-prediction.v1."""
     name, _, version = schema_name.removeprefix("scalewatch.").rpartition("/")
     return f"{name}.v{version}"
 
@@ -250,7 +250,7 @@ MetricRow = tuple[str, str, Sequence[str], str]
 
 
 def formats(table: Mapping[str, Format]) -> list[dict[str, Any]]:
-    """Return name, meaning, contents, a sample and the metrics taken without configuration of every format."""
+    """Return for every format its name, meaning, contents, a sample, and the metrics decoded without configuration."""
     return [
         {
             "name": name,
@@ -274,7 +274,7 @@ def _metric_name(metric: Metric) -> str:
 
 
 def formats_page(table: Mapping[str, Format]) -> str:
-    """Return the formats as Markdown: one table, then a sample of each with the metrics that it takes."""
+    """Return the formats as Markdown: one table, then a sample of each format with its decoded metrics."""
     rows = formats(table)
     lines = [markdown("Formats", [{key: row[key] for key in ("name", "meaning", "holds")} for row in rows])]
     for row in rows:

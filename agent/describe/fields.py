@@ -1,6 +1,6 @@
-"""What the fields of events, messages and reports mean, each with its unit and an example.
+"""The meanings of the fields of events, messages and reports, each with its unit and an example.
 
-A name has one meaning wherever it stands; where a part of a message means another thing by it, its entry is PART.NAME.
+A name has the same meaning in all messages; if a part of a message uses it differently, the entry is PART.NAME.
 """
 
 from typing import Any, Final, NamedTuple
@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 class Field(NamedTuple):
     """The meaning of a field; `unit` of its numbers, "1" for shares and ratios, "size" for sizes in the unit of the application.
 
-    A field that holds a part of its own has no example: the fields of that part have theirs.
+    A field that holds a nested part has no example: the fields of that part have examples.
     """
 
     text: str
@@ -539,7 +539,7 @@ REPORTS: Final[dict[str, Field]] = {
 
 
 def field(family: dict[str, Field], part: str, name: str) -> Field | None:
-    """Return what a field of a part of messages, events or reports means; None where nothing is written."""
+    """Return the description of a field in a part of messages, events or reports; None if the field is not documented."""
     places = (family, MESSAGES)
     found = (place.get(key) for place in places for key in (f"{part}.{name}", name))
     return next((each for each in found if each is not None), None)

@@ -1,7 +1,7 @@
-"""What one of each costs, as it was measured: the figures that `scalewatch plan` reckons with.
+"""Measured unit costs, from which `scalewatch plan` computes its estimates.
 
-A file holds each figure with the benchmark, the commit, the time and the processor that it is from. One is part of the
-package, and a site may measure its own.
+A file holds each cost with its benchmark, commit, time and processor. One file is part of the package; a site may measure its
+own.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ SHIPPED: Final = "measurements.json"
 
 
 class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One figure: seconds of processor time or bytes, the benchmark that measured it, and where it ran."""
+    """One cost: seconds of processor time or bytes, the benchmark that measured it, and the machine it ran on."""
 
     value: Annotated[float, msgspec.Meta(gt=0)]
     bench: str
@@ -28,14 +28,14 @@ class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Measurements(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file of figures by name; the names are the fields of `Costs`."""
+    """A file of costs by name; the names are the fields of `Costs`."""
 
     schema: Literal["scalewatch.measurements/1"]
     figures: dict[str, Measurement]
 
 
 class Costs(msgspec.Struct, frozen=True, kw_only=True):
-    """What one of each costs: seconds of a core, bytes of memory, bytes of messages and of stored state."""
+    """Unit costs: seconds of a core, bytes of memory, bytes of messages and of stored state."""
 
     # a collector
     sample_s: float  # one in each record, the dearest form
@@ -72,18 +72,24 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shipped() -> Measurements:
-    """Return the figures that are part of the package."""
+    """Return the costs that are part of the package."""
     return _decoded(files("agent.describe").joinpath(SHIPPED).read_bytes(), SHIPPED)
 
 
 def measured(path: Path | None = None) -> Measurements:
-    """Return the figures of a site's own file, those that it lacks as shipped. Raises ConfigError."""
+    """Return the costs in a site's own file, completed by the costs in the package.
+
+    Raise ConfigError if the file cannot be used.
+    """
     own = {} if path is None else read(path).figures
     return Measurements(SCHEMA, {**shipped().figures, **own})
 
 
 def read(path: Path) -> Measurements:
-    """Return the figures of a file. Raises ConfigError."""
+    """Return the costs in a file.
+
+    Raise ConfigError if the file cannot be used.
+    """
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -92,17 +98,17 @@ def read(path: Path) -> Measurements:
 
 
 def costs(measurements: Measurements) -> Costs:
-    """Return what one of each costs."""
+    """Return the unit costs without their origins."""
     return Costs(**{name: found.value for name, found in measurements.figures.items()})
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of all figures."""
+    """Return the names of all costs."""
     return Costs.__struct_fields__
 
 
 def encoded(figures: Mapping[str, Measurement]) -> bytes:
-    """Return a file of these figures."""
+    """Return the content of a file with these costs."""
     ordered = {name: figures[name] for name in names() if name in figures}
     return msgspec.json.format(msgspec.json.encode(Measurements(SCHEMA, ordered)), indent=1) + b"\n"
 

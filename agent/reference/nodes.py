@@ -1,4 +1,4 @@
-"""Reference files: what producers call the nodes of a centre, and what their sensors measure, which racks they are in, and the carbon of electricity."""
+"""Reference files: node names and aliases, sensor units, racks, and the carbon intensity of electricity."""
 
 import csv
 import difflib
@@ -23,7 +23,7 @@ CELL_MAX: Final = 1_024
 
 
 class TableFault(msgspec.Struct, frozen=True):
-    """One thing that is wrong: the line (from 1), the column's name (empty: the whole line), and a sentence."""
+    """One error in a table: the line (from 1), the column's name (empty: the whole line), and a sentence."""
 
     line: int
     field: str
@@ -31,17 +31,17 @@ class TableFault(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A line of the table: its number, and its cells that are not empty, by column."""
+    """A line of the table: its number, and its non-empty cells by column."""
 
     line: int
     cells: dict[str, str]
 
 
 def read_table(text: str, columns: Collection[str], required: Sequence[str], faults: list[TableFault]) -> Iterator[Row]:
-    r"""Yield the rows of a table; what is wrong is added to `faults`, and such rows are left out.
+    """Yield the valid rows of a table; append errors to `faults` and skip their rows.
 
-    Columns are parted by commas, cells may be quoted; lines that are blank or start with ``#`` say nothing. The first
-    other line names the columns, of which `required` must be there, and in each row.
+    Columns are separated by commas, cells may be quoted; blank lines and lines that start with ``#`` are ignored. The first
+    other line names the columns; the `required` columns must exist and be non-empty in each row.
     """
     rows = _rows(text.removeprefix("\ufeff"), faults)
     line, head = next(rows, (1, []))
@@ -72,7 +72,7 @@ def _rows(text: str, faults: list[TableFault]) -> Iterator[tuple[int, list[str]]
 
 
 def _lines(text: str) -> Iterable[str]:
-    """Return the lines, comments as blank ones, so that they keep their numbers."""
+    """Return the lines with comments blanked, which keeps the line numbers."""
     return ("" if line.lstrip().startswith("#") else line for line in text.splitlines())
 
 
@@ -115,7 +115,7 @@ _INDEX = re.compile(r"[0-9]{1,5}")
 
 
 def read_units(text: str) -> tuple[Sensors, list[TableFault]]:
-    r"""Return the rules of a file in their order, and everything that is wrong with it."""
+    """Return the sensor rules of a file in their order, and all errors in the file."""
     faults: list[TableFault] = []
     rules = []
     for row in read_table(text, UNIT_COLUMNS, ("message", "resource"), faults):
@@ -186,9 +186,10 @@ _WHOLE = re.compile(r"[0-9]{1,18}")
 
 
 def read_nodes(text: str, systems: Collection[str] = ()) -> tuple[Nodes, list[TableFault]]:
-    r"""Return the nodes of a file, and everything that is wrong with it; names that two nodes share are wrong.
+    """Return the nodes of a file, and all errors in the file; two nodes with the same name are an error.
 
-    Aliases are parted by blanks, semicolons or, in a quoted cell, commas. Where `systems` are listed, nodes are of one of them.
+    Aliases are separated by blanks, semicolons or, in a quoted cell, commas. If `systems` is not empty, it must list each node's
+    system.
     """
     faults: list[TableFault] = []
     names = _Names(faults)
@@ -251,14 +252,14 @@ def _power_w(row: Row, faults: list[TableFault]) -> float | None:
 
 
 class _Names:
-    """Which node each name stands for, by system; one without a system is in all of them."""
+    """The node of each name, by system; a node without a system belongs to all systems."""
 
     def __init__(self, faults: list[TableFault]) -> None:
         self._faults = faults
         self._first: dict[tuple[str, str, str | int], dict[str, tuple[Node, int]]] = {}
 
     def take(self, node: Node, line: int) -> None:
-        """Take the names of a node; those that are another's already are faults."""
+        """Add the names of a node; a name that another node already has is an error."""
         for field, name in _named(node):
             taken = self._first.setdefault(("", _kind(field), name), {})
             other = (
@@ -290,10 +291,10 @@ _TOPOLOGY: Final = re.compile(r"\s*(SwitchName|BlockName)\s*=", re.IGNORECASE)
 
 
 def read_racks(text: str, systems: Collection[str] = ()) -> tuple[tuple[RackHosts, ...], list[TableFault]]:
-    r"""Return the racks of a file, and everything that is wrong with it; a host that is in two racks is wrong.
+    """Return the racks of a file, and all errors in the file; a host in two racks is an error.
 
-    The file is a table of hosts, or host lists in quotes, and their racks; or Slurm's topology.conf, or what ``scontrol show
-    topology`` prints, of which each switch with nodes and no switches below it, or each block, is a rack.
+    The file is a table of hosts, or host lists in quotes, and their racks; or Slurm's topology.conf; or the output of ``scontrol
+    show topology``. In the last two, each block and each switch with nodes and without lower switches is a rack.
     """
     faults: list[TableFault] = []
     rows = _topology_rows(text) if is_topology(text) else read_table(text, RACK_COLUMNS, ("host", "rack"), faults)
@@ -302,13 +303,13 @@ def read_racks(text: str, systems: Collection[str] = ()) -> tuple[tuple[RackHost
 
 
 def is_topology(text: str) -> bool:
-    """Return whether a text is a topology of Slurm's, and no table."""
+    """Return whether a text is a Slurm topology rather than a table."""
     lines = (line for line in text.removeprefix("\ufeff").splitlines() if line.split("#")[0].strip())
     return _TOPOLOGY.match(next(lines, "")) is not None
 
 
 def _topology_rows(text: str) -> Iterator[Row]:
-    """Yield the leaves of a topology as rows of a table of racks."""
+    """Yield the leaf switches and blocks of a topology as rows of a table of racks."""
     for row in topology_rows(text):
         name, hosts = row.cells.get("switchname") or row.cells.get("blockname"), row.cells.get("nodes", "")
         if name and hosts not in NO_HOSTS and row.cells.get("switches", "") in NO_HOSTS:
@@ -316,7 +317,7 @@ def _topology_rows(text: str) -> Iterator[Row]:
 
 
 def topology_rows(text: str) -> Iterator[Row]:
-    """Yield the switches and blocks of a topology, each with its keys in small letters; lines that end in a backslash go on."""
+    """Yield the switches and blocks of a topology with lower-case keys; a backslash at the end of a line continues the line."""
     number, whole = 0, ""
     for last, line in enumerate([*text.removeprefix("\ufeff").splitlines(), ""], 1):
         number = number if whole else last
@@ -331,14 +332,14 @@ def topology_rows(text: str) -> Iterator[Row]:
 
 
 class _RackNames:
-    """Which rack each host is in, by system; one without a system is in all of them."""
+    """The rack of each host, by system; a host without a system belongs to all systems."""
 
     def __init__(self, faults: list[TableFault], systems: Collection[str]) -> None:
         self._faults, self._systems = faults, systems
         self._first: dict[tuple[str, str], tuple[str, int]] = {}
 
     def take(self, row: Row) -> RackHosts | None:
-        """Return what a row tells; None where something is wrong with it, which is added to the faults."""
+        """Return the rack in a row; None if the row has an error, which is added to the faults."""
         found = RackHosts(row.cells["rack"], row.cells["host"], row.cells.get("system", ""))
         wrong = [*self._wrong(row.line, found)]
         self._faults += wrong
@@ -368,7 +369,7 @@ G_PER_KWH_MAX: Final = 10_000.0  # ten times that of the worst coal
 
 
 def read_intensities(text: str) -> tuple[tuple[Intensity, ...], list[TableFault]]:
-    """Return the carbon intensities of a file, and everything that is wrong with it; times have to rise."""
+    """Return the carbon intensities of a file, and all errors in the file; times must ascend."""
     faults: list[TableFault] = []
     found: list[Intensity] = []
     for row in read_table(text, INTENSITY_COLUMNS, INTENSITY_COLUMNS, faults):
@@ -383,7 +384,7 @@ def read_intensities(text: str) -> tuple[tuple[Intensity, ...], list[TableFault]
 
 
 def _intensity(row: Row, faults: list[TableFault]) -> Intensity | None:
-    """Return what a row tells; None where something is wrong with it, which is added to the faults."""
+    """Return the carbon intensity in a row; None if the row has an error, which is added to `faults`."""
     time_ms, g_per_kwh = None, math.nan
     with suppress(ValueError, InvalidInputError):
         if datetime.fromisoformat(row.cells["time"]).tzinfo is not None:  # local times say an hour twice

@@ -1,4 +1,4 @@
-"""Files of where hosts are in the network: tables of coordinates or switches, or Slurm's topology."""
+"""Files with the positions of hosts in the network: tables of coordinates or switches, or Slurm's topology."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -18,11 +18,11 @@ _COORDINATE: Final = re.compile(r"[0-9]{1,5}")
 
 
 def read_topology(text: str, systems: Collection[str] = ()) -> tuple[tuple[HostPlace, ...], list[TableFault]]:
-    """Return where the hosts of a file are, and everything that is wrong with it; a host that is in two places is wrong.
+    """Return the positions of the hosts in a file, and all errors in the file; a host with two positions is an error.
 
-    The file is a table of hosts, or host lists in quotes, with their coordinates in a torus, or with the switch and the group of
-    switches that they are below; or Slurm's topology.conf, or what ``scontrol show topology`` prints. Rings of a torus are as
-    long as their largest coordinate says.
+    The file is a table of hosts, or host lists in quotes, with their torus coordinates, or with their switch and group of
+    switches; or Slurm's topology.conf; or the output of ``scontrol show topology``. The largest coordinate of a torus dimension
+    sets the length of its ring.
     """
     faults: list[TableFault] = []
     rows = _slurm_places(text, faults) if is_topology(text) else _table_places(text, faults)
@@ -49,7 +49,7 @@ def _table_places(text: str, faults: list[TableFault]) -> Iterator[tuple[int, Ho
 
 
 def _row_faults(row: Row, given: tuple[str, ...], columns: tuple[str, ...]) -> Iterator[TableFault]:
-    """Yield what is wrong with where a row says that a host is."""
+    """Yield the errors in the position of a row."""
     of_torus = [name for name in given if name in COORDINATES]
     if not given or (of_torus and len(of_torus) < len(given)):
         yield TableFault(row.line, "", "needs coordinates, or a switch and maybe its group, and not both.")
@@ -63,7 +63,7 @@ def _row_faults(row: Row, given: tuple[str, ...], columns: tuple[str, ...]) -> I
 
 
 def _slurm_places(text: str, faults: list[TableFault]) -> Iterator[tuple[int, HostPlace]]:
-    """Yield the leaves of a topology with the switches above them; what `scontrol` prints has several on the way up, too."""
+    """Yield the leaves of a topology with the switches above them; the output of `scontrol` has several levels of switches."""
     above: dict[str, str] = {}
     leaves: list[tuple[int, str, str]] = []
     for row in topology_rows(text):
@@ -89,14 +89,14 @@ def _slurm_places(text: str, faults: list[TableFault]) -> Iterator[tuple[int, Ho
 
 
 class _Checked:
-    """Which place each host is in, by system; one without a system is in all of them."""
+    """The position of each host, by system; a host without a system belongs to all systems."""
 
     def __init__(self, faults: list[TableFault], systems: Collection[str]) -> None:
         self._faults, self._systems = faults, systems
         self._first: dict[tuple[str, str], int] = {}
 
     def take(self, line: int, place: HostPlace) -> bool:
-        """Return whether a place is right; what is wrong with it is added to the faults."""
+        """Return whether a position is valid; its errors are added to the faults."""
         wrong = next(self._wrong(line, place), None)
         self._faults += [wrong] if wrong is not None else []
         return wrong is None

@@ -1,1 +1,1 @@
-"""Reports for people: the week, waste, energy, and backtests."""
+"""Reports for people: weekly waste, energy, and backtests."""

@@ -1,4 +1,7 @@
-"""The energy of a week as data: totals by application, user, account and day, and each job; with how much was measured."""
+"""The weekly energy report as data: totals by application, user, account and day, and the energy of each job.
+
+Each total states how much of the energy was measured and how much was estimated.
+"""
 
 from bisect import bisect_right
 from collections import defaultdict
@@ -22,7 +25,7 @@ SESSIONS: Final = "interactive sessions"
 
 
 class EnergyRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that was there in the week; `user` is as the agent writes it, `nodes` at least 1, also where nobody counted them."""
+    """A run that overlaps the week; `user` is in the form the agent writes, `nodes` is at least 1 even if the count is unknown."""
 
     job_id: str
     system: str
@@ -41,14 +44,14 @@ class EnergyRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def application(self) -> str | None:
-        """The application without its input, or SESSIONS for an interactive session; None where nothing names it."""
+        """The application without its input, or SESSIONS for an interactive session; None if the run names no application."""
         if self.session:
             return SESSIONS
         return ApplicationKey.parse(self.application_id).application if self.application_id else None
 
 
 class EnergyRuns(Collected[EnergyRun]):
-    """The runs of which a part lies in a week, so each is known once it has ended, maybe later."""
+    """Collects the runs that overlap a week. A run is collected when it ends, which may be after the week."""
 
     def __init__(self, week: Week, user: str | None = None) -> None:
         self._week = week
@@ -60,7 +63,7 @@ class EnergyRuns(Collected[EnergyRun]):
         return _energy_run(run, event) if in_week and event.run_time_s > 0 else None
 
     def energy(self, run: EnergyRun) -> RunEnergy:
-        """Return what a run used, by the first source that knows it."""
+        """Return the energy of a run from the best source that has a value."""
         return energy_of_run(
             run.profile,
             run.scheduler_j,
@@ -70,7 +73,7 @@ class EnergyRuns(Collected[EnergyRun]):
         )
 
     def _predicted(self, run: EnergyRun) -> CurvePoint | None:
-        """Return the point of a run's size on the curve of its application, where its energy can be relied on."""
+        """Return the point at the run's size on the curve of its application, or None if its energy is not reliable."""
         curve = self.curves.get(run.application_id or "")
         if curve is None:
             return None
@@ -107,26 +110,26 @@ J_PER_KWH: Final = 3.6e6
 
 
 class Carbon(NamedTuple):
-    """Grams of CO2 equivalent, and the energy in J for whose time no intensity is known: it has no part in the grams."""
+    """Grams of CO2 equivalent, and the energy in J without a known carbon intensity, which the grams exclude."""
 
     grams: float = 0.0
     unknown_j: float = 0.0
 
 
 class Factor:
-    """One intensity for all time, in g CO2e per kWh."""
+    """A constant carbon intensity in g CO2e per kWh."""
 
     def __init__(self, g_per_kwh: float) -> None:
         self.g_per_kwh = g_per_kwh
 
     def of(self, energy_j: float, from_ms: int, until_ms: int) -> Carbon:
-        """Return the carbon of an energy, whenever it was used."""
+        """Return the carbon of an energy; the time of use does not matter."""
         del from_ms, until_ms
         return Carbon(energy_j / J_PER_KWH * self.g_per_kwh)
 
 
 class Series:
-    """Intensities over time: each holds until the next one, but for `hold_s` at most; what comes after is unknown."""
+    """Carbon intensities over time. Each value holds until the next one, but for at most `hold_s`; later times are unknown."""
 
     def __init__(self, rows: Sequence[Intensity], hold_s: float) -> None:
         self._hold_ms = round(hold_s * 1000)
@@ -139,14 +142,14 @@ class Series:
             self._grams.append(self._grams[-1] + held_ms * row.g_per_kwh)
 
     def of(self, energy_j: float, from_ms: int, until_ms: int) -> Carbon:
-        """Return the carbon of an energy that was used evenly between two moments, the second of them the later one."""
+        """Return the carbon of an energy used at constant power from `from_ms` to `until_ms`, which must be later."""
         (known_from, grams_from), (known_until, grams_until) = self._until(from_ms), self._until(until_ms)
         kwh_per_ms = energy_j / J_PER_KWH / (until_ms - from_ms)
         known = (known_until - known_from) / (until_ms - from_ms)
         return Carbon((grams_until - grams_from) * kwh_per_ms, energy_j * (1.0 - known))
 
     def _until(self, time_ms: int) -> tuple[int, float]:
-        """Return for how many ms an intensity was known up to a moment, and the integral of it over these."""
+        """Return the total time in ms with a known intensity up to `time_ms`, and the integral of the intensity over that time."""
         place = bisect_right(self._times, time_ms) - 1
         if place < 0:
             return 0, 0.0
@@ -159,12 +162,11 @@ CarbonSource = Factor | Series
 
 
 class EnergyTotal(msgspec.Struct, frozen=True, kw_only=True):
-    """What several runs used, and of how many of their node-seconds it was measured, estimated, or neither; in all they are `node_s`.
+    """The energy of several runs, and their node-seconds split into measured, estimated and unknown; the sum is `node_s`.
 
-    `energy_j` is between
-    `energy_low_j` and `energy_high_j` where models estimated it. Runs of which nothing is known add nothing to it. `carbon_g` is
-    that of the energy, None without a factor and without a series; `carbon_unknown_j` is the energy for whose time the
-    series says nothing.
+    `energy_j` lies between `energy_low_j` and `energy_high_j` if models estimated a part of it. Runs without a known energy
+    add nothing. `carbon_g` is the carbon of the energy, None if neither a factor nor a series is configured.
+    `carbon_unknown_j` is the energy used at times without a value in the series.
     """
 
     runs: int
@@ -180,14 +182,14 @@ class EnergyTotal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EnergyGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """The total of one application, user, account or day; `name` is None for runs that name none."""
+    """The total of one application, user, account or day; `name` is None for the runs without a name."""
 
     name: str | None
     total: EnergyTotal
 
 
 class JobEnergy(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job used in the week: its total is of the part of its run that lies in the week."""
+    """The energy of a job in the week; the total covers only the part of the run that lies in the week."""
 
     system: str
     job_id: str
@@ -201,7 +203,7 @@ class JobEnergy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EnergyReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The energy of a week, of one user or of all; in each list those first that used most, and days in their order."""
+    """The energy of a week, of one user or of all. Lists are sorted by energy, largest first; days are in calendar order."""
 
     schema: str
     agent_version: str
@@ -219,7 +221,7 @@ class EnergyReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Day(NamedTuple):
-    """A day in a zone: its name, its first moment and the one after its last, in ms: 23 to 25 hours."""
+    """A calendar day in a time zone: its name, its start and its end (exclusive) in ms. It has 23 to 25 hours."""
 
     name: str
     from_ms: int
@@ -227,7 +229,7 @@ class Day(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """The part of a run that lies in one day: which one of the runs it is of, the share of the run, its energy and carbon."""
+    """The part of a run that lies in one day: the key of the run, the share of the run, its energy and carbon."""
 
     key: str
     run: EnergyRun
@@ -240,7 +242,7 @@ class _Part(NamedTuple):
 def report(
     week: Week, zone: tzinfo, collected: EnergyRuns, carbon: CarbonSource | None, agent_version: str
 ) -> EnergyReport:
-    """Return the report of the runs that were collected; days are those of the `zone` that the week is in."""
+    """Return the energy report of the collected runs; `zone` sets the bounds of the days."""
     days = list(days_of(week, zone))
     parts = [
         part for key, run in collected.runs.items() for part in _parts(key, run, collected.energy(run), days, carbon)
@@ -264,12 +266,12 @@ def report(
 
 
 def encoded(found: EnergyReport) -> bytes:
-    """Return the report as JSON, for programs."""
+    """Return the report as JSON."""
     return msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
 
 
 def days_of(week: Week, zone: tzinfo) -> Iterator[Day]:
-    """Yield the days of a week; where the clock changes one has 23 or 25 hours."""
+    """Yield the days of a week; a day with a clock change has 23 or 25 hours."""
     monday = datetime.fromtimestamp(week.from_ms / 1000, zone).date()
     for number in range(7):
         day = monday + timedelta(days=number)
@@ -283,7 +285,7 @@ def _midnight_ms(day: date, zone: tzinfo) -> int:
 def _parts(
     key: str, run: EnergyRun, energy: RunEnergy, days: Iterable[Day], carbon: CarbonSource | None
 ) -> Iterator[_Part]:
-    """Yield the parts of a run by day: its power is taken to be the same all the time."""
+    """Yield the parts of a run by day, assuming constant power over the run."""
     for day in days:
         from_ms, until_ms = max(run.start_ms, day.from_ms), min(run.end_ms, day.until_ms)
         if from_ms >= until_ms:
@@ -321,7 +323,7 @@ def _job(parts: list[_Part]) -> JobEnergy:
 
 
 def _total(parts: list[_Part], *, with_carbon: bool = False) -> EnergyTotal:
-    """Return the sum of parts of runs; with nothing to add its carbon is 0 where carbon is asked for (`with_carbon`)."""
+    """Return the sum of the parts of runs; `with_carbon` makes the carbon 0 instead of None if no part has a carbon value."""
     emitted = [part.carbon for part in parts if part.carbon is not None]
     return EnergyTotal(
         runs=len({part.key for part in parts}),

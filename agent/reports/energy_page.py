@@ -1,4 +1,4 @@
-"""The energy of a week for people: one HTML file without a script, which a mail may carry, and a text for a terminal."""
+"""The weekly energy report for people: one HTML file without scripts, fit for an e-mail, and a text for a terminal."""
 
 from collections.abc import Callable, Iterator, Sequence
 from importlib.resources import files
@@ -23,7 +23,7 @@ RULES: Final = (
 
 
 def page(report: EnergyReport, top: int) -> str:
-    """Return the page; everything that comes from jobs is escaped. It fetches nothing and runs nothing."""
+    """Return the HTML page. All text that comes from jobs is escaped; the page loads no resource and runs no script."""
     styles = (files("sinks.web").joinpath("static/style.css"), files("agent.reports").joinpath("templates", "week.css"))
     return (
         environment()
@@ -39,7 +39,7 @@ def page(report: EnergyReport, top: int) -> str:
 
 
 def environment() -> Environment:
-    """Return the templates with what the report adds to them."""
+    """Return the template environment with the filters of the energy report."""
     made = formatting.environment("agent.reports")
     made.filters.update(number=number, kwh=kwh, kg=kg, per_cent=per_cent, band=band)
     made.globals.update(coverage_text=coverage_text, carbon_text=carbon_text, nobody=NOBODY, rules=RULES)
@@ -47,7 +47,7 @@ def environment() -> Environment:
 
 
 def text(report: EnergyReport, top: int, table: Table) -> str:
-    """Return the report for a terminal; `table` lays out rows below their head."""
+    """Return the report as text for a terminal; `table` lays out rows below their header."""
     parts = [f"Week {report.week}, {report.days}", coverage_text(report.total)]
     parts += [carbon] if (carbon := carbon_text(report.total)) else []
     for title, groups, hidden in _lists(report, top):
@@ -62,7 +62,7 @@ def text(report: EnergyReport, top: int, table: Table) -> str:
 
 
 def coverage_text(total: EnergyTotal) -> str:
-    """Return what was used, and of how much of it that is known, in one or two sentences."""
+    """Return one or two sentences with the energy used and the share with a known value."""
     measured, estimated, unknown = (
         per_cent(part, total.node_s) for part in (total.measured_s, total.estimated_s, total.unknown_s)
     )
@@ -78,7 +78,7 @@ def coverage_text(total: EnergyTotal) -> str:
 
 
 def carbon_text(total: EnergyTotal) -> str:
-    """Return the carbon, and of how much energy it is not known; empty where none was asked for, or there is no energy."""
+    """Return the carbon, and the energy without a known carbon; empty if carbon is not configured or no energy was used."""
     if total.carbon_g is None or not total.energy_j:
         return ""
     known = f"With that came {kg(total.carbon_g)} kg CO2e"
@@ -88,23 +88,23 @@ def carbon_text(total: EnergyTotal) -> str:
 
 
 def kwh(energy_j: float) -> str:
-    """Return an energy in kWh, without its unit."""
+    """Return an energy in kWh as text, without the unit."""
     return number(energy_j / J_PER_KWH)
 
 
 def kg(grams: float | None) -> str:
-    """Return a mass in kg, without its unit; a dash where it is not known."""
+    """Return a mass in kg as text, without the unit; a dash if the mass is unknown."""
     return "-" if grams is None else number(grams / 1000)
 
 
 def band(total: EnergyTotal) -> str:
-    """Return the ends of an energy in brackets; empty where no model has a part in it."""
+    """Return the bounds of an energy in brackets; empty if no part of the energy was estimated by a model."""
     low, high = kwh(total.energy_low_j), kwh(total.energy_high_j)
     return f" ({low} to {high})" if low != high else ""
 
 
 def per_cent(part: float, whole: float) -> str:
-    """Return a share in whole per cent; what is neither nothing nor all is never written as if it were."""
+    """Return a share in whole per cent; a share just above 0 or just below 100 % is written as <1 % or >99 %."""
     if not whole:
         return "-"
     share = 100 * part / whole
@@ -114,7 +114,7 @@ def per_cent(part: float, whole: float) -> str:
 
 
 def _lists(report: EnergyReport, top: int) -> Iterator[tuple[str, tuple[EnergyGroup, ...], int]]:
-    """Yield each list with its title, cut at the top, and how many are hidden; days are never cut."""
+    """Yield each list as title, its first `top` entries and the number of hidden entries; the list of days is complete."""
     for title, groups in (("application", report.applications), ("user", report.users), ("account", report.accounts)):
         yield title, groups[:top], max(len(groups) - top, 0)
     yield "day", report.by_day, 0

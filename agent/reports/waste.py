@@ -1,4 +1,4 @@
-"""The report of a week as data: per user what was used, what of it was lost by kind, and what to ask for next time."""
+"""The weekly waste report as data: for each user the use, the loss by kind, and the sizes and limits to request next time."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ EXAMPLES_MAX: Final = 3
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the runs that lost most; `lost` is in `unit` times hours."""
+    """One of the runs with the largest loss; `lost` is in `unit` times hours."""
 
     system: str
     job_id: str
@@ -34,9 +34,9 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Waste(msgspec.Struct, frozen=True, kw_only=True):
-    """All that one kind cost: runs, unit-hours, what to do about the worst of it, and examples.
+    """The total cost of one kind of waste: runs, unit-hours, advice for the worst cases, and examples.
 
-    `advice` is about what cost most, the most first; `more` says how many smaller cases are left out.
+    `advice` is sorted by cost, largest first; `more` is the number of smaller cases left out.
     """
 
     kind: Kind
@@ -49,7 +49,7 @@ class Waste(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sessions(msgspec.Struct, frozen=True, kw_only=True):
-    """The interactive sessions among the runs: how many, the unit-hours that they used, and the share of all that was used."""
+    """The interactive sessions among the runs: their number, the unit-hours they used, and their share of the total use."""
 
     runs: int = 0
     used: float = 0.0
@@ -57,10 +57,11 @@ class Sessions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Total(msgspec.Struct, frozen=True, kw_only=True):
-    """What was used in one unit, in unit-hours.
+    """The use and the loss in one unit, in unit-hours.
 
-    `sessions` are interactive, part of `used`, and never lost. `lost` is by sizes, failures and time-outs, of which `not_judged` says how much could not be looked at; `reserved` is what limits asked for
-    beyond need, `spared` what odd hosts cost, for which nobody who ran there can be blamed.
+    `sessions` are interactive sessions: part of `used`, never of `lost`. `lost` sums the loss by sizes, failures and time-outs;
+    `not_judged` is the use that could not be judged for them. `reserved` is the time requested by limits beyond need. `spared` is
+    the cost of anomalous hosts, which is not the fault of the users there.
     """
 
     unit: str
@@ -74,12 +75,12 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def not_judged_share(self) -> float:
-        """The share of what was used that could not be judged."""
+        """The share of the used unit-hours that could not be judged."""
         return self.not_judged / self.used if self.used else 0.0
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True):
-    """The week of one user; `user` is as the agent writes it, None for runs that name nobody."""
+    """The week of one user; `user` is in the form the agent writes, None for runs without a user."""
 
     user: str | None
     totals: tuple[Total, ...]
@@ -87,7 +88,7 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WeekReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The week of one user or of all, those first who lost most; `end` is the first moment after it, `left_out` runs were more than could be held."""
+    """The week of one user or of all, sorted by loss, largest first. `end` is exclusive; `left_out` runs exceeded the memory bound."""
 
     schema: str
     agent_version: str
@@ -103,7 +104,7 @@ class WeekReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """A run and what was found of it."""
+    """A run and its findings."""
 
     run: WeekRun
     known: bool
@@ -111,7 +112,7 @@ class _Found(msgspec.Struct, frozen=True):
 
 
 def report(week: Week, collected: WeekRuns, bounds: Bounds, agent_version: str) -> WeekReport:
-    """Return the report of the runs that were collected."""
+    """Return the waste report of the collected runs."""
     found = [_found(run, collected, bounds) for run in collected.runs.values()]
     by_user: dict[str | None, list[_Found]] = defaultdict(list)
     for each in found:
@@ -134,7 +135,7 @@ def report(week: Week, collected: WeekRuns, bounds: Bounds, agent_version: str) 
 
 
 def encoded(found: WeekReport) -> bytes:
-    """Return the report as JSON, for programs."""
+    """Return the report as JSON."""
     return msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
 
 
@@ -172,7 +173,7 @@ def _sum(amounts: Iterable[Amount]) -> Amount:
 
 
 def _waste(found: Sequence[_Found]) -> tuple[Waste, ...]:
-    """Return what was lost by kind and unit, in the order of the kinds."""
+    """Return the loss by kind and unit, in the order of the kinds."""
     runs_of: dict[str, int] = defaultdict(int)
     by_kind: dict[tuple[Kind, str], list[tuple[WeekRun, Finding]]] = defaultdict(list)
     for each in found:

@@ -1,4 +1,4 @@
-"""Words for users: amounts no finer than they are known, and for each case one piece of advice with sizes and times to ask for."""
+"""Texts for users: amounts rounded to their precision, and one piece of advice per case with sizes and times to request."""
 
 import math
 from collections import Counter
@@ -18,9 +18,9 @@ _HOURS: Final = {"gpus": "GPU-hours"}
 
 
 class Case(NamedTuple):
-    """Runs of one kind of one application, where sizes matter of one size; those first that lost most.
+    """Runs of one application with one kind of waste, largest loss first; if the size matters, all runs have the same size.
 
-    `all_runs` is how many runs of the application there were in the week, whatever became of them.
+    `all_runs` is the number of all runs of the application in the week, with any outcome.
     """
 
     kind: Kind
@@ -29,28 +29,27 @@ class Case(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The application, with its input where it has one."""
+        """The application, with its input if the input is known."""
         key = self.pairs[0][0].application
         return NO_NAME if key is None else " ".join(part for part in (key.application, key.input) if part)
 
     @property
     def runs(self) -> list[WeekRun]:
-        """The runs."""
         return [run for run, _ in self.pairs]
 
 
 def advice(case: Case) -> str:
-    """Return what to do next time, with the sizes and times to ask for."""
+    """Return the advice for the next run, with the sizes and times to request."""
     return _ADVICE[case.kind](case)
 
 
 def unit_hours(unit: str) -> str:
-    """Return the name of a unit times hours."""
+    """Return the name of the product of a unit and hours, for example node-hours."""
     return _HOURS.get(unit, "process-hours" if unit == "processes" else f"{unit.removesuffix('s')}-hours")
 
 
 def amount(found: Amount, unit: str) -> str:
-    """Return an amount with its unit and, where it rests on a prediction, its ends; no digit is finer than they are apart."""
+    """Return an amount with its unit, and its bounds if it is predicted; digits finer than the width of the bounds are rounded."""
     value, low, high = _digits(found)
     if found.low == found.high:
         return f"{value} {unit_hours(unit)}"
@@ -59,12 +58,12 @@ def amount(found: Amount, unit: str) -> str:
 
 
 def plain_amount(found: Amount) -> str:
-    """Return an amount for a column that names its unit."""
+    """Return an amount without its unit, for a column that names the unit."""
     return _digits(found)[0]
 
 
 def number(value: float) -> str:
-    """Return a number with at most three digits that count."""
+    """Return a number with at most three significant digits."""
     return _to_step(value, _step(value))
 
 
@@ -77,7 +76,7 @@ def _digits(found: Amount) -> tuple[str, str, str]:
 
 
 def _step(value: float) -> float:
-    """Return the unit of the last digit that counts."""
+    """Return the unit of the last significant digit."""
     return 10.0 ** (math.floor(math.log10(abs(value))) + 1 - DIGITS) if value else 1.0
 
 
@@ -88,7 +87,7 @@ def _to_step(value: float, step: float) -> str:
 
 
 def _sizes(case: Case) -> str:
-    """Return the advice to take a smaller size, with what a run then takes, and takes now."""
+    """Return the advice to request a smaller size, with the expected run time at that size and at the present size."""
     run, finding = case.pairs[0]
     now, then = finding.expected, finding.advised
     if now is None or then is None:

@@ -1,7 +1,7 @@
-"""Judges one run against what the model knows: what it cost beyond what was needed, and what to ask for in its place.
+"""Judge one run against the model: its cost beyond need, and the size or limit to request instead.
 
-Only what may be relied on counts. A run is held to have wasted something where the whole band of the prediction says so; what
-cannot be judged is left open, never guessed.
+Only reliable predictions are used. A run counts as waste only if the whole band of the prediction confirms it. Runs that cannot
+be judged stay open; nothing is guessed.
 """
 
 import math
@@ -25,9 +25,9 @@ ENDED_BY_HOST: Final = frozenset({"NODE_FAIL", "BOOT_FAIL"})
 
 
 class Amount(msgspec.Struct, frozen=True):
-    """A number of unit-hours, between a low and a high end where it rests on a prediction; both are the value where it was measured.
+    """A number of unit-hours with a low and a high bound if it is predicted; both bounds equal the value if it was measured.
 
-    Ends add up as if all bands erred to the same side, which those of one application do.
+    The bounds of a sum are the sums of the bounds, as if all errors had the same sign; within one application they do.
     """
 
     value: float = 0.0
@@ -36,7 +36,7 @@ class Amount(msgspec.Struct, frozen=True):
 
     @classmethod
     def measured(cls, value: float) -> "Amount":
-        """Return what was measured."""
+        """Return a measured amount, whose bounds equal `value`."""
         return cls(value, value, value)
 
     def __add__(self, other: "Amount") -> "Amount":
@@ -44,14 +44,14 @@ class Amount(msgspec.Struct, frozen=True):
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """From where on something is waste: less than this efficiency on the published curve, a limit so many times what is needed."""
+    """Thresholds of waste: the minimum efficiency on the published curve, and the maximum ratio of a limit to the time needed."""
 
     efficiency_min: float = 0.5
     limit_factor: float = 10.0
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """What the model expects at a size: the run time with its band."""
+    """The predicted run time at a size, with its band."""
 
     n: float
     run_time_s: float
@@ -59,12 +59,12 @@ class Expected(msgspec.Struct, frozen=True):
     high_s: float
 
     def hours(self, seconds: float) -> float:
-        """Return what so many seconds at this size are, in unit times hours."""
+        """Return the unit-hours of `seconds` at this size."""
         return self.n * seconds / 3600.0
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something that a run cost: how much, what was expected at its size, and the size or limit to ask for in its place."""
+    """One waste of a run: its amount, the expected run time at its size, and the size or limit to request instead."""
 
     kind: Kind
     lost: Amount
@@ -74,7 +74,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Judged(NamedTuple):
-    """What was found of a run, and whether its size could be judged at all."""
+    """The findings of a run, and whether its size could be judged."""
 
     known: bool
     findings: tuple[Finding, ...] = ()
@@ -84,7 +84,7 @@ NOT_JUDGED: Final = Judged(known=False)
 
 
 def judge(run: WeekRun, curve: Prediction | None, bounds: Bounds) -> Judged:
-    """Return what a run cost beyond what was needed, by the curve of its application."""
+    """Return the cost of a run beyond need, judged by the curve of its application."""
     if run.state in ENDED_BY_HOST:
         return _known(Finding("odd_host", Amount.measured(run.hours)))
     expected = _expected(run, curve)
@@ -108,7 +108,7 @@ def _known(*findings: Finding) -> Judged:
 
 
 def _expected(run: WeekRun, curve: Prediction | None) -> Expected | None:
-    """Return what may be relied on of the run time at a run's size: by the curve of now, else by what was predicted at its start."""
+    """Return the reliable run time at the run's size: from the present curve, else from the prediction made at the start of the run."""
     point = _reliable(curve, run.n) if curve is not None else None
     if point is not None:
         return _of(point)
@@ -127,7 +127,7 @@ def _reliable(curve: Prediction, n: float | None) -> CurvePoint | None:
 
 
 def _limit(run: WeekRun, expected: Expected | None, bounds: Bounds) -> tuple[Finding, ...]:
-    """Return what was asked for beyond a limit that holds, where it is many times both the band's upper end and the run itself."""
+    """Return the time requested beyond a sufficient limit, if the limit is many times both the upper end of the band and the run time."""
     if expected is None or run.time_limit_s is None:
         return ()
     needed_s = max(expected.high_s, run.run_time_s)
@@ -139,7 +139,7 @@ def _limit(run: WeekRun, expected: Expected | None, bounds: Bounds) -> tuple[Fin
 
 
 def _size(run: WeekRun, curve: Prediction | None, bounds: Bounds) -> tuple[bool, tuple[Finding, ...]]:
-    """Return whether the size of a run can be judged, and what it cost beyond a better one."""
+    """Return whether the size of a run can be judged, and its cost beyond a better size."""
     point = _reliable(curve, run.n) if curve is not None else None
     if curve is None or point is None or point.efficiency is None:
         return False, ()
@@ -154,7 +154,7 @@ def _size(run: WeekRun, curve: Prediction | None, bounds: Bounds) -> tuple[bool,
 
 
 def _efficient(curve: Prediction, below_n: float, efficiency_min: float) -> CurvePoint | None:
-    """Return the largest smaller size that is efficient enough, of those that were run and the powers of two among them."""
+    """Return the largest efficient size below `below_n`, among the sizes that were run and the powers of two between them."""
     found = [
         point
         for point in curve.curve
@@ -168,9 +168,9 @@ def _efficient(curve: Prediction, below_n: float, efficiency_min: float) -> Curv
 
 
 def _beyond(kind: Kind, run: WeekRun, point: CurvePoint, advised: CurvePoint | None) -> tuple[Finding, ...]:
-    """Return what a size cost beyond a smaller one; nothing where the band of that one reaches as far.
+    """Return the cost of a size beyond a smaller size; empty if the bands of the two sizes overlap.
 
-    A run time outside of its band has other causes than the size, so only the band's end counts then.
+    A run time outside of its band has causes other than the size, so it is clipped to the end of the band.
     """
     if advised is None:
         return ()

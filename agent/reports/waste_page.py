@@ -1,4 +1,4 @@
-"""The report of a week for people: one HTML file without a script, which a mail may carry, and a text for a terminal."""
+"""The weekly waste report for people: one HTML file without scripts, fit for an e-mail, and a text for a terminal."""
 
 from collections.abc import Callable, Iterator, Sequence
 from importlib.resources import files
@@ -27,7 +27,7 @@ Table = Callable[[Sequence[str], Sequence[Sequence[str]]], str]
 
 
 def page(report: WeekReport, top: int) -> str:
-    """Return the page; everything that comes from jobs is escaped. It fetches nothing and runs nothing."""
+    """Return the HTML page. All text that comes from jobs is escaped; the page loads no resource and runs no script."""
     styles = (files("sinks.web").joinpath("static/style.css"), files("agent.reports").joinpath("templates", "week.css"))
     return (
         environment()
@@ -41,7 +41,7 @@ def page(report: WeekReport, top: int) -> str:
 
 
 def environment() -> Environment:
-    """Return the templates with what the report adds to them."""
+    """Return the template environment with the filters of the waste report."""
     made = formatting.environment("agent.reports")
     made.filters.update(
         amount=amount, number=number, plain_amount=plain_amount, unit_hours=unit_hours, heading=HEADINGS.__getitem__, measure=measure,
@@ -52,7 +52,7 @@ def environment() -> Environment:
 
 
 def text(report: WeekReport, top: int, table: Table, *, one_user: bool) -> str:
-    """Return the report for a terminal; `table` lays out rows below their head."""
+    """Return the report as text for a terminal; `table` lays out rows below their header."""
     parts = [f"Week {report.week}, {report.days}"]
     if not one_user:
         parts.append(table(*_users(report, top)))
@@ -66,7 +66,7 @@ def text(report: WeekReport, top: int, table: Table, *, one_user: bool) -> str:
 
 
 def bounds_text(bounds: Bounds) -> str:
-    """Return what the report counts and what it does not."""
+    """Return a text that explains the thresholds of waste in the report."""
     return (
         f"Sizes count where the prediction may be relied on, efficiency is below {100 * bounds.efficiency_min:.0f} % and the whole band of a "
         f"smaller size lies below what was used; limits count from {bounds.limit_factor:g} times the upper end of the band."
@@ -74,30 +74,30 @@ def bounds_text(bounds: Bounds) -> str:
 
 
 def user_name(user: User) -> str:
-    """Return how a user is called."""
+    """Return the display name of a user."""
     return NOBODY if user.user is None else user.user
 
 
 def not_judged(total: Total) -> str:
-    """Return which share of what was used could not be judged; empty where there is none."""
+    """Return the share of the use that could not be judged; empty if everything was judged."""
     share = total.not_judged_share
     return f"{100 * share:.0f} % of these {unit_hours(total.unit)} could not be judged" if share >= 0.005 else ""
 
 
 def sessions(total: Total) -> str:
-    """Return how much interactive sessions used; empty if there were none."""
+    """Return the use by interactive sessions as text; empty if there were no sessions."""
     shown = total.sessions
     used = f"{number(shown.used)} {unit_hours(total.unit)} ({100 * shown.share:.0f} %), not counted as lost"
     return f"{counted(shown.runs, 'interactive session')} used {used}" if shown.runs else ""
 
 
 def part(lost: Amount, used: float) -> str:
-    """Return an amount as a share of what was used, in whole per cent."""
+    """Return an amount as a share of the use, in whole per cent."""
     return f"{100 * lost.value / used:.0f} %" if used else "-"
 
 
 def measure(waste: Waste) -> str:
-    """Return what the amount of a kind is."""
+    """Return the meaning of the amount of a kind of waste."""
     return MEASURES.get(waste.kind, "lost")
 
 

@@ -1,4 +1,4 @@
-"""The settled runs of a week, as its report wants them."""
+"""The settled runs of a week, in the form that the waste report reads."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ from processors.contracts.settings import SESSION
 
 
 class WeekRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that ended in the week. `user` is as the agent writes it; `n` is None where no size is known in `unit`."""
+    """A run that ended in the week. `user` is in the form the agent writes; `n` is None if its size in `unit` is unknown."""
 
     run_id: str
     job_id: str
@@ -30,21 +30,21 @@ class WeekRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def hours(self) -> float:
-        """What the run used, in its unit times hours; 0 where its size is not known."""
+        """The unit-hours used by the run; 0 if its size is unknown."""
         return self.hours_of(self.run_time_s)
 
     def hours_of(self, seconds: float) -> float:
-        """Return what so many seconds at its size are, in its unit times hours."""
+        """Return the unit-hours of `seconds` at the size of the run."""
         return (self.n or 0.0) * seconds / 3600.0
 
     @property
     def application(self) -> ApplicationKey | None:
-        """What it ran; None where nothing names it."""
+        """The application of the run; None if the run names no application."""
         return ApplicationKey.parse(self.application_id) if self.application_id else None
 
 
 class WeekRuns(Collected[WeekRun]):
-    """The runs that ended in a week; `unit` sizes those of which no application is known."""
+    """Collects the runs that ended in a week; `unit` is the unit of size for runs of unknown applications."""
 
     def __init__(self, week: Week, user: str | None = None, unit: str = "nodes") -> None:
         self._week, self._unit = week, unit

@@ -1,4 +1,4 @@
-"""Weeks as ISO 8601 names them: from Monday to Sunday, in a time zone."""
+"""Weeks by ISO 8601: from Monday to Sunday, in a time zone."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +17,7 @@ _FIRST_YEAR, _LAST_YEAR = 1990, 2099
 
 
 class Week(NamedTuple):
-    """A week: its name, its days with their zone, and its first moment and the one after its last, in ms."""
+    """A week: its name, its days with their time zone, its start and its end (exclusive) in ms."""
 
     name: str
     days: str
@@ -25,12 +25,15 @@ class Week(NamedTuple):
     until_ms: int
 
     def holds(self, time_ms: int) -> bool:
-        """Return whether a moment is in the week."""
+        """Return whether the week contains `time_ms`."""
         return self.from_ms <= time_ms < self.until_ms
 
 
 def week_named(name: str, zone: tzinfo) -> Week:
-    """Return the week of a name such as 2026-W47; ConfigError where there is none."""
+    """Return the week with a name such as 2026-W47.
+
+    Raise ConfigError if no week has that name.
+    """
     found = _NAME.fullmatch(name)
     monday = None
     if found is not None and _FIRST_YEAR <= int(found[1]) <= _LAST_YEAR:
@@ -42,13 +45,13 @@ def week_named(name: str, zone: tzinfo) -> Week:
 
 
 def week_of(time_ms: int, zone: tzinfo) -> Week:
-    """Return the week that holds a moment."""
+    """Return the week that contains `time_ms`."""
     day = datetime.fromtimestamp(time_ms / 1000, zone).date()
     return _from(day - timedelta(days=day.weekday()), zone)
 
 
 def last_whole_week(now_ms: int, zone: tzinfo) -> Week:
-    """Return the last week that is over."""
+    """Return the most recent week that has ended."""
     return week_of(week_of(now_ms, zone).from_ms - 1, zone)
 
 
@@ -69,21 +72,21 @@ _IDENTITY: Final = msgspec.json.Decoder(Identity)
 
 
 class OfUser(Protocol):
-    """A run as a report wants it."""
+    """The interface of a run in a report: it has a user."""
 
     @property
     def user(self) -> str | None:
-        """Whose it was, as the agent writes it; None where nobody is named."""
+        """The user of the run in the form the agent writes; None if no user is named."""
 
 
 R = TypeVar("R", bound=OfUser)
 
 
 class Collected(Generic[R]):
-    """The runs that count, of one `user` or of all, and the newest curve of each application; a sink as files are one.
+    """Collects the runs of a report, of one `user` or of all, and the newest curve of each application; writable like a sink.
 
-    `counted` makes of a run what a report wants of it, None where it does not count. `newest_ms` is when the last run of all
-    ended, counted or not.
+    `counted` converts a run for the report, or returns None to leave the run out. `newest_ms` is the latest end of any run,
+    counted or not.
     """
 
     def __init__(self, counted: Callable[[Run, JobCompleted], R | None], user: str | None = None) -> None:
@@ -94,7 +97,7 @@ class Collected(Generic[R]):
         self.newest_ms: int | None = None
 
     def write(self, emissions: Iterable[Emission]) -> None:
-        """Take messages in; a later one of the same key replaces the earlier one."""
+        """Collect messages; a later message replaces an earlier one with the same key."""
         for emission in emissions:
             if emission.kind == "predictions":
                 self._take_curve(emission)
@@ -125,7 +128,7 @@ class Collected(Generic[R]):
 
 
 def reported_evidence(run: Run, event: JobCompleted) -> Iterator[Evidence]:
-    """Yield the evidence of a run: that of its end first, then what only its start or other sources had."""
+    """Yield the evidence of a run: the evidence of its end first, then fields known only from its start or other sources."""
     yield event.evidence
     known = event.evidence
     if known.user and known.time_limit_s and known.account and known.exclusive is not None:

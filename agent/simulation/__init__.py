@@ -1,1 +1,1 @@
-"""A simulated centre whose truth is known: pure, seeded, without a clock."""
+"""A simulated centre with known true run times; deterministic, seeded, without a clock."""

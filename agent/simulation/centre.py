@@ -1,4 +1,4 @@
-"""The simulated centre: native events in the order of their times, and the truth behind them."""
+"""The simulated centre: native events in order of time, and the true run times behind them."""
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 class TimedEvent(NamedTuple):
-    """A native event and its time, in ms since the epoch; its job and the numbers of its nodes, which say more than it does."""
+    """A native event and its time in ms since the epoch, with its job and node numbers, which hold more detail than the event."""
 
     time_ms: int
     event: dict[str, Any]
@@ -27,7 +27,7 @@ class TimedEvent(NamedTuple):
 
     @property
     def value(self) -> bytes:
-        """The message as it would be on a topic."""
+        """Return the encoded message for the topic."""
         return _ENCODER.encode(self.event)
 
 
@@ -35,10 +35,10 @@ _Happening = Callable[[int], Iterable[TimedEvent]]
 
 
 class Centre:
-    """A machine of `nodes` nodes with a dozen applications on it, from `start_ms` on.
+    """A machine with `nodes` nodes and a dozen applications, starting at `start_ms`.
 
-    Half-way is half of `horizon_s` after the start: then one application becomes slower and another one fails more
-    often. The same seed gives the same events.
+    Half of `horizon_s` after the start, one application becomes slower and another one starts to fail more often. The same seed
+    gives the same events.
     """
 
     def __init__(
@@ -58,19 +58,19 @@ class Centre:
         self._by_id = {application.key(system).id: application for application in applications}
 
     def truth(self, application_id: str, n: float, time_ms: int | None = None) -> float | None:
-        """Return the true run time in seconds, at the start where no time is given; None for an unknown application."""
+        """Return the true run time in seconds at `time_ms`, by default at the start; None for an unknown application."""
         application = self._by_id.get(application_id)
         if application is None or n < 1:
             return None
         return application.run_time_s(n, second_half=time_ms is not None and time_ms >= self.halfway_ms)
 
     def events(self) -> Iterator[TimedEvent]:
-        """Yield job.started and job.completed without end, in the order of time; each call begins anew."""
+        """Yield job.started and job.completed events without end, in order of time; each call restarts the simulation."""
         return _Shift(self, self.seed, self.start_ms, self.nodes).events()
 
 
 class _Shift:
-    """One walk through time: the machine, its queue and what happens next."""
+    """The state of one simulation pass: the machine, its queue and the pending events."""
 
     def __init__(self, centre: Centre, seed: int, start_ms: int, nodes: int) -> None:
         self._centre = centre
@@ -157,7 +157,7 @@ class _Shift:
 
 
 def completed(facts: dict[str, Any], start_ms: int, end_ms: int, state: str) -> dict[str, Any]:
-    """Return the event that a job with these facts has ended."""
+    """Return the job.completed event of a job with these facts."""
     return {
         "type": "job.completed",
         **facts,

@@ -1,6 +1,6 @@
-"""A simulated centre with a past that lives on in real time: what it tells from any moment on, jobs and measurements.
+"""A simulated centre with a past that continues in real time: its jobs and measurements from any time on.
 
-Times are true, so the past may be told quickly and what comes after it is told as it happens: nobody measures tomorrow.
+Timestamps are simulated times: the past can be written quickly, but no message is written before its time.
 """
 
 import heapq
@@ -16,7 +16,7 @@ Kind = Literal["jobs", "load", "energy"]
 
 
 class TimedMessage(NamedTuple):
-    """A message and its time, in ms since the epoch: native events, energy in line protocol."""
+    """A message and its time in ms since the epoch: a native event, or energy in line protocol."""
 
     time_ms: int
     kind: Kind
@@ -24,9 +24,9 @@ class TimedMessage(NamedTuple):
 
 
 class LivingCentre:
-    """Whole nodes at work since `began_ms`, and shared nodes that are measured and open at `opened_ms`.
+    """A centre whose whole-node partition has run jobs since `began_ms`, and whose measured shared nodes open at `opened_ms`.
 
-    The same seed and times tell the same of jobs, whenever one listens.
+    The same seed and times give the same job events, independent of the time at which reading starts.
     """
 
     def __init__(self, seed: int, began_ms: int, opened_ms: int, system: str = SYSTEM) -> None:
@@ -36,16 +36,19 @@ class LivingCentre:
         self._shared = SharedNodes(seed, opened_ms, system=system)
 
     def truth(self, application_id: str, n: float, time_ms: int) -> float | None:
-        """Return the true run time in seconds at a time; on shared nodes that under the usual load."""
+        """Return the true run time in seconds at a time; on shared nodes the run time under the usual load."""
         return self._whole.truth(application_id, n, time_ms) or self._shared.truth(application_id, n)
 
     def jobs(self, from_ms: int) -> Iterator[TimedMessage]:
-        """Yield what is reported jobs from a time on, without end."""
+        """Yield job messages from a time on, without end."""
         events = heapq.merge(self._whole.events(), self._shared.events(), key=_time)
         return (TimedMessage(event.time_ms, "jobs", event.value) for event in events if event.time_ms >= from_ms)
 
     def measured(self, from_ms: int) -> Iterator[TimedMessage]:
-        """Yield what hosts measure from a full minute on, without end; ValueError for one before the opening."""
+        """Yield host measurements from a full minute on, without end.
+
+        Raise ValueError if `from_ms` is before the opening of the shared nodes.
+        """
         if from_ms % MINUTE_MS or from_ms < self.opened_ms:
             raise ValueError(f"{from_ms} is no full minute since {self.opened_ms}.")
         load = (TimedMessage(time_ms, "load", value) for time_ms, value in self._shared.samples(from_ms))
@@ -58,7 +61,7 @@ class LivingCentre:
 
 
 def running(events: Iterator[TimedEvent], from_ms: int) -> Iterator[TimedEvent]:
-    """Yield the starts of the jobs that run at a time, and then what happens, without end."""
+    """Yield the starts of the jobs that run at `from_ms`, and then all later events, without end."""
     begun: dict[str, TimedEvent] = {}
     for event in events:
         if event.time_ms > from_ms:

@@ -1,7 +1,7 @@
-"""Load of the shared nodes of the simulated centre, known at every moment: calm and bursty hosts, and two things amiss.
+"""Load of the shared nodes of the simulated centre, computable for any time: calm and bursty hosts, and two disturbances.
 
-One host slows down for good, as with a program that was left behind on it; later a whole rack is held up for a while, as
-by a storm of its file system.
+One host slows down permanently, as if a program was left behind on it; later a whole rack stalls for a while, as in a storm of
+its file system.
 """
 
 import heapq
@@ -38,7 +38,7 @@ _MEMORY_STEPS: Final = 6.0  # over which noise of the load fades
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A shared node: its rack, how its load is, and its shares of processor and memory while nobody else is on it."""
+    """A shared node: its rack, its load pattern, and its free shares of processor and memory without disturbances."""
 
     name: str
     rack: int
@@ -50,7 +50,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """Something amiss with hosts from `start_ms` to `end_ms`: what is left of each of RESOURCES."""
+    """A disturbance of hosts from `start_ms` to `end_ms`: the share of each of RESOURCES that remains."""
 
     hosts: tuple[int, ...]
     start_ms: int
@@ -76,9 +76,9 @@ def shared_hosts(seed: int, racks: int = 3, of_rack: int = 12) -> tuple[Host, ..
 
 
 class Loads:
-    """What the hosts measure every ten seconds from `start_ms` on; the same seed gives the same values.
+    """The load of the hosts every ten seconds from `start_ms` on; the same seed gives the same values.
 
-    Time goes forward: hours are made one after the other, and only the last HOURS_KEPT are kept.
+    Time only advances: hours are generated in sequence, and only the last HOURS_KEPT hours are kept.
     """
 
     def __init__(self, seed: int, start_ms: int, hosts: tuple[Host, ...], faults: tuple[Disturbance, ...] = ()) -> None:
@@ -92,15 +92,18 @@ class Loads:
         self._drift = np.zeros((2, len(hosts)))
 
     def at(self, time_ms: int) -> Floats:
-        """Return the values at the last step at or before a time, (hosts, resources); ValueError for one long past."""
+        """Return the values at the last step at or before a time, (hosts, resources).
+
+        Raise ValueError if that hour is no longer kept.
+        """
         step = (time_ms - self._start_ms) // STEP_MS
         values: Floats = self._hour(step // STEPS)[step % STEPS]
         return values
 
     def end_ms(self, start_ms: int, hosts: tuple[int, ...], work_s: float, longest_s: float) -> int:
-        """Return when work that takes `work_s` on idle hosts is done, at the pace of the slowest; at most so late.
+        """Return the end of work that takes `work_s` on idle hosts, at the pace of the slowest host, at most `longest_s` after the start.
 
-        All hosts wait for the slowest one at every moment, as a program does that talks after each step.
+        All hosts wait for the slowest host at every step, like a program that communicates after each step.
         """
         left_s, step = work_s, (start_ms - self._start_ms) // STEP_MS
         from_ms, last_ms = start_ms, start_ms + round(longest_s * 1000)
@@ -139,7 +142,7 @@ class Loads:
         return np.maximum(values, 0.0)
 
     def _bursts(self) -> npt.NDArray[np.bool_]:
-        """Return which host is busy when: times in each state are random without memory."""
+        """Return the steps in which each host is busy; times in each state are exponentially distributed."""
         changes = self._random.uniform(size=(STEPS, len(self.hosts)))
         busy = np.empty(changes.shape, np.bool_)
         step_s = STEP_MS / 1000
@@ -150,7 +153,7 @@ class Loads:
         return busy
 
     def _noise(self) -> Floats:
-        """Return noise of processor and memory (2, steps, hosts) that fades within a minute; more on bursty hosts."""
+        """Return noise of processor and memory (2, steps, hosts) that decays within a minute; more on bursty hosts."""
         keep = exp(-1 / _MEMORY_STEPS)
         size = np.where(self._is_bursty, 0.03, 0.012) * (1 - keep**2) ** 0.5
         fresh = self._random.normal(size=(2, STEPS, len(self.hosts))) * size
@@ -183,8 +186,8 @@ ANALYSIS: Final = Application(
 class SharedNodes:
     """Three dozen hosts that measure their load, and the jobs of one application on them.
 
-    After `slow_ms` one calm host is slow for good; from `rack_ms` on a rack is held up for twenty minutes. After `hungry_ms` one host
-    draws more than its counters explain.
+    After `slow_ms` one calm host is slow permanently; from `rack_ms` on a rack stalls for twenty minutes. After `hungry_ms` one
+    host draws more power than its counters explain.
     """
 
     application = ANALYSIS
@@ -225,11 +228,11 @@ class SharedNodes:
             time_ms += STEP_MS
 
     def events(self) -> Iterator[TimedEvent]:
-        """Yield job.started and job.completed without end, in the order of time; each call begins anew."""
+        """Yield job.started and job.completed events without end, in order of time; each call restarts the simulation."""
         return _Shift(self, self._seed, self._start_ms).events()
 
     def meters(self, on_ended: Callable[[Metered], None] = lambda _: None, *, start_ms: int | None = None) -> Meters:
-        """Return the meters of the hosts, of counters, power and energy; hand the truth of each run to `on_ended`."""
+        """Return the meters of counters, power and energy of the hosts; pass the true values of each run to `on_ended`."""
         loads, excess = self.loads(), Excess(self.hungry_host, self.hungry_ms, HUNGRY)
         return Meters(
             tuple(host.name for host in self.hosts), Watts(self._seed, len(self.hosts), excess),
@@ -244,7 +247,7 @@ class SharedNodes:
 
     @cached_property
     def _typical(self) -> dict[float, float]:
-        """The usual run time of each size: the median over hosts and moments before anything is amiss."""
+        """The typical run time of each size: the median over hosts and times before the first disturbance."""
         loads, random = Loads(self._seed, 0, self.hosts), np.random.default_rng([self._seed, 4])
         moments = np.sort(random.integers(0, 24 * HOUR_MS, DRAWS))
         found: dict[float, list[float]] = {float(n): [] for n in self.application.sizes}
@@ -256,7 +259,7 @@ class SharedNodes:
 
 
 class _Shift:
-    """One walk through time: which hosts are free, which jobs wait and which run."""
+    """The state of one simulation pass: the free hosts, the waiting jobs and the running jobs."""
 
     def __init__(self, nodes: SharedNodes, seed: int, start_ms: int) -> None:
         self._nodes, self._loads = nodes, nodes.loads()

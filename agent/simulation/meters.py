@@ -1,8 +1,8 @@
-"""Meters of simulated hosts: what runs on them is counted to the second, and told once a minute as native events.
+"""Meters of simulated hosts: count the running work to the second, and report it once a minute as native events.
 
-Counters and energy are integrals over what truly ran, so a run's own are exact whenever it starts and ends. Sensors of
-power tell its mean over half a minute; now and then one tells 0 for a minute or a value that is none, or a host tells nothing at all.
-Energy of processors and memory is told as counters that wrap, in line protocol.
+Counters and energy are integrals over the simulated work, so the values of a run are exact for any start and end. Power
+sensors report the mean power over half a minute; occasionally a sensor reports 0 for a minute or an invalid value, or a host
+reports nothing. Energy of processors and memory is reported as wrapping counters, in line protocol.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ ENERGY_RANGE_J: Final = (262_143.328_850, 65_532.610_987)  # where counters of p
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """A host that draws `factor` times the power that its counters explain, from `start_ms` on."""
+    """A host that draws `factor` times the power explained by its counters, from `start_ms` on."""
 
     host: int
     start_ms: int
@@ -37,9 +37,9 @@ class Excess:
 
 
 class Watts:
-    """What hosts draw: an exact function of what they count.
+    """The power of hosts as an exact function of their counters.
 
-    `make` (hosts,) multiplies the power of each host, `has_sensor` tells who can measure it.
+    `make` (hosts,) multiplies the power of each host, `has_sensor` marks the hosts with a power sensor.
     """
 
     def __init__(self, seed: int, hosts: int, excess: Excess | None = None) -> None:
@@ -49,7 +49,7 @@ class Watts:
         self.excess = excess
 
     def energy_j(self, counts: Floats, seconds: float, time_ms: int) -> Floats:
-        """Return the energy of COMPONENTS, (hosts, 3), while COUNTERS grew by `counts` (hosts, 4) in so many seconds."""
+        """Return the energy of COMPONENTS, (hosts, 3), over `seconds` in which COUNTERS grew by `counts`, (hosts, 4)."""
         parts = self.make[:, None] * (IDLE_W[1:] * seconds + counts @ PER_EVENT_J.T)
         system = LOSSES * (self.make * IDLE_W[0] * seconds + parts.sum(axis=1))
         if self.excess is not None and time_ms >= self.excess.start_ms:
@@ -57,7 +57,7 @@ class Watts:
         return np.column_stack([system, parts])
 
     def power_w(self, per_second: Floats) -> Floats:
-        """Return the power (3,) of a host of the usual make whose COUNTERS grow by so much a second, (4,)."""
+        """Return the power (3,) of a host with a factor of 1 whose COUNTERS grow at the rate `per_second`, (4,)."""
         parts = IDLE_W[1:] + PER_EVENT_J @ per_second
         return np.array([LOSSES * (IDLE_W[0] + parts.sum()), *parts])
 
@@ -73,7 +73,7 @@ _SYSTEM, _CPU, _MEMORY = (COMPONENTS.index(name) for name in ("system", "cpu", "
 
 
 class MinuteReport(NamedTuple):
-    """What hosts report a minute at its end: native events in an array, and lines of energy counters."""
+    """The report of the hosts at the end of a minute: native events in an array, and lines of energy counters."""
 
     time_ms: int
     events: bytes
@@ -82,7 +82,7 @@ class MinuteReport(NamedTuple):
 
 @dataclass(slots=True)
 class Metered:
-    """A run as it truly was: its hosts, seconds, counts of COUNTERS and energy of COMPONENTS, of all hosts together."""
+    """The true values of a run: its hosts, seconds, counts of COUNTERS and energy of COMPONENTS, summed over all hosts."""
 
     job: Job
     nodes: tuple[int, ...]
@@ -93,21 +93,21 @@ class Metered:
 
     @property
     def seconds(self) -> float:
-        """How long it ran."""
+        """The run time in seconds."""
         return (self.end_ms - self.start_ms) / 1000
 
     @property
     def power_w(self) -> Floats:
-        """Mean power of all its hosts together by component, (3,)."""
+        """Mean power summed over all hosts, by component, (3,)."""
         return self.energy_j / self.seconds
 
 
 class Meters:
-    """Walks through what happens on hosts, `names` of them, and tells what they measure.
+    """Simulates the activity of the hosts `names`, and yields their measurements.
 
     `available` gives the share of each host's processor that is left for jobs (hosts,), at multiples of ten seconds.
-    Without `is_reported` all hosts report themselves, always; with it, only jobs that it chooses are measured, and what their hosts tell
-    says of which job it is. What ran is handed to `on_ended`.
+    Without `is_reported` all hosts report every minute. With it, only hosts of the jobs it selects report, and the reports name
+    the job. The true values of each ended run are passed to `on_ended`.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Meters:
         self._rate()
 
     def messages(self, events: Iterator[TimedEvent]) -> Iterator[MinuteReport]:
-        """Yield what is told at the end of each minute, without end; `events` are those of the jobs on the hosts."""
+        """Yield the report of each minute, without end; `events` are the job events of the hosts."""
         due = next(events)
         while True:
             step_ms = self._now_ms - self._now_ms % STEP_MS + STEP_MS
@@ -153,7 +153,7 @@ class Meters:
                 self._rate()
 
     def _read(self, now_ms: int) -> None:
-        """Read the sensors whose time it is."""
+        """Read the sensors that are due."""
         if now_ms % HALF_MS == 0:
             self._halves.append(self._energy_j / (HALF_MS / 1000))
             self._energy_j = np.zeros_like(self._energy_j)
@@ -173,7 +173,7 @@ class Meters:
         self._rate()
 
     def _rate(self) -> None:
-        """Work out how fast everything is counted now."""
+        """Update the rates of all counters."""
         self._rates = np.outer(1.0 - self._share, OTHERS * FULL_CYCLES)
         for run in self._running.values():
             nodes, job = list(run.nodes), run.job
@@ -182,7 +182,7 @@ class Meters:
             self._rates[nodes] += speed * FULL_CYCLES * per_cycle
 
     def _pass(self, until_ms: int) -> None:
-        """Count until a time."""
+        """Advance the counters to `until_ms`."""
         seconds = (until_ms - self._now_ms) / 1000
         if seconds <= 0:
             return
@@ -198,7 +198,7 @@ class Meters:
         self._now_ms = until_ms
 
     def _minute(self, end_ms: int) -> MinuteReport:
-        """Return what is reported the minute that ends now, and begin the next."""
+        """Return the report of the minute that ends now, and start the next minute."""
         minute = end_ms // MINUTE_MS
         reported = [(host, job) for host, job in self._reporting(end_ms) if (minute + 17 * host) % SILENT_EVERY]
         events = [event for host, job in reported for event in self._events(host, job, end_ms)]
@@ -208,7 +208,7 @@ class Meters:
         return MinuteReport(end_ms, f"[{','.join(events)}]".encode(), "\n".join(lines).encode())
 
     def _reporting(self, end_ms: int) -> list[tuple[int, str]]:
-        """Return which hosts report the last minute, and the job that it is of, "" for none."""
+        """Return the hosts that report the last minute, each with its job, "" for none."""
         if self._is_reported is None:
             return [(host, "") for host in range(len(self._names))]
         whole = [
@@ -232,7 +232,7 @@ class Meters:
             yield f'{{"type":"power",{head},"time":"{at}","component":"system","power_w":{watts}}}'
 
     def _lines(self, host: int, end_ms: int) -> Iterator[str]:
-        """Return the lines of a host with energy counters: two processors, and memory."""
+        """Yield the energy counter lines of a host: two processors, and memory."""
         if not self._watts.has_sensor[host]:
             return
         half_j, memory_j = self._read_j[host, _CPU] / 2, self._read_j[host, _MEMORY]
@@ -247,14 +247,14 @@ ALONE: Final = 0.998  # of a processor is left for the job that has its host for
 
 
 class MeasuredJobs:
-    """Counters and power of some applications of a centre, which report which job they are."""
+    """Counters and power of selected applications of a centre, reported with the id of the job."""
 
     def __init__(self, centre: Centre, applications: tuple[str, ...] = APPLICATIONS) -> None:
         self.centre, self.applications = centre, applications
         self._watts = Watts(centre.seed, centre.nodes)
 
     def meters(self, on_ended: Callable[[Metered], None] = lambda _: None, *, start_ms: int | None = None) -> Meters:
-        """Return the meters of the hosts, from the beginning or a time on; hand the truth of each run to `on_ended`."""
+        """Return the meters of the hosts, from the beginning or from `start_ms`; pass the true values of each run to `on_ended`."""
         nodes, share = self.centre.nodes, np.full(self.centre.nodes, ALONE)
         return Meters(
             tuple(hostlist([node]) for node in range(nodes)), self._watts, self.centre.start_ms if start_ms is None else start_ms,
@@ -263,7 +263,7 @@ class MeasuredJobs:
         )  # fmt: skip
 
     def power_w(self, application_id: str, n: float) -> float | None:
-        """Return the true power of all hosts of a usual run together, in W; None for one that is not measured."""
+        """Return the true total power of a typical run over all hosts, in W; None for an application that is not measured."""
         known = (one for one in self.centre.applications if one.name in self.applications)
         application = next((one for one in known if one.key(self.centre.system).id == application_id), None)
         if application is None or n < 1:

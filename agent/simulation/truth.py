@@ -1,7 +1,7 @@
-"""Laws of run time against size: what the simulated applications obey, written down apart from the product's models.
+"""Scaling laws of the simulated applications, implemented independently of the product's models.
 
-Each law gives seconds at a size n >= 1. The wrappers add what real applications do besides: one slow size, a step, a
-class of sizes they favour.
+Each law gives the run time in seconds at a size n >= 1. The wrappers add effects of real applications: one slow size, a step,
+or a class of preferred sizes.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class Law(Protocol):
-    """Something with a run time at each size."""
+    """The interface of a law: a run time at each size."""
 
     def run_time_s(self, n: float) -> float:
         """Return the run time at a size, in seconds."""
@@ -95,7 +95,7 @@ class HaloExchange:
 
 @dataclass(frozen=True, slots=True)
 class SlowAt:
-    """A law with one size that is slower than the rest."""
+    """A law with one size that is slower than its neighbours."""
 
     law: Law
     size: float
@@ -108,7 +108,7 @@ class SlowAt:
 
 @dataclass(frozen=True, slots=True)
 class SteppedAbove:
-    """A law with a step: above a size everything is slower, as when a job no longer fits one group of switches."""
+    """A law with a step: above a size all runs are slower, as when a job no longer fits one group of switches."""
 
     law: Law
     size: float
@@ -121,7 +121,7 @@ class SteppedAbove:
 
 @dataclass(frozen=True, slots=True)
 class FavoursPowersOfTwo:
-    """A law that holds at powers of two alone; elsewhere it is slower, as with a bad domain decomposition."""
+    """A law that holds only at powers of two; other sizes are slower, as with a bad domain decomposition."""
 
     law: Law
     factor: float

@@ -1,4 +1,4 @@
-"""Jobs and the machine they run on: first come, first served, whole nodes."""
+"""The jobs and the machine of the simulation: first come, first served, whole nodes."""
 
 import heapq
 from collections import deque
@@ -33,10 +33,10 @@ _OF_A_NEIGHBOUR: Final = 1.8  # times the misses of a run whose cache a neighbou
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """How an application uses a host: instructions per cycle, misses of the last cache per thousand of them, traffic.
+    """The use of a host by an application: instructions per cycle, last-level cache misses per thousand instructions, traffic.
 
-    `streamed` are bytes of memory traffic per cycle besides those of the misses. With each doubling of the size the
-    share `waits` of the instructions is lost to waiting for others, and of the traffic twice as much: the part of a host is smaller.
+    `streamed` is memory traffic in bytes per cycle beyond the cache misses. Each doubling of the size loses the share `waits` of the
+    instructions to waiting for other processes, and twice that share of the traffic, because the part of a host is smaller.
     """
 
     ipc: float
@@ -47,7 +47,7 @@ class Activity:
     def per_cycle(self, n: float, luck: float = 1.0, slowed: float = 1.0) -> Floats:
         """Return COUNTERS per cycle of a run at a size, (4,).
 
-        A run that takes `luck` times as long does the same work, and so does one that a neighbour slowed down.
+        The total work of a run does not depend on `luck` or `slowed`, which only stretch its run time.
         """
         lost = max(1.0 - self.waits * log2(n), 0.1)
         instructions = self.ipc * lost / (luck * slowed)
@@ -62,13 +62,12 @@ OTHERS: Final = Activity(ipc=0.8, misses=1.0, streamed=0.05).per_cycle(1.0)
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """One application: its law, the sizes it is run at, and what happens to its runs.
+    """One application: its law, the sizes of its runs, and the disturbances of its runs.
 
     `interval_s` is the mean time between submissions, `regression` the factor on all run times from half-way on,
-    `failure_rate` the share of failing runs before and after half-way. `activity` is what it does on
-    a host. `requeue_every`, `short_limit_every`, `disturbed_every` (one of so many runs has a neighbour that slows it down) and
-    `array_tasks` of 0 mean never. `named_by` says which field of the job tells the name,
-    `project` is the account that its jobs are charged to.
+    `failure_rate` the share of failing runs before and after half-way. `activity` is its use of a host. `requeue_every`,
+    `short_limit_every`, `disturbed_every` (every n-th run has a neighbour that slows it down) and `array_tasks` of 0 mean never.
+    `named_by` is the field of the job that holds the name, `project` is the account of its jobs.
     """
 
     name: str
@@ -89,7 +88,7 @@ class Application:
     attributes: dict[str, str | int] = field(default_factory=dict)
 
     def key(self, system: str) -> ApplicationKey:
-        """Return the key under which the agent will know it."""
+        """Return the key under which the agent will identify the application."""
         return ApplicationKey(self.name, system, self.input, "nodes")
 
     def run_time_s(self, n: float, *, second_half: bool) -> float:
@@ -163,9 +162,9 @@ SLOWED = 1.6  # times the run time of a run that is alone on its hosts
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job in the queue. `luck` multiplies its run time, `fate` is a uniform number that decides on failures.
+    """A job in the queue. `luck` multiplies its run time, `fate` is a uniform random number that decides on failures.
 
-    `slowed` multiplies its run time as well: 1 but for a job with a neighbour on its hosts.
+    `slowed` also multiplies its run time: 1 unless the job has a neighbour on its hosts.
     """
 
     job_id: str
@@ -193,12 +192,12 @@ class Running:
 
     @property
     def end_ms(self) -> int:
-        """When it ends."""
+        """The end of the run in ms."""
         return self.start_ms + self.run_time_ms
 
 
 def hostlist(nodes: Sequence[int], prefix: str = "nid") -> str:
-    """Return the names of nodes in Slurm's short form; `nodes` ascend."""
+    """Return the names of nodes in Slurm's compressed form; `nodes` must ascend."""
     spans: list[tuple[int, int]] = []
     for node in nodes:
         if spans and node == spans[-1][1] + 1:
@@ -210,20 +209,20 @@ def hostlist(nodes: Sequence[int], prefix: str = "nid") -> str:
 
 
 class Machine:
-    """Free nodes and the queue before them."""
+    """The free nodes and the queue of a machine."""
 
     def __init__(self, nodes: int) -> None:
         self._free = list(range(nodes))
         self.queue: deque[Job] = deque()
 
     def take(self, n: int) -> tuple[int, ...] | None:
-        """Return `n` free nodes, the lowest first, None where there are not so many."""
+        """Allocate and return `n` free nodes, the lowest first; None if fewer are free."""
         if n > len(self._free):
             return None
         return tuple(heapq.heappop(self._free) for _ in range(n))
 
     def give_back(self, nodes: Sequence[int]) -> None:
-        """Take nodes back as free."""
+        """Free nodes again."""
         for node in nodes:
             heapq.heappush(self._free, node)
 
@@ -242,7 +241,7 @@ def outcome(job: Job, true_run_time_s: float, failure_rate: float) -> tuple[floa
 
 
 class Submissions:
-    """The endless stream of one application's jobs: random arrivals, every size equally often."""
+    """The endless stream of one application's jobs: random arrivals, all sizes equally likely."""
 
     def __init__(self, application: Application, random: np.random.Generator) -> None:
         self.application = application
@@ -261,7 +260,7 @@ class Submissions:
         return self._sizes.pop()
 
     def jobs(self, first_id: int, now_ms: int, expected_s: float, n: int) -> list[Job]:
-        """Return the jobs of one submission: one, or the tasks of an array. `expected_s` is what the user expects."""
+        """Return the jobs of one submission: one, or the tasks of an array. `expected_s` is the run time the user expects."""
         tasks = max(self.application.array_tasks, 1)
         array_job_id = str(first_id) if tasks > 1 else None
         return [self._job(str(first_id + task), now_ms, expected_s, n, array_job_id) for task in range(tasks)]

@@ -1,1 +1,1 @@
-"""Backtests: what would have been predicted of past jobs when they started, scored against what happened."""
+"""Backtests: predict past jobs from the data available at their start, and score the predictions against the outcomes."""

@@ -1,4 +1,4 @@
-"""Alerts of a replay as an operator would have had them: a line for each time one fired, and what was withheld by what."""
+"""The alerts of a replay as an operator would have received them: one line per firing, and the withheld alerts by reason."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ EPISODES_MAX: Final = 1_000_000
 
 
 class Episode(msgspec.Struct):
-    """One alert from when it fired until it resolved; `until_ms` is None while it is open."""
+    """One alert from firing to resolution; `until_ms` is None while the alert is open."""
 
     alertname: str
     fingerprint: str
@@ -29,7 +29,7 @@ class Episode(msgspec.Struct):
 
     @property
     def subject(self) -> str:
-        """What it is about: the values of its labels, the most telling first."""
+        """The values of the alert's labels, the most informative first."""
         if "host" in self.labels or "application" in self.labels:
             wanted = [name for name in NAMED_BY if name != "system"]
         else:
@@ -38,7 +38,7 @@ class Episode(msgspec.Struct):
 
 
 class Label(msgspec.Struct, frozen=True):
-    """What an operator says of an alert: whether it was `real`, when it was open, and why."""
+    """An operator's judgement of an alert: whether it was `real`, when it was open, and why."""
 
     fingerprint: str
     time: str
@@ -47,7 +47,7 @@ class Label(msgspec.Struct, frozen=True):
 
 
 class Precision(msgspec.Struct, frozen=True):
-    """Of the alerts of a name that somebody judged, how many were real."""
+    """The number of judged alerts with one name, and how many of them were real."""
 
     alertname: str
     judged: int
@@ -55,12 +55,12 @@ class Precision(msgspec.Struct, frozen=True):
 
     @property
     def share(self) -> float:
-        """Return the share that was real."""
+        """Return the share of judged alerts that were real."""
         return self.real / self.judged
 
 
 class AlertHistory:
-    """Gathers alerts from the messages of a fold; a sink as files are one."""
+    """Gathers alerts from the messages of a fold; writable like a sink."""
 
     def __init__(self) -> None:
         self._open: dict[str, Episode] = {}
@@ -68,7 +68,7 @@ class AlertHistory:
         self.left_out = 0
 
     def write(self, emissions: Iterable[Emission]) -> None:
-        """Take messages in; those of other topics say nothing here."""
+        """Collect the alerts among the messages; ignore messages of other topics."""
         for emission in emissions:
             if emission.kind != "alerts":
                 continue
@@ -78,11 +78,11 @@ class AlertHistory:
                 self.take(msgspec.json.decode(emission.value, type=Alert))
 
     def raised(self) -> list[Episode]:
-        """Return what was sent, in the order of time."""
+        """Return the alerts that were sent, in order of time."""
         return [each for each in self.episodes if not each.withheld_by]
 
     def withheld(self) -> dict[str, list[Episode]]:
-        """Return what was not, by the reason."""
+        """Return the alerts that were not sent, by the reason."""
         found: dict[str, list[Episode]] = defaultdict(list)
         for each in self.episodes:
             if each.withheld_by:
@@ -90,11 +90,11 @@ class AlertHistory:
         return dict(sorted(found.items()))
 
     def withdrawn(self, fingerprint: str) -> None:
-        """Note that an alert that was withheld is over."""
+        """Record that a withheld alert has ended."""
         self._open.pop(fingerprint, None)
 
     def take(self, alert: Alert) -> None:
-        """Note a change of an alert."""
+        """Record a state change of an alert."""
         time_ms = parse_rfc3339(alert.time)
         if alert.status == "resolved":
             ended = self._open.pop(alert.fingerprint, None)
@@ -120,7 +120,10 @@ class AlertHistory:
 
 
 def labels_of(text: bytes) -> list[Label]:
-    """Return the labels of a file, a JSON object a line; ConfigError names the line that is none."""
+    """Return the labels of a JSON Lines file, one object per line.
+
+    Raise ConfigError with the line number if a line is not a label.
+    """
     found = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
@@ -138,12 +141,12 @@ def labels_of(text: bytes) -> list[Label]:
 
 
 def precision_rows(found: Iterable[Precision]) -> list[tuple[str, str, str, str]]:
-    """Return what a table shows of each: name, how many were judged, how many of them were real, and their share."""
+    """Return the table rows of the precisions: name, judged alerts, real alerts, and the share of real ones."""
     return [(one.alertname, str(one.judged), str(one.real), f"{100 * one.share:.0f} %") for one in found]
 
 
 def precision(episodes: Sequence[Episode], labels: Sequence[Label]) -> list[Precision]:
-    """Return how many of the judged alerts were real, by name; an alert counts once, by the label nearest to its start."""
+    """Return the precision of alerts by name; each alert is judged once, by the label nearest to its start."""
     by_alert: Mapping[str, list[Label]] = defaultdict(list)
     for label in labels:
         by_alert[label.fingerprint].append(label)

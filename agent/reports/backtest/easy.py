@@ -1,13 +1,13 @@
-"""EASY backfilling of a log of jobs: when each would have started, had the scheduler believed these run times.
+"""Simulate EASY backfilling of a job log: the start time of each job if the scheduler used the given run time estimates.
 
-Jobs start in the order in which they came. Where the first of the queue does not fit, it gets a reservation: the moment by
-which enough nodes are free if the running jobs end when they are expected to. Others go first where they do not delay it.
-A job runs as long as it did, whatever was expected; one that goes on beyond what was expected is expected to take longer.
+Jobs start in order of submission. If the first job of the queue does not fit, it gets a reservation: the time at which
+enough nodes become free if the running jobs end as expected. Other jobs may start earlier if they do not delay that job.
+A job always runs for its real run time; if it exceeds its estimate, the estimate is raised.
 
 Source: Lifka, "The ANL/IBM SP scheduling system" (1995); Mu'alem, Feitelson, "Utilization, predictability, workloads, and
-user runtime estimates in scheduling the IBM SP2 with backfilling" (2001); that expectations are corrected, and gaps filled with
-the shortest first, from Tsafrir, Etsion, Feitelson, "Backfilling using system-generated predictions rather than user runtime
-estimates" (2007).
+user runtime estimates in scheduling the IBM SP2 with backfilling" (2001). The correction of estimates and the
+shortest-first order of backfilling follow Tsafrir, Etsion, Feitelson, "Backfilling using system-generated predictions rather
+than user runtime estimates" (2007).
 """
 
 import heapq
@@ -24,7 +24,7 @@ _END, _SUBMIT, _OVERRUN = range(3)  # order at one time: nodes that became free 
 
 
 class QueuedJob(NamedTuple):
-    """A job of the log: `run_time_s` is how long it ran, `limit_s` what its user asked for, never less than that."""
+    """A job of the log: `run_time_s` is its real run time, `limit_s` the limit its user requested, at least `run_time_s`."""
 
     submit_s: float
     nodes: float
@@ -34,20 +34,20 @@ class QueuedJob(NamedTuple):
 
 
 class Estimates(Protocol):
-    """Says how long jobs will run. It hears of each only what a scheduler would know at that time."""
+    """Estimates run times of jobs. Its methods receive only what a scheduler would know at the time of the call."""
 
     def submitted(self, job: QueuedJob, now_s: float) -> float:
-        """Return how long a job is expected to run, in seconds; `job.run_time_s` is none of its business."""
+        """Return the estimated run time of a job in s; the estimate must not read `job.run_time_s`."""
 
     def overrun(self, job: QueuedJob, ran_s: float, times: int) -> float:
-        """Return how long a job is expected to run in all that has run for `ran_s`, as long as expected; `times` before."""
+        """Return a new estimate of the total run time of a job that reached its estimate at `ran_s`, after `times` earlier overruns."""
 
     def ended(self, job: QueuedJob, start_s: float, end_s: float) -> None:
-        """Learn how long a job ran."""
+        """Learn the run time of a job that has ended."""
 
 
 class Start(NamedTuple):
-    """When a job started, and how long it had been expected to run."""
+    """The start time of a job, and its run time estimate at that time."""
 
     job: QueuedJob
     start_s: float
@@ -55,7 +55,7 @@ class Start(NamedTuple):
 
 
 class _Running(NamedTuple):
-    """A job that holds nodes; sorted by when it is expected to end."""
+    """A running job and its nodes; sorts by the expected end."""
 
     expected_end_s: float
     number: int
@@ -63,7 +63,7 @@ class _Running(NamedTuple):
 
 
 class Machine:
-    """A machine under EASY backfilling, for one log."""
+    """A simulated machine under EASY backfilling, for one job log."""
 
     def __init__(self, nodes: float, order: Order) -> None:
         self._free = nodes
@@ -77,7 +77,7 @@ class Machine:
         self._corrected: dict[int, int] = {}
 
     def run(self, jobs: Sequence[QueuedJob], estimates: Estimates) -> Iterator[Start]:
-        """Yield the jobs as they start; they are in the order in which they were submitted, none wider than the machine."""
+        """Yield the start of each job; `jobs` must be in order of submission and no wider than the machine."""
         self._jobs, self._start_s = jobs, [0.0] * len(jobs)
         self._expected_s = [0.0] * len(jobs)
         self._events = [(job.submit_s, _SUBMIT, number) for number, job in enumerate(jobs)]  # sorted: a heap
@@ -103,7 +103,7 @@ class Machine:
             self._put_off(number, now_s, estimates)
 
     def _put_off(self, number: int, now_s: float, estimates: Estimates) -> None:
-        """Expect a job that goes on beyond its expected end to go on for longer, but not beyond its limit."""
+        """Raise the estimate of a job that exceeds its expected end, up to its limit."""
         known = next((one for one in self._running if one.number == number), None)
         if known is None:
             return
@@ -120,7 +120,7 @@ class Machine:
             heapq.heappush(self._events, (end_s, _OVERRUN, number))
 
     def _schedule(self, now_s: float) -> Iterator[int]:
-        """Yield the jobs that start now: the first of the queue as long as they fit, then what fills the gaps."""
+        """Yield the numbers of the jobs that start now: the head of the queue as long as it fits, then backfilled jobs."""
         started = 0
         for number in self._queue:
             if self._jobs[number].nodes > self._free:
@@ -151,7 +151,7 @@ class Machine:
             self._queue = [number for number in self._queue if number not in gone]
 
     def _reservation(self, nodes: float) -> tuple[float, float]:
-        """Return when so many nodes are expected to be free, and how many will be left over then."""
+        """Return when `nodes` nodes are expected to be free, and how many free nodes remain then."""
         free = accumulate((one.nodes for one in self._running), initial=self._free)
         next(free)
         for one, by_then in zip(self._running, free, strict=True):
@@ -169,23 +169,21 @@ class Machine:
 
 
 class Requested:
-    """What users asked for, beyond which no job runs."""
+    """Estimates equal to the requested limits, which no job exceeds."""
 
     def submitted(self, job: QueuedJob, now_s: float) -> float:  # noqa: ARG002
-        """Return the job's limit."""
         return job.limit_s
 
     def overrun(self, job: QueuedJob, ran_s: float, times: int) -> float:  # noqa: ARG002
-        """Return the job's limit."""
         return job.limit_s
 
     def ended(self, job: QueuedJob, start_s: float, end_s: float) -> None:
-        """Learn nothing."""
+        """Do nothing, because limits need no learning."""
 
 
 class Perfect(Requested):
-    """What nobody knows beforehand: the run times themselves."""
+    """Estimates equal to the real run times, which no scheduler can know."""
 
     def submitted(self, job: QueuedJob, now_s: float) -> float:  # noqa: ARG002
-        """Return how long the job will run."""
+        """Return the real run time of the job."""
         return job.run_time_s

@@ -1,4 +1,4 @@
-"""Watches a fold over history: what it predicts of a job at its start is kept until the job ends, and scored then."""
+"""Observe a fold over history: keep the prediction made at the start of each job until the job ends, then score it."""
 
 import math
 from bisect import bisect_right
@@ -49,7 +49,7 @@ OTHERS: Final[Key] = ("other applications", "", "", "")
 
 
 class Moment(NamedTuple):
-    """An event and when it is reported; `order` sorts events of one time, `number` keeps the order of the files."""
+    """An event and its report time; `order` sorts events of equal time, `number` keeps the order of the files."""
 
     time_ms: int
     order: int
@@ -58,15 +58,15 @@ class Moment(NamedTuple):
 
 
 def ran(event: JobCompleted) -> bool:
-    """Return whether a completed job ran at all: one that was cancelled while it waited did not."""
+    """Return whether a completed job ran at all; jobs cancelled while pending did not."""
     return event.run_time_s > 0
 
 
 def moments(events: Sequence[JobEvent]) -> list[Moment]:
-    """Return the events in order of time; a run whose start is not reported starts when its completion has it.
+    """Return the events in order of time; a run without a start event starts at the start time in its completion event.
 
-    Ends come before starts of the same time. Other evidence of a job has no time of its own and keeps its place behind
-    the event that it follows.
+    Ends come before starts of the same time. Other evidence of a job has no time of its own and stays behind the event that it
+    follows.
     """
     reported = {event.run_id for event in events if isinstance(event, JobStarted)}
     found: list[Moment] = []
@@ -88,7 +88,7 @@ def moments(events: Sequence[JobEvent]) -> list[Moment]:
 
 
 def minute_moments(minutes: Iterable[HostMinute]) -> list[Moment]:
-    """Return the minutes of hosts, each when it would have been reported: ten seconds after its end."""
+    """Return the host minutes, each at its report time: ten seconds after the end of the minute."""
     return [
         Moment(minute.minute_ms + MINUTE_MS + REPORTED_AFTER_MS, _OTHER, number, minute)
         for number, minute in enumerate(minutes)
@@ -96,15 +96,15 @@ def minute_moments(minutes: Iterable[HostMinute]) -> list[Moment]:
 
 
 def span(reported: Iterable[Moment]) -> tuple[int, int]:
-    """Return the time of the first and of the last start in ms; zeros without any."""
+    """Return the times of the first and of the last start in ms; (0, 0) without starts."""
     starts = [moment.time_ms for moment in reported if isinstance(moment.event, JobStarted)]
     return (min(starts), max(starts)) if starts else (0, 0)
 
 
 def period_edges(reported: Iterable[Moment], since_ms: int | None = None) -> list[int]:
-    """Return the starts of periods that hold equally many starts of runs, and the end of the last one, in ms.
+    """Return the starts of periods with equal numbers of run starts, and the end of the last period, in ms.
 
-    There are at most PERIODS, of RUNS_OF_PERIOD runs or more; only starts from `since_ms` on count.
+    There are at most PERIODS periods, each with at least RUNS_OF_PERIOD runs; starts before `since_ms` are ignored.
     """
     starts = [moment.time_ms for moment in reported if isinstance(moment.event, JobStarted)]
     if since_ms is not None:
@@ -123,7 +123,7 @@ def _start_of(event: JobCompleted) -> JobStarted:
 
 
 class OpenRun(msgspec.Struct):
-    """A run that goes on: its prediction, the horizon of that, and the baselines."""
+    """A running job: its prediction, the horizon of the prediction, and the baselines."""
 
     start_ms: int
     baseline: Baseline
@@ -143,7 +143,7 @@ class OfApplication:
 
 
 class OfPeriod:
-    """The completed runs that started in one stretch of time."""
+    """The completed runs that started in one period."""
 
     __slots__ = ("baselines", "group")
 
@@ -153,11 +153,11 @@ class OfPeriod:
 
 
 class Observer:
-    """Collects the figures of one fold: runs that start from the first of `edges_ms` on are scored.
+    """Collects the scores of one fold, for runs that start at or after the first of `edges_ms`.
 
-    The edges are the starts of the periods, rising, and the end of the last one.
+    The edges are the starts of the periods, ascending, and the end of the last period.
 
-    It holds the open runs (at most OPEN_MAX), and groups of counts: their number and size do not grow with the runs.
+    It holds the open runs (at most OPEN_MAX) and group counts, whose number and size do not grow with the runs.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class Observer:
         self.profiles = ProfileObserver(coverage_min)
 
     def started(self, event: JobStarted) -> None:
-        """Note that a run starts; its prediction follows."""
+        """Record the start of a run; its prediction follows."""
         key = (event.system, event.job_id)
         self._open.pop(key, None)
         self._open[key] = OpenRun(event.start_ms, self._last_two.baseline(event.system, event.evidence))
@@ -193,7 +193,7 @@ class Observer:
             del self._open[next(iter(self._open))]
 
     def take(self, messages: Iterable[object], now_ms: int) -> None:
-        """Note what the fold emitted."""
+        """Record the messages that the fold emitted."""
         for message in messages:
             if isinstance(message, JobPrediction):
                 self._take_prediction(message, now_ms)
@@ -208,7 +208,7 @@ class Observer:
                 self.history.withdrawn(message.key)
 
     def ended(self, event: JobCompleted) -> None:
-        """Score what was predicted of a run at its start; a repeat, or a run whose start is not known, counts for nothing."""
+        """Score the prediction made at the start of a run; ignore repeated ends and runs with an unknown start."""
         key = (event.system, event.job_id)
         run = self._open.get(key)
         if run is None or run.start_ms != event.start_ms:
@@ -292,7 +292,7 @@ class Observer:
 
 
 def band_of(prediction: JobPrediction | None) -> Band | None:
-    """Return the predicted run time with its band; None where there was none."""
+    """Return the predicted run time with its band; None without a prediction."""
     if prediction is None or not prediction.known:
         return None
     numbers = (prediction.run_time_s, prediction.low_s, prediction.high_s)
@@ -301,7 +301,7 @@ def band_of(prediction: JobPrediction | None) -> Band | None:
 
 
 def horizon(n: float | None, sizes: tuple[float, ...]) -> str:
-    """Return how far a size lies beyond the sizes that were known: one of DISTANCES."""
+    """Return the distance of a size from the known sizes: one of DISTANCES."""
     return horizon_of(n, min(sizes), max(sizes)) if sizes and n else NO_CURVE
 
 
@@ -316,7 +316,7 @@ def variant(
 ) -> Variant:
     """Return the report of one variant with its `top` applications, those with the most runs first.
 
-    `labels` are what was said of alerts: how many of these were real is part of the report.
+    `labels` are operators' judgements of alerts, from which the report computes the precision of the alerts.
     """
     ran = sum(group.runs for group in observer.states.values())
     named = [key for key in observer.applications if key not in (UNNAMED, OTHERS)]
@@ -346,7 +346,6 @@ def variant(
 
 
 def application(key: Key, found: OfApplication, curve: Prediction | None) -> Application:
-    """Return the report of one application."""
     name, system, input_, unit = key
     return Application(
         application=name,

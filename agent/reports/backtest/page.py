@@ -1,4 +1,4 @@
-"""The report as one HTML file that opens anywhere, and its summary for a terminal."""
+"""The backtest report as one self-contained HTML file, and its summary for a terminal."""
 
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
@@ -54,7 +54,7 @@ LICENCE: Final = "static/vendor/uPlot.LICENSE.txt"  # has to go with every copy
 
 
 def page(report: Report) -> str:
-    """Return the page; everything that comes from the files is escaped. Styles and scripts are inside."""
+    """Return the HTML page with inline styles and scripts; all text that comes from the files is escaped."""
     shared, own = files("sinks.web"), files("agent.reports.backtest")
     styles = [*(shared.joinpath(path) for path in STYLES), own.joinpath("templates", "report.css")]
     library, drawing = (shared.joinpath(path).read_text("utf-8") for path in SCRIPTS)
@@ -73,7 +73,7 @@ def page(report: Report) -> str:
 
 
 def environment() -> Environment:
-    """Return the templates with what the report adds to them."""
+    """Return the template environment with the filters of the backtest report."""
     made = formatting.environment("agent.reports.backtest")
     made.filters.update(
         explained=explained_views, seconds=seconds, number=number, error=error, middle_ms=middle_ms, log_error=_log_error,
@@ -114,7 +114,7 @@ def coverage_chart(periods: Sequence[Period]) -> Chart:
 
 
 def horizons_chart(rows: Sequence[Row]) -> Chart:
-    """Return the chart of the share of runs inside their bands, by how far the size lay beyond the known sizes."""
+    """Return the chart of the share of runs inside their bands, by the distance of the size from the known sizes."""
     places = linear_axis(
         range(len(rows)), lambda place: verdict_text(rows[round(place)].name), "distance from the known sizes"
     )
@@ -122,13 +122,13 @@ def horizons_chart(rows: Sequence[Row]) -> Chart:
 
 
 def reliability_chart() -> Chart:
-    """Return the chart of how often what was predicted with a probability came true; on the diagonal both are equal."""
+    """Return the reliability diagram: observed frequency against predicted probability; equal on the diagonal."""
     claimed, came = share_axis(1.0, "predicted probability"), share_axis(1.0, "how often it came true")
     return Chart("Reliability diagram", claimed, came, ratio=0.8, diagonal=True)
 
 
 def coverages_chart(found: Coverage) -> Chart:
-    """Return the chart of what bands held against what they were to hold, at one distance; on the diagonal both are equal."""
+    """Return the chart of observed against nominal coverage of the bands, at one distance; equal on the diagonal."""
     label = f"Said and held coverage, {verdict_text(found.name)}"
     claimed, held = share_axis(1.0, "share that bands were to hold"), share_axis(1.0, "share that they held")
     return Chart(label, claimed, held, ratio=0.8, diagonal=True)
@@ -142,7 +142,7 @@ def power_chart(sample: Sequence[Drawn]) -> Chart:
 
 
 def curve_chart(application: Application) -> Chart:
-    """Return the chart of the curve that was published last, and of a sample of the runs."""
+    """Return the chart of the last published curve, and of a sample of the runs."""
     runs, curve = application.observed, application.curve
     return Chart(
         f"{application.row.name}: run time against {application.unit}",
@@ -154,7 +154,7 @@ def curve_chart(application: Application) -> Chart:
 
 
 def waits_chart(periods: Sequence[WaitPeriod]) -> Chart:
-    """Return the chart of mean waits over time, with the run times of three sources."""
+    """Return the chart of mean wait times over time, for three sources of run time estimates."""
     waits = [period.wait_mean_s[source] for period in periods for source in (PREDICTED, REQUESTED, PERFECT)]
     return Chart(
         "Mean wait over time",
@@ -165,13 +165,13 @@ def waits_chart(periods: Sequence[WaitPeriod]) -> Chart:
 
 
 def best(found: Scheduling, waits: Waits, field: str) -> bool:
-    """Return whether a source has the least of a figure in its order, of those that a scheduler can have."""
+    """Return whether a source has the lowest value of `field` in its order, among the sources available to a scheduler."""
     compared = [each for each in found.waits if each.order == waits.order and each.source != PERFECT]
     return waits in compared and getattr(waits, field) == min(getattr(each, field) for each in compared)
 
 
 def middle_ms(period: Period | WaitPeriod) -> float:
-    """Return the middle of a period."""
+    """Return the midpoint of a period in ms."""
     return (parse_rfc3339(period.start) + parse_rfc3339(period.end)) / 2
 
 
@@ -184,7 +184,7 @@ def _log_error(value: float) -> float:
 
 
 def seconds(value: float | None) -> str:
-    """Return seconds as figures, a dash where there are none."""
+    """Return a number of seconds as text, a dash for None."""
     if value is None:
         return "-"
     if abs(value) >= NUMBERS_BEYOND:
@@ -193,24 +193,24 @@ def seconds(value: float | None) -> str:
 
 
 def error(value: float | None) -> str:
-    """Return a relative error in per cent, as a multiple where it is large."""
+    """Return a relative error in per cent, as a multiple if it is large."""
     if value is None or value < ERROR_BEYOND:
         return formatting.share(value)
     return f"{seconds(value)}x"
 
 
 def number(value: float | None) -> str:
-    """Return a plain number, a dash where there is none."""
+    """Return a plain number as text, a dash for None."""
     return "-" if value is None else f"{value:.3g}"
 
 
 def alert_of(variant: Variant, name: str) -> AlertCount | None:
-    """Return how often an alert fired in a variant; None where it never did."""
+    """Return the count of an alert in a variant; None if the alert never fired."""
     return next((alert for alert in variant.alerts if alert.name == name), None)
 
 
 def most(variants: Sequence[Variant]) -> int:
-    """Return how often the alert fired that fired most, at least 1."""
+    """Return the largest count of any alert, at least 1."""
     return max((alert.fired for variant in variants for alert in variant.alerts), default=1)
 
 

@@ -1,4 +1,4 @@
-"""Power predicted at the start of a run against measured power, and what became of the profiles of runs."""
+"""Scores of the power predicted at the start of runs against measured power, and counts of learned run profiles."""
 
 import math
 from collections import Counter
@@ -27,7 +27,7 @@ TOO_LITTLE: Final = "too little of it seen"
 
 
 class OfPower:
-    """Runs of one kind whose power is known."""
+    """The runs of one group with a known power."""
 
     __slots__ = ("_estimated", "_measured", "_tally", "_watts", "runs")
 
@@ -37,7 +37,7 @@ class OfPower:
         self._measured = self._estimated = self._watts = 0.0
 
     def add(self, profile: Profile, power_w: float | None, prediction: Band | None) -> None:
-        """Take in a run; `power_w` is None where it was not measured enough to score the prediction."""
+        """Count a run; `power_w` is None if too little of its power was measured to score the prediction."""
         self.runs += 1
         self._measured += profile.measured.get(SYSTEM, 0.0)
         self._estimated += profile.estimated.get(SYSTEM, 0.0)
@@ -46,7 +46,7 @@ class OfPower:
             self._tally.add(power_w, prediction)
 
     def row(self, name: str, curve: Prediction | None = None) -> PowerRow:
-        """Return what it comes to; `curve` holds what explains the power of the application."""
+        """Return the scores as a report row; `curve` holds the features that explain the power of the application."""
         found, runs = self._tally.figures(), max(self.runs, 1)
         return PowerRow(
             name=name,
@@ -61,7 +61,7 @@ class OfPower:
 
 
 class ProfileObserver:
-    """Scores the predicted power of runs against their profiles when they settle."""
+    """Scores the predicted power of runs against their profiles once the runs settle."""
 
     def __init__(self, coverage_min: float) -> None:
         self._coverage_min = coverage_min
@@ -74,13 +74,13 @@ class ProfileObserver:
         self._sample = Sample[Drawn](SAMPLE_MAX)
 
     def ended(self, run_id: str, prediction: Band | None) -> None:
-        """Note what was predicted at its start of a run that is to be scored, until it settles."""
+        """Keep the prediction made at the start of a run until the run settles."""
         self._predictions[run_id] = prediction
         if len(self._predictions) > PREDICTIONS_MAX:
             del self._predictions[next(iter(self._predictions))]
 
     def take(self, run: Run) -> None:
-        """Score what was predicted of the power of a run that settled; one that is reported again counts for nothing."""
+        """Score the predicted power of a settled run; ignore repeated reports of the run."""
         run_id, profile = run.run_id, run.profile
         if run_id not in self._predictions:
             return
@@ -97,7 +97,7 @@ class ProfileObserver:
             self._score(run_id, run.application_id or "", profile, prediction)
 
     def found(self, curves: Mapping[str, Prediction], top: int) -> Profiled | None:
-        """Return what it comes to with the `top` applications with the most runs; None where hosts reported no run."""
+        """Return the report with the `top` applications by number of runs; None if no run has host telemetry."""
         if not self._profiles:
             return None
         chosen = sorted(self._applications, key=lambda name: (-self._applications[name].runs, name))[:top]
@@ -113,7 +113,7 @@ class ProfileObserver:
         )
 
     def _why_not(self, application_id: str | None, state: str, profile: Profile | None) -> str | None:
-        """Return why the profile of a run is not learned."""
+        """Return the reason why the profile of a run is not learned, None if it is learned."""
         if profile is None:
             return NO_PROFILE
         if state != SUCCESS:
@@ -136,7 +136,7 @@ class ProfileObserver:
 
 
 def power_band(prediction: JobPrediction | None) -> Band | None:
-    """Return the predicted power of a job with its band, in W; None where there was none."""
+    """Return the predicted power of a job with its band, in W; None without a prediction."""
     if prediction is None:
         return None
     reported = (prediction.power_w, prediction.power_low_w, prediction.power_high_w)

@@ -1,4 +1,4 @@
-"""The report of a backtest as data: what `report.json` holds and the page shows."""
+"""The report of a backtest as data: the content of `report.json` and of the page."""
 
 from collections import Counter, defaultdict, deque
 from typing import Final
@@ -14,10 +14,10 @@ SCHEMA: Final = "scalewatch.backtest/1"
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """What the files held: records, events, runs that ran, what was refused and left out, and the times of the starts.
+    """The content of the files: records, events, runs that ran, refused and omitted records, and the times of the starts.
 
     `host_minutes` are minutes of hosts with counters or power.
-    `scored_since` is the time from which on runs were scored and alerts counted; earlier ones were only learned.
+    `scored_since` is the time from which runs are scored and alerts counted; earlier runs are only learned.
     """
 
     files: tuple[str, ...]
@@ -34,7 +34,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs of one kind: how many there were, the share whose run time was predicted at their start, and its errors."""
+    """Scores of a group of runs: their number, the share with a run time prediction at their start, and its errors."""
 
     name: str
     runs: int
@@ -43,10 +43,10 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Predictions against a baseline, on the runs for which both have a number.
+    """Predictions against a baseline, on the runs for which both have a value.
 
-    `runs` is `completed` or `all`, `baseline` is `requested` or `last_two`; `share` is that of the runs with both. `alone`
-    are the figures of the baseline on every run for which it has a number.
+    `runs` is `completed` or `all`, `baseline` is `requested` or `last_two`; `share` is the share of runs with both values. `alone`
+    holds the scores of the baseline on every run for which it has a value.
     """
 
     runs: str
@@ -58,7 +58,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Frequency(msgspec.Struct, frozen=True, kw_only=True):
-    """A predicted probability against what was observed, with the 95 % interval after Wilson."""
+    """A predicted probability and the observed frequency, with its 95 % Wilson interval."""
 
     predicted: float
     observed: float
@@ -68,14 +68,14 @@ class Frequency(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Coverage(msgspec.Struct, frozen=True, kw_only=True):
-    """How much the bands of several levels held, all read off the distributions that were predicted at one distance."""
+    """Observed coverage of bands at several levels, all from the distributions predicted at one distance."""
 
     name: str
     levels: tuple[Frequency, ...]
 
 
 class Period(msgspec.Struct, frozen=True, kw_only=True):
-    """Completed runs that started in one stretch of time; median errors of the predictions and of the baselines."""
+    """Completed runs that started in one period; median errors of the predictions and of the baselines."""
 
     start: str
     end: str
@@ -85,14 +85,14 @@ class Period(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observed(msgspec.Struct, frozen=True, array_like=True):
-    """A completed run of the sample that is drawn beside its curve: size and run time in seconds."""
+    """A completed run in the sample plotted beside its curve: size and run time in seconds."""
 
     n: float
     run_time_s: float
 
 
 class Application(msgspec.Struct, frozen=True, kw_only=True):
-    """One application: its completed runs, also by how far their size lay beyond what was known, and its last curve.
+    """One application: its completed runs, the same runs by the distance of their size from the known sizes, and its last curve.
 
     `observed` is a sample of its runs.
     """
@@ -109,11 +109,11 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PowerRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs of one kind whose power is known, and what was predicted at their start.
+    """Runs of one group with a known power, and the predictions made at their start.
 
-    `measured` is the share of their host-minutes with a sensor of power, `estimated` that of those estimated from counters.
-    Only runs that were measured for the most part are scored; `mean_w` is their mean measured power. `explained` is what
-    counters explain at the end.
+    `measured` is the share of their host-minutes with a power sensor, `estimated` the share estimated from counters.
+    Only runs measured for the most part are scored; `mean_w` is their mean measured power. `explained` holds the models that
+    explain power by counters at the end of the replay.
     """
 
     name: str
@@ -127,7 +127,7 @@ class PowerRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Drawn(msgspec.Struct, frozen=True, array_like=True):
-    """A run of the sample that is drawn: power predicted at its start with its band, and measured power, in W."""
+    """A run in the plotted sample: power predicted at its start with its band, and measured power, in W."""
 
     predicted_w: float
     low_w: float
@@ -136,10 +136,10 @@ class Drawn(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Profiled(msgspec.Struct, frozen=True, kw_only=True):
-    """What hosts reported of settled runs: how many have a profile, and how many of these were learned or left out, by reason.
+    """Host telemetry of settled runs: the number of runs with a profile, and how many profiles were learned or left out, by reason.
 
-    `readings_left_out` counts readings of sensors that were implausible, by reason. `total` and `by_application` are of runs
-    whose power is known.
+    `readings_left_out` counts implausible sensor readings, by reason. `total` and `by_application` cover the runs with a known
+    power.
     """
 
     settled: int
@@ -153,7 +153,7 @@ class Profiled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlertCount(msgspec.Struct, frozen=True, kw_only=True):
-    """How often an alert fired, for how many different subjects, and how many still fire at the end."""
+    """The number of firings of an alert, of distinct subjects, and of alerts still firing at the end."""
 
     name: str
     fired: int
@@ -164,10 +164,11 @@ class AlertCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
-    """All that came of one configuration. Rows are of completed runs, but `by_state`, which is of all that ran.
+    """The results of one configuration. All rows cover completed runs, except `by_state`, which covers all runs that ran.
 
-    `profiled` is None where hosts reported nothing of any run. `limit` sets the predicted probability that a run exceeds its
-    time limit against how often it did. `precision` is that of the alerts that a file of labels judges. `coverages` sets what bands were to hold against what they held, by distance.
+    `profiled` is None if no run has host telemetry. `limit` compares the predicted probability of exceeding the time limit with
+    the observed frequency. `precision` covers the alerts judged by a label file. `coverages` compares nominal and observed
+    coverage of the bands, by distance.
     """
 
     name: str
@@ -191,9 +192,9 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """File report.json of a backtest: the history, and one variant for each configuration, the given one first.
+    """The file report.json of a backtest: the history, and one variant per configuration, starting with the user's configuration.
 
-    `scheduling` is what the given configuration is worth to a scheduler; None where nobody asked.
+    `scheduling` is the effect of that configuration on a simulated scheduler; None if the simulation was not requested.
     """
 
     schema: str
@@ -204,12 +205,15 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encoded(report: Report) -> bytes:
-    """Return the report as JSON for people and programs."""
+    """Return the report as JSON."""
     return msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
 
 
 def decoded(text: bytes) -> Report:
-    """Return the report of its JSON; msgspec.DecodeError where it is none."""
+    """Return the report decoded from JSON.
+
+    Raise msgspec.DecodeError if the text is not a report.
+    """
     return msgspec.json.decode(text, type=Report)
 
 
@@ -218,7 +222,7 @@ EXAMPLES: Final = 3
 
 
 class AlertCounts:
-    """Counts alerts by name, as they begin to fire."""
+    """Counts alerts by name when they start to fire."""
 
     def __init__(self) -> None:
         self._fired = Counter[str]()
@@ -227,7 +231,7 @@ class AlertCounts:
         self._examples = defaultdict[str, deque[str]](lambda: deque(maxlen=EXAMPLES))
 
     def take(self, alert: Alert) -> None:
-        """Take in a change of an alert."""
+        """Record a state change of an alert."""
         name = alert.labels.get("alertname", "")
         if alert.status == "resolved":
             self._firing[name].discard(alert.fingerprint)
@@ -240,7 +244,7 @@ class AlertCounts:
         self._examples[name].append(f"{alert.time[:16].replace('T', ' ')}  {alert.annotations.get('summary', '')}")
 
     def counts(self, runs: int) -> tuple[AlertCount, ...]:
-        """Return the counts by name, against a number of runs."""
+        """Return the counts by name, relative to a number of runs."""
         return tuple(
             AlertCount(
                 name=name,

@@ -1,4 +1,4 @@
-"""Errors of many predictions in bounded memory: sums, counts, and a sketch for the median."""
+"""Prediction errors in bounded memory: sums, counts, and a sketch for the median."""
 
 import math
 from collections import Counter, OrderedDict
@@ -16,26 +16,26 @@ BASELINES: Final = (REQUESTED, LAST_TWO)
 
 
 class Baseline(msgspec.Struct, frozen=True):
-    """The two numbers for one job, in seconds, as known at its start; None where there is none."""
+    """The two baseline run times of one job in seconds, as known at its start; None if unknown."""
 
     requested: float | None = None
     last_two: float | None = None
 
     def of(self, name: str) -> float | None:
-        """Return the number of one of BASELINES."""
+        """Return the run time of the baseline `name`, one of BASELINES."""
         return self.requested if name == REQUESTED else self.last_two
 
 
 class LastTwo:
-    """The last two ended jobs of each user; of at most USERS_MAX, the longest unseen are forgotten first."""
+    """The last two ended jobs of each user, for at most USERS_MAX users; the least recently seen users are dropped first."""
 
     def __init__(self) -> None:
         self._ended: OrderedDict[tuple[str, str], tuple[float, ...]] = OrderedDict()
 
     def baseline(self, system: str, evidence: Evidence) -> Baseline:
-        """Return what would be gone by for a job that starts now.
+        """Return the baseline of a job that starts now.
 
-        The mean of the user's last two jobs is at most what was requested; for a user's first job it is the request.
+        The mean of the user's last two jobs, but at most the requested time; for a user's first job the requested time.
         """
         requested = evidence.time_limit_s
         ended = self._ended.get((system, evidence.user)) if evidence.user else None
@@ -45,7 +45,7 @@ class LastTwo:
         return Baseline(requested, mean_s if requested is None else min(mean_s, requested))
 
     def learn(self, system: str, evidence: Evidence, run_time_s: float) -> None:
-        """Take in that a user's job ended."""
+        """Record the run time of a user's job that ended."""
         if evidence.user is None:
             return
         key = (system, evidence.user)
@@ -65,12 +65,12 @@ _TOUCH: Final = 1e-9  # a run time on the edge of a band is inside
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """How good predictions were; None where there is none.
+    """Accuracy scores of predictions; None if there are no predictions.
 
     `median_error` and `mean_error` are |predicted / observed - 1|, `bias` is the mean of ln(observed / predicted): above 0
-    runs took longer than predicted. `accuracy` is the mean of the smaller over the larger of both. Pinball losses are of
-    the quantiles .5 and .9, in seconds; `coverage_90` is the share of runs inside the 90 % band, with its 95 % interval
-    after Wilson; `ln_width` is the mean of ln(high / low) and `median_ln_width` its median, which a few wide bands do not move.
+    runs took longer than predicted. `accuracy` is the mean ratio of the smaller to the larger of both. Pinball losses are for
+    the quantiles .5 and .9, in seconds; `coverage_90` is the share of runs inside the 90 % band, with its 95 % Wilson interval;
+    `ln_width` is the mean of ln(high / low) and `median_ln_width` its median, which is robust to a few wide bands.
     """
 
     scored: int
@@ -98,15 +98,15 @@ class Band(msgspec.Struct, frozen=True):
     high_s: float
 
     def holds(self, observed_s: float) -> bool:
-        """Return whether a run time lies inside, edges included."""
+        """Return whether a run time lies inside the band, bounds included."""
         return not self.above(observed_s) and not observed_s < self.low_s * (1 - _TOUCH)
 
     def above(self, observed_s: float) -> bool:
-        """Return whether a run time lies above."""
+        """Return whether a run time lies above the band."""
         return observed_s > self.high_s * (1 + _TOUCH)
 
     def at_level(self, level: float) -> "Band":
-        """Return the band that holds this share of the runs, as many above as below, where ln T is normal on either side."""
+        """Return the central band that covers the share `level` of runs, assuming that ln T is normal on either side of the median."""
         median_s = max(self.run_time_s, _LEAST_S)
         share = (1 + level) / 2  # of the runs below its upper end
         low_s, high_s = min(max(self.low_s, _LEAST_S), median_s), max(self.high_s, median_s)
@@ -114,13 +114,13 @@ class Band(msgspec.Struct, frozen=True):
 
     @property
     def high_90_s(self) -> float:
-        """The .9 quantile, where ln T is normal between the median and the .95 quantile."""
+        """The .9 quantile, assuming that ln T is normal between the median and the .95 quantile."""
         least_s = max(self.run_time_s, _LEAST_S)
         return quantile_of_band(least_s, max(self.high_s, least_s), 0.9)
 
 
 class Sketch:
-    """Counts of positive numbers on a scale of ratios: their median to 1 %, in at most some 2,500 counts."""
+    """A logarithmic histogram of positive numbers: gives their median to 1 %, in at most about 2,500 counts."""
 
     __slots__ = ("_counts",)
 
@@ -128,7 +128,7 @@ class Sketch:
         self._counts: Counter[int] = Counter()
 
     def add(self, value: float) -> None:
-        """Take a number in; what is next to nothing counts as 0."""
+        """Add a number; numbers below the smallest bin count as 0."""
         place = _ZERO if value < _LEAST else round(math.log(min(value, _LARGEST)) / _STEP)
         self._counts[place] += 1
 
@@ -143,7 +143,7 @@ class Sketch:
 
 
 class Tally:
-    """Adds up errors; its size does not grow with the number of runs."""
+    """Sums of errors; its size does not grow with the number of runs."""
 
     __slots__ = ("_above", "_bands", "_below", "_errors", "_scored", "_sums", "_width", "_widths")
 
@@ -165,11 +165,11 @@ class Tally:
         self._widths.add(width)
 
     def add_number(self, observed_s: float, predicted_s: float) -> None:
-        """Score a prediction that is one number, taken for every quantile."""
+        """Score a prediction without a band; the number is used for every quantile."""
         self._point(observed_s, predicted_s, predicted_s)
 
     def figures(self) -> Figures:
-        """Return what the errors come to."""
+        """Return the scores computed from the sums."""
         if not self._scored:
             return Figures(scored=0)
         sums = [total / self._scored for total in self._sums]
@@ -201,7 +201,7 @@ class Tally:
 
 
 def interval(hits: float, trials: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share (Wilson 1927); everything without trials."""
+    """Return the 95 % interval of a share (Wilson 1927); (0, 1) without trials."""
     if not trials:
         return 0.0, 1.0
     share, z2 = hits / trials, Z95 * Z95

@@ -1,7 +1,7 @@
-"""What a prediction of run times is worth to a scheduler: how long the jobs of a log would have waited.
+"""The value of run time predictions to a scheduler: the wait times of the jobs of a log under simulated EASY backfilling.
 
-The log goes through EASY backfilling on its machine several times, each time with other run times: those that users asked for,
-the mean of each user's last two jobs, those of Scalewatch, and the real ones. What differs is only what the scheduler believed.
+The simulation runs several times, each time with another source of run time estimates: the requested limits, the mean of each
+user's last two jobs, the predictions of Scalewatch, and the real run times. Only the scheduler's estimates differ.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -33,11 +33,11 @@ OnProgress = Callable[[int], None]
 
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True):
-    """How the jobs of a log fared with the run times of one source.
+    """The wait times of the jobs of a log with one source of run time estimates.
 
-    `order` is that of the jobs that go first where they delay nobody: as they came, or the shortest first. The bounded
-    slowdown of a job is (wait + run time) / run time, of at least SHORT_S, and at least 1. `too_short` is the share of jobs
-    that ran longer than expected.
+    `order` is the order of backfilling: by submission, or shortest job first. The bounded slowdown of a job is
+    (wait + run time) / run time, with a run time of at least SHORT_S, and at least 1. `too_short` is the share of jobs
+    that ran longer than estimated.
     """
 
     source: str
@@ -51,7 +51,7 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitPeriod(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs that were submitted in one stretch of time: their mean wait by source, in the order of coming, in seconds."""
+    """Jobs submitted in one period: their mean wait in seconds by source, backfilled in order of submission."""
 
     start: str
     end: str
@@ -60,10 +60,11 @@ class WaitPeriod(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scheduling(msgspec.Struct, frozen=True, kw_only=True):
-    """The waits of a log with each source of run times, on a machine of `size` in `unit`.
+    """The wait times of a log with each source of run time estimates, on a machine of `size` in `unit`.
 
-    `offered` is the share of the machine that the jobs would fill from the first submission to the last. `left_out` counts
-    jobs that took no part, by reason. `scored` of the `jobs` were scored: the others were submitted before.
+    `offered` is the offered load: the share of the machine that the jobs would fill from the first submission to the last.
+    `left_out` counts jobs excluded from the simulation, by reason. `scored` of the `jobs` were scored: the others were submitted
+    before the scored time.
     """
 
     unit: str
@@ -78,7 +79,7 @@ class Scheduling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Queue(NamedTuple):
-    """The jobs of a log in the order of submission, and the machine that they are for."""
+    """The jobs of a log in order of submission, and the size of their machine."""
 
     jobs: tuple[QueuedJob, ...]
     unit: str
@@ -88,9 +89,9 @@ class Queue(NamedTuple):
 
 
 class LastTwoJobs:
-    """The mean of the last two jobs of each user, and what a user asked for before the first.
+    """Estimates by the mean run time of the last two jobs of each user; the requested limit for a user's first job.
 
-    A job that goes on beyond that gets CORRECTIONS_S more, the first time, the second, and so on, after Tsafrir, Etsion and
+    A job that exceeds its estimate gets CORRECTIONS_S more, indexed by the number of earlier overruns, after Tsafrir, Etsion and
     Feitelson (2007).
     """
 
@@ -98,22 +99,22 @@ class LastTwoJobs:
         self._known = LastTwo()
 
     def submitted(self, job: QueuedJob, now_s: float) -> float:  # noqa: ARG002
-        """Return what is expected of a job."""
+        """Return the estimated run time of a job in s."""
         return self._known.baseline(job.event.system, job.event.evidence).last_two or job.limit_s
 
     def overrun(self, job: QueuedJob, ran_s: float, times: int) -> float:  # noqa: ARG002
-        """Return how long a job is expected to run that goes on beyond what was expected."""
+        """Return the raised estimate of a job that exceeded its estimate, in s."""
         return ran_s + CORRECTIONS_S[min(times, len(CORRECTIONS_S) - 1)]
 
     def ended(self, job: QueuedJob, start_s: float, end_s: float) -> None:
-        """Learn how long a job ran."""
+        """Learn the run time of a job that has ended."""
         self._known.learn(job.event.system, job.event.evidence, end_s - start_s)
 
 
 def queue_of(completed: Iterable[JobCompleted], size: float | None) -> Queue:
-    """Return the jobs of a log for a machine of a size; without one, as much as the log used at once.
+    """Return the jobs of a log for a machine of `size`; the default size is the peak use in the log.
 
-    ConfigError where no job tells its limit, or the log is of several systems: their machines are not one.
+    Raise ConfigError if no job has a time limit, or if the log covers several systems, because each has its own machine.
     """
     ran = [event for event in completed if event.run_time_s > 0]
     systems = sorted({event.system for event in ran})
@@ -143,9 +144,9 @@ def scheduling(
     since_ms: int | None = None,
     on_progress: OnProgress = lambda _: None,
 ) -> Scheduling:
-    """Return how the jobs fare with each source of run times; those submitted before `since_ms` are played, not scored.
+    """Return the wait times with each source of estimates; jobs submitted before `since_ms` are simulated but not scored.
 
-    `predicted` makes Scalewatch's estimates, anew for each play: what is learned depends on when jobs end.
+    `predicted` creates fresh Scalewatch estimates for each simulation, because the learned state depends on when jobs end.
     """
     sources: dict[str, Callable[[], Estimates]] = {
         REQUESTED: Requested, LAST_TWO: LastTwoJobs, PREDICTED: predicted, PERFECT: Perfect,
@@ -174,7 +175,7 @@ def scheduling(
 
 
 def _unfit(event: JobCompleted, unit: str, size: float) -> str | None:
-    """Return why a job takes no part; None where it does."""
+    """Return the reason to exclude a job from the simulation; None to include it."""
     nodes, limit_s = event.evidence.sizes.get(unit), event.evidence.time_limit_s
     if not nodes or nodes <= 0:
         return "no-size"
@@ -191,7 +192,7 @@ def _queued(event: JobCompleted, unit: str) -> QueuedJob:
 
 
 def _used_at_once(ran: Sequence[JobCompleted], unit: str) -> float:
-    """Return the most that the jobs of the log held at one time."""
+    """Return the peak use of the machine by the jobs of the log."""
     changes: list[tuple[int, float]] = []
     for event in ran:
         nodes = event.evidence.sizes.get(unit, 0.0)
@@ -225,7 +226,7 @@ def _bounded_slowdown(start: Start) -> float:
 
 
 def _periods(by_source: dict[str, list[Start]]) -> tuple[WaitPeriod, ...]:
-    """Return the mean waits over time: periods of equally many jobs, the same ones for each source."""
+    """Return the mean waits over time, in periods with equal numbers of jobs that are the same for each source."""
     submitted = sorted(start.job.submit_s for start in by_source[PERFECT])
     count = max(1, min(PERIODS, len(submitted) // JOBS_OF_PERIOD))
     edges = [submitted[len(submitted) * place // count] for place in range(count)]
