@@ -37,16 +37,16 @@ class GroupedRings:
 
     @property
     def repeated(self) -> int:
-        """How many samples had a time that was there already."""
+        """Return the number of samples dropped because the series already had a sample of that time."""
         return self._single.repeated + self._joint.repeated
 
     @property
     def thinned_away(self) -> int:
-        """How many samples were too many of ten seconds."""
+        """Return the number of samples dropped because their ten seconds were full."""
         return self._single.thinned_away + self._joint.thinned_away
 
     def append(self, series: Ints, time_ms: Ints, value: Floats, record: Ints, floor_ms: int) -> None:
-        """Take samples (m,); those of one `record` stand side by side. What is older than `floor_ms` is not needed any more."""
+        """Add samples (m,), sorted so that samples of one `record` are adjacent. Samples older than `floor_ms` may be dropped."""
         first = _eights(record, time_ms)
         if not len(first) and not len(self._members):  # as where each record is one sample
             self._single.append(series, time_ms, value, floor_ms)
@@ -65,13 +65,13 @@ class GroupedRings:
         self._joint.append(group, time_ms[first], _side_by_side(value, first), floor_ms)
 
     def clear_quiet(self, floor_ms: int) -> int:
-        """Free the rings of series whose samples are all older; return how many."""
+        """Free the rings of series whose samples are all older than `floor_ms`; return the number of rings freed."""
         cleared = self._single.clear_quiet(floor_ms) + WIDTH * self._joint.clear_quiet(floor_ms)
         self._forget(np.flatnonzero(self._used() & ~self._joint.has(np.arange(len(self._members)))))
         return cleared
 
     def retained(self, series: int) -> tuple[Ints, npt.NDArray[np.float32]]:
-        """Return times and values of a series, expired ones not yet overwritten included, in order of time."""
+        """Return times and values of a series in order of time, including expired samples that were not overwritten yet."""
         group = self._group[series] if series < len(self._group) else NO_GROUP
         if group == NO_GROUP:
             return self._single.retained(series)
@@ -83,7 +83,7 @@ class GroupedRings:
         return np.sort(np.concatenate((self._single.numbers(), self._members[self._used()].reshape(-1))))
 
     def renumber(self, retained: Ints) -> None:
-        """Give the series `retained` (in order) the numbers 0, 1, ...; all that have a ring must be among them."""
+        """Renumber the series `retained` (in order) to 0, 1, ...; it must contain every series that has a ring."""
         self._reserve(int(retained.max(initial=-1)) + 1)
         number = np.zeros(len(self._group), np.int32)
         number[retained] = np.arange(len(retained))
@@ -92,16 +92,14 @@ class GroupedRings:
         self._single.renumber(retained)
 
     def series_count(self) -> int:
-        """Return how many series have a ring."""
         return self._single.series_count() + WIDTH * self._joint.series_count()
 
     def memory_bytes(self) -> int:
-        """Return how many bytes all of this takes."""
         own = self._group.nbytes + self._members.nbytes
         return own + self._single.memory_bytes() + self._joint.memory_bytes()
 
     def strips(self, chosen: Bools, rows: int) -> Iterator[Strip]:
-        """Yield the rings of the chosen series (by number), so many at a time at most."""
+        """Yield the rings of the chosen series (mask by series number), at most `rows` rings at a time."""
         yield from self._single.strips(chosen, rows)
         wanted = np.asarray(chosen[self._members].any(axis=1))
         for joint in self._joint.strips(wanted, rows // WIDTH):
@@ -111,14 +109,14 @@ class GroupedRings:
             yield Strip(series[row], joint.time[group], _apart(joint.value)[row], joint.filled[group])
 
     def _grouped(self, eights: Ints) -> Bools:
-        """Return which eights (n, WIDTH) of series are a group."""
+        """Return a mask of the sets of eight series (n, WIDTH) that form a group."""
         group = self._group[eights[:, 0]]
         found = group != NO_GROUP
         found[found] = (self._members[group[found]] == eights[found]).all(axis=1)
         return np.asarray(found)
 
     def _form(self, eights: Ints) -> None:
-        """Make groups of the eights whose series come for the first time; of those that overlap not all are."""
+        """Form groups of the sets of eight series that are all new; overlapping sets may be skipped."""
         fresh = eights[(self._group[eights[:, 0]] == NO_GROUP)]
         fresh = fresh[(self._group[fresh] == NO_GROUP).all(axis=1) & ~self._single.has(fresh).any(axis=1)]
         ordered = np.sort(fresh, axis=1)
@@ -133,7 +131,7 @@ class GroupedRings:
         self._forget(numbers[(self._group[fresh] != numbers[:, None]).any(axis=1)])
 
     def _part(self, group: npt.NDArray[np.int32], floor_ms: int) -> None:
-        """Give each member of these groups a ring of its own."""
+        """Split groups: give each member a ring of its own."""
         parted = np.unique(group[group != NO_GROUP]).astype(np.int64)
         for some, held in self._joint.take_out(parted, floor_ms):
             row = np.repeat(np.arange(len(some)), WIDTH)
@@ -169,7 +167,7 @@ class GroupedRings:
 
 
 def _eights(record: Ints, time_ms: Ints) -> Ints:
-    """Return where each eight samples of one record and time begin (n,), counted from the first of them; a rest is left out."""
+    """Return the start indexes (n,) of runs of eight samples with one record and one time; shorter remainders are left out."""
     same = (record[1:] == record[:-1]) & (time_ms[1:] == time_ms[:-1])
     if not same.any():
         return np.zeros(0, np.int64)
@@ -180,19 +178,19 @@ def _eights(record: Ints, time_ms: Ints) -> Ints:
 
 
 def _side_by_side(column: npt.NDArray[Number], first: Ints) -> npt.NDArray[Number]:
-    """Return the eights of a column that begin at `first` (n,), as rows (n, WIDTH)."""
+    """Return the runs of eight values that begin at `first` (n,) as rows (n, WIDTH)."""
     if len(first) * WIDTH == len(column):
         return column.reshape(-1, WIDTH)
     return np.asarray(column[first[:, None] + np.arange(WIDTH)])
 
 
 def _outside(first: Ints, count: int) -> Bools:
-    """Return which of so many samples are in none of the eights."""
+    """Return a mask of the `count` samples that belong to no run of eight."""
     outside = np.ones(count, np.bool_)
     outside[first[:, None] + np.arange(WIDTH)] = False
     return outside
 
 
 def _apart(value: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Return the values of groups (g, capacity, WIDTH) by series (g WIDTH, capacity)."""
+    """Reshape the values of groups (g, capacity, WIDTH) to one row per series (g WIDTH, capacity)."""
     return value.transpose(0, 2, 1).reshape(-1, value.shape[1])

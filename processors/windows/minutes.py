@@ -77,7 +77,6 @@ class MinuteColumns(msgspec.Struct, frozen=True):
     revision: int = 0
 
     def take(self, rows: Ints) -> "MinuteColumns":
-        """Return these rows, in this order."""
         columns = {name: getattr(self, name)[rows] for name in self.__struct_fields__[1:-1]}
         return MinuteColumns(self.minute_ms, **columns, revision=self.revision)
 
@@ -95,10 +94,10 @@ def summarise(
     last_values: LastValues | None = None,
     revision: int = 0,
 ) -> MinuteColumns:
-    """Sum up the chosen series (by number) that have a sample in the minute; `late` is by number, too.
+    """Summarise the chosen series (mask by number) that have a sample in the minute; `late` is indexed by series number.
 
-    `last_values` knows which series are of power, and what cumulative ones had last; without it none is either. Intervals
-    are [edge, next edge), the last one closed, compared with the edges as computed in 32 bits.
+    `last_values` knows which series are a power and the last values of cumulative series; without it no series is either.
+    Intervals are [edge, next edge), the last one closed. Samples are compared with the edges in 32 bits.
     """
     none = np.zeros(len(chosen), np.bool_)
     kinds = (none, none) if last_values is None else (last_values.power(len(chosen)), last_values.profiled(len(chosen)))
@@ -113,22 +112,21 @@ def summarise(
 
 
 class MinutePart(msgspec.Struct, frozen=True):
-    """Some hosts of a minute: what has windows, and what is summed up alone."""
+    """The minutes of some hosts: series with windows, and series that are only summed."""
 
     windows: MinuteColumns
     sums: SumColumns
 
     def __len__(self) -> int:
-        """Return how many series there are."""
         return len(self.windows.series) + len(self.sums.series)
 
 
 def host_minutes(
     part: MinutePart, index: SeriesIndex, host: npt.NDArray[np.integer], source: str
 ) -> Iterator[HostMinute]:
-    """Yield one event per host, rows of a host side by side; ask for a part of them where all take too long.
+    """Yield one event per host; pass parts of a minute if all hosts at once take too long.
 
-    `host` are the numbers of the hosts of all series, by which the part is ordered.
+    `host` maps each series number to its host number; the rows of the part are sorted by host.
     """
     hosts: dict[tuple[str, str], dict[str, ResourceMinute]] = {}
     columns, sums = part.windows, part.sums
@@ -145,7 +143,7 @@ def _note(
     host: npt.NDArray[np.integer],
     minutes: Iterable[ResourceMinute],
 ) -> None:
-    """Add the minutes of series to those of their hosts: a host at a time, for a name at a time takes twice as long."""
+    """Add the minutes of series to the minutes of their hosts, host by host because a lookup per series takes twice as long."""
     of_row, named, every = host[series], index.named(series.tolist()), list(minutes)
     ends = [*np.flatnonzero(of_row[1:] != of_row[:-1]) + 1, len(named)] if named else []
     for first, end in pairwise((0, *ends)):
@@ -202,7 +200,7 @@ def _strip(
 def _minute(
     row: Ints, age: npt.NDArray[np.uint32], value: npt.NDArray[np.float32], rows: int
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of the minute (rows,), of its samples in order of the row."""
+    """Return the columns (rows,) of the minute from its samples, sorted by row."""
     count = np.bincount(row, minlength=rows)
     part = row * PARTS + (age.astype(np.int64) - (WINDOW_MS - MINUTE_MS)) // PART_MS
     counts = np.bincount(part, minlength=rows * PARTS).reshape(rows, PARTS)
@@ -226,7 +224,7 @@ def _energy(
     window: npt.NDArray[np.bool_],
     power: npt.NDArray[np.bool_],
 ) -> Floats:
-    """Return the energy of the minute of each row of power; nan for the others."""
+    """Return the energy of the minute in J for each row that is a power; nan for all other rows."""
     if not power.any():
         return np.full(len(window), np.nan)
     row, column = np.nonzero(window & power[:, None])
@@ -237,7 +235,7 @@ def _energy(
 def _histograms(
     value: npt.NDArray[np.float32], window: npt.NDArray[np.bool_], wanted: npt.NDArray[np.bool_]
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return the histograms of the rows that are wanted."""
+    """Return the histogram columns of the `wanted` rows."""
     if wanted.all():
         return _histogram(value, window)
     found = _histogram(value[wanted], window[wanted])

@@ -1,6 +1,6 @@
-"""All windows of one source partition: samples in, minutes of hosts out, and from where to read again after a crash.
+"""Windows of one source partition: samples in, minutes of hosts out, and the offset to resume from after a crash.
 
-Everything follows from the records in the order of their offsets, however they are split over polls.
+The result depends only on the records in offset order, not on how polls split them.
 """
 
 from collections import deque
@@ -33,7 +33,7 @@ LATE_COUNT_MAX: Final = 2**16 - 1
 
 
 class OpenMinutes:
-    """Minutes (whole, since the epoch) between collected and settled; a bit per series and minute that changed."""
+    """Minutes (since the epoch) that are open: begun but not settled. One bit per series and minute marks a change."""
 
     def __init__(self, settle_minutes: int) -> None:
         self._settle = settle_minutes
@@ -44,7 +44,7 @@ class OpenMinutes:
         self._late = np.zeros((0, LATE_SLOTS), np.uint16)
 
     def resume(self, first_open: int) -> None:
-        """Tell nothing of the minutes before this one: that was done."""
+        """Skip all minutes before `first_open`, because they were emitted before the restart."""
         self._reported = self._settled = first_open - 1
 
     def first_open(self) -> int | None:
@@ -52,7 +52,7 @@ class OpenMinutes:
         return None if self._settled is None else self._settled + 1
 
     def begin(self, clock: int) -> bool:
-        """Collect this minute from now on; False where that is so already."""
+        """Make `clock` the minute being collected; return False if it already is."""
         if self._clock is not None and clock <= self._clock:
             return False
         settled = clock - 1 - self._settle
@@ -66,12 +66,12 @@ class OpenMinutes:
         return True
 
     def due_first(self, clock: int, newest: int) -> Iterator[int]:
-        """Yield the minutes to tell first when `clock` begins; there is nothing after minute `newest`."""
+        """Yield the minutes to emit for the first time when `clock` begins, up to minute `newest`."""
         if self._clock is not None and self._reported is not None and clock > self._clock:
             yield from range(self._reported + 1, min(clock - 1, newest) + 1)
 
     def due_again(self, clock: int) -> Iterator[tuple[int, Ints]]:
-        """Yield the minutes that settle when `clock` begins, each with the series that changed since it was told."""
+        """Yield the minutes that settle when `clock` begins, each with the series that changed since its first emission."""
         if self._clock is None or self._reported is None or self._settled is None or clock <= self._clock:
             return
         for minute in range(self._settled + 1, min(self._reported, clock - 1 - self._settle) + 1):
@@ -82,7 +82,7 @@ class OpenMinutes:
                 yield minute, changed
 
     def touch(self, series: Ints, minute: Ints, *, windows: int = WINDOW_MINUTES) -> None:
-        """Note samples of these series in these minutes (m,): so many windows change, of which some were told."""
+        """Mark the `windows` minutes that samples (m,) change, if those minutes were already emitted."""
         if self._reported is None or self._settled is None or not len(series):
             return
         self._reserve(int(series.max()) + 1)
@@ -96,7 +96,7 @@ class OpenMinutes:
             np.bitwise_or.at(self._changed, series[reported], bits)
 
     def note_late(self, series: Ints) -> None:
-        """Count samples that came too late while this minute was collected."""
+        """Count samples that arrived too late during the minute being collected."""
         if len(series) and self._clock is not None:
             self._reserve(int(series.max()) + 1)
             slot = self._clock % LATE_SLOTS
@@ -104,18 +104,18 @@ class OpenMinutes:
             self._late[:, slot] = np.minimum(counts, LATE_COUNT_MAX)
 
     def late(self, minute: int, series_count: int) -> Ints:
-        """Return how many samples of each series came too late in this minute, (series_count,)."""
+        """Return the number of samples (series_count,) of each series that arrived too late in this minute."""
         self._reserve(series_count)
         if self._clock is None or not self._clock - LATE_SLOTS < minute <= self._clock:
             return np.zeros(series_count, np.int64)
         return self._late[:series_count, minute % LATE_SLOTS].astype(np.int64)
 
     def numbers(self) -> Ints:
-        """Return the series of which anything is noted."""
+        """Return the numbers of series with a mark or a late count."""
         return np.flatnonzero((self._changed != 0) | self._late.any(axis=1))
 
     def renumber(self, retained: Ints) -> None:
-        """Give the series `kept` the numbers 0, 1, ...; nothing may be noted of the others."""
+        """Renumber the series `retained` to 0, 1, ...; no other series may have a mark or a late count."""
         retained = retained[retained < len(self._changed)]
         self._changed, self._late = self._changed[retained], self._late[retained]
 
@@ -133,7 +133,7 @@ class OpenMinutes:
 
 
 class Block(NamedTuple):
-    """Records from `offset` on that came in the same ten seconds of event time, and the newest time that counted."""
+    """Consecutive records from `offset` on that arrived within ten seconds of event time, and their newest accepted time."""
 
     offset: int
     number: int
@@ -141,20 +141,19 @@ class Block(NamedTuple):
 
 
 class ResumeOffset:
-    """From which record a source partition has to be read again, so that its open windows fill as they were.
+    """The offset from which a source partition must be read again to refill its open windows.
 
-    Blocks of records are kept as far back as one is needed; few, for the watermark only grows.
+    Blocks of records are dropped once no open window needs them. They are few because the watermark only grows.
     """
 
     def __init__(self) -> None:
         self._blocks: deque[Block] = deque()
 
     def __len__(self) -> int:
-        """Return how many blocks are kept."""
         return len(self._blocks)
 
     def add(self, offsets: Ints, before_ms: Ints, newest_ms: Ints) -> None:
-        """Note records in order, each (m,): offset, watermark before it, newest accepted time (or less than any)."""
+        """Add records in offset order, (m,) each: offset, watermark before the record, newest accepted time."""
         block = before_ms // BLOCK_MS
         starts = np.flatnonzero(np.concatenate(([True], block[1:] != block[:-1])))
         newest = np.maximum.reduceat(newest_ms, starts)
@@ -166,9 +165,9 @@ class ResumeOffset:
                 self._blocks.append(found)
 
     def start(self, needed_ms: int, next_offset: int) -> int:
-        """Return the offset where all samples from `needed_ms` on lie behind, and forget what lies before it.
+        """Return an offset at or before the first record with a sample from `needed_ms` on, and drop all earlier blocks.
 
-        Where no record is needed that is `next_offset`.
+        Return `next_offset` if no record is needed.
         """
         while self._blocks and self._blocks[0].newest_ms < needed_ms:
             self._blocks.popleft()
@@ -176,7 +175,7 @@ class ResumeOffset:
 
 
 class HostNumbers:
-    """Numbers of hosts in the order in which their first series came; follows the series of an index."""
+    """Host numbers in the order of each host's first series; follows the series of an index."""
 
     def __init__(self, index: SeriesIndex) -> None:
         self._index = index
@@ -184,11 +183,10 @@ class HostNumbers:
         self._of_series = np.zeros(0, np.int32)
 
     def __len__(self) -> int:
-        """Return how many hosts there are."""
         return len(self._numbers)
 
     def of_series(self) -> npt.NDArray[np.int32]:
-        """Return the host of each series of the index, (series,)."""
+        """Return the host number of each series of the index, (series,)."""
         have = len(self._of_series)
         if have < len(self._index):
             new = [self._number(number) for number in range(have, len(self._index))]
@@ -201,7 +199,7 @@ class HostNumbers:
 
 
 class Runs:
-    """Samples side by side that have one record and one time, and so are late or ahead together."""
+    """Runs of adjacent samples with the same record and time, which are therefore late or ahead together."""
 
     def __init__(self, offsets: Ints, time_ms: Ints) -> None:
         starts = _starts(offsets, time_ms)
@@ -209,24 +207,24 @@ class Runs:
         self._starts = starts if len(starts) < len(offsets) else None  # None where each is a sample
 
     def of(self, column: Ints) -> Ints:
-        """Return what the samples of each run have in common."""
+        """Return the value of `column` for each run; the samples of a run share it."""
         return column if self._starts is None else column[self._starts]
 
     def any(self, column: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Return of which runs any sample is so."""
+        """Return a mask of the runs that contain a marked sample."""
         return column if self._starts is None else np.logical_or.reduceat(column, self._starts)
 
     def spread(self, column: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Return for each sample what is so of its run."""
+        """Return a mask of samples from a mask of runs."""
         return column if self._starts is None else np.repeat(column, np.diff(self._bounds))
 
     def samples(self, first: int, end: int) -> slice:
-        """Return the samples of the runs from `first` to before `end`."""
+        """Return the slice of samples that belong to runs `first` to `end` (exclusive)."""
         return slice(int(self._bounds[first]), int(self._bounds[end]))
 
 
 class WindowCounts(msgspec.Struct):
-    """What was taken and what was left out; samples, but for `cleared` (series that went quiet)."""
+    """Numbers of accepted and dropped samples; `cleared` counts series that stopped sending."""
 
     taken: int = 0
     late: int = 0
@@ -236,17 +234,17 @@ class WindowCounts(msgspec.Struct):
 
 
 class Position(msgspec.Struct, frozen=True):
-    """Where to read again: the offset, and what is to be said with it (None: no sample was ever seen)."""
+    """The offset to resume from, and the state to store with it (None before the first sample)."""
 
     offset: int
     resume: Resume | None
 
 
 class PartitionWindows:
-    """The windows of one source partition; drop it when the partition is lost.
+    """The windows of one source partition; drop the object when the partition is lost.
 
-    A sample that is too late for the watermark, or ahead of its own arrival by more than a minute, is counted and left
-    out. The watermark is the newest time that counted. `index` is that of this partition alone.
+    A sample too late for the watermark, or more than a minute ahead of its arrival, is counted and dropped.
+    The watermark is the newest accepted time. `index` belongs to this partition alone.
     """
 
     def __init__(self, source: str, index: SeriesIndex, settings: WindowSettings, resume: Resume | None = None) -> None:
@@ -265,13 +263,13 @@ class PartitionWindows:
 
     @cached_property
     def rings(self) -> GroupedRings:
-        """Samples of series that have windows; made with the first of them, for most files are of jobs alone."""
+        """Return the samples of series with windows; created on first use because most sources carry only job series."""
         emit_after_ms = int(self._settings.emit_after_s * 1000)
         return GroupedRings(keep_ms=WINDOW_MS + self._settings.settle_minutes * MINUTE_MS + emit_after_ms)
 
     @cached_property
     def sums(self) -> Sums:
-        """Sums of series that are only part of profiles."""
+        """Return the sums of series that only appear in profiles."""
         return Sums(self._index, self._settings.settle_minutes)
 
     @cached_property
@@ -280,14 +278,14 @@ class PartitionWindows:
 
     @property
     def watermark_ms(self) -> int | None:
-        """Return the newest time that counted."""
+        """Return the newest accepted time."""
         return None if self._watermark_ms == NEVER_MS else self._watermark_ms
 
     def fold(self, samples: Samples, offsets: Ints, received_ms: Ints) -> Iterator[MinutePart]:
-        """Take samples in the order of their records; yield the minutes that are due, in parts of so many hosts.
+        """Add samples in record order; yield the minutes that are due, in parts of a bounded number of hosts.
 
-        `offsets` and `received_ms` (m,) are those of each sample's record. Exhaust the iterator before the next fold;
-        between two parts other work may be done. RuntimeError where the fold before was not exhausted.
+        `offsets` and `received_ms` (m,) belong to the record of each sample. The caller may do other work between two parts.
+        Raise RuntimeError if the iterator of the previous fold was not exhausted.
         """
         if self._folding:
             raise RuntimeError("The fold before this one was not exhausted.")
@@ -313,24 +311,24 @@ class PartitionWindows:
         self._folding = False
 
     def pass_time(self, time_ms: int) -> Iterator[MinutePart]:
-        """Yield what is due when no sample from before a time will follow, as one of that time would let it."""
+        """Advance time without a sample: yield the minutes that a sample of `time_ms` would make due."""
         if self._watermark_ms != NEVER_MS and time_ms > self._watermark_ms:
             yield from self._turn(int(self._clock(np.int64(time_ms))))
             self._watermark_ms = time_ms
 
     def end(self) -> Iterator[MinutePart]:
-        """Yield what is still to be reported all minutes that have begun; nothing may come after it."""
+        """Yield all remaining changes of the minutes that have begun; no fold may follow."""
         if self._watermark_ms != NEVER_MS:
             yield from self._turn(self._watermark_ms // MINUTE_MS + 1 + self._settings.settle_minutes)
 
     def events(self, part: MinutePart) -> Iterator[HostMinute]:
-        """Yield the events of what `fold` yielded."""
+        """Yield the host events of a part that `fold` yielded."""
         return host_minutes(part, self._index, self._hosts.of_series(), self.source)
 
     def renumber(self, index: SeriesIndex) -> None:
-        """Go on with an empty index, which gets the series that are still needed; RuntimeError in the middle of a fold.
+        """Move the series still needed to an empty index. Raise RuntimeError during a fold.
 
-        Names come from outside and are forgotten nowhere else: who decodes must use the new index from now on.
+        This is the only place that forgets series names, which arrive from outside. The decoder must use the new index.
         """
         if self._folding:
             raise RuntimeError("A fold is not exhausted.")
@@ -347,9 +345,9 @@ class PartitionWindows:
         self._index, self._hosts = index, HostNumbers(index)
 
     def position(self, next_offset: int) -> Position:
-        """Return the offset of the first record that open windows still need, for a commit; all before it was folded.
+        """Return the offset of the first record that open windows still need, to commit; all records before it were folded.
 
-        Reading from there with its `resume` gives the open minutes again as they were, and none that is settled.
+        Reading from there with its `resume` rebuilds the open minutes and no settled minute.
         """
         first_open = self._minutes.first_open()
         if first_open is None:
@@ -358,11 +356,11 @@ class PartitionWindows:
         return Position(self._resume.start(needed_ms, next_offset), Resume(first_open * MINUTE_MS))
 
     def _clock(self, watermark_ms: Ints | np.int64) -> Ints:
-        """Return the minute that is being collected: a minute is told first when this has passed it."""
+        """Return the minute being collected; a minute is first emitted once the clock has passed it."""
         return np.asarray((watermark_ms - int(self._settings.emit_after_s * 1000)) // MINUTE_MS)
 
     def _turn(self, clock: int) -> Iterator[MinutePart]:
-        """Emit what is due when the collected minute becomes another."""
+        """Yield the minutes that become due when the collected minute changes to `clock`."""
         for minute in self._minutes.due_first(clock, self._watermark_ms // MINUTE_MS):
             if (minute + 1) * MINUTE_MS > self._earliest_ms:  # others have no sample: those before the first of all
                 yield from self._emit(minute, self._retained(), revision=0)
@@ -391,7 +389,7 @@ class PartitionWindows:
                 yield part
 
     def _retained(self) -> npt.NDArray[np.bool_]:
-        """Return which series have samples."""
+        """Return a mask of the series that have samples."""
         retained = np.zeros(len(self._index), np.bool_)
         retained[self.rings.numbers()] = True
         retained[self.sums.numbers()] = True
@@ -451,7 +449,7 @@ class PartitionWindows:
 
 
 def _starts(*columns: Ints) -> Ints:
-    """Return where anything in the columns (m,) becomes another; the first place is among them."""
+    """Return the indexes at which any of the columns (m,) changes, including index 0."""
     changes = columns[0][1:] != columns[0][:-1]
     for column in columns[1:]:
         changes |= column[1:] != column[:-1]
@@ -459,12 +457,11 @@ def _starts(*columns: Ints) -> Ints:
 
 
 def far_ahead(time_ms: Ints, after_ms: Ints, ahead_ms: int) -> npt.NDArray[np.bool_]:
-    """Return which samples (m,) are more than `ahead_ms` ahead of most of the FOLLOWING samples after them.
+    """Return a mask of the samples (m,) more than `ahead_ms` ahead of most of the FOLLOWING samples after them.
 
-    For streams without times of arrival: hosts with wrong clocks send such samples.
-    `after_ms` are those after the last one, as many as there are. A sample that is no more ahead makes none late that
-    may be as late. In a stream in the order of time none is ahead, whatever its gaps; and a clock that is wrong, or
-    behind all others, costs its own samples alone.
+    For streams without arrival times, because hosts with wrong clocks send samples from the future. `after_ms` are the times
+    of the samples that follow the last one, if any. Streams sorted by time have no sample ahead, whatever their gaps. A wrong
+    clock costs only the samples of its own host.
     """
     found = np.zeros(len(time_ms), np.bool_)
     if not len(time_ms):

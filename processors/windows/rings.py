@@ -1,4 +1,4 @@
-"""The latest samples of every series: rings that start small and grow; too dense a series is thinned."""
+"""The latest samples of every series in rings that start small and grow; a series with too many samples is thinned."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -32,7 +32,7 @@ DEFAULTS: Final = {
 
 
 class Strip(NamedTuple):
-    """Rings side by side: the series of each (r,), times and values (r, capacity) by slot, and how many slots are filled (r,)."""
+    """Rings as arrays: series number (r,), times and values (r, capacity) by slot, and number of filled slots (r,)."""
 
     series: Ints
     time: npt.NDArray[np.uint32]
@@ -67,14 +67,14 @@ class Pool:
         self.owner = np.zeros(0, np.int32)
 
     def add(self, series: npt.NDArray[np.integer]) -> Rows:
-        """Make room for these series; return their rows (m,), whose content is undefined."""
+        """Add rows for these series; return the rows (m,), whose content is undefined."""
         rows = np.arange(self.rows, self.rows + len(series))
         self._resize(self.rows + len(series))
         self.owner[rows] = series
         return rows
 
     def remove(self, rows: Rows) -> tuple[Rows, Rows]:
-        """Give rows back; return the series that moved into the gaps, and the rows where they are now."""
+        """Free rows; return the series that moved into the gaps, and their new rows."""
         left = self.rows - len(rows)
         gaps = rows[rows < left]
         stays = np.ones(self.rows - left, np.bool_)
@@ -87,7 +87,6 @@ class Pool:
         return moved, gaps
 
     def memory_bytes(self) -> int:
-        """Return how many bytes the arrays take."""
         return self.time.nbytes + self.value.nbytes + self.owner.nbytes
 
     def _resize(self, rows: int) -> None:
@@ -128,7 +127,7 @@ class Rings:
         self.thinned = np.zeros(0, np.bool_)
 
     def append(self, series: Ints, time_ms: Ints, value: Floats, floor_ms: int) -> None:
-        """Take samples (m,); what is older than `floor_ms` is not needed any more."""
+        """Add samples (m,); samples older than `floor_ms` may be overwritten."""
         if not len(series):
             return
         self._reserve(int(series.max()) + 1)
@@ -145,13 +144,13 @@ class Rings:
             self._round(series[chosen], time_ms[chosen], value[chosen], floor_ms)
 
     def clear_quiet(self, floor_ms: int) -> int:
-        """Free the rings of series whose samples are all older; return how many."""
+        """Free the rings of series whose samples are all older than `floor_ms`; return the number of rings freed."""
         quiet = np.flatnonzero((self.pool != NO_RING) & (self.newest_ms < floor_ms))
         self._clear(quiet)
         return len(quiet)
 
     def take_out(self, series: Ints, floor_ms: int) -> Iterator[tuple[Ints, Held]]:
-        """Yield the series that have a ring with what it holds, some at a time, and free their rings."""
+        """Remove the rings of these series and yield series numbers with the content of their rings, in parts."""
         series = series[self.has(series)]
         for number in range(len(self.pools)):
             some = series[self.pool[series] == number]
@@ -162,7 +161,7 @@ class Rings:
                 yield some, held
 
     def put_in(self, series: Ints, held: Held) -> None:
-        """Give series without rings what others held."""
+        """Store the content of removed rings for series that have no ring."""
         self._reserve(int(series.max()) + 1)
         target = np.searchsorted(CAPACITIES, held.alive.sum(axis=1))
         for number in np.unique(target):
@@ -171,13 +170,13 @@ class Rings:
         self.newest_ms[series], self.in_cell[series], self.thinned[series] = held.newest_ms, held.in_cell, held.thinned
 
     def has(self, series: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
-        """Return which of these series, in an array of any shape, have a ring."""
+        """Return a mask, in the shape of `series`, of the series that have a ring."""
         found = series < len(self.pool)
         found[found] = self.pool[series[found]] != NO_RING
         return np.asarray(found)
 
     def strips(self, chosen: npt.NDArray[np.bool_], rows: int) -> Iterator[Strip]:
-        """Yield the rings of the chosen series (by number), so many at a time at most; they are views: keep none."""
+        """Yield the rings of the chosen series (mask by number), at most `rows` at a time, as views that later calls invalidate."""
         for pool in self.pools:
             for first in range(0, pool.rows, rows):
                 some = slice(first, min(first + rows, pool.rows))
@@ -190,7 +189,7 @@ class Rings:
                     yield Strip(owner[row], time[row], value[row], self.filled[owner[row]])
 
     def retained(self, series: int) -> tuple[Ints, npt.NDArray[np.float32]]:
-        """Return times and values of a series, expired ones not yet overwritten included, in order of time."""
+        """Return times and values of a series in order of time, including expired samples that were not overwritten yet."""
         if series >= len(self.pool) or self.pool[series] == NO_RING:
             return np.zeros(0, np.int64), np.zeros(0, np.float32)
         pool, filled = self.pools[self.pool[series]], int(self.filled[series])
@@ -204,7 +203,7 @@ class Rings:
         return np.flatnonzero(self.pool != NO_RING)
 
     def renumber(self, retained: Ints) -> None:
-        """Give the series `kept` (in order) the numbers 0, 1, ...; all that have a ring must be among them."""
+        """Renumber the series `retained` (in order) to 0, 1, ...; it must contain every series that has a ring."""
         number = np.full(max(len(self.pool), int(retained.max(initial=-1)) + 1), NO_RING, np.int32)
         number[retained] = np.arange(len(retained))
         for pool in self.pools:
@@ -214,11 +213,9 @@ class Rings:
             setattr(self, name, getattr(self, name)[retained])
 
     def series_count(self) -> int:
-        """Return how many series have a ring."""
         return sum(pool.rows for pool in self.pools)
 
     def memory_bytes(self) -> int:
-        """Return how many bytes all of this takes."""
         columns = (self.pool, self.row, self.next, self.filled, self.newest_ms, self.in_cell, self.thinned)
         return sum(pool.memory_bytes() for pool in self.pools) + sum(column.nbytes for column in columns)
 
@@ -231,7 +228,7 @@ class Rings:
         self._write(series, time_ms, value)
 
     def _fresh(self, series: Ints, time_ms: Ints) -> npt.NDArray[np.bool_]:
-        """Return which samples (sorted by series) are of a time not there yet, and find room in their ten seconds."""
+        """Return a mask of samples (sorted by series) with a new time and free space in their ten-second cell."""
         fresh = np.ones(len(series), np.bool_)
         if not len(series):
             return fresh
@@ -249,7 +246,7 @@ class Rings:
     def _compare(
         self, series: Ints, time_ms: Ints, late: npt.NDArray[np.bool_], found: tuple[npt.NDArray[np.bool_], Ints]
     ) -> None:
-        """Look at what is stored of the series that have a late sample: which times are there, and how full the cells are."""
+        """Compare samples of series that have a late sample with the stored ones: repeated times and cell counts go to `found`."""
         fresh, retained = found
         doubtful = np.zeros(len(self.pool), np.bool_)
         doubtful[series[late]] = True
@@ -265,7 +262,7 @@ class Rings:
     def _with_room(
         self, series: Ints, cell: Ints, retained: Ints, fresh: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.bool_]:
-        """Of fresh samples keep the first of each cell, as many as it may hold besides those `held`."""
+        """Return the mask `fresh` without samples that exceed the limit of their cell, which already holds `retained` samples."""
         if not (series[1:] == series[:-1]).any():
             crowd = np.flatnonzero(fresh & (retained >= self.cell_max))  # one sample of each series
         else:
@@ -280,7 +277,7 @@ class Rings:
         return fresh
 
     def _already_stored(self, series: Ints, time_ms: Ints) -> tuple[npt.NDArray[np.bool_], Ints]:
-        """Return which times are there already, and how many samples each one's cell holds."""
+        """Return a mask of the times already stored, and the number of stored samples in each sample's cell."""
         found, retained = np.zeros(len(series), np.bool_), np.zeros(len(series), np.int64)
         for number, pool in enumerate(self.pools):
             here = np.flatnonzero(self.pool[series] == number)
@@ -294,7 +291,7 @@ class Rings:
         return found, retained
 
     def _crowded(self, series: Ints, floor_ms: int) -> Ints:
-        """Return the series that have no ring, or one in which these samples would overwrite what is needed."""
+        """Return the series without a ring, or with a ring in which these samples would overwrite samples still needed."""
         rank = _ranks(series)
         crowded = self.pool[series] == NO_RING
         for pool, here in self._by_pool(series):
@@ -310,7 +307,7 @@ class Rings:
         return np.flatnonzero(np.bincount(series[crowded], minlength=len(self.pool)))
 
     def _by_pool(self, series: Ints) -> Iterator[tuple[Pool, "Ints | slice"]]:
-        """Yield the pools in which some of the series (m,) have their rings, each with the places of these among them."""
+        """Yield each pool that holds rings of these series (m,), with the indexes of its series in `series`."""
         number = self.pool[series]
         counts = np.bincount(number + 1, minlength=len(self.pools) + 1)[1:]
         for found in np.flatnonzero(counts).tolist():
@@ -318,7 +315,7 @@ class Rings:
             yield self.pools[found], slice(None) if alone else np.flatnonzero(number == found)
 
     def _enlarge(self, series: Ints, needs: Ints, floor_ms: int) -> None:
-        """Give the series rings that hold what they need and so many more samples."""
+        """Move the series to rings with space for their needed samples plus `needs` more."""
         for first in range(0, len(series), GROUP):
             group, more = series[first : first + GROUP], needs[first : first + GROUP]
             numbers = self.pool[group]
@@ -336,7 +333,7 @@ class Rings:
             self._settle(int(number), series[chosen], (time_ms[chosen], value[chosen], alive[chosen]))
 
     def _alive(self, series: Ints, floor_ms: int) -> tuple[Ints, npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
-        """Return times, values and which of them are needed, each (m, capacity), in order of time; all of one pool."""
+        """Return times, values and a mask of needed samples, each (m, capacity), in order of time; all series share one pool."""
         number = int(self.pool[series[0]])
         if number == NO_RING:
             nothing, value = np.zeros((len(series), 0)), self.pools[0].value
@@ -396,7 +393,7 @@ class Rings:
             self._note_several(series, time_ms, series[last], rank[last] + 1)
 
     def _note_one(self, series: Ints, time_ms: Ints) -> None:
-        """Note one sample of each series."""
+        """Store one sample of each series in the bookkeeping of its cell."""
         self._move_on(series, 1)
         before_ms = self.newest_ms[series]
         newest_ms = np.maximum(before_ms, time_ms)
@@ -406,7 +403,7 @@ class Rings:
         self.newest_ms[series] = newest_ms
 
     def _note_several(self, series: Ints, time_ms: Ints, ends: Ints, counts: Ints) -> None:
-        """Note samples of the series `ends`, so many of each."""
+        """Store `counts` samples of each series in the bookkeeping of its cells."""
         self._move_on(ends, counts)
         before = self.newest_ms[ends] // CELL_MS
         np.maximum.at(self.newest_ms, series, time_ms)
@@ -430,29 +427,29 @@ class Rings:
 
 
 def _age(time: npt.NDArray[np.uint32], newest_ms: Ints | int) -> npt.NDArray[np.uint32]:
-    """Return how much older than the newest of its series a stored time is, in ms; uint32, so 49 days wrap around."""
+    """Return the age in ms of stored times relative to the newest time of their series; uint32 wraps after 49 days."""
     return (np.asarray(newest_ms) & 0xFFFFFFFF).astype(np.uint32) - time
 
 
 def _stable_order(series: Ints) -> Ints:
-    """Return the order by series and place: of keys that differ all, which sort several times as fast as a stable order."""
+    """Return a stable sort order by series, from unique keys because they sort several times faster than a stable sort."""
     bits = len(series).bit_length()
     keys = np.sort(series << bits | np.arange(len(series)))
     return keys & (1 << bits) - 1
 
 
 def _wrapped(slot: Ints, capacity: Ints | int) -> Ints:
-    """Return places of a ring that were counted on past its end, by less than its length; a division takes longer."""
+    """Return slots modulo the capacity, for slots less than one capacity past the end; avoids a slower division."""
     return np.where(slot >= capacity, slot - capacity, slot)
 
 
 def _starts(sorted_keys: Ints) -> npt.NDArray[np.bool_]:
-    """Return which are the first among their equals."""
+    """Return a mask of the first element of each run of equal keys."""
     return np.concatenate(([True], sorted_keys[1:] != sorted_keys[:-1]))
 
 
 def _ranks(sorted_keys: Ints) -> Ints:
-    """Return the position of each among its equals."""
+    """Return the position of each element within its run of equal keys."""
     if not (sorted_keys[1:] == sorted_keys[:-1]).any():
         return np.zeros(len(sorted_keys), np.int64)
     starts = np.flatnonzero(_starts(sorted_keys))

@@ -1,4 +1,4 @@
-"""How windows are kept: what may come how late, and what is in one part of an emission."""
+"""Settings of windows: limits of late samples and the size of one emitted part."""
 
 import math
 from typing import Final
@@ -22,7 +22,7 @@ _POWERS: Final = 10.0 ** np.arange(0.0, PLACES_MAX + 1.0)  # to compute them ane
 
 
 def significant(value: Floats) -> Floats:
-    """Return the values rounded to seven significant digits, which is what 32 bits hold: 0.83, not 0.8299999833106995."""
+    """Return the values rounded to seven significant digits, the precision of 32 bits: 0.83, not 0.8299999833106995."""
     magnitude = np.abs(value)
     exponent = np.floor(np.log10(magnitude, out=np.zeros_like(magnitude), where=magnitude > 0))
     places = np.clip(DIGITS - 1 - np.nan_to_num(exponent, posinf=PLACES_MAX), -PLACES_MAX, PLACES_MAX).astype(np.int64)
@@ -32,9 +32,9 @@ def significant(value: Floats) -> Floats:
 
 
 class WindowSettings(msgspec.Struct, frozen=True):
-    """A sample counts where it is at most `late_max_s` behind the newest, and `ahead_max_s` ahead of its arrival.
+    """A sample counts if it is at most `late_max_s` behind the newest one and at most `ahead_max_s` ahead of its arrival.
 
-    A minute is told first `emit_after_s` after its end, and again once nothing can change it where something did.
+    A minute is emitted `emit_after_s` after its end, and a second time once it is settled if it changed meanwhile.
     """
 
     late_max_s: float = 120.0
@@ -43,7 +43,7 @@ class WindowSettings(msgspec.Struct, frozen=True):
     part_hosts: int = 1_000
 
     def __post_init__(self) -> None:
-        """Refuse what the windows could not hold; ValueError."""
+        """Raise ValueError if the windows cannot satisfy the settings."""
         if not 0 <= self.late_max_s <= LATE_MAX_S:
             raise ValueError(f"late_max_s is {self.late_max_s}; it must be 0 to {LATE_MAX_S:.0f}.")
         if not 0 <= self.emit_after_s <= MINUTE_MS / 1000 or self.ahead_max_s < 0 or self.part_hosts < 1:
@@ -51,25 +51,25 @@ class WindowSettings(msgspec.Struct, frozen=True):
 
     @property
     def settle_minutes(self) -> int:
-        """Return how many minutes after its first emission nothing can change a minute any more."""
+        """Return the number of minutes between the first emission of a minute and its last possible change."""
         return max(0, math.ceil((self.late_max_s - self.emit_after_s) * 1000 / MINUTE_MS))
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """What goes with a trailing offset: the first minute still open; those before it are never told again.
+    """The metadata of a committed offset: the first minute still open. Earlier minutes are never emitted again.
 
-    The watermark need not be said: before the first record that is needed it was older than all that is needed.
+    The watermark is not stored, because before the first needed record it was older than every needed sample.
     """
 
     first_open_ms: int
 
     def text(self) -> str:
-        """Return it as the metadata of a commit."""
+        """Return the text stored as metadata of the commit."""
         return f"windows:1:{self.first_open_ms}"
 
     @classmethod
     def parse(cls, text: str) -> "Resume":
-        """Read it back; InvalidInputError where the text is another."""
+        """Parse commit metadata. Raise InvalidInputError if the text has another format."""
         start, _, first_open = text.rpartition(":")
         refusal = InvalidInputError("no-resume", f"The metadata {text[:60]!r} does not tell of windows.")
         if start != "windows:1":

@@ -1,4 +1,4 @@
-"""What is kept of minutes besides samples: the newest values of counters, and the sums of what is only part of profiles."""
+"""Per-minute state besides samples: the newest values of counters, and the sums of series used only in profiles."""
 
 from collections.abc import Iterator
 from itertools import repeat
@@ -40,17 +40,17 @@ class LastValues:
         self._value = np.zeros((0, LAST_SLOTS), np.float64)
 
     def power(self, count: int) -> Bools:
-        """Return which of the first `count` series are of power."""
+        """Return a mask of the first `count` series that are a power."""
         self._follow()
         return _first(self._power, count)
 
     def profiled(self, count: int) -> Bools:
-        """Return which of the first `count` series are only part of profiles."""
+        """Return a mask of the first `count` series that are used only in profiles."""
         self._follow()
         return _first(self._profiled, count)
 
     def note(self, series: Ints, time_ms: Ints, value: Floats) -> None:
-        """Take samples (m,) in the order in which they came."""
+        """Add samples (m,) in order of arrival."""
         self._follow()
         if not len(self._time_ms):
             return
@@ -66,7 +66,7 @@ class LastValues:
         self._value[row[newer], slot[newer]] = value[newer]
 
     def of(self, series: Ints, minute: int) -> Floats:
-        """Return the last value of each series (m,) in a minute; nan for those without."""
+        """Return the last value of each series (m,) in a minute; nan for series without a value."""
         self._follow()
         found = np.full(len(series), np.nan)
         some = np.flatnonzero(self._row[series] != NO_ROW)
@@ -76,7 +76,7 @@ class LastValues:
         return found
 
     def renumber(self, index: SeriesIndex, retained: Ints) -> None:
-        """Go on with an index that numbers the series `kept` 0, 1, ... and has no others."""
+        """Switch to an index that numbers exactly the series `retained` 0, 1, ...."""
         self._follow()
         row = self._row[retained]
         rows = row[row != NO_ROW]
@@ -100,7 +100,7 @@ class LastValues:
 
 
 class SumColumns(msgspec.Struct, frozen=True):
-    """What m series measured in one minute, (m,) each; `last` is nan where a resource is not cumulative."""
+    """Sums of m series over one minute, (m,) each; `last` is nan if a resource is not cumulative."""
 
     series: Ints
     count: Ints
@@ -111,7 +111,6 @@ class SumColumns(msgspec.Struct, frozen=True):
     late: Ints
 
     def take(self, rows: Ints | slice) -> "SumColumns":
-        """Return these rows, in this order."""
         return SumColumns(*(getattr(self, name)[rows] for name in self.__struct_fields__))
 
     def ordered_by(self, host: npt.NDArray[np.integer]) -> "SumColumns":
@@ -120,7 +119,6 @@ class SumColumns(msgspec.Struct, frozen=True):
         return self if (key[1:] > key[:-1]).all() else self.take(np.argsort(key))
 
     def resources(self) -> Iterator[ResourceMinute]:
-        """Return the minute of each series."""
         own = [part.tolist() for part in (self.count, self.mean, self.low, self.high)]
         none = np.isnan(self.last)
         if none.all() and not self.late.any():  # as of what is not cumulative
@@ -162,16 +160,15 @@ class Sums:
         self._moments = np.zeros((0, self._slots, LANES), np.uint64)
 
     def __len__(self) -> int:
-        """Return how many series have samples."""
         return int(np.count_nonzero(self._series != NO_ROW))
 
     def takes(self, count: int) -> Bools:
-        """Return which of the first `count` series are summed up here."""
+        """Return a mask of the first `count` series that are summed here."""
         self._follow()
         return _first(self._takes, count)
 
     def append(self, series: Ints, time_ms: Ints, value: Floats) -> None:
-        """Take samples (m,) of series that are summed up here, in the order in which they came."""
+        """Add samples (m,) of summed series in order of arrival."""
         if not len(series):
             return
         self._follow()
@@ -192,7 +189,7 @@ class Sums:
             self._add(key, value)
 
     def of(self, chosen: Bools, minute: int, late: Ints) -> SumColumns:
-        """Return the sums of the chosen series (by number, as `late`) that have a sample in the minute."""
+        """Return the sums of the chosen series that have a sample in the minute; `chosen` and `late` are indexed by series number."""
         self._follow()
         slot = minute % self._slots
         there = (self._minute[:, slot] == minute) & (self._count[:, slot] > 0) & (self._series != NO_ROW)
@@ -212,7 +209,7 @@ class Sums:
         )
 
     def clear_quiet(self, floor_ms: int) -> int:
-        """Free the rows of series whose samples are all older; return how many."""
+        """Free the rows of series whose samples are all older than `floor_ms`; return the number of rows freed."""
         quiet = np.flatnonzero((self._series != NO_ROW) & (self._newest_ms < floor_ms))
         self._row[self._series[quiet]] = NO_ROW
         self._series[quiet] = NO_ROW
@@ -224,7 +221,7 @@ class Sums:
         return np.flatnonzero(self._row != NO_ROW)
 
     def renumber(self, index: SeriesIndex, retained: Ints) -> None:
-        """Go on with an index that numbers the series `kept` 0, 1, ... and has no others."""
+        """Switch to an index that numbers exactly the series `retained` 0, 1, ...."""
         self._follow()
         self._takes, self._cumulative, self._shared = (
             self._takes[retained],
@@ -236,11 +233,10 @@ class Sums:
         self._series[self._row[there]] = there
 
     def memory_bytes(self) -> int:
-        """Return how many bytes the arrays take."""
         return sum(part.nbytes for part in vars(self).values() if isinstance(part, np.ndarray))
 
     def _taken(self, key: Ints, shared: Bools) -> Bools:
-        """Tell of sorted samples which are the first of their moment, or of a series that parts share; note the moments."""
+        """Return a mask of sorted samples that count: the first of their half second, or any of a shared series; record their times."""
         place, moment = key >> MOMENT_BITS, key & (1 << MOMENT_BITS) - 1
         word = place * LANES + moment // WORD
         bit = np.left_shift(np.uint64(1), (moment % WORD).astype(np.uint64))
@@ -252,7 +248,7 @@ class Sums:
         return np.asarray(new | shared)
 
     def _add(self, key: Ints, value: Floats) -> None:
-        """Add sorted samples, each of which counts; with values of 32 bits a sum is the same in any order."""
+        """Add sorted samples that all count; with 32-bit values the sum does not depend on their order."""
         short = value.astype(np.float32).astype(np.float64)
         of_sample = key >> MOMENT_BITS
         starts = _starts(of_sample)
@@ -287,7 +283,7 @@ class Sums:
         self._moments.reshape(-1, LANES)[place] = 0
 
     def _rows(self, series: Ints) -> Ints:
-        """Return the rows of series, new ones for those without."""
+        """Return the rows of series; series without a row get a new one."""
         row = self._row[series].astype(np.int64)
         none = row == NO_ROW
         if not none.any():
@@ -324,7 +320,7 @@ class Sums:
 
 
 def _starts(sorted_keys: Ints) -> Ints:
-    """Return where each of the keys begins."""
+    """Return the start index of each run of equal keys."""
     return np.flatnonzero(np.concatenate(([True], sorted_keys[1:] != sorted_keys[:-1])))
 
 
