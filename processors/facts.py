@@ -1,4 +1,4 @@
-"""Facts: what passes between rooms. Runs and their outcomes, bands of run time, and the curve that was published."""
+"""Types that several packages share: runs and their outcomes, bands of run time, and published curves."""
 
 import math
 from bisect import bisect_left
@@ -24,7 +24,7 @@ Ground = Literal["runs", "curve", "excluded"]
 
 
 class RunFact(msgspec.Struct, frozen=True):
-    """A completed run of an application at size `n`; `detected_ms` is the agent's own time when it learned of it."""
+    """A completed run of an application at size `n`; `detected_ms` is the time at which the agent learned of the run."""
 
     run_id: str
     n: float
@@ -35,12 +35,12 @@ class RunFact(msgspec.Struct, frozen=True):
 
 
 def plausible(n: float, run_time_s: float) -> bool:
-    """Return whether size and run time can be true: a thousandth to a thousand million, in units and in seconds."""
+    """Return whether size and run time are plausible: both between 0.001 and 1e9, in units and in seconds."""
     return N_MIN <= n <= N_MAX and RUN_TIME_MIN_S <= run_time_s <= RUN_TIME_MAX_S
 
 
 def trains(n: float | None, event: JobCompleted, *, resized: bool) -> TypeGuard[float]:
-    """Return whether a run shows how long its application takes at size `n`: it came to its end, in one size, and can be true."""
+    """Return whether a model can learn the run: it completed at one size `n`, and its size and run time are plausible."""
     return event.state == SUCCESS and not resized and n is not None and plausible(n, event.run_time_s)
 
 
@@ -67,7 +67,7 @@ QUANTILES: Final = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 class Band(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A run time and the ends of the band that is to hold 90 % of the runs, in seconds."""
+    """A run time and the ends of its 90 % band, in seconds."""
 
     run_time_s: float
     low_s: float
@@ -77,7 +77,7 @@ class Band(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Remaining(msgspec.Struct, frozen=True):
     """The whole run time of a job that still runs, and the probability that it exceeds its time limit.
 
-    `quartiles_s` are the times that a quarter and three quarters of such runs end within.
+    `quartiles_s` are the times within which a quarter and three quarters of such runs end.
     """
 
     band: Band
@@ -86,7 +86,7 @@ class Remaining(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, band: Band, exceeds_limit: float | None, quartiles_s: tuple[float, float]) -> "Remaining":
-        """Return it with quartiles that lie in their half of the band."""
+        """Return a `Remaining` with quartiles clipped to their half of the band."""
         lower_s, upper_s = quartiles_s
         lower_s = min(max(lower_s, band.low_s), band.run_time_s)
         return cls(band, exceeds_limit, (lower_s, max(min(upper_s, band.high_s), band.run_time_s)))
@@ -124,20 +124,20 @@ def remaining(band: Band, elapsed_s: float, limit_s: float | None) -> Remaining:
 
 @lru_cache(maxsize=REMEMBERED)
 def _at_start(band: Band, limit_s: float | None) -> Remaining:
-    """Return what is told of a job that has not run yet."""
+    """Return the prediction for a job that has not run yet."""
     law = _law(band)
     exceeds = None if limit_s is None else min(law.longer(limit_s), 1.0)
     return Remaining.of(band, exceeds, (law.outlived_by(0.75), law.outlived_by(0.25)))
 
 
 def outlasted(elapsed_s: float, exceeds: float | None) -> Remaining:
-    """Return what is left to say of a job that ran longer than anything known: half of such are left after twice the time."""
+    """Return the prediction for a job that ran longer than any known run: half of these jobs still run after twice the time."""
     low_s, lower_s, middle_s, upper_s, high_s = (elapsed_s / (1.0 - level) for level in QUANTILES)
     return Remaining.of(Band(middle_s, low_s, high_s), exceeds, (lower_s, upper_s))
 
 
 class _Law:
-    """The distribution of a run time by its band: the share of the runs that take longer than a time, and the reverse."""
+    """The distribution of a run time by its band: the share of longer runs by time, and the inverse."""
 
     def __init__(self, band: Band) -> None:
         self._centre = math.log(band.run_time_s)
@@ -152,7 +152,7 @@ class _Law:
         return 1.0 if time_s <= 0 else self._longer(math.log(time_s))
 
     def outlived_by(self, share: float) -> float:
-        """Return the time that a share of the runs, above 0, take longer than, in seconds."""
+        """Return the time in seconds that a share of the runs, above 0, exceeds."""
         if share >= _ABOVE:
             deviations = _NORMAL.inv_cdf(min(max(1.0 - share, 1e-12), 1 - 1e-12))
             return math.exp(self._centre + deviations * (self._below if deviations < 0 else self._above))
@@ -212,7 +212,7 @@ SIDE_RATIO_MAX: Final = 1000.0  # from the run time to either end: a band ends t
 
 
 def uninformative(point: "Band | PublishedPoint") -> bool:
-    """Return whether a band is so wide that nothing is known."""
+    """Return whether a band is too wide to be useful."""
     side = max(point.high_s / point.run_time_s, point.run_time_s / point.low_s)
     return point.high_s >= BAND_RATIO_MAX * point.low_s or side >= SIDE_RATIO_MAX * (1.0 - 1e-5)
 
@@ -240,7 +240,7 @@ class PublishedPoint(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Measured(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The share of runs that kept to bands like this, and of how many runs that were scored."""
+    """The measured coverage of bands: the share of runs inside the band, and the number of scored runs."""
 
     coverage: float
     runs: int
@@ -251,12 +251,12 @@ COVERAGE_RUNS_MIN: Final = 20  # of ten runs all fall into a band that holds 85 
 
 
 def measured(coverage: float | None, runs: float) -> Measured | None:
-    """Return a share of runs inside their bands with its count; None where these are too few for it to say anything."""
+    """Return the measured coverage; None if too few runs were scored."""
     return None if coverage is None or runs < COVERAGE_RUNS_MIN else Measured(six_digits(coverage), int(runs))
 
 
 class CurveReading(NamedTuple):
-    """A curve at one size: the band in six digits, its measured coverage, how far it is extrapolated, its source and verdict."""
+    """A curve at one size: the rounded band, its measured coverage, the extrapolation ratio, the source and the verdict."""
 
     n: float
     band: Band
@@ -307,21 +307,21 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
     study: ScalabilityStudy | None = None
 
     def at(self, n: float) -> PublishedPoint | None:
-        """Return what was published at a size; None outside of the curve."""
+        """Return the published point at a size; None if the size is outside the curve."""
         return _at(self.points, n, self.verdicts)
 
     @cached_property
     def _points_before(self) -> "dict[float, PublishedPoint | None]":
-        """The points that were asked for before, by size: a curve never changes, and the sizes of its runs are asked for with each."""
+        """Cache of points by size: a curve never changes, and each run reads its size."""
         return {}
 
     @cached_property
     def _read_before(self) -> "dict[float, CurveReading | None]":
-        """What was read before, by size."""
+        """Cache of readings by size."""
         return {}
 
     def curve_at(self, n: float) -> PublishedPoint | None:
-        """Return what the curve itself gives at a size; None outside of it, but for size 1."""
+        """Return the point of the fitted curve at a size; None if the size is outside the curve and is not 1."""
         before = self._points_before
         if n not in before:
             if len(before) >= READ_MAX:
@@ -331,11 +331,11 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
 
     @cached_property
     def _uninformative_before(self) -> dict[float, bool]:
-        """Of which sizes it says nothing, of those that were asked for before."""
+        """Cache by size of whether the band is uninformative."""
         return {}
 
     def is_uninformative(self, n: float) -> bool:
-        """Return whether what the curve itself gives at a size is a band so wide that it says nothing; False outside of it."""
+        """Return whether the band of the fitted curve at a size is too wide to be useful; False if the size is outside the curve."""
         before = self._uninformative_before
         if n not in before:
             if len(before) >= READ_MAX:
@@ -345,7 +345,7 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
         return before[n]
 
     def read(self, sizes: Sequence[float]) -> "list[CurveReading]":
-        """Return what the curve itself gives at those of the sizes that it reaches, and says anything of."""
+        """Return readings of the fitted curve at the sizes inside the curve with a useful band."""
         before, found = self._read_before, []
         for n in sizes:
             if n not in before:
@@ -381,13 +381,13 @@ class PublishedCurve(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
         return horizon_of(n, self.n_min, self.n_max)
 
     def ground(self, n: float) -> Ground:
-        """Return what the curve rests on at a size."""
+        """Return the basis of the curve at a size: runs of this size, excluded runs of this size, or runs of other sizes."""
         return "runs" if n in self.own else "excluded" if n in self.excluded else "curve"
 
     def score(self, run: RunFact) -> Scored | None:
-        """Return how a run compares; None where the curve does not reach its size.
+        """Return the score of a run against the curve; None if its size is outside the curve.
 
-        Where similar runs gave the one size that was run, the fit itself is scored: its record must not be theirs.
+        If similar runs gave the published point of the only size, the fit itself is scored, because the two records stay apart.
         """
         point = self.curve_at(run.n) if self.own else self.at(run.n)
         if point is None:

@@ -1,4 +1,4 @@
-"""Stores: the processors of one kind by key, decoded on first use, dirty until a checkpoint is confirmed."""
+"""Stores of processors by key: decoded on first use, and dirty until a checkpoint is confirmed."""
 
 import heapq
 import itertools
@@ -19,12 +19,12 @@ REMEMBERED = 8192  # the digests of one run and of its application are asked for
 
 @lru_cache(maxsize=REMEMBERED)
 def digest64(*parts: str) -> int:
-    """Return 64 bits that stand for the parts."""
+    """Return a 64-bit hash of the parts."""
     return _digest(parts)
 
 
 def hexdigest(*parts: str) -> str:
-    """Return 16 hexadecimal digits that stand for the parts, for ids and fingerprints; each is asked for once."""
+    """Return a hash of the parts as 16 hexadecimal digits, for ids and fingerprints; not cached."""
     return f"{_digest(parts):016x}"
 
 
@@ -44,28 +44,29 @@ RateLimit = tuple[int, int]  # the time of the last tick in ms, and how many run
 
 
 def due(rate: RateLimit, now_ms: int, most: int) -> bool:
-    """Return whether one more run is to be scored before the next tick."""
+    """Return whether one more run may be scored before the next tick."""
     return rate[0] != now_ms or rate[1] < most
 
 
 def counted(rate: RateLimit, now_ms: int) -> RateLimit:
-    """Return the pace with one more run scored."""
+    """Return the rate limit after one more scored run."""
     return now_ms, (rate[1] if rate[0] == now_ms else 0) + 1
 
 
 def share(most: int, now_ms: int, since_ms: int, grain_ms: int = 1) -> int:
-    """Return how much may be done at a tick, where in ten seconds it is at most so much; `since_ms` is since the last tick.
+    """Return the amount of work allowed at a tick if at most `most` is allowed in ten seconds.
 
-    Frequent ticks have their share each, so that none holds the fold for long. It is counted by the time of day, so that ticks
-    of any length have as much in ten seconds: shares that were rounded up gave five short ticks five times that of a long one.
-    What comes in parts that may cost more than the share of a short tick is shared out at each `grain_ms`.
+    `since_ms` is the time since the previous tick. Frequent ticks get small shares, so that no tick holds the fold for long.
+    The share is a difference of counts since time zero, so ticks of any length add up to the same amount in ten seconds.
+    Shares that were rounded up gave five short ticks five times the work of a long one. If a unit of work may cost more than
+    the share of a short tick, work is allowed only once every `grain_ms`.
     """
     before_ms = now_ms - min(since_ms, FULL_TICK_MS)
     return _allowed(most, now_ms, grain_ms) - _allowed(most, before_ms, grain_ms)
 
 
 def _allowed(most: int, time_ms: int, grain_ms: int) -> int:
-    """Return how much may have been done from the beginning of time on."""
+    """Return the total amount of work allowed from time zero to `time_ms`."""
     return most * (time_ms - time_ms % grain_ms) // FULL_TICK_MS
 
 
@@ -74,33 +75,33 @@ Finding = TypeVar("Finding", covariant=True)
 
 
 class Processor(Protocol[Fact, Finding]):
-    """A pure component about one thing (an application, a job, a host, an alert).
+    """A pure component for one subject: an application, a job, a host or an alert.
 
-    `name` is the prefix of its state's keys; `version` numbers the form of its state. Its class has a `build`
-    that takes settings and a state, or None for a new one, and `snapshot` returns a copy that `build` takes back.
+    `name` is the prefix of the keys of its state; `version` is the version of the state's format. The class has a method
+    `build` that takes settings and a state, or None for a new processor. `snapshot` returns a copy that `build` accepts.
     """
 
     name: ClassVar[str]
     version: ClassVar[int]
 
     def score(self, fact: Fact) -> Finding:
-        """Judge a fact by what was known before it; changes nothing and works before any learning."""
+        """Score a fact against the state before the fact; changes no state and works before any learning."""
 
     def learn(self, fact: Fact) -> None:
-        """Take a fact in, wholly or (where it raises) not at all; a repeat changes nothing."""
+        """Learn a fact completely, or not at all if this method raises; a repeated fact changes nothing."""
 
     def due_ms(self) -> int | None:
-        """Return when it next wants a tick; None while it only waits for facts."""
+        """Return the time of the next tick that the processor needs; None if it only waits for facts."""
 
     def snapshot(self) -> msgspec.Struct:
-        """Return the state as plain data, a copy."""
+        """Return a copy of the state as plain data."""
 
 
 class Untimed:
-    """A processor that changes by facts alone: it never wants a tick."""
+    """A processor that only changes by facts and never needs a tick."""
 
     def due_ms(self) -> int | None:
-        """Return None: it waits for facts."""
+        """Return None, because the processor only waits for facts."""
         return None
 
 
@@ -125,7 +126,7 @@ class Overdue(NamedTuple):
 class FairQueue:
     """Keys by due time, in lanes; the lanes of a group are queued by their first keys.
 
-    So lanes without due work cost nothing, even with a lane for each application.
+    Lanes without due work therefore cost nothing, even with a lane for each application.
     """
 
     def __init__(self) -> None:
@@ -154,7 +155,7 @@ class FairQueue:
     def take(self, now_ms: int, limit: int, waits: Waits, of_group_max: float = math.inf) -> list[str]:
         """Remove and return due keys, at most `limit`, and `of_group_max` of each group; drop keys for which `waits` is False.
 
-        Groups take turns, and so do the lanes of a group; with equal turns the longest overdue goes first, ties by key.
+        Groups take turns, and so do the lanes of a group. With equal turns the longest overdue key goes first, ties by key.
         """
         due_keys: dict[str, None] = {}
 
@@ -199,7 +200,7 @@ class FairQueue:
         return Overdue(lanes, now_ms - earliest_ms)
 
     def _head(self, group: str, turns: "Turns", now_ms: int, waits: Waits) -> Head | None:
-        """Return the lane whose turn it is in a group, lanes without a turn first; None if nothing is due."""
+        """Return the next lane of a group, lanes without a turn first; None if no key is due."""
         queued = self._groups[group]
         while queued and queued[0][0] <= now_ms:
             due_ms, key, lane = queued[0]
@@ -232,7 +233,7 @@ class FairQueue:
 
 
 class Turns:
-    """The lanes of a group that had a turn, and those among them with due work."""
+    """The lanes of a group that had a turn (`lanes`), and the first keys of the lanes with due work (`heads`)."""
 
     def __init__(self) -> None:
         self.lanes: set[str] = set()
@@ -250,7 +251,7 @@ class Turns:
 def given_up(held: Mapping[str, list[tuple[int, str]]], excess: int) -> list[str]:
     """Return the `excess` keys to evict, given the time of last use by lane and key: the largest lanes evict first.
 
-    A lane evicts its longest unused keys. Among lanes of equal size the longest unused key of all goes, ties by key.
+    A lane evicts its longest unused keys. If lanes have equal size, the longest unused key of all of them goes, ties by key.
     """
     if excess <= 0:
         return []
@@ -277,7 +278,7 @@ def _level(counts: list[int], excess: int) -> tuple[int, int]:
 
 
 class Envelope(msgspec.Struct, Generic[Data], frozen=True, omit_defaults=True):
-    """How a state is stored. What the store needs stands outside of `data`, so that a restore need not decode it."""
+    """The stored form of a state. The fields beside `data` serve the store, so that a restore need not decode `data`."""
 
     version: int
     used_ms: int
@@ -290,7 +291,7 @@ Encoded = Envelope[msgspec.Raw]
 
 
 class Kind(msgspec.Struct, Generic[P], frozen=True):
-    """What a store has to know of its processors. State of another version than `version` is rebuilt from settled runs."""
+    """The description of a kind of processor for its store. State of a version other than `version` is rebuilt from settled runs."""
 
     name: str
     version: int
@@ -299,7 +300,7 @@ class Kind(msgspec.Struct, Generic[P], frozen=True):
 
 
 class Entry(Generic[P]):
-    """One key's place: the processor, or its encoded state until it is used; `stored` if a checkpoint may hold it."""
+    """The entry of one key: the processor, or its encoded state before first use; `stored` if a checkpoint may hold the state."""
 
     __slots__ = ("due_ms", "lane", "processor", "raw", "stored", "used_ms")
 
@@ -311,9 +312,9 @@ class Entry(Generic[P]):
 class Store(Generic[P]):
     """Processors of one kind by key.
 
-    A processor that was changed has to be reported with `changed`. Everything that a restore rebuilds is a function of
-    the stored states, so that a restored store behaves like one that never stopped. Each key is in a lane, by default
-    all in one: when keys are due lanes take turns, and where there are too many the longest lane gives up its own first.
+    A changed processor must be reported with `changed`. A restore rebuilds all indexes from the stored states, so that a
+    restored store behaves like one that never stopped. Each key belongs to a lane; by default all keys share one lane. Lanes
+    with due keys take turns. If there are too many keys, the largest lane evicts its keys first.
     """
 
     def __init__(self, kind: Kind[P], live_max: int = 5000) -> None:
@@ -341,14 +342,14 @@ class Store(Generic[P]):
         return iter(self._entries)
 
     def restore(self, key: str, value: bytes) -> None:
-        """Put an encoded state back; ConfigError where this agent cannot read it."""
+        """Restore an encoded state. Raise ConfigError if this agent cannot read the state."""
         envelope = self._readable(key, value)
         self.changes += 1
         self._entries[key] = Entry(value, envelope.used_ms, envelope.due_ms, envelope.lane, stored=True)
         self._schedule(key, envelope.due_ms, envelope.lane)
 
     def get(self, key: str) -> P | None:
-        """Return the processor of a key, or None."""
+        """Return the processor of a key; None if the key is unknown."""
         if key in self._unencoded:
             self._encode(key)
         entry = self._entries.get(key)
@@ -359,12 +360,12 @@ class Store(Generic[P]):
         return self._processor(key, entry)
 
     def open(self, key: str) -> P:
-        """Return the processor of a key, or a new one, which is kept only after a call of `changed`."""
+        """Return the processor of a key, or a new processor, which is stored only after a call of `changed`."""
         found = self.get(key)
         return self.kind.build(None) if found is None else found
 
     def changed(self, key: str, processor: P, now_ms: int, lane: str | None = None) -> None:
-        """Take in a processor that is new or was changed; without a lane it stays in that where it is."""
+        """Store a processor that is new or has changed; if `lane` is None, the key keeps its lane."""
         entry = self._entries.get(key)
         due_ms = processor.due_ms()
         self.changes += 1
@@ -380,12 +381,12 @@ class Store(Generic[P]):
             self._schedule(key, due_ms, lane)
 
     def lane(self, key: str) -> str | None:
-        """Return the lane of a key; None where the key is not there."""
+        """Return the lane of a key; None if the key is unknown."""
         entry = self._entries.get(key)
         return entry.lane if entry is not None else None
 
     def remove(self, key: str) -> None:
-        """Forget a key; one that no checkpoint has seen leaves nothing to write."""
+        """Remove a key; a checkpoint deletes its state only if the state was stored before."""
         if key in self._unencoded:
             self._encode(key)
         entry = self._entries.pop(key, None)
@@ -399,9 +400,9 @@ class Store(Generic[P]):
             self._dirty.pop(key, None)
 
     def due(self, now_ms: int, limit: int, of_group_max: float = math.inf) -> list[str]:
-        """Return keys whose time has come: of each lane in turn the longest overdue first, ties by key.
+        """Return due keys: lanes take turns, the longest overdue key of a lane goes first, ties by key.
 
-        They are at most `limit`, and at most `of_group_max` of a group of lanes.
+        At most `limit` keys are returned, and at most `of_group_max` of a group of lanes.
         """
         due = self._due.take(now_ms, limit, self._waits, of_group_max)
         for key in due:
@@ -415,8 +416,8 @@ class Store(Generic[P]):
     def excess(self, most: int, stale_ms: int = 0) -> list[str]:
         """Return the keys to remove so that `most` are left.
 
-        Keys last used before `stale_ms` go first, then keys of the longest lanes: in both cases the longest unused ones,
-        ties by key.
+        Keys last used before `stale_ms` go first, then keys of the largest lanes. In both cases the longest unused keys go
+        first, ties by key.
         """
         excess = len(self._entries) - most
         if excess <= 0:
@@ -432,7 +433,7 @@ class Store(Generic[P]):
         return gone + given_up(held, excess - len(gone))
 
     def encode(self, key: str) -> bytes | None:
-        """Return the state of a key as it would be stored, None where it is gone."""
+        """Return the encoded state of a key; None if the key was removed."""
         entry = self._entries.get(key)
         if entry is None or entry.processor is None:
             return entry.raw if entry else None
@@ -440,16 +441,16 @@ class Store(Generic[P]):
         return msgspec.json.encode(Envelope(self.kind.version, entry.used_ms, due_ms, data, entry.lane))
 
     def begin_saving(self) -> None:
-        """Make what is dirty now that which the next checkpoint has to write; it stays so until `confirm`."""
+        """Select all dirty keys for the next checkpoint; they stay dirty until `confirm`."""
         self._saving.update(self._dirty)
         self._dirty.clear()
         self._unencoded = dict(self._saving)
         self._encoded.clear()
 
     def encode_next(self, most: int) -> int:
-        """Encode at most so many states of those that are saved, as they were when that began; return how many it was.
+        """Encode at most `most` states for the checkpoint, as they were at `begin_saving`; return the number encoded.
 
-        Then give the memory of processors long unused back, whose states are encoded for that.
+        If none are left to encode, encode processors that were unused for long instead, to free their memory.
         """
         chosen = list(itertools.islice(self._unencoded, most))
         for key in chosen:
@@ -460,19 +461,19 @@ class Store(Generic[P]):
         return len(chosen) + max(0, excess)
 
     def saving(self) -> dict[str, bytes | None]:
-        """Return what the checkpoint has to write, once all of it was encoded."""
+        """Return the states that the checkpoint has to write, after all of them were encoded."""
         found, self._encoded = self._encoded, {}
         return found
 
     def confirm(self) -> None:
-        """Record that the checkpoint of `saving` is durable; give memory of processors long unused back."""
+        """Record that the checkpoint of `saving` is durable, and free the memory of processors that were unused for long."""
         for key in self._saving:
             if key in self._entries:
                 self._entries[key].stored = True
         self._saving.clear()
 
     def _put_to_rest(self, key: str) -> None:
-        """Keep a state encoded; one that was not changed since it was encoded for the checkpoint is that."""
+        """Replace a processor by its encoded state; reuse the bytes of the checkpoint if the processor did not change since."""
         entry = self._entries[key]
         encoded = None if key in self._dirty else self._encoded.get(key)
         entry.raw, entry.processor = encoded or self.encode(key), None
@@ -527,16 +528,15 @@ AT_ONCE: Final = 1_000
 
 
 def no_rows() -> dict[str, bytes | None]:
-    """Return no states."""
     return {}
 
 
 class Unsaved:
-    """What a checkpoint has to write of some stores, as it is now: encoded some at a time while the fold goes on.
+    """The states of some stores that a checkpoint has to write: a snapshot, encoded in small parts while the fold goes on.
 
-    All at once, the states of 10,000 applications that had changed held the fold for more than a second. A state is encoded
-    at the latest when somebody asks for its processor, who may change it. `rows` makes states of what was copied, such as
-    the rows of hosts.
+    Encoding the states of 10,000 changed applications at once held the fold for more than a second. A state is encoded at
+    the latest when a caller reads its processor, because the caller may change the processor. `rows` makes states from
+    copied data, for example from the rows of hosts.
     """
 
     def __init__(self, stores: Sequence[Store[Any]], rows: Rows = no_rows) -> None:
@@ -546,15 +546,15 @@ class Unsaved:
             store.begin_saving()
 
     def encode(self, most: int) -> bool:
-        """Encode at most so many states; return whether any are left."""
+        """Encode at most `most` states; return whether any are left."""
         while self._left and (most := most - self._left[-1].encode_next(most)) > 0:
             self._left.pop()
         return bool(self._left)
 
     def states(self) -> dict[str, bytes | None]:
-        """Return every state by `kind/key`, None where it is gone; encodes what is left, and is asked once.
+        """Return every state by `kind/key`, None for a removed key; encodes the remaining states first, and may be called once.
 
-        Once nothing is left, any thread may ask.
+        Any thread may call this method once no state is left to encode.
         """
         while self.encode(AT_ONCE):
             pass

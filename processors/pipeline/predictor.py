@@ -1,8 +1,8 @@
-"""The predictor of run times, the same for published curves, for answers to requests, and for running jobs.
+"""The predictor of run times, shared by published curves, answers to requests, and forecasts of running jobs.
 
-A published curve is the predictor over sizes, an answer is the predictor over a request, and the end of a running job is
-the predictor conditioned on the time that the job has already run. Sources are asked in the order of `Predictor.sources`:
-the first source that knows a size gives its run time, band, verdict and origin.
+A published curve is a prediction at many sizes, and an answer is a prediction at the requested sizes. The forecast of a
+running job is conditioned on the time that the job has already run. Sources are tried in the order of
+`Predictor.sources`: the first source that covers a size gives its run time, band, verdict and origin.
 """
 
 from collections.abc import Callable, Sequence
@@ -56,10 +56,10 @@ UNKNOWN: Final = Reliability("unknown", ("no_model",), ())
 class Question(NamedTuple):
     """A future run, without its size.
 
-    `input_sizes` measure its input. `from_inputs` is an earlier prediction from other inputs, which is then used again.
-    `explained` asks for every ensemble member of the model instead of the name of the model. `runs` says that the job exists:
-    if nothing else is known, the spread of all runs of the centre says when it may end. `fitted` is a fit that is about to be
-    published, in the place of the published curve.
+    `input_sizes` measure its input. `from_inputs` is an earlier prediction from other inputs, kept for reuse.
+    `explained` requests every ensemble member of the model instead of the name of the model. `runs` says that the job exists:
+    if no other source covers the job, the spread of all runs of the centre predicts its end. `fitted` is a fit that will
+    replace the published curve.
     """
 
     system: str
@@ -74,16 +74,16 @@ class Question(NamedTuple):
 
     @property
     def curve(self) -> PublishedCurve | None:
-        """The curve that is about to be published."""
+        """The curve of `fitted`, which is about to be published."""
         return self.fitted.curve if self.fitted is not None else None
 
 
 class Predicted(NamedTuple):
-    """The prediction for one size, by the first source that knows the size.
+    """The prediction for one size, by the first source that covers the size.
 
-    `measured` is the share of recent runs inside such bands, None before enough runs were scored. `extrapolation` is the ratio
-    of the size to the largest size that was run. `similar` is the distribution of similar runs, if these are the source;
-    `follows_size` is False if their run times do not depend on the size, so that two sizes have no speed-up.
+    `measured` is the share of recent runs inside bands of this kind, None before enough runs were scored. `extrapolation` is
+    the ratio of the size to the largest size that was run. `similar` is the distribution of similar runs, if they are the
+    source. `follows_size` is False if the run times of similar runs do not depend on the size; the speed-up is then omitted.
     """
 
     n: float
@@ -97,7 +97,7 @@ class Predicted(NamedTuple):
     follows_size: bool = True
 
     def remaining(self, elapsed_s: float, limit_s: float | None) -> Remaining:
-        """Return the rest of the run time of a job that has run for `elapsed_s`, rounded as in messages."""
+        """Return the run time of a job that has already run for `elapsed_s`, conditioned on that and rounded as in messages."""
         if self.similar is not None:
             found = conditioned(self.similar, self.band, elapsed_s, limit_s)
         else:
@@ -107,8 +107,8 @@ class Predicted(NamedTuple):
     def point(self, one_s: float | None) -> AnswerPoint:
         """Return the point of a message; `one_s` is the predicted run time at size 1, for the speed-up.
 
-        Similar runs have no speed-up: one of 1.3 was published for run times that did not depend on the size, and was only
-        the difference between the users of the two sizes.
+        Similar runs give no speed-up. A speed-up of 1.3 was once published for run times that did not depend on the size; it
+        was only the difference between the users of the two sizes.
         """
         speedup = efficiency = None
         if one_s is not None and self.follows_size:
@@ -131,7 +131,7 @@ class Predicted(NamedTuple):
 
 @lru_cache(maxsize=REMEMBERED)
 def _ratios(one_s: float, run_time_s: float, n: float) -> tuple[float, ...]:
-    """Return speed-up and efficiency at a size. A curve is asked about the same sizes again and again."""
+    """Return speed-up and efficiency at a size; cached, because a curve is read at the same sizes repeatedly."""
     return rounded(one_s / run_time_s, one_s / run_time_s / n)
 
 
@@ -139,14 +139,14 @@ BySize = dict[float, Predicted]
 
 
 class Prepared(NamedTuple):
-    """The input of a fit: the laws with everything that other curves have taught them, and the sizes of the curve."""
+    """The input of a fit: the laws after learning from other curves, and the sizes of the curve."""
 
     combination: Combination | None
     sizes: list[float]
 
 
 class Fitted(NamedTuple):
-    """A fit that is not published yet. `laws` are all laws of the ensemble, None if they cannot be fitted."""
+    """A fit before publication. `laws` are all laws of the ensemble, None if they cannot be fitted."""
 
     key: ApplicationKey
     model: RunTime
@@ -159,7 +159,7 @@ FORECASTS_MAX: Final = 256  # forecasts in the cache
 
 
 class Predictor:
-    """Predicts run times in one shard by the state at the present place of the journal; changes nothing."""
+    """Predicts run times in one shard from the state at the present offset of the journal; changes no state."""
 
     def __init__(
         self, state: ShardState, similar_runs: SimilarRunForecasts, features: Features, unseen: UnseenInputs
@@ -189,18 +189,17 @@ class Predictor:
         )
 
     def prepare(self, key: ApplicationKey, model: RunTime) -> Prepared:
-        """Return the input of a fit by the present state."""
+        """Return the input of a fit from the present state."""
         return Prepared(self._combination(key, model), self._published_sizes(model))
 
     def fitted(self, key: ApplicationKey, model: RunTime, prepared: Prepared) -> Fitted:
-        """Return the fit of an application."""
         forecast, laws = self._forecast(key, model, prepared.combination)
         if laws is None:
             laws = self._fits(key, model, forecast, ())
         return Fitted(key, model, forecast, laws, self._curve(forecast, model, prepared.sizes))
 
     def predict(self, question: Question, sizes: Sequence[float]) -> BySize:
-        """Predict a run at each of the sizes that any source knows."""
+        """Predict a run at each of the sizes that a source covers."""
         found: dict[float, Predicted] = {}
         for source in self.sources:
             missing = [n for n in sizes if n not in found and N_MIN <= n <= N_MAX]
@@ -210,7 +209,7 @@ class Predictor:
         return found
 
     def points(self, question: Question, sizes: Sequence[float]) -> tuple[tuple[AnswerPoint, ...], BySize]:
-        """Predict a run at sizes, as points of messages with speed-up and efficiency, and as what was predicted."""
+        """Predict a run at sizes; return message points with speed-up and efficiency, and the raw predictions by size."""
         found = self.predict(question, [*sizes, 1.0])
         one = found.get(1.0)
         one_s = one.band.run_time_s if one is not None and one.follows_size else None
@@ -220,9 +219,9 @@ class Predictor:
         return tuple(points), found
 
     def fails(self, question: Question, n: float, predicted: Predicted | None) -> float | None:
-        """Return the chance that a run like this does not complete; None where too few are known.
+        """Return the probability that a run does not complete; None if there are too few similar runs.
 
-        Where similar runs have told its time, as `predicted`, they have told this with it.
+        If similar runs are the source of `predicted`, their failure share is used.
         """
         if predicted is not None and predicted.similar is not None:
             return round(predicted.similar.law.failing, PROBABILITY_DIGITS)
@@ -246,9 +245,9 @@ class Predictor:
         return curve_sizes(model.sizes(), self._state.settings.run_time.curve_factor_max, model.observed().alone)
 
     def forecast(self, key: ApplicationKey, model: RunTime) -> RunTimePrediction:
-        """Return the study and the ensemble of an application, with the help of related curves and other inputs.
+        """Return the study and the ensemble of an application, using related curves and other inputs.
 
-        The result is kept until a store changes that it depends on.
+        The result is cached until a store changes on which it depends.
         """
         changes = tuple([store.changes for store in self._forecast_stores])
         if changes != self._forecast_changes or len(self._forecasts) >= FORECASTS_MAX:
@@ -261,7 +260,7 @@ class Predictor:
     def _forecast(
         self, key: ApplicationKey, model: RunTime, combination: Combination | None
     ) -> tuple[RunTimePrediction, Fits | None]:
-        """Return a forecast, and the laws of the ensemble if any of the classic laws has earned a share in it."""
+        """Return a forecast, and the laws of the ensemble if any classic law has earned a weight."""
         others = self._unseen_inputs.leaned_on(key, model)
         alone = RunTimePrediction(model.study(), combination, others, model.observed().scatter)
         earned = self._earned(key) if combination is not None else ()
@@ -269,7 +268,7 @@ class Predictor:
         return alone._replace(seeds=Seeds(laws.battery(), earned) if laws is not None else None), laws
 
     def _earned(self, key: ApplicationKey) -> Shares:
-        """Return the shares that the classic laws have earned on a curve and on the other curves of its application."""
+        """Return the weights that the classic laws have earned on a curve and on the other curves of its application."""
         related: RelatedCurves = self._state.related_curves.open(related_curves_key(key))
         others = (self._state.members.get(each.key) for each in related.related.curves if each.key != key.id)
         own = self._state.members.get(key.id)
@@ -292,7 +291,7 @@ class Predictor:
     # The sources, in their order.
 
     def _by_features(self, question: Question, sizes: Sequence[float]) -> BySize:
-        """Predict from attributes and communication on top of what sizes alone give, unless similar runs know more than both."""
+        """Correct the prediction by size with attributes and communication features, unless similar runs predict better."""
         times = self._features.model(question.key.id) if question.key and question.known != NOTHING else None
         if times is None or question.key is None:
             return {}
@@ -335,22 +334,23 @@ class Predictor:
         return {}
 
     def _by_size(self, question: Question, sizes: Sequence[float]) -> BySize:
-        """Predict from the size alone: similar runs where these have the better record, else the curve."""
+        """Predict from the size alone: from similar runs if they have the better record, else from the curve."""
         found = self._by_similar_runs_of_better_record(question, sizes)
         return found | self._by_curve(question, [n for n in sizes if n not in found])
 
     def _by_similar_runs_of_better_record(self, question: Question, sizes: Sequence[float]) -> BySize:
-        """Predict from similar runs where these have predicted the application better than its curve."""
+        """Predict from similar runs if they have predicted the application better than its curve."""
         found: BySize = {}
         for n, why in self._preferred(question, sizes).items():
             found |= self._similar(question, [n], why, follows_size=why != NOT_BY_SIZE)
         return found
 
     def _preferred(self, question: Question, sizes: Sequence[float]) -> dict[float, str]:
-        """Return the sizes at which similar runs go before the curve, and why.
+        """Return the sizes at which similar runs are preferred to the curve, each with the reason.
 
-        The runs of a size that both were scored by decide, where there are enough, else those of all sizes. Before there are
-        enough, a single size that was run has no curve yet. A curve with a useless band is none.
+        The scores at the size decide if both sources have enough of them, else the scores at all sizes. Before there are
+        enough scores, an application with runs at a single size has no curve yet. A curve with an uninformative band does not
+        count as a curve.
         """
         key = question.key
         model = self._state.models.get(key.id) if key else None
@@ -370,7 +370,7 @@ class Predictor:
         return [n for n in sizes if curve.is_uninformative(n)] if curve is not None else []
 
     def _by_curve(self, question: Question, sizes: Sequence[float]) -> BySize:
-        """Predict from the published curve; where it ends, from a fit to what is known now."""
+        """Predict from the published curve; beyond its end, from a fit to the present observations."""
         key = question.key
         model = self._state.models.get(key.id) if key else None
         if key is None or model is None:
@@ -406,7 +406,7 @@ class Predictor:
         return model_of(curve, self._state.members.get(key.id))
 
     def _by_other_inputs(self, question: Question, sizes: Sequence[float]) -> BySize:
-        """Predict an input that was never run from the other inputs of its application."""
+        """Predict an input without runs from the other inputs of its application."""
         if question.key is None or question.key.id in self._state.models:
             return {}
         if question.from_inputs is not None:
@@ -431,7 +431,7 @@ class Predictor:
         return None
 
     def _by_similar_runs(self, question: Question, sizes: Sequence[float]) -> BySize:
-        """Predict from past runs of the same user, name or class, where the question says what is similar."""
+        """Predict from past runs of the same user, name or class, if the question has any of these."""
         comparable = question.runs or self._similar_runs.has_similar(question.system, question.key, question.evidence)
         return self._similar(question, sizes, NO_CURVE) if comparable else {}
 

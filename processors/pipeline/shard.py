@@ -1,4 +1,4 @@
-"""One shard: a pure fold of journal records into messages and state, and the stages that each kind of record goes through."""
+"""One shard: a pure fold of journal records into messages and state, with the stages of each kind of record."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -94,7 +94,7 @@ FORGOTTEN: Final = (  # what goes when an application is forgotten
 
 
 class Shard:
-    """All of one journal partition. The same records give the same messages and the same state, to the bit."""
+    """The complete state of one journal partition. The same records give bit-identical messages and state."""
 
     def __init__(self, settings: FoldSettings, identify: Identify, coefficients_of: CoefficientsOf = shipped) -> None:
         self.hosts = HostShard(settings)
@@ -115,7 +115,7 @@ class Shard:
         self.lines = self._pipeline(completions, jobs, profiles, fits)
 
     def _pipeline(self, completions: Completions, jobs: Jobs, profiles: Profiles, fits: FitQueue) -> dict[type, Line]:
-        """Return the stages of each kind of record, in order, with the kinds of state that each may write."""
+        """Return the stages of each kind of record, in order, with the kinds of state that each stage may write."""
         state, answers, failures = self.state, self._answering, Outcomes(self.state, self._warnings)
         forgetting = Forgetting(state, self._warnings)
         return {
@@ -170,24 +170,24 @@ class Shard:
 
     @property
     def now_ms(self) -> int:
-        """The newest tick."""
+        """The time of the newest tick."""
         return self.state.now_ms
 
     @property
     def hosts_now_ms(self) -> int:
-        """The newest tick that the hosts have seen: after a restart they are behind the jobs for a while."""
+        """The time of the newest tick in the host state, which lags behind the jobs for a while after a restart."""
         return self.hosts.state.now_ms
 
     @property
     def hosts_wait(self) -> bool:
-        """Whether the state of hosts is that of some records ago: they are folded with the next tick."""
+        """Whether host events wait for the next tick, so that the host state is some records old."""
         return self.hosts.waiting > 0
 
     def fold(self, record: JournalRecord) -> list[Message | Tombstone]:
-        """Take a record in and return what is to be sent because of it.
+        """Fold a record into the state and return the messages to send.
 
-        Where it raises, nothing of the event is sent: it is for the caller to say what was refused. What hosts had to say
-        is then sent with the next event.
+        If this method raises, no message of the event is sent, and the caller reports the refused record. Messages about hosts
+        are then sent with the next event.
         """
         event = self._in_time(record.event)
         attempt(self.state, HostRows.name, self.hosts.take, event)  # a fault in hosts does not stop the jobs
@@ -197,33 +197,33 @@ class Shard:
         return messages + self.hosts.sent()
 
     def give_way_by(self, give_way: Callable[[], None]) -> None:
-        """Have it called between slices of long work: questions may be answered then, and nothing may be folded."""
+        """Set the function that is called between slices of long work: it may answer questions, but must not fold records."""
         self.state.give_way = self.hosts.state.give_way = give_way
 
     def fold_hosts(self, record: JournalRecord) -> list[Message | Tombstone]:
-        """Take a record in that the jobs know already, as after a restart: the states of hosts are written more rarely."""
+        """Fold a record into the host state alone, after a restart: host states are stored less often than those of jobs."""
         attempt(self.state, HostRows.name, self.hosts.take, self._in_time(record.event))
         self.state.tally["event", "processed"] += 1
         return self.hosts.sent()
 
     def answer(self, request: PredictionRequested) -> Answer:
-        """Answer a question that is not in the journal; changes no state."""
+        """Answer a request that is not in the journal; changes no state."""
         return self._answering.answer(request)
 
     def first_hosts(self, limit: int) -> list[tuple[str, str]]:
-        """Return system and name of at most so many hosts: those with anomalies first, then by system and name."""
+        """Return system and name of at most `limit` hosts: anomalous hosts first, then by system and name."""
         return self.hosts.views.first(limit)
 
     def host_names(self, limit: int) -> list[tuple[str, str]]:
-        """Return system and name of at most so many hosts in that order, for who looks for one by its name."""
+        """Return system and name of at most `limit` hosts in the order of `first_hosts`, for a search by name."""
         return self.hosts.views.names(limit)
 
     def host_uses(self, names: Sequence[tuple[str, str]]) -> list[HostUse]:
-        """Return state and job of these hosts, by system and name."""
+        """Return the state and the job of each host, given by system and name."""
         return [self.hosts.views.use(*key) for key in names]
 
     def views(self, system: str, turn: AbstractContextManager[object] = NO_TURN) -> "ShardViews":
-        """Return the views of a system; each question takes a `turn`, so that it does not meet the fold halfway."""
+        """Return the views of a system; each question enters `turn`, so that no question reads state in the middle of a fold."""
         return ShardViews(self, system, turn)
 
     def tallied(self) -> dict[tuple[str, str], int]:
@@ -234,7 +234,7 @@ class Shard:
         return dict(tally)
 
     def restore(self, states: Mapping[str, bytes], now_ms: int, hosts_now_ms: int | None = None) -> None:
-        """Put a checkpoint back; without `hosts_now_ms` the hosts begin anew, whatever states of theirs are there."""
+        """Restore a checkpoint; if `hosts_now_ms` is None, ignore stored host states and start the hosts empty."""
         hosts = {key: value for key, value in states.items() if of_hosts(key)}
         self.state.now_ms = now_ms
         self.state.restore({key: value for key, value in states.items() if key not in hosts})
@@ -244,9 +244,9 @@ class Shard:
             self.hosts.restore(hosts, hosts_now_ms)
 
     def unsaved(self, *, with_hosts: bool = False) -> Unsaved:
-        """Return every state that a checkpoint has to write, as it is now, to be encoded while the fold goes on.
+        """Return a snapshot of every state that a checkpoint has to write, encoded later while the fold goes on.
 
-        Those of hosts are many, and among them only `with_hosts`.
+        States of hosts are included only if `with_hosts` is set, because they are large.
         """
         if not with_hosts:
             return Unsaved(list(self.state.stores()))
@@ -258,15 +258,15 @@ class Shard:
         return {store.kind.name: len(store) for store in self.state.stores()} | self.hosts.state.sizes()
 
     def waiting_fits(self) -> Mapping[str, int]:
-        """Return how many models waited for their fit at the last tick, by lane."""
+        """Return the number of models waiting for their fit at the last tick, by lane."""
         return self.state.waiting_fits
 
     def flood(self) -> str | None:
-        """Return who has most of them, in words, where these are many; None where nobody floods."""
+        """Return a text that names the user, application or system with most of the waiting fits; None if there is no flood."""
         return flood(self.state.waiting_fits)
 
     def power_errors(self) -> dict[str, float]:
-        """Return how far estimates of power are out where sensors are, in W by component: the median recently."""
+        """Return the error of power estimates against sensors, in W by component: the recent median."""
         return self.hosts.power_errors()
 
     def confirm(self, *, with_hosts: bool = False) -> None:
@@ -276,14 +276,14 @@ class Shard:
             self.hosts.state.confirm()
 
     def _in_time(self, event: JournalEvent) -> JournalEvent:
-        """Return a tick with the time that all collectors let pass by now; any other event as it is."""
+        """Return a tick with the time that all collectors have reached; return any other event unchanged."""
         if not isinstance(event, Tick):
             return event
         self.watermarks = self.watermarks.after(event)
         return Tick("", time_ms=self.watermarks.now_ms)
 
     def _advance(self, work: TickWork) -> MayStop:
-        """Move the present time on; stop a tick that was folded before."""
+        """Advance the present time; stop a tick that was folded before."""
         if work.event.time_ms <= self.state.now_ms:
             self.state.tally["event", "repeated"] += 1
             return STOP

@@ -28,7 +28,7 @@ from processors.similar_runs import (
 
 
 class SimilarRunForecasts:
-    """The histories of one shard. The job name in a history is the application id, so that another input is another name."""
+    """The run histories of one shard. Histories use the application id as the job name, so each input has its own name."""
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
@@ -38,7 +38,7 @@ class SimilarRunForecasts:
         return predict(job, self._groups(system, job)) if job is not None else None
 
     def fails(self, system: str, job: ComingJob | None) -> float | None:
-        """Return the chance that a job does not complete; None if there are too few similar runs."""
+        """Return the probability that a job does not complete; None if there are too few similar runs."""
         return failing(job, self._groups(system, job)) if job is not None else None
 
     def _groups(self, system: str, job: ComingJob) -> dict[GroupKind, SimilarRuns]:
@@ -47,7 +47,7 @@ class SimilarRunForecasts:
     def has_similar(self, system: str, key: ApplicationKey | None, evidence: Evidence) -> bool:
         """Return whether a future run has a known user, a time limit, or a name that ran before.
 
-        Without these only the runs of the whole centre would be similar, and they say nothing about this run.
+        Without any of these only the runs of the whole centre would be similar, and they do not predict this run.
         """
         application_id = key.id if key else None
         job = coming(application_id, 1.0, evidence)
@@ -59,7 +59,7 @@ class SimilarRunForecasts:
     def learn(self, report: RunReport, point: PublishedPoint | None) -> None:
         """Score the forecast for a run, then learn the run; `point` is the prediction of its curve, for comparison.
 
-        If many runs end between two ticks, some are not scored.
+        If many runs end between two ticks, some runs are not scored.
         """
         event, placement = report.event, report.placement
         job = coming(placement.application_id, placement.n, report.evidence)
@@ -75,9 +75,9 @@ class SimilarRunForecasts:
             self._state.similar_runs.changed(keys[kind], history, self._state.now_ms, _lane(kind, keys[kind], lane))
 
     def correct(self, job: Job, report: RunReport) -> None:
-        """Move a run between groups after a correction: it leaves some, joins others, and is replaced where it stays.
+        """Move a run between histories after a correction: remove it from some, add it to others, and replace it in the rest.
 
-        A run that has already been dropped from its histories is not learned a second time.
+        A run that was already dropped from its histories is not learned a second time.
         """
         event, placement, evidence = report.event, report.placement, report.evidence
         now = coming(placement.application_id, placement.n, evidence)
@@ -99,7 +99,7 @@ class SimilarRunForecasts:
             self._state.similar_runs.changed(key, history, self._state.now_ms, lane)
 
     def _job_before(self, job: Job, report: RunReport) -> ComingJob | None:
-        """Return a run as the report before described it, as far as that is known."""
+        """Return a run as its previous report described it; None if the previous placement is unknown."""
         run_id, former = report.event.run_id, report.former
         pending = next((run for run in job.ended if run.event.run_id == run_id), None)
         if pending is not None:
@@ -124,7 +124,7 @@ class SimilarRunForecasts:
         return comparison is not None and comparison.chosen
 
     def evict(self, _work: TickWork) -> None:
-        """Forget the histories beyond `similar_runs_max`, the longest unused first."""
+        """Evict the histories beyond `similar_runs_max`, the longest unused first."""
         for key in self._state.similar_runs.excess(
             self._state.settings.run_time.similar_runs_max, self._state.stale_ms
         ):
@@ -162,12 +162,12 @@ class SimilarRunForecasts:
 
 
 def _lane(kind: GroupKind, key: str, of_user: str) -> str:
-    """Return the lane of a history: all names that a user runs share one lane, any other history has its own."""
+    """Return the lane of a history: all names of one user share a lane, and any other history has its own lane."""
     return of_user if kind == "name" else key
 
 
 def coming(application_id: str | None, n: float | None, evidence: Evidence) -> ComingJob | None:
-    """Return a job as a key of histories; None if its size is unknown or implausible."""
+    """Return a job as the key of its histories; None if its size is unknown or implausible."""
     if n is None or not plausible(n, 1.0):
         return None
     limit_s = evidence.time_limit_s
@@ -181,10 +181,10 @@ def ended_job(event: JobCompleted, job: ComingJob) -> EndedJob:
 
 
 def occupied_nodes(event: JobCompleted, job: ComingJob) -> bool:
-    """Return whether a run held one number of nodes all the time; a part of a resized job, or a job that never ran, did not."""
+    """Return whether a run held the same number of nodes throughout; False for parts of resized jobs and jobs that never ran."""
     return event.state != "RESIZING" and plausible(job.n, event.run_time_s)
 
 
 def home(system: str, application_id: str | None) -> str:
-    """Return the centre of a run; the application id has the name of the centre, where the run may have an alias."""
+    """Return the name of the centre of a run, read from the application id because `system` may be an alias."""
     return unquote(application_id.partition("/")[0]) if application_id else system

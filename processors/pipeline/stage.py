@@ -1,6 +1,6 @@
-"""The stages of a record: the steps that each kind of record goes through, and the work that the stages share.
+"""The stages of a record: the steps for each kind of record, and the work item that the stages share.
 
-A stage that sends messages is a generator: it yields each message as soon as the state behind the message has changed. If an
+A stage that sends messages is a generator: it yields each message as soon as it has changed the matching state. If an
 optional stage fails halfway, the messages of its finished part are still sent.
 """
 
@@ -26,10 +26,10 @@ Run = Callable[[Any], Iterable[Outgoing] | MayStop]
 
 
 class Stage(NamedTuple):
-    """One step: a function of the work, and the kinds of state that the function may write.
+    """One processing step: a function of the work item, and the kinds of state that the function may write.
 
-    If a required stage fails, the record is refused and none of its messages is sent. A fault of an `optional` stage costs only
-    the result of that stage.
+    If a required stage fails, the record is refused and no message is sent. A fault of an `optional` stage loses only the
+    result of that stage.
     """
 
     run: Run
@@ -43,7 +43,7 @@ class Stage(NamedTuple):
 
 
 class Line(NamedTuple):
-    """The path of one kind of record: `begin` makes the work of an event, and the stages follow in order."""
+    """The stages of one kind of record: `begin` creates the work item of an event, and the stages follow in order."""
 
     begin: Callable[[Any], Any]
     stages: tuple[Stage, ...]
@@ -58,7 +58,7 @@ class Counted(Protocol):
 class guard:  # noqa: N801  reads as the statement that it is
     """Confines an exception to a block: the fault is counted under `name`, and `recover` cleans up.
 
-    `guard` and `attempt` are the only places of the fold that catch every exception.
+    In the fold only `guard` and `attempt` catch every exception.
     """
 
     __slots__ = ("_name", "_recover", "_tally")
@@ -66,8 +66,7 @@ class guard:  # noqa: N801  reads as the statement that it is
     def __init__(self, state: Counted, name: str, recover: Callable[[], object] | None = None) -> None:
         self._tally, self._name, self._recover = state.tally, name, recover
 
-    def __enter__(self) -> None:
-        """Begin."""
+    def __enter__(self) -> None: ...
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> bool:
         if kind is None or not issubclass(kind, Exception):
@@ -79,7 +78,7 @@ class guard:  # noqa: N801  reads as the statement that it is
 
 
 def attempt(state: Counted, name: str, do: Callable[..., object], *arguments: object) -> None:
-    """Call a function as under a `guard`."""
+    """Call a function inside a `guard`."""
     try:
         do(*arguments)
     except Exception:  # noqa: BLE001  three calls a record, and a guard costs as much as some of the calls it would protect
@@ -87,12 +86,12 @@ def attempt(state: Counted, name: str, do: Callable[..., object], *arguments: ob
 
 
 def stage(run: Run, *writes: type[Any], optional: bool = False) -> Stage:
-    """Return the stage of a function, with the kinds of state that the function may write."""
+    """Return the stage that runs a function; `writes` are the kinds of state that the function may write."""
     return Stage(run, frozenset(writes), optional)
 
 
 def run_stages(state: ShardState, line: Line, event: object) -> list[Outgoing]:
-    """Take an event through the stages of its line until one returns STOP; return the messages of all stages."""
+    """Pass an event through the stages of its line until a stage returns STOP; return the messages of all stages."""
     work, messages = line.begin(event), list[Outgoing]()
     for step in line.stages:
         try:
@@ -110,9 +109,9 @@ def run_stages(state: ShardState, line: Line, event: object) -> list[Outgoing]:
 
 @dataclass(slots=True)
 class JobWork:
-    """A record about one job, and the state of the job.
+    """The work item of a record about one job.
 
-    `emptied` lists the applications that lost their last run to this record.
+    `emptied` lists the applications that lost their last run because of this record.
     """
 
     event: Any
@@ -125,18 +124,18 @@ ReportKind = Literal["first", "repeat", "correction", "moved", "too_old"]
 
 
 class RunReport(NamedTuple):
-    """One report of a completed run, with everything that the stages need to know about the run.
+    """One report of a completed run, with all data that the stages need about the run.
 
     `kind` is "first" for a new run, "repeat" for a report without news, "correction" for a later report with other figures,
-    "moved" if evidence that came after the end names another application or size, and "too_old" if the run starts before
-    everything that is remembered: such a run may be a repeat.
+    "moved" if evidence that arrived after the end names another application or size, and "too_old" if the run starts before
+    all remembered runs and may therefore be a repeat.
 
-    `evidence` merges that of the start and of the completion. `fact` is None if no model can learn from the run. `content`
-    is the digest by which a repeat is recognised. `former` is the placement by the report before, and `learned_by` the id
+    `evidence` merges the evidence of start and completion. `fact` is None if no model can learn from the run. `content`
+    is the digest that identifies a repeat. `former` is the placement by the previous report, and `learned_by` the id
     of the application whose model learned the run then.
 
-    The rest belongs to first reports: `ln_load` is the part of ln(run time) that the load of the hosts explains, `cause` the
-    fault of a host during the run, and `attributes` tell builds and versions apart.
+    Three fields are set only for first reports: `ln_load` is the part of ln(run time) that the load of the hosts explains,
+    `cause` the fault of a host during the run, and `attributes` separate builds and versions.
     """
 
     kind: ReportKind
@@ -154,13 +153,13 @@ class RunReport(NamedTuple):
 
     @property
     def stays(self) -> bool:
-        """Whether the model that learned the run before learns it again."""
+        """Whether the model that learned the previous report also learns this one."""
         return self.fact is not None and self.placement.application_id == self.learned_by
 
 
 @dataclass(slots=True)
 class CompletionWork(JobWork):
-    """A report of a completed run.
+    """The work item of a report of a completed run.
 
     `held` turns False if the model of the former application has merged the run, so that no other model may learn it.
     `slowed_by` is the faulty host that explains why the run was slow.
@@ -174,13 +173,13 @@ class CompletionWork(JobWork):
 
 @dataclass(slots=True)
 class TickWork:
-    """A tick, and the milliseconds since the tick before."""
+    """The work item of a tick, with the milliseconds since the previous tick."""
 
     event: Tick
     since_ms: int = 0
 
 
 def of_job(state: ShardState, event: Any) -> JobWork:
-    """Return the work on a record about a job."""
+    """Return the work item of a record about a job."""
     key = job_key(event.system, event.job_id)
     return JobWork(event, key, state.jobs.open(key))

@@ -75,11 +75,11 @@ OF_APPLICATION: Final = "application/"  # how keys of failure rates begin; the o
 
 
 class Identified(Protocol):
-    """The application, size and input of a job, as far as they could be identified."""
+    """The application, size and input of a job, as far as they were identified."""
 
     @property
     def key(self) -> ApplicationKey | None:
-        """The application; None where the evidence names none."""
+        """The application; None if the evidence names no application."""
 
     @property
     def n(self) -> float | None:
@@ -87,15 +87,15 @@ class Identified(Protocol):
 
     @property
     def source(self) -> str:
-        """The evidence that decided."""
+        """The kind of evidence that identified the application."""
 
     @property
     def confidence(self) -> float:
-        """How sure it is, between 0 and 1."""
+        """The confidence of the identification, 0 to 1."""
 
     @property
     def reason(self) -> str | None:
-        """Why there is no application; None where there is one."""
+        """The reason why no application was identified; None if one was."""
 
     @property
     def input_sizes(self) -> tuple[tuple[str, float], ...]:
@@ -107,7 +107,7 @@ CoefficientsOf = Callable[[ApplicationKey], Coefficients]
 
 
 def shipped(_key: ApplicationKey) -> Coefficients:
-    """Return the coefficients by which run times of every application are predicted."""
+    """Return the default coefficients, which are the same for every application."""
     return SHIPPED
 
 
@@ -131,8 +131,8 @@ class ShardState:
     """The state of all processors of one shard.
 
     A store declared with `per_application` has application ids as keys; `per_application` lists these stores.
-    `coefficients_of` serves the measurement of quality: each application is predicted with coefficients that were fitted
-    without its data.
+    `coefficients_of` exists for measuring prediction quality: each application is predicted with coefficients that were
+    fitted without its data.
     """
 
     def __init__(
@@ -199,45 +199,44 @@ class ShardState:
         return iter(self._stores)
 
     def recent(self, end_ms: int) -> bool:
-        """Return whether a run that ended then may still raise an alert: history wakes nobody."""
+        """Return whether a run that ended at `end_ms` may still raise an alert; older runs raise none."""
         return self.now_ms - end_ms <= self.settings.alerts.run_age_max_s * 1000
 
     def model_changed(self, application_id: str, model: RunTime, lane: str | None = None) -> None:
-        """Keep a run-time model that is new or has changed; where there are too many, runs count like time since the last use."""
+        """Store a run-time model that is new or has changed; when models are evicted, a model with more runs counts as newer."""
         if application_id not in self.models:
             self._remember(application_id)
         longer_ms = min(model.observations // RUNS_A_DAY, STALE_DAYS) * DAY_MS
         self.models.changed(application_id, model, self.now_ms + longer_ms, lane)
 
     def teach(self, shares: tuple[Counts, Counts]) -> None:
-        """Put what an application adds to the scores of bands of the centre in the place of what it added before."""
+        """Replace the contribution of an application to the band scores of the centre."""
         pool = self.band_pool.open(CENTRE)
         if pool.score(shares):
             pool.learn(shares)
             self.band_pool.changed(CENTRE, pool, self.now_ms)
 
     def failures_changed(self, key: str, rate: FailureRate, lane: str | None = None) -> None:
-        """Keep a failure rate that is new or has changed; its key is ``application/`` and the id, or ``centre/`` and the system."""
+        """Store a failure rate that is new or has changed; its key is ``application/`` and the id, or ``centre/`` and the system."""
         if key.startswith(OF_APPLICATION) and key not in self.failures:
             self._remember(key.removeprefix(OF_APPLICATION))
         self.failures.changed(key, rate, self.now_ms, lane)
 
     @property
     def stale_ms(self) -> int:
-        """Where there are too many of anything: what was last used before then goes first, whoever it is of."""
+        """Return the time before which entries are stale: a store over its bound evicts stale entries first, whoever owns them."""
         return self.now_ms - STALE_DAYS * DAY_MS
 
     def remove_failures(self, key: str) -> None:
-        """Forget a failure rate."""
         self.failures.remove(key)
         self.forget_unused_id(key.removeprefix(OF_APPLICATION))
 
     def application_id(self, digest: int) -> str | None:
-        """Return the application id with this digest; None once nothing about it is kept."""
+        """Return the application id with this digest; None if no state of the application is left."""
         return self._application_ids.get(digest)
 
     def restore(self, states: Mapping[str, bytes]) -> None:
-        """Load a checkpoint. Raises ConfigError for a kind of state that this version does not know."""
+        """Load a checkpoint. Raise ConfigError if a kind of state is unknown to this version."""
         stores = {store.kind.name: store for store in self._stores}
         for key, value in states.items():
             kind, _, own = key.partition("/")
@@ -252,7 +251,7 @@ class ShardState:
             self._remember(application_id)
 
     def confirm(self) -> None:
-        """Mark as clean what was saved: the checkpoint was read back."""
+        """Mark the saved states as clean, because the checkpoint is durable."""
         for store in self._stores:
             store.confirm()
 
@@ -282,12 +281,12 @@ class ShardState:
 
 
 def related_curves_key(key: ApplicationKey) -> str:
-    """Return the key under which all curves of an application learn from each other."""
+    """Return the key of the state that all curves of an application share to learn from each other."""
     return escaped(key.application)
 
 
 def inputs_key(key: ApplicationKey) -> str:
-    """Return the key under which the inputs of an application in one unit are kept."""
+    """Return the key of the state that holds the inputs of an application in one unit."""
     return f"{related_curves_key(key)}/{escaped(key.unit)}"
 
 
