@@ -1,8 +1,8 @@
-"""Alerts as Alertmanager wants them: sent at once when they change, and again and again while they fire.
+"""Alerts for Alertmanager: sent when they change, and repeated while they fire.
 
-Alertmanager keeps nothing that lasts: who raises an alert repeats it, or it is taken for resolved at its `endsAt`; and sends
-for a while that one is resolved, so that one lost message does not leave it open (Prometheus' documentation of alerting
-clients).
+Alertmanager keeps no state: a client repeats each open alert, or Alertmanager resolves it at its `endsAt`. The client also
+repeats for a while that an alert is resolved, so that one lost message does not leave it open (Prometheus' documentation of
+alerting clients).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,8 +15,8 @@ from processors.contracts.names import parse_rfc3339, rfc3339
 from processors.contracts.outputs import Alert
 from processors.contracts.service import Silence
 
-RESOLVED_KEEP_MS: Final = 15 * 60_000  # how long it is repeated that an alert is resolved
-LAPSES: Final = 4  # so many repeats may be lost before Alertmanager takes an alert for resolved
+RESOLVED_KEEP_MS: Final = 15 * 60_000  # how long a resolved alert is repeated
+LAPSES: Final = 4  # repeats that may be lost before Alertmanager resolves an alert
 
 
 class PostableAlert(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -30,44 +30,46 @@ class PostableAlert(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
 
 
 class Repeats:
-    """What is due to one Alertmanager and when; one that could not be reached is sent all of it later."""
+    """The alerts due to one Alertmanager, and when; after a failure all of them are due again."""
 
     def __init__(self, resend_ms: int, external_url: str | None = None) -> None:
         self._resend_ms = resend_ms
         self._url = external_url
-        self._sent: dict[str, tuple[str, int]] = {}  # id of the message, and when it was sent last
-        self._resolved_ms: dict[str, int] = {}  # since when a resolved one is known here
+        self._sent: dict[str, tuple[str, int]] = {}  # id of the message, and time of the last sending
+        self._resolved_ms: dict[str, int] = {}  # when this process first saw the alert resolved
 
     def due(self, alerts: Sequence[Alert], now_ms: int) -> list[PostableAlert]:
-        """Return what is due at a time by the wall clock, of all alerts that are open or were resolved recently."""
+        """Return the alerts due at a wall-clock time, among those that are open or were resolved recently."""
         newest: dict[str, Alert] = {}
-        for alert in alerts:  # what is open comes first, so an older end of an alert that fires again says nothing
+        for alert in alerts:  # open alerts come first: the older end of an alert that fires again must not count
             newest.setdefault(alert.fingerprint, alert)
-        wanted = {key: alert for key, alert in newest.items() if self._is_wanted(alert, now_ms)}
-        self._sent = {key: shown for key, shown in self._sent.items() if key in wanted}
-        self._resolved_ms = {key: since for key, since in self._resolved_ms.items() if key in wanted}
-        found = [alert for alert in wanted.values() if self._is_due(alert, now_ms)]
-        self._sent |= {alert.fingerprint: (alert.id, now_ms) for alert in found}
-        return [self._postable(alert, now_ms) for alert in found]
+        current = {key: alert for key, alert in newest.items() if self._is_current(alert, now_ms)}
+        self._sent = {key: sent for key, sent in self._sent.items() if key in current}
+        self._resolved_ms = {key: since for key, since in self._resolved_ms.items() if key in current}
+        due = [alert for alert in current.values() if self._is_due(alert, now_ms)]
+        self._sent |= {alert.fingerprint: (alert.id, now_ms) for alert in due}
+        return [self._postable(alert, now_ms) for alert in due]
 
     def forget(self) -> None:
-        """Take note that what was due last may not have arrived: all of it is due again."""
+        """Make all alerts due again, because the last ones may not have arrived."""
         self._sent = {}
 
-    def _is_wanted(self, alert: Alert, now_ms: int) -> bool:
+    def _is_current(self, alert: Alert, now_ms: int) -> bool:
         if alert.status != "resolved":
             self._resolved_ms.pop(alert.fingerprint, None)
             return alert.status == "firing"
-        known = self._sent.get(alert.fingerprint)
+        was_sent = alert.fingerprint in self._sent
         since_ms = self._resolved_ms.get(alert.fingerprint)
-        if since_ms is None:  # one that was sent as firing counts from now, one of before this process from its own end
-            since_ms = now_ms if known else parse_rfc3339(alert.ends or alert.time)
+        if (
+            since_ms is None
+        ):  # after sending it as firing from now on; if it ended before this process from its own end on
+            since_ms = now_ms if was_sent else parse_rfc3339(alert.ends or alert.time)
             self._resolved_ms[alert.fingerprint] = since_ms
         return now_ms - since_ms < RESOLVED_KEEP_MS
 
     def _is_due(self, alert: Alert, now_ms: int) -> bool:
-        shown = self._sent.get(alert.fingerprint)
-        return shown is None or shown[0] != alert.id or now_ms - shown[1] >= self._resend_ms
+        sent = self._sent.get(alert.fingerprint)
+        return sent is None or sent[0] != alert.id or now_ms - sent[1] >= self._resend_ms
 
     def _postable(self, alert: Alert, now_ms: int) -> PostableAlert:
         ends = alert.ends if alert.status == "resolved" else None
@@ -83,7 +85,7 @@ class Repeats:
 
 
 def posted_labels(alert: Alert) -> dict[str, str]:
-    """Return the labels under which an Alertmanager knows an alert."""
+    """Return the labels that identify an alert in Alertmanager."""
     return {**alert.labels, "severity": alert.severity, "kind": alert.kind}
 
 
@@ -92,14 +94,14 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _KnownAlert(msgspec.Struct, frozen=True):
-    """What is read of an alert in the answer of an Alertmanager."""
+    """The fields read of an alert in the answer of an Alertmanager."""
 
     labels: dict[str, str]
     status: _Status
 
 
 class _KnownSilence(msgspec.Struct, frozen=True, rename="camel"):
-    """What is read of a silence in the answer of an Alertmanager."""
+    """The fields read of a silence in the answer of an Alertmanager."""
 
     id: str
     ends_at: str
@@ -108,7 +110,7 @@ class _KnownSilence(msgspec.Struct, frozen=True, rename="camel"):
 
 
 OURS: Final = {"active": "false", "inhibited": "false", "silenced": "true", "filter": 'kind=~"anomaly|reliability"'}
-"""The question for the alerts of agents that are silenced, as parameters of ``/api/v2/alerts``."""
+"""The parameters of ``/api/v2/alerts`` for silenced alerts of agents."""
 SILENCE_TEXT_MAX: Final = 300  # characters of a name or a comment
 _ALERTS: Final = msgspec.json.Decoder(list[_KnownAlert])
 _SILENCES: Final = msgspec.json.Decoder(list[_KnownSilence])
@@ -116,32 +118,33 @@ Labels = frozenset[tuple[str, str]]
 
 
 def known_silences(alerts: bytes, silences: bytes) -> dict[Labels, Silence]:
-    """Return the silences of alerts by their labels, from the answers of ``/api/v2/alerts`` and ``/api/v2/silences``.
+    """Return the silences of alerts by labels, from the answers of ``/api/v2/alerts`` and ``/api/v2/silences``.
 
-    The Alertmanager itself says which silence matches: its patterns are not ours. Of several the one counts that ends
-    last. Raises msgspec.MsgspecError, or InvalidInputError, where an answer is none.
+    Alertmanager itself decides which silence matches, because its patterns differ from ours. Of several silences, the one that
+    ends last counts. Raises msgspec.MsgspecError or InvalidInputError for a malformed answer.
     """
-    by_id = {one.id: one for one in _SILENCES.decode(silences)}
-    found: dict[Labels, Silence] = {}
+    by_id = {silence.id: silence for silence in _SILENCES.decode(silences)}
+    by_labels: dict[Labels, Silence] = {}
     for alert in _ALERTS.decode(alerts):
         matching = [by_id[id_] for id_ in alert.status.silenced_by if id_ in by_id]
         if matching:
-            last = max(matching, key=lambda one: parse_rfc3339(one.ends_at))
+            last = max(matching, key=lambda silence: parse_rfc3339(silence.ends_at))
             by, comment = last.created_by[:SILENCE_TEXT_MAX], last.comment[:SILENCE_TEXT_MAX]
-            found[frozenset(alert.labels.items())] = Silence(by, rfc3339(parse_rfc3339(last.ends_at)), comment)
-    return found
+            by_labels[frozenset(alert.labels.items())] = Silence(by, rfc3339(parse_rfc3339(last.ends_at)), comment)
+    return by_labels
 
 
 def silences_of(alerts: Iterable[Alert], known: Mapping[Labels, Silence], now_ms: int) -> dict[str, Silence]:
-    """Return the silences of open alerts by fingerprint, those that have not ended."""
+    """Return the silences of open alerts by fingerprint, without ended silences."""
     labels = {alert.fingerprint: posted_labels(alert) for alert in alerts if alert.is_open}
-    found = {
-        key: known.get(frozenset((name, value) for name, value in of.items() if value)) for key, of in labels.items()
+    silences = {
+        key: known.get(frozenset((name, value) for name, value in posted.items() if value))
+        for key, posted in labels.items()
     }
-    return {key: one for key, one in found.items() if one is not None and parse_rfc3339(one.until) > now_ms}
+    return {key: one for key, one in silences.items() if one is not None and parse_rfc3339(one.until) > now_ms}
 
 
 def bodies(alerts: Sequence[PostableAlert], alerts_max: int = 500) -> Iterable[bytes]:
-    """Yield what is posted to ``/api/v2/alerts``: JSON arrays of at most `alerts_max`."""
+    """Yield request bodies for ``/api/v2/alerts``: JSON arrays of at most `alerts_max` alerts."""
     for first in range(0, len(alerts), alerts_max):
         yield msgspec.json.encode(alerts[first : first + alerts_max])

@@ -1,4 +1,4 @@
-"""Emissions as JSON-lines files, one per output topic: what a replay leaves behind."""
+"""Emissions as JSON-lines files, one per output topic, which a replay writes."""
 
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -23,21 +23,21 @@ class _Line(msgspec.Struct):
 
 
 def file_name(kind: str) -> str:
-    """Return the name of the file that holds a kind of output."""
     return f"{kind.replace('_', '-')}.jsonl"
 
 
 def line(record: Emission) -> bytes:
-    r"""Return the line of a record: its key and its value, null for a tombstone."""
+    """Return the line of a record with its key and value, null for a tombstone."""
     value = _NULL if record.value is None else msgspec.Raw(record.value)
     return _ENCODER.encode(_Line(record.key, value)) + b"\n"
 
 
 class JsonLines:
-    r"""A folder of JSON-lines files, one per kind of output, empty where nothing came out.
+    """A folder of JSON-lines files, one per kind of output; kinds without records have empty files.
 
-    Use it as a context manager. The files carry `.partial` in their names until the block ends well: a file with its
-    final name is complete. A block that fails before anything came out leaves nothing. Raises ConfigError where the folder cannot be written at the start, UnavailableError later.
+    Use it as a context manager. Files are named `.partial` until the block ends without an error, so a file with its final name
+    is complete. A block that fails before it wrote anything leaves no files. Raises ConfigError if the folder cannot be written
+    at the start, UnavailableError later.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -59,7 +59,6 @@ class JsonLines:
         return self
 
     def write(self, records: Iterable[Emission]) -> None:
-        """Add records in their order."""
         try:
             for record in records:
                 self._files[record.kind].write(line(record))

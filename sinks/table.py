@@ -1,4 +1,4 @@
-"""The local table of predictions: SQLite for programs, JSON lines for scripts that have no database at hand."""
+"""The local table of predictions: SQLite for programs, JSON lines for scripts without a database."""
 
 import math
 import os
@@ -14,12 +14,12 @@ from processors.contracts.outputs import Prediction
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One size of one application; units as in the message.
+    """One size of one application, in the units of the message.
 
-    `verdict` is the verdict on this size, and `reliable` whether it is "reliable". `useful_n_max` is the largest size worth
-    asking for, `knee_n` where more begins to bring little; None where that is not known. `observations` is how many runs of the
-    application are behind its curve, `coverage` what the band aims at, `coverage_measured` the share of past runs that fell inside
-    such bands and `coverage_runs` of how many; both None before there were enough.
+    `verdict` is the verdict on this size, `reliable` whether it is "reliable". `useful_n_max` is the largest useful size, `knee_n` the
+    size of the best balance of speed and cost; each may be None. `observations` is the number of runs behind the curve. `coverage`
+    is the target of the band, `coverage_measured` the share of `coverage_runs` past runs inside such bands; both are None before
+    there were enough.
     """
 
     application_id: str
@@ -46,7 +46,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rows(application_id: str, prediction: Prediction) -> Iterator[Row]:
-    """Yield the sizes of a curve, in their order."""
+    """Yield the sizes of a curve in their order."""
     for point in prediction.curve:
         yield Row(
             application_id=application_id,
@@ -93,9 +93,9 @@ _INSERT: Final = f"insert into predictions values ({', '.join('?' * len(_NAMES))
 
 
 class TableWriter:
-    """Keeps an SQLite file of predictions; readers see each change whole, and may read while it is written.
+    """Writes an SQLite file of predictions; readers see each change as a whole, and may read at the same time.
 
-    Raises ValueError for a file that is a table of another version.
+    Raises ValueError for a table of another version.
     """
 
     def __init__(self, path: Path) -> None:
@@ -106,10 +106,12 @@ class TableWriter:
         (version,) = self._connection.execute("select value from about where name = 'version'").fetchone()
         if version != VERSION:
             self._connection.close()
-            raise ValueError(f"{path} is a table of version {version}, not {VERSION}: remove it, and it is made anew.")
+            raise ValueError(
+                f"{path} is a table of version {version}, not {VERSION}. Remove the file to create a new one."
+            )
 
     def change(self, changed: Mapping[str, Sequence[Row] | None], *, whole: bool) -> None:
-        """Take in the rows of applications, None for one that is gone; `whole`: there are no others."""
+        """Replace the rows of applications (None: remove them); with `whole` there are no other applications."""
         self._connection.execute("begin immediate")
         if whole:
             self._connection.execute("delete from predictions")
@@ -119,17 +121,15 @@ class TableWriter:
         self._connection.execute("commit")
 
     def close(self) -> None:
-        """Close the file."""
         self._connection.close()
 
 
 def table_lines(rows: Iterable[Row]) -> bytes:
-    """Return rows as JSON lines."""
     return b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
 
 
 def write_lines(path: Path, rows: Iterable[Row]) -> None:
-    """Write rows as JSON lines; who reads the file meanwhile sees the old one or the new one, whole."""
+    """Write rows as JSON lines; other readers see either the whole old file or the whole new one."""
     new = path.with_name(f".{path.name}.new")
     with new.open("wb") as file:
         file.writelines(msgspec.json.encode(row) + b"\n" for row in rows)
@@ -139,18 +139,18 @@ def write_lines(path: Path, rows: Iterable[Row]) -> None:
 
 
 class Predictions:
-    """Reads the table; every answer is as fresh as the file. Raises sqlite3.OperationalError where there is none."""
+    """Reads the table; each answer is as fresh as the file. Raises sqlite3.OperationalError without a table."""
 
     def __init__(self, path: Path) -> None:
         self._uri = f"{path.resolve().as_uri()}?mode=ro"
 
     def applications(self) -> list[tuple[str, str, str, str]]:
-        """Return system, application, input and unit of all that is there, sorted."""
+        """Return system, application, input and unit of all applications, sorted."""
         return self._select("select distinct system, application, input, unit from predictions order by 1, 2, 3, 4")
 
     def curve(self, system: str, application: str, input: str = "", unit: str = "nodes") -> list[Row]:  # noqa: A002
-        """Return all sizes of an application, ascending; [] where it is not known."""
-        found = self._select(
+        """Return all sizes of an application, ascending; empty if it is unknown."""
+        selected = self._select(
             f"select {', '.join(_NAMES)} from predictions"  # noqa: S608 - names of our own
             " where system = ? and application = ? and input = ? and unit = ? order by n",
             (system, application, input, unit),
@@ -159,11 +159,11 @@ class Predictions:
             msgspec.convert(
                 dict(zip(_NAMES, row, strict=True)) | {"reliable": bool(row[_NAMES.index("reliable")])}, Row
             )
-            for row in found
+            for row in selected
         ]
 
     def at(self, n: float, system: str, application: str, input: str = "", unit: str = "nodes") -> Row | None:  # noqa: A002
-        """Return the prediction at a size, between two of the curve by ln T over ln n; None outside of the curve."""
+        """Return the prediction at a size, interpolated within the curve; None outside."""
         curve = self.curve(system, application, input, unit)
         above = next((i for i, row in enumerate(curve) if row.n >= n), None)
         if above is None or (above == 0 and curve[0].n > n):
@@ -179,7 +179,7 @@ class Predictions:
 
 
 def between(below: Row, above: Row, n: float) -> Row:
-    """Return the row of a size between two: a straight line of ln T over ln n, and the worse verdict of both."""
+    """Return the row of a size between two rows: straight lines of ln T over ln n, and the worse verdict of both."""
     share = math.log(n / below.n) / math.log(above.n / below.n)
 
     def mixed(low: float | None, high: float | None) -> float | None:

@@ -1,4 +1,4 @@
-"""The demo's screen: applications, alerts, hosts and running jobs in the terminal; plain lines where there is none."""
+"""The demo's screen: applications, alerts, hosts and running jobs in a terminal, or plain lines without a terminal."""
 
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -20,7 +20,7 @@ from sinks.web.formatting import duration, moment, power, printable, share, size
 from sinks.web.queries import Truth
 from sinks.web.views.agent import Faults
 from sinks.web.views.alert_states import Alerts
-from sinks.web.views.overview import Row, change, error_against_truth, rows
+from sinks.web.views.overview import ApplicationRow, change, error_against_truth, rows
 
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
 APPLICATIONS_SHOWN: Final = 16
@@ -31,7 +31,7 @@ LOADED_SHOWN: Final = 3
 
 
 class Room(NamedTuple):
-    """How many rows of each table a terminal of `height` lines shows, so that none pushes another out."""
+    """The number of rows of each table on a terminal of `height` lines, so that no table displaces another."""
 
     applications: int
     alerts: int
@@ -41,7 +41,7 @@ class Room(NamedTuple):
 
     @classmethod
     def of(cls, height: int) -> "Room":
-        """Return the shares of what headline, titles and heads leave; an alert may need two lines."""
+        """Share the lines below headline, titles and heads; an alert may need two lines."""
         hosts, loaded = (0, 0) if height < 36 else (min(height // 12, HOSTS_SHOWN), min(height // 18, LOADED_SHOWN))
         rest = max(height - 8 - (hosts + loaded + 4 if hosts else 0), 8)
         alerts, jobs = min(rest // 8, ALERTS_SHOWN), min(rest // 4, JOBS_SHOWN)
@@ -49,7 +49,7 @@ class Room(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column of a table, left out where the terminal is narrower than `from_width`."""
+    """A column of a table, hidden if the terminal is narrower than `from_width`."""
 
     name: str
     justify: Literal["left", "right"] = "left"
@@ -57,10 +57,10 @@ class Column(NamedTuple):
 
 
 STYLES: Final = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
-_ALERT_COLUMNS: Final = (Column("since", from_width=100), Column("alert"), Column("status"), Column("what"))
+_ALERT_COLUMNS: Final = (Column("since", from_width=100), Column("alert"), Column("status"), Column("summary"))
 _JOB_COLUMNS: Final = (
     Column("job"), Column("application"), Column("size", "right"), Column("started", from_width=110),
-    Column("predicted end"), Column("earliest to latest", from_width=90), Column("exceeds limit", "right"),
+    Column("predicted end"), Column("earliest to latest", from_width=90), Column("chance to hit limit", "right"),
 )  # fmt: skip
 _HOST_COLUMNS: Final = (
     Column("host"), Column("job", from_width=120), Column("resource"), Column("5 min"), Column("mean", "right"),
@@ -86,7 +86,7 @@ _APPLICATION_COLUMNS: Final = (
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Return positive values as a row of blocks whose heights are their logarithms."""
+    """Return positive values as a row of blocks whose heights are the logarithms."""
     logs = [log(value) for value in values if 0 < value < 1e300]
     if not logs:
         return ""
@@ -97,7 +97,7 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 def heights(shares: Sequence[float]) -> str:
-    """Return the shares of a histogram as a row of blocks, the largest of them the highest."""
+    """Return the shares of a histogram as a row of blocks, scaled to the largest."""
     top = max(shares, default=0.0)
     return "".join(BLOCKS[round(value / top * (len(BLOCKS) - 1))] for value in shares) if top > 0 else ""
 
@@ -109,20 +109,20 @@ def table(
     title: str,
     hidden: frozenset[str] = frozenset(),
 ) -> Table:
-    """Return a table without the columns that are hidden or for which the terminal is too narrow."""
-    made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    """Return a table without hidden columns, and without those for which the terminal is too narrow."""
+    shown = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     retained = [
         index for index, column in enumerate(columns) if column.from_width <= width and column.name not in hidden
     ]
     for index in retained:
-        made.add_column(columns[index].name, justify=columns[index].justify, no_wrap=columns[index].name != "what")
+        shown.add_column(columns[index].name, justify=columns[index].justify, no_wrap=columns[index].name != "summary")
     for cells in rows_of_cells:
-        made.add_row(*(cells[index] for index in retained))
-    return made
+        shown.add_row(*(cells[index] for index in retained))
+    return shown
 
 
 def alerts_table(alerts: Alerts, width: int, rows_max: int) -> list[Table]:
-    """Return the table of alerts, open ones first; nothing where there is none."""
+    """Return the table of alerts, open ones first, if there are any."""
     cells = []
     for alert in alerts.in_order()[:rows_max]:
         state = alerts.state(alert)
@@ -133,16 +133,16 @@ def alerts_table(alerts: Alerts, width: int, rows_max: int) -> list[Table]:
 
 
 def jobs_table(jobs: Sequence[JobPrediction], width: int, rows_max: int) -> list[Table]:
-    """Return the table of running jobs, those that started last first; nothing where there is none."""
+    """Return the table of running jobs, the latest start first, if there are any."""
     title = "Running jobs" if len(jobs) <= rows_max else f"Running jobs ({rows_max} of {len(jobs)})"
     newest = sorted(jobs, key=lambda job: job.start, reverse=True)[:rows_max]
     return [table(_JOB_COLUMNS, [_job_cells(job) for job in newest], width, title)] if newest else []
 
 
 def hosts_table(views: Sequence[HostView], width: int, rows_max: int) -> list[Table]:
-    """Return the table of hosts, of each the most telling resource; nothing without hosts.
+    """Return the table of hosts, each with its most telling resource, if there are any.
 
-    The first host stays first. Then come those with anomalies, and those whose load changes most.
+    The first host stays first. Abnormal hosts follow, then those whose load varies most.
     """
     text = [(view, max(view.resources, key=_is_anomalous)) for view in views if view.resources]
     shown = [*text[:1], *sorted(text[1:], key=lambda pair: _is_anomalous(pair[1]), reverse=True)][:rows_max]
@@ -151,7 +151,7 @@ def hosts_table(views: Sequence[HostView], width: int, rows_max: int) -> list[Ta
 
 
 def loaded_table(jobs: Sequence[JobPrediction], width: int, rows_max: int) -> list[Table]:
-    """Return the table of the jobs that started last of those with a run time under load."""
+    """Return the table of the latest jobs with a run time under load, if there are any."""
     pairs = [(job, job.under_load) for job in sorted(jobs, key=lambda job: job.start, reverse=True)]
     shown = [(job, load) for job, load in pairs if load is not None and load.histogram is not None][:rows_max]
     cells = [_loaded_cells(job, load) for job, load in shown]
@@ -159,12 +159,10 @@ def loaded_table(jobs: Sequence[JobPrediction], width: int, rows_max: int) -> li
 
 
 def summary(alert: Alert) -> str:
-    """Return the sentence of an alert."""
     return printable(alert.annotations.get("summary", ""))
 
 
 def alert_name(alert: Alert) -> str:
-    """Return the name of an alert."""
     return printable(alert.labels.get("alertname", alert.kind))
 
 
@@ -181,7 +179,7 @@ def _job_cells(job: JobPrediction) -> list[Text]:
 
 
 def _is_anomalous(entry: ResourceView) -> tuple[bool, int]:
-    """Return the place of a resource: what is anomalous first, then by its class of variation."""
+    """Return the sort key of a resource: abnormal ones last, then by class of variation."""
     return entry.anomalous_since is not None, _VARIATIONS.index(entry.variation)
 
 
@@ -230,9 +228,8 @@ def _limit_style(probability: float | None) -> str:
 class Screen:
     """Shows a service until it is stopped.
 
-    `headline` gives the first line: what a demo wants to say of its time and pace. `truth` is what predictions are
-    shown against, None where it is not known; `troubles` tells what went wrong. Names are shown as text: markup in them
-    has no effect.
+    `headline` returns the first line, such as time and pace of a demo. `truth` is the simulated truth, None if unknown; `faults`
+    returns the troubles since the start. Names are shown as plain text, without markup.
     """
 
     def __init__(
@@ -271,7 +268,7 @@ class Screen:
                 return
 
     def render(self) -> RenderableType:
-        """Return the whole screen as it is now."""
+        """Return the current screen."""
         alerts = Alerts.of(self._service)
         predictions = self._service.predictions()
         room = Room.of(self._console.height)
@@ -282,7 +279,7 @@ class Screen:
             for role in self._service.health()
             if not role.ready
         ]
-        parts += [Text(each.message, style="bold red" if each.grave else "yellow") for each in self._faults()]
+        parts += [Text(fault.message, style="bold red" if fault.grave else "yellow") for fault in self._faults()]
         width, jobs = self._console.width, self._service.jobs()
         parts += [self._applications(shown, len(predictions)), *alerts_table(alerts, width, room.alerts)]
         parts += hosts_table(self._service.hosts(HOSTS_LOOKED_AT) if room.hosts else (), width, room.hosts)
@@ -290,31 +287,31 @@ class Screen:
         return Group(*parts)
 
     def lines(self) -> list[str]:
-        """Return a line for each alert that changed its status since the last call, the oldest first."""
+        """Return a line for each alert whose status changed since the last call, the oldest first."""
         alerts = self._service.alerts()
         changed = [alert for alert in alerts if _change(alert) not in self._reported]
         self._reported = {_change(alert) for alert in alerts}  # bounded as the service's list is
         return [_alert_line(alert) for alert in sorted(changed, key=lambda alert: alert.time)]
 
     def summary(self) -> list[str]:
-        """Return the state in plain lines: one for each application, those that need attention first."""
+        """Return a line for each application, those that need attention first."""
         is_open = Alerts.of(self._service).open
         shown = rows(self._service.predictions(), is_open, self._truth, APPLICATIONS_SHOWN)
         head = self._headline()
         text = [fault.message for fault in self._faults()]
         return [*([head] if head else []), *text, *(self._summary_line(row) for row in shown)]
 
-    def _summary_line(self, row: Row) -> str:
+    def _summary_line(self, row: ApplicationRow) -> str:
         entry, point = row.prediction, row.largest_observed
         parts = [f"{entry.observations} runs", row.verdict]
         if point is not None:
             parts.append(f"{duration(point.run_time_s)} at {size(point.n)} {entry.unit}")
         error = error_against_truth(entry, self._truth)
         if error is not None:
-            parts.append(f"{share(error)} off the truth")
+            parts.append(f"error against truth {share(error)}")
         return f"{_name(entry)}: {', '.join(parts)}"
 
-    def _applications(self, shown: Sequence[Row], total: int) -> Table:
+    def _applications(self, shown: Sequence[ApplicationRow], total: int) -> Table:
         left_out = total - len(shown)
         title = f"Applications ({left_out} more on the page)" if left_out > 0 else "Applications"
         cells = [self._cells(row) for row in shown]
@@ -323,7 +320,7 @@ class Screen:
             hidden.add(POWER)
         return table(_APPLICATION_COLUMNS, cells, self._console.width, title, frozenset(hidden))
 
-    def _cells(self, row: Row) -> list[Text]:
+    def _cells(self, row: ApplicationRow) -> list[Text]:
         entry, point = row.prediction, row.largest_observed
         true_s = self._truth(row.id, point.n) if self._truth and point else None
         return [
@@ -350,7 +347,7 @@ def _name(entry: Prediction) -> str:
 
 
 def _change(alert: Alert) -> tuple[str, str, str]:
-    return alert.fingerprint, alert.status, alert.starts  # an alert that came again is there twice: open and resolved
+    return alert.fingerprint, alert.status, alert.starts  # an alert that fires again is listed twice: open and resolved
 
 
 def _alert_line(alert: Alert) -> str:

@@ -1,7 +1,7 @@
-"""Output messages as records of their topics: bytes that depend on the message alone, and the way back.
+"""Output messages as records of their topics, with bytes that depend only on the message; and the reverse.
 
-A topic may hold what nobody can read: a record of another version, of another program, or of somebody's hand. Every reader
-asks `record` or `decoded` first, and leaves such a record out; it may not cost the reader the others.
+A topic may hold unreadable records: of another version, of another program, or edited by hand. Every reader calls `record` or
+`decoded` first and skips such records, so that they do not cost the reader the others.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ Kind = Literal["predictions", "job_predictions", "answers", "alerts", "runs", "h
 Output = Prediction | JobPrediction | Answer | Alert | Run | HostReport | DeadLetter
 
 KINDS: Final[tuple[Kind, ...]] = ("predictions", "job_predictions", "answers", "alerts", "runs", "hosts", "deadletters")
-_ENCODER: Final = msgspec.json.Encoder(order="deterministic")  # a dict's order of insertion must not show
+_ENCODER: Final = msgspec.json.Encoder(order="deterministic")  # the insertion order of a dict must not show
 
 
 def _application_id(message: Prediction) -> str:
@@ -53,31 +53,31 @@ _ROUTES: Final[dict[type, tuple[Kind, Callable[..., str]]]] = {
 def encode(message: Output) -> bytes:
     """Return the JSON of a message on one line; equal messages give equal bytes.
 
-    Fields keep the order of the schema, keys of maps are sorted, numbers that are not finite become null.
+    Fields keep the order of the schema, keys of maps are sorted, and numbers that are not finite become null.
     """
     return _ENCODER.encode(message)
 
 
 def emission(message: Output) -> Emission:
-    """Return the record of a message: the kind of its topic, its key and its bytes."""
+    """Return the record of a message: kind of topic, key and bytes."""
     kind, key = _ROUTES[type(message)]
     return Emission(kind=kind, key=key(message), value=encode(message))
 
 
 def tombstone(kind: str, key: str) -> Emission:
-    """Return the record that removes a key from a compacted topic; ValueError where there is no such kind."""
+    """Return the record that removes a key from a compacted topic; ValueError for an unknown kind."""
     if kind not in KINDS:
-        raise ValueError(f"{kind!r} is no kind of output; the kinds are {', '.join(KINDS)}.")
+        raise ValueError(f"{kind!r} is not a kind of output; the kinds are {', '.join(KINDS)}.")
     return Emission(kind=kind, key=key, value=None)
 
 
 UNREADABLE: Final = "unreadable"
-BEFORE_ANY_TICK: Final = "1970-01-01T00:00:00"  # the time of what is published before the journal's first tick
-_DECODERS: Final[dict[type, msgspec.json.Decoder[Any]]] = {of: msgspec.json.Decoder(of) for of in _ROUTES}
-_SCHEMA_OF: Final[dict[type, str]] = {of: name for name, of in SCHEMAS.items()}
-_TYPE_OF: Final = {kind: of for of, (kind, _) in _ROUTES.items()}
+BEFORE_ANY_TICK: Final = "1970-01-01T00:00:00"  # time of messages published before the first tick of the journal
+_DECODERS: Final[dict[type, msgspec.json.Decoder[Any]]] = {type_: msgspec.json.Decoder(type_) for type_ in _ROUTES}
+_SCHEMA_OF: Final[dict[type, str]] = {type_: name for name, type_ in SCHEMAS.items()}
+_TYPE_OF: Final = {kind: type_ for type_, (kind, _) in _ROUTES.items()}
 _TIMES_OF: Final = {
-    of: tuple(field.name for field in msgspec.structs.fields(of) if field.name in TIMES) for of in _ROUTES
+    type_: tuple(field.name for field in msgspec.structs.fields(type_) if field.name in TIMES) for type_ in _ROUTES
 }
 _COMPLETION: Final = msgspec.json.Decoder(JobCompleted)
 _IDENTITY: Final = msgspec.json.Decoder(Identity)
@@ -85,9 +85,9 @@ M = TypeVar("M", bound=Output)
 
 
 def decoded(value: bytes, of: type[M]) -> M:
-    """Return the message of a record; InvalidInputError where it is none that this version reads.
+    """Return the message of a record; InvalidInputError if this version cannot read it.
 
-    Fields that are not known are of a later version, and left out.
+    Unknown fields come from a later version and are ignored.
     """
     try:
         message: M = _DECODERS[of].decode(value)
@@ -107,7 +107,7 @@ def decoded(value: bytes, of: type[M]) -> M:
 
 
 def record(kind: Kind, key: bytes | None, value: bytes | None) -> Emission:
-    """Return a record of a topic as it was sent; a value of None is a tombstone. InvalidInputError where nobody can read it."""
+    """Return a record of a topic as an emission; a value of None is a tombstone. InvalidInputError if it is unreadable."""
     try:
         text = (key or b"").decode()
     except UnicodeDecodeError:
@@ -118,17 +118,19 @@ def record(kind: Kind, key: bytes | None, value: bytes | None) -> Emission:
 
 
 def _check_curve(message: Prediction) -> None:
-    """Refuse a curve, and steps of ADEPT's study, that readers would have to divide by."""
+    """Refuse a curve, and steps of ADEPT's study, that would make readers divide by zero."""
     for point in message.curve:
         if not (point.n > 0 and point.run_time_s > 0):
-            raise InvalidInputError(UNREADABLE, f"The curve has {point.run_time_s:g} s at the size {point.n:g}.")
+            raise InvalidInputError(
+                UNREADABLE, f"The curve has a run time of {point.run_time_s:g} s at size {point.n:g}."
+            )
     study = message.model.study
     if study is not None and not all(part.to_n > 0 for part in study.fluctuation):
-        raise InvalidInputError(UNREADABLE, "A step of the study ends at no size.")
+        raise InvalidInputError(UNREADABLE, "A step of the study ends at size 0 or below.")
 
 
 def _check_run(run: Run) -> None:
-    """Raise what msgspec raises where the events in a settled run are none."""
+    """Raise the error of msgspec if the events in a settled run are malformed."""
     _COMPLETION.decode(run.event)
     for identity in run.identities:
         _IDENTITY.decode(identity)

@@ -30,11 +30,10 @@ from agent.config.changes import changed, settings_of
 from agent.config.tree import Config
 from agent.decode.message import DecodeOptions, FileRecord
 from agent.reports.backtest.alerts import Label
-from agent.reports.backtest.easy import QueuedJob
 from agent.reports.backtest.observer import Moment, Observer, minute_moments, moments, period_edges, ran, span, variant
 from agent.reports.backtest.page import page, summary
 from agent.reports.backtest.report import SCHEMA, History, Report, Variant, encoded
-from agent.reports.backtest.waits import PLAYS, Scheduling, queue_of, scheduling
+from agent.reports.backtest.waits import PLAYS, QueuedJob, Scheduling, queue_of, scheduling
 from processors import __version__
 from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.events import (

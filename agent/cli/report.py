@@ -31,13 +31,11 @@ from agent.config.roles import PrivacySettings
 from agent.config.tree import Config
 from agent.decode.fields import zone_of
 from agent.reports import energy as energy_report
-from agent.reports import energy_page
 from agent.reports.energy import EnergyRuns, Factor, Series
-from agent.reports.waste import encoded, report
-from agent.reports.waste_judgement import Bounds
-from agent.reports.waste_page import page, text
-from agent.reports.waste_runs import WeekRuns
-from agent.reports.week import Week, last_whole_week, week_named, week_of
+from agent.reports.page import page, text
+from agent.reports.waste import report
+from agent.reports.waste_judgement import Bounds, WeekRuns
+from agent.reports.week import Week, encoded, last_whole_week, week_named, week_of
 from processors import __version__
 from processors.contracts.errors import ConfigError, InvalidInputError
 from processors.contracts.log import Batch, Log
@@ -188,11 +186,11 @@ def _show_energy(given: dict[str, Any], week: Week, collected: EnergyRuns, zone:
     found = energy_report.report(week, zone, collected, _carbon(config), __version__)
     out: Path | None = given["out"]
     if out is not None:
-        out.write_text(energy_page.page(found, given["top"]), encoding="utf-8")
+        out.write_text(page(found, given["top"]), encoding="utf-8")
     if given["as_json"]:
-        click.echo(energy_report.encoded(found).decode(), nl=False)
+        click.echo(encoded(found).decode(), nl=False)
     elif found.total.runs:
-        click.echo(energy_page.text(found, given["top"], table))
+        click.echo(text(found, given["top"], table))
     if not found.total.runs:
         click.echo(_nothing(week, collected, zone, of_user=given["user"] is not None), err=True)
     return found.total.runs

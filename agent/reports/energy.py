@@ -1,7 +1,4 @@
-"""The weekly energy report as data: totals by application, user, account and day, and the energy of each job.
-
-Each total states how much of the energy was measured and how much was estimated.
-"""
+"""The weekly energy report as data: totals by application, user, account and day, and each job, with the measured share."""
 
 from bisect import bisect_right
 from collections import defaultdict
@@ -12,7 +9,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from agent.reports.week import Collected, Week, reported_evidence
+from agent.reports.week import Collected, Week, WeeklyReport, reported_evidence
 from processors.contracts.events import Evidence, JobCompleted, nodes_of
 from processors.contracts.hosts import Profile
 from processors.contracts.names import ApplicationKey, rfc3339
@@ -25,7 +22,7 @@ SESSIONS: Final = "interactive sessions"
 
 
 class EnergyRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that overlaps the week; `user` is in the form the agent writes, `nodes` is at least 1 even if the count is unknown."""
+    """A run of which a part lies in the week; `user` is written as the agent writes users, `nodes` is 1 if nobody counted them."""
 
     job_id: str
     system: str
@@ -44,14 +41,14 @@ class EnergyRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def application(self) -> str | None:
-        """The application without its input, or SESSIONS for an interactive session; None if the run names no application."""
+        """The application without its input, or SESSIONS for an interactive session; None if it is unknown."""
         if self.session:
             return SESSIONS
         return ApplicationKey.parse(self.application_id).application if self.application_id else None
 
 
 class EnergyRuns(Collected[EnergyRun]):
-    """Collects the runs that overlap a week. A run is collected when it ends, which may be after the week."""
+    """The runs of which a part lies in a week; a run is reported when it ends, maybe in a later week."""
 
     def __init__(self, week: Week, user: str | None = None) -> None:
         self._week = week
@@ -63,7 +60,7 @@ class EnergyRuns(Collected[EnergyRun]):
         return _energy_run(run, event) if in_week and event.run_time_s > 0 else None
 
     def energy(self, run: EnergyRun) -> RunEnergy:
-        """Return the energy of a run from the best source that has a value."""
+        """Return the energy of a run by the first source that knows it."""
         return energy_of_run(
             run.profile,
             run.scheduler_j,
@@ -73,7 +70,7 @@ class EnergyRuns(Collected[EnergyRun]):
         )
 
     def _predicted(self, run: EnergyRun) -> CurvePoint | None:
-        """Return the point at the run's size on the curve of its application, or None if its energy is not reliable."""
+        """Return the curve point at a run's size; None if its energy is not reliable."""
         curve = self.curves.get(run.application_id or "")
         if curve is None:
             return None
@@ -85,8 +82,8 @@ def _energy_run(run: Run, event: JobCompleted) -> EnergyRun:
     return EnergyRun(
         job_id=event.job_id,
         system=event.system,
-        user=next((each.user for each in evidence if each.user), None),
-        account=next((each.account for each in evidence if each.account), None),
+        user=next((report.user for report in evidence if report.user), None),
+        account=next((report.account for report in evidence if report.account), None),
         application_id=run.application_id,
         n=run.n,
         nodes=_nodes(run.profile, evidence),
@@ -94,7 +91,7 @@ def _energy_run(run: Run, event: JobCompleted) -> EnergyRun:
         end_ms=event.end_ms,
         run_time_s=event.run_time_s,
         profile=run.profile,
-        exclusive=next((each.exclusive for each in evidence if each.exclusive is not None), None),
+        exclusive=next((report.exclusive for report in evidence if report.exclusive is not None), None),
         scheduler_j=event.energy_j,
         session=run.identified_by == SESSION,
     )
@@ -103,53 +100,52 @@ def _energy_run(run: Run, event: JobCompleted) -> EnergyRun:
 def _nodes(profile: Profile | None, evidence: list[Evidence]) -> int:
     if profile is not None and profile.hosts:
         return profile.hosts
-    return next((nodes for each in evidence if (nodes := nodes_of(each)) is not None), 1)
+    return next((nodes for report in evidence if (nodes := nodes_of(report)) is not None), 1)
 
 
 J_PER_KWH: Final = 3.6e6
 
 
 class Carbon(NamedTuple):
-    """Grams of CO2 equivalent, and the energy in J without a known carbon intensity, which the grams exclude."""
+    """Grams of CO2 equivalent, and the energy in J at times without an intensity, which adds no grams."""
 
     grams: float = 0.0
     unknown_j: float = 0.0
 
 
 class Factor:
-    """A constant carbon intensity in g CO2e per kWh."""
+    """One constant intensity, in g CO2e per kWh."""
 
     def __init__(self, g_per_kwh: float) -> None:
         self.g_per_kwh = g_per_kwh
 
     def of(self, energy_j: float, from_ms: int, until_ms: int) -> Carbon:
-        """Return the carbon of an energy; the time of use does not matter."""
         del from_ms, until_ms
         return Carbon(energy_j / J_PER_KWH * self.g_per_kwh)
 
 
 class Series:
-    """Carbon intensities over time. Each value holds until the next one, but for at most `hold_s`; later times are unknown."""
+    """Intensities over time: each holds until the next row, for at most `hold_s`; later the intensity is unknown."""
 
     def __init__(self, rows: Sequence[Intensity], hold_s: float) -> None:
         self._hold_ms = round(hold_s * 1000)
         self._rows = rows
         self._times = [row.time_ms for row in rows]
-        self._known_ms, self._grams = [0], [0.0]  # up to each row: how long an intensity was known, and its integral
+        self._known_ms, self._grams = [0], [0.0]  # up to each row: time with a known intensity, and its integral
         for row, after in pairwise(rows):
             held_ms = min(after.time_ms - row.time_ms, self._hold_ms)
             self._known_ms.append(self._known_ms[-1] + held_ms)
             self._grams.append(self._grams[-1] + held_ms * row.g_per_kwh)
 
     def of(self, energy_j: float, from_ms: int, until_ms: int) -> Carbon:
-        """Return the carbon of an energy used at constant power from `from_ms` to `until_ms`, which must be later."""
+        """Return the carbon of an energy that was used evenly between two moments."""
         (known_from, grams_from), (known_until, grams_until) = self._until(from_ms), self._until(until_ms)
         kwh_per_ms = energy_j / J_PER_KWH / (until_ms - from_ms)
         known = (known_until - known_from) / (until_ms - from_ms)
         return Carbon((grams_until - grams_from) * kwh_per_ms, energy_j * (1.0 - known))
 
     def _until(self, time_ms: int) -> tuple[int, float]:
-        """Return the total time in ms with a known intensity up to `time_ms`, and the integral of the intensity over that time."""
+        """Return the time with a known intensity up to a moment in ms, and the integral of the intensity over this time."""
         place = bisect_right(self._times, time_ms) - 1
         if place < 0:
             return 0, 0.0
@@ -162,11 +158,10 @@ CarbonSource = Factor | Series
 
 
 class EnergyTotal(msgspec.Struct, frozen=True, kw_only=True):
-    """The energy of several runs, and their node-seconds split into measured, estimated and unknown; the sum is `node_s`.
+    """The energy of several runs, and how many of their `node_s` node-seconds were measured, estimated, or neither.
 
-    `energy_j` lies between `energy_low_j` and `energy_high_j` if models estimated a part of it. Runs without a known energy
-    add nothing. `carbon_g` is the carbon of the energy, None if neither a factor nor a series is configured.
-    `carbon_unknown_j` is the energy used at times without a value in the series.
+    `energy_low_j` and `energy_high_j` are the ends of the estimate. Runs with unknown energy add nothing. `carbon_g` is None
+    without a factor and without a series; `carbon_unknown_j` is the energy at times without an intensity in the series.
     """
 
     runs: int
@@ -182,14 +177,14 @@ class EnergyTotal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EnergyGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """The total of one application, user, account or day; `name` is None for the runs without a name."""
+    """The total of one application, user, account or day; `name` is None for runs without one."""
 
     name: str | None
     total: EnergyTotal
 
 
 class JobEnergy(msgspec.Struct, frozen=True, kw_only=True):
-    """The energy of a job in the week; the total covers only the part of the run that lies in the week."""
+    """The energy of a job in the week: of the part of its run that lies in the week."""
 
     system: str
     job_id: str
@@ -202,15 +197,9 @@ class JobEnergy(msgspec.Struct, frozen=True, kw_only=True):
     total: EnergyTotal
 
 
-class EnergyReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The energy of a week, of one user or of all. Lists are sorted by energy, largest first; days are in calendar order."""
+class EnergyReport(WeeklyReport, frozen=True, kw_only=True):
+    """The energy of a week, of one user or of all; each list starts with the largest, days are in order."""
 
-    schema: str
-    agent_version: str
-    week: str
-    days: str
-    start: str
-    end: str
     total: EnergyTotal
     applications: tuple[EnergyGroup, ...]
     users: tuple[EnergyGroup, ...]
@@ -221,7 +210,7 @@ class EnergyReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Day(NamedTuple):
-    """A calendar day in a time zone: its name, its start and its end (exclusive) in ms. It has 23 to 25 hours."""
+    """A day in a time zone, 23 to 25 hours long: name, first moment and the moment after the last, in ms."""
 
     name: str
     from_ms: int
@@ -229,7 +218,7 @@ class Day(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """The part of a run that lies in one day: the key of the run, the share of the run, its energy and carbon."""
+    """The part of a run that lies in one day; `energy` is that of the whole run, `share` the share of its time."""
 
     key: str
     run: EnergyRun
@@ -242,12 +231,11 @@ class _Part(NamedTuple):
 def report(
     week: Week, zone: tzinfo, collected: EnergyRuns, carbon: CarbonSource | None, agent_version: str
 ) -> EnergyReport:
-    """Return the energy report of the collected runs; `zone` sets the bounds of the days."""
     days = list(days_of(week, zone))
     parts = [
         part for key, run in collected.runs.items() for part in _parts(key, run, collected.energy(run), days, carbon)
     ]
-    jobs = [_job(own) for own in _grouped(parts, lambda part: part.key).values()]
+    jobs = [_job(of_run) for of_run in _grouped(parts, lambda part: part.key).values()]
     return EnergyReport(
         schema=SCHEMA,
         agent_version=agent_version,
@@ -265,13 +253,7 @@ def report(
     )
 
 
-def encoded(found: EnergyReport) -> bytes:
-    """Return the report as JSON."""
-    return msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
-
-
 def days_of(week: Week, zone: tzinfo) -> Iterator[Day]:
-    """Yield the days of a week; a day with a clock change has 23 or 25 hours."""
     monday = datetime.fromtimestamp(week.from_ms / 1000, zone).date()
     for number in range(7):
         day = monday + timedelta(days=number)
@@ -285,7 +267,7 @@ def _midnight_ms(day: date, zone: tzinfo) -> int:
 def _parts(
     key: str, run: EnergyRun, energy: RunEnergy, days: Iterable[Day], carbon: CarbonSource | None
 ) -> Iterator[_Part]:
-    """Yield the parts of a run by day, assuming constant power over the run."""
+    """Yield the parts of a run by day, assuming constant power."""
     for day in days:
         from_ms, until_ms = max(run.start_ms, day.from_ms), min(run.end_ms, day.until_ms)
         if from_ms >= until_ms:
@@ -296,14 +278,14 @@ def _parts(
 
 
 def _grouped(parts: Iterable[_Part], name_of: Callable[[_Part], str | None]) -> dict[str | None, list[_Part]]:
-    found: dict[str | None, list[_Part]] = defaultdict(list)
+    groups: dict[str | None, list[_Part]] = defaultdict(list)
     for part in parts:
-        found[name_of(part)].append(part)
-    return found
+        groups[name_of(part)].append(part)
+    return groups
 
 
 def _groups(parts: Iterable[_Part], name_of: Callable[[_Part], str | None]) -> tuple[EnergyGroup, ...]:
-    groups = [EnergyGroup(name=name, total=_total(own)) for name, own in _grouped(parts, name_of).items()]
+    groups = [EnergyGroup(name=name, total=_total(of_group)) for name, of_group in _grouped(parts, name_of).items()]
     return tuple(sorted(groups, key=lambda group: (-group.total.energy_j, -group.total.node_s, group.name or "")))
 
 
@@ -323,7 +305,7 @@ def _job(parts: list[_Part]) -> JobEnergy:
 
 
 def _total(parts: list[_Part], *, with_carbon: bool = False) -> EnergyTotal:
-    """Return the sum of the parts of runs; `with_carbon` makes the carbon 0 instead of None if no part has a carbon value."""
+    """Return the sum of parts of runs; without parts the carbon is 0 if `with_carbon`, else None."""
     emitted = [part.carbon for part in parts if part.carbon is not None]
     return EnergyTotal(
         runs=len({part.key for part in parts}),
@@ -334,8 +316,8 @@ def _total(parts: list[_Part], *, with_carbon: bool = False) -> EnergyTotal:
         energy_j=sum(part.share * (part.energy.energy_j or 0.0) for part in parts),
         energy_low_j=sum(part.share * (part.energy.low_j or 0.0) for part in parts),
         energy_high_j=sum(part.share * (part.energy.high_j or 0.0) for part in parts),
-        carbon_g=sum(each.grams for each in emitted) if emitted or with_carbon else None,
-        carbon_unknown_j=sum(each.unknown_j for each in emitted),
+        carbon_g=sum(carbon.grams for carbon in emitted) if emitted or with_carbon else None,
+        carbon_unknown_j=sum(carbon.unknown_j for carbon in emitted),
     )
 
 

@@ -1,16 +1,194 @@
-"""The weekly waste report as data: for each user the use, the loss by kind, and the sizes and limits to request next time."""
+"""The weekly waste report as data: per user the unit-hours used and lost, by kind, and what to request next time."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import median
+from typing import Final, NamedTuple
 
 import msgspec
 
-from agent.reports.waste_advice import Case, advice
-from agent.reports.waste_judgement import KINDS, LOST, Amount, Bounds, Finding, Judged, Kind, judge
-from agent.reports.waste_runs import WeekRun, WeekRuns
-from agent.reports.week import Week
+from agent.reports.waste_judgement import (
+    ENDED_BY_HOST,
+    KINDS,
+    LOST,
+    Amount,
+    Bounds,
+    Expected,
+    Finding,
+    Judged,
+    Kind,
+    WeekRun,
+    WeekRuns,
+    judge,
+)
+from agent.reports.week import Week, WeeklyReport
+from processors.advice import next_limit
 from processors.contracts.names import rfc3339
+from sinks.web.formatting import between, counted, rounded, size, sized
+
+OUT_OF_MEMORY: Final = "OUT_OF_MEMORY"
+DIGITS: Final = 3  # significant ones
+OFTEN: Final = 0.1  # of the runs of an application; a smaller share is seldom a habit of the user
+NO_NAME: Final = "jobs of unknown applications"
+_HOURS: Final = {"gpus": "GPU-hours"}
+
+
+class Case(NamedTuple):
+    """Runs of one application with the same kind of waste, and of the same size if sizes matter; the largest losses first.
+
+    `all_runs` counts the runs of the application in the week, whatever their outcome.
+    """
+
+    kind: Kind
+    pairs: Sequence[tuple[WeekRun, Finding]]
+    all_runs: int
+
+    @property
+    def name(self) -> str:
+        """The application, with its input if it has one."""
+        key = self.pairs[0][0].application
+        return NO_NAME if key is None else " ".join(part for part in (key.application, key.input) if part)
+
+    @property
+    def runs(self) -> list[WeekRun]:
+        return [run for run, _ in self.pairs]
+
+
+def unit_hours(unit: str) -> str:
+    """Return the name of a unit times hours, such as node-hours."""
+    return _HOURS.get(unit, "process-hours" if unit == "processes" else f"{unit.removesuffix('s')}-hours")
+
+
+def amount(lost: Amount, unit: str) -> str:
+    """Return an amount with its unit, and with its ends if it rests on a prediction.
+
+    No digit is finer than the distance of the ends.
+    """
+    value, low, high = _digits(lost)
+    if lost.low == lost.high:
+        return f"{value} {unit_hours(unit)}"
+    ends = "" if low == high else f" ({low} to {high})"
+    return f"about {value}{ends} {unit_hours(unit)}"
+
+
+def plain_amount(lost: Amount) -> str:
+    """Return an amount without unit and ends, for a column that names its unit."""
+    return _digits(lost)[0]
+
+
+def number(value: float) -> str:
+    """Return a number with at most three significant digits."""
+    return _to_step(value, _step(value))
+
+
+def _digits(lost: Amount) -> tuple[str, str, str]:
+    apart = (lost.high - lost.low) / 2
+    largest = max(abs(lost.value), abs(lost.high))
+    step = max(_step(largest), 10.0 ** math.floor(math.log10(apart)) if apart > 0 else 0.0)
+    value, low, high = (_to_step(part, step) for part in (lost.value, lost.low, lost.high))
+    return value, low, high
+
+
+def _step(value: float) -> float:
+    """Return the place value of the last significant digit."""
+    return 10.0 ** (math.floor(math.log10(abs(value))) + 1 - DIGITS) if value else 1.0
+
+
+def _to_step(value: float, step: float) -> str:
+    places = max(-math.floor(math.log10(step)), 0)
+    text = f"{round(value / step) * step:,.{places}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _sizes(case: Case) -> str:
+    run, finding = case.pairs[0]
+    now, then = finding.expected, finding.advised
+    if now is None or then is None:
+        return ""
+    times = f"{between(then.low_s, then.high_s)} instead of {between(now.low_s, now.high_s)}"
+    hours = f"{_hours(then)} {unit_hours(run.unit)} instead of {_hours(now)}"
+    slower = f"{case.name} gets slower beyond {sized(then.n, run.unit)}. " if case.kind == "slows_down" else ""
+    name = "" if slower else f" for {case.name}"
+    return f"{slower}Request {sized(then.n, run.unit)} instead of {size(now.n)}{name}: a run then takes {times}, and {hours}."
+
+
+def _hours(expected: Expected) -> str:
+    ends = Amount(*(expected.hours(seconds) for seconds in (expected.run_time_s, expected.low_s, expected.high_s)))
+    _, low, high = _digits(ends)
+    return low if low == high else f"{low} to {high}"
+
+
+def _limit(case: Case) -> str:
+    run, finding = case.pairs[0]
+    if finding.expected is None or run.time_limit_s is None:
+        return ""
+    limit_s = max(other.limit_s or 0.0 for _, other in case.pairs)
+    takes = between(finding.expected.low_s, finding.expected.high_s)
+    return (
+        f"Request {rounded(limit_s)} instead of {rounded(run.time_limit_s)} for {case.name} on {sized(run.n or 0, run.unit)}: "
+        f"runs take {takes}, and jobs with short limits start sooner."
+    )
+
+
+def _timed_out(case: Case) -> str:
+    run, finding = case.pairs[0]
+    name = f"{case.name} on {sized(run.n, run.unit)}" if run.n else case.name
+    requested_s = run.time_limit_s or run.run_time_s
+    if finding.expected is None or finding.limit_s is None:
+        return (
+            f"No prediction of {name} is reliable: request well over {rounded(requested_s)}, or let the job save its work "
+            "before the limit."
+        )
+    takes = between(finding.expected.low_s, finding.expected.high_s)
+    if finding.limit_s > requested_s:
+        longer = f"{rounded(finding.limit_s)} instead of {rounded(requested_s)}"
+        return f"Request {longer} for {name}: runs that complete take {takes}."
+    return (
+        f"Runs of {name} take {takes}, so a limit of {rounded(requested_s)} is enough: find out what slowed these runs."
+    )
+
+
+def _failed(case: Case) -> str:
+    times_s = [run.run_time_s for run in case.runs]
+    failed = f"{len(times_s)} of {counted(case.all_runs, 'run')} of {case.name} failed"
+    starved = sum(run.state == OUT_OF_MEMORY for run in case.runs)
+    if 2 * starved > len(times_s):
+        return f"{failed}, {starved} for lack of memory: request more memory, or more {case.runs[0].unit}."
+    if len(times_s) < OFTEN * case.all_runs:
+        return f"{failed}. These are few, so look first for what they have in common."
+    middle_s = median(times_s)
+    sizes = [run.n for run in case.runs if run.n]
+    smallest = f" on {sized(min(sizes), case.runs[0].unit)}" if sizes else ""
+    limit = rounded(next_limit(middle_s))
+    return f"{failed}, half of them within {rounded(middle_s)}: test changes{smallest} with a limit of {limit} first."
+
+
+def _odd_host(case: Case) -> str:
+    ended = sum(run.state in ENDED_BY_HOST for run in case.runs)
+    slowed = Counter(
+        run.slowed_by.host for run in case.runs if run.slowed_by is not None and run.state not in ENDED_BY_HOST
+    )
+    parts = []
+    if ended:
+        parts.append(f"{counted(ended, 'run')} of {case.name} ended because a host failed: run them again.")
+    if slowed:
+        hosts = ", ".join(host for host, _ in slowed.most_common(3))
+        parts.append(
+            f"{counted(sum(slowed.values()), 'run')} of {case.name} ran on an abnormal host ({hosts}) and took longer."
+        )
+    return " ".join([*parts, "The user is not at fault, and nothing counts as lost."])
+
+
+_ADVICE: Final[dict[Kind, Callable[[Case], str]]] = {
+    "slows_down": _sizes,
+    "beyond_useful": _sizes,
+    "failed": _failed,
+    "timed_out": _timed_out,
+    "long_limit": _limit,
+    "odd_host": _odd_host,
+}
+
 
 SCHEMA: Final = "scalewatch.week/1"
 CASES_MAX: Final = 3  # pieces of advice of one kind
@@ -18,7 +196,7 @@ EXAMPLES_MAX: Final = 3
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the runs with the largest loss; `lost` is in `unit` times hours."""
+    """One of the runs with the largest losses; `lost` is in `unit` times hours."""
 
     system: str
     job_id: str
@@ -34,9 +212,9 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Waste(msgspec.Struct, frozen=True, kw_only=True):
-    """The total cost of one kind of waste: runs, unit-hours, advice for the worst cases, and examples.
+    """The waste of one kind: runs, unit-hours, advice, and examples.
 
-    `advice` is sorted by cost, largest first; `more` is the number of smaller cases left out.
+    `advice` covers the most expensive cases, the worst first; `more` counts the smaller cases without advice.
     """
 
     kind: Kind
@@ -49,7 +227,7 @@ class Waste(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sessions(msgspec.Struct, frozen=True, kw_only=True):
-    """The interactive sessions among the runs: their number, the unit-hours they used, and their share of the total use."""
+    """The interactive sessions among the runs: number, unit-hours, and their share of all used unit-hours."""
 
     runs: int = 0
     used: float = 0.0
@@ -57,11 +235,11 @@ class Sessions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Total(msgspec.Struct, frozen=True, kw_only=True):
-    """The use and the loss in one unit, in unit-hours.
+    """The sums of all runs sized in one unit, in unit-hours.
 
-    `sessions` are interactive sessions: part of `used`, never of `lost`. `lost` sums the loss by sizes, failures and time-outs;
-    `not_judged` is the use that could not be judged for them. `reserved` is the time requested by limits beyond need. `spared` is
-    the cost of anomalous hosts, which is not the fault of the users there.
+    `sessions` are part of `used`, and never lost. `lost` comes from sizes, failures and time-outs; `not_judged` could not be
+    examined for losses. `reserved` was requested by time limits beyond need. `spared` was lost to abnormal hosts, for which
+    nobody who ran there can be blamed.
     """
 
     unit: str
@@ -75,27 +253,20 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def not_judged_share(self) -> float:
-        """The share of the used unit-hours that could not be judged."""
         return self.not_judged / self.used if self.used else 0.0
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True):
-    """The week of one user; `user` is in the form the agent writes, None for runs without a user."""
+    """The week of one user; `user` is written as the agent writes users, None for runs without a user."""
 
     user: str | None
     totals: tuple[Total, ...]
     waste: tuple[Waste, ...]
 
 
-class WeekReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The week of one user or of all, sorted by loss, largest first. `end` is exclusive; `left_out` runs exceeded the memory bound."""
+class WeekReport(WeeklyReport, frozen=True, kw_only=True):
+    """The waste of a week, of one user or of all, the largest losses first; `left_out` runs did not fit into memory."""
 
-    schema: str
-    agent_version: str
-    week: str
-    days: str
-    start: str
-    end: str
     bounds: Bounds
     runs: int
     totals: tuple[Total, ...]
@@ -103,22 +274,18 @@ class WeekReport(msgspec.Struct, frozen=True, kw_only=True):
     left_out: int = 0
 
 
-class _Found(msgspec.Struct, frozen=True):
-    """A run and its findings."""
-
+class _JudgedRun(NamedTuple):
     run: WeekRun
-    known: bool
-    findings: tuple[Finding, ...]
+    judged: Judged
 
 
 def report(week: Week, collected: WeekRuns, bounds: Bounds, agent_version: str) -> WeekReport:
-    """Return the waste report of the collected runs."""
-    found = [_found(run, collected, bounds) for run in collected.runs.values()]
-    by_user: dict[str | None, list[_Found]] = defaultdict(list)
-    for each in found:
-        by_user[each.run.user].append(each)
-    users = [User(user=user, totals=_totals(own), waste=_waste(own)) for user, own in by_user.items()]
-    users.sort(key=lambda one: (-sum(total.lost.value for total in one.totals), one.user or ""))
+    runs = [_judged(run, collected, bounds) for run in collected.runs.values()]
+    by_user: dict[str | None, list[_JudgedRun]] = defaultdict(list)
+    for entry in runs:
+        by_user[entry.run.user].append(entry)
+    users = [User(user=name, totals=_totals(of_user), waste=_waste(of_user)) for name, of_user in by_user.items()]
+    users.sort(key=lambda user: (-sum(total.lost.value for total in user.totals), user.user or ""))
     return WeekReport(
         schema=SCHEMA,
         agent_version=agent_version,
@@ -127,43 +294,39 @@ def report(week: Week, collected: WeekRuns, bounds: Bounds, agent_version: str) 
         start=rfc3339(week.from_ms),
         end=rfc3339(week.until_ms),
         bounds=bounds,
-        runs=len(found),
-        totals=_totals(found),
+        runs=len(runs),
+        totals=_totals(runs),
         users=tuple(users),
         left_out=collected.left_out,
     )
 
 
-def encoded(found: WeekReport) -> bytes:
-    """Return the report as JSON."""
-    return msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
+def _judged(run: WeekRun, collected: WeekRuns, bounds: Bounds) -> _JudgedRun:
+    if run.session:
+        return _JudgedRun(run, Judged(known=True))
+    return _JudgedRun(run, judge(run, collected.curves.get(run.application_id or ""), bounds))
 
 
-def _found(run: WeekRun, collected: WeekRuns, bounds: Bounds) -> _Found:
-    judged = Judged(known=True) if run.session else judge(run, collected.curves.get(run.application_id or ""), bounds)
-    return _Found(run, judged.known, judged.findings)
-
-
-def _totals(found: Sequence[_Found]) -> tuple[Total, ...]:
-    by_unit: dict[str, list[_Found]] = defaultdict(list)
-    for each in found:
-        by_unit[each.run.unit].append(each)
-    totals = [_total(unit, own) for unit, own in by_unit.items()]
+def _totals(runs: Sequence[_JudgedRun]) -> tuple[Total, ...]:
+    by_unit: dict[str, list[_JudgedRun]] = defaultdict(list)
+    for entry in runs:
+        by_unit[entry.run.unit].append(entry)
+    totals = [_total(unit, of_unit) for unit, of_unit in by_unit.items()]
     return tuple(sorted(totals, key=lambda total: (-total.used, total.unit)))
 
 
-def _total(unit: str, found: Sequence[_Found]) -> Total:
-    every = [finding for each in found for finding in each.findings]
-    used = sum(each.run.hours for each in found)
-    sessions = [each.run.hours for each in found if each.run.session]
+def _total(unit: str, runs: Sequence[_JudgedRun]) -> Total:
+    findings = [finding for entry in runs for finding in entry.judged.findings]
+    used = sum(entry.run.hours for entry in runs)
+    sessions = [entry.run.hours for entry in runs if entry.run.session]
     return Total(
         unit=unit,
-        runs=len(found),
+        runs=len(runs),
         used=used,
-        lost=_sum(finding.lost for finding in every if finding.kind in LOST),
-        reserved=_sum(finding.lost for finding in every if finding.kind == "long_limit"),
-        spared=_sum(finding.lost for finding in every if finding.kind == "odd_host"),
-        not_judged=sum(each.run.hours for each in found if not each.known),
+        lost=_sum(finding.lost for finding in findings if finding.kind in LOST),
+        reserved=_sum(finding.lost for finding in findings if finding.kind == "long_limit"),
+        spared=_sum(finding.lost for finding in findings if finding.kind == "odd_host"),
+        not_judged=sum(entry.run.hours for entry in runs if not entry.judged.known),
         sessions=Sessions(runs=len(sessions), used=sum(sessions), share=sum(sessions) / used if used else 0.0),
     )
 
@@ -172,14 +335,14 @@ def _sum(amounts: Iterable[Amount]) -> Amount:
     return sum(amounts, Amount())
 
 
-def _waste(found: Sequence[_Found]) -> tuple[Waste, ...]:
-    """Return the loss by kind and unit, in the order of the kinds."""
+def _waste(runs: Sequence[_JudgedRun]) -> tuple[Waste, ...]:
+    """Return the waste by kind and unit, in the order of KINDS."""
     runs_of: dict[str, int] = defaultdict(int)
     by_kind: dict[tuple[Kind, str], list[tuple[WeekRun, Finding]]] = defaultdict(list)
-    for each in found:
-        runs_of[each.run.application_id or ""] += 1
-        for finding in each.findings:
-            by_kind[finding.kind, each.run.unit].append((each.run, finding))
+    for run, judged in runs:
+        runs_of[run.application_id or ""] += 1
+        for finding in judged.findings:
+            by_kind[finding.kind, run.unit].append((run, finding))
     order = sorted(by_kind, key=lambda key: (KINDS.index(key[0]), key[1]))
     return tuple(_of_kind(kind, unit, by_kind[kind, unit], runs_of) for kind, unit in order)
 
@@ -191,13 +354,13 @@ def _of_kind(kind: Kind, unit: str, pairs: Sequence[tuple[WeekRun, Finding]], ru
         n = run.n if finding.expected is not None else None
         cases[run.application_id or "", n].append((run, finding))
     ranked = sorted(cases.items(), key=lambda item: -sum(finding.lost.value for _, finding in item[1]))
-    shown = [Case(kind, own, runs_of[application_id]) for (application_id, _), own in ranked[:CASES_MAX]]
+    shown = [Case(kind, runs, runs_of[application_id]) for (application_id, _), runs in ranked[:CASES_MAX]]
     return Waste(
         kind=kind,
         unit=unit,
         runs=len(pairs),
         lost=_sum(finding.lost for _, finding in pairs),
-        advice=tuple(map(advice, shown)),
+        advice=tuple(_ADVICE[case.kind](case) for case in shown),
         more=len(cases) - len(shown),
         examples=tuple(_example(run, finding) for run, finding in worst[:EXAMPLES_MAX]),
     )

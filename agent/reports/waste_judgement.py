@@ -1,7 +1,7 @@
-"""Judge one run against the model: its cost beyond need, and the size or limit to request instead.
+"""Judges the runs of a week by the curves of their applications: what each run wasted, and what to request instead.
 
-Only reliable predictions are used. A run counts as waste only if the whole band of the prediction confirms it. Runs that cannot
-be judged stay open; nothing is guessed.
+Only reliable predictions count. A run wasted something only if the whole band of the prediction says so; runs that cannot be
+judged are reported as such, never guessed.
 """
 
 import math
@@ -9,25 +9,101 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from agent.reports.waste_runs import WeekRun
-from processors.contracts.events import SUCCESS
-from processors.contracts.outputs import RELIABLE, CurvePoint, Prediction
+from agent.reports.week import Collected, Week, reported_evidence
+from processors.advice import enough_limit, is_dependable, reliable_point
+from processors.contracts.events import SUCCESS, UNITS, JobCompleted
+from processors.contracts.names import ApplicationKey
+from processors.contracts.outputs import CurvePoint, PredictedAtStart, Prediction, Run, SlowedBy
+from processors.contracts.settings import SESSION
 from processors.pipeline.outcomes import FAILED_STATES
-from sinks.web.views.job_messages import SIMILAR_RUNS, enough_limit
+
+
+class WeekRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that ended in the week; `user` is written as the agent writes users, `n` is None if no size in `unit` is known."""
+
+    run_id: str
+    job_id: str
+    system: str
+    user: str | None
+    application_id: str | None
+    unit: str
+    n: float | None
+    start_ms: int
+    run_time_s: float
+    state: str
+    time_limit_s: float | None = None
+    failed_host: str | None = None
+    predicted: PredictedAtStart | None = None
+    slowed_by: SlowedBy | None = None
+    session: bool = False
+
+    @property
+    def hours(self) -> float:
+        """The unit-hours that the run used; 0 if its size is unknown."""
+        return self.hours_of(self.run_time_s)
+
+    def hours_of(self, seconds: float) -> float:
+        """Return the unit-hours of some seconds at the size of the run."""
+        return (self.n or 0.0) * seconds / 3600.0
+
+    @property
+    def application(self) -> ApplicationKey | None:
+        """The application of the run; None if it is unknown."""
+        return ApplicationKey.parse(self.application_id) if self.application_id else None
+
+
+class WeekRuns(Collected[WeekRun]):
+    """The runs that ended in a week; `unit` is the unit of runs of unknown applications."""
+
+    def __init__(self, week: Week, user: str | None = None, unit: str = "nodes") -> None:
+        self._week, self._unit = week, unit
+        super().__init__(self._ended, user)
+
+    def _ended(self, run: Run, event: JobCompleted) -> WeekRun | None:
+        in_week = self._week.holds(event.end_ms) and event.run_time_s > 0
+        return _week_run(run, event, self._unit) if in_week else None
+
+
+def _week_run(run: Run, event: JobCompleted, unit: str) -> WeekRun:
+    evidence = list(reported_evidence(run, event))
+    if run.application_id is not None:
+        unit, n = ApplicationKey.parse(run.application_id).unit, run.n
+    else:
+        sizes = event.evidence.sizes
+        unit = next((name for name in (unit, *UNITS) if name in sizes), unit)
+        n = sizes.get(unit)
+    return WeekRun(
+        run_id=run.run_id,
+        job_id=event.job_id,
+        system=event.system,
+        user=next((report.user for report in evidence if report.user), None),
+        application_id=run.application_id,
+        unit=unit,
+        n=n,
+        start_ms=event.start_ms,
+        run_time_s=event.run_time_s,
+        state=event.state,
+        time_limit_s=next((report.time_limit_s for report in evidence if report.time_limit_s), None),
+        failed_host=event.failed_host,
+        predicted=run.predicted,
+        slowed_by=run.slowed_by,
+        session=run.identified_by == SESSION,
+    )
+
 
 Kind = Literal["slows_down", "beyond_useful", "failed", "timed_out", "long_limit", "odd_host"]
 KINDS: Final[tuple[Kind, ...]] = ("slows_down", "beyond_useful", "failed", "timed_out", "long_limit", "odd_host")
 LOST: Final[frozenset[Kind]] = frozenset({"slows_down", "beyond_useful", "failed", "timed_out"})
-"""What is counted as lost: a long limit uses nothing, and an odd host is nobody's fault."""
+"""Kinds that count as lost: a long limit uses nothing, and an abnormal host is nobody's fault."""
 
 TIMEOUT: Final = "TIMEOUT"
 ENDED_BY_HOST: Final = frozenset({"NODE_FAIL", "BOOT_FAIL"})
 
 
 class Amount(msgspec.Struct, frozen=True):
-    """A number of unit-hours with a low and a high bound if it is predicted; both bounds equal the value if it was measured.
+    """A number of unit-hours with the ends of its band; measured amounts have no width.
 
-    The bounds of a sum are the sums of the bounds, as if all errors had the same sign; within one application they do.
+    Ends add up as if all bands erred to the same side, which the bands of one application do.
     """
 
     value: float = 0.0
@@ -36,7 +112,6 @@ class Amount(msgspec.Struct, frozen=True):
 
     @classmethod
     def measured(cls, value: float) -> "Amount":
-        """Return a measured amount, whose bounds equal `value`."""
         return cls(value, value, value)
 
     def __add__(self, other: "Amount") -> "Amount":
@@ -44,7 +119,7 @@ class Amount(msgspec.Struct, frozen=True):
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """Thresholds of waste: the minimum efficiency on the published curve, and the maximum ratio of a limit to the time needed."""
+    """The bounds of waste: the least efficiency on the published curve, and the largest ratio of time limit to need."""
 
     efficiency_min: float = 0.5
     limit_factor: float = 10.0
@@ -59,12 +134,12 @@ class Expected(msgspec.Struct, frozen=True):
     high_s: float
 
     def hours(self, seconds: float) -> float:
-        """Return the unit-hours of `seconds` at this size."""
+        """Return the unit-hours of some seconds at this size."""
         return self.n * seconds / 3600.0
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One waste of a run: its amount, the expected run time at its size, and the size or limit to request instead."""
+    """A waste of a run: unit-hours, prediction at its size, and the size or limit to request instead."""
 
     kind: Kind
     lost: Amount
@@ -74,7 +149,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Judged(NamedTuple):
-    """The findings of a run, and whether its size could be judged."""
+    """The findings about a run, and whether its size could be judged."""
 
     known: bool
     findings: tuple[Finding, ...] = ()
@@ -84,7 +159,7 @@ NOT_JUDGED: Final = Judged(known=False)
 
 
 def judge(run: WeekRun, curve: Prediction | None, bounds: Bounds) -> Judged:
-    """Return the cost of a run beyond need, judged by the curve of its application."""
+    """Return the waste of a run by the curve of its application."""
     if run.state in ENDED_BY_HOST:
         return _known(Finding("odd_host", Amount.measured(run.hours)))
     expected = _expected(run, curve)
@@ -108,12 +183,12 @@ def _known(*findings: Finding) -> Judged:
 
 
 def _expected(run: WeekRun, curve: Prediction | None) -> Expected | None:
-    """Return the reliable run time at the run's size: from the present curve, else from the prediction made at the start of the run."""
-    point = _reliable(curve, run.n) if curve is not None else None
+    """Return the reliable prediction at a run's size: by the current curve, else the prediction at its start."""
+    point = reliable_point(curve, run.n)
     if point is not None:
         return _of(point)
     start = run.predicted
-    if start is None or run.n is None or start.verdict != RELIABLE or start.source == SIMILAR_RUNS:
+    if start is None or run.n is None or not is_dependable(start):
         return None
     return Expected(run.n, start.run_time_s, start.low_s, start.high_s) if start.high_s < math.inf else None
 
@@ -122,12 +197,8 @@ def _of(point: CurvePoint) -> Expected:
     return Expected(point.n, point.run_time_s, point.low_s, point.high_s)
 
 
-def _reliable(curve: Prediction, n: float | None) -> CurvePoint | None:
-    return next((point for point in curve.curve if point.n == n and point.reliable), None)
-
-
 def _limit(run: WeekRun, expected: Expected | None, bounds: Bounds) -> tuple[Finding, ...]:
-    """Return the time requested beyond a sufficient limit, if the limit is many times both the upper end of the band and the run time."""
+    """Return the time requested beyond an enough limit, if it is many times both the band's upper end and the run time."""
     if expected is None or run.time_limit_s is None:
         return ()
     needed_s = max(expected.high_s, run.run_time_s)
@@ -139,13 +210,13 @@ def _limit(run: WeekRun, expected: Expected | None, bounds: Bounds) -> tuple[Fin
 
 
 def _size(run: WeekRun, curve: Prediction | None, bounds: Bounds) -> tuple[bool, tuple[Finding, ...]]:
-    """Return whether the size of a run can be judged, and its cost beyond a better size."""
-    point = _reliable(curve, run.n) if curve is not None else None
+    """Return whether the size of a run can be judged, and its waste against a better size."""
+    point = reliable_point(curve, run.n)
     if curve is None or point is None or point.efficiency is None:
         return False, ()
     fastest = curve.useful_n.slower_beyond
     if fastest is not None and point.n > fastest:
-        advised = _reliable(curve, fastest)
+        advised = reliable_point(curve, fastest)
         return advised is not None, _beyond("slows_down", run, point, advised)
     if point.efficiency >= bounds.efficiency_min:
         return True, ()
@@ -154,8 +225,8 @@ def _size(run: WeekRun, curve: Prediction | None, bounds: Bounds) -> tuple[bool,
 
 
 def _efficient(curve: Prediction, below_n: float, efficiency_min: float) -> CurvePoint | None:
-    """Return the largest efficient size below `below_n`, among the sizes that were run and the powers of two between them."""
-    found = [
+    """Return the largest smaller size that is efficient enough, among sizes that were run and powers of two."""
+    efficient = [
         point
         for point in curve.curve
         if point.n < below_n
@@ -164,13 +235,13 @@ def _efficient(curve: Prediction, below_n: float, efficiency_min: float) -> Curv
         and point.efficiency >= efficiency_min
         and point.reliable
     ]
-    return max(found, key=lambda point: point.n, default=None)
+    return max(efficient, key=lambda point: point.n, default=None)
 
 
 def _beyond(kind: Kind, run: WeekRun, point: CurvePoint, advised: CurvePoint | None) -> tuple[Finding, ...]:
-    """Return the cost of a size beyond a smaller size; empty if the bands of the two sizes overlap.
+    """Return the waste of a size against a smaller one; nothing if the band of the smaller size reaches as far.
 
-    A run time outside of its band has causes other than the size, so it is clipped to the end of the band.
+    A run time outside its band has other causes than the size, so it counts only up to the end of the band.
     """
     if advised is None:
         return ()

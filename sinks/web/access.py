@@ -1,4 +1,4 @@
-"""Who reads: an operator sees everything, a user the detail of their own jobs."""
+"""Access: an operator sees everything, a user the details of their own jobs."""
 
 import hashlib
 import hmac
@@ -25,45 +25,44 @@ TOKEN_BYTES_MAX: Final = 4096
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """Who asks: `user` as the journal writes users (None: nobody in particular), and whether it is an operator."""
+    """Who sends a request: `user` as the journal writes users, None if unknown, and whether it is an operator."""
 
     user: str | None = None
     operator: bool = False
 
     def sees(self, user: str | None) -> bool:
-        """Return whether the detail of a job of this user may be shown."""
+        """Return whether the reader may see the details of a job of this user."""
         return self.operator or (user is not None and user == self.user)
 
 
-EVERYBODY: Final = Reader(operator=True)  # where nothing limits access
+EVERYBODY: Final = Reader(operator=True)  # without access control
 STRANGER: Final = Reader()
-# who asks in this thread or task, for what is handed no request; by default a stranger
+# the reader of this thread or task, for code without a request; by default a stranger
 PRESENT: Final[ContextVar[Reader]] = ContextVar("reader", default=STRANGER)
 
 
 def reader(request: Request) -> Reader:
-    """Return who asks; whoever comes through an open port is an operator."""
+    """Return the reader of a request; without access control everybody is an operator."""
     found: Reader = request.scope.get("scalewatch.reader", EVERYBODY)
     return found
 
 
 class Token(msgspec.Struct, frozen=True):
-    """A bearer token that is taken: its digest, and who shows it. The token itself is not kept."""
+    """An accepted bearer token: its digest and its reader. The token itself is not kept."""
 
     digest: bytes
     reader: Reader
 
     @classmethod
     def of(cls, token: str, reader: Reader) -> "Token":
-        """Return the entry of a token."""
         return cls(_digest(token.encode()), reader)
 
 
 class Access(msgspec.Struct, frozen=True):
-    """Tells from a request who asks: by a bearer token, or by the header of a proxy that is trusted.
+    """Identifies the reader of a request by a bearer token, or by the header of a trusted proxy.
 
-    `written` turns a user name into the journal's, None where the journal names nobody. What a trusted proxy says goes
-    before a token, which the proxy may have passed on from its own log-in.
+    `written` turns a user name into the journal's form, None if the journal names no users. The header of a trusted proxy goes
+    before a token, because the proxy may have passed on the token of its own login.
     """
 
     tokens: Sequence[Token] = ()
@@ -74,7 +73,7 @@ class Access(msgspec.Struct, frozen=True):
     metrics_open: bool = False
 
     def reader_of(self, scope: Scope) -> Reader | None:
-        """Return who asks; None where that is not known."""
+        """Return the reader of a request, None if unknown."""
         headers = Headers(scope=scope)
         name = self._named(headers, scope.get("client"))
         if name is not None:
@@ -83,7 +82,7 @@ class Access(msgspec.Struct, frozen=True):
         return None if shown is None else self._shown(shown)
 
     def _named(self, headers: Headers, client: tuple[str, int] | None) -> str | None:
-        """Return the user name in the header of a trusted proxy; one that comes twice is not from the proxy alone."""
+        """Return the user name in the header of a trusted proxy; a header that comes twice is not from the proxy alone."""
         if self.user_header is None or not self._trusted(client):
             return None
         shown = headers.getlist(self.user_header)
@@ -100,7 +99,7 @@ class Access(msgspec.Struct, frozen=True):
         return address is not None and any(address in network for network in self.trusted_proxies)
 
     def _shown(self, token: bytes) -> Reader | None:
-        """Return whose token it is; every one is compared, so that the time taken reveals nothing."""
+        """Return the reader of a token; all tokens are compared, so that the time taken reveals nothing."""
         digest, found = _digest(token), None
         for entry in self.tokens:
             if hmac.compare_digest(digest, entry.digest):
@@ -127,10 +126,9 @@ def _text(name: str) -> str:
         return name
 
 
-# What a reader sees of a service: an operator all of it, others no detail of jobs that are not theirs.
-# Applications, hosts and alerts are for everybody who may read. Jobs and runs of others are left out, and so are their names
-# where something else mentions them. Dead letters are for operators.
-UNREADY: Final = "It is not ready; operators see why."
+# Operators see everything. Other readers see applications, hosts and alerts, but no jobs and runs of other users, and no
+# names of such jobs in other texts. Dead letters are for operators.
+UNREADY: Final = "Only operators see the reason."
 RUNS_LOOKED_UP_MAX: Final = 64  # of one alert
 OTHERS: Final = "another user's {}"
 _MENTIONED: Final = re.compile(r"\b(run|job) ([^\s/]+/[^\s/]+?)(?=[\s,;:.)]*(?:\s|$))")
@@ -138,49 +136,42 @@ _SERIES: Final = re.compile(rf"{JOB}([^\s,;:)]+)")
 
 
 class VisibilityFilter(Forwarding):
-    """A service as the present reader sees it; where nobody said who reads, a stranger does."""
+    """A service as the present reader may see it; without a reader as a stranger may."""
 
     def __init__(self, service: Service, present: Callable[[], Reader] = PRESENT.get) -> None:
         super().__init__(service)
         self._present = present
 
     def jobs(self) -> Sequence[JobPrediction]:
-        """Return the latest predictions of the reader's running jobs."""
         present = self._present()
         found = self._service.jobs()
         return found if present.operator else [job for job in found if present.sees(job.user)]
 
     def running(self) -> Sequence[RunningJob]:
-        """Return what lists show of the reader's running jobs."""
         present = self._present()
         found = self._service.running()
         return found if present.operator else [job for job in found if present.sees(job.user)]
 
     def job(self, system: str, job_id: str) -> JobPrediction | None:
-        """Return the latest prediction of a running job of the reader's."""
         found = self._service.job(system, job_id)
         return found if found is not None and self._present().sees(found.user) else None
 
     def ended(self, system: str, job_id: str) -> JobPrediction | None:
-        """Return the last prediction of a job of the reader's that ended recently."""
         found = self._service.ended(system, job_id)
         return found if found is not None and self._present().sees(found.user) else None
 
     def runs(self, application_id: str) -> Sequence[RecentRun]:
-        """Return the reader's newest settled runs of an application."""
         return self._own(self._service.runs(application_id))
 
     def runs_of_job(self, system: str, job_id: str) -> Sequence[RecentRun]:
-        """Return the settled runs of a job of the reader's."""
         return self._own(self._service.runs_of_job(system, job_id))
 
     def recent_runs(self) -> Sequence[RecentRun]:
-        """Return the reader's newest settled runs of all applications."""
         found = self._service.recent_runs()
         return found if self._present().operator else self._own(found)
 
     def alerts(self) -> Sequence[Alert]:
-        """Return the alerts; runs and jobs of others are not named in them."""
+        """Return the alerts without the names of other users' runs and jobs."""
         found = self._service.alerts()
         if self._present().operator:
             return found
@@ -188,14 +179,14 @@ class VisibilityFilter(Forwarding):
         return [self._alert(alert, running) for alert in found]
 
     def silences(self) -> Mapping[str, Silence]:
-        """Return the silences of alerts; who made one and why, in their own words, is for operators."""
+        """Return the silences of alerts; author and comment are for operators."""
         found = self._service.silences()
         if self._present().operator:
             return found
-        return {key: msgspec.structs.replace(one, by="", comment="") for key, one in found.items()}
+        return {key: msgspec.structs.replace(silence, by="", comment="") for key, silence in found.items()}
 
     def hosts(self, limit: int) -> Sequence[HostView]:
-        """Return at most so many hosts, without the jobs of others on them."""
+        """Return at most `limit` hosts, without other users' jobs."""
         found = self._service.hosts(limit)
         if self._present().operator:
             return found
@@ -203,7 +194,7 @@ class VisibilityFilter(Forwarding):
         return [_host(view, running) for view in found]
 
     def host_uses(self, limit: int) -> Sequence[HostUse]:
-        """Return state and job of at most so many hosts, without the jobs of others on them."""
+        """Return state and job of at most `limit` hosts, without other users' jobs."""
         found = self._service.host_uses(limit)
         if self._present().operator:
             return found
@@ -216,11 +207,11 @@ class VisibilityFilter(Forwarding):
         return views if self._present().operator else VisibleViews(views, system, self._running(), self.is_own)
 
     def dead_letters(self) -> Sequence[DeadLetterView]:
-        """Return the newest dead letters to operators, to others nothing: they quote what producers sent."""
+        """Return the newest dead letters to operators only, because they quote messages."""
         return self._service.dead_letters() if self._present().operator else ()
 
     def health(self) -> Sequence[Health]:
-        """Return the health of every role; the reasons, which quote brokers, to operators alone."""
+        """Return the health of every role; reasons, which quote brokers, only to operators."""
         found = self._service.health()
         if self._present().operator:
             return found
@@ -234,23 +225,23 @@ class VisibilityFilter(Forwarding):
         return frozenset(job_key(job.system, job.job_id) for job in self.running())
 
     def _alert(self, alert: Alert, running: frozenset[str]) -> Alert:
-        known: dict[str, bool] = {}
+        owned: dict[str, bool] = {}
 
-        def own(name: str) -> bool:
-            if name not in known:
-                known[name] = name in running or (len(known) < RUNS_LOOKED_UP_MAX and self.is_own(name))
-            return known[name]
+        def is_own(name: str) -> bool:
+            if name not in owned:
+                owned[name] = name in running or (len(owned) < RUNS_LOOKED_UP_MAX and self.is_own(name))
+            return owned[name]
 
         evidence, system = alert.evidence, alert.labels.get("system", "")
-        named = (*evidence.runs, *filter(None, [str(evidence.detail.get("job", ""))]))
-        hidden = [name for name in named if not own(name)]
+        names = (*evidence.runs, *filter(None, [str(evidence.detail.get("job", ""))]))
+        hidden = [name for name in names if not is_own(name)]
 
         def phrase(text: str) -> str:
             for name in hidden:
                 text = text.replace(f"run {name}", OTHERS.format("run")).replace(f"job {name}", OTHERS.format("job"))
                 text = text.replace(name, OTHERS.format("job"))
-            text = _MENTIONED.sub(lambda found: found[0] if own(found[2]) else OTHERS.format(found[1]), text)
-            return _SERIES.sub(lambda found: found[0] if own(job_key(system, found[1])) else "", text)
+            text = _MENTIONED.sub(lambda match: match[0] if is_own(match[2]) else OTHERS.format(match[1]), text)
+            return _SERIES.sub(lambda match: match[0] if is_own(job_key(system, match[1])) else "", text)
 
         detail = {
             phrase(name): value if not isinstance(value, str) else phrase(value)
@@ -260,15 +251,15 @@ class VisibilityFilter(Forwarding):
         return msgspec.structs.replace(
             alert,
             annotations={name: phrase(text) for name, text in alert.annotations.items()},
-            evidence=msgspec.structs.replace(evidence, runs=tuple(filter(own, evidence.runs)), detail=detail),
+            evidence=msgspec.structs.replace(evidence, runs=tuple(filter(is_own, evidence.runs)), detail=detail),
         )
 
     def is_own(self, name: str) -> bool:
-        """Return whether a run or a job, by its id, is the reader's; what is no longer known is nobody's."""
+        """Return whether a run or job, by its id, is the reader's; unknown ones are nobody's."""
         system, _, rest = name.partition("/")
-        job_id, at, _ = rest.rpartition("@")
-        runs = self.runs_of_job(unquote(system), unquote(job_id if at else rest))
-        return any(run.run_id == name or not at for run in runs)
+        job_id, separator, _ = rest.rpartition("@")
+        runs = self.runs_of_job(unquote(system), unquote(job_id if separator else rest))
+        return any(run.run_id == name or not separator for run in runs)
 
 
 class VisibleViews(Views):
@@ -297,28 +288,28 @@ class VisibleViews(Views):
         return [job for job in self._views.neighbours(job_id) if self._is_running(job.job_id)]
 
     def explained_runs(self, host: str) -> Explained:
-        own = tuple(run for run in self._views.explained_runs(host).runs if self._is_own(run.run_id))
-        return Explained(len(own), own)
+        runs = tuple(run for run in self._views.explained_runs(host).runs if self._is_own(run.run_id))
+        return Explained(len(runs), runs)
 
     def _is_running(self, job_id: str) -> bool:
         return job_key(self._system, job_id) in self._running
 
 
 def _host(view: HostView, running: frozenset[str]) -> HostView:
-    """Return a host without what is of jobs that are not among these: some producers report each job on a host."""
-    own = tuple(entry for entry in view.resources if _is_shown(view.system, entry.resource, running))
+    """Return a host without the resources of jobs other than `running`: some producers report each job on a host."""
+    resources = tuple(entry for entry in view.resources if _is_shown(view.system, entry.resource, running))
     job = view.job if view.job in running else None
-    return msgspec.structs.replace(view, job=job, resources=own)
+    return msgspec.structs.replace(view, job=job, resources=resources)
 
 
 def _lines(lines: HostLines, running: frozenset[str]) -> HostLines:
-    """Return the lines of a host without those of jobs that are not among these."""
+    """Return the lines of a host without those of jobs other than `running`."""
 
-    def own(line: Line) -> Line:
+    def visible(line: Line) -> Line:
         shown = {name: band for name, band in line.resources.items() if _is_shown(lines.system, name, running)}
         return msgspec.structs.replace(line, resources=shown)
 
-    return msgspec.structs.replace(lines, day=own(lines.day), hour=own(lines.hour))
+    return msgspec.structs.replace(lines, day=visible(lines.day), hour=visible(lines.hour))
 
 
 def _is_shown(system: str, resource: str, running: frozenset[str]) -> bool:

@@ -1,4 +1,4 @@
-"""The JSON interface: what the service knows, one resource each."""
+"""The JSON interface: one resource for each part of the service."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
@@ -35,7 +35,7 @@ _LISTED: Final = (
 
 
 class Rows(msgspec.Struct, Generic[Row], frozen=True):
-    """A part of a list: `total` counts all there are."""
+    """A part of a list; `total` counts all entries."""
 
     total: int
     offset: int
@@ -43,7 +43,7 @@ class Rows(msgspec.Struct, Generic[Row], frozen=True):
 
 
 class HostRows(msgspec.Struct, frozen=True):
-    """A part of the list of hosts: `total` counts those that were looked through, `more` whether there are others."""
+    """A part of the list of hosts; `total` counts the hosts that were searched, `more` is true if there are others."""
 
     total: int
     offset: int
@@ -52,7 +52,7 @@ class HostRows(msgspec.Struct, frozen=True):
 
 
 class RecentJob(msgspec.Struct, frozen=True):
-    """A job: what is predicted of it while it runs, and its settled runs, the newest first."""
+    """A job: its prediction while it runs, and its settled runs, the newest first."""
 
     system: str
     job_id: str
@@ -61,14 +61,14 @@ class RecentJob(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why there is no answer, in one sentence, and what is known instead."""
+    """Why there is no answer, in one sentence, and the known names instead."""
 
     error: str
     known: Sequence[str] = ()
 
 
 class State(msgspec.Struct, frozen=True):
-    """The health of the process: ready when every role is."""
+    """The health of the process, which is ready if every role is."""
 
     ready: bool
     reasons: Sequence[str]
@@ -76,7 +76,6 @@ class State(msgspec.Struct, frozen=True):
 
 
 def json(content: Any, status: int = 200) -> Response:
-    """Return a JSON response."""
     return Response(_ENCODER.encode(content), status, media_type="application/json")
 
 
@@ -87,7 +86,7 @@ class Api:
         self._service = service
 
     def routes(self) -> list[Route]:
-        """Return the routes, all of them for GET only."""
+        """Return the routes, for GET only."""
         resources = {
             "/healthz": self.alive,
             "/readyz": self.ready,
@@ -108,11 +107,11 @@ class Api:
         return [Route(path, endpoint, methods=["GET"]) for path, endpoint in resources.items()]
 
     async def alive(self, _request: Request) -> Response:
-        """Say that the process answers, without a thread: those of the pages may all be busy."""
+        """Report that the process answers, without a thread: those of the pages may all be busy."""
         return json({"status": "alive"})
 
     async def ready(self, _request: Request) -> Response:
-        """Return whether every role is ready, without a thread; 503 with reasons where one is not."""
+        """Report whether every role is ready, without a thread; 503 with reasons if not."""
         roles = self._service.health()
         reasons = [f"{role.role}: {reason}" for role in roles for reason in role.reasons if not role.ready]
         ready = bool(roles) and all(role.ready for role in roles)
@@ -126,7 +125,7 @@ class Api:
         return self._rows(request, matching(self._service.predictions(), wanted), _summary)
 
     def application(self, request: Request) -> Response:
-        """Return the whole prediction of one application; with `members=false` without the members of its model."""
+        """Return the whole prediction of one application; `members=false` leaves out the members of its model."""
         path, members = request.path_params["id"], queries.members(request.query_params)
         found = find(self._service, path, raw_path(request, "/api/v1/applications/"))
         if found is None:
@@ -134,50 +133,50 @@ class Api:
         return json(found if members else msgspec.structs.replace(found, model=found.model.slim))
 
     def jobs(self, request: Request) -> Response:
-        """List running jobs with their predicted ends, filtered as the page of jobs filters them."""
+        """List running jobs with their predicted ends, with the filters of the page of jobs."""
         found = JobFilter.of(request.query_params).jobs(jobs.visible(self._service.running(), reader(request)))
         return self._rows(request, found, lambda job: self._service.job(job.system, job.job_id) or job)
 
     def alerts(self, request: Request) -> Response:
-        """List alerts, those that are over last, filtered by status (`open`: sent and not silenced), kind and severity."""
+        """List alerts, resolved ones last, filtered by status (`open`: sent and not silenced), kind and severity."""
         wanted = {name: queries.text(request.query_params, name) or "" for name in ("status", "kind", "severity")}
         found = Alerts.of(self._service)
         return self._rows(
             request,
-            found.passing(wanted).known,
+            found.passing(wanted).entries,
             lambda alert: msgspec.structs.asdict(alert) | {"silence": found.silence(alert)},
         )
 
     def hosts(self, request: Request) -> Response:
-        """List hosts with what they measured, those with anomalies first, filtered by system and host."""
+        """List hosts with their measurements, abnormal hosts first, filtered by system and host."""
         system, host = (queries.text(request.query_params, name) for name in ("system", "host"))
         offset, limit = queries.rows(request.query_params)
         found, more = matching_hosts(self._service, system, host)
         return json(HostRows(len(found), offset, found[offset : offset + limit], more))
 
     def host(self, request: Request) -> Response:
-        """Return what one host measured."""
+        """Return the measurements of one host."""
         found = find_host(self._service, raw_path(request, "/api/v1/hosts/"))
         if found is None:
-            return json(Problem(f"There is no host {request.path_params['name'][:80]!r}."), 404)
+            return json(Problem(f"The host {request.path_params['name'][:80]!r} is unknown."), 404)
         return json(found)
 
     def host_lines(self, request: Request) -> Response:
-        """Return what one host measured over time: five-minute bands of the last day, and the minutes of the last hour."""
+        """Return the measurements of one host over time: five-minute bands of the last day, and minutes of the last hour."""
         path = raw_path(request, "/api/v1/hosts/").removesuffix("/lines")
         if "/" not in path:  # it is a host with this name
             return self.host(request)
         found = named_lines(self._service, path)
         if found is None:
-            return json(Problem(f"There is no host {request.path_params['name'][:80]!r}."), 404)
+            return json(Problem(f"The host {request.path_params['name'][:80]!r} is unknown."), 404)
         return json(found)
 
     def predictions(self, request: Request) -> Response:
-        """Predict run times of one application at the sizes asked for, by default those of its curve.
+        """Predict run times of one application at the requested sizes, by default those of its curve.
 
-        With `hosts` or a `partition` also under their load; hosts alone ask for the size that they are. `attribute.NAME`
-        are attributes of the job, `feature.NAME` features of the communication of a placement, or counters per cycle. `members=false`
-        leaves out the members of the model.
+        With `hosts` or `partition` the prediction includes their load; hosts alone also define the size. `attribute.NAME` are
+        attributes of the job, `feature.NAME` features of the communication of a placement, or counters per cycle.
+        `members=false` leaves out the members of the model.
         """
         query = request.query_params
         members = queries.members(query)
@@ -193,7 +192,7 @@ class Api:
         features = queries.features(query)
         candidates = matching(self._service.predictions(), wanted) or self._never_run(wanted)
         if len(candidates) > 1:
-            detail = f"{wanted['application'][:80]!r} is known {len(candidates)} times: add system, input or unit."
+            detail = f"{wanted['application'][:80]!r} has {len(candidates)} models: add system, input or unit."
             return json(Problem(detail, known_ids(candidates)), 400)
         if not candidates:
             return self._unknown(wanted["application"], wanted)
@@ -204,11 +203,10 @@ class Api:
         return json(answer) if answer.known else self._unknown(wanted["application"], wanted)
 
     def curves(self, request: Request) -> Response:
-        """Return the curve of what a job to come is identified as, as the lines of the table that `subscribe` keeps.
+        """Return the curve of a job to come, as the lines of the table that `subscribe` keeps.
 
-        The job is described as a scheduler knows it: `job_name`, `user`, `partition`, `script` and the like, and its `system`.
-        Its `executable` counts where a rule names by it, else where nothing is known of what a record without it is
-        identified as: many schedulers never report one.
+        The job is described as a scheduler knows it, by `job_name`, `user`, `partition`, `script` and so on, and by its `system`. Its
+        `executable` counts if a rule uses it, or if no application is known without it: many schedulers never report one.
         """
         query = request.query_params
         system = queries.text(query, "system")
@@ -217,7 +215,7 @@ class Api:
         described = queries.description(query)
         if not described:
             raise queries.BadParameterError(
-                f"The job is not described: give {', '.join(EVIDENCE_FIELDS[:-1])} or {EVIDENCE_FIELDS[-1]}."
+                f"The job is not described: add {', '.join(EVIDENCE_FIELDS[:-1])} or {EVIDENCE_FIELDS[-1]}."
             )
         answers = self._identified(system, msgspec.convert(described, Evidence))
         for answer in answers:
@@ -225,10 +223,10 @@ class Api:
             entry = None if key is None else self._service.prediction(key)
             if entry is not None:
                 return Response(table_lines(rows(application_id(entry), entry)), media_type="application/x-ndjson")
-        return json(Problem(answers[0].detail or f"Nothing is predicted of {_key_of(answers[0])}."), 404)
+        return json(Problem(answers[0].detail or f"{_key_of(answers[0])} has no prediction."), 404)
 
     def _identified(self, system: str, evidence: Evidence) -> Sequence[Answer]:
-        """Return what a job may be identified as, the likeliest first."""
+        """Return the possible identifications of a job, the likeliest first."""
         full = self._service.answer(queries.identification(system, evidence))
         if evidence.executable is None or full.identified_by.startswith("rule"):
             return [full]
@@ -236,9 +234,9 @@ class Api:
         return [self._service.answer(queries.identification(system, reported)), full]
 
     def runs(self, request: Request) -> Response:
-        """List the newest settled runs, each with what was predicted of it, filtered as the page of jobs filters them.
+        """List the newest settled runs with their predictions, with the filters of the page of jobs.
 
-        `application` is a name or a whole id; one that no prediction, run or running job has is unknown.
+        `application` is a name or a whole id; it is unknown if no prediction, run or running job has it.
         """
         wanted, who = JobFilter.of(request.query_params), reader(request)
         found = jobs.visible(self._service.runs(wanted.application) or self._service.recent_runs(), who)
@@ -248,29 +246,29 @@ class Api:
         return self._rows(request, wanted.runs(found))
 
     def job(self, request: Request) -> Response:
-        """Return one job, by system and id: as it is predicted while it runs, and its runs that settled."""
+        """Return one job by system and id: its prediction while it runs, and its settled runs."""
         system, job_id = (unquote(part) for part in raw_path(request, "/api/v1/jobs/").partition("/")[::2])
         running = self._service.job(system, job_id)
         runs = self._service.runs_of_job(system, job_id)
         if running is None and not runs:
-            return json(Problem(f"Nothing is known of the job {job_id[:80]!r} on {system[:80]!r}, or no longer."), 404)
+            return json(Problem(f"The job {job_id[:80]!r} on {system[:80]!r} is unknown or no longer known."), 404)
         users = {run.user for run in runs} | ({running.user} if running is not None else set())
         if not all(map(reader(request).sees, users)):
-            return json(Problem("This is the job of another user."), 403)
+            return json(Problem("This job belongs to another user."), 403)
         return json(RecentJob(system, job_id, running, runs))
 
     def dead_letters(self, request: Request) -> Response:
         """List the newest dead letters of the whole agent, without the bytes of their messages; for operators."""
         if not reader(request).operator:
-            return json(Problem("Dead letters quote what producers sent: they are for operators."), 403)
+            return json(Problem("Dead letters are for operators only, because they quote messages."), 403)
         return self._rows(request, self._service.dead_letters())
 
     def sources(self, request: Request) -> Response:
-        """List the source topics, the one with the newest event first; those that never had a message come last."""
+        """List the source topics, the one with the newest event first; topics without a message come last."""
         return self._rows(request, self._service.sources())
 
     def _never_run(self, wanted: dict[str, str | None]) -> list[Prediction]:
-        """Return what to ask about an input that was never run: one entry for each system and unit of the others."""
+        """Return entries for an input that was never run: one for each system and unit of the other inputs."""
         if wanted["input"] is None:
             return []
         others = matching(self._service.predictions(), wanted | {"input": None})
@@ -279,9 +277,11 @@ class Api:
 
     def _unknown(self, name: str, wanted: Mapping[str, str | None] | None = None) -> Response:
         known = known_ids(self._service.predictions(), like=name)
-        rest = [(what, value) for what, value in (wanted or {}).items() if what != "application" and value is not None]
-        named = ", ".join(f"{what} {value[:80]!r}" for what, value in rest)
-        return json(Problem(f"There is no model of {name[:80]!r}{named and f' with {named}'}.", known), 404)
+        rest = [
+            (field, value) for field, value in (wanted or {}).items() if field != "application" and value is not None
+        ]
+        criteria = ", ".join(f"{field} {value[:80]!r}" for field, value in rest)
+        return json(Problem(f"There is no model of {name[:80]!r}{criteria and f' with {criteria}'}.", known), 404)
 
     def _rows(self, request: Request, found: Sequence[Row], shown: Callable[[Row], Any] | None = None) -> Response:
         offset, limit = queries.rows(request.query_params)
@@ -290,20 +290,20 @@ class Api:
 
 
 def _summary(entry: Prediction) -> dict[str, Any]:
-    """Return an application as a list has it: everything but its curve and its model."""
+    """Return an application for a list, without its curve and its model."""
     id_ = application_id(entry)
     listed = {name: getattr(entry, name) for name in _LISTED}
     return {"id": id_, "url": f"/api/v1/applications/{link(id_)}", **listed}
 
 
 def _key_of(answer: Answer) -> str | None:
-    """Return the id of the application that an answer is about."""
+    """Return the application id of an answer, if any."""
     if answer.application is None or answer.unit is None:
         return None
     return ApplicationKey(answer.application, answer.system, answer.input or "", answer.unit).id
 
 
 def _sizes(entry: Prediction, place: Evidence) -> tuple[float, ...]:
-    """Return the sizes of a question that names none: as many nodes as it has hosts, or those of the curve."""
-    named = spread(place.hosts, limit=1)[0] if entry.unit == "nodes" else 0
-    return (float(named),) if named else tuple(point.n for point in entry.curve)
+    """Return the sizes of a question without sizes: the number of its hosts, or those of the curve."""
+    hosts = spread(place.hosts, limit=1)[0] if entry.unit == "nodes" else 0
+    return (float(hosts),) if hosts else tuple(point.n for point in entry.curve)

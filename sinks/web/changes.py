@@ -1,4 +1,4 @@
-"""What of the service has changed, as server-sent events: open pages then fetch themselves again."""
+"""The changes of the service as server-sent events, upon which open pages fetch themselves again."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -19,29 +19,31 @@ from processors.contracts.service import Service, Silence
 from sinks.web.access import PRESENT, Reader
 
 STREAMS_MAX: Final = 50
-LOOKS_MAX: Final = 200  # readers whose last look is kept
+LOOKS_MAX: Final = 200  # readers whose last versions are kept
 LOOK_S: Final = 1.0  # between two looks at the service, which all streams of a reader share
-LOOK_SHARE: Final = 0.1  # of the time at most is spent on looking
+LOOK_SHARE: Final = 0.1  # largest share of the time spent on looking
 STOP_CHECK_S: Final = 0.25
 HEARTBEAT_S: Final = 15.0
 RETRY_MS: Final = 3000
-STOPPING: Final = "scalewatch.stopping"  # in the scope of a request: a function that returns whether the server stops
+STOPPING: Final = (
+    "scalewatch.stopping"  # key in the scope of a request: a function that returns whether the server stops
+)
 
 Versions = Mapping[str, str]
 Pause = Callable[[float], Awaitable[None]]
 
 
 class Large(msgspec.Struct):
-    """The texts of what there are thousands of, each with what it was made of: the same lists have the same text."""
+    """The versions of large lists, each with the list that it was computed from; the same list has the same version."""
 
     predictions: tuple[Sequence[Prediction], str] = ((), "")
     jobs: tuple[Sequence[RunningJob], str] = ((), "")
 
 
 def versions(service: Service, large: Large | None = None) -> Versions:
-    """Return a short text for each kind of thing that the service shows, another one whenever something of it changed.
+    """Return a version for each part of the service; it changes whenever that part changes.
 
-    `large` is what the last call for the same reader left, and is brought up to date.
+    `large` is the state of the last call for the same reader, which is updated.
     """
     retained = Large() if large is None else large
     predictions, jobs = service.predictions(), service.running()
@@ -56,7 +58,7 @@ def versions(service: Service, large: Large | None = None) -> Versions:
         "dead_letters": (
             (entry.time_ms, entry.topic, entry.partition, entry.offset) for entry in service.dead_letters()
         ),
-        "collectors": ((one.member, one.reasons, one.restarts) for one in service.collectors()),
+        "collectors": ((report.member, report.reasons, report.restarts) for report in service.collectors()),
         "health": ((role.role, role.ready, role.reasons, role.partitions, role.restarts) for role in service.health()),
     }
     texts = {name: _text(values) for name, values in shown.items()}
@@ -72,12 +74,12 @@ def _silences(service: Service) -> list[tuple[str, Silence]]:
 
 
 def _of_host(entry: HostView) -> tuple[object, ...]:
-    """Return what changes with every tick: the first host stands for all."""
-    return entry.system, entry.host, entry.as_of, tuple(each.window.until_ms for each in entry.resources)
+    """Return what changes with every tick; the first host stands for all hosts."""
+    return entry.system, entry.host, entry.as_of, tuple(resource.window.until_ms for resource in entry.resources)
 
 
 class Changes:
-    """Tells pages what changed, at most once a second; beyond `streams_max` open ones the answer is 503, and pages poll."""
+    """Reports changes to pages, at most once a second; beyond `streams_max` open streams the answer is 503, and pages poll."""
 
     def __init__(self, service: Service, *, streams_max: int = STREAMS_MAX, pause: Pause = anyio.sleep) -> None:
         self._service = service
@@ -87,21 +89,21 @@ class Changes:
         self.open = 0
 
     def versions(self) -> Versions:
-        """Return the versions of what the present reader sees, as they are now; the last ones while the models are away."""
+        """Return the current versions for the present reader, or the last ones while the models are away."""
         look = self._look_of(PRESENT.get())
         with suppress(UnavailableError):
             look.versions = versions(self._service, look.large)
         return look.versions
 
     def versions_for_page(self) -> Versions:
-        """Return versions not newer than what a page is about to read: the last ones, if there is an open stream."""
+        """Return versions not newer than what a page is about to read: the last ones if a stream is open."""
         shown = self._look_of(PRESENT.get()).versions
         return shown if self.open and shown else self.versions()
 
     async def show(self, request: Request) -> Response:
-        """Answer with a stream of events, each the versions of everything as JSON."""
+        """Answer with a stream of events, each with all versions as JSON."""
         if self.open >= self._streams_max:
-            detail = f"{self._streams_max} pages are open already; this one asks every few seconds instead.\n"
+            detail = f"{self._streams_max} pages are open already; this page polls every few seconds instead.\n"
             return PlainTextResponse(detail, 503, {"Retry-After": "60"})
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # a proxy must not collect events
         if request.method == "HEAD":
@@ -110,15 +112,15 @@ class Changes:
         return _Stream(self, self.events(stopping), headers)
 
     async def events(self, stopping: Callable[[], bool]) -> AsyncIterator[str]:
-        """Yield an event at first and whenever something changed, and a comment while nothing does."""
+        """Yield an event first and after each change, and a comment while nothing changes."""
         yield f"retry: {RETRY_MS}\n\n"
         shown: Versions | None = None
         quiet_s = 0.0
         while not stopping():
-            seen = await self._look()
-            if seen != shown:
-                yield f"data: {msgspec.json.encode(seen).decode()}\n\n"
-                shown, quiet_s = seen, 0.0
+            current = await self._look()
+            if current != shown:
+                yield f"data: {msgspec.json.encode(current).decode()}\n\n"
+                shown, quiet_s = current, 0.0
             elif quiet_s >= HEARTBEAT_S:
                 yield ": nothing new\n\n"
                 quiet_s = 0.0
@@ -139,7 +141,7 @@ class Changes:
         return look.versions
 
     def _look_of(self, reader: Reader) -> "_Look":
-        """Return the last look for a reader; readers see different things, and one must not learn of another's."""
+        """Return the last look for a reader; readers see different things, and none must learn of another's."""
         look = self._looks.pop(reader, None) or _Look()
         self._looks[reader] = look  # the latest last
         while len(self._looks) > LOOKS_MAX:
@@ -148,7 +150,7 @@ class Changes:
 
 
 class _Look(msgspec.Struct):
-    """What was seen last for a reader, when, and how long to wait before the next look."""
+    """The last versions for a reader, their time, and the wait before the next look."""
 
     versions: Versions = {}
     large: Large = msgspec.field(default_factory=Large)

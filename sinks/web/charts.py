@@ -1,4 +1,4 @@
-"""Charts: what uPlot needs besides the table that it draws, that is axes with their ticks, and a sparkline for rows."""
+"""Charts: the axes that uPlot needs besides the table that it draws, and small pictures without axes."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -19,7 +19,7 @@ Spot = tuple[float, float]
 
 TICKS_MAX: Final = 8
 TICKS_MIN: Final = 3
-TICKS_UP: Final = 5.5  # steps of a level, whose chart is low
+TICKS_UP: Final = 5.5  # of a level axis, whose chart is low
 _STEPS: Final = (1.0, 2.0, 5.0)
 _DAY_MS: Final = 86_400_000
 _NICE_SECONDS: Final = (
@@ -32,9 +32,9 @@ _NICE_MS: Final = tuple(
 
 
 class Axis(msgspec.Struct, frozen=True):
-    """An axis: logarithmic or linear, its ticks, each with its label, and its title with its unit.
+    """A logarithmic or linear axis: ticks with labels, and a title with its unit.
 
-    `ends` are where it begins and ends, None where the values decide.
+    `ends` are its limits, None if the values decide.
     """
 
     scale: Literal["log", "linear"]
@@ -44,7 +44,7 @@ class Axis(msgspec.Struct, frozen=True):
 
 
 class Chart(msgspec.Struct, frozen=True):
-    """A chart of the table that stands in its figure: its name, its axes, and its height as a share of its width.
+    """A chart of the table in its figure: label, axes, and height as a share of the width.
 
     `diagonal` draws the line on which both axes have the same value.
     """
@@ -57,7 +57,7 @@ class Chart(msgspec.Struct, frozen=True):
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """One interval of a histogram: its ends, its share, and its ends as text."""
+    """An interval of a histogram: its ends, its share, and its ends as text."""
 
     low: float
     high: float
@@ -67,7 +67,7 @@ class Bar(msgspec.Struct, frozen=True):
 
 
 def bars(edges: Sequence[float], shares: Sequence[float], formatter: Formatter) -> list[Bar]:
-    """Return the intervals of a histogram; samples that are all alike have one interval without width."""
+    """Return the intervals of a histogram; equal samples give one interval without width."""
     if not edges or not shares:
         return []
     if len(edges) <= len(shares):
@@ -78,10 +78,10 @@ def bars(edges: Sequence[float], shares: Sequence[float], formatter: Formatter) 
     ]
 
 
-def histogram_chart(label: str, found: Sequence[Bar], formatter: Formatter, ratio: float, across: str) -> Chart:
-    """Return the chart of a histogram: edges of what `across` names along the x-axis, shares along the y-axis."""
-    top = max((bar.share for bar in found), default=1.0)
-    edges = sorted({end for bar in found for end in (bar.low, bar.high)})
+def histogram_chart(label: str, shown: Sequence[Bar], formatter: Formatter, ratio: float, across: str) -> Chart:
+    """Return the chart of a histogram with edges in the unit of `across` on the x-axis, and shares on the y-axis."""
+    top = max((bar.share for bar in shown), default=1.0)
+    edges = sorted({end for bar in shown for end in (bar.low, bar.high)})
     places = even_ticks(edges[0], edges[-1]) if len(edges) > 1 else edges
     return Chart(label, linear_axis(places, formatter, across), share_axis(top, "share"), ratio)
 
@@ -89,35 +89,34 @@ def histogram_chart(label: str, found: Sequence[Bar], formatter: Formatter, rati
 def log_axis(
     values: Iterable[float], ticks: Callable[[float, float], list[float]], formatter: Formatter, title: str
 ) -> Axis:
-    """Return a logarithmic axis for the values that have a place on one."""
+    """Return a logarithmic axis for those values that a logarithmic axis can show."""
     shown = [value for value in values if drawable(value)]
     return Axis("log", labelled(ticks(min(shown), max(shown)), formatter) if shown else (), title)
 
 
 def linear_axis(ticks: Iterable[float], formatter: Formatter, title: str) -> Axis:
-    """Return a linear axis with these ticks."""
     return Axis("linear", labelled(ticks, formatter), title)
 
 
 def size_axis(sizes: Iterable[float], unit: str) -> Axis:
-    """Return a logarithmic axis of sizes in a unit: powers of two."""
+    """Return a logarithmic axis of sizes with powers of two."""
     return log_axis(sizes, partial(powers, base=2, count_max=12), size, unit)
 
 
 def run_time_axis(run_times_s: Iterable[float], title: str = "run time") -> Axis:
-    """Return a logarithmic axis of run times: durations that people count in."""
+    """Return a logarithmic axis of run times with usual durations."""
     return log_axis(run_times_s, duration_ticks, duration, title)
 
 
 def share_axis(top: float, title: str) -> Axis:
-    """Return a linear axis of shares from 0 to `top` or a little less, in per cent."""
+    """Return a linear axis of shares from 0 to at most `top`, in per cent."""
     power = 10.0 ** floor(log10(top / 5))
     step = next(factor * power for factor in (1.0, 2.0, 5.0, 10.0, 20.0) if top / (factor * power) <= 5)
     return linear_axis((step * count for count in range(int(top / step + 1e-9) + 1)), _percent, title)
 
 
 def time_axis(low_ms: float, high_ms: float, title: str = "time (UTC)") -> Axis:
-    """Return a linear axis of time in UTC: times of the day up to a day, then with the day, days from three on."""
+    """Return a linear axis of time in UTC; labels have the day from one day on, and only the day from three days on."""
     step = next((nice for nice in _NICE_MS if (high_ms - low_ms) / nice <= 5), _NICE_MS[-1])
     step *= max(1, ceil((high_ms - low_ms) / (step * 6)))
     ticks = range(ceil(low_ms / step) * step, floor(high_ms) + 1, step) or [round(low_ms)]
@@ -127,7 +126,7 @@ def time_axis(low_ms: float, high_ms: float, title: str = "time (UTC)") -> Axis:
 
 
 def level_axis(top: float, factor: float, title: str) -> Axis:
-    """Return a linear axis from 0 to `top` with ticks at 1, 2 or 5 times a power of ten of its unit, which is `factor`."""
+    """Return a linear axis from 0 to `top` with ticks at 1, 2 or 5 times a power of ten of its unit `factor`."""
     shown = top / factor
     power = 10.0 ** floor(log10(shown / TICKS_UP)) if 0 < shown < float("inf") else 1.0
     step = next((nice * power for nice in (1.0, 2.0, 5.0) if shown / (nice * power) <= TICKS_UP), 10.0 * power)
@@ -136,46 +135,46 @@ def level_axis(top: float, factor: float, title: str) -> Axis:
 
 
 def labelled(values: Iterable[float], formatter: Formatter) -> tuple[Tick, ...]:
-    """Return ticks with their labels, of those with the same label the first."""
-    found: dict[str, float] = {}
+    """Return ticks with their labels; of equal labels the first tick stays."""
+    by_text: dict[str, float] = {}
     for value in values:
-        found.setdefault(formatter(value), value)
-    return tuple((value, text) for text, value in found.items())
+        by_text.setdefault(formatter(value), value)
+    return tuple((value, text) for text, value in by_text.items())
 
 
 def drawable(value: float) -> bool:
-    """Return whether a value has a place on a logarithmic axis."""
+    """Return whether a logarithmic axis can show a value."""
     return 1e-150 < value < 1e150  # beyond, the ends of an axis would leave the range of floats
 
 
 def powers(low: float, high: float, base: int, count_max: int) -> list[float]:
-    """Return powers of a base in a range, evenly left out until there are at most `count_max`."""
+    """Return at most `count_max` powers of a base in a range, evenly spaced."""
     first, last = ceil(log(low, base) - 1e-9), floor(log(high, base) + 1e-9)
     step = max(1, ceil((last - first + 1) / count_max))
     return [float(base) ** exponent for exponent in range(first, last + 1, step)]
 
 
 def round_ticks(low: float, high: float, count_max: int = TICKS_MAX) -> list[float]:
-    """Return 1, 2 and 5 times powers of ten in a range: the powers alone where those are too many, even steps where too few."""
+    """Return 1, 2 and 5 times powers of ten in a range; only the powers if these are too many, even steps if too few."""
     decades = range(floor(log10(low)), floor(log10(high)) + 1)
-    found = [step * 10.0**decade for decade in decades for step in _STEPS if low <= step * 10.0**decade <= high]
-    if len(found) < TICKS_MIN and high < low * 10:
-        return even_ticks(low, high)[:count_max] or found
-    return found if len(found) <= count_max else powers(low, high, 10, count_max)
+    ticks = [step * 10.0**decade for decade in decades for step in _STEPS if low <= step * 10.0**decade <= high]
+    if len(ticks) < TICKS_MIN and high < low * 10:
+        return even_ticks(low, high)[:count_max] or ticks
+    return ticks if len(ticks) <= count_max else powers(low, high, 10, count_max)
 
 
 def even_ticks(low: float, high: float, steps: Sequence[float] = ()) -> list[float]:
-    """Return multiples of a step in a range, at most six: of one of `steps`, else of 1, 2 or 5 times a power of ten."""
+    """Return at most six multiples of a step in a range; the step is one of `steps`, else 1, 2 or 5 times a power of ten."""
     width = high - low
     if not 0 < width < float("inf"):
         return [low]
     power = 10.0 ** floor(log10(width / 5))
-    step = next((each for each in steps or (power, 2 * power, 5 * power, 10 * power) if width / each <= 5), 10 * power)
+    step = next((size for size in steps or (power, 2 * power, 5 * power, 10 * power) if width / size <= 5), 10 * power)
     return [count * step for count in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
 
 
 def duration_ticks(low: float, high: float, count_max: int = TICKS_MAX) -> list[float]:
-    """Return durations that people count in, inside a range of seconds; round numbers where it is very wide or narrow."""
+    """Return usual durations within a range of seconds; round numbers if the range is very wide or narrow."""
     nice = [float(seconds) for seconds in _NICE_SECONDS if low <= seconds <= high]
     if low < 0.5 or high > 2e6 or (len(nice) < 2 and high < 60):
         return round_ticks(low, high, count_max)
@@ -189,9 +188,9 @@ def _percent(value: float) -> str:
 
 
 class Spark(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sparkline shows, in linear coordinates: an area, lines and dots, each of a class of the style sheet.
+    """A small picture in linear coordinates: an area, lines and dots, each with a class of the style sheet.
 
-    `frame` are two corners that it reaches to, so that several have the same scale; without it the values decide.
+    `frame` are two corners that the picture reaches to, so that several pictures have the same scale; else the values decide.
     """
 
     title: str
@@ -202,7 +201,7 @@ class Spark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sparkline(spark: Spark, width: int, height: int) -> Markup:
-    """Return a picture without axes as SVG; without anything to draw, an empty one with its title."""
+    """Return a picture without axes as SVG; it is empty but for its title if there is nothing to draw."""
     shown = [spark.area, *(spots for _, spots in spark.lines), [spot for _, spot in spark.dots]]
     spots = [*(spark.frame or ()), *(spot for part in shown for spot in part)]
     place = _placing(spots, width, height) if all(abs(value) < 1e15 for spot in spots for value in spot) else None
@@ -210,19 +209,19 @@ def sparkline(spark: Spark, width: int, height: int) -> Markup:
     if place is not None:
         path = partial(_path, place=place)
         parts += [f'<polygon class="band" points="{path(spark.area)}"/>'] if spark.area else []
-        parts += [f'<polyline class="{kind}" points="{path(found)}"/>' for kind, found in spark.lines if found]
+        parts += [f'<polyline class="{kind}" points="{path(line)}"/>' for kind, line in spark.lines if line]
         parts += ['<circle class="{}" cx="{:.1f}" cy="{:.1f}" r="2.5"/>'.format(kind, *place(spot)) for kind, spot in spark.dots]  # fmt: skip
     head = f'<svg class="sparkline" role="img" viewBox="0 0 {width} {height}"><title>{escape(spark.title)}</title>'
     return Markup(f"{head}{''.join(parts)}</svg>")  # noqa: S704 -- the title is escaped, the rest are numbers
 
 
-def steps(found: Sequence[Bar]) -> list[Spot]:
-    """Return the outline of a histogram; one without width gets some, so that it can be seen."""
-    width = max((bar.high - bar.low for bar in found), default=0.0) or 1.0
+def steps(histogram: Sequence[Bar]) -> list[Spot]:
+    """Return the outline of a histogram; an interval without width gets some, so that it is visible."""
+    width = max((bar.high - bar.low for bar in histogram), default=0.0) or 1.0
     ends = [
-        (bar.low, bar.high) if bar.high > bar.low else (bar.low - width / 20, bar.low + width / 20) for bar in found
+        (bar.low, bar.high) if bar.high > bar.low else (bar.low - width / 20, bar.low + width / 20) for bar in histogram
     ]
-    outline = [spot for (low, high), bar in zip(ends, found, strict=True) for spot in ((low, bar.share), (high, bar.share))]  # fmt: skip
+    outline = [spot for (low, high), bar in zip(ends, histogram, strict=True) for spot in ((low, bar.share), (high, bar.share))]  # fmt: skip
     return [(outline[0][0], 0.0), *outline, (outline[-1][0], 0.0)] if outline else []
 
 

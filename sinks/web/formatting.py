@@ -1,4 +1,4 @@
-"""Words for people: verdicts explained, durations, sizes and shares. The page and the demo's screen share them."""
+"""Text for people: verdicts, durations, sizes, shares and sections of the runbook, for pages, reports and terminal."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -12,74 +12,71 @@ from markupsafe import Markup, escape
 
 from processors.contracts import names
 from processors.contracts.names import measured, signed
-from processors.contracts.outputs import CurvePoint, UsefulSizes
+from processors.contracts.outputs import CurvePoint, ProfileModel, UsefulSizes
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-INSIDE: Final = frozenset({"observed", "interpolated"})  # sources of points among the sizes that were run
 _EXPLAINED: Final = {
     "reliable": "The runs so far determine the curve well.",
-    "insufficient": "Fewer than three sizes have been seen: the curve is a first guess from what applications usually do.",
-    "high_error": "The runs do not lie on one scaling curve: something other than the size decides the run time.",
-    "linear": "No run has reached the size where more nodes stop helping, so that size is not known yet.",
-    "runner_up": "Two quite different curves fit the runs equally well.",
-    "superlinear": "Doubling the size more than halves the run time, which no scaling law explains: memory or cache.",
-    "far": "The size asked for is far outside the sizes that have been run.",
+    "insufficient": "Fewer than three sizes were run, so the curve is a first guess from other applications.",
+    "high_error": "The runs do not lie on one scaling curve: something other than the size determines the run time.",
+    "linear": "No run has reached the size where more nodes stop helping, so that size is still unknown.",
+    "runner_up": "The runs fit two different curves. Do not rely on sizes beyond them.",
+    "superlinear": "Doubling the size more than halves the run time, which no scaling law explains. Memory or caches may be the cause.",
+    "far": "The requested size is far outside the sizes that were run.",
     "uncertain": "The prediction may be far off.",
-    "unknown": "Nothing is known of this application.",
+    "unknown": "No run of this application is known.",
 }
 _ATTENTION: Final = (
     "high_error", "superlinear", "runner_up", "linear", "far", "uncertain", "insufficient", "unknown", "reliable"
 )  # fmt: skip
-_STEPS: Final = ((36_000.0, 900), (600.0, 60), (100.0, 5))  # from so many seconds on, rounded to so many
+_STEPS: Final = ((36_000.0, 900), (600.0, 60), (100.0, 5))  # from these seconds on, rounded to these
 CHANCE_MIN: Final = 0.01
 _ONE: Final = {"nodes": "node", "cores": "core", "processes": "process", "threads": "thread", "gpus": "gpu"}
 
 
-duration = names.duration  # pages and alerts write durations alike
+duration = names.duration  # as in alerts
 
 
 def verdict_text(verdict: str) -> str:
-    """Return a verdict as it is written for people."""
     return verdict.replace("_", " ")
 
 
 def explained(verdict: str) -> str:
-    """Return what a verdict means, in one sentence; empty for a verdict of a later version."""
+    """Return the meaning of a verdict in a sentence; empty for a verdict of a later version."""
     return _EXPLAINED.get(verdict, "")
 
 
 def attention(verdict: str) -> int:
-    """Return the place of a verdict in a list that begins with what needs attention most."""
+    """Return the rank of a verdict; the one that needs attention most is 0."""
     return _ATTENTION.index(verdict) if verdict in _ATTENTION else len(_ATTENTION)
 
 
 def behind(seconds: float) -> str:
-    """Return how far something is behind now, or ahead of it: ticks are of whole seconds, so less than one is neither."""
+    """Return a delay as "behind" or "ahead"; ticks are whole seconds, so less than one second ahead is neither."""
     return f"{duration(-seconds)} ahead" if seconds < -1 else f"{duration(max(0.0, seconds))} behind"
 
 
 def size(n: float) -> str:
-    """Return a size: whole numbers in full, others with three digits."""
+    """Return a size: whole numbers in full, others with three significant digits."""
     return str(int(n)) if n == int(n) else f"{n:.3g}"
 
 
 def counted(count: int, thing: str) -> str:
-    """Return a number of things."""
     return f"{count} {thing}" if count == 1 else f"{count:,} {thing}s"
 
 
 def share(ratio: float | None) -> str:
-    """Return a share in per cent, a dash where it is not known."""
+    """Return a share in per cent, or a dash if it is unknown."""
     if ratio is None:
         return "-"
     return f"{100 * ratio:.1f} %" if abs(ratio) < 0.0995 else f"{100 * ratio:.0f} %"
 
 
 def chance(probability: float | None) -> str:
-    """Return a probability in whole per cent, a dash where it is not known; what is nearly certain is not measured closer."""
+    """Return a probability in whole per cent, or a dash if it is unknown; below 1 % and above 99 % no digits are known."""
     if probability is None:
         return "-"
     if probability < CHANCE_MIN:
@@ -88,41 +85,38 @@ def chance(probability: float | None) -> str:
 
 
 def power(power_w: float | None) -> str:
-    """Return a power, a dash where it is not known."""
     return measured("power_w", power_w)
 
 
 def effect(amount: float, target: str) -> str:
-    """Return what is added to a target of profiles, with its sign and unit."""
+    """Return the amount that a counter adds to a target, with sign and unit."""
     if target == "run_time_s":
         return f"{'-' if amount < 0 else '+'}{duration(abs(amount))}"
     return signed("power_w", amount)
 
 
 def energy(energy_j: float | None) -> str:
-    """Return an energy, a dash where it is not known."""
     return measured("energy_j", energy_j)
 
 
 def energy_advice(points: Sequence[CurvePoint], useful: UsefulSizes, unit: str) -> str:
-    """Return what to know of energy, in one sentence: the size that takes least, and what the fastest costs beside it.
+    """Return the size with the least energy, compared with the fastest size; empty without advice.
 
-    `points` are those that can be relied on; empty where there is no advice.
+    `points` are the reliable ones.
     """
-    known = {point.n: (point.run_time_s, point.energy_j) for point in points if point.energy_j}
-    least, fastest = useful.least_energy, min(known, key=lambda n: (known[n][0], n), default=None)
-    if least is None or fastest is None or least not in known:
+    costs = {point.n: (point.run_time_s, point.energy_j) for point in points if point.energy_j}
+    least, fastest = useful.least_energy, min(costs, key=lambda n: (costs[n][0], n), default=None)
+    if least is None or fastest is None or least not in costs:
         return ""
-    (least_s, least_j), (fastest_s, fastest_j) = known[least], known[fastest]
-    text = f"A run takes least energy at {sized(least, unit)}, {energy(least_j)}"
+    (least_s, least_j), (fastest_s, fastest_j) = costs[least], costs[fastest]
+    text = f"A run uses the least energy, {energy(least_j)}, at {sized(least, unit)}"
     if fastest == least or not least_j or not fastest_j:
-        return f"{text}, and is fastest there."
+        return f"{text}, which is also the fastest size."
     ratios = f"{_ratio(least_s / fastest_s)} times as fast for {_ratio(fastest_j / least_j)} times the energy"
     return f"{text}; {sized(fastest, unit)} {'is' if fastest == 1 else 'are'} {ratios}."
 
 
 def sized(n: float, unit: str) -> str:
-    """Return a size with its unit."""
     return f"{size(n)} {_ONE.get(unit, unit)}" if n == 1 else f"{size(n)} {unit}"
 
 
@@ -131,36 +125,35 @@ def _ratio(value: float) -> str:
 
 
 def span(start: str | None, stop: str | None) -> str:
-    """Return two moments, the day once where it is one."""
+    """Return two moments, with the day only once if both have the same day."""
     first, last = moment(start), moment(stop)
     return f"{first} to {last[11:] if last[:10] == first[:10] and len(last) > 11 else last}"
 
 
 def around(time: str | None, start: str | None, stop: str | None) -> str:
-    """Return the two moments around a third, without the day where it is the same for all three."""
+    """Return the two moments around a third, without the day if all three have the same day."""
     text = span(start, stop)
     day = moment(time)[:10]
     return text[11:] if text[:10] == day == (stop or "")[:10] else text
 
 
 def clock(time: str | None, now: str) -> str:
-    """Return a moment, on the day of `now` only its time of day."""
+    """Return a moment, without its date if that is the date of `now`."""
     text = moment(time)
     return text[11:] if text[:10] == now[:10] else text
 
 
 def moment(rfc3339: str | None) -> str:
-    """Return a moment without its seconds and letters, a dash where there is none."""
+    """Return a moment to the minute, or a dash if there is none."""
     return rfc3339[:16].replace("T", " ") if rfc3339 else "-"
 
 
 def band(low_s: float | None, high_s: float | None) -> str:
-    """Return a band of run times."""
     return "-" if low_s is None or high_s is None else f"{duration(low_s)} to {duration(high_s)}"
 
 
 def printable(text: str) -> str:
-    r"""Return a text whose control characters cannot reach a terminal."""
+    """Replace control characters, which must not reach a terminal."""
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
@@ -171,7 +164,7 @@ def rounded(seconds: float) -> str:
 
 
 def between(low_s: float, high_s: float) -> str:
-    """Return a range of durations, the unit once where that reads well."""
+    """Return a range of durations, with the unit only once if both have the same unit."""
     low, high = rounded(low_s), rounded(high_s)
     if low == high and low_s != high_s:
         low, high = duration(low_s), duration(high_s)
@@ -179,16 +172,9 @@ def between(low_s: float, high_s: float) -> str:
     return f"{number} to {high}" if unit == other else f"{low} to {high}"
 
 
-def next_limit(seconds: float) -> float:
-    """Return a time limit that a person would write down, in seconds: not below, in steps that grow with it."""
-    minutes = seconds / 60
-    step = next((step for most, step in ((10, 1), (120, 5), (480, 15), (1440, 30)) if minutes <= most), 60)
-    return max(-(-minutes // step) * step, 1.0) * 60.0
-
-
 def environment(package: str) -> "Environment":
-    """Return the templates of a package, and those of the pages: everything is escaped, a missing value is an error."""
-    # commands need the words and no templates
+    """Return the templates of a package and those of the pages; all values are escaped, and a missing value is an error."""
+    # commands need the texts and no templates
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
 
     made = Environment(
@@ -206,8 +192,36 @@ def environment(package: str) -> "Environment":
     return made
 
 
+COUNTERS_SHOWN: Final = 8  # of one target
+_TARGETS: Final = {
+    "run_time_s": "run time",
+    "system_power_w": "system power per host",
+    "cpu_power_w": "processor power per host",
+    "memory_power_w": "memory power per host",
+    "gpu_power_w": "GPU power per host",
+}
+
+
+class CounterEffects(msgspec.Struct, frozen=True):
+    """The name of a target and its model, with at most COUNTERS_SHOWN counters."""
+
+    name: str
+    model: ProfileModel
+
+
+def counter_effects(models: Sequence[ProfileModel]) -> list[CounterEffects]:
+    """Return the effects of counters on each target, with the names of the targets."""
+    return [
+        CounterEffects(
+            _TARGETS.get(model.target, model.target),
+            msgspec.structs.replace(model, explained=model.explained[:COUNTERS_SHOWN]),
+        )
+        for model in models
+    ]
+
+
 class Section(msgspec.Struct, frozen=True):
-    """A section of the runbook: the anchor, the heading, its level (1: of a group), and the text as HTML."""
+    """A section of the runbook: anchor, heading, level (1: a group of sections), and text as HTML."""
 
     anchor: str
     heading: str
@@ -216,23 +230,22 @@ class Section(msgspec.Struct, frozen=True):
 
 
 def section(name: str) -> Section | None:
-    """Return the section with a heading; None where there is none."""
-    return next((each for each in sections() if each.heading == name), None)
+    """Return the section with this heading, if any."""
+    return next((section for section in sections() if section.heading == name), None)
 
 
 @cache
 def sections() -> tuple[Section, ...]:
-    """Return all sections, in their order."""
     return tuple(parsed((files("sinks.web") / "runbook.md").read_text(encoding="utf-8")))
 
 
 def parsed(text: str) -> Iterator[Section]:
-    """Yield the sections of a text; its tables scroll where they are wide, its own links lead to the page of the runbook."""
+    """Yield the sections of a Markdown text; wide tables scroll, and links within the text lead to the page of the runbook."""
     from markdown_it import MarkdownIt  # noqa: PLC0415  read by those who open the page, and 60 modules large
 
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = markdown.parse(text)
-    for token in [each for block in tokens for each in (block, *(block.children or ()))]:
+    for token in [token for block in tokens for token in (block, *(block.children or ()))]:
         target = str(token.attrs.get("href", ""))
         if target.startswith("#"):
             token.attrSet("href", f"/runbook{target}")
@@ -249,5 +262,5 @@ def parsed(text: str) -> Iterator[Section]:
 
 
 def anchor(heading: str) -> str:
-    """Return what a link to a heading ends with."""
+    """Return the anchor of a heading."""
     return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")

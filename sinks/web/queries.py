@@ -1,4 +1,4 @@
-"""What a reader asks for: query parameters, checked, and the application that a path names."""
+"""Checked query parameters, and the application that a path names."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import nsmallest
@@ -16,7 +16,7 @@ from processors.contracts.events import Attribute, Evidence, PredictionRequested
 from processors.contracts.hosts import HostView
 from processors.contracts.names import ApplicationKey, parse_rfc3339
 from processors.contracts.nodes import spread
-from processors.contracts.outputs import CurvePoint, Prediction
+from processors.contracts.outputs import Prediction
 from processors.contracts.service import Service
 from processors.contracts.settings import EVIDENCE_FIELDS
 
@@ -36,11 +36,11 @@ Entry = TypeVar("Entry")
 
 
 class BadParameterError(Exception):
-    """A query parameter is wrong; the text is one full sentence."""
+    """A query parameter is invalid; the text is one full sentence."""
 
 
 def text(query: QueryParams, name: str) -> str | None:
-    """Return a text parameter, None where it was not given."""
+    """Return a text parameter, if present."""
     value = query.get(name)
     if value is not None and len(value) > TEXT_MAX:
         raise BadParameterError(f"{name} is longer than {TEXT_MAX} characters.")
@@ -48,35 +48,35 @@ def text(query: QueryParams, name: str) -> str | None:
 
 
 def description(query: QueryParams) -> dict[str, str]:
-    """Return the fields that describe a job to come, as far as they were given: scripts and paths are longer than other texts."""
-    given = {name: value for name in EVIDENCE_FIELDS if (value := query.get(name))}
-    for name, value in given.items():
+    """Return the fields that describe a job; scripts and paths may be longer than other texts."""
+    fields = {name: value for name in EVIDENCE_FIELDS if (value := query.get(name))}
+    for name, value in fields.items():
         if len(value) > FIELD_MAX:
             raise BadParameterError(f"{name} is longer than {FIELD_MAX} characters.")
-    return given
+    return fields
 
 
 def members(query: QueryParams) -> bool:
-    """Return whether the ensemble members of a model are asked for: `members=false` leaves them out."""
+    """Return whether the answer has the members of the model; `members=false` leaves them out."""
     value = query.get("members", "true")
     if value not in ("true", "false"):
-        raise BadParameterError(f"members is true or false, not {value[:40]!r}.")
+        raise BadParameterError(f"members={value[:40]!r} has to be true or false.")
     return value == "true"
 
 
 def sizes(query: QueryParams) -> tuple[float, ...]:
-    """Return the sizes asked for: `n` repeated, or a list with commas; nothing where it was not given."""
+    """Return the requested sizes: `n` repeated, or a list with commas."""
     parts = [part.strip() for value in query.getlist("n") for part in value.split(",")]
     if len(parts) > SIZES_MAX:
-        raise BadParameterError(f"n has {len(parts)} sizes, at most {SIZES_MAX} are answered at once.")
+        raise BadParameterError(f"n has {len(parts)} sizes, at most {SIZES_MAX} are allowed.")
     return tuple(_size(part) for part in parts)
 
 
 def hosts(query: QueryParams) -> tuple[str, ...]:
-    """Return the host lists asked for, `hosts` repeated or one text; nothing where it was not given."""
+    """Return the requested host lists: `hosts` repeated or one text."""
     texts = tuple(value for value in query.getlist("hosts") if value)
     if sum(map(len, texts)) > HOSTS_MAX:
-        raise BadParameterError(f"hosts has more than {HOSTS_MAX} characters; write host lists.")
+        raise BadParameterError(f"hosts has more than {HOSTS_MAX} characters; use host lists such as n[1-64].")
     try:
         spread(texts, limit=1)
     except InvalidInputError as error:
@@ -85,23 +85,23 @@ def hosts(query: QueryParams) -> tuple[str, ...]:
 
 
 def attributes(query: QueryParams) -> dict[str, Attribute]:
-    """Return the attributes of a job: `attribute.NAME`, numbers as text, which count as numbers."""
+    """Return the attributes of a job, `attribute.NAME`; numbers stay texts, which the model reads as numbers."""
     return dict(_named(query, "attribute.", ATTRIBUTES_MAX))
 
 
 def features(query: QueryParams) -> dict[str, float]:
-    """Return the features of the communication of a placement, and counters: `feature.NAME`, numbers."""
+    """Return numeric features, `feature.NAME`: the communication of a placement, or counters."""
     return {name: _number(name, value) for name, value in _named(query, "feature.", FEATURES_MAX).items()}
 
 
 def _named(query: QueryParams, prefix: str, most: int) -> dict[str, str]:
-    found = {name.removeprefix(prefix): value for name, value in query.items() if name.startswith(prefix)}
-    if len(found) > most:
-        raise BadParameterError(f"There are {len(found)} parameters {prefix}NAME, at most {most} are taken.")
-    for name, value in found.items():
+    values = {name.removeprefix(prefix): value for name, value in query.items() if name.startswith(prefix)}
+    if len(values) > most:
+        raise BadParameterError(f"There are {len(values)} parameters {prefix}NAME, at most {most} are allowed.")
+    for name, value in values.items():
         if not name or max(len(name), len(value)) > TEXT_MAX:
             raise BadParameterError(f"{prefix}{name[:40]} needs a name and a value of at most {TEXT_MAX} characters.")
-    return found
+    return values
 
 
 def _number(name: str, value: str) -> float:
@@ -110,7 +110,7 @@ def _number(name: str, value: str) -> float:
     except ValueError:
         number = float("nan")
     if not isfinite(number):
-        raise BadParameterError(f"feature.{name[:40]}={value[:40]!r} is no number.")
+        raise BadParameterError(f"feature.{name[:40]}={value[:40]!r} is not a number.")
     return number
 
 
@@ -120,55 +120,53 @@ def _size(part: str) -> float:
     except ValueError:
         n = float("nan")
     if not (isfinite(n) and 0 < n <= SIZE_LARGEST):
-        raise BadParameterError(f"n={part[:40]!r} is no size: it has to be a number above 0 and at most 1e9.")
+        raise BadParameterError(f"n={part[:40]!r} is not a size: it has to be a number above 0 and at most 1e9.")
     return n
 
 
 def rows(query: QueryParams) -> tuple[int, int]:
-    """Return offset and limit of a list."""
     return whole(query, "offset", 0, 10**9), whole(query, "limit", ROWS_DEFAULT, ROWS_MAX)
 
 
 def page(query: QueryParams) -> int:
-    """Return the number of the page asked for, from 1 on."""
+    """Return the requested page number, from 1 on."""
     return max(1, whole(query, "page", 1, 10**6))
 
 
 def whole(query: Mapping[str, str], name: str, default: int, largest: int) -> int:
     """Return a whole number from 0 to the largest."""
-    given = query.get(name, str(default))
-    if not (given.isascii() and given.isdigit() and len(given) <= 10 and int(given) <= largest):
-        raise BadParameterError(f"{name}={given[:40]!r} has to be a whole number from 0 to {largest}.")
-    return int(given)
+    value = query.get(name, str(default))
+    if not (value.isascii() and value.isdigit() and len(value) <= 10 and int(value) <= largest):
+        raise BadParameterError(f"{name}={value[:40]!r} has to be a whole number from 0 to {largest}.")
+    return int(value)
 
 
 def raw_path(request: Request, prefix: str) -> str:
-    """Return the URL's path behind a prefix as it was sent, with its escapes."""
+    """Return the path of the URL after a prefix as it was sent, with its escapes."""
     raw: bytes = request.scope.get("raw_path") or b""
     return raw.decode("latin-1").partition("?")[0].removeprefix(prefix)
 
 
 def application_id(prediction: Prediction) -> str:
-    """Return the id of the application that a prediction is about."""
     return ApplicationKey(prediction.application, prediction.system, prediction.input, prediction.unit).id
 
 
 def link(id_: str) -> str:
-    """Return an application's id as a part of a URL.
+    """Return an application id as a part of a URL.
 
-    The id is escaped once already; a server takes one layer off, so there have to be two.
+    The id is escaped already; a server removes one layer of escapes, so a URL needs two.
     """
     return quote(id_, safe="/")
 
 
 def find(service: Service, path: str, raw_path: str) -> Prediction | None:
-    """Return the prediction of the application that a path names, with or without its second layer of escapes.
+    """Return the prediction of the application that a path names, with one or two layers of escapes.
 
-    `path` is what the server made of the URL, `raw_path` the URL as it was sent. A proxy may have merged the two
-    slashes around an empty input: three parts mean that.
+    `path` is the path that the server decoded, `raw_path` the path as it was sent. A proxy may have merged the two slashes
+    around an empty input into one, so three parts mean an empty input.
     """
-    found = map(service.prediction, dict.fromkeys(_spellings(path, raw_path)))
-    return next((entry for entry in found if entry is not None), None)
+    entries = map(service.prediction, dict.fromkeys(_spellings(path, raw_path)))
+    return next((entry for entry in entries if entry is not None), None)
 
 
 def _spellings(path: str, raw_path: str) -> Iterator[str]:
@@ -182,34 +180,29 @@ def _spellings(path: str, raw_path: str) -> Iterator[str]:
 
 
 def matching(entries: Sequence[Entry], wanted: Mapping[str, str | None]) -> list[Entry]:
-    """Return the entries whose fields equal those that are wanted; None wants nothing of a field."""
+    """Return the entries whose fields equal `wanted`; None matches everything."""
     requested = {name: value for name, value in wanted.items() if value is not None}
     return [entry for entry in entries if all(getattr(entry, name) == value for name, value in requested.items())]
 
 
 def known_ids(predictions: Sequence[Prediction], like: str = "") -> list[str]:
-    """Return some ids, those with the same application name first, so that a typing error is soon found."""
+    """Return some ids, those with the same application name first, so that a typo is soon found."""
     ids = sorted((entry.application != like, application_id(entry)) for entry in predictions)
     return [id_ for _, id_ in ids[:KNOWN_MAX]]
 
 
-def point_at(entry: Prediction | None, n: float | None) -> CurvePoint | None:
-    """Return the point of a curve at a size; None where there is no curve, or it has no such size."""
-    return None if entry is None else next((point for point in entry.curve if point.n == n), None)
-
-
 def name_of(entry: Prediction) -> str:
-    """Return what people call an application: its name and input, then where it runs and what its sizes count."""
+    """Return the name of an application for people: name, input, then system and unit."""
     return " ".join(part for part in (entry.application, entry.input, f"({entry.system}, {entry.unit})") if part)
 
 
 def names(predictions: Sequence[Prediction], limit: int) -> list[str]:
-    """Return what at most so many applications are called, in alphabetical order."""
+    """Return at most `limit` names of applications in alphabetical order."""
     return nsmallest(limit, map(name_of, predictions))
 
 
 def named(predictions: Sequence[Prediction], called: str) -> Prediction | None:
-    """Return the application with this id or full name, or with this name alone where only one has it, in any case."""
+    """Return the application with this id, full name, or unique short name, whatever the case."""
     sought = called.strip().casefold()
     full = (entry for entry in predictions if sought in (application_id(entry).casefold(), name_of(entry).casefold()))
     alone = [entry for entry in predictions if entry.application.casefold() == sought]
@@ -217,20 +210,22 @@ def named(predictions: Sequence[Prediction], called: str) -> Prediction | None:
 
 
 def not_named(predictions: Sequence[Prediction], called: str) -> str:
-    """Return why no application goes by a name, in one sentence, with those that come near it."""
+    """Return why no application has a name, with similar names."""
     sought = called.strip().casefold()
     near = names([entry for entry in predictions if sought in name_of(entry).casefold()], NEAR_MAX)
     if not near:
-        return f"There is no model of {called[:80]!r}."
-    return f"{called[:80]!r} is not the full name of one application. Near it are: {', '.join(near)}."
+        return f"No application is called {called[:80]!r}."
+    return f"{called[:80]!r} is not the full name of one application. Similar names: {', '.join(near)}."
 
 
 def present_ms(service: Service) -> int | None:
-    """Return the newest known moment in ms: a tick, where sources are silent; None where nothing is known."""
+    """Return the newest known moment in ms: a tick, or an event; None if neither is known."""
     ticks = (role.folded_ms for role in service.health() if role.folded_ms is not None)
     events = (source.newest_ms for source in service.sources() if source.newest_ms is not None)
-    found = max((*ticks, *events), default=None)
-    return max(_moments(service), default=None) if found is None else found  # nothing is shown before its tick or event
+    newest = max((*ticks, *events), default=None)
+    return (
+        max(_moments(service), default=None) if newest is None else newest
+    )  # no output is older than its tick or event
 
 
 def _moments(service: Service) -> Iterator[int]:
@@ -251,7 +246,7 @@ def question(
     place: Evidence | None = None,
     features: Mapping[str, float] | None = None,
 ) -> PredictionRequested:
-    """Return the question how long an application runs at these sizes, there; the same question has the same id."""
+    """Return the question for the run times of an application at sizes and a place; equal questions have the same id."""
     requested = Evidence() if place is None else place
     parts = [
         application_id(entry),
@@ -270,18 +265,18 @@ def question(
 
 
 def identification(system: str, evidence: Evidence) -> PredictionRequested:
-    """Return the question what a job with this evidence is; the same question has the same id."""
+    """Return the question for the application of a job; equal questions have the same id."""
     content = msgspec.json.encode((system, evidence), order="sorted")
     return PredictionRequested(system, request_id=f"http-{crc32(content):08x}", n=(), evidence=evidence, unit="nodes")
 
 
 def is_in_rack(service: Service, system: str, host: str, labels: Mapping[str, str]) -> bool:
-    """Return whether a host is in the rack that the labels of an alert name."""
+    """Return whether a host is in the rack of an alert."""
     rack = service.rack(system, host) if system == labels.get("system") else None
     return rack is not None and rack.name == labels.get("rack")
 
 
-# by template: the dashboard about the same things
+# the dashboard of each template
 _DASHBOARDS: Final = {
     "overview.html": "centre",
     "alerts.html": "centre",
@@ -296,19 +291,17 @@ _DASHBOARDS: Final = {
 
 
 class Links(msgspec.Struct, frozen=True):
-    """Where dashboards and portal are: the address of Grafana, and a template of a job's address; None where there is none."""
+    """The address of Grafana, and the template of the address of a job in a portal; each may be None."""
 
     grafana_url: str | None = None
     job_portal: str | None = None
 
     def portal(self, system: str, job_id: str) -> str | None:
-        """Return where a job is in the portal."""
         if self.job_portal is None:
             return None
         return self.job_portal.format(system=quote(system, safe=""), job_id=quote(job_id, safe=""))
 
     def dashboard(self, template: str, shown: Mapping[str, Any]) -> str | None:
-        """Return the dashboard about what a page shows."""
         name = _DASHBOARDS.get(template)
         if self.grafana_url is None or name is None:
             return None
@@ -317,7 +310,7 @@ class Links(msgspec.Struct, frozen=True):
 
 
 def _variables(shown: Mapping[str, Any]) -> dict[str, str]:
-    """Return the variables of a dashboard by what a page shows; that of inputs is a matcher."""
+    """Return the variables of a dashboard for the contents of a page; the variable of inputs is a matcher."""
     host, row = shown.get("host"), shown.get("row")
     if isinstance(host, HostView):
         return {"system": host.system, "host": host.host}

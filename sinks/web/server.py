@@ -1,10 +1,13 @@
-"""The HTTP server in a thread of its own, with a clean stop."""
+"""The HTTP server in a thread of its own: bounded connections, access control, routes, and a clean stop."""
 
+import asyncio
 import socket
+from collections.abc import Callable, Iterable
 from threading import Thread
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
+import msgspec
 import uvicorn
 from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
@@ -12,9 +15,10 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from processors.contracts.errors import ConfigError, UnavailableError
 from processors.contracts.service import Service
@@ -23,10 +27,131 @@ from sinks.web import formatting
 from sinks.web.access import PRESENT, STRANGER, Access, Reader, VisibilityFilter
 from sinks.web.api import Api, Problem, json
 from sinks.web.changes import STOPPING
-from sinks.web.connections import Connections, Limits, Reached, bounded, unreported
 from sinks.web.pages import Pages
 from sinks.web.queries import BadParameterError, Links, Truth
 from sinks.web.views.agent import faults
+
+PROBES: Final = ("/healthz", "/readyz", "/metrics")
+ALL: Final = "http_connections_max"
+ADDRESS: Final = "http_address_connections_max"
+Reached = Callable[[str], None]
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """The limits of connections: in total, per address, and seconds until the head of a request is complete.
+
+    While all `connections_max` are busy, `probes_max` further connections may request what probes request.
+    """
+
+    connections_max: int = 200
+    address_connections_max: int = 100
+    probes_max: int = 20
+    head_timeout_s: float = 10.0
+
+
+def unreported(_bound: str) -> None: ...
+
+
+class Connections:
+    """The open connections of a server, the oldest first; all calls come from its event loop.
+
+    An idle connection answers no request. When a limit is reached, a new connection replaces the oldest idle one, of the same
+    address if the limit is per address.
+    """
+
+    def __init__(self, limits: Limits, reached: Reached = unreported) -> None:
+        self.limits, self._reached = limits, reached
+        self._open: dict[BoundedProtocol, str] = {}
+
+    def admit(self, connection: "BoundedProtocol", address: str) -> bool:
+        """Add a connection; return False if it has to be closed."""
+        limits = self.limits
+        same = [other for other, other_address in self._open.items() if other_address == address]
+        if len(same) >= limits.address_connections_max and not self._make_room(same, ADDRESS):
+            return False
+        if len(self._open) >= limits.connections_max and not self._make_room(self._open, ALL):
+            if len(self._open) >= limits.connections_max + limits.probes_max:
+                return False
+            connection.serve_probes_only()
+        self._open[connection] = address
+        return True
+
+    def forget(self, connection: "BoundedProtocol") -> None:
+        self._open.pop(connection, None)
+
+    def _make_room(self, among: Iterable["BoundedProtocol"], bound: str) -> bool:
+        self._reached(bound)
+        idle = next((connection for connection in among if connection.is_idle()), None)
+        if idle is None:
+            return False
+        self.forget(idle)
+        idle.transport.close()
+        return True
+
+
+class BoundedProtocol(H11Protocol):
+    """HTTP on one connection, which is closed unless the head of its next request is complete in time."""
+
+    bounds: Connections
+    _head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in the base
+        super().connection_made(transport)
+        if self.bounds.admit(self, self.client[0] if self.client else ""):
+            self._watch_head()
+        else:
+            transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.bounds.forget(self)
+        self._stop_watching()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read bytes; a head that arrives byte by byte gets no more time."""
+        super().data_received(data)
+        if self.is_idle():
+            self._watch_head()
+        else:
+            self._stop_watching()
+
+    def is_idle(self) -> bool:
+        return bool(getattr(self.cycle, "response_complete", True))  # there is no cycle before the first request
+
+    def serve_probes_only(self) -> None:
+        self.app = _ProbesOnly(self.app)
+
+    def _watch_head(self) -> None:
+        if self._head_timer is None and not self.transport.is_closing():
+            self._head_timer = self.loop.call_later(self.bounds.limits.head_timeout_s, self._give_up)
+
+    def _stop_watching(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _give_up(self) -> None:
+        self._head_timer = None
+        if self.is_idle():
+            self.transport.close()
+
+
+class _ProbesOnly:
+    def __init__(self, app: Any) -> None:
+        self._app: ASGIApp = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] in PROBES:
+            await self._app(scope, receive, send)
+            return
+        full = PlainTextResponse("Too many connections.\n", 503, {"Connection": "close", "Retry-After": "10"})
+        await full(scope, receive, send)
+
+
+def bounded(connections: Connections) -> type[BoundedProtocol]:
+    """Return the protocol class for these connections."""
+    return type("BoundedProtocol", (BoundedProtocol,), {"bounds": connections})
+
 
 CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -42,14 +167,12 @@ _ALWAYS: Final = {
 
 
 class SecurityHeaders:
-    """Middleware that adds the headers; by default nothing is stored by anyone."""
+    """Middleware that adds security headers, and by default forbids storing the response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
-
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
@@ -60,9 +183,11 @@ class SecurityHeaders:
         await self._app(scope, receive, send_with_headers)
 
 
-OPEN: Final = ("/healthz", "/readyz")  # for probes, which know nobody
+OPEN: Final = ("/healthz", "/readyz")  # for probes, which do not authenticate
 OPEN_BELOW: Final = ("/static/", "/favicon.ico")  # the same for everybody
-OPERATORS_ONLY: Final = ("/api/v1/deadletters",)  # they quote what producers sent, and a user could do nothing about it
+OPERATORS_ONLY: Final = (
+    "/api/v1/deadletters",
+)  # they quote messages of producers, and users can do nothing about them
 NOT_HTML: Final = ("/api/", "/metrics", "/changes")
 UNKNOWN: Final = "Authentication required: sign in through your centre, or send a bearer token."
 WRONG: Final = "Unknown token."
@@ -70,35 +195,34 @@ NOT_YOURS: Final = "Operators only."
 
 
 class Gate:
-    """Middleware that lets those in who may read, and passes on who it is."""
+    """Middleware that refuses requests without access, and passes on the reader."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app, self._access = app, access
         self._page = formatting.environment("sinks.web").get_template("door.html")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
-        if scope["type"] != "http":  # there is no other kind but start and stop
+        if scope["type"] != "http":  # the only other kinds are start and stop
             await self._app(scope, receive, send)
             return
         path = scope["path"]
-        found = self._access.reader_of(scope)
-        refused = None if self._is_open(path) else self.refusal(path, found)
+        who = self._access.reader_of(scope)
+        refused = None if self._is_open(path) else self.refusal(path, who)
         if refused is not None:
             await self._refused(Request(scope), *refused)(scope, receive, send)
             return
-        present = STRANGER if found is None else found
+        present = STRANGER if who is None else who
         token = PRESENT.set(present)
         try:
             await self._app({**scope, "scalewatch.reader": present}, receive, send)
         finally:
             PRESENT.reset(token)
 
-    def refusal(self, path: str, found: Reader | None) -> tuple[int, str] | None:
-        """Return status and sentence where this reader (None: nobody knows who) may not read this path."""
-        if found is None:
+    def refusal(self, path: str, who: Reader | None) -> tuple[int, str] | None:
+        """Return status and sentence if this reader (None: unknown) may not read this path."""
+        if who is None:
             return 401, UNKNOWN
-        if not found.operator and any(path == only or path.startswith(f"{only}/") for only in OPERATORS_ONLY):
+        if not who.operator and any(path == only or path.startswith(f"{only}/") for only in OPERATORS_ONLY):
             return 403, NOT_YOURS
         return None
 
@@ -128,12 +252,12 @@ def create_app(
 ) -> Starlette:
     """Return the application: health, metrics, JSON and pages over a service.
 
-    `truth` (application id, size -> seconds) adds the truth to the pages where it is known, `access` limits who reads what,
-    `links` lead to what the centre has besides.
+    `truth` (application id, size -> seconds) adds the simulated truth to the pages, `access` limits who reads what, `links` lead
+    to the other tools of the centre.
     """
     shown: Service = (
         service if access is None else VisibilityFilter(service)
-    )  # so no page can show what its reader may not see
+    )  # no page can then show what its reader may not see
     pages = Pages(shown, truth, lambda: faults(metrics, shown.collectors()), links)
 
     scrapes = CapacityLimiter(METRICS_AT_ONCE)
@@ -154,7 +278,7 @@ def create_app(
 
     def missing(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
-        detail = "There is no such page." if status == 404 else "Only GET is served here."
+        detail = "This page does not exist." if status == 404 else "Only GET is allowed here."
         if _wants_json(request) or status != 404:
             headers = error.headers if isinstance(error, HTTPException) else None
             response = json(Problem(detail), status)
@@ -178,33 +302,33 @@ def _wants_json(request: Request) -> bool:
 
 
 STOP_S: Final = 5.0
-METRICS_AT_ONCE: Final = 2  # scrapes, in threads of their own: those of the pages may all be busy
+METRICS_AT_ONCE: Final = 2  # scrapes, in threads of their own, because all threads of the pages may be busy
 KEEP_ALIVE_S: Final = 20
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """Return a socket that is bound; port 0 takes a free one. Raises ConfigError where that cannot be."""
+    """Return a bound socket; port 0 takes a free one. Raises ConfigError if the address cannot be used."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        made = socket.socket(family, kind, protocol)
+        bound = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise ConfigError(f"The HTTP host {host!r} is no address of this machine: {error.strerror}.") from error
+        raise ConfigError(f"The HTTP host {host!r} is not an address of this machine: {error.strerror}.") from error
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a restart must not wait for old connections
-        made.bind(address)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a restart must not wait for old connections
+        bound.bind(address)
     except OSError as error:
-        made.close()
+        bound.close()
         raise ConfigError(
-            f"The HTTP address {host}:{port} cannot be used ({error.strerror}); choose another one: http.port in the configuration, --port in the demo."
+            f"The HTTP address {host}:{port} cannot be used ({error.strerror}). Choose another port: http.port in the configuration, --port in the demo."
         ) from error
-    return made
+    return bound
 
 
 class Server:
     """Serves an application on a host and port until it is stopped.
 
-    The address is bound when the object is made, so a port that is taken is an error at the start; `port` is the real
-    one. Use it as a context manager, or call `start` and `stop`. `reached` is told of each limit of connections that is.
+    The constructor binds the address, so a port in use is an error at the start; `port` is the real one. Use the server as a
+    context manager, or call `start` and `stop`. `reached` is called with the name of each connection limit that was reached.
     """
 
     def __init__(
@@ -224,7 +348,7 @@ class Server:
                 lifespan="off",
                 ws="none",
                 server_header=False,
-                proxy_headers=False,  # who connects is the proxy: its address is what is trusted, not what it says
+                proxy_headers=False,  # the address of the proxy is trusted, not the addresses in its headers
                 http=bounded(connections),
                 timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=int(STOP_S) - 2,
@@ -234,24 +358,24 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where it answers."""
+        """The address of the server."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}"
 
     def start(self) -> None:
-        """Begin to serve; connections are accepted from now on, for they wait in the socket's queue."""
+        """Begin to serve; connections wait in the queue of the socket from now on."""
         self._socket.listen()
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish open responses and free the port, within a few seconds; harmless when called twice."""
+        """Finish open responses and free the port within a few seconds; a second call does nothing."""
         self._server.should_exit = True
         if self._thread.ident is not None:
             self._thread.join(STOP_S)
         self._socket.close()
 
     async def _notified_of_the_stop(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let endless responses ask whether the server stops: else it would wait for them."""
+        """Let endless responses see that the server stops; else the server would wait for them."""
         scope[STOPPING] = lambda: self._server.should_exit
         await self._app(scope, receive, send)
 

@@ -54,7 +54,7 @@ def test_a_page_for_which_there_is_no_stream_asks_by_itself(chromium: Browser, s
     with visit(chromium, expected="status of 503") as page:
         page.route("**/changes", lambda route: route.fulfill(status=503, body="50 pages are open already."))
         page.goto(site)
-        expect(page.locator("#live")).to_have_text("asks every few seconds")
+        expect(page.locator("#live")).to_have_text("updates every few seconds")
 
 
 def test_a_server_that_went_away_is_reported_and_a_new_one_is_followed(
@@ -78,4 +78,4 @@ def test_whoever_does_not_want_to_follow_is_left_alone(chromium: Browser, site: 
         page.get_by_role("link", name="stop following changes").click()
         assert page.url == f"{site}/?search=lammps&refresh=off"
         expect(page.locator("#live")).to_be_hidden()
-        expect(page.get_by_role("link", name="follow changes", exact=True)).to_be_visible()
+        expect(page.get_by_role("link", name="show live updates", exact=True)).to_be_visible()

@@ -1,4 +1,4 @@
-"""The alerts of a replay as an operator would have received them: one line per firing, and the withheld alerts by reason."""
+"""The alerts of a replay: an episode for each time an alert fired, withheld alerts with their reason, and labels of operators."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,12 +11,12 @@ from processors.contracts.names import parse_rfc3339
 from processors.contracts.outputs import Alert, Emission
 
 NAMED_BY: Final = ("host", "rack", "partition", "application", "n", "input", "verdict", "direction", "system")
-NEAR_MS: Final = 3_600_000  # a label counts for an alert that fired this long before or after it was open then
+NEAR_MS: Final = 3_600_000  # a label counts for an alert that was open within this time of it
 EPISODES_MAX: Final = 1_000_000
 
 
 class Episode(msgspec.Struct):
-    """One alert from firing to resolution; `until_ms` is None while the alert is open."""
+    """One alert from the time it fired until it resolved; `until_ms` is None while it is open."""
 
     alertname: str
     fingerprint: str
@@ -29,16 +29,16 @@ class Episode(msgspec.Struct):
 
     @property
     def subject(self) -> str:
-        """The values of the alert's labels, the most informative first."""
+        """The subject of the alert: the values of its labels, the most specific first."""
         if "host" in self.labels or "application" in self.labels:
-            wanted = [name for name in NAMED_BY if name != "system"]
+            names = [name for name in NAMED_BY if name != "system"]
         else:
-            wanted = list(NAMED_BY)
-        return " ".join(self.labels[name] for name in wanted if self.labels.get(name))
+            names = list(NAMED_BY)
+        return " ".join(self.labels[name] for name in names if self.labels.get(name))
 
 
 class Label(msgspec.Struct, frozen=True):
-    """An operator's judgement of an alert: whether it was `real`, when it was open, and why."""
+    """An operator's judgement of an alert: whether it was `real`, a time at which it was open, and a comment."""
 
     fingerprint: str
     time: str
@@ -47,7 +47,7 @@ class Label(msgspec.Struct, frozen=True):
 
 
 class Precision(msgspec.Struct, frozen=True):
-    """The number of judged alerts with one name, and how many of them were real."""
+    """Of the judged alerts of a name, how many were real."""
 
     alertname: str
     judged: int
@@ -55,12 +55,11 @@ class Precision(msgspec.Struct, frozen=True):
 
     @property
     def share(self) -> float:
-        """Return the share of judged alerts that were real."""
         return self.real / self.judged
 
 
 class AlertHistory:
-    """Gathers alerts from the messages of a fold; writable like a sink."""
+    """A sink that collects alerts from the messages of a fold."""
 
     def __init__(self) -> None:
         self._open: dict[str, Episode] = {}
@@ -68,7 +67,7 @@ class AlertHistory:
         self.left_out = 0
 
     def write(self, emissions: Iterable[Emission]) -> None:
-        """Collect the alerts among the messages; ignore messages of other topics."""
+        """Read messages; those of other topics are ignored."""
         for emission in emissions:
             if emission.kind != "alerts":
                 continue
@@ -78,23 +77,23 @@ class AlertHistory:
                 self.take(msgspec.json.decode(emission.value, type=Alert))
 
     def raised(self) -> list[Episode]:
-        """Return the alerts that were sent, in order of time."""
-        return [each for each in self.episodes if not each.withheld_by]
+        """Return the alerts that were sent, in the order of time."""
+        return [episode for episode in self.episodes if not episode.withheld_by]
 
     def withheld(self) -> dict[str, list[Episode]]:
         """Return the alerts that were not sent, by the reason."""
-        found: dict[str, list[Episode]] = defaultdict(list)
-        for each in self.episodes:
-            if each.withheld_by:
-                found[each.withheld_by].append(each)
-        return dict(sorted(found.items()))
+        by_reason: dict[str, list[Episode]] = defaultdict(list)
+        for episode in self.episodes:
+            if episode.withheld_by:
+                by_reason[episode.withheld_by].append(episode)
+        return dict(sorted(by_reason.items()))
 
     def withdrawn(self, fingerprint: str) -> None:
         """Record that a withheld alert has ended."""
         self._open.pop(fingerprint, None)
 
     def take(self, alert: Alert) -> None:
-        """Record a state change of an alert."""
+        """Record a change of an alert."""
         time_ms = parse_rfc3339(alert.time)
         if alert.status == "resolved":
             ended = self._open.pop(alert.fingerprint, None)
@@ -120,11 +119,8 @@ class AlertHistory:
 
 
 def labels_of(text: bytes) -> list[Label]:
-    """Return the labels of a JSON Lines file, one object per line.
-
-    Raise ConfigError with the line number if a line is not a label.
-    """
-    found = []
+    """Return the labels of a file with a JSON object on each line; ConfigError names an invalid line."""
+    labels = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
@@ -133,32 +129,34 @@ def labels_of(text: bytes) -> list[Label]:
             parse_rfc3339(label.time)
         except (msgspec.MsgspecError, InvalidInputError) as error:
             raise ConfigError(
-                f"Line {number} of the labels is none: {error}. A label is "
+                f"Line {number} of the label file is invalid: {error}. A label looks like "
                 '{"fingerprint": "...", "time": "2026-11-23T10:00:00Z", "real": false, "comment": "..."}.'
             ) from error
-        found.append(label)
-    return found
+        labels.append(label)
+    return labels
 
 
-def precision_rows(found: Iterable[Precision]) -> list[tuple[str, str, str, str]]:
-    """Return the table rows of the precisions: name, judged alerts, real alerts, and the share of real ones."""
-    return [(one.alertname, str(one.judged), str(one.real), f"{100 * one.share:.0f} %") for one in found]
+def precision_rows(precisions: Iterable[Precision]) -> list[tuple[str, str, str, str]]:
+    """Return the rows of a table: name, number of judged alerts, number of real ones, and their share."""
+    return [(row.alertname, str(row.judged), str(row.real), f"{100 * row.share:.0f} %") for row in precisions]
 
 
 def precision(episodes: Sequence[Episode], labels: Sequence[Label]) -> list[Precision]:
-    """Return the precision of alerts by name; each alert is judged once, by the label nearest to its start."""
+    """Return how many judged alerts were real, by name; an alert counts once, by the label nearest to its start."""
     by_alert: Mapping[str, list[Label]] = defaultdict(list)
     for label in labels:
         by_alert[label.fingerprint].append(label)
     judged, real = Counter[str](), Counter[str]()
-    for each in episodes:
-        near = [label for label in by_alert.get(each.fingerprint, ()) if _while_open(each, parse_rfc3339(label.time))]
+    for episode in episodes:
+        labels_of_alert = by_alert.get(episode.fingerprint, ())
+        near = [label for label in labels_of_alert if _while_open(episode, parse_rfc3339(label.time))]
         if near:
-            label = min(near, key=lambda one: abs(parse_rfc3339(one.time) - each.from_ms))
-            judged[each.alertname] += 1
-            real[each.alertname] += label.real
+            label = min(near, key=lambda label: abs(parse_rfc3339(label.time) - episode.from_ms))
+            judged[episode.alertname] += 1
+            real[episode.alertname] += label.real
     return [Precision(name, count, real[name]) for name, count in sorted(judged.items())]
 
 
-def _while_open(each: Episode, time_ms: int) -> bool:
-    return each.from_ms - NEAR_MS <= time_ms and (each.until_ms is None or time_ms <= each.until_ms + NEAR_MS)
+def _while_open(episode: Episode, time_ms: int) -> bool:
+    is_before_end = episode.until_ms is None or time_ms <= episode.until_ms + NEAR_MS
+    return episode.from_ms - NEAR_MS <= time_ms and is_before_end

@@ -1,4 +1,4 @@
-"""Observe a fold over history: keep the prediction made at the start of each job until the job ends, then score it."""
+"""Observes a fold over history: keeps the prediction at the start of each job, and scores it when the job ends."""
 
 import math
 from bisect import bisect_right
@@ -15,11 +15,12 @@ from agent.reports.backtest.groups import (
     Frequencies,
     Group,
     Levels,
+    ProfileObserver,
     Sample,
+    power_band,
     reached,
     rows,
 )
-from agent.reports.backtest.profiled import ProfileObserver, power_band
 from agent.reports.backtest.report import AlertCounts, Application, Comparison, Observed, Period, Variant
 from agent.reports.backtest.scores import BASELINES, Band, Baseline, LastTwo, Tally
 from processors.contracts.events import STATES, SUCCESS, HostMinute, JobCompleted, JobEvent, JobStarted
@@ -28,28 +29,28 @@ from processors.contracts.outputs import Alert, JobPrediction, Prediction, Run, 
 from processors.contracts.settings import ProfileSettings
 
 PERIODS: Final = 40
-RUNS_OF_PERIOD: Final = 20  # a share of fewer is uncertain
+RUNS_OF_PERIOD: Final = 20  # a share of fewer runs is uncertain
 MINUTE_MS: Final = 60_000
 REPORTED_AFTER_MS: Final = 10_000
-_END, _START, _OTHER, _INSTANT = range(4)  # order at one time: what ended is known to what starts then
+_END, _START, _OTHER, _INSTANT = range(4)  # order at the same time: a start knows of the ends
 OPEN_MAX: Final = 200_000
-SAMPLE_MAX: Final = 120  # runs that are drawn beside the curve of their application
+SAMPLE_MAX: Final = 120  # runs drawn beside the curve of their application
 APPLICATIONS_MAX: Final = 2000
 CURVES_MAX: Final = 20_000
-AT_START_MS: Final = 60_000  # evidence of what a job runs comes some seconds after its start
+AT_START_MS: Final = 60_000  # evidence of the application of a job comes some seconds after its start
 NO_CURVE: Final = "no_curve"
 DISTANCES: Final = (*HORIZONS, NO_CURVE)
 CANCELLED: Final = "CANCELLED"
 _EXCEEDED: Final = 1 - 1e-9
 
 Key = tuple[str, str, str, str]  # application, system, input, unit
-NO_NAME: Final = "jobs that nothing names"
+NO_NAME: Final = "jobs of unknown applications"
 UNNAMED: Final[Key] = ("", "", "", "")
 OTHERS: Final[Key] = ("other applications", "", "", "")
 
 
 class Moment(NamedTuple):
-    """An event and its report time; `order` sorts events of equal time, `number` keeps the order of the files."""
+    """An event and the time of its report; `order` sorts events of the same time, `number` keeps the order of the files."""
 
     time_ms: int
     order: int
@@ -58,37 +59,37 @@ class Moment(NamedTuple):
 
 
 def ran(event: JobCompleted) -> bool:
-    """Return whether a completed job ran at all; jobs cancelled while pending did not."""
+    """Return whether a completed job ran at all; a job cancelled in the queue did not."""
     return event.run_time_s > 0
 
 
 def moments(events: Sequence[JobEvent]) -> list[Moment]:
-    """Return the events in order of time; a run without a start event starts at the start time in its completion event.
+    """Return the events in order of time; a run without a reported start starts when its completion says.
 
     Ends come before starts of the same time. Other evidence of a job has no time of its own and stays behind the event that it
     follows.
     """
     reported = {event.run_id for event in events if isinstance(event, JobStarted)}
-    found: list[Moment] = []
+    ordered: list[Moment] = []
     now_ms = 0
     for number, event in enumerate(events):
         if isinstance(event, JobCompleted):
             now_ms = event.end_ms
-            found.append(Moment(now_ms, _INSTANT if event.end_ms <= event.start_ms else _END, number, event))
+            ordered.append(Moment(now_ms, _INSTANT if event.end_ms <= event.start_ms else _END, number, event))
             if ran(event) and event.run_id not in reported:
                 reported.add(event.run_id)
-                found.append(Moment(event.start_ms, _START, number, _start_of(event)))
+                ordered.append(Moment(event.start_ms, _START, number, _start_of(event)))
         elif isinstance(event, JobStarted):
             now_ms = event.start_ms
-            found.append(Moment(now_ms, _START, number, event))
+            ordered.append(Moment(now_ms, _START, number, event))
         else:
-            found.append(Moment(now_ms, _OTHER, number, event))
-    found.sort(key=lambda moment: moment[:3])
-    return found
+            ordered.append(Moment(now_ms, _OTHER, number, event))
+    ordered.sort(key=lambda moment: moment[:3])
+    return ordered
 
 
 def minute_moments(minutes: Iterable[HostMinute]) -> list[Moment]:
-    """Return the host minutes, each at its report time: ten seconds after the end of the minute."""
+    """Return the minutes of hosts, each reported ten seconds after its end."""
     return [
         Moment(minute.minute_ms + MINUTE_MS + REPORTED_AFTER_MS, _OTHER, number, minute)
         for number, minute in enumerate(minutes)
@@ -96,15 +97,15 @@ def minute_moments(minutes: Iterable[HostMinute]) -> list[Moment]:
 
 
 def span(reported: Iterable[Moment]) -> tuple[int, int]:
-    """Return the times of the first and of the last start in ms; (0, 0) without starts."""
+    """Return the times of the first and of the last start in ms; zeros without starts."""
     starts = [moment.time_ms for moment in reported if isinstance(moment.event, JobStarted)]
     return (min(starts), max(starts)) if starts else (0, 0)
 
 
 def period_edges(reported: Iterable[Moment], since_ms: int | None = None) -> list[int]:
-    """Return the starts of periods with equal numbers of run starts, and the end of the last period, in ms.
+    """Return the starts of periods with equally many runs, and the end of the last period, in ms.
 
-    There are at most PERIODS periods, each with at least RUNS_OF_PERIOD runs; starts before `since_ms` are ignored.
+    There are at most PERIODS periods, each with at least RUNS_OF_PERIOD runs; only runs that start from `since_ms` on count.
     """
     starts = [moment.time_ms for moment in reported if isinstance(moment.event, JobStarted)]
     if since_ms is not None:
@@ -153,11 +154,10 @@ class OfPeriod:
 
 
 class Observer:
-    """Collects the scores of one fold, for runs that start at or after the first of `edges_ms`.
+    """Collects the figures of one fold; runs that start from the first of `edges_ms` on are scored.
 
-    The edges are the starts of the periods, ascending, and the end of the last period.
-
-    It holds the open runs (at most OPEN_MAX) and group counts, whose number and size do not grow with the runs.
+    The edges are the starts of the periods, ascending, and the end of the last one. The observer keeps at most OPEN_MAX open runs,
+    and groups whose number and size do not grow with the runs.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class Observer:
                 self.history.withdrawn(message.key)
 
     def ended(self, event: JobCompleted) -> None:
-        """Score the prediction made at the start of a run; ignore repeated ends and runs with an unknown start."""
+        """Score the prediction at the start of a run; repeated reports, and runs without a known start, are ignored."""
         key = (event.system, event.job_id)
         run = self._open.get(key)
         if run is None or run.start_ms != event.start_ms:
@@ -276,12 +276,12 @@ class Observer:
         key = self._key(run.prediction) if run.prediction is not None else UNNAMED
         if key not in self.applications and len(self.applications) >= APPLICATIONS_MAX:
             key = OTHERS
-        found = self.applications.setdefault(key, OfApplication())
-        found.group.add(event.run_time_s, band)
+        runs = self.applications.setdefault(key, OfApplication())
+        runs.group.add(event.run_time_s, band)
         if band is not None:
-            found.horizons.setdefault(run.horizon, Group()).add(event.run_time_s, band)
+            runs.horizons.setdefault(run.horizon, Group()).add(event.run_time_s, band)
         if run.prediction is not None and run.prediction.n:
-            found.sample.add(event.run_id, Observed(run.prediction.n, event.run_time_s))
+            runs.sample.add(event.run_id, Observed(run.prediction.n, event.run_time_s))
 
     def _limit(self, prediction: JobPrediction, observed_s: float) -> None:
         probability, limit_s = prediction.probability_exceeds_limit, prediction.time_limit_s
@@ -292,7 +292,7 @@ class Observer:
 
 
 def band_of(prediction: JobPrediction | None) -> Band | None:
-    """Return the predicted run time with its band; None without a prediction."""
+    """Return the predicted run time with its band, if there is one."""
     if prediction is None or not prediction.known:
         return None
     numbers = (prediction.run_time_s, prediction.low_s, prediction.high_s)
@@ -301,7 +301,7 @@ def band_of(prediction: JobPrediction | None) -> Band | None:
 
 
 def horizon(n: float | None, sizes: tuple[float, ...]) -> str:
-    """Return the distance of a size from the known sizes: one of DISTANCES."""
+    """Return the distance of a size from the known sizes, one of DISTANCES."""
     return horizon_of(n, min(sizes), max(sizes)) if sizes and n else NO_CURVE
 
 
@@ -314,12 +314,12 @@ def variant(
     faults: int = 0,
     labels: Sequence[Label] = (),
 ) -> Variant:
-    """Return the report of one variant with its `top` applications, those with the most runs first.
+    """Return the report of one variant with its `top` largest applications.
 
-    `labels` are operators' judgements of alerts, from which the report computes the precision of the alerts.
+    With `labels` of alerts, the report includes how many judged alerts were real.
     """
     ran = sum(group.runs for group in observer.states.values())
-    named = [key for key in observer.applications if key not in (UNNAMED, OTHERS)]
+    identified = [key for key in observer.applications if key not in (UNNAMED, OTHERS)]
     chosen = sorted(observer.applications, key=lambda key: (-observer.applications[key].group.runs, key))[:top]
     return Variant(
         name=name,
@@ -329,51 +329,51 @@ def variant(
         by_horizon=rows(observer.horizons, DISTANCES),
         by_verdict=rows(observer.verdicts),
         by_application=tuple(application(key, observer.applications[key], observer.curves.get(key)) for key in chosen),
-        applications=len(named),
+        applications=len(identified),
         comparisons=_comparisons(observer),
         periods=_periods(observer),
-        quantiles=observer.quantiles.found(),
-        limit=observer.limit.found(),
+        quantiles=observer.quantiles.frequencies(),
+        limit=observer.limit.frequencies(),
         limit_brier=observer.limit.brier,
         alerts=observer.alerts.counts(ran),
         faults=faults,
         precision=tuple(precision(observer.history.raised(), labels)) if labels else (),
         coverages=tuple(observer.levels[name].coverage(name) for name in DISTANCES if name in observer.levels),
-        profiled=observer.profiles.found(
+        profiled=observer.profiles.result(
             {ApplicationKey(*key).id: curve for key, curve in observer.curves.items()}, top
         ),
     )
 
 
-def application(key: Key, found: OfApplication, curve: Prediction | None) -> Application:
+def application(key: Key, runs: OfApplication, curve: Prediction | None) -> Application:
     name, system, input_, unit = key
     return Application(
         application=name,
         system=system,
         input=input_,
         unit=unit,
-        row=found.group.row(" ".join(part for part in (name, input_) if part) or NO_NAME),
-        horizons=rows(found.horizons, DISTANCES),
+        row=runs.group.row(" ".join(part for part in (name, input_) if part) or NO_NAME),
+        horizons=rows(runs.horizons, DISTANCES),
         verdict=curve.reliability.verdict if curve else None,
         curve=curve.curve if curve else (),
-        observed=tuple(sorted(found.sample.retained(), key=lambda run: (run.n, run.run_time_s))),
+        observed=tuple(sorted(runs.sample.retained(), key=lambda run: (run.n, run.run_time_s))),
     )
 
 
 def _comparisons(observer: Observer) -> tuple[Comparison, ...]:
-    others = set(observer.states) - {SUCCESS}  # without any, all runs are the completed ones
+    others = set(observer.states) - {SUCCESS}  # without others, all runs completed
     every = observer.all.comparisons("all") if others else []
     return (*observer.completed.comparisons("completed"), *every)
 
 
 def _periods(observer: Observer) -> tuple[Period, ...]:
-    found = []
+    periods = []
     for place, period in enumerate(observer.periods):
         if not period.group.runs:
             continue
         start, end = (rfc3339(edge_ms) for edge_ms in observer.edges_ms[place : place + 2])
         medians = {name: tally.figures().median_error for name, tally in period.baselines.items()}
-        found.append(
+        periods.append(
             Period(
                 start=start,
                 end=end,
@@ -382,4 +382,4 @@ def _periods(observer: Observer) -> tuple[Period, ...]:
                 last_two_median_error=medians["last_two"],
             )
         )
-    return tuple(found)
+    return tuple(periods)

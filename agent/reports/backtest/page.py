@@ -1,4 +1,4 @@
-"""The backtest report as one self-contained HTML file, and its summary for a terminal."""
+"""The report of a backtest as one HTML file, and its summary for a terminal."""
 
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
@@ -37,12 +37,11 @@ from sinks.web.charts import (
     size_axis,
     time_axis,
 )
-from sinks.web.formatting import counted, moment, power, share, verdict_text
-from sinks.web.views.application import explained_views
+from sinks.web.formatting import counted, counter_effects, moment, power, share, verdict_text
 
 NUMBERS_BEYOND: Final = 1e6
 ERROR_BEYOND: Final = 10.0
-ERROR_LEAST: Final = 1e-3  # what is smaller is drawn there: 0 has no place on a logarithmic axis
+ERROR_LEAST: Final = 1e-3  # smaller errors are drawn there, because a logarithmic axis has no 0
 BASELINE_TEXT: Final = {"requested": "requested time", "last_two": "user's last two jobs"}
 SOURCE_TEXT: Final = {
     REQUESTED: "users' limits", LAST_TWO: "user's last two jobs", PREDICTED: "Scalewatch", PERFECT: "perfect knowledge",
@@ -50,13 +49,13 @@ SOURCE_TEXT: Final = {
 ORDER_TEXT: Final = {"first_come": "as they came", "shortest_first": "shortest first"}
 STYLES: Final = ("static/vendor/uPlot.min.css", "static/style.css")
 SCRIPTS: Final = ("static/vendor/uPlot.iife.min.js", "static/chart.js")
-LICENCE: Final = "static/vendor/uPlot.LICENSE.txt"  # has to go with every copy
+LICENCE: Final = "static/vendor/uPlot.LICENSE.txt"  # every copy needs it
 
 
 def page(report: Report) -> str:
-    """Return the HTML page with inline styles and scripts; all text that comes from the files is escaped."""
-    shared, own = files("sinks.web"), files("agent.reports.backtest")
-    styles = [*(shared.joinpath(path) for path in STYLES), own.joinpath("templates", "report.css")]
+    """Return the page, which contains its styles and scripts; everything that comes from the files is escaped."""
+    shared, private = files("sinks.web"), files("agent.reports.backtest")
+    styles = [*(shared.joinpath(path) for path in STYLES), private.joinpath("templates", "report.css")]
     library, drawing = (shared.joinpath(path).read_text("utf-8") for path in SCRIPTS)
     return (
         environment()
@@ -73,22 +72,21 @@ def page(report: Report) -> str:
 
 
 def environment() -> Environment:
-    """Return the template environment with the filters of the backtest report."""
-    made = formatting.environment("agent.reports.backtest")
-    made.filters.update(
-        explained=explained_views, seconds=seconds, number=number, error=error, middle_ms=middle_ms, log_error=_log_error,
+    """Return the templates with the words of the report."""
+    templates = formatting.environment("agent.reports.backtest")
+    templates.filters.update(
+        explained=counter_effects, seconds=seconds, number=number, error=error, middle_ms=middle_ms, log_error=_log_error,
         file_name=lambda path: PurePath(path).name or path, baseline=BASELINE_TEXT.__getitem__,
     )  # fmt: skip
-    made.globals.update(
+    templates.globals.update(
         errors_chart=errors_chart, coverage_chart=coverage_chart, horizons_chart=horizons_chart, power_chart=power_chart,
         curve_chart=curve_chart, reliability_chart=reliability_chart, coverages_chart=coverages_chart, alert_of=alert_of, most=most,
         precision_rows=precision_rows, waits_chart=waits_chart, source_text=SOURCE_TEXT, order_text=ORDER_TEXT, best=best,
     )  # fmt: skip
-    return made
+    return templates
 
 
 def errors_chart(periods: Sequence[Period]) -> Chart:
-    """Return the chart of median errors over time, of the predictions and of the baselines."""
     medians = [
         _log_error(value)
         for period in periods
@@ -104,7 +102,6 @@ def errors_chart(periods: Sequence[Period]) -> Chart:
 
 
 def coverage_chart(periods: Sequence[Period]) -> Chart:
-    """Return the chart of the share of runs inside their bands over time."""
     return Chart(
         "Share inside the 90 % band over time",
         _period_axis(periods),
@@ -114,7 +111,7 @@ def coverage_chart(periods: Sequence[Period]) -> Chart:
 
 
 def horizons_chart(rows: Sequence[Row]) -> Chart:
-    """Return the chart of the share of runs inside their bands, by the distance of the size from the known sizes."""
+    """Return the chart of the share of runs inside their bands, by distance from the known sizes."""
     places = linear_axis(
         range(len(rows)), lambda place: verdict_text(rows[round(place)].name), "distance from the known sizes"
     )
@@ -122,27 +119,26 @@ def horizons_chart(rows: Sequence[Row]) -> Chart:
 
 
 def reliability_chart() -> Chart:
-    """Return the reliability diagram: observed frequency against predicted probability; equal on the diagonal."""
-    claimed, came = share_axis(1.0, "predicted probability"), share_axis(1.0, "how often it came true")
-    return Chart("Reliability diagram", claimed, came, ratio=0.8, diagonal=True)
+    """Return the chart of predicted probabilities against observed frequencies."""
+    predicted, observed = share_axis(1.0, "predicted probability"), share_axis(1.0, "observed frequency")
+    return Chart("Reliability diagram", predicted, observed, ratio=0.8, diagonal=True)
 
 
-def coverages_chart(found: Coverage) -> Chart:
-    """Return the chart of observed against nominal coverage of the bands, at one distance; equal on the diagonal."""
-    label = f"Said and held coverage, {verdict_text(found.name)}"
-    claimed, held = share_axis(1.0, "share that bands were to hold"), share_axis(1.0, "share that they held")
-    return Chart(label, claimed, held, ratio=0.8, diagonal=True)
+def coverages_chart(coverage: Coverage) -> Chart:
+    """Return the chart of nominal against observed coverage of bands at one distance."""
+    label = f"Nominal and observed coverage, {verdict_text(coverage.name)}"
+    nominal, observed = share_axis(1.0, "nominal coverage"), share_axis(1.0, "observed coverage")
+    return Chart(label, nominal, observed, ratio=0.8, diagonal=True)
 
 
 def power_chart(sample: Sequence[Drawn]) -> Chart:
-    """Return the chart of predicted against measured power; on the diagonal both are equal."""
     watts = [value for run in sample for value in (run.predicted_w, run.measured_w)]
     measured, predicted = (log_axis(watts, round_ticks, power, f"{which} power") for which in ("measured", "predicted"))
     return Chart("Predicted against measured power", measured, predicted, ratio=0.8, diagonal=True)
 
 
 def curve_chart(application: Application) -> Chart:
-    """Return the chart of the last published curve, and of a sample of the runs."""
+    """Return the chart of the last published curve and a sample of the runs."""
     runs, curve = application.observed, application.curve
     return Chart(
         f"{application.row.name}: run time against {application.unit}",
@@ -154,7 +150,7 @@ def curve_chart(application: Application) -> Chart:
 
 
 def waits_chart(periods: Sequence[WaitPeriod]) -> Chart:
-    """Return the chart of mean wait times over time, for three sources of run time estimates."""
+    """Return the chart of mean waits over time, for run times of three sources."""
     waits = [period.wait_mean_s[source] for period in periods for source in (PREDICTED, REQUESTED, PERFECT)]
     return Chart(
         "Mean wait over time",
@@ -164,14 +160,13 @@ def waits_chart(periods: Sequence[WaitPeriod]) -> Chart:
     )
 
 
-def best(found: Scheduling, waits: Waits, field: str) -> bool:
-    """Return whether a source has the lowest value of `field` in its order, among the sources available to a scheduler."""
-    compared = [each for each in found.waits if each.order == waits.order and each.source != PERFECT]
-    return waits in compared and getattr(waits, field) == min(getattr(each, field) for each in compared)
+def best(scheduling: Scheduling, waits: Waits, field: str) -> bool:
+    """Return whether a source has the lowest figure of its order, apart from perfect knowledge."""
+    compared = [row for row in scheduling.waits if row.order == waits.order and row.source != PERFECT]
+    return waits in compared and getattr(waits, field) == min(getattr(row, field) for row in compared)
 
 
 def middle_ms(period: Period | WaitPeriod) -> float:
-    """Return the midpoint of a period in ms."""
     return (parse_rfc3339(period.start) + parse_rfc3339(period.end)) / 2
 
 
@@ -184,7 +179,7 @@ def _log_error(value: float) -> float:
 
 
 def seconds(value: float | None) -> str:
-    """Return a number of seconds as text, a dash for None."""
+    """Return seconds without their unit, or a dash."""
     if value is None:
         return "-"
     if abs(value) >= NUMBERS_BEYOND:
@@ -193,19 +188,17 @@ def seconds(value: float | None) -> str:
 
 
 def error(value: float | None) -> str:
-    """Return a relative error in per cent, as a multiple if it is large."""
+    """Return a relative error in per cent, or as a multiple if it is large."""
     if value is None or value < ERROR_BEYOND:
         return formatting.share(value)
     return f"{seconds(value)}x"
 
 
 def number(value: float | None) -> str:
-    """Return a plain number as text, a dash for None."""
     return "-" if value is None else f"{value:.3g}"
 
 
 def alert_of(variant: Variant, name: str) -> AlertCount | None:
-    """Return the count of an alert in a variant; None if the alert never fired."""
     return next((alert for alert in variant.alerts if alert.name == name), None)
 
 
@@ -218,7 +211,7 @@ _FIGURES = ("runs", "answered", "median error", "MAE s", "bias", "band held", "9
 
 
 def summary(report: Report) -> Iterator[Table | Text]:
-    """Yield a line about the history, the table of predictions against baselines, and the table of alerts."""
+    """Yield a line about the history, and tables of predictions, power, waits and alerts."""
     history = report.history
     refused = f"{counted(history.refused, 'record')} refused"
     yield Text(f"{counted(history.runs, 'run')} from {moment(history.first)} to {moment(history.last)}, {refused}")
@@ -247,31 +240,30 @@ def _predictions(report: Report) -> Table:
             table.add_row(_name(place), str(total.runs), share(total.answered), *_cells(total.figures))
     for pair in first.comparisons:
         if pair.runs == "completed":  # on the same runs, where any were predicted
-            found = pair.baseline_prediction if pair.prediction.scored else pair.alone
-            table.add_row(BASELINE_TEXT[pair.baseline], str(found.scored), "", *_cells(found))
+            figures = pair.baseline_prediction if pair.prediction.scored else pair.alone
+            table.add_row(BASELINE_TEXT[pair.baseline], str(figures.scored), "", *_cells(figures))
     return table
 
 
-def _power(found: Profiled) -> Table:
+def _power(profiled: Profiled) -> Table:
     table = _table(
         "power (of all hosts)", "runs", "answered", "mean", "median error", "bias", "band held", "95 % interval"
     )
-    for row in (found.total, *found.by_application):
-        figures = row.figures
-        low, high = figures.coverage_low, figures.coverage_high
-        interval = "-" if low is None or high is None else f"{100 * low:.0f}-{100 * high:.0f} %"
-        table.add_row(
-            row.name, str(row.runs), share(row.answered), power(row.mean_w), error(figures.median_error),
-            number(figures.bias), share(figures.coverage_90), interval,
-        )  # fmt: skip
+    for row in (profiled.total, *profiled.by_application):
+        median_error, _, *cells = _cells(row.figures)
+        table.add_row(row.name, str(row.runs), share(row.answered), power(row.mean_w), median_error, *cells)
     return table
 
 
-def _scheduling(found: Scheduling) -> Table:
+def _scheduling(scheduling: Scheduling) -> Table:
     table = _table(
-        f"EASY on {found.size:g} {found.unit}, by", "mean wait h", "95 % wait h", "bounded slowdown", "too short"
+        f"EASY on {scheduling.size:g} {scheduling.unit}, by",
+        "mean wait h",
+        "95 % wait h",
+        "bounded slowdown",
+        "too short",
     )
-    for row in found.waits:
+    for row in scheduling.waits:
         waits = (f"{wait / 3600:.3g}" for wait in (row.wait_mean_s, row.wait_p95_s))
         name = SOURCE_TEXT[row.source] + (", shortest first" if row.order == "shortest_first" else "")
         table.add_row(name, *waits, f"{row.bounded_slowdown:.3g}", share(row.too_short))
@@ -286,7 +278,7 @@ def _alerts(report: Report, names: list[str]) -> Table:
 
 
 def _precision(variant: Variant) -> Table:
-    table = _table(f"alerts that labels judge ({variant.name})", "judged", "real", "share")
+    table = _table(f"alerts judged by labels ({variant.name})", "judged", "real", "share")
     for row in precision_rows(variant.precision):
         table.add_row(*row)
     return table
@@ -301,10 +293,16 @@ def _fired(variant: Variant, name: str) -> str:
     return f"{alert.fired} ({number(alert.per_1000_runs)})" if alert else "0"
 
 
-def _cells(found: Figures) -> tuple[str, ...]:
-    low, high = found.coverage_low, found.coverage_high
+def _cells(figures: Figures) -> tuple[str, ...]:
+    low, high = figures.coverage_low, figures.coverage_high
     interval = "-" if low is None or high is None else f"{100 * low:.0f}-{100 * high:.0f} %"
-    return error(found.median_error), seconds(found.mae_s), number(found.bias), share(found.coverage_90), interval
+    return (
+        error(figures.median_error),
+        seconds(figures.mae_s),
+        number(figures.bias),
+        share(figures.coverage_90),
+        interval,
+    )
 
 
 def _table(first: str, *others: str) -> Table:

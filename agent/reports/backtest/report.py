@@ -14,10 +14,10 @@ SCHEMA: Final = "scalewatch.backtest/1"
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of the files: records, events, runs that ran, refused and omitted records, and the times of the starts.
+    """The content of the files: records, events, runs, refused and ignored records by reason, and the first and last start.
 
-    `host_minutes` are minutes of hosts with counters or power.
-    `scored_since` is the time from which runs are scored and alerts counted; earlier runs are only learned.
+    `host_minutes` are minutes of hosts with counters or power. Runs that started from `scored_since` on were scored and their
+    alerts counted; earlier runs were only learned.
     """
 
     files: tuple[str, ...]
@@ -34,7 +34,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """Scores of a group of runs: their number, the share with a run time prediction at their start, and its errors."""
+    """Runs of one kind: number, share predicted at their start, and errors."""
 
     name: str
     runs: int
@@ -43,10 +43,10 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Predictions against a baseline, on the runs for which both have a value.
+    """Predictions against a baseline, on the runs for which both have a number.
 
-    `runs` is `completed` or `all`, `baseline` is `requested` or `last_two`; `share` is the share of runs with both values. `alone`
-    holds the scores of the baseline on every run for which it has a value.
+    `runs` is `completed` or `all`, `baseline` is `requested` or `last_two`; `share` is the share of the runs with both. `alone`
+    are the figures of the baseline on every run for which it has a number.
     """
 
     runs: str
@@ -58,7 +58,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Frequency(msgspec.Struct, frozen=True, kw_only=True):
-    """A predicted probability and the observed frequency, with its 95 % Wilson interval."""
+    """A predicted probability against the observed frequency, with the 95 % interval after Wilson."""
 
     predicted: float
     observed: float
@@ -68,14 +68,14 @@ class Frequency(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Coverage(msgspec.Struct, frozen=True, kw_only=True):
-    """Observed coverage of bands at several levels, all from the distributions predicted at one distance."""
+    """The coverage of bands at several levels, all derived from the predictions at one distance."""
 
     name: str
     levels: tuple[Frequency, ...]
 
 
 class Period(msgspec.Struct, frozen=True, kw_only=True):
-    """Completed runs that started in one period; median errors of the predictions and of the baselines."""
+    """Completed runs that started in one period, with median errors of the predictions and of the baselines."""
 
     start: str
     end: str
@@ -85,14 +85,14 @@ class Period(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observed(msgspec.Struct, frozen=True, array_like=True):
-    """A completed run in the sample plotted beside its curve: size and run time in seconds."""
+    """A completed run of the sample beside a curve: size, and run time in seconds."""
 
     n: float
     run_time_s: float
 
 
 class Application(msgspec.Struct, frozen=True, kw_only=True):
-    """One application: its completed runs, the same runs by the distance of their size from the known sizes, and its last curve.
+    """One application: its completed runs, also by distance from the known sizes, and its last curve.
 
     `observed` is a sample of its runs.
     """
@@ -109,11 +109,10 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PowerRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs of one group with a known power, and the predictions made at their start.
+    """Runs of one kind with known power, and the power predicted at their start.
 
-    `measured` is the share of their host-minutes with a power sensor, `estimated` the share estimated from counters.
-    Only runs measured for the most part are scored; `mean_w` is their mean measured power. `explained` holds the models that
-    explain power by counters at the end of the replay.
+    `measured` is the share of their host-minutes with a power sensor, `estimated` the share estimated from counters. Only runs
+    measured for the most part are scored; `mean_w` is their mean measured power. `explained` are the effects of counters at the end.
     """
 
     name: str
@@ -127,7 +126,7 @@ class PowerRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Drawn(msgspec.Struct, frozen=True, array_like=True):
-    """A run in the plotted sample: power predicted at its start with its band, and measured power, in W."""
+    """A run of the sample in the chart: predicted power with its band, and measured power, in W."""
 
     predicted_w: float
     low_w: float
@@ -136,10 +135,9 @@ class Drawn(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Profiled(msgspec.Struct, frozen=True, kw_only=True):
-    """Host telemetry of settled runs: the number of runs with a profile, and how many profiles were learned or left out, by reason.
+    """The profiles of settled runs: how many have a profile, and how many were learned or left out, by reason.
 
-    `readings_left_out` counts implausible sensor readings, by reason. `total` and `by_application` cover the runs with a known
-    power.
+    `readings_left_out` counts implausible sensor readings by reason. `total` and `by_application` are runs with known power.
     """
 
     settled: int
@@ -153,7 +151,7 @@ class Profiled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlertCount(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of firings of an alert, of distinct subjects, and of alerts still firing at the end."""
+    """How often an alert fired, for how many different subjects, and how many still fire at the end."""
 
     name: str
     fired: int
@@ -164,11 +162,11 @@ class AlertCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
-    """The results of one configuration. All rows cover completed runs, except `by_state`, which covers all runs that ran.
+    """The results of one configuration. Rows are of completed runs; only `by_state` has all runs.
 
-    `profiled` is None if no run has host telemetry. `limit` compares the predicted probability of exceeding the time limit with
-    the observed frequency. `precision` covers the alerts judged by a label file. `coverages` compares nominal and observed
-    coverage of the bands, by distance.
+    `profiled` is None if no run has host telemetry. `limit` compares the predicted probability to exceed the time limit with how
+    often it happened. `precision` is that of the alerts that a file of labels judges. `coverages` compares the nominal with the
+    observed coverage of bands, by distance.
     """
 
     name: str
@@ -192,9 +190,9 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """The file report.json of a backtest: the history, and one variant per configuration, starting with the user's configuration.
+    """File report.json of a backtest: the history, and one variant for each configuration, the given one first.
 
-    `scheduling` is the effect of that configuration on a simulated scheduler; None if the simulation was not requested.
+    `scheduling` is the value of the given configuration to a scheduler, None unless requested.
     """
 
     schema: str
@@ -205,24 +203,20 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encoded(report: Report) -> bytes:
-    """Return the report as JSON."""
     return msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
 
 
 def decoded(text: bytes) -> Report:
-    """Return the report decoded from JSON.
-
-    Raise msgspec.DecodeError if the text is not a report.
-    """
+    """Return the report of its JSON; msgspec.DecodeError if it is not one."""
     return msgspec.json.decode(text, type=Report)
 
 
-SUBJECTS_MAX: Final = 100_000  # of one alert; more are counted as fired, not as subjects of their own
+SUBJECTS_MAX: Final = 100_000  # of one alert; further alerts count as fired, but not as new subjects
 EXAMPLES: Final = 3
 
 
 class AlertCounts:
-    """Counts alerts by name when they start to fire."""
+    """Counts alerts by name when they begin to fire."""
 
     def __init__(self) -> None:
         self._fired = Counter[str]()
@@ -231,7 +225,6 @@ class AlertCounts:
         self._examples = defaultdict[str, deque[str]](lambda: deque(maxlen=EXAMPLES))
 
     def take(self, alert: Alert) -> None:
-        """Record a state change of an alert."""
         name = alert.labels.get("alertname", "")
         if alert.status == "resolved":
             self._firing[name].discard(alert.fingerprint)
@@ -244,7 +237,7 @@ class AlertCounts:
         self._examples[name].append(f"{alert.time[:16].replace('T', ' ')}  {alert.annotations.get('summary', '')}")
 
     def counts(self, runs: int) -> tuple[AlertCount, ...]:
-        """Return the counts by name, relative to a number of runs."""
+        """Return the counts by name, also per 1,000 of `runs`."""
         return tuple(
             AlertCount(
                 name=name,

@@ -1,4 +1,4 @@
-"""Prediction errors in bounded memory: sums, counts, and a sketch for the median."""
+"""Errors of many predictions in bounded memory: sums, counts, and a sketch for the median."""
 
 import math
 from collections import Counter, OrderedDict
@@ -16,26 +16,25 @@ BASELINES: Final = (REQUESTED, LAST_TWO)
 
 
 class Baseline(msgspec.Struct, frozen=True):
-    """The two baseline run times of one job in seconds, as known at its start; None if unknown."""
+    """The two baselines of one job, in seconds, as known at its start."""
 
     requested: float | None = None
     last_two: float | None = None
 
     def of(self, name: str) -> float | None:
-        """Return the run time of the baseline `name`, one of BASELINES."""
         return self.requested if name == REQUESTED else self.last_two
 
 
 class LastTwo:
-    """The last two ended jobs of each user, for at most USERS_MAX users; the least recently seen users are dropped first."""
+    """The last two ended jobs of each user; beyond USERS_MAX users the least recent are forgotten."""
 
     def __init__(self) -> None:
         self._ended: OrderedDict[tuple[str, str], tuple[float, ...]] = OrderedDict()
 
     def baseline(self, system: str, evidence: Evidence) -> Baseline:
-        """Return the baseline of a job that starts now.
+        """Return the baselines of a job that starts now.
 
-        The mean of the user's last two jobs, but at most the requested time; for a user's first job the requested time.
+        The mean of the user's last two jobs is at most the requested time; for a user's first job it is the requested time.
         """
         requested = evidence.time_limit_s
         ended = self._ended.get((system, evidence.user)) if evidence.user else None
@@ -45,7 +44,6 @@ class LastTwo:
         return Baseline(requested, mean_s if requested is None else min(mean_s, requested))
 
     def learn(self, system: str, evidence: Evidence, run_time_s: float) -> None:
-        """Record the run time of a user's job that ended."""
         if evidence.user is None:
             return
         key = (system, evidence.user)
@@ -55,9 +53,9 @@ class LastTwo:
             self._ended.popitem(last=False)
 
 
-Z95: Final = 1.959964  # two-sided, of the intervals
-_LEAST_S: Final = 1e-3  # what is shorter counts as a millisecond: it has no place on a logarithmic scale
-_STEP: Final = math.log(1.02)  # the sketch tells relative errors apart that differ by 2 %
+Z95: Final = 1.959964  # two-sided
+_LEAST_S: Final = 1e-3  # shorter times count as a millisecond, because a logarithmic scale has no 0
+_STEP: Final = math.log(1.02)  # the sketch resolves values to 2 %
 _LEAST: Final = 1e-9
 _LARGEST: Final = 1e12
 _ZERO: Final = -(10**9)
@@ -65,12 +63,12 @@ _TOUCH: Final = 1e-9  # a run time on the edge of a band is inside
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """Accuracy scores of predictions; None if there are no predictions.
+    """How good predictions were; None without predictions.
 
     `median_error` and `mean_error` are |predicted / observed - 1|, `bias` is the mean of ln(observed / predicted): above 0
-    runs took longer than predicted. `accuracy` is the mean ratio of the smaller to the larger of both. Pinball losses are for
-    the quantiles .5 and .9, in seconds; `coverage_90` is the share of runs inside the 90 % band, with its 95 % Wilson interval;
-    `ln_width` is the mean of ln(high / low) and `median_ln_width` its median, which is robust to a few wide bands.
+    runs took longer than predicted. `accuracy` is the mean of the smaller over the larger of both. Pinball losses are of
+    the quantiles .5 and .9, in seconds; `coverage_90` is the share of runs inside the 90 % band, with its 95 % interval
+    after Wilson; `ln_width` is the mean of ln(high / low), `median_ln_width` its median, which a few wide bands do not move.
     """
 
     scored: int
@@ -98,15 +96,14 @@ class Band(msgspec.Struct, frozen=True):
     high_s: float
 
     def holds(self, observed_s: float) -> bool:
-        """Return whether a run time lies inside the band, bounds included."""
+        """Return whether a run time lies inside, edges included."""
         return not self.above(observed_s) and not observed_s < self.low_s * (1 - _TOUCH)
 
     def above(self, observed_s: float) -> bool:
-        """Return whether a run time lies above the band."""
         return observed_s > self.high_s * (1 + _TOUCH)
 
     def at_level(self, level: float) -> "Band":
-        """Return the central band that covers the share `level` of runs, assuming that ln T is normal on either side of the median."""
+        """Return the central band that holds this share of the runs, if ln T is normal on either side."""
         median_s = max(self.run_time_s, _LEAST_S)
         share = (1 + level) / 2  # of the runs below its upper end
         low_s, high_s = min(max(self.low_s, _LEAST_S), median_s), max(self.high_s, median_s)
@@ -114,13 +111,13 @@ class Band(msgspec.Struct, frozen=True):
 
     @property
     def high_90_s(self) -> float:
-        """The .9 quantile, assuming that ln T is normal between the median and the .95 quantile."""
+        """The .9 quantile, if ln T is normal between the median and the .95 quantile."""
         least_s = max(self.run_time_s, _LEAST_S)
         return quantile_of_band(least_s, max(self.high_s, least_s), 0.9)
 
 
 class Sketch:
-    """A logarithmic histogram of positive numbers: gives their median to 1 %, in at most about 2,500 counts."""
+    """Counts positive numbers on a logarithmic scale: their median to 1 %, in at most about 2,500 counts."""
 
     __slots__ = ("_counts",)
 
@@ -128,7 +125,7 @@ class Sketch:
         self._counts: Counter[int] = Counter()
 
     def add(self, value: float) -> None:
-        """Add a number; numbers below the smallest bin count as 0."""
+        """Add a number; tiny numbers count as 0."""
         place = _ZERO if value < _LEAST else round(math.log(min(value, _LARGEST)) / _STEP)
         self._counts[place] += 1
 
@@ -143,7 +140,7 @@ class Sketch:
 
 
 class Tally:
-    """Sums of errors; its size does not grow with the number of runs."""
+    """Sums up errors; its size does not grow with the number of runs."""
 
     __slots__ = ("_above", "_bands", "_below", "_errors", "_scored", "_sums", "_width", "_widths")
 
@@ -154,7 +151,6 @@ class Tally:
         self._errors, self._widths = Sketch(), Sketch()
 
     def add(self, observed_s: float, prediction: Band) -> None:
-        """Score a prediction with a band."""
         self._point(observed_s, prediction.run_time_s, prediction.high_90_s)
         self._bands += 1
         above = prediction.above(observed_s)
@@ -165,11 +161,10 @@ class Tally:
         self._widths.add(width)
 
     def add_number(self, observed_s: float, predicted_s: float) -> None:
-        """Score a prediction without a band; the number is used for every quantile."""
+        """Score a prediction that is a single number, used for every quantile."""
         self._point(observed_s, predicted_s, predicted_s)
 
     def figures(self) -> Figures:
-        """Return the scores computed from the sums."""
         if not self._scored:
             return Figures(scored=0)
         sums = [total / self._scored for total in self._sums]
@@ -191,20 +186,20 @@ class Tally:
         observed, prediction = max(observed_s, _LEAST_S), max(predicted_s, _LEAST_S)
         error = abs(prediction / observed - 1.0)
         self._scored += 1
-        found = (
+        values = (
             abs(prediction - observed), error, math.log(observed / prediction), min(prediction, observed) / max(prediction, observed),
             pinball(observed, prediction, 0.5), pinball(observed, high_90_s, 0.9),
         )  # fmt: skip
-        for index, value in enumerate(found):
+        for index, value in enumerate(values):
             self._sums[index] += value
         self._errors.add(error)
 
 
 def interval(hits: float, trials: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share (Wilson 1927); (0, 1) without trials."""
+    """Return the 95 % interval of a share (Wilson 1927); 0 to 1 without trials."""
     if not trials:
         return 0.0, 1.0
     share, z2 = hits / trials, Z95 * Z95
     centre = (share + z2 / (2 * trials)) / (1 + z2 / trials)
     reach = Z95 * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials * trials)) / (1 + z2 / trials)
-    return min(max(centre - reach, 0.0), share), max(min(centre + reach, 1.0), share)  # rounding aside
+    return min(max(centre - reach, 0.0), share), max(min(centre + reach, 1.0), share)  # against rounding

@@ -1,21 +1,199 @@
-"""The value of run time predictions to a scheduler: the wait times of the jobs of a log under simulated EASY backfilling.
+"""The value of run time predictions to a scheduler: the waits of the jobs of a log under EASY backfilling.
 
-The simulation runs several times, each time with another source of run time estimates: the requested limits, the mean of each
-user's last two jobs, the predictions of Scalewatch, and the real run times. Only the scheduler's estimates differ.
+The log is simulated several times, each time with other expected run times: the requested times, the mean of each user's last two
+jobs, Scalewatch's predictions, and the real run times. Jobs start in the order of arrival. If the first job of the queue does not
+fit, it gets a reservation for the moment by which enough nodes are expected to be free; other jobs start earlier if they do not
+delay it. A job runs as long as in the log; when it exceeds its expected run time, the expectation is extended.
+
+Source: Lifka, "The ANL/IBM SP scheduling system" (1995); Mu'alem, Feitelson, "Utilization, predictability, workloads, and
+user runtime estimates in scheduling the IBM SP2 with backfilling" (2001); extended expectations and filling gaps with the shortest
+job first are from Tsafrir, Etsion, Feitelson, "Backfilling using system-generated predictions rather than user runtime
+estimates" (2007).
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
+import heapq
+from bisect import insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise
 from statistics import fmean
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from agent.reports.backtest.easy import Estimates, Machine, Order, Perfect, QueuedJob, Requested, Start
 from agent.reports.backtest.scores import LastTwo
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import UNITS, JobCompleted
 from processors.contracts.names import rfc3339
+
+Order = Literal["first_come", "shortest_first"]
+LONGER_S: Final = 60.0  # shortest extension of the expected run time of a job that exceeds it
+_END, _SUBMIT, _OVERRUN = range(3)  # order at the same time: ends first, so that their nodes are free
+
+
+class QueuedJob(NamedTuple):
+    """A job of the log: `run_time_s` is its real run time, `limit_s` the requested time, never less than the run time."""
+
+    submit_s: float
+    nodes: float
+    run_time_s: float
+    limit_s: float
+    event: JobCompleted
+
+
+class Estimates(Protocol):
+    """A source of expected run times; it learns only what a scheduler would know at that time."""
+
+    def submitted(self, job: QueuedJob, now_s: float) -> float:
+        """Return the expected run time of a job in seconds; `job.run_time_s` must not be used."""
+
+    def overrun(self, job: QueuedJob, ran_s: float, times: int) -> float:
+        """Return the new expected run time of a job that has run for `ran_s`, as long as expected; it was extended `times` before."""
+
+    def ended(self, job: QueuedJob, start_s: float, end_s: float) -> None:
+        """Learn the run time of a job."""
+
+
+class Start(NamedTuple):
+    """The start of a job, and its expected run time at that moment."""
+
+    job: QueuedJob
+    start_s: float
+    expected_s: float
+
+
+class _Running(NamedTuple):
+    """A running job; sorted by expected end."""
+
+    expected_end_s: float
+    number: int
+    nodes: float
+
+
+class Machine:
+    """A machine under EASY backfilling, for one log."""
+
+    def __init__(self, nodes: float, order: Order) -> None:
+        self._free = nodes
+        self._order = order
+        self._queue: list[int] = []
+        self._running: list[_Running] = []
+        self._jobs: Sequence[QueuedJob] = ()
+        self._expected_s: list[float] = []
+        self._start_s: list[float] = []
+        self._events: list[tuple[float, int, int]] = []  # time, kind, number of the job
+        self._corrected: dict[int, int] = {}
+
+    def run(self, jobs: Sequence[QueuedJob], estimates: Estimates) -> Iterator[Start]:
+        """Yield the jobs as they start; `jobs` are in the order of submission, none larger than the machine."""
+        self._jobs, self._start_s = jobs, [0.0] * len(jobs)
+        self._expected_s = [0.0] * len(jobs)
+        self._events = [(job.submit_s, _SUBMIT, number) for number, job in enumerate(jobs)]  # sorted: a heap
+        while self._events:
+            now_s = self._events[0][0]
+            while self._events and self._events[0][0] == now_s:
+                _, kind, number = heapq.heappop(self._events)
+                self._take(kind, number, now_s, estimates)
+            for number in self._schedule(now_s):
+                yield Start(jobs[number], now_s, self._expected_s[number])
+
+    def _take(self, kind: int, number: int, now_s: float, estimates: Estimates) -> None:
+        job = self._jobs[number]
+        if kind == _SUBMIT:
+            self._expected_s[number] = min(max(estimates.submitted(job, now_s), 1.0), job.limit_s)
+            self._queue.append(number)
+        elif kind == _END:
+            self._running = [running for running in self._running if running.number != number]
+            self._corrected.pop(number, None)
+            self._free += job.nodes
+            estimates.ended(job, self._start_s[number], now_s)
+        else:
+            self._put_off(number, now_s, estimates)
+
+    def _put_off(self, number: int, now_s: float, estimates: Estimates) -> None:
+        """Extend the expected run time of a job beyond its expected end, but not beyond its limit."""
+        running = next((running for running in self._running if running.number == number), None)
+        if running is None:
+            return
+        job, start_s, times = self._jobs[number], self._start_s[number], self._corrected.get(number, 0)
+        self._corrected[number] = times + 1
+        expected_s = max(estimates.overrun(job, now_s - start_s, times), now_s - start_s + LONGER_S)
+        end_s = start_s + min(expected_s, job.limit_s)
+        self._running.remove(running)
+        self._expect(number, end_s)
+
+    def _expect(self, number: int, end_s: float) -> None:
+        insort(self._running, _Running(end_s, number, self._jobs[number].nodes))
+        if end_s < self._start_s[number] + self._jobs[number].run_time_s:
+            heapq.heappush(self._events, (end_s, _OVERRUN, number))
+
+    def _schedule(self, now_s: float) -> Iterator[int]:
+        """Yield the jobs that start now: the first of the queue while they fit, then jobs that fill gaps."""
+        started = 0
+        for number in self._queue:
+            if self._jobs[number].nodes > self._free:
+                break
+            started += 1
+            yield self._start(number, now_s)
+        del self._queue[:started]
+        if len(self._queue) > 1 and self._free > 0:
+            yield from self._backfill(now_s)
+
+    def _backfill(self, now_s: float) -> Iterator[int]:
+        reserved_s, spare = self._reservation(self._jobs[self._queue[0]].nodes)
+        behind = self._queue[1:]
+        if self._order == "shortest_first":
+            behind.sort(key=self._expected_s.__getitem__)  # stable: of equal jobs the earlier one
+        gone = set()
+        for number in behind:
+            nodes = self._jobs[number].nodes
+            ends_before = now_s + self._expected_s[number] <= reserved_s
+            if nodes > self._free or not (ends_before or nodes <= spare):
+                continue
+            spare -= 0.0 if ends_before else nodes
+            gone.add(number)
+            yield self._start(number, now_s)
+            if self._free <= 0:
+                break
+        if gone:
+            self._queue = [number for number in self._queue if number not in gone]
+
+    def _reservation(self, nodes: float) -> tuple[float, float]:
+        """Return when enough nodes are expected to be free, and how many will be left over then."""
+        free = accumulate((running.nodes for running in self._running), initial=self._free)
+        next(free)
+        for running, by_then in zip(self._running, free, strict=True):
+            if by_then >= nodes:
+                return running.expected_end_s, by_then - nodes
+        raise ValueError("A job needs more nodes than the machine has.")
+
+    def _start(self, number: int, now_s: float) -> int:
+        job = self._jobs[number]
+        self._free -= job.nodes
+        self._start_s[number] = now_s
+        self._expect(number, now_s + self._expected_s[number])
+        heapq.heappush(self._events, (now_s + job.run_time_s, _END, number))
+        return number
+
+
+class Requested:
+    """The requested times, beyond which no job runs."""
+
+    def submitted(self, job: QueuedJob, now_s: float) -> float:  # noqa: ARG002
+        return job.limit_s
+
+    def overrun(self, job: QueuedJob, ran_s: float, times: int) -> float:  # noqa: ARG002
+        return job.limit_s
+
+    def ended(self, job: QueuedJob, start_s: float, end_s: float) -> None:
+        """Learn nothing."""
+
+
+class Perfect(Requested):
+    """The real run times, which nobody knows beforehand."""
+
+    def submitted(self, job: QueuedJob, now_s: float) -> float:  # noqa: ARG002
+        return job.run_time_s
+
 
 REQUESTED: Final = "requested"
 LAST_TWO: Final = "last_two"
@@ -27,17 +205,16 @@ PLAYS: Final = len(ORDERS) * len(SOURCES)
 PERIODS: Final = 24
 JOBS_OF_PERIOD: Final = 200
 CORRECTIONS_S: Final = tuple(60.0 * minutes for minutes in (1, 5, 15, 30, 60, 120, 300, 600, 1200, 3000, 6000))
-SHORT_S: Final = 10.0  # a shorter job counts as long as this in its slowdown: else a job of a second decides the mean
+SHORT_S: Final = 10.0  # shorter jobs count as this long in the slowdown; else a job of a second decides the mean
 
 OnProgress = Callable[[int], None]
 
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True):
-    """The wait times of the jobs of a log with one source of run time estimates.
+    """The waits of the jobs of a log with the expected run times of one source.
 
-    `order` is the order of backfilling: by submission, or shortest job first. The bounded slowdown of a job is
-    (wait + run time) / run time, with a run time of at least SHORT_S, and at least 1. `too_short` is the share of jobs
-    that ran longer than estimated.
+    `order` is the order in which jobs fill gaps. The bounded slowdown of a job is (wait + run time) / run time, with a run time of at
+    least SHORT_S, and at least 1. `too_short` is the share of jobs that ran longer than expected.
     """
 
     source: str
@@ -51,7 +228,7 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitPeriod(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs submitted in one period: their mean wait in seconds by source, backfilled in order of submission."""
+    """Jobs that were submitted in one period: mean waits in seconds by source, gaps filled in order of arrival."""
 
     start: str
     end: str
@@ -60,11 +237,10 @@ class WaitPeriod(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scheduling(msgspec.Struct, frozen=True, kw_only=True):
-    """The wait times of a log with each source of run time estimates, on a machine of `size` in `unit`.
+    """The waits of a log with each source of expected run times, on a machine of `size` in `unit`.
 
-    `offered` is the offered load: the share of the machine that the jobs would fill from the first submission to the last.
-    `left_out` counts jobs excluded from the simulation, by reason. `scored` of the `jobs` were scored: the others were submitted
-    before the scored time.
+    `offered` is the share of the machine that the jobs would fill from the first submission to the last. `left_out` counts
+    jobs that were not simulated, by reason. `scored` of the `jobs` were scored; the others were submitted before.
     """
 
     unit: str
@@ -79,7 +255,7 @@ class Scheduling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Queue(NamedTuple):
-    """The jobs of a log in order of submission, and the size of their machine."""
+    """The jobs of a log in the order of submission, and the machine that runs them."""
 
     jobs: tuple[QueuedJob, ...]
     unit: str
@@ -89,38 +265,34 @@ class Queue(NamedTuple):
 
 
 class LastTwoJobs:
-    """Estimates by the mean run time of the last two jobs of each user; the requested limit for a user's first job.
+    """The mean of the last two jobs of each user, and the requested time of a user's first job.
 
-    A job that exceeds its estimate gets CORRECTIONS_S more, indexed by the number of earlier overruns, after Tsafrir, Etsion and
-    Feitelson (2007).
+    A job that exceeds its expected run time gets CORRECTIONS_S more, in this order, after Tsafrir, Etsion and Feitelson (2007).
     """
 
     def __init__(self) -> None:
-        self._known = LastTwo()
+        self._last_two = LastTwo()
 
     def submitted(self, job: QueuedJob, now_s: float) -> float:  # noqa: ARG002
-        """Return the estimated run time of a job in s."""
-        return self._known.baseline(job.event.system, job.event.evidence).last_two or job.limit_s
+        return self._last_two.baseline(job.event.system, job.event.evidence).last_two or job.limit_s
 
     def overrun(self, job: QueuedJob, ran_s: float, times: int) -> float:  # noqa: ARG002
-        """Return the raised estimate of a job that exceeded its estimate, in s."""
         return ran_s + CORRECTIONS_S[min(times, len(CORRECTIONS_S) - 1)]
 
     def ended(self, job: QueuedJob, start_s: float, end_s: float) -> None:
-        """Learn the run time of a job that has ended."""
-        self._known.learn(job.event.system, job.event.evidence, end_s - start_s)
+        self._last_two.learn(job.event.system, job.event.evidence, end_s - start_s)
 
 
 def queue_of(completed: Iterable[JobCompleted], size: float | None) -> Queue:
-    """Return the jobs of a log for a machine of `size`; the default size is the peak use in the log.
+    """Return the jobs of a log for a machine of a size; without a size, of as much as the log used at once.
 
-    Raise ConfigError if no job has a time limit, or if the log covers several systems, because each has its own machine.
+    ConfigError if no job has a limit, or the log covers several systems, whose machines are not one.
     """
     ran = [event for event in completed if event.run_time_s > 0]
     systems = sorted({event.system for event in ran})
     if len(systems) > 1:
         raise ConfigError(
-            f"The log is of several systems ({', '.join(systems[:5])}); give one at a time to --scheduler."
+            f"The log covers several systems ({', '.join(systems[:5])}). Use --scheduler with one system at a time."
         )
     unit = max(UNITS, key=lambda name: sum(name in event.evidence.sizes for event in ran))
     left_out: dict[str, int] = {}
@@ -133,7 +305,7 @@ def queue_of(completed: Iterable[JobCompleted], size: float | None) -> Queue:
         else:
             left_out[reason] = left_out.get(reason, 0) + 1
     if not jobs:
-        raise ConfigError("No job of the files tells its size and time limit, so no scheduler can be played with them.")
+        raise ConfigError("No job of the files has a size and a time limit, so no scheduler can be simulated.")
     jobs.sort(key=lambda job: (job.submit_s, job.event.job_id))
     return Queue(tuple(jobs), unit, used, size is not None, left_out)
 
@@ -144,9 +316,9 @@ def scheduling(
     since_ms: int | None = None,
     on_progress: OnProgress = lambda _: None,
 ) -> Scheduling:
-    """Return the wait times with each source of estimates; jobs submitted before `since_ms` are simulated but not scored.
+    """Return the waits with each source of expected run times; jobs submitted before `since_ms` are simulated, not scored.
 
-    `predicted` creates fresh Scalewatch estimates for each simulation, because the learned state depends on when jobs end.
+    `predicted` creates Scalewatch's estimates for each simulation, because what is learned depends on when jobs end.
     """
     sources: dict[str, Callable[[], Estimates]] = {
         REQUESTED: Requested, LAST_TWO: LastTwoJobs, PREDICTED: predicted, PERFECT: Perfect,
@@ -160,7 +332,7 @@ def scheduling(
             starts = list(Machine(queue.size, order).run(queue.jobs, make()))
             scored = [start for start in starts if start.job.submit_s >= since_s]
             if not scored:
-                raise ConfigError("No job was submitted in the time that is scored.")
+                raise ConfigError("No job was submitted in the scored time.")
             waits.append(_waits(source, order, scored, starts, queue.size))
             if order == ORDERS[0]:
                 by_source[source] = scored
@@ -175,7 +347,7 @@ def scheduling(
 
 
 def _unfit(event: JobCompleted, unit: str, size: float) -> str | None:
-    """Return the reason to exclude a job from the simulation; None to include it."""
+    """Return why a job is left out, None if it is not."""
     nodes, limit_s = event.evidence.sizes.get(unit), event.evidence.time_limit_s
     if not nodes or nodes <= 0:
         return "no-size"
@@ -192,7 +364,7 @@ def _queued(event: JobCompleted, unit: str) -> QueuedJob:
 
 
 def _used_at_once(ran: Sequence[JobCompleted], unit: str) -> float:
-    """Return the peak use of the machine by the jobs of the log."""
+    """Return the most that the jobs of the log held at one time."""
     changes: list[tuple[int, float]] = []
     for event in ran:
         nodes = event.evidence.sizes.get(unit, 0.0)
@@ -205,15 +377,15 @@ def _used_at_once(ran: Sequence[JobCompleted], unit: str) -> float:
 
 
 def _waits(source: str, order: Order, scored: Sequence[Start], starts: Sequence[Start], size: float) -> Waits:
-    found = sorted(start.start_s - start.job.submit_s for start in scored)
+    waits = sorted(start.start_s - start.job.submit_s for start in scored)
     ends = [start.start_s + start.job.run_time_s for start in starts]
     worked = sum(start.job.nodes * start.job.run_time_s for start in starts)
     return Waits(
         source=source,
         order=order,
-        wait_mean_s=fmean(found),
-        wait_median_s=found[len(found) // 2],
-        wait_p95_s=found[min(int(0.95 * len(found)), len(found) - 1)],
+        wait_mean_s=fmean(waits),
+        wait_median_s=waits[len(waits) // 2],
+        wait_p95_s=waits[min(int(0.95 * len(waits)), len(waits) - 1)],
         bounded_slowdown=fmean(_bounded_slowdown(start) for start in scored),
         utilisation=worked / size / max(max(ends) - starts[0].job.submit_s, 1.0),
         too_short=sum(start.expected_s < start.job.run_time_s for start in scored) / len(scored),
@@ -226,21 +398,21 @@ def _bounded_slowdown(start: Start) -> float:
 
 
 def _periods(by_source: dict[str, list[Start]]) -> tuple[WaitPeriod, ...]:
-    """Return the mean waits over time, in periods with equal numbers of jobs that are the same for each source."""
+    """Return the mean waits over time, in periods with equally many jobs."""
     submitted = sorted(start.job.submit_s for start in by_source[PERFECT])
     count = max(1, min(PERIODS, len(submitted) // JOBS_OF_PERIOD))
     edges = [submitted[len(submitted) * place // count] for place in range(count)]
     edges = [*dict.fromkeys(edges), submitted[-1] + 1.0]
-    found = []
+    periods = []
     for low_s, high_s in pairwise(edges):
         waits = {
             source: [start.start_s - start.job.submit_s for start in starts if low_s <= start.job.submit_s < high_s]
             for source, starts in by_source.items()
         }
-        found.append(
+        periods.append(
             WaitPeriod(
                 start=rfc3339(round(low_s * 1000)), end=rfc3339(round(high_s * 1000)), jobs=len(waits[PERFECT]),
-                wait_mean_s={source: fmean(each) for source, each in waits.items()},
+                wait_mean_s={source: fmean(of_source) for source, of_source in waits.items()},
             )
         )  # fmt: skip
-    return tuple(found)
+    return tuple(periods)

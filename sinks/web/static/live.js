@@ -91,7 +91,7 @@ function open() {
   state.stream.onmessage = heard;
   state.stream.onerror = () => {
     if (state.stream.readyState !== EventSource.CLOSED) return tell("no answer, trying again", true); // it tries by itself
-    tell("asks every few seconds");
+    tell("updates every few seconds");
     state.poll = setInterval(soon, POLL_MS);
     setTimeout(() => state.poll && !document.hidden && (close(), open()), STREAM_AGAIN_MS);
   };

@@ -1,4 +1,4 @@
-"""What the page of the agent itself shows: roles, sources, and each kind of trouble with what to do about it."""
+"""The page of the agent: roles, sources, and each kind of trouble with advice."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,18 +14,18 @@ from sinks.prometheus.registry import Metrics
 from sinks.web.formatting import anchor, behind, counted, duration, moment
 from sinks.web.views.overview import SourceRow, source_rows
 
-FAULT: Final = "processor"  # the reason of dead letters whose event made a processor fail
+FAULT: Final = "processor"  # reason of dead letters whose event made a processor fail
 CLOCK_AHEAD_S: Final = 60.0
 HEARD_S: Final = 60.0  # collectors report every few seconds
 CHECKPOINT_OLD_S: Final = 600.0
 DEAD_LETTERS_SHOWN: Final = 20
 PLACES_SHOWN: Final = 3
 _REFUSED: Final = {
-    "too_old": "ended before the agent's memory of runs begins, so it may have been counted already",
-    "correction_too_late": "corrects a run that is merged into the model already",
-    "not_one_size": "changed its size while it ran, or is a part of a heterogeneous job",
+    "too_old": "ended before the remembered runs begin, so it may have been counted already",
+    "correction_too_late": "corrects a run that the model has already merged",
+    "not_one_size": "changed its size while it ran, or is part of a heterogeneous job",
     "implausible": "has no size, or impossible times",
-    "network_of_no_run": "reports the network use of a run that never ended, or has settled",
+    "network_of_no_run": "network use of a run that never ended, or has already settled",
 }
 
 
@@ -37,52 +37,56 @@ class Advice(msgspec.Struct, frozen=True):
 
     @property
     def href(self) -> str:
-        """The place in the runbook."""
+        """The section of the runbook."""
         return f"/runbook#{anchor(self.heading)}"
 
 
-_WAITS: Final = Advice("Check the broker from this machine; nothing is lost while the role waits.", "Not ready")
+_WAITS: Final = Advice("Check the connection to the broker; no data is lost while the role waits.", "Not ready")
 _BEHIND: Final = Advice(
-    "Wait after an outage; else give the collector more replicas or the learner more shards.", "Lag"
+    "After an outage, wait. Otherwise add replicas of the collector or shards of the learner.", "Lag"
 )
 _AHEAD: Final = Advice(
-    "Set the clock that is wrong, then rebuild: until then nothing settles or resolves.", "Clock ahead"
+    "Correct the wrong clock, then rebuild: until then no run settles and no alert resolves.", "Clock ahead"
 )
-_UNSAVED: Final = Advice(
-    "Repair the broker's transactions, or find the second learner of this shard.", "Checkpoint age"
+_UNSAVED: Final = Advice("Repair transactions on the broker, or stop a second learner of this shard.", "Checkpoint age")
+_RESTARTED: Final = Advice(
+    "Fix the cause that the log names at each restart; a single restart is no incident.", "Role restarted"
 )
-_RESTARTED: Final = Advice("Fix what the log names at each restart; a single restart is no incident.", "Role restarted")
 _DEAD_LETTERS: Final = Advice(
     "Fix the producer or the configuration, then replay them with scalewatch deadletter replay.",
     "Dead letters rising",
 )
-_FAULTS: Final = Advice("This is a bug: report it with the details of the dead letters.", "Processor faults")
+_FAULTS: Final = Advice(
+    "This is a bug of Scalewatch: report it with the details of the dead letters.", "Processor faults"
+)
 _REFUSALS: Final = Advice(
-    "Usually nothing: each is counted and changes no model; scalewatch rebuild applies late corrections.",
+    "Usually nothing to do: refused reports change no model. scalewatch rebuild applies late corrections.",
     "Refused runs",
 )
 _SILENT: Final = Advice(
-    "Check whether its producer still writes; hosts and models do not change meanwhile.", "Source silent"
+    "Check whether the producer still writes; hosts and models do not change meanwhile.", "Source silent"
 )
 _UNREADABLE: Final = Advice(
-    "Find who wrote them: the log names each; readers see the message before it, or none.", "Unreadable outputs"
+    "Find the program that wrote these records, which the log names; readers see the previous message, or none.",
+    "Unreadable outputs",
 )
 _EMPTY: Final = Advice(
-    "Check whether its producer writes to this topic of this broker, and the name under sources.", "Source never spoke"
+    "Check whether the producer writes to this topic on this broker, and check the name under sources.",
+    "Source never spoke",
 )
 _REFUSED_FILE: Final = Advice(
-    "Correct what the log names, check it with scalewatch validate, and reload: until then nothing has changed.",
+    "Correct what the log names, check the file with scalewatch validate, and reload; until then the old configuration stays.",
     "Configuration refused",
 )
 _LEFT: Final = Advice("Restart the agent to take over the keys that the log names.", "Configuration refused")
-_GONE: Final = Advice("Look at its process and at the last lines of its log.", "Down")
-_BOUNDS: Final = Advice("Raise the bound, or group names that appear only once with a rule.", "Bounds hit")
+_GONE: Final = Advice("Check its process and the last lines of its log.", "Down")
+_BOUNDS: Final = Advice("Raise the bound, or group names that appear only once by a rule.", "Bounds hit")
 
 
 class RoleRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A role with what is known of it, and what to do about what is amiss.
+    """A role with its state, and advice about its problems.
 
-    A collector is a process of its own, `is_elsewhere`: of it there is what it reported last.
+    A collector is a process of its own (`is_elsewhere`); its row shows its last report.
     """
 
     name: str
@@ -97,9 +101,9 @@ class RoleRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FaultRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of trouble since the start: its counts by name, each with what the name means, and what to do.
+    """One kind of trouble since the start: counts by name, each with its meaning, and advice.
 
-    `sentence` sums it up. A `grave` one is a fault in the agent rather than in what it was sent.
+    `message` sums it up. A `grave` kind is a fault of the agent rather than of its input.
     """
 
     title: str
@@ -110,7 +114,6 @@ class FaultRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def anchor(self) -> str:
-        """The place of it on the page."""
         return anchor(self.title)
 
 
@@ -118,7 +121,7 @@ Faults = Callable[[], Sequence[FaultRow]]
 
 
 class DeadLetterRow(msgspec.Struct, frozen=True):
-    """A dead letter, where it lies, and the command that shows it whole."""
+    """A dead letter, its position in the topic, and the command that shows it."""
 
     dead_letter: DeadLetterView
     time: str
@@ -127,7 +130,7 @@ class DeadLetterRow(msgspec.Struct, frozen=True):
 
 
 class AgentView(msgspec.Struct, frozen=True, kw_only=True):
-    """The agent itself."""
+    """The page of the agent."""
 
     roles: Sequence[RoleRow]
     sources: Sequence[SourceRow]
@@ -142,12 +145,12 @@ def agent_view(
     health: Sequence[Health],
     sources: Sequence[SourceStatus],
     dead_letters: Sequence[DeadLetterView],
-    found: Sequence[FaultRow],
+    troubles: Sequence[FaultRow],
     now_ms: int | None,
     *,
     collectors: Sequence[CollectorReport] = (),
 ) -> AgentView:
-    """Return what to show of the agent; `now_ms` is the event time against which the age of sources is measured."""
+    """Return the page of the agent; `now_ms` is the event time against which the delay of sources is measured."""
     rows = source_rows(sources, now_ms or 0)
     present_ms = (now_ms or 0) + 1000 * max((role.lag_s or 0.0 for role in health), default=0.0)
     return AgentView(
@@ -157,7 +160,7 @@ def agent_view(
             *([_SILENT] if any(row.is_silent for row in rows) else []),
             *([_EMPTY] if any(row.waits for row in rows) else []),
         ],
-        faults=found,
+        faults=troubles,
         dead_letters=[dead_letter_row(dead_letter) for dead_letter in dead_letters[:DEAD_LETTERS_SHOWN]],
         dead_letters_known=len(dead_letters),
         reasons=sorted(
@@ -167,7 +170,6 @@ def agent_view(
 
 
 def role_row(role: Health) -> RoleRow:
-    """Return what to show of a role."""
     return RoleRow(
         name=role.role,
         health=role,
@@ -179,10 +181,10 @@ def role_row(role: Health) -> RoleRow:
 
 
 def collector_row(report: CollectorReport, now_ms: float) -> RoleRow:
-    """Return what to show of a collector that reported itself."""
+    """Return the row of a collector by its last report."""
     heard_s = max(0.0, (now_ms - report.time_ms) / 1000)
     gone = heard_s > HEARD_S
-    reasons = (f"It has not been heard of for {duration(heard_s)}.",) if gone else report.reasons
+    reasons = (f"The collector has not reported for {duration(heard_s)}.",) if gone else report.reasons
     health = Health(
         role="collector",
         ready=not reasons,
@@ -213,16 +215,16 @@ def _advice(role: Health) -> Iterator[Advice]:
         yield _AHEAD
     if role.checkpoint_age_s is not None and role.checkpoint_age_s > CHECKPOINT_OLD_S:
         yield _UNSAVED
-    for found in role.unanswered:
-        yield Advice(f"{found}; what it silenced before is shown as silenced until that ends.", "What is not sent")
-    for found in role.floods:
-        yield Advice(f"{found}; they take turns with the others.", "Bounds hit")
+    for text in role.unanswered:
+        yield Advice(f"{text}; its known silences are shown until they end.", "What is not sent")
+    for text in role.floods:
+        yield Advice(f"{text}; they take turns with the others.", "Bounds hit")
     if role.restarts:
         yield _RESTARTED
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Return whole numbers in words, those that follow each other as a range."""
+    """Return whole numbers as text, with consecutive numbers as ranges."""
     runs: list[list[int]] = []
     for number in sorted(set(numbers)):
         if runs and runs[-1][-1] == number - 1:
@@ -234,7 +236,7 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def dead_letter_row(dead_letter: DeadLetterView) -> DeadLetterRow:
-    """Return what to show of a dead letter; names that come from outside are quoted for a shell."""
+    """Return the row of a dead letter; names from outside are quoted for a shell."""
     since = rfc3339(dead_letter.time_ms)
     command = f"scalewatch deadletter list -c agent.yaml --reason {quoted(dead_letter.reason)} --topic {quoted(dead_letter.topic)}"
     parts = parts_text(dead_letter.count, dead_letter.places)
@@ -243,7 +245,7 @@ def dead_letter_row(dead_letter: DeadLetterView) -> DeadLetterRow:
 
 
 def parts_text(count: int, places: Sequence[str]) -> str:
-    """Return how many parts of a message are meant and where the first are, after a comma; nothing for a whole one."""
+    """Return the number of affected parts of a message and where the first are, after a comma; empty for a whole message."""
     if count == 1 and not places:
         return ""
     shown = ", ".join(places[:PLACES_SHOWN]) + (" ..." if count > PLACES_SHOWN else "")
@@ -251,19 +253,17 @@ def parts_text(count: int, places: Sequence[str]) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a text as one word of a shell."""
-    plain = text and all(
-        dead_letter.isascii() and (dead_letter.isalnum() or dead_letter in "-_.") for dead_letter in text
-    )
+    """Return a text as one word for a shell."""
+    plain = text and all(character.isascii() and (character.isalnum() or character in "-_.") for character in text)
     return text if plain else "'" + text.replace("'", "'\\''") + "'"
 
 
 def faults(metrics: Metrics, collectors: Sequence[CollectorReport] = ()) -> list[FaultRow]:
-    """Return each kind of trouble, faults first; nothing while all is well: a fault must not look like silence.
+    """Return each kind of trouble, faults first; empty if there is none. A fault must not look like silence.
 
     Dead letters are those of this process and those that `collectors` reported.
     """
-    dead_letters, faults, refused, bounds, unreadable = (
+    dead_letters, processor_faults, refused, bounds, unreadable = (
         metrics.above_zero(f"scalewatch_{name}_total")
         for name in ("dead_letters", "processor_faults", "runs_refused", "bounds_hit", "outputs_unreadable")
     )
@@ -271,29 +271,29 @@ def faults(metrics: Metrics, collectors: Sequence[CollectorReport] = ()) -> list
         for reason, count in report.dead_letters.items():
             dead_letters[reason] = dead_letters.get(reason, 0.0) + count
     if FAULT in dead_letters:
-        faults["events that became dead letters"] = dead_letters.pop(FAULT)
+        processor_faults["events that became dead letters"] = dead_letters.pop(FAULT)
     decoders = {"messages that became dead letters": dead_letters.pop(DECODER)} if DECODER in dead_letters else {}
-    found = [
+    troubles = [
         *_reloads(metrics),
-        _fault("Faults of processors", faults, "A processor failed {}", "time", _FAULTS, grave=True),
+        _fault("Faults of processors", processor_faults, "A processor failed {}", "time", _FAULTS, grave=True),
         _fault("Faults of decoders", decoders, "A decoder failed {}", "time", _FAULTS, grave=True),
-        _fault("Dead letters", dead_letters, "{} could not be used", "message", _DEAD_LETTERS),
-        _fault("Reports of runs that changed no model", refused, "{} of runs changed no model", "report", _REFUSALS),
+        _fault("Dead letters", dead_letters, "{} could not be processed", "message", _DEAD_LETTERS),
+        _fault("Reports of runs that changed no model", refused, "{} of runs refused", "report", _REFUSALS),
         _fault("Records of output topics", unreadable, "{} of output topics could not be read", "record", _UNREADABLE),
         _fault("Bounds that were reached", bounds, "A bound was reached {}", "time", _BOUNDS),
     ]
-    return [fault for fault in found if fault.counts]
+    return [fault for fault in troubles if fault.counts]
 
 
 def _reloads(metrics: Metrics) -> Iterator[FaultRow]:
-    """Yield what the last reload refused or left."""
+    """Yield what the last reload refused, or left for a restart."""
     problems, waiting = (round(metrics.value(f"scalewatch_config_{name}")) for name in ("problems", "keys_waiting"))
     if problems:
-        meaning = "the file is refused, and the configuration before it stays in use"
-        yield _reload("Configuration refused", "problem of the file", problems, meaning, _REFUSED_FILE)
+        meaning = "the new file has errors, so the previous configuration stays in use"
+        yield _reload("Configuration refused", "errors in the file", problems, meaning, _REFUSED_FILE)
     if waiting:
-        meaning = "the rest of the file was taken over"
-        yield _reload("Configuration waits for a restart", "changed key that waits", waiting, meaning, _LEFT)
+        meaning = "some changed keys need a restart; all others are in use"
+        yield _reload("Configuration waits for a restart", "changed keys that wait", waiting, meaning, _LEFT)
 
 
 def _reload(title: str, thing: str, count: int, meaning: str, advice: Advice) -> FaultRow:
@@ -301,14 +301,14 @@ def _reload(title: str, thing: str, count: int, meaning: str, advice: Advice) ->
 
 
 def _fault(
-    title: str, counts: Mapping[str, float], what: str, thing: str, advice: Advice, *, grave: bool = False
+    title: str, counts: Mapping[str, float], template: str, thing: str, advice: Advice, *, grave: bool = False
 ) -> FaultRow:
     rows = [(name, round(count)) for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
     total = counted(sum(count for _, count in rows), thing)
     listed = ", ".join(f"{name} {count}" for name, count in rows)
     return FaultRow(
         title=title,
-        message=f"{what.format(total)} since the start: {listed}.",
+        message=f"{template.format(total)} since the start: {listed}.",
         counts=[(name, count, _REFUSED.get(name, "")) for name, count in rows],
         advice=advice,
         grave=grave,
@@ -316,19 +316,21 @@ def _fault(
 
 
 def standing(view: AgentView) -> str:
-    """Return how the agent is, in one sentence."""
+    """Return the state of the agent in one sentence."""
     waiting = [row.name for row in view.roles if not row.health.ready]
     if not view.roles:
         return "No role has started yet."
     if waiting:
         return f"Not ready: {', '.join(waiting)}."
-    behind = [row for row in view.roles if row.advice]
+    troubled = [row for row in view.roles if row.advice]
     silent = [row.topic for row in view.sources if row.is_silent]
-    text = [f"{counted(len(behind), 'role')} {'needs' if len(behind) == 1 else 'need'} attention"] if behind else []
+    text = (
+        [f"{counted(len(troubled), 'role')} {'needs' if len(troubled) == 1 else 'need'} attention"] if troubled else []
+    )
     text += [f"{counted(len(silent), 'source')} {'is' if len(silent) == 1 else 'are'} silent"] if silent else []
     text += [row.message for row in view.sources if row.waits]
     text += [f"{counted(len(view.faults), 'kind')} of trouble since the start"] if view.faults else []
     if not text:
-        return "All is well: every role is ready, and nothing was lost or refused since the start."
+        return "All is well: every role is ready, and no message was lost or refused since the start."
     first, *others = text
     return f"Every role is ready. {'; '.join((first[:1].upper() + first[1:], *others))}."

@@ -1,6 +1,6 @@
-"""Which alerts ask for somebody: one place decides it for the pages, the terminal and the API.
+"""The states of alerts: the pages, the terminal and the API decide here which alerts need somebody.
 
-Open is what was sent and wakes people. What is silenced, withheld or pending is told apart, and counts nowhere as open.
+An open alert was sent and wakes people. Silenced, withheld and pending alerts are listed apart and never count as open.
 """
 
 from collections import Counter
@@ -19,67 +19,65 @@ OPEN: Final = "open"
 CHOICES: Final = (OPEN, *STATES)
 QUIETED: Final[tuple[State, ...]] = ("silenced", "withheld")
 SEVERITIES: Final = ("critical", "warning", "info")
-ASIDE: Final[tuple[State, ...]] = (*QUIETED, "pending")  # true, and nobody is notified
+ASIDE: Final[tuple[State, ...]] = (*QUIETED, "pending")  # the condition holds, and nobody is notified
 
 
 class Alerts(msgspec.Struct, frozen=True):
-    """Alerts, and of those that Alertmanagers have silenced how."""
+    """Alerts, with the silences that Alertmanagers reported, by fingerprint."""
 
-    known: Sequence[Alert]
+    entries: Sequence[Alert]
     silences: Mapping[str, Silence] = {}
 
     @classmethod
     def of(cls, service: Service) -> Self:
-        """Return the alerts that a service shows."""
+        """Return the alerts of a service."""
         return cls(service.alerts(), service.silences())
 
     @property
     def open(self) -> list[Alert]:
-        """The alerts that ask for somebody, the worst first, else in the order given."""
-        found = self.among("firing")
-        return sorted(found, key=lambda alert: SEVERITIES.index(alert.severity))
+        """The alerts that need somebody, the most severe first, else in the order of the service."""
+        return sorted(self.among("firing"), key=lambda alert: SEVERITIES.index(alert.severity))
 
     def among(self, *states: State) -> list[Alert]:
-        """Return the alerts in one of these states, in the order given."""
-        return [alert for alert in self.known if self.state(alert) in states]
+        return [alert for alert in self.entries if self.state(alert) in states]
 
     def about(self, keep: Callable[[Alert], bool]) -> Self:
-        """Return the alerts that are kept."""
-        return type(self)([alert for alert in self.known if keep(alert)], self.silences)
+        return type(self)([alert for alert in self.entries if keep(alert)], self.silences)
 
     def state(self, alert: Alert) -> State:
-        """Return the state of an alert: a reason withholds one that pends, a silence says something only of one that is open."""
+        """Return the state of an alert: a pending alert may be withheld, and only an open one can be silenced."""
         if alert.status == "pending" and alert.withheld_by:
             return "withheld"
         return "silenced" if alert.is_open and alert.fingerprint in self.silences else alert.status
 
     def silence(self, alert: Alert) -> Silence | None:
-        """Return the silence of an alert that is open but for it; None where there is none."""
         return self.silences[alert.fingerprint] if self.state(alert) == "silenced" else None
 
     def why(self, alert: Alert) -> str:
-        """Return why nobody is notified of an alert, in a sentence; "" where somebody is, or it is over."""
+        """Return why nobody is notified of an alert; empty if somebody is, or the alert has ended."""
         if self.state(alert) == "withheld":
             return f"Withheld: {alert.withheld_by}."
         silence = self.silence(alert)
         return "" if silence is None else silenced_text(silence)
 
     def in_order(self) -> list[Alert]:
-        """Return the alerts by state, in the order of STATES, and of each the worst first, then as given."""
-        return sorted(self.known, key=lambda each: (STATES.index(self.state(each)), SEVERITIES.index(each.severity)))
+        """Return the alerts by state in the order of STATES, then by severity."""
+        return sorted(
+            self.entries, key=lambda alert: (STATES.index(self.state(alert)), SEVERITIES.index(alert.severity))
+        )
 
     def passing(self, filters: Mapping[str, str]) -> Self:
-        """Return those that pass: state (`open`: sent and not silenced), kind, severity and name; empty filters let all pass."""
-        wanted = {name: value for name, value in filters.items() if value}
-        return self.about(lambda alert: all(self._passes(alert, name, value) for name, value in wanted.items()))
+        """Return the alerts that pass filters by status (`open`: sent and not silenced), kind, severity and name."""
+        active = {name: value for name, value in filters.items() if value}
+        return self.about(lambda alert: all(self._passes(alert, name, value) for name, value in active.items()))
 
     def standing(self) -> str:
-        """Return how many alerts are open, by severity, and what else there is, in words."""
-        found, by_state = self.open, Counter(map(self.state, self.known))
-        if found:
-            by_severity = Counter(alert.severity for alert in found)
+        """Return how many alerts are open, by severity, and how many are silenced, withheld or pending."""
+        alerts, by_state = self.open, Counter(map(self.state, self.entries))
+        if alerts:
+            by_severity = Counter(alert.severity for alert in alerts)
             text = ", ".join(f"{by_severity[name]} {name}" for name in SEVERITIES if by_severity[name])
-            first = f"{counted(len(found), 'alert')} {_is(len(found))} open: {text}."
+            first = f"{counted(len(alerts), 'alert')} {_is(len(alerts))} open: {text}."
         else:
             first = _quiet(self.among("resolved"))
         others = [f"{count} {_is(count)} {state}" for state in ASIDE if (count := by_state[state])]
@@ -90,25 +88,24 @@ class Alerts(msgspec.Struct, frozen=True):
             return self.state(alert) == ("firing" if value == OPEN else value)
         if name == "name":
             return alert.labels.get("alertname") == value
-        shown: str = getattr(alert, name)
-        return shown == value
+        field: str = getattr(alert, name)
+        return field == value
 
 
 def silenced_text(silence: Silence) -> str:
-    """Return who silenced an alert, until when and why; readers who are no operators see until when alone."""
+    """Return who silenced an alert, until when and why; readers who are no operators see only the end."""
     by = f" by {silence.by}" if silence.by else ""
     comment = f": {silence.comment.rstrip('. ')}" if silence.comment.strip() else ""
     return f"Silenced{by} until {moment(silence.until)} UTC{comment}."
 
 
-def _quiet(over: Sequence[Alert]) -> str:
-    """Return since when nothing is open, in one sentence."""
-    ended = [alert for alert in over if alert.ends]
+def _quiet(resolved: Sequence[Alert]) -> str:
+    ended = [alert for alert in resolved if alert.ends]
     if not ended:
         return "No alert is open, and none ended recently."
     last = max(ended, key=lambda alert: alert.ends or "")
     name = last.labels.get("alertname", last.kind)
-    return f"No open alerts since {moment(last.ends)} UTC, when the last one ended ({name})."
+    return f"No alert has been open since {moment(last.ends)} UTC, when {name} ended."
 
 
 def _is(count: int) -> str:

@@ -1,4 +1,4 @@
-"""What the pages of alerts show, the list with its filters, and one alert with its evidence and links."""
+"""The pages of alerts: the list, and one alert with its evidence and links."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,19 +29,19 @@ JOBS_SHOWN: Final = 12
 USERS_SHOWN: Final = 12
 REASONS_MAX: Final = 3
 HOSTS_MAX: Final = 50_000
-NO_FIGURE: Final = "The alert carries no figure for that. Judge by the evidence."
+NO_FIGURE: Final = "The alert has no figure for its certainty. Judge by the evidence."
 
 
 def how_sure(alert: Alert) -> str:
-    """Return how sure an alert is, in a few sentences that follow from its evidence."""
+    """Return how certain an alert is, derived from its evidence."""
     return " ".join(list(_sure(alert))[:REASONS_MAX]) or NO_FIGURE
 
 
 def _sure(alert: Alert) -> Iterator[str]:
-    known, detail, name = alert.evidence, alert.evidence.detail, alert.labels.get("alertname", "")
+    evidence, detail, name = alert.evidence, alert.evidence.detail, alert.labels.get("alertname", "")
     numbers = {key: float(value) for key, value in detail.items() if isinstance(value, int | float)}
     if (rule := ALERTS.get(name)) is not None and rule.sure:
-        figures = {"observed": known.observed, "expected": known.expected, "n": known.n}
+        figures = {"observed": evidence.observed, "expected": evidence.expected, "n": evidence.n}
         texts = {figure: FORMATS[rule.unit](value) for figure, value in figures.items() if value is not None}
         with suppress(KeyError):  # evidence of an older agent may lack a figure
             yield rule.sure.format_map(texts)
@@ -63,57 +63,57 @@ def _sure(alert: Alert) -> Iterator[str]:
 
 def _outside(alert: Alert) -> float | None:
     """Return how far a value lies beyond the nearer end of its usual range, as a share of that end."""
-    known = alert.evidence
-    if known.observed is None or known.low is None or known.high is None or known.low <= known.observed <= known.high:
+    observed, low, high = alert.evidence.observed, alert.evidence.low, alert.evidence.high
+    if observed is None or low is None or high is None or low <= observed <= high:
         return None
-    end = known.high if known.observed > known.high else known.low
-    return abs(known.observed - end) / abs(end) if end else None
+    end = high if observed > high else low
+    return abs(observed - end) / abs(end) if end else None
 
 
 class Link(msgspec.Struct, frozen=True):
-    """A word and where it leads; empty where it leads nowhere."""
+    """A text and its link, which may be empty."""
 
     text: str
     href: str
 
 
-class Other(msgspec.Struct, frozen=True):
-    """An alert that began at about the same time, and what it has in common with the one that is shown ("" for nothing)."""
+class RelatedAlert(msgspec.Struct, frozen=True):
+    """An alert that began at about the same time, and its common property with the shown alert, which may be empty."""
 
     alert: Alert
     common: str
 
 
-def others(service: Service, alerts: Sequence[Alert], shown: Alert) -> list[Other]:
-    """Return the alerts that began within an hour of one, those of the same host, rack or application first."""
-    at_ms = _start_ms(shown)
-    if at_ms is None:
+def others(service: Service, alerts: Sequence[Alert], shown: Alert) -> list[RelatedAlert]:
+    """Return the alerts that began within an hour of an alert, those of the same host, rack or application first."""
+    shown_ms = _start_ms(shown)
+    if shown_ms is None:
         return []
-    found: dict[str, tuple[int, int, Other]] = {}
+    ranked: dict[str, tuple[int, int, RelatedAlert]] = {}
     for alert in alerts:
         start_ms = _start_ms(alert)
-        if alert.fingerprint == shown.fingerprint or start_ms is None or abs(start_ms - at_ms) > NEAR_MS:
+        if alert.fingerprint == shown.fingerprint or start_ms is None or abs(start_ms - shown_ms) > NEAR_MS:
             continue
         rank, common = _common(service, alert.labels, shown.labels)
-        found.setdefault(alert.fingerprint, (rank, abs(start_ms - at_ms), Other(alert, common)))
-    return [other for _, _, other in sorted(found.values(), key=lambda each: each[:2])[:OTHERS_SHOWN]]
+        ranked.setdefault(alert.fingerprint, (rank, abs(start_ms - shown_ms), RelatedAlert(alert, common)))
+    return [related for _, _, related in sorted(ranked.values(), key=lambda entry: entry[:2])[:OTHERS_SHOWN]]
 
 
 def _common(service: Service, labels: dict[str, str], shown: dict[str, str]) -> tuple[int, str]:
-    """Return the place of an alert among others and what it has in common with the one that is shown."""
+    """Return the rank of an alert and its common property with the shown alert."""
     if labels.get("system") != shown.get("system"):
         return 4, ""
     for rank, name in ((0, "host"), (1, "rack"), (2, "application")):
         if labels.get(name) and labels.get(name) == shown.get(name):
             return rank, f"same {name}"
-    one, other = (_rack(service, each) for each in (labels, shown))
-    if one is not None and other is not None and one.name == other.name:
-        return 1, f"same rack{one.known_by or other.known_by}"
+    rack, shown_rack = _rack(service, labels), _rack(service, shown)
+    if rack is not None and shown_rack is not None and rack.name == shown_rack.name:
+        return 1, f"same rack{rack.known_by or shown_rack.known_by}"
     return 3, "same system"
 
 
 def _rack(service: Service, labels: dict[str, str]) -> HostRack | None:
-    """Return the rack that an alert is about, or that of its host; None where neither is known."""
+    """Return the rack that an alert is about, or the rack of its host, if known."""
     if "host" in labels:
         return service.rack(labels.get("system", ""), labels["host"])
     return HostRack(labels["rack"], listed=True) if "rack" in labels else None
@@ -125,28 +125,28 @@ def _start_ms(alert: Alert) -> int | None:
     return None
 
 
-class Hit(msgspec.Struct, frozen=True):
-    """Whom an alert hits: running jobs with their links, of how many, and who runs them, where the reader may know."""
+class Affected(msgspec.Struct, frozen=True):
+    """The running jobs that an alert affects, their number, and their users if the reader may know them."""
 
     jobs: Sequence[Link]
     jobs_count: int
     users: Sequence[str]
 
 
-def hit(service: Service, alert: Alert, explained: ExplainedRows | None, reader: Reader) -> Hit:
-    """Return whom an alert hits; a service shows a reader only their own jobs."""
+def hit(service: Service, alert: Alert, explained: ExplainedRows | None, reader: Reader) -> Affected:
+    """Return whom an alert affects; the service shows a reader only their own jobs."""
     running = [] if alert.ends else list(_running(service, alert))
     users: list[str | None] = [job.user for job in running]
     users += [row.user for row in explained.rows] if explained is not None else []
     for run_id in alert.evidence.runs:
         users += [run.user for run in service.runs_of_job(*job_of(run_id)) if run.run_id == run_id]
-    named = dict.fromkeys(user for user in users if user and reader.sees(user))
+    names = dict.fromkeys(user for user in users if user and reader.sees(user))
     jobs = [Link(f"{job.system}/{job.job_id}", job_link(job.system, job.job_id)) for job in running[:JOBS_SHOWN]]
-    return Hit(jobs, len(running), list(named)[:USERS_SHOWN] if reader.operator else ())
+    return Affected(jobs, len(running), list(names)[:USERS_SHOWN] if reader.operator else ())
 
 
 def _running(service: Service, alert: Alert) -> Iterator[RunningJob]:
-    """Yield the running jobs on the host or the rack, or of the application, that an alert is about."""
+    """Yield the running jobs on the host or rack, or of the application, of an alert."""
     labels = alert.labels
     if "host" in labels:
         view = service.reading(labels.get("system", "")).host(labels["host"])
@@ -154,11 +154,11 @@ def _running(service: Service, alert: Alert) -> Iterator[RunningJob]:
         yield from (job for job in service.running() if (job.system, job.job_id) == on_host)
     elif "rack" in labels:
         uses = service.host_uses(HOSTS_MAX)
-        there = {use.job for use in uses if use.job and is_in_rack(service, use.system, use.host, labels)}
-        yield from (job for job in service.running() if job_key(job.system, job.job_id) in there)
+        in_rack = {use.job for use in uses if use.job and is_in_rack(service, use.system, use.host, labels)}
+        yield from (job for job in service.running() if job_key(job.system, job.job_id) in in_rack)
     elif "application" in labels:
-        wanted = application_labels_of(labels)
-        yield from (job for job in service.running() if (job.application, job.system, job.input, job.unit) == wanted)
+        key = application_labels_of(labels)
+        yield from (job for job in service.running() if (job.application, job.system, job.input, job.unit) == key)
 
 
 class _Label(msgspec.Struct, frozen=True):
@@ -169,10 +169,7 @@ class _Label(msgspec.Struct, frozen=True):
 
 
 def label_line(alert: Alert) -> str:
-    """Return the line of a file of labels that says of an alert that it was none.
-
-    Its time is that of the alert's last change, when it was open for certain.
-    """
+    """Return the line of a label file that marks an alert as false, at the time of its last change, when it was open."""
     return msgspec.json.encode(_Label(alert.fingerprint, alert.time, real=False, comment="")).decode()
 
 
@@ -192,57 +189,57 @@ FORMATS: Final[dict[Unit, Formatter]] = {
 }
 RUNS: Final = frozenset({"since_run"})  # details that name runs
 JOB: Final = "job"
-OF_JOBS: Final = frozenset({JOB, "jobs"})  # details that are no resource
+OF_JOBS: Final = frozenset({JOB, "jobs"})  # details that are not resources
 _NAMED: Final = {
-    "conformal_p": "share of recent runs at least as far off",
+    "conformal_p": "share of recent runs that deviated at least as much",
     "factor": "run time factor",
     "since": "since",
-    "runs": "runs since then",
-    "scatter": "scatter of run times before",
-    "changed": "changed at that time",
+    "runs": "runs since the change",
+    "scatter": "scatter of run times before the change",
+    "changed": "changes at that time",
     "before": "before",
     "after": "after",
     "reasons": "reasons",
     "counters": "counters",
-    "scored": "runs predicted before they were learned",
-    "deviations": "robust standard deviations off",
+    "scored": "scored predictions",
+    "deviations": "robust standard deviations from usual",
     "counters_off": "deviating counters",
     "weight": "weight of the run in the models",
     "slower": "times slower than expected",
     "target": "compared quantity",
-    "jobs": "jobs affected",
+    "jobs": "affected jobs",
 }  # fmt: skip
 
 
 def evidence_rows(alert: Alert) -> list[tuple[str, str]]:
-    """Return what an alert rests on: a name and a value with its unit, for each thing that is known."""
+    """Return the evidence of an alert: names, and values with their units."""
     return [*_values(alert), *_details(alert)]
 
 
 def _values(alert: Alert) -> Iterator[tuple[str, str]]:
-    known, formatter = alert.evidence, _formatter(alert)
+    evidence, formatter = alert.evidence, _formatter(alert)
     if _unit(alert) == "hosts":
-        if known.observed is not None and known.n is not None:
-            yield "hosts with an anomaly", f"{known.observed:.0f} of {known.n:.0f}"
+        if evidence.observed is not None and evidence.n is not None:
+            yield "hosts with an anomaly", f"{evidence.observed:.0f} of {evidence.n:.0f}"
         return
     if _unit(alert) == "resource" and len(_resources(alert)) > 1:
         return  # these figures belong to one of its resources; the details list all resources by name
-    if _unit(alert) == "watts" and known.observed is not None and not known.expected:  # of a host
-        word = "more" if known.observed > 0 else "less"
-        yield "against what counters explain", f"{power(abs(known.observed))} {word}"
+    if _unit(alert) == "watts" and evidence.observed is not None and not evidence.expected:  # of a host
+        word = "more" if evidence.observed > 0 else "less"
+        yield "compared with the power that counters explain", f"{power(abs(evidence.observed))} {word}"
         return
-    if known.observed is not None:
-        yield "observed", formatter(known.observed)
-    if known.expected is not None:
-        yield "expected", formatter(known.expected)
-    if known.observed is not None and known.expected:
-        yield "observed over expected", f"{known.observed / known.expected:.3g}"
-    if known.low is not None and known.high is not None:
-        yield "usual range", f"{formatter(known.low)} to {formatter(known.high)}"
-    if known.n is not None:
-        yield "size", sized(known.n, alert.labels.get("unit") or "nodes")
-    if known.model is not None:
-        yield "model", known.model
+    if evidence.observed is not None:
+        yield "observed", formatter(evidence.observed)
+    if evidence.expected is not None:
+        yield "expected", formatter(evidence.expected)
+    if evidence.observed is not None and evidence.expected:
+        yield "observed over expected", f"{evidence.observed / evidence.expected:.3g}"
+    if evidence.low is not None and evidence.high is not None:
+        yield "usual range", f"{formatter(evidence.low)} to {formatter(evidence.high)}"
+    if evidence.n is not None:
+        yield "size", sized(evidence.n, alert.labels.get("unit") or "nodes")
+    if evidence.model is not None:
+        yield "model", evidence.model
 
 
 def _details(alert: Alert) -> Iterator[tuple[str, str]]:
@@ -256,7 +253,6 @@ def _detail_name(alert: Alert, name: str) -> str:
 
 
 def detail_text(name: str, value: Attribute) -> str:
-    """Return a detail of the evidence as people write it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
@@ -283,12 +279,12 @@ def _name(alert: Alert) -> str:
 
 
 def summary_text(alert: Alert) -> str:
-    """Return the sentence of an alert, or what it is where it has none."""
+    """Return the summary of an alert, or its name if it has none."""
     return alert.annotations.get("summary") or f"{_name(alert) or alert.kind}: no summary."
 
 
 class AlertRow(msgspec.Struct, frozen=True):
-    """An alert in a list: its state, why nobody is notified of it ("" where somebody is), and what it has in common."""
+    """An alert in a list; `why` tells why nobody is notified, `common` what it shares with the shown alert; both may be empty."""
 
     alert: Alert
     name: str
@@ -301,20 +297,20 @@ class AlertRow(msgspec.Struct, frozen=True):
 
     @property
     def description(self) -> str:
-        """What it says further; "" where its evidence says the same, resource by resource and whole."""
+        """The description; empty if the evidence lists the same resources."""
         listed = self.name == HOST_ANOMALY.name and bool(_resources(self.alert))
         return "" if listed else self.alert.annotations.get("description", "")
 
     @property
     def kind(self) -> str:
-        """How its pill looks: coloured by severity while it is open alone."""
+        """The style of its pill: coloured by severity only while the alert is open."""
         return self.alert.severity if self.state == "firing" else "plain"
 
 
 class AlertView(msgspec.Struct, frozen=True, kw_only=True):
-    """One alert: what it says, how sure that is, whom it hits, what else happened then, what to do, and how to reject it.
+    """One alert: evidence, certainty, affected jobs, other alerts at that time, runbook, and the label that rejects it.
 
-    `explained` are the slow runs that its host explains, None where it is about no host.
+    `explained` are the slow runs that its host explains, None if it is not about a host.
     """
 
     row: AlertRow
@@ -324,7 +320,7 @@ class AlertView(msgspec.Struct, frozen=True, kw_only=True):
     runs: Sequence[Link]
     runs_hidden: int
     how_sure: str
-    hit: Hit
+    hit: Affected
     explained: ExplainedRows | None
     others: Sequence[AlertRow]
     label: str
@@ -333,12 +329,11 @@ class AlertView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def alert_rows(alerts: Alerts, shown: Iterable[Alert], now_ms: int | None = None) -> list[AlertRow]:
-    """Return alerts as lists show them."""
     return [alert_row(alerts, alert, now_ms) for alert in shown]
 
 
 def alert_row(alerts: Alerts, alert: Alert, now_ms: int | None = None, common: str = "") -> AlertRow:
-    """Return an alert as lists show it; one that is not over has lasted until `now_ms`, by default until its last report."""
+    """Return an alert as lists show it; an open alert has lasted until `now_ms`, by default until its last report."""
     return AlertRow(
         alert,
         alert.labels.get("alertname", alert.kind),
@@ -352,9 +347,9 @@ def alert_row(alerts: Alerts, alert: Alert, now_ms: int | None = None, common: s
 
 
 def aside(alerts: Alerts, rows_max: int, now_ms: int | None = None) -> list[tuple[State, list[AlertRow]]]:
-    """Return the alerts that are true and of which nobody is notified, by state; states without one are left out."""
-    found = ((state, alert_rows(alerts, alerts.among(state)[:rows_max], now_ms)) for state in ASIDE)
-    return [(state, rows) for state, rows in found if rows]
+    """Return the silenced, withheld and pending alerts by state, without empty states."""
+    by_state = ((state, alert_rows(alerts, alerts.among(state)[:rows_max], now_ms)) for state in ASIDE)
+    return [(state, rows) for state, rows in by_state if rows]
 
 
 def _lasted(alert: Alert, now_ms: int | None) -> str:
@@ -369,18 +364,18 @@ def _lasted(alert: Alert, now_ms: int | None) -> str:
 
 
 def names(alerts: Sequence[Alert]) -> list[tuple[str, int]]:
-    """Return the names there are, the most frequent first."""
-    found = Counter(alert.labels.get("alertname", alert.kind) for alert in alerts)
-    return sorted(found.items(), key=lambda item: (-item[1], item[0]))
+    """Return the names of alerts with their counts, the most frequent first."""
+    counts = Counter(alert.labels.get("alertname", alert.kind) for alert in alerts)
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def find(alerts: Alerts, fingerprint: str) -> Alert | None:
-    """Return the alert with a fingerprint: the open one, else the one that was resolved last."""
+    """Return the alert with a fingerprint: the open one, else the one resolved last."""
     return next((alert for alert in alerts.in_order() if alert.fingerprint == fingerprint), None)
 
 
 def alert_view(service: Service, alerts: Alerts, alert: Alert, reader: Reader, now_ms: int | None = None) -> AlertView:
-    """Return what to show of one alert; runs of others are left out for those who may not see them."""
+    """Return the page of an alert, without runs that the reader may not see."""
     explained = _explained(service, alert)
     text = [*alert.evidence.runs, *_runs_in_detail(alert)]
     runs = [shown for run_id in dict.fromkeys(text) if (shown := _run(service, run_id, reader)) is not None]
@@ -395,7 +390,10 @@ def alert_view(service: Service, alerts: Alerts, alert: Alert, reader: Reader, n
         how_sure=how_sure(alert),
         hit=hit(service, alert, explained, reader),
         explained=explained,
-        others=[alert_row(alerts, each.alert, now_ms, each.common) for each in others(service, alerts.known, alert)],
+        others=[
+            alert_row(alerts, related.alert, now_ms, related.common)
+            for related in others(service, alerts.entries, alert)
+        ],
         label=label_line(alert),
         runbook=section(alert.labels.get("alertname", "")),
         own_runbook=runbook if runbook.startswith(("https://", "http://")) else "",
@@ -403,7 +401,7 @@ def alert_view(service: Service, alerts: Alerts, alert: Alert, reader: Reader, n
 
 
 def _explained(service: Service, alert: Alert) -> ExplainedRows | None:
-    """Return the slow runs that were on the host of an alert while it lasted."""
+    """Return the slow runs on the host of an alert while the alert lasted."""
     if _name(alert) not in OF_STATE:
         return None
     try:
@@ -436,8 +434,8 @@ def _about(service: Service, alert: Alert) -> Iterator[Link]:
         yield Link(text, f"/applications/{link(id_)}" if service.prediction(id_) is not None else "")
     if "host" in labels:
         system, host = labels.get("system", ""), labels["host"]
-        known = service.reading(system).host(host) is not None
-        yield Link(f"host {host} on {system}", f"/hosts/{host_link(system, host)}" if known else "")
+        has_page = service.reading(system).host(host) is not None
+        yield Link(f"host {host} on {system}", f"/hosts/{host_link(system, host)}" if has_page else "")
     for place in ("rack", "partition"):
         if place in labels:
             yield Link(

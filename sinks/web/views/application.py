@@ -1,4 +1,4 @@
-"""What the page of an application shows besides its curve: power, load, its newest runs, and how good predictions were."""
+"""The page of an application besides its curve: newest runs, prediction quality, power, load, and the box that predicts."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -9,8 +9,10 @@ from typing import Final
 import msgspec
 from starlette.datastructures import QueryParams
 
+from processors.advice import gains
 from processors.alerts.rules import STRANGE_RUN
 from processors.contracts.errors import UnavailableError
+from processors.contracts.events import SUCCESS
 from processors.contracts.load import UnderLoad
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import (
@@ -20,7 +22,6 @@ from processors.contracts.outputs import (
     PowerQuality,
     PredictedAtStart,
     Prediction,
-    ProfileModel,
     RecentRun,
     UsefulSizes,
 )
@@ -42,35 +43,24 @@ from sinks.web.charts import (
     time_axis,
 )
 from sinks.web.formatting import duration, energy, explained, moment, share, size, sized
-from sinks.web.views.job_messages import gains
-from sinks.web.views.lines import Mark as TimeMark
-from sinks.web.views.lines import alert_marks
-from sinks.web.views.overview import Mark
+from sinks.web.views.lines import TimeMark, alert_marks
+from sinks.web.views.overview import SizeMark
 from sinks.web.views.why import bandwidth_left
 
 RUNS_SHOWN: Final = 120
-ROLLING: Final = 20  # runs, over which error and coverage are shown
+ROLLING: Final = 20  # newest runs over which error and coverage are shown
 ROLLING_MIN: Final = 5
-COUNTERS_SHOWN: Final = 8  # of one target
-COMPLETED: Final = "COMPLETED"
-TARGETS: Final = {
-    "run_time_s": "run time",
-    "system_power_w": "system power per host",
-    "cpu_power_w": "processor power per host",
-    "memory_power_w": "memory power per host",
-    "gpu_power_w": "GPU power per host",
-}
 
 
 class Upright(msgspec.Struct, frozen=True):
-    """A size that is marked in the chart, and what it is."""
+    """A size that is marked in the chart, with its label."""
 
     n: float
     label: str
 
 
 class RunRow(msgspec.Struct, frozen=True):
-    """A run in the table: `job` is "" where the reader may not know whose it is, `kind` how its dot looks, "" without one."""
+    """A run in the table; `job` is empty if the reader may not know its user, `kind` is the style of its dot, empty for none."""
 
     run: RecentRun
     job: str
@@ -81,8 +71,7 @@ class RunRow(msgspec.Struct, frozen=True):
     text: str
 
 
-def scaling_chart(entry: Prediction, anomalies: Sequence[Mark] = (), runs: Sequence[RunRow] = ()) -> Chart:
-    """Return the chart of run times against sizes."""
+def scaling_chart(entry: Prediction, anomalies: Sequence[SizeMark] = (), runs: Sequence[RunRow] = ()) -> Chart:
     dots = [(row.run.n, row.run.run_time_s) for row in runs if row.kind and row.run.n]
     dots += [(mark.n, mark.run_time_s) for mark in anomalies]
     marked = [mark.n for mark in uprights(entry.useful_n)]
@@ -95,31 +84,31 @@ def scaling_chart(entry: Prediction, anomalies: Sequence[Mark] = (), runs: Seque
 
 
 def uprights(useful: UsefulSizes) -> list[Upright]:
-    """Return the sizes that are marked: the knee and the largest useful one; one line where they are the same."""
+    """Return the marked sizes: the knee and the largest useful size, as one mark if they are equal."""
     if useful.knee is not None and useful.knee == useful.max:
         return [Upright(useful.knee, f"knee, useful up to {size(useful.knee)}")]
     marks = [(useful.knee, "knee"), (useful.max, "useful up to")]
-    return [Upright(n, f"{what} {size(n)}") for n, what in marks if n is not None]
+    return [Upright(n, f"{name} {size(n)}") for n, name in marks if n is not None]
 
 
-def run_rows(runs: Sequence[RecentRun], asks: Reader) -> list[RunRow]:
-    """Return the newest runs as they are shown."""
-    return [_row(run, known=asks.sees(run.user)) for run in runs[:RUNS_SHOWN]]
+def run_rows(runs: Sequence[RecentRun], reader: Reader) -> list[RunRow]:
+    """Return the newest runs as a reader may see them."""
+    return [_row(run, visible=reader.sees(run.user)) for run in runs[:RUNS_SHOWN]]
 
 
-def _row(run: RecentRun, *, known: bool) -> RunRow:
+def _row(run: RecentRun, *, visible: bool) -> RunRow:
     holds = run.predicted is None or run.predicted.holds(run.run_time_s)
-    kind = "" if run.state != COMPLETED or run.n is None else "run" if holds else "outside"
+    kind = "" if run.state != SUCCESS or run.n is None else "run" if holds else "outside"
     predicted = "-" if run.predicted is None else f"{duration(run.predicted.low_s)} to {duration(run.predicted.high_s)}"
     verdict = _verdict(run)
-    text = f"{f'job {run.job_id}' if known else 'a run'}: {duration(run.run_time_s)}"
+    text = f"{f'job {run.job_id}' if visible else 'a run'}: {duration(run.run_time_s)}"
     text += f"{f' at {size(run.n)}' if run.n is not None else ''}, {verdict}"
-    text += f" {predicted}" if run.predicted is not None and run.state == COMPLETED else ""
-    return RunRow(run, run.job_id if known else "", kind, moment(rfc3339(run.end_ms)), predicted, verdict, text)
+    text += f" {predicted}" if run.predicted is not None and run.state == SUCCESS else ""
+    return RunRow(run, run.job_id if visible else "", kind, moment(rfc3339(run.end_ms)), predicted, verdict, text)
 
 
 def _verdict(run: RecentRun) -> str:
-    if run.state != COMPLETED:
+    if run.state != SUCCESS:
         return run.state.lower().replace("_", " ")
     if run.predicted is None:
         return "not predicted"
@@ -131,22 +120,22 @@ def _verdict(run: RecentRun) -> str:
 class History(msgspec.Struct, frozen=True):
     """How good predictions were: three charts, a row for each run, oldest first, and the alerts of that time.
 
-    `observed` has each run time as a multiple of what had been predicted of it, so that runs of all sizes share an axis.
+    `observed` shows each run time as a multiple of its prediction, so that runs of all sizes share an axis.
     """
 
     observed: Chart
     error: Chart
     coverage: Chart
-    rows: Sequence["Scored"]
+    rows: Sequence["PredictedRun"]
     alerts: Sequence[TimeMark] = ()
     jobs: Sequence[TimeMark] = ()
 
 
-class Scored(msgspec.Struct, frozen=True):
-    """A run that had been predicted: its relative error, whether it fell inside, and both over the newest runs until then.
+class PredictedRun(msgspec.Struct, frozen=True):
+    """A predicted run: its relative error, whether it fell inside its band, and both over the newest runs until then.
 
-    `ratio` is its run time as a multiple of the predicted one, `low` and `high` are the ends of its band as such. `kind` is
-    how its dot looks, `text` the run in words.
+    `ratio` is its run time as a multiple of the predicted run time, `low` and `high` are the ends of its band in the same way.
+    `kind` is the style of its dot, `text` describes the run.
     """
 
     time_ms: int
@@ -163,7 +152,7 @@ class Scored(msgspec.Struct, frozen=True):
 
 
 def history(name: str, runs: Sequence[RecentRun], alerts: Sequence[Alert] = ()) -> History | None:
-    """Return how good the predictions of runs were, None where no run had been predicted."""
+    """Return how good the predictions of runs were; None if no run had been predicted."""
     anomalous = {
         run_id
         for alert in alerts
@@ -178,7 +167,7 @@ def history(name: str, runs: Sequence[RecentRun], alerts: Sequence[Alert] = ()) 
     errors = share_axis(max(0.1, *(row.error for row in rows)), "error")
     return History(
         Chart(
-            f"Run times of {name} as multiples of what was predicted, run by run",
+            f"Run times of {name} as multiples of the predicted run times",
             times,
             log_axis(ends, round_ticks, lambda ratio: f"{ratio:.3g}", "observed / predicted"),
             ratio=0.32,
@@ -195,28 +184,28 @@ def history(name: str, runs: Sequence[RecentRun], alerts: Sequence[Alert] = ()) 
     )
 
 
-def scored(runs: Sequence[RecentRun], anomalous: Collection[str] = ()) -> list[Scored]:
-    """Return the runs that completed and had been predicted, oldest first, with what rolls over the newest of them.
+def scored(runs: Sequence[RecentRun], anomalous: Collection[str] = ()) -> list[PredictedRun]:
+    """Return the completed runs that had been predicted, oldest first, with rolling error and coverage.
 
-    An error is exp(|ln(observed / predicted)|) - 1: of twice as long and half as long alike it is 100 %.
+    An error is exp(|ln(observed / predicted)|) - 1: it is 100 % for twice as long and for half as long.
     """
-    known = [
+    predicted = [
         run
         for run in runs
-        if run.predicted and run.state == COMPLETED and min(run.run_time_s, run.predicted.run_time_s) > 0
+        if run.predicted and run.state == SUCCESS and min(run.run_time_s, run.predicted.run_time_s) > 0
     ]
-    found: list[Scored] = []
+    rows: list[PredictedRun] = []
     logs: list[float] = []
     inside: list[bool] = []
-    for run in sorted(known, key=lambda run: (run.end_ms, run.run_id)):
+    for run in sorted(predicted, key=lambda run: (run.end_ms, run.run_id)):
         if run.predicted is None:
             continue
         logs.append(abs(log(run.run_time_s / run.predicted.run_time_s)))
         inside.append(run.predicted.holds(run.run_time_s))
         enough = len(logs) >= ROLLING_MIN
         newest = inside[-ROLLING:]
-        found.append(
-            Scored(
+        rows.append(
+            PredictedRun(
                 run.end_ms,
                 moment(rfc3339(run.end_ms)),
                 exp(min(logs[-1], 5.0)) - 1,
@@ -228,11 +217,10 @@ def scored(runs: Sequence[RecentRun], anomalous: Collection[str] = ()) -> list[S
                 f"{duration(run.run_time_s)}, predicted {duration(run.predicted.run_time_s)}",
             )
         )
-    return found
+    return rows
 
 
 def _multiples_of(run: RecentRun, predicted: PredictedAtStart) -> tuple[float, float, float]:
-    """Return a run time and the ends of its band as multiples of the predicted run time."""
     return (
         run.run_time_s / predicted.run_time_s,
         predicted.low_s / predicted.run_time_s,
@@ -241,7 +229,7 @@ def _multiples_of(run: RecentRun, predicted: PredictedAtStart) -> tuple[float, f
 
 
 class PowerView(msgspec.Struct, frozen=True):
-    """Power and energy of an application: two charts, the points that have them, and a sentence."""
+    """Power and energy of an application: two charts, their points, and a sentence of advice."""
 
     power: Chart
     energy: Chart
@@ -250,15 +238,8 @@ class PowerView(msgspec.Struct, frozen=True):
     quality: PowerQuality | None
 
 
-class ExplainedView(msgspec.Struct, frozen=True):
-    """What counters explain of one target, with at most COUNTERS_SHOWN of them."""
-
-    name: str
-    model: ProfileModel
-
-
 def power_view(entry: Prediction) -> PowerView | None:
-    """Return what to show of power; None where it was never measured."""
+    """Return power and energy by size; None if power was never measured."""
     points = [point for point in entry.curve if point.power_w is not None]
     if not points:
         return None
@@ -282,23 +263,12 @@ def power_view(entry: Prediction) -> PowerView | None:
     )
 
 
-def explained_views(models: Sequence[ProfileModel]) -> list[ExplainedView]:
-    """Return what counters explain of each target."""
-    return [
-        ExplainedView(
-            TARGETS.get(model.target, model.target),
-            msgspec.structs.replace(model, explained=model.explained[:COUNTERS_SHOWN]),
-        )
-        for model in models
-    ]
-
-
 def _round_axis(values: Sequence[float], unit: Formatter, title: str) -> Axis:
     return log_axis(values, round_ticks, unit, title)
 
 
 class LoadView(msgspec.Struct, frozen=True):
-    """A run time under load as it is shown; `chart` is None where too little is known to draw."""
+    """The run time under load; `chart` is None if too little is known to draw it."""
 
     predicted: UnderLoad
     chart: Chart | None
@@ -309,29 +279,29 @@ class LoadView(msgspec.Struct, frozen=True):
 
 
 def load_view(name: str, shown: UnderLoad | None, plain_s: float | None = None) -> LoadView | None:
-    """Return what to show of an application, None where its load is not known; `plain_s` is the run time of its curve."""
+    """Return the run time of an application under load, None if the load is unknown; `plain_s` is that of its curve."""
     if shown is None:
         return None
     edges, shares = (shown.histogram.edges_s, shown.histogram.probabilities) if shown.histogram else ((), ())
-    certain = bool(edges) and edges[0] == edges[-1]  # one value, which has two edges alike
-    found = bars(edges[:1], (1.0,), duration) if certain else bars(edges, shares, duration)
+    certain = bool(edges) and edges[0] == edges[-1]  # a single value has two equal edges
+    shown_bars = bars(edges[:1], (1.0,), duration) if certain else bars(edges, shares, duration)
     markers = [] if shown.q50_s is None else [(shown.q50_s, f"median {duration(shown.q50_s)}")]
-    markers += [] if plain_s is None else [(plain_s, f"its curve says {duration(plain_s)}")]
+    markers += [] if plain_s is None else [(plain_s, f"without load {duration(plain_s)}")]
     title = f"Run time of {name} under the load of {shown.hosts}"
-    chart = histogram_chart(title, found, duration, ratio=0.42, across="run time") if shown.histogram else None
-    return LoadView(shown, chart, found, markers, _windows(shown), bandwidth_left(shown))
+    chart = histogram_chart(title, shown_bars, duration, ratio=0.42, across="run time") if shown.histogram else None
+    return LoadView(shown, chart, shown_bars, markers, _windows(shown), bandwidth_left(shown))
 
 
 def _windows(shown: UnderLoad) -> str:
     counts = ((shown.missing, "missing"), (shown.stale, "stale"), (shown.thin, "thin"))
-    return ", ".join([f"{shown.looked_at} windows looked at", *(f"{count} {what}" for count, what in counts if count)])
+    return ", ".join([f"{shown.looked_at} windows used", *(f"{count} {state}" for count, state in counts if count)])
 
 
-SAME: Final = 0.03  # a difference below is none
+SAME: Final = 0.03  # smaller relative differences count as none
 
 
 class AnswerView(msgspec.Struct, frozen=True, kw_only=True):
-    """What the box shows: `n` as it was typed, then a refusal, or sentences and the two sizes side by side."""
+    """The answer of the box that predicts: `n` as typed, then a refusal, or sentences and two sizes side by side."""
 
     n: str
     usual: float | None
@@ -342,7 +312,7 @@ class AnswerView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def usual_size(entry: Prediction, runs: Sequence[RecentRun]) -> float | None:
-    """Return the size most often asked for recently, the smallest of equals; None where it is not known."""
+    """Return the most frequent size of recent runs, the smallest of equals; None if it is unknown."""
     counts = Counter(run.n for run in runs if run.n is not None)
     if counts:
         return min(counts, key=lambda n: (-counts[n], n))
@@ -352,7 +322,7 @@ def usual_size(entry: Prediction, runs: Sequence[RecentRun]) -> float | None:
 
 
 def answer_view(service: Service, entry: Prediction, query: QueryParams, runs: Sequence[RecentRun]) -> AnswerView:
-    """Return what the box shows for a query; whatever is wrong with it is one sentence."""
+    """Return the answer to a query; a wrong query is refused with one sentence."""
     usual = usual_size(entry, runs)
     typed = " ".join(query.getlist("n"))[: queries.TEXT_MAX].strip()
     if not typed:
@@ -361,13 +331,13 @@ def answer_view(service: Service, entry: Prediction, query: QueryParams, runs: S
         sizes = queries.sizes(query)
         if len(sizes) > 1:
             return AnswerView(
-                n=typed, usual=usual, refusal="Ask for one size at a time; the table below the chart has all of them."
+                n=typed, usual=usual, refusal="Enter one size at a time; the table below the chart has all sizes."
             )
         reference = [] if usual is None or usual == sizes[0] else [usual]
         answer = service.answer(queries.question(entry, [*sizes, *reference]))
     except (queries.BadParameterError, UnavailableError) as problem:
         return AnswerView(n=typed, usual=usual, refusal=str(problem))
-    by_size = {point.n: point for point in answer.points}  # which come in the order of their sizes
+    by_size = {point.n: point for point in answer.points}
     points = [by_size[n] for n in (sizes[0], *reference) if n in by_size]
     if not answer.known or sizes[0] not in by_size:
         return AnswerView(n=typed, usual=usual, refusal=answer.detail or "There is no prediction for this size.")
@@ -384,10 +354,10 @@ def _texts(entry: Prediction, points: Sequence[AnswerPoint]) -> list[str]:
     point, *rest = points
     band = f"{duration(point.low_s)} to {duration(point.high_s)}"
     shown = [
-        f"At {sized(point.n, entry.unit)} a run takes about {duration(point.run_time_s)}; {share(point.coverage)} of runs should take {band}.",
-        "Too few runs have tested such a band yet."
+        f"At {sized(point.n, entry.unit)} a run takes about {duration(point.run_time_s)}; {share(point.coverage)} of such runs take {band}.",
+        "This band has not been tested by enough runs yet."
         if point.coverage_measured is None
-        else f"So far {share(point.coverage_measured)} of {_runs(point)} at such sizes fell inside their bands.",
+        else f"So far {share(point.coverage_measured)} of {_runs(point)} at similar sizes fell inside their bands.",
     ]
     if rest:
         shown.append(_against(point, rest[0], entry.unit))
@@ -403,9 +373,7 @@ def _runs(point: AnswerPoint) -> str:
 def _against(point: AnswerPoint, usual: AnswerPoint, unit: str) -> str:
     speed = usual.run_time_s / point.run_time_s
     cost = point.n * point.run_time_s / (usual.n * usual.run_time_s)
-    shown = (
-        f"Compared with the usual {sized(usual.n, unit)}, that is {_faster(speed)}, for {_more(cost)} {_hours(unit)}"
-    )
+    shown = f"Compared with the usual {sized(usual.n, unit)}, the run is {_faster(speed)} and uses {_more(cost)} {_hours(unit)}"
     if point.energy_j and usual.energy_j:
         shown += f" and {_more(point.energy_j / usual.energy_j)} energy"
     return f"{shown}."
@@ -427,12 +395,12 @@ def _warning(entry: Prediction, point: AnswerPoint) -> str:
     n, useful, reliable = point.n, entry.useful_n.max, entry.reliable_n
     slower = entry.useful_n.slower_beyond
     if slower is not None and n > slower:
-        return f"Runs on more than {sized(slower, entry.unit)} were slower."
+        return f"Runs get slower beyond {sized(slower, entry.unit)}."
     if useful is not None and n > useful:
-        beyond = f"That is beyond the largest useful size, {size(useful)}"
+        beyond = f"{size(n)} is beyond the largest useful size, {size(useful)}"
         if gains(entry, useful, n):
-            return f"{beyond}: it is faster, and {share(point.efficiency)} of what its {entry.unit} could do is used."
-        return f"{beyond}: more {entry.unit} hardly help, or make it slower."
+            return f"{beyond}: the run is faster, but its efficiency is only {share(point.efficiency)}."
+        return f"{beyond}: more {entry.unit} hardly make the run faster, or make it slower."
     if reliable is not None and not point.reliable:
         return f"Predictions are reliable from {size(reliable.min)} to {size(reliable.max)} {entry.unit}."
     return ""
@@ -443,7 +411,7 @@ def _hours(unit: str) -> str:
 
 
 def cells(point: AnswerPoint, unit: str) -> list[tuple[str, str]]:
-    """Return what the box shows of one size: names and values, in the order of the rows."""
+    """Return names and values of one size, in the order of the rows."""
     rows = [
         ("run time", duration(point.run_time_s)),
         ("band", f"{duration(point.low_s)} to {duration(point.high_s)}"),
@@ -454,7 +422,7 @@ def cells(point: AnswerPoint, unit: str) -> list[tuple[str, str]]:
 
 
 def both(answer: AnswerView, unit: str) -> list[tuple[str, str, str]]:
-    """Return the rows of the box: a name, the value at the size asked for, and at the usual size ("" where it is the same)."""
+    """Return the rows of the box: name, value at the requested size, and value at the usual size (empty if it is the same)."""
     if not answer.points:
         return []
     columns = [dict(cells(point, unit)) for point in answer.points]

@@ -1,26 +1,39 @@
-"""Two runs side by side: what differs between them, and by how much."""
+"""Two runs side by side, with their differences."""
 
 from collections.abc import Callable, Iterator, Sequence
 from math import log
+from statistics import fmean
 from typing import Final
 from urllib.parse import unquote
 
 import msgspec
 
+from processors.advice import ALIKE
+from processors.contracts.errors import InvalidInputError
+from processors.contracts.hosts import HostLines, Line
 from processors.contracts.names import host_link, measured, prefixed, resource_name, rfc3339
+from processors.contracts.nodes import spread
 from processors.contracts.outputs import RecentRun
 from processors.contracts.service import Service
 from sinks.web.filters import key_of, of_predicted
 from sinks.web.formatting import counted, duration, energy, moment, power, share, sized
 from sinks.web.queries import BadParameterError
 from sinks.web.views.jobs import job_link, predicted_text
-from sinks.web.views.why import MEASURED, MeasuredLoad, Why, expanded, measured_load, stretched_by, why_ended
+from sinks.web.views.why import Why, expanded, prediction_before, why_ended
 
 COUNTERS_SHOWN: Final = 8
 HOSTS_SHOWN: Final = 12
-ALIKE: Final = 0.02
+SAMPLED_HOSTS_MAX: Final = 16  # of a larger run, this many hosts spread evenly are read
+LOAD_RESOURCES: Final = ("cpu_available", "load1")  # they show the load of a host, and nearly every centre measures one
 SAME: Final = "the same"
 UNKNOWN: Final = "-"
+
+
+class MeasuredLoad(msgspec.Struct, frozen=True):
+    """A resource of the hosts of a run while it ran: the mean of all hosts, and the mean of the most loaded host."""
+
+    mean: float
+    worst: float
 
 
 class Side(msgspec.Struct, frozen=True):
@@ -31,28 +44,28 @@ class Side(msgspec.Struct, frozen=True):
     why: Why
 
 
-class Line(msgspec.Struct, frozen=True):
-    """A row of the comparison: what, the two values, and how the second differs from the first."""
+class ComparedRow(msgspec.Struct, frozen=True):
+    """A row of the comparison: its name, the two values, and how the second differs from the first."""
 
-    what: str
+    name: str
     first: str
     second: str
     difference: str = ""
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """Two runs: how the second went against the first in one sentence, then line by line."""
+    """Two runs: a sentence that compares the second with the first, then row by row."""
 
     text: str
     sides: tuple[Side, Side]
-    lines: Sequence[Line]
-    counters: Sequence[Line]
+    rows: Sequence[ComparedRow]
+    counters: Sequence[ComparedRow]
     hosts: Sequence[tuple[str, str]]
     hosts_more: int
 
 
 def job_named(value: str | None, name: str) -> tuple[str, str]:
-    """Return system and id of the job that a parameter names; BadParameterError where it names none."""
+    """Return system and id of the job that a parameter names; BadParameterError if it names none."""
     system, _, job_id = (value or "").partition("/")
     if not system or not job_id:
         raise BadParameterError(f"{name} has to name a job: SYSTEM/ID.")
@@ -60,18 +73,17 @@ def job_named(value: str | None, name: str) -> tuple[str, str]:
 
 
 def newest_run(service: Service, job: tuple[str, str]) -> RecentRun | None:
-    """Return the newest settled run of a job; None where none is known."""
+    """Return the newest settled run of a job; None if it has none."""
     return next(iter(service.runs_of_job(*job)), None)
 
 
 def comparison(service: Service, first: RecentRun, second: RecentRun) -> Comparison:
-    """Return two runs side by side."""
     hosts, others = expanded(first.hosts), set(expanded(second.hosts))
     common = [host for host in hosts if host in others] if first.system == second.system else []
     return Comparison(
         _text(first, second),
         (_side(service, first), _side(service, second)),
-        [*_lines(first, second), *_loads(service, first, second), _common(hosts, others, common)],
+        [*_rows(first, second), *_loads(service, first, second), _host_row(hosts, others, common)],
         _counters(first, second),
         [(host, f"/hosts/{host_link(first.system, host)}") for host in common[:HOSTS_SHOWN]],
         max(len(common) - HOSTS_SHOWN, 0),
@@ -83,84 +95,125 @@ def _side(service: Service, run: RecentRun) -> Side:
 
 
 def _text(first: RecentRun, second: RecentRun) -> str:
-    """Return how the second run went against the first, in one sentence, and what of their settings differs."""
-    ratio = second.run_time_s / first.run_time_s if first.run_time_s > 0 else None
-    if ratio is None or abs(ratio - 1) < ALIKE:
-        how = (
-            f"{second.job_id} took as long as {first.job_id}"
-            if ratio is not None
-            else "Their run times cannot be compared"
-        )
-    elif ratio >= 2 or ratio <= 0.5:
-        longer = ratio >= 2
-        how = f"{second.job_id} took {ratio if longer else 1 / ratio:.2g} times as {'long as' if longer else 'little time as'} {first.job_id}"
-    else:
-        how = (
-            f"{second.job_id} took {share(abs(ratio - 1))} {'longer' if ratio > 1 else 'less time'} than {first.job_id}"
-        )
-    differs = list(_differs(first, second))
-    if not differs:
-        return f"{how}, with the same application, input and size."
-    return f"{how}; they differ in {' and '.join(differs) if len(differs) < 3 else ', '.join(differs)}."
+    """Return how much longer the second run took than the first, and which of their settings differ."""
+    took = _took(first, second)
+    differences = list(_differences(first, second))
+    if not differences:
+        return f"{took}. Application, input and size are the same."
+    return f"{took}. They differ in {' and '.join(differences) if len(differences) < 3 else ', '.join(differences)}."
 
 
-def _differs(first: RecentRun, second: RecentRun) -> Iterator[str]:
-    one, other = key_of(first.application_id), key_of(second.application_id)
-    if one.application != other.application:
+def _took(first: RecentRun, second: RecentRun) -> str:
+    if first.run_time_s <= 0:
+        return "The run times cannot be compared"
+    ratio = second.run_time_s / first.run_time_s
+    if abs(ratio - 1) < ALIKE:
+        return f"{second.job_id} took as long as {first.job_id}"
+    if ratio >= 2:
+        return f"{second.job_id} took {ratio:.2g} times as long as {first.job_id}"
+    if 0 < ratio <= 0.5:
+        return f"{first.job_id} took {1 / ratio:.2g} times as long as {second.job_id}"
+    return f"{second.job_id} took {share(abs(ratio - 1))} {'longer' if ratio > 1 else 'less time'} than {first.job_id}"
+
+
+def _differences(first: RecentRun, second: RecentRun) -> Iterator[str]:
+    key, other_key = key_of(first.application_id), key_of(second.application_id)
+    if key.application != other_key.application:
         yield "application"
-    elif one.input != other.input:
+    elif key.input != other_key.input:
         yield "input"
-    if (first.n, one.unit) != (second.n, other.unit):
+    if (first.n, key.unit) != (second.n, other_key.unit):
         yield "size"
     if first.state != second.state:
-        yield "how they ended"
+        yield "final state"
 
 
-def _lines(first: RecentRun, second: RecentRun) -> Iterator[Line]:
-    one, other = key_of(first.application_id), key_of(second.application_id)
-    yield _labels("application", one.application, other.application)
-    yield _labels("input", one.input, other.input)
-    yield _labels("size", _size(first, one.unit), _size(second, other.unit))
+def _rows(first: RecentRun, second: RecentRun) -> Iterator[ComparedRow]:
+    key, other_key = key_of(first.application_id), key_of(second.application_id)
+    yield _labels("application", key.application, other_key.application)
+    yield _labels("input", key.input, other_key.input)
+    yield _labels("size", _size(first, key.unit), _size(second, other_key.unit))
     yield _labels("partition", first.partition or "", second.partition or "")
-    yield Line("started", f"{moment(rfc3339(first.start_ms))} UTC", f"{moment(rfc3339(second.start_ms))} UTC")
+    yield ComparedRow("started", f"{moment(rfc3339(first.start_ms))} UTC", f"{moment(rfc3339(second.start_ms))} UTC")
     yield _labels("state", first.state, second.state)
     yield _numbers("run time", first.run_time_s, second.run_time_s, duration)
-    yield Line("predicted", _predicted(first), _predicted(second))
-    yield _numbers(
-        "against its prediction", of_predicted(first), of_predicted(second), lambda value: f"{value:.2f} times"
-    )
-    yield _numbers("mean power of all its hosts", first.power_w, second.power_w, power)
+    yield ComparedRow("predicted run time", _predicted(first), _predicted(second))
+    yield _numbers("run time over prediction", of_predicted(first), of_predicted(second), _times)
+    yield _numbers("mean power of all hosts", first.power_w, second.power_w, power)
     yield _numbers("energy", first.energy_j, second.energy_j, energy)
-    yield Line("other jobs on its hosts", _shared(first), _shared(second))
+    yield ComparedRow("time with other jobs on its hosts", _shared(first), _shared(second))
 
 
-def _loads(service: Service, first: RecentRun, second: RecentRun) -> Iterator[Line]:
-    """Yield how loaded the hosts of both runs were at their start and meanwhile."""
-    stretched = (stretched_by(service, first), stretched_by(service, second))
-    yield _numbers("run time by the load of its hosts at its start", *stretched, lambda value: f"{value:.2f} times")
-    one, other = measured_load(service, first), measured_load(service, second)
-    for resource in [name for name in MEASURED if name in one or name in other] or MEASURED[:1]:
-        a, b = one.get(resource), other.get(resource)
-        what = f"{resource_name(resource)} on its hosts, mean while it ran"
+def _loads(service: Service, first: RecentRun, second: RecentRun) -> Iterator[ComparedRow]:
+    """Yield how loaded the hosts of both runs were at the start and during the run."""
+    stretched = (_stretched_by(service, first), _stretched_by(service, second))
+    yield _numbers("slow-down predicted from load at the start", *stretched, _times)
+    load, other_load = measured_load(service, first), measured_load(service, second)
+    for resource in [name for name in LOAD_RESOURCES if name in load or name in other_load] or LOAD_RESOURCES[:1]:
+        a, b = load.get(resource), other_load.get(resource)
+        name = f"{resource_name(resource)}, mean of its hosts during the run"
         difference = _difference(a.mean, b.mean) if a is not None and b is not None else ""
-        yield Line(what, _load_text(resource, a), _load_text(resource, b), difference)
+        yield ComparedRow(name, _load_text(resource, a), _load_text(resource, b), difference)
+
+
+def _stretched_by(service: Service, run: RecentRun) -> float | None:
+    """Return the factor by which the load at its start was predicted to stretch a run; None if unknown."""
+    before = prediction_before(service, run)
+    return before.under_load.load if before is not None and before.under_load is not None else None
+
+
+def measured_load(service: Service, run: RecentRun) -> dict[str, MeasuredLoad]:
+    """Return the measured load of the hosts of a run while it ran, by resource; empty if no line reaches back so far."""
+    try:
+        _, names = spread(run.hosts, SAMPLED_HOSTS_MAX)
+    except InvalidInputError:
+        return {}
+    lines = [line for name in names if (line := service.reading(run.system).host_lines(name)) is not None]
+    loads = {resource: [*_means(lines, resource, run)] for resource in LOAD_RESOURCES}
+    return {
+        resource: MeasuredLoad(fmean(means), min(means) if resource == "cpu_available" else max(means))
+        for resource, means in loads.items()
+        if means
+    }
+
+
+def _means(lines: Sequence[HostLines], resource: str, run: RecentRun) -> Iterator[float]:
+    """Yield the mean of a resource over the time of a run, one for each host that measured it then."""
+    for host_lines in lines:
+        values = _within(host_lines.day, resource, run) or _within(host_lines.hour, resource, run)
+        if values:
+            yield fmean(values)
+
+
+def _within(line: Line, resource: str, run: RecentRun) -> list[float]:
+    band = line.resources.get(resource)
+    if band is None:
+        return []
+    step_ms = line.step_s * 1000
+    middles = (line.start_ms + place * step_ms + step_ms / 2 for place in range(len(band.mean)))
+    pairs = zip(middles, band.mean, strict=True)
+    return [mean for time_ms, mean in pairs if mean is not None and run.start_ms <= time_ms <= run.end_ms]
 
 
 def _load_text(resource: str, load: MeasuredLoad | None) -> str:
     if load is None:
         return UNKNOWN
     mean, worst = measured(resource, load.mean), measured(resource, load.worst)
-    return mean if mean == worst else f"{mean} ({worst} on the most loaded one)"
+    return mean if mean == worst else f"{mean} ({worst} on the most loaded host)"
 
 
-def _labels(what: str, first: str, second: str) -> Line:
+def _labels(name: str, first: str, second: str) -> ComparedRow:
     difference = SAME if first == second and first else "differs" if first != second else ""
-    return Line(what, first or UNKNOWN, second or UNKNOWN, difference)
+    return ComparedRow(name, first or UNKNOWN, second or UNKNOWN, difference)
 
 
-def _numbers(what: str, first: float | None, second: float | None, formatter: Callable[[float], str]) -> Line:
+def _numbers(name: str, first: float | None, second: float | None, formatter: Callable[[float], str]) -> ComparedRow:
     one, other = (UNKNOWN if value is None else formatter(value) for value in (first, second))
-    return Line(what, one, other, _difference(first, second))
+    return ComparedRow(name, one, other, _difference(first, second))
+
+
+def _times(value: float) -> str:
+    return f"{value:.2f} times"
 
 
 def _difference(first: float | None, second: float | None) -> str:
@@ -183,27 +236,17 @@ def _predicted(run: RecentRun) -> str:
 def _shared(run: RecentRun) -> str:
     if run.shared is None:
         return UNKNOWN
-    return f"{share(run.shared)} of the time" if run.shared else "none"
+    return share(run.shared) if run.shared else "none"
 
 
-def _common(hosts: Sequence[str], others: set[str], common: Sequence[str]) -> Line:
-    if not hosts or not others:
-        return Line(
-            "hosts",
-            counted(len(hosts), "host") if hosts else UNKNOWN,
-            counted(len(others), "host") if others else UNKNOWN,
-        )
-    return Line(
-        "hosts", counted(len(hosts), "host"), counted(len(others), "host"), f"{len(common) or 'none'} in common"
-    )
+def _host_row(hosts: Sequence[str], others: set[str], common: Sequence[str]) -> ComparedRow:
+    first, second = (counted(len(names), "host") if names else UNKNOWN for names in (hosts, others))
+    return ComparedRow("hosts", first, second, f"{len(common) or 'none'} in common" if hosts and others else "")
 
 
-def _counters(first: RecentRun, second: RecentRun) -> list[Line]:
-    """Return the counters whose rates differ by most, the farthest first."""
-    pairs = [(name, value, second.counters.get(name, 0.0)) for name, value in first.counters.items()]
-    known = [pair for pair in pairs if pair[1] > 0 and pair[2] > 0]
-    known.sort(key=lambda pair: -abs(log(pair[2] / pair[1])))
-    return [
-        Line(name, prefixed(one), prefixed(other), _difference(one, other))
-        for name, one, other in known[:COUNTERS_SHOWN]
-    ]
+def _counters(first: RecentRun, second: RecentRun) -> list[ComparedRow]:
+    """Return the counters whose rates differ most, the farthest first."""
+    rates = [(name, value, second.counters.get(name, 0.0)) for name, value in first.counters.items()]
+    positive = [row for row in rates if row[1] > 0 and row[2] > 0]
+    positive.sort(key=lambda row: -abs(log(row[2] / row[1])))
+    return [ComparedRow(name, prefixed(a), prefixed(b), _difference(a, b)) for name, a, b in positive[:COUNTERS_SHOWN]]

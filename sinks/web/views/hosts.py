@@ -1,4 +1,4 @@
-"""What the pages show of hosts: one with its resources, and the list, in which those that need attention come first."""
+"""The pages of hosts: one host with its resources, and the list, which begins with hosts that need attention."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -43,19 +43,19 @@ NAMES_MAX: Final = 50_000
 PAGE: Final = 40
 CHIP: Final = (120, 28)  # pixels of a small histogram
 TREND: Final = (400, 36)  # pixels of a small line
-TREND_POINTS: Final = 72  # of a small line: more would make a page of hosts too long
+TREND_POINTS: Final = 72  # of a small line; more would make a page of hosts too large
 TREND_HOURS_MIN: Final = 1.0
-HOSTS_READ_MAX: Final = 2_000  # in one look: the models wait for it
+HOSTS_READ_MAX: Final = 2_000  # in one call, because the models wait for it
 RESOURCES_SHOWN: Final = {"attention": 8, "calm": 4}
 AT_WORK: Final = frozenset({"", "up"})
-OF_STATE: Final = frozenset({"HostAnomaly", "StragglerHost"})  # what is wrong with a host, until it is as before
+OF_STATE: Final = frozenset({"HostAnomaly", "StragglerHost"})  # alerts that last as long as the host is abnormal
 ODD_NAMED: Final = 3
 NO_ALERTS: Final = Alerts(())
 IMPORTANT: Final = ("cpu_available", "load1", "memory_free", "memory_available", "power_w", "cpu_current", "bandwidth")
 
 
 class ResourceRow(msgspec.Struct, frozen=True):
-    """A resource of a host: its figures as text, its histogram, and the chart of it."""
+    """A resource of a host: figures as text, histogram and chart."""
 
     view: ResourceView
     mean: str
@@ -67,13 +67,13 @@ class ResourceRow(msgspec.Struct, frozen=True):
 
 
 def find_host(service: Service, raw_path: str) -> HostView | None:
-    """Return the host that the raw end of a URL names."""
+    """Return the host that the raw end of a URL names, if known."""
     system, _, host = raw_path.partition("/")
     return service.reading(unquote(system)).host(unquote(host))
 
 
 def named_lines(service: Service, raw_path: str) -> HostLines | None:
-    """Return what the host that the raw end of a URL names measured over time."""
+    """Return the lines of the host that the raw end of a URL names, if known."""
     system, _, host = raw_path.partition("/")
     return service.reading(unquote(system)).host_lines(unquote(host))
 
@@ -81,15 +81,14 @@ def named_lines(service: Service, raw_path: str) -> HostLines | None:
 def matching_hosts(service: Service, system: str | None, host: str | None) -> tuple[Sequence[HostView], bool]:
     """Return the hosts with these names (None: any) among the first HOSTS_READ_MAX, and whether there may be more."""
     if system is not None and host is not None:
-        found = service.reading(system).host(host)
-        return ([] if found is None else [found]), False
-    known = service.hosts(HOSTS_READ_MAX + 1)
-    wanted = [view for view in known[:HOSTS_READ_MAX] if system in (None, view.system) and host in (None, view.host)]
-    return wanted, len(known) > HOSTS_READ_MAX
+        view = service.reading(system).host(host)
+        return ([] if view is None else [view]), False
+    views = service.hosts(HOSTS_READ_MAX + 1)
+    matching = [view for view in views[:HOSTS_READ_MAX] if system in (None, view.system) and host in (None, view.host)]
+    return matching, len(views) > HOSTS_READ_MAX
 
 
 def is_of_host(view: HostView, alert: Alert) -> bool:
-    """Return whether an alert is about a host."""
     return (alert.labels.get("system"), alert.labels.get("host")) == (view.system, view.host)
 
 
@@ -99,7 +98,7 @@ def resource_row(view: HostView, entry: ResourceView) -> ResourceRow:
     formatter, label = partial(measured, entry.resource), measured_apart(entry.resource, window.edges)
     low, high = quantile(window, 0.05), quantile(window, 0.95)
     title = resource_title(entry.resource)
-    found = bars(window.edges, window.shares, label)
+    histogram = bars(window.edges, window.shares, label)
     markers = [(window.mean, f"mean of the last minute {formatter(window.mean)}")]
     forecast = "-" if predicted is None else formatter(predicted.value)
     if predicted is not None:
@@ -110,29 +109,29 @@ def resource_row(view: HostView, entry: ResourceView) -> ResourceRow:
         formatter(window.mean),
         _range(formatter(low), formatter(high)),
         forecast,
-        found,
+        histogram,
         markers,
-        histogram_chart(f"{title} of {view.host}", found, label, ratio=0.36, across=title),
+        histogram_chart(f"{title} of {view.host}", histogram, label, ratio=0.36, across=title),
     )
 
 
 def _range(low: str, high: str) -> str:
-    """Return two ends in words, their unit once; one end where both read alike."""
-    (number, _, unit), (_, _, other) = low.partition(" "), high.partition(" ")
+    """Return a range with its unit only once, or one value if both ends read alike."""
+    (number, _, unit), (_, _, high_unit) = low.partition(" "), high.partition(" ")
     if low == high:
         return low
-    return f"{number if unit == other else low} to {high}"
+    return f"{number if unit == high_unit else low} to {high}"
 
 
 def _uncertainty(forecast: ResourceForecast, formatter: Callable[[float], str]) -> str:
-    """Return between which values 90 % are expected, or the standard error until that is known."""
+    """Return the 90 % range of a forecast, or its standard error until the range is known."""
     if forecast.q05 is not None and forecast.q95 is not None:
         return f" ({_range(formatter(forecast.q05), formatter(forecast.q95))})"
     return f" ± {formatter(forecast.error)}" if forecast.error is not None else ""
 
 
 class Chip(msgspec.Struct, frozen=True):
-    """A resource of a host in a few words, with its small histogram."""
+    """A resource of a host in a few words, with a small histogram."""
 
     name: str
     picture: Markup
@@ -143,7 +142,7 @@ class Chip(msgspec.Struct, frozen=True):
 
 
 class Trend(msgspec.Struct, frozen=True):
-    """The main resource of a host over the last hours: its name, its picture, and how far and how high that reaches."""
+    """The main resource of a host over the last hours: name, picture, and its scales."""
 
     title: str
     picture: Markup
@@ -151,10 +150,10 @@ class Trend(msgspec.Struct, frozen=True):
 
 
 class HostCard(msgspec.Struct, frozen=True, kw_only=True):
-    """A host in the list: what stands out in words, its open alerts, and its resources, the strange ones first.
+    """A host in the list: notes that need attention, open alerts, and resources, the abnormal ones first.
 
-    `since` is when anything went wrong with it, "" where nothing is wrong; `odd` names the resources that are anomalous.
-    `suspected` is what is too little for an alert, "" where there is one or nothing.
+    `since` is the start of its anomaly, empty if it has none; `odd` names the abnormal resources. `suspected` describes a
+    deviation that is too small for an alert, empty if there is none.
     """
 
     view: HostView
@@ -171,13 +170,13 @@ class HostCard(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def began(self) -> str:
-        """Since when it needs attention; "" where it does not."""
+        """Since when the host needs attention; empty if it does not."""
         since = self.since or (self.alerts[0].starts if self.alerts else "")
         return _when(since, self.view) if since else ""
 
 
 class HostPart(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of the list. `known` counts all hosts, `found` those that were searched for."""
+    """A page of the list; `known` counts all hosts, `found` those that match the search."""
 
     cards: Sequence[HostCard]
     known: int
@@ -186,26 +185,25 @@ class HostPart(msgspec.Struct, frozen=True, kw_only=True):
     pages: int
 
     def of(self, group: str) -> list[HostCard]:
-        """Return the hosts of a group."""
         return [card for card in self.cards if card.group == group]
 
 
 def host_part(service: Service, search: str, page: int) -> HostPart:
-    """Return a page (from 1 on) of the hosts with a text in their name, or else of a rack, or else with it in their state or job."""
+    """Return a page (from 1 on) of the hosts that match a search in their name, else rack, else state or job."""
     of_hosts = Alerts.of(service).about(lambda alert: "host" in alert.labels)
     first = {_key(alert) for alert in of_hosts.open}
     names = sorted(service.host_names(NAMES_MAX), key=lambda key: key not in first)
-    found = _searched(service, names, search.casefold()) if search else names
-    pages = max(1, -(-len(found) // PAGE))
+    matching = _searched(service, names, search.casefold()) if search else names
+    pages = max(1, -(-len(matching) // PAGE))
     page = min(max(page, 1), pages)
-    shown = [service.reading(system).host(host) for system, host in found[(page - 1) * PAGE : page * PAGE]]
-    named = _by_host(of_hosts)
+    shown = [service.reading(system).host(host) for system, host in matching[(page - 1) * PAGE : page * PAGE]]
+    by_host = _by_host(of_hosts)
     cards = [
-        host_card(view, named.get((view.system, view.host), NO_ALERTS), trend(service, view))
+        host_card(view, by_host.get((view.system, view.host), NO_ALERTS), trend(service, view))
         for view in shown
         if view is not None
     ]
-    return HostPart(cards=cards, known=len(names), found=len(found), page=page, pages=pages)
+    return HostPart(cards=cards, known=len(names), found=len(matching), page=page, pages=pages)
 
 
 def _key(alert: Alert) -> Key:
@@ -213,16 +211,15 @@ def _key(alert: Alert) -> Key:
 
 
 def _by_host(alerts: Alerts) -> dict[Key, Alerts]:
-    found: dict[Key, list[Alert]] = {}
-    for alert in alerts.known:
-        found.setdefault(_key(alert), []).append(alert)
-    return {key: Alerts(known, alerts.silences) for key, known in found.items()}
+    by_host: dict[Key, list[Alert]] = {}
+    for alert in alerts.entries:
+        by_host.setdefault(_key(alert), []).append(alert)
+    return {key: Alerts(of_host, alerts.silences) for key, of_host in by_host.items()}
 
 
 def _searched(service: Service, names: Sequence[Key], sought: str) -> list[Key]:
-    found = [key for key in names if sought in f"{key[0]}/{key[1]}".casefold()]
-    if found:
-        return found
+    if by_name := [key for key in names if sought in f"{key[0]}/{key[1]}".casefold()]:
+        return by_name
     if in_rack := [key for key in names if (rack := service.rack(*key)) and rack.name.casefold() == sought]:
         return in_rack
     uses = service.host_uses(NAMES_MAX)
@@ -230,24 +227,24 @@ def _searched(service: Service, names: Sequence[Key], sought: str) -> list[Key]:
 
 
 def trend(service: Service, view: HostView) -> Trend | None:
-    """Return the resource of a host that comes first over the last hours; None where nothing was kept of it."""
+    """Return the main resource of a host over the last hours; None if the host has no lines."""
     names = (entry.resource for entry in sorted(view.resources, key=most_important_first))
     resource = next((name for name in names if not is_cumulative(name)), None)
-    found = None if resource is None else service.reading(view.system).host_lines(view.host, resource)
-    if resource is None or found is None:
+    lines = None if resource is None else service.reading(view.system).host_lines(view.host, resource)
+    if resource is None or lines is None:
         return None
-    line = found.day if resource in found.day.resources else found.hour
+    line = lines.day if resource in lines.day.resources else lines.hour
     points = list(_thinned(line, line.resources[resource])) if resource in line.resources else []
     if not points:
         return None
-    until_ms = parse_rfc3339(found.as_of)
+    until_ms = parse_rfc3339(lines.as_of)
     hours = max((until_ms - line.start_ms) / 3_600_000, TREND_HOURS_MIN)
-    low, top = min(0.0, *(one[1] for one in points), 0.0), max(one[3] for one in points)
-    area = [*((one[0], one[3]) for one in points), *((one[0], one[1]) for one in reversed(points))]
+    low, top = min(0.0, *(point[1] for point in points), 0.0), max(point[3] for point in points)
+    area = [*((point[0], point[3]) for point in points), *((point[0], point[1]) for point in reversed(points))]
     spark = Spark(
         title=f"{resource_title(resource)} of {view.host} over time",
         area=area,
-        lines=[("line", [(one[0], one[2]) for one in points])],
+        lines=[("line", [(point[0], point[2]) for point in points])],
         frame=((until_ms - hours * 3_600_000, low), (float(until_ms), top)),
     )
     scale = f"last {hours:.0f} h, {measured(resource, low) if low else '0'} to {measured(resource, top)}"
@@ -255,20 +252,20 @@ def trend(service: Service, view: HostView) -> Trend | None:
 
 
 def _thinned(line: Line, band: Band) -> Iterator[tuple[float, float, float, float]]:
-    """Yield TREND_POINTS or fewer points, each of so many neighbours: middle in ms, least low, mean, largest high."""
-    each = -(-len(band.mean) // TREND_POINTS)
-    for start in range(0, len(band.mean), each):
-        means = [value for value in band.mean[start : start + each] if value is not None]
-        lows = [value for value in band.low[start : start + each] if value is not None]
-        highs = [value for value in band.high[start : start + each] if value is not None]
+    """Yield at most TREND_POINTS points, each summing up several: middle in ms, least low, mean, largest high."""
+    step = -(-len(band.mean) // TREND_POINTS)
+    for start in range(0, len(band.mean), step):
+        means = [value for value in band.mean[start : start + step] if value is not None]
+        lows = [value for value in band.low[start : start + step] if value is not None]
+        highs = [value for value in band.high[start : start + step] if value is not None]
         if means and lows and highs:
-            middle = start + min(each, len(band.mean) - start) / 2
+            middle = start + min(step, len(band.mean) - start) / 2
             yield line.start_ms + middle * line.step_s * 1000, min(lows), sum(means) / len(means), max(highs)
 
 
 def host_card(view: HostView, alerts: Alerts, line: Trend | None = None) -> HostCard:
-    """Return a host as the list shows it; `alerts` are those about it."""
-    notes = standing_out(view, alerts)
+    """Return a host as the list shows it, with the alerts about it."""
+    notes = attention_notes(view, alerts)
     is_open = alerts.open
     group: Literal["attention", "calm"] = "attention" if notes or is_open else "calm"
     ordered = sorted(view.resources, key=most_important_first)
@@ -289,29 +286,26 @@ def host_card(view: HostView, alerts: Alerts, line: Trend | None = None) -> Host
 
 
 def suspected_text(view: HostView, alerts: Alerts) -> str:
-    """Return since when a host has been suspected; "" where it is not, or where more is known of it."""
+    """Return since when a host has been suspected; empty if it is not, or if an alert says more."""
     if view.suspected_since is None or is_wrong(view, alerts) or _quieted(alerts):
         return ""
     return f"suspected since {_when(view.suspected_since, view)}"
 
 
 def _when(time: str, view: HostView) -> str:
-    """Return the time of a day, with its date where that is not the day of the view."""
+    """Return a moment, without its date if that is the date of the view."""
     return moment(time)[-5:] if time[:10] == view.as_of[:10] else moment(time)
 
 
 def is_wrong(view: HostView, alerts: Alerts) -> bool:
-    """Return whether something is wrong with a host of which people want to hear: its alert is not silenced or withheld."""
+    """Return whether a host is abnormal, and its alert is neither silenced nor withheld."""
     if any(_name(alert) in OF_STATE for alert in alerts.open):
         return True
     return _since(view) != "" and not _quieted(alerts)
 
 
-def standing_out(view: HostView, alerts: Alerts, *, wrong: bool = True) -> list[str]:
-    """Return what of a host needs attention, in a few words each; nothing while it is as usual.
-
-    Without `wrong` what is wrong with it is left out, for it is said elsewhere.
-    """
+def attention_notes(view: HostView, alerts: Alerts, *, wrong: bool = True) -> list[str]:
+    """Return why a host needs attention, in a few words each; without `wrong` its anomaly is left out."""
     notes = [] if view.state in AT_WORK else [view.state]
     if wrong and is_wrong(view, alerts):
         notes.append(_wrong(view, alerts))
@@ -321,22 +315,22 @@ def standing_out(view: HostView, alerts: Alerts, *, wrong: bool = True) -> list[
 
 
 def _wrong(view: HostView, alerts: Alerts) -> str:
-    """Return what is wrong with a host in a few words; where no resource is named any more, what its alert is called."""
+    """Return the anomaly of a host in a few words; if no resource is abnormal any more, the name of its alert."""
     odd = [entry.resource for entry in view.resources if entry.anomalous_since]
     since = _since(view)
     if odd:
         which = resource_name(odd[0]) if len(odd) == 1 else f"{len(odd)} of {len(view.resources)} resources"
-        return f"{which} anomalous since {_when(since, view)}"
+        return f"{which} abnormal since {_when(since, view)}"
     if view.finding is not None and view.finding.differs_since is not None:
-        return f"unlike its peers since {_when(view.finding.differs_since, view)}"
+        return f"differs from its peers since {_when(view.finding.differs_since, view)}"
     if since:
-        return f"anomalous since {_when(since, view)}"
+        return f"abnormal since {_when(since, view)}"
     first = next(alert for alert in alerts.open if _name(alert) in OF_STATE)
     return f"{_name(first)} since {_when(first.starts, view)}"
 
 
 def _quieted(alerts: Alerts) -> list[Alert]:
-    """Return the alerts of a host's state of which nobody is notified, and why is known."""
+    """Return the silenced and withheld alerts about the anomaly of a host."""
     return [alert for alert in alerts.among(*QUIETED) if _name(alert) in OF_STATE]
 
 
@@ -345,33 +339,35 @@ def _name(alert: Alert) -> str:
 
 
 def _since(view: HostView) -> str:
-    """Return since when anything is wrong with a host; "" where nothing is."""
-    found = view.finding
+    """Return the start of the anomaly of a host; empty if it has none."""
+    finding = view.finding
     times = [entry.anomalous_since for entry in view.resources]
-    times += [found.anomalous_since, found.differs_since] if found is not None else []
+    times += [finding.anomalous_since, finding.differs_since] if finding is not None else []
     return min((time for time in times if time), default="")
 
 
 def state_text(view: HostView, alerts: Alerts, explained: int) -> str:
-    """Return what is wrong with a host, since when and how many jobs met it, in one sentence; "" while nothing is."""
-    found = view.finding or HostFinding()
-    parts = [f"unlike its peers since {moment(found.differs_since)}"] if found.differs_since else []
-    parts += [f"unlike its own past since {moment(found.anomalous_since)}"] if found.anomalous_since else []
+    """Return the anomaly of a host, since when, and how many jobs were affected; empty if it has none."""
+    finding = view.finding or HostFinding()
+    parts = [f"differed from its peers since {moment(finding.differs_since)}"] if finding.differs_since else []
+    parts += [f"behaved abnormally since {moment(finding.anomalous_since)}"] if finding.anomalous_since else []
     is_open = [alert for alert in alerts.open if _name(alert) in OF_STATE]
     if not parts and not is_open:
         return ""
-    parts = parts or [f"anomalous since {moment(is_open[0].starts)}"]
+    parts = parts or [f"behaved abnormally since {moment(is_open[0].starts)}"]
     odd = [entry.resource for entry in view.resources if entry.anomalous_since]
     more = f" and {len(odd) - ODD_NAMED} more" if len(odd) > ODD_NAMED else ""
     which = f": {', '.join(map(resource_name, odd[:ODD_NAMED]))}{more}" if odd else ""
-    hit = [f"{counted(found.jobs, 'job')} met it"] if found.jobs else []
-    hit += [f"it explains {counted(explained, 'slow run')}"] if explained else []
-    first = f"{view.host} has been {' and '.join(parts)} UTC{which}{'; ' if hit else ''}{', and '.join(hit)}."
-    return " ".join([first, *dict.fromkeys(alerts.why(alert) for alert in _quieted(alerts))])
+    sentences = [f"{view.host} has {' and '.join(parts)} UTC{which}."]
+    if finding.jobs:
+        sentences.append(f"{counted(finding.jobs, 'job')} {'was' if finding.jobs == 1 else 'were'} affected.")
+    if explained:
+        sentences.append(f"The host explains {counted(explained, 'slow run')}.")
+    return " ".join([*sentences, *dict.fromkeys(alerts.why(alert) for alert in _quieted(alerts))])
 
 
 def most_important_first(entry: ResourceView) -> tuple[bool, bool, int, str]:
-    """Return by what the resources of a host are ordered: the anomalous ones, then those that people look at first."""
+    """Return the sort key of the resources of a host: abnormal ones first, then those that people look at first."""
     base = entry.resource.partition(">")[0]
     return (
         not entry.anomalous_since,
@@ -400,7 +396,7 @@ FOREVER_MS: Final = 2**62
 
 
 class ExplainedRow(msgspec.Struct, frozen=True):
-    """A slow run in the list; empty links lead nowhere. `user` is None where it is no longer known."""
+    """A slow run in the list; links may be empty. `user` is None if it is no longer known."""
 
     job: str
     job_href: str
@@ -412,30 +408,30 @@ class ExplainedRow(msgspec.Struct, frozen=True):
 
 
 class ExplainedRows(msgspec.Struct, frozen=True):
-    """The slow runs that a host explains, the newest first, and how many there were in all."""
+    """The slow runs that a host explains, the newest first, and their total number."""
 
     rows: Sequence[ExplainedRow]
     count: int
 
     @property
     def title(self) -> str:
-        """How many there are, and how many of them are listed."""
+        """The total number of runs, and how many are listed."""
         return f"{self.count}" if self.count == len(self.rows) else f"the newest {len(self.rows)} of {self.count}"
 
 
 def explained_rows(
     service: Service, system: str, host: str, since_ms: int = 0, until_ms: int = FOREVER_MS
 ) -> ExplainedRows:
-    """Return the runs that a host explains and that were there in a time; by default all that are remembered."""
-    found = service.reading(system).explained_runs(host)
-    pairs = [(run, _settled(service, run.run_id)) for run in reversed(found.runs)]
+    """Return the slow runs that a host explains, within a time; by default all that are remembered."""
+    explained = service.reading(system).explained_runs(host)
+    pairs = [(run, _settled(service, run.run_id)) for run in reversed(explained.runs)]
     shown = [
         _row(service, run, settled)
         for run, settled in pairs
         if run.end_ms >= since_ms and (settled.start_ms if settled else run.end_ms) <= until_ms
     ]
-    whole = len(shown) == len(found.runs)
-    return ExplainedRows(shown, found.count if whole else len(shown))
+    whole = len(shown) == len(explained.runs)
+    return ExplainedRows(shown, explained.count if whole else len(shown))
 
 
 def _settled(service: Service, run_id: str) -> RecentRun | None:
@@ -445,13 +441,13 @@ def _settled(service: Service, run_id: str) -> RecentRun | None:
 
 def _row(service: Service, run: ExplainedRun, settled: RecentRun | None) -> ExplainedRow:
     system, job_id = job_of(run.run_id)
-    known = service.prediction(run.application_id) is not None
+    has_page = service.prediction(run.application_id) is not None
     key = ApplicationKey.parse(run.application_id)
     return ExplainedRow(
         job=f"{system}/{job_id}",
         job_href=job_link(system, job_id) if settled is not None else "",
         application=" ".join(filter(None, (key.application, key.input))),
-        application_href=f"/applications/{link(run.application_id)}" if known else "",
+        application_href=f"/applications/{link(run.application_id)}" if has_page else "",
         factor=f"{run.factor:.2f}",
         ended=moment(rfc3339(run.end_ms)),
         user=settled.user if settled is not None else None,
@@ -459,7 +455,7 @@ def _row(service: Service, run: ExplainedRun, settled: RecentRun | None) -> Expl
 
 
 def job_of(run_id: str) -> tuple[str, str]:
-    """Return system and id of the job of a run, from `system/job@start`."""
+    """Return system and id of the job of a run id `system/job@start`."""
     system, _, rest = run_id.partition("/")
-    job_id, at, _ = rest.rpartition("@")
-    return unquote(system), unquote(job_id if at else rest)
+    job_id, separator, _ = rest.rpartition("@")
+    return unquote(system), unquote(job_id if separator else rest)

@@ -1,4 +1,4 @@
-"""Lists of running and ended jobs, as pages show them: filtered, sorted by a column, a page at a time."""
+"""Lists of running and ended jobs: filtered, sorted by a column, and paged; and the pages of users and projects."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from processors.advice import current_prediction
 from processors.contracts.events import SUCCESS
 from processors.contracts.names import rfc3339
 from processors.contracts.outputs import RecentRun, RunningJob, hits
@@ -16,21 +17,20 @@ from sinks.web.access import Reader
 from sinks.web.filters import JobFilter, address, id_of, key_of
 from sinks.web.formatting import around, counted, duration, energy, moment, share, size
 from sinks.web.formatting import chance as percent
-from sinks.web.queries import link, point_at
-from sinks.web.views import job_messages
-from sinks.web.views.jobs import job_link, user_link, visible
+from sinks.web.queries import link
+from sinks.web.views.jobs import job_link, kilowatt_hours, limit_advice, size_advice, user_link, visible
 
 Tab = Literal["running", "ended"]
 TABS: Final[tuple[Tab, ...]] = ("running", "ended")
 PAGE: Final = 50
-OFFERED_MAX: Final = 36  # of a list to choose from
+OFFERED_MAX: Final = 36  # suggestions of a filter
 Cell = tuple[str, str]  # text, and the link it leads to
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column: its name in the address, its title, by what it sorts, and what sort order a first click asks for.
+    """A column: name in the address, title, sort key, and whether a first click sorts descending.
 
-    A column without `by` cannot be sorted by.
+    A column without `by` cannot be sorted.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Heading(msgspec.Struct, frozen=True):
-    """A column in the head of a table: the address that sorts by it, and how it is sorted now."""
+    """A column in the head of a table: its title, the address that sorts by it, and its current order."""
 
     title: str
     href: str
@@ -50,7 +50,7 @@ class Heading(msgspec.Struct, frozen=True):
 
 
 class JobRow(msgspec.Struct, frozen=True):
-    """A job in a list: its name and link, then a cell for each other column; `notes` are cells that stand out."""
+    """A job in a list: name, link, and a cell for each further column; `bad` are the highlighted cells."""
 
     name: str
     href: str
@@ -59,7 +59,7 @@ class JobRow(msgspec.Struct, frozen=True):
 
 
 class JobList(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of a list: `total` counts what the filter lets through, `counts` the same of every tab."""
+    """A page of a list: `total` counts the jobs that match the filters, `counts` the same for each tab."""
 
     tab: Tab
     filter: JobFilter
@@ -87,7 +87,7 @@ RUNNING: Final = (
     Column("band", "earliest to latest"),
     Column(
         "limit",
-        "hits its limit",
+        "chance to hit limit",
         lambda job: None if job.session else job.probability_exceeds_limit,
         down=True,
         number=True,
@@ -106,7 +106,7 @@ ENDED: Final = (
     Column("end", "ended", lambda run: run.end_ms, down=True),
     Column("state", "state", lambda run: run.state),
     Column("time", "run time", lambda run: run.run_time_s, down=True, number=True),
-    Column("against", "of its prediction", filters.of_predicted, down=True, number=True),
+    Column("against", "relative to prediction", filters.of_predicted, down=True, number=True),
     Column("energy", "energy", lambda run: run.energy_j, down=True, number=True),
 )
 COLUMNS: Final[Mapping[Tab, tuple[Column, ...]]] = {"running": RUNNING, "ended": ENDED}
@@ -114,41 +114,40 @@ FIRST: Final[Mapping[Tab, str]] = {"running": "-limit", "ended": "-end"}
 
 
 def job_list(
-    service: Service, reader: Reader, wanted: JobFilter, query: Mapping[str, str], path: str = "/jobs"
+    service: Service, reader: Reader, chosen: JobFilter, query: Mapping[str, str], path: str = "/jobs"
 ) -> JobList:
-    """Return the page of a list that a reader asks for: of jobs that they may see.
+    """Return a page of the jobs that a reader may see.
 
-    BadParameterError for a tab or a column that there is not.
+    BadParameterError if the tab or column does not exist.
     """
     running, ended = visible(service.running(), reader), visible(service.recent_runs(), reader)
-    found: dict[Tab, list[Any]] = {"running": wanted.jobs(running), "ended": wanted.runs(ended)}
-    tab = _tab(query.get("tab", "")) or _likely_tab(wanted, found)
+    matching: dict[Tab, list[Any]] = {"running": chosen.jobs(running), "ended": chosen.runs(ended)}
+    tab = _tab(query.get("tab", "")) or _likely_tab(chosen, matching)
     requested = query.get("sort", "")
     column, down = column_of(tab, requested or FIRST[tab])
-    ordered = in_order(found[tab], column, down=down)
+    ordered = in_order(matching[tab], column, down=down)
     pages = max(1, -(-len(ordered) // PAGE))
     page = min(queries.whole(query, "page", 1, 10**6) or 1, pages)
     first = (page - 1) * PAGE
-    own = wanted.query(tab=tab) | ({"sort": requested} if requested else {})
+    base = chosen.query(tab=tab) | ({"sort": requested} if requested else {})
     return JobList(
         tab=tab,
-        filter=wanted,
-        headings=[_heading(each, column, path, wanted.query(tab=tab), down=down) for each in COLUMNS[tab]],
+        filter=chosen,
+        headings=[_heading(heading, column, path, chosen.query(tab=tab), down=down) for heading in COLUMNS[tab]],
         rows=[row(service, entry) for entry in ordered[first : first + PAGE]],
         total=len(ordered),
         first=first,
         page=page,
         pages=pages,
-        counts={name: len(entries) for name, entries in found.items()},
-        tabs={name: address(path, wanted.query(tab=name)) for name in TABS},
-        earlier=address(path, own | ({"page": str(page - 1)} if page > 2 else {})) if page > 1 else "",
-        later=address(path, own | {"page": str(page + 1)}) if page < pages else "",
+        counts={name: len(entries) for name, entries in matching.items()},
+        tabs={name: address(path, chosen.query(tab=name)) for name in TABS},
+        earlier=address(path, base | ({"page": str(page - 1)} if page > 2 else {})) if page > 1 else "",
+        later=address(path, base | {"page": str(page + 1)}) if page < pages else "",
         offered=_offered(running, ended),
     )
 
 
 def row(service: Service, entry: RunningJob | RecentRun) -> JobRow:
-    """Return a job as a list shows it."""
     return _of_running(service, entry) if isinstance(entry, RunningJob) else _of_ended(service, entry)
 
 
@@ -158,45 +157,45 @@ def titles(tab: Tab) -> list[Heading]:
 
 
 def in_order(entries: Iterable[Any], column: Column, *, down: bool) -> list[Any]:
-    """Return entries sorted by a column, those last of which its value is not known."""
+    """Return entries sorted by a column; entries without a value come last."""
     by = column.by
     if by is None:
         return list(entries)
     keyed = [(by(entry), entry) for entry in entries]
-    known = [pair for pair in keyed if pair[0] is not None]
-    known.sort(key=lambda pair: pair[0], reverse=down)
-    return [entry for _, entry in known] + [entry for value, entry in keyed if value is None]
+    valued = [pair for pair in keyed if pair[0] is not None]
+    valued.sort(key=lambda pair: pair[0], reverse=down)
+    return [entry for _, entry in valued] + [entry for value, entry in keyed if value is None]
 
 
-def _tab(given: str) -> Tab | None:
-    if not given:
+def _tab(name: str) -> Tab | None:
+    if not name:
         return None
-    found = next((tab for tab in TABS if tab == given), None)
-    if found is None:
-        raise queries.BadParameterError(f"tab={given[:40]!r} has to be running or ended.")
-    return found
+    tab = next((tab for tab in TABS if tab == name), None)
+    if tab is None:
+        raise queries.BadParameterError(f"tab={name[:40]!r} has to be running or ended.")
+    return tab
 
 
-def _likely_tab(wanted: JobFilter, found: Mapping[Tab, Sequence[Any]]) -> Tab:
-    """Return the list to show where none is chosen: running jobs, unless only ended ones can be meant."""
-    only_ended = wanted.state or wanted.outside_band
-    return "ended" if only_ended or (wanted.query() and found["ended"] and not found["running"]) else "running"
+def _likely_tab(chosen: JobFilter, matching: Mapping[Tab, Sequence[Any]]) -> Tab:
+    """Return the default tab: running jobs, unless only ended jobs can match."""
+    only_ended = chosen.state or chosen.outside_band
+    return "ended" if only_ended or (chosen.query() and matching["ended"] and not matching["running"]) else "running"
 
 
-def column_of(tab: Tab, given: str) -> tuple[Column, bool]:
-    """Return the column to sort by, and whether the largest comes first; BadParameterError where there is none."""
-    name = given.removeprefix("-")
-    found = next((column for column in COLUMNS[tab] if column.name == name and column.by is not None), None)
-    if found is None:
-        known = ", ".join(column.name for column in COLUMNS[tab] if column.by is not None)
+def column_of(tab: Tab, order: str) -> tuple[Column, bool]:
+    """Return the column to sort by, and whether descending; BadParameterError if it does not exist."""
+    name = order.removeprefix("-")
+    column = next((column for column in COLUMNS[tab] if column.name == name and column.by is not None), None)
+    if column is None:
+        names = ", ".join(column.name for column in COLUMNS[tab] if column.by is not None)
         raise queries.BadParameterError(
-            f"sort={given[:40]!r} has to be one of {known}, with a minus for the largest first."
+            f"sort={order[:40]!r} has to be one of {names}, with a minus for descending order."
         )
-    return found, given.startswith("-")
+    return column, order.startswith("-")
 
 
 def _heading(column: Column, by: Column, path: str, query: dict[str, str], *, down: bool) -> Heading:
-    """Return a column as it stands in the head: a click on the one that is sorted by turns its order round."""
+    """Return a column of the head; a click on the sorted column reverses its order."""
     is_sorted = column.name == by.name
     next_down = not down if is_sorted else column.down
     sort = f"{'-' if next_down else ''}{column.name}"
@@ -206,7 +205,7 @@ def _heading(column: Column, by: Column, path: str, query: dict[str, str], *, do
 
 
 def _offered(running: Sequence[RunningJob], ended: Sequence[RecentRun]) -> dict[str, list[str]]:
-    """Return what a reader may choose from: the names with the most jobs, sorted; others can be typed."""
+    """Return suggestions for the filters: the names with the most jobs, sorted; others can be typed."""
     names: dict[str, Counter[str | None]] = {
         "application": Counter(job.application for job in running),
         "user": Counter(job.user for job in running),
@@ -262,8 +261,8 @@ def _of_ended(service: Service, run: RecentRun) -> JobRow:
 
 def _application(service: Service, name: str, input_: str, id_: str) -> Cell:
     text = " ".join(filter(None, (name, input_)))
-    known = id_ and service.prediction(id_) is not None
-    return (text, f"/applications/{link(id_)}") if known else (text or "unknown", "")
+    has_page = id_ and service.prediction(id_) is not None
+    return (text, f"/applications/{link(id_)}") if has_page else (text or "unknown", "")
 
 
 def _user(user: str | None) -> Cell:
@@ -278,7 +277,7 @@ NAMES: Final[dict[Kind, str]] = {"user": "User", "account": "Project"}
 
 
 class Part(msgspec.Struct, frozen=True):
-    """The first jobs of a list, how many there are, and where all of them are."""
+    """The first jobs of a list, their total number, and the address of the whole list."""
 
     tab: Tab
     headings: Sequence[Heading]
@@ -288,7 +287,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """What to ask for next time with one application: its name, its page, how much it was run, and sentences."""
+    """What to request next time for one application: its name, page, number of runs, and sentences."""
 
     name: str
     href: str
@@ -297,7 +296,7 @@ class Advice(msgspec.Struct, frozen=True):
 
 
 class OwnerView(msgspec.Struct, frozen=True):
-    """A user or a project: facts, lists, and advice by application, that with the most node-hours first."""
+    """A user or a project: facts, lists, and advice for the applications with the most node-hours."""
 
     title: str
     name: str
@@ -307,75 +306,70 @@ class OwnerView(msgspec.Struct, frozen=True):
 
     @property
     def is_known(self) -> bool:
-        """Whether any job of theirs is known."""
+        """Whether any job of the user or project is known."""
         return any(part.total for part in self.parts)
 
 
 def owner_view(service: Service, reader: Reader, kind: Kind, name: str) -> OwnerView:
-    """Return what to show of a user or a project to a reader: the jobs that they may see."""
-    wanted = JobFilter(user=name) if kind == "user" else JobFilter(account=name)
-    running = wanted.jobs(visible(service.running(), reader))
-    runs = wanted.runs(visible(service.recent_runs(), reader))
+    """Return the page of a user or project with the jobs that a reader may see."""
+    chosen = JobFilter(user=name) if kind == "user" else JobFilter(account=name)
+    running = chosen.jobs(visible(service.running(), reader))
+    runs = chosen.runs(visible(service.recent_runs(), reader))
     return OwnerView(
         NAMES[kind],
         name,
-        list(_facts(wanted, runs)),
-        [_part(service, wanted, "running", running), _part(service, wanted, "ended", runs)],
+        list(_facts(chosen, runs)),
+        [_part(service, chosen, "running", running), _part(service, chosen, "ended", runs)],
         list(_advice(service, runs)),
     )
 
 
-def _part(service: Service, wanted: JobFilter, tab: Tab, found: Sequence[Any]) -> Part:
+def _part(service: Service, chosen: JobFilter, tab: Tab, matching: Sequence[Any]) -> Part:
     column, down = column_of(tab, FIRST[tab])
-    shown = in_order(found, column, down=down)[:SHOWN]
-    href = address("/jobs", wanted.query(tab=tab))
-    return Part(tab, titles(tab), [row(service, entry) for entry in shown], len(found), href)
+    shown = in_order(matching, column, down=down)[:SHOWN]
+    href = address("/jobs", chosen.query(tab=tab))
+    return Part(tab, titles(tab), [row(service, entry) for entry in shown], len(matching), href)
 
 
-def _facts(wanted: JobFilter, runs: Sequence[RecentRun]) -> Iterator[tuple[str, str, str]]:
-    """Yield name, value and link of what is known of the runs that ended."""
+def _facts(chosen: JobFilter, runs: Sequence[RecentRun]) -> Iterator[tuple[str, str, str]]:
+    """Yield name, value and link of the facts about ended runs."""
     completed = [run for run in runs if run.state == SUCCESS]
     compared = [run for run in completed if run.predicted is not None]
     outside = [run for run in compared if filters.is_outside(run)]
-    yield "runs that ended", str(len(runs)), ""
+    yield "ended runs", str(len(runs)), ""
     if runs:
         yield "completed", f"{len(completed)} ({share(len(completed) / len(runs))})", ""
     if compared:
-        href = address("/jobs", wanted.query(tab="ended", outside_band="1"))
-        yield "outside of their band", f"{len(outside)} of {len(compared)} that were predicted", href
+        href = address("/jobs", chosen.query(tab="ended", outside_band="1"))
+        yield "outside their band", f"{len(outside)} of {len(compared)} predicted runs", href
     sized_runs = [(run.nodes, run.run_time_s) for run in runs if run.nodes is not None]
     if sized_runs:
         yield "node-hours", _of(sum(n * time_s for n, time_s in sized_runs) / HOUR_S, len(sized_runs), len(runs)), ""
     energies = [run.energy_j for run in runs if run.energy_j is not None]
     if energies:
-        yield "energy", f"{job_messages.kilowatt_hours(sum(energies))}{_among(len(energies), len(runs))}", ""
+        yield "energy", f"{kilowatt_hours(sum(energies))}{_among(len(energies), len(runs))}", ""
 
 
-def _of(amount: float, known: int, runs: int) -> str:
-    return f"{amount:.0f}{_among(known, runs)}" if amount >= 10 else f"{amount:.2g}{_among(known, runs)}"
+def _of(amount: float, counted_runs: int, runs: int) -> str:
+    return f"{amount:.0f}{_among(counted_runs, runs)}" if amount >= 10 else f"{amount:.2g}{_among(counted_runs, runs)}"
 
 
-def _among(known: int, runs: int) -> str:
-    return "" if known == runs else f" of {counted(known, 'run')} where it is known"
+def _among(counted_runs: int, runs: int) -> str:
+    return "" if counted_runs == runs else f" in {counted(counted_runs, 'run')}; unknown for the others"
 
 
 def _advice(service: Service, runs: Sequence[RecentRun]) -> Iterator[Advice]:
-    """Yield what to ask for next time, for the applications with the most node-hours of which anything is known."""
+    """Yield what to request next time, for the applications with the most node-hours."""
     by_application: dict[str, list[RecentRun]] = defaultdict(list)
     for run in runs:
         if run.application_id is not None:
             by_application[run.application_id].append(run)
-    costly = sorted(by_application.items(), key=lambda one: -sum((run.nodes or 1) * run.run_time_s for run in one[1]))
-    for id_, own in costly[:ADVICE_MAX]:
-        entry, newest = service.prediction(id_), own[0]
-        point = point_at(entry, newest.n)
-        usual = newest.predicted if point is None else job_messages.current_prediction(point)
-        found = (
-            job_messages.limit_advice(usual, newest.time_limit_s),
-            job_messages.size_advice(entry, newest.n),
-        )
-        texts = [text for text in found if text]
+    costly = sorted(by_application.items(), key=lambda item: -sum((run.nodes or 1) * run.run_time_s for run in item[1]))
+    for id_, of_application in costly[:ADVICE_MAX]:
+        entry, newest = service.prediction(id_), of_application[0]
+        advice = (limit_advice(current_prediction(entry, newest), newest.time_limit_s), size_advice(entry, newest.n))
+        texts = [text for text in advice if text]
         key = key_of(id_)
         if texts:
             href = f"/applications/{link(id_)}" if entry is not None else ""
-            yield Advice(" ".join(filter(None, (key.application, key.input))), href, len(own), texts)
+            yield Advice(" ".join(filter(None, (key.application, key.input))), href, len(of_application), texts)

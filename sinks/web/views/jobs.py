@@ -1,32 +1,84 @@
-"""What the page of a job shows, worked out from the service: sentences, facts, and the chart of its application."""
+"""The page of a job, worked out from the service: sentences, facts, and the chart of its application."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
 from urllib.parse import quote, unquote, urlencode
 
 import msgspec
 
+from processors.advice import (
+    ALIKE,
+    current_prediction,
+    enough_limit,
+    gains,
+    is_dependable,
+    is_near,
+    point_at,
+    run_time_at,
+)
 from processors.contracts.events import SUCCESS
 from processors.contracts.names import ApplicationKey, job_key, parse_rfc3339, rfc3339
-from processors.contracts.outputs import JobPrediction, PredictedAtStart, Prediction, RecentRun, RunningJob
+from processors.contracts.outputs import (
+    RELIABLE,
+    CurvePoint,
+    JobPrediction,
+    PredictedAtStart,
+    Prediction,
+    RecentRun,
+    RunningJob,
+    hits,
+)
 from processors.contracts.service import Service
-from processors.jobs.remaining_time import source_of
+from processors.jobs.remaining_time import UNDER_LOAD, source_of
+from processors.similar_runs import MODEL_NAME as SIMILAR_RUNS
 from sinks.web.access import Reader
 from sinks.web.charts import Chart, run_time_axis, size_axis
 from sinks.web.filters import id_of
-from sinks.web.formatting import around, between, chance, duration, energy, moment, power, rounded, share, sized
-from sinks.web.queries import link, point_at
-from sinks.web.views import job_messages
+from sinks.web.formatting import (
+    around,
+    between,
+    chance,
+    duration,
+    energy,
+    explained,
+    moment,
+    power,
+    rounded,
+    share,
+    size,
+    sized,
+    span,
+)
+from sinks.web.queries import link
 from sinks.web.views.why import Text, Why, neighbours, why_ended, why_running
 
-RECORD_RUNS: Final = 50  # of the application, whose bands are counted
+RECORD_RUNS: Final = 50  # newest runs of the application over which bands are counted
 DEFAULT_UNIT: Final = "nodes"
 ALIKE_MIN: Final = 3  # runs that have a median
-FOREVER_S: Final = 3e9  # of an end later than that no date is shown
+FOREVER_S: Final = 3e9  # no date is shown for a later end
+SHORT_S: Final = 10.0  # starting and ending take as long
+FAR: Final = 1000.0  # a larger factor says no more than "far longer"
+NO_CURVE: Final = frozenset({"high_error", "insufficient", "unknown"})  # verdicts on an application
+HARDLY: Final = 0.05
+GENEROUS: Final = 1.5  # a limit up to this factor above the advised one is fine
+LITTLE: Final = 0.25  # longer with half the size
+USED_UP: Final = 1.05  # beyond the largest useful size by more than rounding
+ALIKE_SHARE: Final = 0.05
+_ENDED: Final = {
+    "FAILED": "The run failed after {time}",
+    "OUT_OF_MEMORY": "The run ran out of memory after {time}",
+    "NODE_FAIL": "A host of the run failed after {time}",
+    "BOOT_FAIL": "The hosts of the run did not boot; it ended after {time}",
+    "CANCELLED": "The run was cancelled after {time}",
+    "DEADLINE": "The run was ended by its deadline after {time}",
+    "PREEMPTED": "The run was preempted by another job after {time}",
+    "REQUEUED": "The run was put back into the queue after {time}",
+}
 
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that ended, in sentences and facts; empty sentences have nothing to say."""
+    """A run that ended, in sentences and facts; a sentence is empty if there is nothing to say."""
 
     run: RecentRun
     outcome: str
@@ -43,7 +95,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunningView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that runs, in sentences and facts."""
+    """A running job in sentences and facts."""
 
     job: JobPrediction
     end: str
@@ -55,9 +107,9 @@ class RunningView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job: what runs now, and the runs that ended, newest first; a job that was put back into the queue has several.
+    """A job: its current run, and its ended runs, newest first; a requeued job has several.
 
-    `settling` is the sentence about a run that has just ended and that nothing else is known of yet.
+    `settling` is the sentence about a run that has just ended and has not settled yet.
     """
 
     system: str
@@ -71,24 +123,24 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def owners(service: Service, system: str, job_id: str) -> set[str | None]:
-    """Return who ran a job, as the journal writes users; nobody where the job is not known."""
-    shown = (service.job(system, job_id), service.ended(system, job_id))
+    """Return the users of a job, written as in the journal; empty if the job is unknown."""
+    predictions = (service.job(system, job_id), service.ended(system, job_id))
     users = {run.user for run in service.runs_of_job(system, job_id)}
-    return users | {job.user for job in shown if job is not None}
+    return users | {job.user for job in predictions if job is not None}
 
 
 def may_see(reader: Reader, users: set[str | None]) -> bool:
-    """Return whether a reader may see a job that these users ran."""
+    """Return whether a reader may see a job of these users."""
     return all(reader.sees(user) for user in users)
 
 
 def job_view(service: Service, system: str, job_id: str) -> JobView | None:
-    """Return what to show of a job; None where nothing is known of it."""
+    """Return the page of a job; None if the job is unknown."""
     running = service.job(system, job_id)
     runs = service.runs_of_job(system, job_id)
     ended = service.ended(system, job_id)
-    settling = job_messages.settling(ended, runs) if ended is not None else ""
-    if running is None and not runs and not settling:
+    unsettled = settling(ended, runs) if ended is not None else ""
+    if running is None and not runs and not unsettled:
         return None
     return JobView(
         system=system,
@@ -96,71 +148,67 @@ def job_view(service: Service, system: str, job_id: str) -> JobView | None:
         running=None if running is None else running_view(service, running),
         runs=[run_view(service, run, newest=place == 0) for place, run in enumerate(runs)],
         why=_why(service, running, runs),
-        settling=settling,
+        settling=unsettled,
         about=_about(running or (runs[0] if runs else None)),
         comparisons=list(comparisons(service, runs[0])) if runs and running is None else (),
     )
 
 
-def _about(of: JobPrediction | RecentRun | None) -> list[tuple[str, str]]:
-    """Return where a job ran and for whom, each with a link."""
-    if of is None:
+def _about(job: JobPrediction | RecentRun | None) -> list[tuple[str, str]]:
+    """Return partition, user and project of a job, each with its link."""
+    if job is None:
         return []
-    found = [(f"partition {of.partition}", "")] if of.partition else []
-    found += [(f"user {of.user}", user_link(of.user))] if of.user else []
-    return found + ([(f"project {of.account}", project_link(of.account))] if of.account else [])
+    rows = [(f"partition {job.partition}", "")] if job.partition else []
+    rows += [(f"user {job.user}", user_link(job.user))] if job.user else []
+    return rows + ([(f"project {job.account}", project_link(job.account))] if job.account else [])
 
 
 def user_link(user: str) -> str:
-    """Return the address of the page of a user; names come from outside, so they are escaped."""
+    """Return the address of the page of a user; the name comes from outside, so it is escaped."""
     return f"/users/{quote(user, safe='')}"
 
 
 def project_link(account: str) -> str:
-    """Return the address of the page of a project."""
     return f"/projects/{quote(account, safe='')}"
 
 
 def _why(service: Service, running: JobPrediction | None, runs: Sequence[RecentRun]) -> Why | None:
-    """Return what a job's page begins with: why it takes so long while it runs, or why its newest run took so long."""
     if running is not None:
         return why_running(service, running, present_of(service, running))
     return why_ended(service, runs[0]) if runs else None
 
 
 def present_of(service: Service, job: JobPrediction) -> int:
-    """Return the present moment in ms: the newest tick, or at least when the job was predicted."""
+    """Return the present moment in ms: the newest tick, and at least the time of the job's prediction."""
     ticks = [role.folded_ms for role in service.health() if role.folded_ms is not None]
     return max([*ticks, parse_rfc3339(job.as_of)])
 
 
 def comparisons(service: Service, run: RecentRun) -> Iterator[tuple[str, str]]:
-    """Yield with what a run may be compared, and where: the run before it of the same application and size, and their median."""
-    known = service.runs(run.application_id) if run.application_id else ()
-    alike = [one for one in known if one.n == run.n and one.state == SUCCESS and one.job_id != run.job_id]
-    before = next((one for one in alike if one.end_ms <= run.end_ms), None)
+    """Yield name and address of comparisons with runs of the same application and size: the run before, and the median."""
+    runs = service.runs(run.application_id) if run.application_id else ()
+    alike = [other for other in runs if other.n == run.n and other.state == SUCCESS and other.job_id != run.job_id]
+    before = next((other for other in alike if other.end_ms <= run.end_ms), None)
     if before is not None:
         yield "the run before", compare_link(run, before)
     if len(alike) >= ALIKE_MIN:
-        ordered = sorted(alike, key=lambda one: one.run_time_s)
+        ordered = sorted(alike, key=lambda other: other.run_time_s)
         yield f"the median of {len(alike)} runs", compare_link(run, ordered[len(ordered) // 2])
 
 
-def compare_link(run: RecentRun, other: RecentRun) -> str:
-    """Return the address of the comparison of two runs, the other one first: it is what is usual."""
-    names = {"a": job_key(other.system, other.job_id), "b": job_key(run.system, run.job_id)}
+def compare_link(run: RecentRun, usual: RecentRun) -> str:
+    """Return the address of the comparison of a run with a usual one, which stands first."""
+    names = {"a": job_key(usual.system, usual.job_id), "b": job_key(run.system, run.job_id)}
     return f"/jobs/compare?{urlencode(names)}"
 
 
 def running_view(service: Service, job: JobPrediction) -> RunningView:
-    """Return what to show of a job that runs."""
-    source = source_of(job.model)
     id_ = id_of(job)
     return RunningView(
         job=job,
-        end=job_messages.expected_end(job),
-        limit=job_messages.limit_chance(job),
-        trust=job_messages.trust(job.reliability.verdict, source) if job.known else "",
+        end=expected_end(job),
+        limit=limit_chance(job),
+        trust=trust(job.reliability.verdict, source_of(job.model)) if job.known else "",
         facts=list(_running_facts(job)),
         neighbours=neighbours(service, job),
         application=f"/applications/{link(id_)}" if id_ and service.prediction(id_) is not None else "",
@@ -172,35 +220,33 @@ def _running_facts(job: JobPrediction) -> Iterator[tuple[str, str]]:
     if job.known and job.end is not None:
         yield "predicted end", f"{moment(job.end)} UTC ({around(job.end, job.end_low, job.end_high)})"
     if job.known and job.run_time_s is not None and job.low_s is not None and job.high_s is not None:
-        yield "run time", f"{rounded(job.run_time_s)} ({between(job.low_s, job.high_s)})"
+        yield "predicted run time", f"{rounded(job.run_time_s)} ({between(job.low_s, job.high_s)})"
     yield "time limit", "not reported" if job.time_limit_s is None else duration(job.time_limit_s)
-    yield "chance to reach it", chance(job.probability_exceeds_limit)
+    yield "chance to reach the limit", chance(job.probability_exceeds_limit)
     if job.power_w is not None:
-        yield "power of all its hosts", f"{power(job.power_w)} ({power(job.power_low_w)} to {power(job.power_high_w)})"
+        yield "power of all hosts", f"{power(job.power_w)} ({power(job.power_low_w)} to {power(job.power_high_w)})"
         if job.run_time_s is not None:
-            yield "energy by its predicted end", energy(job.power_w * job.run_time_s)
+            yield "energy until the predicted end", energy(job.power_w * job.run_time_s)
     if job.under_load is not None and job.under_load.q50_s is not None:
-        yield "run time under the load of its hosts", duration(job.under_load.q50_s)
+        yield "run time under the load of the hosts", duration(job.under_load.q50_s)
     if job.coverage_measured is not None:
         runs = f" of {job.coverage_runs} runs" if job.coverage_runs is not None else ""
-        yield "predictions that held so far", f"{share(job.coverage_measured)}{runs}"
+        yield "runs inside such bands so far", f"{share(job.coverage_measured)}{runs}"
 
 
 def run_view(service: Service, run: RecentRun, *, newest: bool = True) -> RunView:
-    """Return what to show of a run that ended; only the newest of a job gets a chart and advice."""
+    """Return an ended run as its page shows it; only the newest run of a job gets a chart and advice."""
     entry = None if run.application_id is None else service.prediction(run.application_id)
     unit = _unit(run, entry)
-    point = point_at(entry, run.n)
-    usual = run.predicted if point is None else job_messages.current_prediction(point)
     others = service.runs(run.application_id)[:RECORD_RUNS] if newest and run.application_id else ()
     return RunView(
         run=run,
-        outcome=job_messages.outcome(run, unit),
-        trust=job_messages.trust(run.predicted.verdict, run.predicted.source) if run.predicted else "",
-        record=job_messages.record(others),
-        limit=job_messages.limit_advice(usual, run.time_limit_s) if newest else "",
-        size=job_messages.size_advice(entry, run.n) if newest else "",
-        energy=job_messages.energy_text(run, point),
+        outcome=outcome(run, unit),
+        trust=trust(run.predicted.verdict, run.predicted.source) if run.predicted else "",
+        record=record(others),
+        limit=limit_advice(current_prediction(entry, run), run.time_limit_s) if newest else "",
+        size=size_advice(entry, run.n) if newest else "",
+        energy=energy_text(run, point_at(entry, run.n)),
         ended=moment(rfc3339(run.end_ms)),
         facts=list(_facts(run, unit)),
         chart=_chart(entry, run) if newest else None,
@@ -219,27 +265,27 @@ def _unit(run: RecentRun, entry: Prediction | None) -> str:
 
 
 def _facts(run: RecentRun, unit: str) -> Iterator[tuple[str, str]]:
-    yield "size", "not known" if run.n is None else sized(run.n, unit)
+    yield "size", "unknown" if run.n is None else sized(run.n, unit)
     yield "started", f"{moment(rfc3339(run.start_ms))} UTC"
     yield "ended", f"{moment(rfc3339(run.end_ms))} UTC, {run.state}"
-    yield "run time", job_messages.run_time_text(run)
+    yield "run time", run_time_text(run)
     if run.predicted is not None:
-        yield "had been predicted", predicted_text(run.predicted)
+        yield "predicted run time", predicted_text(run.predicted)
         low, end, high = (
-            rfc3339(run.start_ms + round(1000 * min(each, FOREVER_S)))
-            for each in (run.predicted.low_s, run.predicted.run_time_s, run.predicted.high_s)
+            rfc3339(run.start_ms + round(1000 * min(seconds, FOREVER_S)))
+            for seconds in (run.predicted.low_s, run.predicted.run_time_s, run.predicted.high_s)
         )
         yield "predicted end", f"{moment(end)} UTC ({around(end, low, high)})"
     yield "time limit", "not reported" if run.time_limit_s is None else duration(run.time_limit_s)
     if run.power_w is not None:
-        yield "mean power of all its hosts", power(run.power_w)
+        yield "mean power of all hosts", power(run.power_w)
     if run.energy_j is not None:
         yield "energy", energy(run.energy_j)
 
 
-def predicted_text(shown: PredictedAtStart) -> str:
-    """Return what was predicted of a run at its start, with its band."""
-    return f"{rounded(shown.run_time_s)} ({between(shown.low_s, shown.high_s)})"
+def predicted_text(predicted: PredictedAtStart) -> str:
+    """Return the predicted run time with its band."""
+    return f"{rounded(predicted.run_time_s)} ({between(predicted.low_s, predicted.high_s)})"
 
 
 def _chart(entry: Prediction | None, run: RecentRun) -> Chart | None:
@@ -252,11 +298,249 @@ def _chart(entry: Prediction | None, run: RecentRun) -> Chart | None:
     )
 
 
+def outcome(run: RecentRun, unit: str) -> str:
+    """Return the outcome of a run, compared with its prediction."""
+    if run.state == SUCCESS:
+        return _completed(run, unit)
+    if run.state == "TIMEOUT":
+        return _timed_out(run)
+    template = _ENDED.get(run.state, "The run ended with state {state} after {time}")
+    text = template.format(state=run.state or "unknown", time=rounded(run.run_time_s))
+    return f"{text}{_usually(run.predicted)}."
+
+
+def _completed(run: RecentRun, unit: str) -> str:
+    predicted, took = run.predicted, f"The run took {run_time_text(run)}"
+    if predicted is None or predicted.run_time_s <= 0:
+        return f"{took}. {_not_compared(run)}"
+    if max(run.run_time_s, predicted.run_time_s) < SHORT_S:
+        return f"{took}. Runs this short are not compared, because starting and ending take as long."
+    against = _against(run.run_time_s / predicted.run_time_s, _usual(predicted, run.n, unit))
+    most = _most_runs(predicted)
+    if predicted.holds(run.run_time_s):
+        return f"{took}, {against}; {most}."
+    if is_near(run.run_time_s, predicted):
+        return f"{took}, {against}, slightly outside the usual range: {most}."
+    return f"{took}, {against}. That is unusual: {most}."
+
+
+def run_time_text(run: RecentRun) -> str:
+    """Return the run time; to the second if minutes would hide on which side of a narrow band it lies."""
+    ends = () if run.predicted is None else (rounded(run.predicted.low_s), rounded(run.predicted.high_s))
+    narrow = len(set(ends)) == 1 or (
+        run.predicted is not None and not run.predicted.holds(run.run_time_s) and rounded(run.run_time_s) in ends
+    )
+    return duration(run.run_time_s) if narrow else rounded(run.run_time_s)
+
+
+def _against(ratio: float, usual: str) -> str:
+    if abs(ratio - 1) < ALIKE:
+        return f"as long as {usual}"
+    if ratio >= FAR:
+        return f"far longer than {usual}"
+    if ratio >= 2:
+        return f"{ratio:.2g} times as long as {usual}" if ratio < 99 else f"{ratio:.0f} times as long as {usual}"
+    return f"{share(abs(ratio - 1))} {'longer' if ratio > 1 else 'shorter'} than {usual}"
+
+
+def _usual(predicted: PredictedAtStart, n: float | None, unit: str) -> str:
+    if predicted.source == SIMILAR_RUNS:
+        return "similar runs"
+    at_size = "" if n is None else f" at {sized(n, unit)}"
+    if predicted.source == UNDER_LOAD:
+        return f"predicted{at_size} under the load of the hosts"
+    return f"usual with its settings{at_size}" if predicted.source == "features" else f"usual{at_size}"
+
+
+def _most_runs(predicted: PredictedAtStart) -> str:
+    which = "runs under such load" if predicted.source == UNDER_LOAD else "such runs"
+    return f"{_portion(predicted.coverage, 10)} {which} take {between(predicted.low_s, predicted.high_s)}"
+
+
+def _portion(part: float, whole: int) -> str:
+    """Return a share as "9 of 10" if that is a whole count, else in per cent."""
+    count = part * whole
+    # no figure of a record is too large to ask
+    if math.isfinite(count) and abs(count - round(count)) < 0.01:
+        return f"{count:.0f} of {whole}"
+    return f"{share(part)} of"
+
+
+def _timed_out(run: RecentRun) -> str:
+    predicted, limit_s = run.predicted, run.time_limit_s
+    text = "The run was ended by its time limit"
+    text += f" of {rounded(limit_s)}" if limit_s else f" after {rounded(run.run_time_s)}"
+    if run.session:
+        return f"{text}, as usual for an interactive session."
+    if predicted is None or limit_s is None:
+        return f"{text}{_usually(predicted)}."
+    if limit_s < predicted.high_s:
+        return f"{text}. The limit was too short: {_most_runs(predicted)}."
+    return f"{text}, although {_most_runs(predicted)}. Something slowed the run, or it had more work than usual."
+
+
+def _usually(predicted: PredictedAtStart | None) -> str:
+    return "" if predicted is None else f"; {_most_runs(predicted)}"
+
+
+def _not_compared(run: RecentRun) -> str:
+    if run.session:
+        return "Interactive sessions are not compared with other runs."
+    if run.n is None:
+        return "Its size was not reported or changed while it ran, so it is not compared with other runs."
+    if run.application_id is None:
+        return "Its application could not be identified, so it is not compared with other runs."
+    return "It had no prediction to compare with, like the first runs of each application and size."
+
+
+def trust(verdict: str, source: str = "curve") -> str:
+    """Return how far to trust a prediction."""
+    if source == SIMILAR_RUNS:
+        return "Use the prediction with care. It rests on runs of the same user, name or kind, not on a scaling curve."
+    if verdict == RELIABLE:
+        return "The prediction is reliable."
+    return f"Use the prediction with care. {explained(verdict)}".rstrip()
+
+
+def record(runs: Sequence[RecentRun]) -> str:
+    """Return how many of the predicted runs fell inside their bands; empty if no run had been predicted."""
+    predicted = [(run, run.predicted) for run in runs if run.predicted is not None and run.state == SUCCESS]
+    if not predicted:
+        return ""
+    covered = sum(prediction.holds(run.run_time_s) for run, prediction in predicted)
+    if len(predicted) == 1:
+        return f"The last predicted run fell {'inside' if covered else 'outside'} its band."
+    return f"Of the last {len(predicted)} predicted runs, {covered} fell inside their bands."
+
+
+def expected_end(job: JobPrediction) -> str:
+    """Return when a running job will end."""
+    if not job.known or job.end is None or job.run_time_s is None or job.coverage is None:
+        return f"The end of the job cannot be predicted yet. {explained(job.reliability.verdict)}".rstrip()
+    end = moment(job.end)[-5:] if job.end[:10] == job.as_of[:10] else moment(job.end)
+    after_s = (parse_rfc3339(job.end) - parse_rfc3339(job.start)) / 1000  # its limit may end it before its run time
+    return (
+        f"The job should end at about {end} UTC, {rounded(after_s)} after its start; "
+        f"{_portion(job.coverage, 10)} such jobs end {_between(job.end_low, job.end_high)}."
+    )
+
+
+def _between(low: str | None, high: str | None) -> str:
+    if low is None or high is None:
+        return "at unknown times"
+    same_day = moment(low)[:10] == moment(high)[:10]
+    text = f"{moment(low)[-5:]} and {moment(high)[-5:]}" if same_day else span(low, high).replace(" to ", " and ")
+    return f"between {text}"
+
+
+def limit_chance(job: JobPrediction) -> str:
+    """Return how likely a running job is to reach its time limit; empty if it has none."""
+    limit_s, probability = job.time_limit_s, job.probability_exceeds_limit
+    if limit_s is None:
+        return ""
+    limit = f"its time limit of {duration(limit_s)}"
+    if job.session:
+        return f"The job is an interactive session: it ends when its user leaves, or at {limit}."
+    if probability is None:
+        return f"The chance that the job reaches {limit} is unknown."
+    if probability < HARDLY:
+        return f"The job will hardly reach {limit} (chance {chance(probability)})."
+    if not hits(probability, session=job.session):
+        return f"The job may reach {limit} (chance {chance(probability)})."
+    return (
+        f"The job will probably be ended by {limit} (chance {chance(probability)}). "
+        "Let it save its work, or ask the centre for more time."
+    )
+
+
+def settling(ended: JobPrediction, runs: Sequence[RecentRun]) -> str:
+    """Return the sentence about a run that has ended and not settled yet; empty if the run is among the settled `runs`."""
+    start_ms = parse_rfc3339(ended.start)
+    if any(run.start_ms >= start_ms for run in runs):
+        return ""
+    return "The run has ended. Its outcome appears here once all reports are in, some minutes after the end."
+
+
+def limit_advice(usual: PredictedAtStart | None, requested_s: float | None) -> str:
+    """Return the time limit to request next time; empty if such runs have no prediction.
+
+    `requested_s` is the limit that the run had.
+    """
+    if usual is None or not 0 < usual.high_s < math.inf:
+        return ""
+    limit_s = enough_limit(usual.high_s)
+    why = f"{_portion((1 + usual.coverage) / 2, 20)} such runs end within {rounded(usual.high_s)}"
+    if not is_dependable(usual):
+        return f"Request at least {rounded(limit_s)}: {why}, but this prediction is uncertain."
+    if requested_s is not None and limit_s <= requested_s <= GENEROUS * limit_s:
+        return f"Your limit of {rounded(requested_s)} fits: {why}."
+    return f"{rounded(limit_s)} is enough: {why}.{_about_limit(requested_s, limit_s)}"
+
+
+def _about_limit(requested_s: float | None, limit_s: float) -> str:
+    if requested_s is None:
+        return ""
+    if requested_s < limit_s:
+        return f" Your limit of {rounded(requested_s)} is tight."
+    return f" You requested {rounded(requested_s)}; with a shorter limit the job may start sooner."
+
+
+def size_advice(entry: Prediction | None, n: float | None) -> str:
+    """Return whether the size helped and what half of it would have cost; empty if the curve does not tell."""
+    if entry is None or n is None:
+        return ""
+    if entry.reliability.verdict in NO_CURVE or entry.model.name == SIMILAR_RUNS:
+        return f"The best size is not known yet. {explained(entry.reliability.verdict)}"
+    most = entry.useful_n.max
+    run_time_s, half_s = run_time_at(entry.curve, n), run_time_at(entry.curve, n / 2)
+    if most is not None and n > most * USED_UP and not gains(entry, most, n):
+        return _too_many(entry, n, most)
+    if run_time_s is None or half_s is None or n < 2:
+        return "" if most is None or n >= most else f"Runs get faster up to {sized(most, entry.unit)}."
+    return _against_half(sized(n / 2, entry.unit), run_time_s, half_s, is_one=n == 2)
+
+
+def _against_half(half: str, run_time_s: float, half_s: float, *, is_one: bool) -> str:
+    longer = half_s / run_time_s - 1
+    text = f"{half} {'takes' if is_one else 'take'} about {rounded(half_s)}"
+    if longer < ALIKE_SHARE:
+        return f"Half the size is as fast: {text}."
+    if longer <= LITTLE:
+        return f"Half the size is nearly as fast: {text}, {share(longer)} longer."
+    return f"The size is worth it: {text}, {share(longer)} longer."
+
+
+def _too_many(entry: Prediction, n: float, most: float) -> str:
+    most_s = run_time_at(entry.curve, most)
+    time = f" and take about {rounded(most_s)}" if most_s else ""
+    return f"{sized(most, entry.unit)} are enough{time}. {size(n)} are hardly faster."
+
+
+def energy_text(run: RecentRun, point: CurvePoint | None) -> str:
+    """Return the energy of a run, compared with the prediction at its size; empty if it was not measured."""
+    if run.energy_j is None:
+        return ""
+    text = f"The run used {kilowatt_hours(run.energy_j)} ({energy(run.energy_j)})"
+    usual_j = point.energy_j if point is not None else None
+    if not usual_j or run.state != SUCCESS:
+        return f"{text}."
+    ratio = run.energy_j / usual_j
+    if abs(ratio - 1) < ALIKE_SHARE:
+        return f"{text}, as much as usual."
+    return f"{text}, {share(abs(ratio - 1))} {'more' if ratio > 1 else 'less'} than usual."
+
+
+def kilowatt_hours(joules: float) -> str:
+    """Return an energy in kWh, the unit of bills."""
+    amount = joules / 3.6e6
+    return f"{amount:.0f} kWh" if amount >= 100 else f"{amount:.3g} kWh"
+
+
 Owned = TypeVar("Owned", RunningJob, RecentRun)
 
 
 def visible(jobs: Sequence[Owned], reader: Reader) -> Sequence[Owned]:
-    """Return the jobs or runs that a reader may see, whatever a service shows."""
+    """Return the jobs or runs that a reader may see, whatever the service returned."""
     return jobs if reader.operator else [job for job in jobs if reader.sees(job.user)]
 
 
@@ -266,6 +550,6 @@ def job_link(system: str, job_id: str) -> str:
 
 
 def link_of_key(key: str) -> str:
-    """Return the address of the page of a job by its key."""
+    """Return the address of the page of a job by its key `system/id`."""
     system, _, job_id = key.partition("/")
     return job_link(unquote(system), unquote(job_id))

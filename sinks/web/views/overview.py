@@ -1,4 +1,4 @@
-"""What the overview shows, and what it shares with the page of an application: order, sources, laws, what stands out."""
+"""The overview, and the parts that the page of an application shares with it: order, sources, laws, and anomalies."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -22,19 +22,20 @@ from processors.contracts.outputs import (
     RunningJob,
 )
 from processors.contracts.service import SourceStatus
+from processors.power.by_size import INSIDE
 from sinks.web.charts import Spark, drawable, sparkline
-from sinks.web.formatting import INSIDE, attention, counted, duration, explained, moment, share, size, verdict_text
-from sinks.web.queries import Truth, application_id, link, point_at
+from sinks.web.formatting import attention, counted, duration, explained, moment, share, size, verdict_text
+from sinks.web.queries import Truth, application_id, link
 from sinks.web.views.alert_states import SEVERITIES
 
-SCORED_MIN: Final = 10  # fewer scored runs tell less of the error than the bands do
-MEDIAN_OF_BAND: Final = 0.41  # of the half-width of a band for nine of ten runs, under a normal law: the median error
+SCORED_MIN: Final = 10  # with fewer scored runs the bands are the better estimate of the error
+MEDIAN_OF_BAND: Final = 0.41  # median error over the half-width of a 90 % band of a normal distribution
 GOOD: Final = 0.05
 FAIR: Final = 0.15
 
 
 class Trust(msgspec.Struct, frozen=True):
-    """What is said of predictions inside and beyond the sizes that were run; whether each is good news."""
+    """How far to trust predictions between the sizes that were run, and beyond them, in words; and whether each is good."""
 
     inside: str
     beyond: str
@@ -43,12 +44,10 @@ class Trust(msgspec.Struct, frozen=True):
 
 
 def trust_of(entry: Prediction) -> Trust:
-    """Return how far to trust the predictions of an application."""
     error = inside_error(entry)
-    known = error is not None
     word = "unknown" if error is None else "good" if error <= GOOD else "fair" if error <= FAIR else "rough"
     return Trust(
-        f"{word}, {share(error)}" if known else word,
+        word if error is None else f"{word}, {share(error)}",
         _beyond(entry),
         inside_good=word == "good",
         beyond_good=entry.useful_n.slower_beyond is None and entry.reliability.verdict == RELIABLE,
@@ -56,7 +55,7 @@ def trust_of(entry: Prediction) -> Trust:
 
 
 def inside_error(entry: Prediction) -> float | None:
-    """Return the relative error of predictions at sizes among those that were run: measured, or by the width of their bands."""
+    """Return the relative error of predictions between the sizes that were run: measured, else estimated from the bands."""
     scored = next((part for part in entry.quality.horizons if part.horizon == "inside"), None)
     if scored is not None and scored.scored >= SCORED_MIN:
         return scored.median_error
@@ -77,13 +76,13 @@ def _beyond(entry: Prediction) -> str:
     return "unknown"
 
 
-TARGET: Final = "target"  # evidence that has one is of that, in its own unit
+TARGET: Final = "target"  # the figures of evidence with a target are in the unit of the target
 SKETCH: Final = (320, 90)  # pixels
 _KEY: Final = ("application", "system", "input", "unit")
 INSIDE_STUDY: Final[Horizon] = "inside"
-PREDICTION: Final = "prediction"  # in the place of a law: what was published
+PREDICTION: Final = "prediction"  # stands for the published prediction among the laws
 _MEMBERS: Final = {
-    PREDICTION: "what was predicted",
+    PREDICTION: "the published prediction",
     "usl": "universal scalability (Gunther)",
     "ideal": "perfect speed-up from the largest size",
     "last_two": "slope of the two largest sizes",
@@ -101,14 +100,14 @@ _MEMBERS: Final = {
     "adept": "ADEPT in two steps",
     "attributes": "attributes of the job",
     "communication": "communication of the run",
-    "curve": "its published curve",
+    "curve": "the published curve",
 }
 
 
 class SourceRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A source: its topic, its events, the newest one's time, how far that is behind the present, and all that as text.
+    """A source topic: events, time of the newest event, its delay, and all of it as text.
 
-    A source that never spoke `waits`; one that spoke longer ago than it may is silent.
+    A source `waits` if it never sent an event, and is silent if the newest event is too old.
     """
 
     topic: str
@@ -121,39 +120,39 @@ class SourceRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def source_rows(sources: Sequence[SourceStatus], now_ms: int = 0) -> list[SourceRow]:
-    """Return the sources, those that never spoke and those furthest behind first.
+    """Return the sources, those without an event first, then those with the largest delay.
 
-    `now_ms` is the present, where it is known otherwise.
+    `now_ms` is the present; 0 if only the sources tell it.
     """
-    now = max([now_ms, *(seen.moved_ms or 0 for seen in sources)])
-    return [_source_row(seen, now) for seen in sorted(sources, key=lambda seen: (seen.moved_ms or 0, seen.topic))]
+    now = max([now_ms, *(source.moved_ms or 0 for source in sources)])
+    ordered = sorted(sources, key=lambda source: (source.moved_ms or 0, source.topic))
+    return [_source_row(source, now) for source in ordered]
 
 
-def _source_row(seen: SourceStatus, now_ms: int) -> SourceRow:
-    moved_ms = seen.moved_ms
+def _source_row(source: SourceStatus, now_ms: int) -> SourceRow:
+    moved_ms = source.moved_ms
     behind_s = 0.0 if moved_ms is None else (now_ms - moved_ms) / 1000
     newest = "-" if moved_ms is None else moment(rfc3339(moved_ms))
     return SourceRow(
-        topic=seen.topic,
-        events=seen.events,
+        topic=source.topic,
+        events=source.events,
         newest=newest,
-        behind=_silence(seen) if moved_ms is None else _behind(behind_s),
-        message=_waiting(seen) if moved_ms is None else f"{counted(seen.events, 'event')}, newest {newest}",
-        is_silent=seen.is_silent(now_ms),
+        behind=_silence(source) if moved_ms is None else _behind(behind_s),
+        message=_waiting(source) if moved_ms is None else f"{counted(source.events, 'event')}, newest {newest}",
+        is_silent=source.is_silent(now_ms),
         waits=moved_ms is None,
     )
 
 
-def _silence(seen: SourceStatus) -> str:
-    return "not looked up yet" if seen.messages is None else "waiting"
+def _silence(source: SourceStatus) -> str:
+    return "not looked up yet" if source.messages is None else "waiting"
 
 
-def _waiting(seen: SourceStatus) -> str:
-    """Return what is known of a source without a message."""
-    if seen.messages is None:
-        return f"waiting for {seen.topic}, and for a collector that looks it up"
-    gone = " are left" if seen.messages else ""
-    return f"waiting for {seen.topic}, 0 messages{gone}"
+def _waiting(source: SourceStatus) -> str:
+    """Return the state of a source without an event."""
+    if source.messages is None:
+        return f"waiting for a collector to look up {source.topic}"
+    return f"{source.topic} {'has no message left' if source.messages else 'has had no message'}"
 
 
 def _behind(seconds: float) -> str:
@@ -161,7 +160,7 @@ def _behind(seconds: float) -> str:
 
 
 class Ranked(msgspec.Struct, frozen=True):
-    """A law in its place: name, what it is, weight (None: beside the prediction), errors by horizon, and a remark."""
+    """A scaling law: name, description, weight (None: no part of the prediction), errors by horizon, and a remark."""
 
     name: str
     law: str
@@ -172,9 +171,9 @@ class Ranked(msgspec.Struct, frozen=True):
 
 
 def ranked(model: Model) -> list[Ranked]:
-    """Return the laws and the prediction itself, the one with the least error first; without errors the weightiest.
+    """Return the laws and the prediction itself, the smallest error first; without errors the largest weight.
 
-    Errors outside of the sizes that were run decide, once there are any.
+    Errors beyond the sizes that were run decide as soon as there are any.
     """
     rows = [_ranked(member) for member in model.members]
     if model.errors:
@@ -186,7 +185,7 @@ def ranked(model: Model) -> list[Ranked]:
 
 
 def measured_by_study(model: Model) -> list[str]:
-    """Return what ADEPT's study measured, in sentences; none where no study was made."""
+    """Return the results of ADEPT's study in sentences; none without a study."""
     study = model.study
     if study is None:
         return []
@@ -197,17 +196,17 @@ def measured_by_study(model: Model) -> list[str]:
     parallelism = f"A is at least {bounds.parallelism_low:.4g} and {above}"
     size_one = f"a run at size 1 takes {bounds.t1_low_s:.4g} to {bounds.t1_high_s:.4g} s"
     serial = f"at most {share(bounds.serial_share_high)} of the work is serial"
-    texts = [f"ADEPT's envelope: {size_one}; the average parallelism {parallelism}; {serial}."]
+    texts = [f"Bounds by ADEPT: {size_one}, the average parallelism {parallelism}, and {serial}."]
     if study.fluctuation:
-        each = ", ".join(
+        steps = ", ".join(
             f"{part.n:g} to {part.to_n:g}: {part.r:.3g} of {2.0 - part.n / part.to_n:.3g}" for part in study.fluctuation
         )
-        texts.append(f"Metric R of each step, of what perfect speed-up gives: {each}.")
+        texts.append(f"ADEPT's metric R of each step, compared with perfect speed-up: {steps}.")
     return texts
 
 
 def horizons(rows: Sequence[Ranked]) -> list[str]:
-    """Return the horizons at which any of the laws has been scored, the nearest first."""
+    """Return the horizons with scores of any law, the nearest first."""
     return [name for name in HORIZONS if any(name in row.errors for row in rows)]
 
 
@@ -223,9 +222,9 @@ def _by_horizon(errors: Sequence[HorizonError]) -> dict[str, HorizonError]:
 
 def _remark(member: Member) -> str:
     if member.answers == "larger sizes":
-        return "for larger sizes than were run"
+        return "only for sizes larger than those run"
     if member.answers == "nothing":
-        return f"needs {member.sizes_min} sizes, or does not apply"
+        return f"not used: needs {member.sizes_min} sizes, or does not apply"
     return ""
 
 
@@ -235,7 +234,7 @@ def _mean(row: Ranked, deciding: Sequence[str]) -> float:
     return sum(part.error * part.scored for part in parts) / scored if scored else float("inf")
 
 
-class Row(msgspec.Struct, frozen=True):
+class ApplicationRow(msgspec.Struct, frozen=True):
     """An application in the overview."""
 
     id: str
@@ -249,8 +248,8 @@ class Row(msgspec.Struct, frozen=True):
     error_against_truth: float | None
 
 
-class Mark(msgspec.Struct, frozen=True):
-    """A size that stands out of a curve, and why."""
+class SizeMark(msgspec.Struct, frozen=True):
+    """A size that deviates from a curve, with a note."""
 
     n: float
     run_time_s: float
@@ -258,7 +257,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class PointRow(msgspec.Struct, frozen=True):
-    """A size in the table beside the curve."""
+    """A size in the table of the curve."""
 
     point: CurvePoint
     truth_s: float | None
@@ -267,8 +266,8 @@ class PointRow(msgspec.Struct, frozen=True):
 
 def rows(
     predictions: Sequence[Prediction], alerts: Sequence[Alert], truth: Truth | None, rows_max: int = 1000
-) -> list[Row]:
-    """Return the applications, those that need attention first, at most `rows_max`; `alerts` are the open ones."""
+) -> list[ApplicationRow]:
+    """Return at most `rows_max` applications, those that need attention first; `alerts` are the open ones."""
     by_key: dict[tuple[str | None, ...], list[Alert]] = {}
     for alert in alerts:
         by_key.setdefault(application_labels_of(alert.labels), []).append(alert)
@@ -277,7 +276,7 @@ def rows(
 
 
 def named_like(predictions: Sequence[Prediction], search: str) -> Sequence[Prediction]:
-    """Return the predictions with a text in their application, system, input or unit, in any case."""
+    """Return the predictions with a text in application, system, input or unit, whatever the case."""
     if not search:
         return predictions
     sought = search.casefold()
@@ -294,10 +293,10 @@ def _key(entry: Prediction) -> tuple[str, ...]:
     return entry.application, entry.system, entry.input, entry.unit
 
 
-def _row(entry: Prediction, alerts: Sequence[Alert], truth: Truth | None) -> Row:
+def _row(entry: Prediction, alerts: Sequence[Alert], truth: Truth | None) -> ApplicationRow:
     id_ = application_id(entry)
     observed = [point for point in entry.curve if point.source == "observed"]
-    return Row(
+    return ApplicationRow(
         id=id_,
         link=f"/applications/{link(id_)}",
         prediction=entry,
@@ -311,32 +310,26 @@ def _row(entry: Prediction, alerts: Sequence[Alert], truth: Truth | None) -> Row
 
 
 def error_against_truth(entry: Prediction, truth: Truth | None) -> float | None:
-    """Return the median relative error at the sizes that were run, None where there is no truth to compare with."""
+    """Return the median relative error against the truth at the sizes that were run; None without a truth."""
     pairs = [(point, row.truth_s) for row in point_rows(entry, truth) if (point := row.point).source == "observed"]
     errors = [abs(point.run_time_s / true_s - 1) for point, true_s in pairs if true_s]
     return median(errors) if errors else None
 
 
 def point_rows(entry: Prediction, truth: Truth | None) -> list[PointRow]:
-    """Return the sizes of the curve, each with the truth where there is one."""
+    """Return the sizes of the curve, each with the truth if known."""
     id_ = application_id(entry)
-    found = []
+    rows = []
     for point in entry.curve:
         true_s = truth(id_, point.n) if truth else None
         usable = true_s is not None and isfinite(true_s) and true_s > 0
         deviation = point.run_time_s / true_s - 1 if true_s is not None and usable else None
-        found.append(PointRow(point, true_s if usable else None, deviation))
-    return found
-
-
-def run_time_at(entry: Prediction, n: float) -> float | None:
-    """Return the run time of the curve at one of its sizes, None at another."""
-    point = point_at(entry, n)
-    return None if point is None else point.run_time_s
+        rows.append(PointRow(point, true_s if usable else None, deviation))
+    return rows
 
 
 def sketch(entry: Prediction, alerts: Sequence[Alert], truth: Truth | None) -> Markup:
-    """Return the curve of an application as a small picture on logarithmic axes, with its band and what stands out."""
+    """Return the curve of an application as a small picture on logarithmic axes, with its band and anomalies."""
     points = [p for p in entry.curve if all(map(drawable, (p.n, p.run_time_s, p.low_s, p.high_s)))]
     truths = [(row.point.n, row.truth_s) for row in point_rows(entry, truth) if row.truth_s]
     marks = [("observed", p.n, p.run_time_s) for p in points if p.source == "observed"]
@@ -360,10 +353,10 @@ def _logs(n: float, run_time_s: float) -> tuple[float, float]:
     return log(n), log(run_time_s)
 
 
-def anomalies(alerts: Sequence[Alert]) -> list[Mark]:
-    """Return the sizes that stand out of a curve by open alerts, with their sentences."""
+def anomalies(alerts: Sequence[Alert]) -> list[SizeMark]:
+    """Return the sizes that deviate from a curve according to open alerts."""
     return [
-        Mark(alert.evidence.n, alert.evidence.observed, alert.annotations.get("summary", ""))
+        SizeMark(alert.evidence.n, alert.evidence.observed, alert.annotations.get("summary", ""))
         for alert in alerts
         if alert.kind == "anomaly" and alert.evidence.n and alert.evidence.observed
         and alert.evidence.expected and alert.evidence.expected > 1  # seconds: a failure rate is no point of the curve
@@ -372,21 +365,19 @@ def anomalies(alerts: Sequence[Alert]) -> list[Mark]:
 
 
 def jobs_of(entry: Prediction, jobs: Sequence[RunningJob]) -> list[RunningJob]:
-    """Return the running jobs of an application."""
     key = _key(entry)
     return [job for job in jobs if (job.application, job.system, job.input, job.unit) == key]
 
 
 def is_about(entry: Prediction, alert: Alert) -> bool:
-    """Return whether an alert is about an application."""
     return application_labels_of(alert.labels) == _key(entry)
 
 
 def application_labels_of(labels: Mapping[str, str]) -> tuple[str | None, ...]:
-    """Return application, system, input and unit that labels name, None for what they do not."""
+    """Return application, system, input and unit among labels, each None if absent."""
     return tuple(labels.get(name) for name in _KEY)
 
 
 def change(ratio: float | None) -> str:
-    """Return a signed share."""
+    """Return a share with its sign."""
     return "-" if ratio is None else f"{'+' if ratio > 0 else ''}{share(ratio)}"

@@ -82,14 +82,14 @@ def test_a_stricter_coverage_learns_from_fewer_profiles(report: Report) -> None:
     assert strict is not None
     assert strict.settled == usual.settled
     assert strict.learned < usual.learned
-    assert strict.left_out["too little of it seen"] > usual.left_out.get("too little of it seen", 0)
+    assert strict.left_out["too little telemetry"] > usual.left_out.get("too little telemetry", 0)
 
 
 @pytest.mark.slow
 def test_page_terminal_and_file_hold_it(report: Report) -> None:
     shown = page(report)
     assert "Power and counters" in shown
-    assert "what counters explain" in shown
+    assert "effect of counters" in shown
     assert shown.count(" data-from=") >= 60, "a dot with its band for each run"
     assert decoded(encoded(report)) == report
     assert any(

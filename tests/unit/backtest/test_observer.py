@@ -121,7 +121,7 @@ def test_the_chance_to_exceed_the_limit_meets_what_happened() -> None:
         )
         observer.take([reported], start_ms)
         observer.ended(event)
-    (found,) = observer.limit.found()
+    (found,) = observer.limit.frequencies()
     assert (found.observed, found.runs) == (0.5, 4)
     assert found.predicted == pytest.approx(0.265)
     assert found.low < 0.5 < found.high
@@ -129,7 +129,7 @@ def test_the_chance_to_exceed_the_limit_meets_what_happened() -> None:
 
 def test_a_cancelled_run_reports_nothing_of_its_limit() -> None:
     reported = job_prediction("1", TEN_MS, 80.0, time_limit_s=100.0, probability_exceeds_limit=0.25)
-    assert watched(completed("1", TEN_MS, 9.0, "CANCELLED"), (0, reported)).limit.found() == ()
+    assert watched(completed("1", TEN_MS, 9.0, "CANCELLED"), (0, reported)).limit.frequencies() == ()
 
 
 @pytest.mark.parametrize("high_s", [float("nan"), float("inf"), None])

@@ -101,7 +101,7 @@ def test_every_chart_and_table_is_there(whole: Report) -> None:
         "Share inside the 90 % band over time",
         "Reliability diagram",
         "Share inside the 90 % band by distance",
-        *(f"Said and held coverage, {name}" for name in ("inside", "up to 2x", "no curve")),
+        *(f"Nominal and observed coverage, {name}" for name in ("inside", "up to 2x", "no curve")),
         f"{EVIL} <i>",
     ]
     assert len(re.findall('<details class="behind">', text)) == len(charts), "the table behind each"

@@ -7,8 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.reports.backtest.easy import Machine, Order, Perfect, QueuedJob, Requested, Start
-from agent.reports.backtest.waits import LastTwoJobs, queue_of, scheduling
+from agent.reports.backtest.waits import (
+    LastTwoJobs,
+    Machine,
+    Order,
+    Perfect,
+    QueuedJob,
+    Requested,
+    Start,
+    queue_of,
+    scheduling,
+)
 from processors.contracts.errors import ConfigError
 from processors.contracts.events import Evidence, JobCompleted
 
@@ -122,7 +131,7 @@ def test_jobs_without_size_or_limit_and_those_that_never_fit_are_counted() -> No
 
 
 def test_a_log_that_no_scheduler_can_be_played_with_is_refused() -> None:
-    with pytest.raises(ConfigError, match="No job of the files tells its size and time limit"):
+    with pytest.raises(ConfigError, match="No job of the files has a size and a time limit"):
         queue_of([completed("1", 0, 4, 100, None)], None)
     other = completed("2", 0, 4, 100, 200)
     two = JobCompleted("other", "1", "other/1", 0, 1000, 1.0, "COMPLETED", other.evidence)

@@ -66,7 +66,7 @@ def test_a_line_that_is_no_label_is_named(line: str, tmp_path: Path) -> None:
     labels.write_text(f"\n{line}\n")
     shown = run("--labels", str(labels))
     assert shown.exit_code == 2
-    assert "Line 2 of the labels is none" in shown.output
+    assert "Line 2 of the label file is invalid" in shown.output
 
 
 def test_a_key_of_another_section_is_refused() -> None:

@@ -93,7 +93,7 @@ def test_a_scheduler_is_played_with_limits_predictions_and_real_run_times(tmp_pa
         by["perfect", "first_come"]["utilisation"], rel=0.5
     )
     text = (tmp_path / "report.html").read_text()
-    assert "What it is worth to a scheduler" in text
+    assert "Value to a scheduler" in text
     assert 'id="waits"' in text
 
 
@@ -103,7 +103,7 @@ def test_jobs_without_limits_are_no_log_for_a_scheduler(tmp_path: Path) -> None:
     (tmp_path / "jobs.jsonl").write_text(json.dumps(job) + "\n")
     shown = run(str(tmp_path / "jobs.jsonl"), "--out", str(tmp_path / "results"), "--scheduler")
     assert shown.exit_code == 2
-    assert "No job of the files tells its size and time limit" in shown.stderr
+    assert "No job of the files has a size and a time limit" in shown.stderr
     assert not (tmp_path / "results").exists()
 
 
@@ -137,4 +137,4 @@ def test_labels_give_the_share_of_the_alerts_that_was_real_in_the_report_and_on_
     assert ["StrangeRun", "1", "0", "0", "%"] in [line.split() for line in shown.output.splitlines()]
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["variants"][0]["precision"] == [{"alertname": "StrangeRun", "judged": 1, "real": 0}]
-    assert "Alerts that the labels judge" in (tmp_path / "out" / "report.html").read_text()
+    assert "Alerts judged by labels" in (tmp_path / "out" / "report.html").read_text()

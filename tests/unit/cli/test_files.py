@@ -69,8 +69,8 @@ def test_the_laws_behind_a_prediction_are_shown_on_request_with_what_each_has_mi
     named = {line.split()[0]: line for line in members}
     assert {"usl", "kazmina", "barnes_quadratic", "amdahl_log", "sup5", "downey", "adept", "prediction"} <= set(named)
     assert "Kazmina and Antonov" in named["kazmina"]
-    assert "ADEPT's envelope: a run at size 1 takes" in shown.output
-    assert "Metric R of each step" in shown.output
+    assert "Bounds by ADEPT: a run at size 1 takes" in shown.output
+    assert "ADEPT's metric R of each step" in shown.output
 
 
 def test_without_an_input_there_is_a_table_for_each(jobs: str) -> None:

@@ -47,7 +47,7 @@ def test_all_users_are_listed_with_what_they_lost_and_by_no_name(jobs: str) -> N
     assert shown.exit_code == 0, shown.output
     assert shown.output.index(WILMA) < shown.output.index(JOE)
     assert "wilma" not in shown.output
-    assert "lammps gets slower beyond 64 nodes. Ask for 64 nodes in place of 128" in shown.output
+    assert "lammps gets slower beyond 64 nodes. Request 64 nodes instead of 128" in shown.output
     assert "Time limits far too long: 16 runs" in shown.output
 
 
@@ -76,7 +76,7 @@ def test_where_users_are_dropped_there_is_no_report_of_one_and_one_of_all(jobs: 
     refused = run("--replay", jobs, "--week", "2026-W47", "--user", "joe", "-c", str(config))
     assert refused.exit_code == 2
     assert "privacy.users is drop" in refused.output
-    assert "runs that name no user" in run("--replay", jobs, "--week", "2026-W47", "-c", str(config)).output
+    assert "runs without a user" in run("--replay", jobs, "--week", "2026-W47", "-c", str(config)).output
 
 
 def test_a_page_and_json_hold_the_same_week(jobs: str, tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_energy_is_reported_in_place_of_waste_and_names_nobody(jobs: str, tmp_pa
     out = tmp_path / "energy.html"
     shown = run("--replay", jobs, "--week", "2026-W47", "--energy", "--out", str(out))
     assert shown.exit_code == 0, shown.output
-    assert "Nothing is known of the energy of 97 runs." in shown.output
+    assert "The energy of 97 runs is unknown." in shown.output
     assert "wilma" not in shown.output + out.read_text()
     assert WILMA in shown.output
     assert "By account" in out.read_text()

@@ -6,7 +6,7 @@ import pytest
 
 from agent.cli.options import table
 from agent.reports.energy import EnergyReport, EnergyRuns, Factor, Series, report
-from agent.reports.energy_page import page, per_cent, text
+from agent.reports.page import page, per_cent, text
 from agent.reports.week import week_named
 from processors.contracts.nodes import Intensity
 from tests.kit.week_runs import settled
@@ -36,19 +36,16 @@ def test_the_page_is_well_formed_and_fetches_and_runs_nothing() -> None:
 
 def test_the_page_shows_how_much_was_measured_and_has_every_list() -> None:
     shown = page(week(Factor(300.0)), 10)
-    assert (
-        "3 runs used 3 kWh: 67 % of their node-seconds were measured and 0 % estimated; of 33 % nothing is known."
-        in shown
-    )
-    assert "With that came 0.9 kg CO2e." in shown
+    assert "3 runs used 3 kWh: 67 % of the node-seconds were measured, 0 % estimated, and 33 % are unknown." in shown
+    assert "This energy caused 0.9 kg CO2e." in shown
     for heading in ("By application", "By user", "By account", "By day", "Jobs"):
         assert heading in shown
-    for name in ("runs that name no user", "runs that name no account", "runs that nothing names", "2026-11-16"):
+    for name in ("runs without a user", "runs without an account", "runs of unknown applications", "2026-11-16"):
         assert name in shown
 
 
 def test_the_page_is_cut_at_the_top() -> None:
-    assert "Those first that used most; 2 more are left out" in page(week(None), 1)
+    assert "The largest first; 2 more are not shown" in page(week(None), 1)
 
 
 def test_the_text_has_no_column_of_carbon_where_there_is_no_factor() -> None:
@@ -60,12 +57,12 @@ def test_the_text_has_no_column_of_carbon_where_there_is_no_factor() -> None:
 
 def test_the_text_has_the_energy_without_an_intensity() -> None:
     shown = text(week(Series([Intensity(MONDAY_MS, 100.0)], 1800.0)), 10, table)
-    assert "With that came 0.15 kg CO2e, without 1.5 kWh at times for which the series of carbon says nothing." in shown
+    assert "This energy caused 0.15 kg CO2e, without 1.5 kWh used at times without a known carbon intensity." in shown
 
 
 def test_what_is_known_nowhere_has_a_dash_and_not_no_energy() -> None:
     shown = text(week(None), 10, table)
-    line = next(line for line in shown.splitlines() if line.startswith("runs that name no user"))
+    line = next(line for line in shown.splitlines() if line.startswith("runs without a user"))
     assert line.split()[-8:] == ["4", "-", "0", "%", "0", "%", "100", "%"]
 
 

@@ -13,8 +13,8 @@ from agent.app.compose import encode
 from agent.decode.message import DecodeOptions
 from agent.decode.sacct import finished_job
 from agent.describe.describe import schema
-from agent.reports.energy import EnergyReport, EnergyRuns, EnergyTotal, Factor, Series, encoded, report
-from agent.reports.week import week_named
+from agent.reports.energy import EnergyReport, EnergyRuns, EnergyTotal, Factor, Series, report
+from agent.reports.week import encoded, week_named
 from processors.contracts.hosts import Profile
 from processors.contracts.names import parse_rfc3339
 from processors.contracts.nodes import Intensity

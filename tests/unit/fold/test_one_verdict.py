@@ -15,8 +15,7 @@ import pytest
 from agent.app.compose import encode
 from agent.reports import energy, waste
 from agent.reports.energy import EnergyRuns
-from agent.reports.waste_judgement import Bounds
-from agent.reports.waste_runs import WeekRuns
+from agent.reports.waste_judgement import Bounds, WeekRuns
 from agent.reports.week import week_named
 from processors.contracts.events import PredictionRequested
 from processors.contracts.outputs import Answer, JobPrediction, Prediction, RecentRun
@@ -143,9 +142,9 @@ def test_the_page_of_the_application_shows_the_same_verdicts(
 
 
 def test_pages_of_jobs_warn_of_the_same_sizes(read: Callable[[str], str], answered: dict[float, bool]) -> None:
-    running = {n: "Take this with care" not in read(f"/jobs/exa/job-{n:g}") for n in answered}
+    running = {n: "Use the prediction with care" not in read(f"/jobs/exa/job-{n:g}") for n in answered}
     assert running == answered
-    ended = {n: "Stay generous" not in read(f"/jobs/exa/ended-{n}") for n in VERDICTS}
+    ended = {n: "but this prediction is uncertain" not in read(f"/jobs/exa/ended-{n}") for n in VERDICTS}
     assert ended == VERDICTS
 
 

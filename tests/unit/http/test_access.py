@@ -96,7 +96,7 @@ def test_a_stranger_is_shown_how_to_come_in(app: Starlette) -> None:
 def test_probes_need_no_token_and_are_shown_no_reasons(app: Starlette) -> None:
     assert get_as(None, app, "/healthz").json() == {"status": "alive"}
     unready = get_as(None, app, "/readyz")
-    assert (unready.status_code, unready.json()["reasons"]) == (503, ["learner: It is not ready; operators see why."])
+    assert (unready.status_code, unready.json()["reasons"]) == (503, ["learner: Only operators see the reason."])
     assert "Broker" in get_as("operator", app, "/readyz").text
     assert "Broker" not in get_as("ann", app, "/").text
 

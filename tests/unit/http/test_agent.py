@@ -39,8 +39,8 @@ def page_text(app: Starlette) -> str:
 
 def test_while_all_is_well_the_page_reports_it() -> None:
     page = page_text(app_of())
-    assert "All is well: every role is ready, and nothing was lost or refused since the start." in page
-    assert "partitions 0 to 2 behind, in event time 1.5 s last checkpoint 4 s ago restarts 0" in page
+    assert "All is well: every role is ready, and no message was lost or refused since the start." in page
+    assert "partitions 0 to 2 delay in event time 1.5 s last checkpoint 4 s ago restarts 0" in page
     assert "No recent dead letters." in page
     assert "No events processed since the start" in page
 
@@ -57,7 +57,7 @@ def test_while_all_is_well_the_page_reports_it() -> None:
             Health(
                 role="learner", ready=True, unanswered=("The silences of the Alertmanager a:9093 could not be read",)
             ),
-            "a:9093 could not be read; what it silenced before is shown as silenced until that ends.",
+            "a:9093 could not be read; its known silences are shown until they end.",
             "what-is-not-sent",
         ),
     ],
@@ -74,9 +74,9 @@ def test_a_configuration_that_was_refused_or_not_taken_whole_is_reported_with_wh
     counted.set("scalewatch_config_problems", 2)
     counted.set("scalewatch_config_keys_waiting", 1)
     page = page_text(app_of(counted=counted))
-    assert "problem of the file : the file is refused, and the configuration before it stays in use 2" in page
-    assert "changed key that waits : the rest of the file was taken over 1" in page
-    assert "Correct what the log names, check it with scalewatch validate, and reload" in page
+    assert "errors in the file : the new file has errors, so the previous configuration stays in use 2" in page
+    assert "changed keys that wait : some changed keys need a restart; all others are in use 1" in page
+    assert "Correct what the log names, check the file with scalewatch validate, and reload" in page
     assert "All is well" not in page
 
 
@@ -112,12 +112,12 @@ def test_an_empty_topic_is_waited_for_and_nothing_is_well_meanwhile() -> None:
     empty = SourceStatus(topic="slurm.jobs", messages=0)
     app = app_of(sources=[empty, SourceStatus(topic="ldms")])
     page = page_text(app)
-    assert "waiting for slurm.jobs, 0 messages" in page
-    assert "waiting for ldms, and for a collector that looks it up" in page
+    assert "slurm.jobs has had no message" in page
+    assert "aiting for a collector to look up ldms" in page
     assert "All is well" not in page
     assert 'href="/runbook#source-never-spoke"' in read(app, "/agent")
     overview = text_of(read(app, "/"))
-    assert "waiting for slurm.jobs, 0 messages" in overview
+    assert "slurm.jobs has had no message" in overview
     assert "2 empty sources" in overview
     assert "unusual" not in overview
 
@@ -129,9 +129,9 @@ def test_each_collector_is_shown_with_its_restarts_and_dead_letters_and_what_it_
     gone = CollectorReport(member="c:8080", time_ms=NOON_MS - 600_000)
     service = FixedService(health=ticking, collectors=[well, late, gone])
     page = page_text(create_app(service, metrics()))
-    assert "collector a:8080 ready behind, in event time 1.5 s dead letters 4 last heard of 3 s ago restarts 3" in page
+    assert "collector a:8080 ready delay in event time 1.5 s dead letters 4 last report 3 s ago restarts 3" in page
     assert "collector b:8080 not ready It is 5 minutes behind." in page
-    assert "It has not been heard of for 10 min." in page
+    assert "The collector has not reported for 10 min." in page
     assert "not-json 4" in page
     assert "Not ready: collector b:8080, collector c:8080." in page
 
@@ -150,7 +150,7 @@ def test_faults_are_counted_by_name_each_with_its_meaning_and_advice() -> None:
         "not-json 5",
         "jobs 2",
         "events that became dead letters 1",
-        "not_one_size : changed its size while it ran, or is a part of a heterogeneous job 3",
+        "not_one_size : changed its size while it ran, or is part of a heterogeneous job 3",
         "applications_max 4",
     ):
         assert prediction_for in page, prediction_for
@@ -181,7 +181,7 @@ def test_the_newest_dead_letters_state_where_they_lie_and_how_to_look_closer() -
         dead_letter_view(reason="future", topic=HOSTILE, detail=HOSTILE)
     ]
     page = page_text(app_of(dead_letters=dead_letters))
-    assert "41 dead letters of the whole agent, of which the newest 20 are shown: not-json 40, future 1." in page
+    assert "41 dead letters of the whole agent (newest 20 shown): not-json 40, future 1." in page
     assert "slurm.jobs / 3 / 4" in page
     assert (
         "scalewatch deadletter list -c agent.yaml --reason not-json --topic slurm.jobs --since 2026-11-20T12:00:00Z"

@@ -49,7 +49,7 @@ def test_what_is_pending_or_withheld_is_counted_as_open_nowhere(state: str) -> N
         assert "1 open alert" not in text_of(text), path
     assert "0 open alerts" in text_of(read(app, "/"))
     assert "Need attention" not in read(app, "/hosts")
-    assert "Nothing stands out." in read(app, "/hosts/archer2/nid1")
+    assert "Nothing unusual." in read(app, "/hosts/archer2/nid1")
     assert json.loads(get(app, "/api/v1/alerts?status=open").text)["total"] == 0
     assert json.loads(get(app, f"/api/v1/alerts?status={state}").text)["total"] == 2
 
@@ -87,9 +87,9 @@ def test_who_silenced_an_alert_and_why_is_for_operators() -> None:
 def test_a_host_stands_out_for_as_long_as_its_alert_is_open(name: str) -> None:
     app = app_of(FixedService(alerts=[of_host(name)], hosts=[host_view("nid1")]))
     page = text_of(read(app, "/hosts/archer2/nid1"))
-    assert "Nothing stands out" not in page
-    assert "nid1 has been anomalous since 2026-11-20 09:00 UTC." in page
-    assert "1 unusual host" in text_of(read(app, "/"))
+    assert "Nothing unusual" not in page
+    assert "nid1 has behaved abnormally since 2026-11-20 09:00 UTC." in page
+    assert "1 abnormal host" in text_of(read(app, "/"))
 
 
 def test_a_hosts_page_states_what_is_wrong_since_when_and_how_many_jobs_met_it() -> None:
@@ -105,9 +105,10 @@ def test_a_hosts_page_states_what_is_wrong_since_when_and_how_many_jobs_met_it()
     parsed(text)
     page = text_of(text)
     assert (
-        "nid1 has been unlike its peers since 2026-11-20 09:00 UTC; 7 jobs met it, and it explains 2 slow runs." in page
+        "nid1 has differed from its peers since 2026-11-20 09:00 UTC. 7 jobs were affected. The host explains 2 slow runs."
+        in page
     )
-    assert "Slow runs that it explains 2 " in page
+    assert "Slow runs on this host 2 " in page
     assert page.index("archer2/4712") < page.index("archer2/1 "), "the newest comes first"
     assert 'href="/jobs/archer2/4712"' in text
     assert 'href="/jobs/archer2/1"' not in text, "nobody knows it any more"

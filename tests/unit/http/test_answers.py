@@ -64,9 +64,9 @@ def text_of(text: str) -> str:
 def test_a_size_is_answered_beside_the_usual_one() -> None:
     shown = answered("n=64", point(64.0, 120.0), point(16.0, 240.0))
     assert list(shown.messages) == [
-        "At 64 nodes a run takes about 2 min; 90 % of runs should take 1 min 48 s to 2 min 12 s.",
-        "So far 92 % of the runs at such sizes fell inside their bands.",
-        "Compared with the usual 16 nodes, that is 2 times as fast, for 2 times the node-hours.",
+        "At 64 nodes a run takes about 2 min; 90 % of such runs take 1 min 48 s to 2 min 12 s.",
+        "So far 92 % of the runs at similar sizes fell inside their bands.",
+        "Compared with the usual 16 nodes, the run is 2 times as fast and uses 2 times the node-hours.",
     ]
     assert shown.warning == ""
     assert both(shown, "nodes")[0] == ("run time", "2 min", "4 min")
@@ -75,7 +75,7 @@ def test_a_size_is_answered_beside_the_usual_one() -> None:
 def test_energy_is_reported_where_it_is_known() -> None:
     shown = answered("n=8", point(8.0, 400.0, energy_j=9e6), point(16.0, 240.0, energy_j=1e7))
     assert shown.messages[2] == (
-        "Compared with the usual 16 nodes, that is 1.7 times as slow, for 17 % less node-hours and 10 % less energy."
+        "Compared with the usual 16 nodes, the run is 1.7 times as slow and uses 17 % less node-hours and 10 % less energy."
     )
     assert both(shown, "nodes")[-1] == ("energy", "9 MJ", "10 MJ")
 
@@ -83,7 +83,7 @@ def test_energy_is_reported_where_it_is_known() -> None:
 def test_the_usual_size_itself_has_nothing_beside_it() -> None:
     shown = answered("n=16", point(16.0, 240.0, coverage_measured=None))
     assert len(shown.messages) == 2
-    assert shown.messages[1] == "Too few runs have tested such a band yet."
+    assert shown.messages[1] == "This band has not been tested by enough runs yet."
 
 
 def test_beyond_the_useful_size_the_box_reports_it() -> None:
@@ -94,12 +94,12 @@ def test_beyond_the_useful_size_the_box_reports_it() -> None:
 def test_a_size_beyond_the_useful_one_that_is_faster_is_reported_as_that() -> None:
     curve = (curve_point(32.0, 60.0), curve_point(51.0, 45.0), curve_point(64.0, 40.0))
     entry = prediction(curve=curve, useful_n=UsefulSizes(max=51.0))
-    assert "it is faster" in answered("n=64", point(64.0, 40.0), entry=entry).warning
+    assert "the run is faster" in answered("n=64", point(64.0, 40.0), entry=entry).warning
 
 
 def test_a_size_beyond_the_fastest_that_was_run_is_reported_to_be_slower() -> None:
     entry = prediction(useful_n=UsefulSizes(max=16.0, slower_beyond=16.0))
-    assert answered("n=64", point(64.0, 40.0), entry=entry).warning == "Runs on more than 16 nodes were slower."
+    assert answered("n=64", point(64.0, 40.0), entry=entry).warning == "Runs get slower beyond 16 nodes."
 
 
 def test_outside_of_what_can_be_relied_on_the_box_reports_it() -> None:
@@ -112,17 +112,17 @@ def test_outside_of_what_can_be_relied_on_the_box_reports_it() -> None:
 
 def test_a_verdict_that_is_not_reliable_is_explained() -> None:
     shown = answered("n=200", point(200.0, 14.0, "far"))
-    assert shown.messages[-1] == "The size asked for is far outside the sizes that have been run."
+    assert shown.messages[-1] == "The requested size is far outside the sizes that were run."
 
 
 @pytest.mark.parametrize(
     ("query", "refusal"),
     [
-        ("n=many", "n='many' is no size: it has to be a number above 0 and at most 1e9."),
-        ("n=-3", "n='-3' is no size: it has to be a number above 0 and at most 1e9."),
-        ("n=1,2", "Ask for one size at a time; the table below the chart has all of them."),
-        ("n=" + "9" * 400, "is no size"),
-        ("n=%F0%9F%90%8C", "is no size"),
+        ("n=many", "n='many' is not a size: it has to be a number above 0 and at most 1e9."),
+        ("n=-3", "n='-3' is not a size: it has to be a number above 0 and at most 1e9."),
+        ("n=1,2", "Enter one size at a time; the table below the chart has all sizes."),
+        ("n=" + "9" * 400, "is not a size"),
+        ("n=%F0%9F%90%8C", "is not a size"),
     ],
 )
 def test_what_is_no_size_is_refused_in_one_message_on_the_page(app: Starlette, query: str, refusal: str) -> None:
@@ -157,7 +157,7 @@ def test_the_overview_answers_for_the_application_that_was_chosen(app: Starlette
     text = read(app, "/?application=archer2/nektar//nodes&n=32")
     assert "At 32 nodes a run takes about" in text_of(text)
     assert 'value="nektar (archer2, nodes)"' in text
-    assert "There is no model of" in read(app, "/?application=archer2/vasp//nodes&n=32")
+    assert "No application is called" in read(app, "/?application=archer2/vasp//nodes&n=32")
 
 
 @pytest.mark.parametrize("called", ["archer2/nektar//nodes", "nektar (archer2, nodes)", "Nektar", " nektar "])
@@ -173,7 +173,7 @@ def test_a_name_that_several_have_is_answered_with_their_full_names() -> None:
     known = [prediction(application=name, system=system, input="") for name, system in NEKTARS]
     assert named(known, "nektar") is None
     assert not_named(known, "nekt") == (
-        "'nekt' is not the full name of one application. Near it are: nektar (archer2, nodes), nektar (lumi, nodes)."
+        "'nekt' is not the full name of one application. Similar names: nektar (archer2, nodes), nektar (lumi, nodes)."
     )
 
 

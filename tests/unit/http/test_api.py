@@ -147,25 +147,28 @@ def test_hosts_without_a_size_ask_for_as_many_nodes(app: Starlette, service: Fix
     [
         ("n=64", "application is missing."),
         ("application=&n=64", "application is missing."),
-        ("application=lammps&n=", "n='' is no size: it has to be a number above 0 and at most 1e9."),
-        ("application=lammps&n=many", "n='many' is no size: it has to be a number above 0 and at most 1e9."),
-        ("application=lammps&n=64,,2", "n='' is no size: it has to be a number above 0 and at most 1e9."),
-        ("application=lammps&n=0", "n='0' is no size: it has to be a number above 0 and at most 1e9."),
-        ("application=lammps&n=-4", "n='-4' is no size: it has to be a number above 0 and at most 1e9."),
-        ("application=lammps&n=nan", "n='nan' is no size: it has to be a number above 0 and at most 1e9."),
-        ("application=lammps&n=1e999", "n='1e999' is no size: it has to be a number above 0 and at most 1e9."),
-        ("application=lammps&n=" + "1," * 100 + "1", "n has 101 sizes, at most 100 are answered at once."),
+        ("application=lammps&n=", "n='' is not a size: it has to be a number above 0 and at most 1e9."),
+        ("application=lammps&n=many", "n='many' is not a size: it has to be a number above 0 and at most 1e9."),
+        ("application=lammps&n=64,,2", "n='' is not a size: it has to be a number above 0 and at most 1e9."),
+        ("application=lammps&n=0", "n='0' is not a size: it has to be a number above 0 and at most 1e9."),
+        ("application=lammps&n=-4", "n='-4' is not a size: it has to be a number above 0 and at most 1e9."),
+        ("application=lammps&n=nan", "n='nan' is not a size: it has to be a number above 0 and at most 1e9."),
+        ("application=lammps&n=1e999", "n='1e999' is not a size: it has to be a number above 0 and at most 1e9."),
+        ("application=lammps&n=" + "1," * 100 + "1", "n has 101 sizes, at most 100 are allowed."),
         ("application=" + "x" * 257 + "&n=1", "application is longer than 256 characters."),
         ("application=lammps&partition=" + "x" * 257, "partition is longer than 256 characters."),
         ("application=lammps&hosts=nid[1-", "The host list has unbalanced brackets, empty names or blanks."),
-        ("application=lammps&feature.max_fifo=many", "feature.max_fifo='many' is no number."),
-        ("application=lammps&feature.max_fifo=inf", "feature.max_fifo='inf' is no number."),
+        ("application=lammps&feature.max_fifo=many", "feature.max_fifo='many' is not a number."),
+        ("application=lammps&feature.max_fifo=inf", "feature.max_fifo='inf' is not a number."),
         ("application=lammps&attribute.=4", "attribute. needs a name and a value of at most 256 characters."),
         (
             "application=lammps&" + "&".join(f"attribute.a{i}=1" for i in range(33)),
-            "There are 33 parameters attribute.NAME, at most 32 are taken.",
+            "There are 33 parameters attribute.NAME, at most 32 are allowed.",
         ),
-        ("application=lammps&hosts=" + "n" * 16_385, "hosts has more than 16384 characters; write host lists."),
+        (
+            "application=lammps&hosts=" + "n" * 16_385,
+            "hosts has more than 16384 characters; use host lists such as n[1-64].",
+        ),
     ],
 )
 def test_a_bad_question_is_refused_with_a_message(app: Starlette, query: str, message: str) -> None:
@@ -188,12 +191,12 @@ def test_members_are_left_out_where_they_are_not_wanted(app: Starlette) -> None:
     answer = get_json(app, "/api/v1/predictions?application=lammps&n=8&members=false")
     assert answer["model"]["members"] == []
     refused = get(app, f"{path}?members=no")
-    assert (refused.status_code, refused.json()["error"]) == (400, "members is true or false, not 'no'.")
+    assert (refused.status_code, refused.json()["error"]) == (400, "members='no' has to be true or false.")
 
 
 def test_a_job_that_is_not_described_has_no_curve(app: Starlette) -> None:
     nameless, nowhere = get(app, "/api/v1/curves?system=exa"), get(app, "/api/v1/curves?job_name=md-1")
-    assert nameless.json()["error"].startswith("The job is not described: give application, executable, module")
+    assert nameless.json()["error"].startswith("The job is not described: add application, executable, module")
     long = get(app, f"/api/v1/curves?system=exa&script={'x' * 4097}")
     assert (nameless.status_code, nowhere.status_code, long.status_code) == (400, 400, 400)
     assert long.json()["error"] == "script is longer than 4096 characters."
@@ -209,7 +212,7 @@ def test_a_name_that_is_known_twice_needs_more_to_distinguish_them(app: Starlett
     service.held_predictions.append(prediction(input="water"))
     response = get(app, "/api/v1/predictions?application=lammps&n=64")
     assert response.status_code == 400
-    assert response.json()["error"] == "'lammps' is known 2 times: add system, input or unit."
+    assert response.json()["error"] == "'lammps' has 2 models: add system, input or unit."
     assert get_json(app, "/api/v1/predictions?application=lammps&n=64&input=water")["input"] == "water"
 
 
@@ -285,7 +288,7 @@ def test_every_response_forbids_scripts_frames_and_sniffing(app: Starlette, path
 @pytest.mark.parametrize("path", ["/api/v1/nothing", "/api/v2/applications"])
 def test_an_unknown_resource_is_reported_in_json(app: Starlette, path: str) -> None:
     response = get(app, path)
-    assert (response.status_code, response.json()) == (404, {"error": "There is no such page."})
+    assert (response.status_code, response.json()) == (404, {"error": "This page does not exist."})
 
 
 @pytest.mark.parametrize("path", ["/static/../pages.py", "/static/%2e%2e/pages.py", "/static//etc/passwd"])

@@ -12,8 +12,7 @@ from starlette.applications import Starlette
 
 from agent.app import compose
 from processors.contracts.outputs import Prediction
-from sinks.web.connections import ADDRESS, ALL, PROBES, Limits
-from sinks.web.server import Server, create_app
+from sinks.web.server import ADDRESS, ALL, PROBES, Limits, Server, create_app
 from tests.kit.service import FixedService
 
 SOON_S = 60.0

@@ -37,8 +37,8 @@ def test_what_was_sent_wrongly_is_no_fault() -> None:
     found.add("scalewatch_dead_letters_total", 9, reason="not-json")
     found.add("scalewatch_runs_refused_total", reason="too_old")
     assert [(fault.message, fault.grave) for fault in faults(found)] == [
-        ("11 messages could not be used since the start: not-json 9, future 2.", False),
-        ("1 report of runs changed no model since the start: too_old 1.", False),
+        ("11 messages could not be processed since the start: not-json 9, future 2.", False),
+        ("1 report of runs refused since the start: too_old 1.", False),
     ]
 
 
@@ -50,7 +50,7 @@ def test_the_page_shows_a_fault_as_a_notice_and_the_rest_below() -> None:
     found.add("scalewatch_dead_letters_total", reason="not-json")
     text = get(app, "/").text
     assert '<p class="notice">A processor failed 1 time since the start: job 1.</p>' in text
-    assert "<span>1 message could not be used since the start: not-json 1.</span>" in text.partition("<footer>")[2]
+    assert "<span>1 message could not be processed since the start: not-json 1.</span>" in text.partition("<footer>")[2]
 
 
 def test_the_screen_shows_them_live_and_in_its_summary() -> None:

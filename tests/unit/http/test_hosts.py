@@ -62,8 +62,8 @@ def test_a_host_is_found_on_page_and_api_whatever_it_is_called(name: str) -> Non
 
 
 def test_a_host_that_is_not_known_is_reported_as_missing() -> None:
-    assert "There is no host" in read(app_of(), "/hosts/exa/nid1", 404)
-    assert "There is no host" in json.loads(get(app_of(), "/api/v1/hosts/exa/nid1").text)["error"]
+    assert "is unknown." in read(app_of(), "/hosts/exa/nid1", 404)
+    assert "is unknown." in json.loads(get(app_of(), "/api/v1/hosts/exa/nid1").text)["error"]
     assert get(app_of(), "/api/v1/hosts/").status_code == 404
 
 
@@ -72,7 +72,7 @@ def test_the_list_of_hosts_shows_state_job_histograms_and_anomalies() -> None:
     text = read(app_of(host_view(state="drain", resources=(resource_view(), outlier))), "/hosts")
     parsed(text)
     page = text_of(text)
-    for shown in ("nid001000", "drain; memory free anomalous since 09:58", "archer2/812", "80 %", "varies"):
+    for shown in ("nid001000", "drain; memory free abnormal since 09:58", "archer2/812", "80 %", "varies"):
         assert shown in page, shown
     assert page.index("Memory free") < page.index("Processor available"), "what is strange comes first"
     assert 'href="/jobs/archer2/812"' in text
@@ -94,11 +94,11 @@ def test_a_suspected_host_is_shown_as_such_among_the_normal_ones_and_on_its_page
     app = app_of(host_view("odd", state="up", suspected_since="2026-11-20T09:02:00Z"), host_view("calm", state="up"))
     page = text_of(read(app, "/hosts"))
     assert "Normal 2" in page
-    assert page.count("suspected since 09:02, no alert") == 1
+    assert page.count("suspected since 09:02; no alert") == 1
     page = text_of(read(app, "/hosts/archer2/odd"))
     assert "No alert; suspected since 09:02 UTC." in page
     assert "too little for an alert" in page
-    assert "Nothing stands out" not in page
+    assert "Nothing unusual" not in page
     assert "suspected" not in text_of(read(app, "/hosts/archer2/calm"))
 
 
@@ -110,7 +110,7 @@ def test_a_suspicion_of_another_day_has_its_date_and_an_alert_takes_its_place() 
     page = text_of(
         read(app_of(host_view("odd", suspected_since="2026-11-20T09:02:00Z", resources=(outlier,))), "/hosts")
     )
-    assert "memory free anomalous since 2026-11-19 09:58" in page
+    assert "memory free abnormal since 2026-11-19 09:58" in page
     assert "suspected" not in page
 
 
@@ -147,11 +147,11 @@ def test_a_hosts_page_draws_the_histogram_of_each_resource_with_the_table_behind
     assert ">2 µs</td>" in text
     page = text_of(text)
     for shown in (
-        "Nothing stands out.",
+        "Nothing unusual.",
         "55 to 97.5 %",
         "variation high",
         "83 % (79 to 86 %)",
-        "forecast by mean of 5",
+        "forecast method mean of 5",
         "0.25",
     ):
         assert shown in page, shown
@@ -168,7 +168,7 @@ def test_a_hosts_page_states_since_when_it_is_anomalous() -> None:
     page = text_of(
         read(app_of(host_view(state="drain", resources=(resource_view(), outlier))), "/hosts/archer2/nid001000")
     )
-    assert "drain; memory free anomalous since 09:58." in page
+    assert "drain; memory free abnormal since 09:58." in page
     assert "Memory free anomalous since 2026-11-20 09:58" in page
 
 
@@ -184,10 +184,10 @@ def test_hosts_are_searched_by_name_system_state_and_job() -> None:
     app = app_of(host_view("a", state="drain"), host_view("b", job="archer2/9"))
     assert "/hosts/archer2/b" not in read(app, "/hosts?search=DRAIN")
     assert "/hosts/archer2/b" in read(app, "/hosts?search=archer2/9")
-    assert "No host has" in read(app, "/hosts?search=none")
+    assert "No host name" in read(app, "/hosts?search=none")
 
 
 def test_without_telemetry_the_pages_report_it() -> None:
-    assert "No host has reported" in read(app_of(), "/hosts")
-    assert "No host has reported measurements" in read(app_of(), "/")
+    assert "No host has sent telemetry" in read(app_of(), "/hosts")
+    assert "No host has sent telemetry" in read(app_of(), "/")
     assert '<h2><a href="/hosts">Hosts</a></h2>' in read(app_of(host_view()), "/")

@@ -126,7 +126,7 @@ def test_a_list_comes_in_pages_that_keep_filter_and_order() -> None:
 
 
 def test_a_list_that_is_empty_leads_on() -> None:
-    assert "No running job passes these filters." in text_of(read(APP, "/jobs?tab=running&state=FAILED"))
+    assert "No running job matches these filters." in text_of(read(APP, "/jobs?tab=running&state=FAILED"))
     assert "1 job ended" in text_of(read(APP, "/jobs?tab=running&state=FAILED"))
     assert "A run appears some minutes after its end." in text_of(read(app_of(FixedService()), "/jobs?tab=ended"))
 
@@ -146,12 +146,12 @@ def test_a_user_sees_and_counts_their_own_jobs_alone() -> None:
 
 def test_the_page_of_a_user_shows_their_jobs_their_cost_and_what_to_ask_for() -> None:
     page = text_of(read(APP, "/users/ann"))
-    assert "runs that ended 2" in page
-    assert "outside of their band 1 of 2 that were predicted" in page
+    assert "ended runs 2" in page
+    assert "outside their band 1 of 2 predicted runs" in page
     assert "node-hours 84" in page
-    assert "energy 1 kWh of 1 run where it is known" in page
+    assert "energy 1 kWh in 1 run; unknown for the others" in page
     assert "Time limit" not in page
-    assert "runs like it end within" in page
+    assert "such runs end within" in page
     assert listed(APP, "/users/ann") == ["1", "3", "12", "11"]
     read(ReadBy(APP, Reader(user="bob")), "/users/ann", 403)
     read(ReadBy(APP, Reader(user="bob")), "/users/nobody", 403)
@@ -170,14 +170,14 @@ def test_two_runs_are_compared_line_by_line() -> None:
     second = recent_run("2", 1800.0, hosts=("nid[3-6]",), power_w=800.0, counters={"FLOPS": 1.0, "LOADS": 1.0})
     app = app_of(FixedService([prediction()], runs=[first, second]))
     page = text_of(read(app, "/jobs/compare?a=archer2/1&b=archer2/2"))
-    assert "2 took 80 % longer than 1, with the same application, input and size." in page
+    assert "2 took 80 % longer than 1. Application, input and size are the same." in page
     assert "hosts 4 hosts 4 hosts 2 in common" in page
-    assert "Hosts in common: nid3 , nid4" in page
-    assert "mean power of all its hosts 1 kW 800 W 20 % less" in page
+    assert "Common hosts: nid3 , nid4" in page
+    assert "mean power of all hosts 1 kW 800 W 20 % less" in page
     assert "FLOPS 2 1 50 % less" in page
     assert "/jobs/compare?a=archer2%2F1&amp;b=archer2%2F2" in read(app, "/jobs/archer2/2")
     assert get(app, "/jobs/compare?a=archer2/1").status_code == 400
-    assert "No run that ended is known of the job" in read(app, "/jobs/compare?a=archer2/1&b=archer2/9", 404)
+    assert "has no ended run" in read(app, "/jobs/compare?a=archer2/1&b=archer2/9", 404)
 
 
 def test_two_runs_are_compared_by_the_load_of_their_hosts() -> None:
@@ -186,8 +186,8 @@ def test_two_runs_are_compared_by_the_load_of_their_hosts() -> None:
     service = FixedService([prediction()], runs=[first, second])
     app = app_of(service)
     page = text_of(read(app, "/jobs/compare?a=archer2/1&b=archer2/2"))
-    assert "run time by the load of its hosts at its start - -" in page
-    assert "processor available on its hosts, mean while it ran - -" in page
+    assert "slow-down predicted from load at the start - -" in page
+    assert "processor available, mean of its hosts during the run - -" in page
     load = UnderLoad(as_of="", hosts="its hosts", hosts_count=2.0, n=2.0, load=1.6)
     service.held_ended = [job("2", under_load=load, start="2026-11-20T12:10:00Z")]
     for host, level in (("nid1", 0.9), ("nid2", 0.9), ("nid3", 0.7), ("nid4", 0.3)):
@@ -195,8 +195,8 @@ def test_two_runs_are_compared_by_the_load_of_their_hosts() -> None:
         day = Line(NOON_MS - 1_800_000, 300, {"cpu_available": band})
         service.held_lines["archer2", host] = HostLines("archer2", host, "2026-11-20T13:00:00Z", day, Line(0, 60))
     page = text_of(read(app, "/jobs/compare?a=archer2/1&b=archer2/2"))
-    assert "run time by the load of its hosts at its start - 1.60 times" in page
-    assert "mean while it ran 90 % 50 % (30 % on the most loaded one) 44 % less" in page
+    assert "slow-down predicted from load at the start - 1.60 times" in page
+    assert "mean of its hosts during the run 90 % 50 % (30 % on the most loaded host) 44 % less" in page
 
 
 def test_two_runs_are_compared_for_those_who_may_see_both() -> None:
@@ -243,7 +243,7 @@ def test_the_advice_of_a_user_rests_on_the_curve_where_there_is_one() -> None:
     service = FixedService([prediction(curve=powered_curve())], runs=[recent_run("1", 26.0, user="ann", nodes=64)])
     page = text_of(read(app_of(service), "/users/ann"))
     assert "lammps rhodo 1 run" in page
-    assert "The size is well used: 32 nodes take about" in page
+    assert "The size is worth it: 32 nodes take about" in page
 
 
 def test_sessions_at_their_limits_are_listed_as_sessions_and_alarm_nobody() -> None:

@@ -32,11 +32,11 @@ def test_a_job_that_ended_is_shown_how_it_went_and_what_to_ask_for() -> None:
     text = read(app_of(service), "/jobs/archer2/812")
     parsed(text)
     page = text_of(text)
-    assert "It took 26 s, as long as usual at 64 nodes; 9 of 10 runs like it take" in page
-    assert "It used 0.194 kWh (700 kJ), 7.4 % more than usual." in page
-    assert "You can rely on this. Of the last run that was predicted, 1 fell inside its band." in page
-    assert "Time limit. Ask for 1 min: 19 of 20 runs like it end within 28 s." in page.replace("28.0", "28")
-    assert "Size. The size is well used: 32 nodes take about" in page
+    assert "The run took 26 s, as long as usual at 64 nodes; 9 of 10 such runs take" in page
+    assert "The run used 0.194 kWh (700 kJ), 7.4 % more than usual." in page
+    assert "The prediction is reliable. The last predicted run fell inside its band." in page
+    assert "Time limit. 1 min is enough: 19 of 20 such runs end within 28 s." in page.replace("28.0", "28")
+    assert "Size. The size is worth it: 32 nodes take about" in page
     assert "/applications/archer2/lammps/rhodo/nodes" in text
     assert 'data-kind="anomaly" data-words="this run: 26 s at 64 nodes"' in text, "its place in the chart"
 
@@ -52,8 +52,8 @@ def test_a_running_job_is_shown_its_end_its_limit_and_its_power() -> None:
     text = read(app_of(FixedService([prediction()], jobs=[running])), "/jobs/archer2/812")
     parsed(text)
     page = text_of(text)
-    assert "It should end about 10:31 UTC" in page
-    assert "Its time limit of 2 h will probably end it" in page
+    assert "The job should end at about 10:31 UTC" in page
+    assert "The job will probably be ended by its time limit of 2 h" in page
     assert "51.2 kW (50 kW to 52 kW)" in page
     assert "88 %" in page
 
@@ -63,9 +63,9 @@ def test_a_job_that_was_put_back_into_the_queue_shows_all_its_runs_and_the_one_t
     text = read(app_of(FixedService([prediction()], jobs=[job()], runs=runs)), "/jobs/archer2/812")
     parsed(text)
     assert text_of(text).count("Run that ended") == 2
-    assert "One of its hosts failed" in text
-    assert "It had to make room" in text
-    assert "It should end about" in text
+    assert "A host of the run failed" in text
+    assert "The run was preempted" in text
+    assert "The job should end at about" in text
     assert text.count("Next time") == 1, "advice rests on the newest run alone"
 
 
@@ -73,12 +73,12 @@ def test_a_job_whose_run_is_over_and_not_settled_reports_it_until_the_run_is_rep
     service = FixedService([prediction()])
     service.held_ended = [job(job_id="812", start="2026-11-20T11:50:00Z")]
     page = text_of(read(app_of(service), "/jobs/archer2/812"))
-    assert "Its run is over. Its outcome is shown here once it has settled, some minutes after its end." in page
-    assert "It runs" not in page
+    assert "The run has ended. Its outcome appears here once all reports are in, some minutes after the end." in page
+    assert "The job runs" not in page
     service.held_runs = [recent_run(run_time_s=26.0, start_ms=NOON_MS)]
     page = text_of(read(app_of(service), "/jobs/archer2/812"))
-    assert "Its run is over" not in page
-    assert "It took 26 s" in page
+    assert "The run has ended." not in page
+    assert "The run took 26 s" in page
 
 
 def test_a_job_of_which_nothing_was_known_reports_it() -> None:
@@ -93,8 +93,8 @@ def test_a_job_of_which_nothing_was_known_reports_it() -> None:
 
 
 def test_a_job_that_is_not_known_is_reported_as_missing() -> None:
-    assert "Nothing is known of the job" in read(app_of(FixedService()), "/jobs/archer2/1", 404)
-    assert "Nothing is known of the job" in read(app_of(FixedService()), "/jobs/archer2", 404)
+    assert "is unknown or no longer known." in read(app_of(FixedService()), "/jobs/archer2/1", 404)
+    assert "is unknown or no longer known." in read(app_of(FixedService()), "/jobs/archer2", 404)
 
 
 @pytest.mark.parametrize("name", ["812", "8/12", "a b", "%2F", "ü", "?x=1", HOSTILE])
@@ -120,8 +120,8 @@ def test_jobs_are_found_by_id_and_application_and_by_their_id_when_they_ended() 
     assert "/jobs/archer2/1" not in read(app, "/jobs?search=nektar")
     assert "/jobs/archer2/99" in read(app, "/jobs?search=99")
     assert "/jobs/archer2/99" in read(app, "/jobs?search=archer2/99")
-    assert "No known job" in read(app, "/jobs?search=nothing")
-    assert "No job is known to be running" in read(app_of(FixedService()), "/jobs")
+    assert "No job id or application" in read(app, "/jobs?search=nothing")
+    assert "No job is running, as far as reported." in read(app_of(FixedService()), "/jobs")
 
 
 def test_another_users_job_is_refused_in_one_message_and_in_no_list() -> None:
@@ -138,9 +138,9 @@ def test_another_users_job_is_refused_in_one_message_and_in_no_list() -> None:
     assert "/jobs/archer2/99" in read(app, "/jobs?search=99")
     for other in ("2", "3", "98"):
         text = read(app, f"/jobs/archer2/{other}", 403)
-        assert text_of(text) == "Access denied This is the job of another user."
-    assert "It took" in read(app, "/jobs/archer2/99")
-    assert "It should end" in read(app, "/jobs/archer2/1")
+        assert text_of(text) == "Access denied This job belongs to another user."
+    assert "The run took" in read(app, "/jobs/archer2/99")
+    assert "The job should end" in read(app, "/jobs/archer2/1")
 
 
 def test_a_job_id_that_two_users_had_is_shown_to_neither() -> None:
@@ -152,4 +152,4 @@ def test_a_job_id_that_two_users_had_is_shown_to_neither() -> None:
 def test_a_running_job_forecast_from_similar_runs_is_to_be_taken_with_care() -> None:
     forecast = msgspec.structs.replace(job(), model=Model(MODEL_NAME, ()))
     page = text_of(read(app_of(FixedService([prediction()], jobs=[forecast])), "/jobs/archer2/812"))
-    assert "It rests on runs of the same user, name or kind, not on a model of the application." in page
+    assert "It rests on runs of the same user, name or kind, not on a scaling curve." in page

@@ -151,7 +151,7 @@ def test_hosts_of_the_job_are_shown_beside_a_host_on_the_same_scale() -> None:
 def test_without_a_job_neighbours_by_name_are_shown_and_the_page_admits_that_racks_are_not_known() -> None:
     page = text_of(read(app_of(service("nid001000", "nid001001", "login1")), HOST))
     assert "Neighbours by name" in page
-    assert "Where a rack ends is not known." in page
+    assert "the racks are unknown" in page
     assert "nid001001" in page
     assert "login1" not in page
 
@@ -163,7 +163,7 @@ def test_hosts_of_the_same_rack_are_shown_beside_a_host(known_by: str, *, listed
         shown.held_racks["archer2", host] = HostRack("r7", listed=listed)
     page = text_of(read(app_of(shown), HOST))
     assert "Rack r7" in page
-    assert f"They are in the same rack{known_by}, on the same scale." in page
+    assert f"same rack{known_by}, on a common scale" in page
     assert "login1" in page
     assert "nid001001" not in page
 

@@ -29,16 +29,16 @@ def test_an_application_shows_the_histogram_of_its_run_time_under_load_beside_it
     assert text.count('data-bar="') == 5
     parts = text_of(text)
     for shown in ("Run time at 64 under the load of partition standard", "25 s 30 s 50 %", "29 s, 22.5 s to 42.5 s",
-                 "1.25, usually 1", "64 windows looked at, 2 missing", "medium"):  # fmt: skip
+                 "1.25; usual 1", "64 windows used, 2 missing", "medium"):  # fmt: skip
         assert shown in parts, shown
-    assert "its curve says 25.5 s" in text
+    assert "without load 25.5 s" in text
 
 
 def test_an_application_shows_what_part_of_it_waits_for_the_network_once_that_counts() -> None:
     waits = {"communication_share": 0.3, "bandwidth": 3e9, "baseline_bandwidth": 9e9}
     text = text_of(read(app_of(under_load(**waits)), PATH))
-    assert "waits for the network 30 % of its time" in text
-    assert "least bandwidth of its hosts 3 GB/s, usually 9 GB/s" in text
+    assert "time spent waiting for the network 30 %" in text
+    assert "bandwidth left on the busiest host 3 GB/s (usually 9 GB/s)" in text
     assert "network" not in text_of(read(app_of(under_load(**waits | {"communication_share": 0.0})), PATH))
 
 

@@ -102,7 +102,7 @@ def test_an_application_page_has_what_the_study_measured(app: Starlette, service
     service.held_predictions = [prediction(model=Model("combination", (), study=study))]
     text = read(app, "/applications/archer2/lammps/rhodo/nodes")
     assert "a run at size 1 takes 95.2 to 105.3 s" in text
-    assert "at least 7.05 and without an upper bound; at most 1.9 % of the work is serial" in text
+    assert "at least 7.05 and without an upper bound, and at most 1.9 % of the work is serial" in text
     assert "1 to 2: 1.44 of 1.5, 2 to 4: 0.975 of 1.5, 4 to 8: 2 of 1.5." in text
 
 
@@ -139,7 +139,7 @@ def test_search_terms_come_back_as_text(app: Starlette) -> None:
 
 def test_the_search_finds_by_part_of_a_name_in_any_case(app: Starlette) -> None:
     assert names(read(app, "/?search=NEKT")) == ["nektar"]
-    assert "No application has" in read(app, "/?search=vasp")
+    assert "No application name contains" in read(app, "/?search=vasp")
 
 
 @pytest.mark.parametrize("path", ["/", "/applications/archer2/lammps/rhodo/nodes", "/nowhere"])
@@ -212,7 +212,7 @@ def test_thousands_of_applications_make_no_endless_page(app: Starlette, service:
     service.held_predictions = [prediction(f"app{index}") for index in range(500)]
     text = read(app, "/")
     assert len(names(text)) == 60
-    assert "60 of 500 are shown" in text
+    assert "60 of 500 applications are shown" in text
 
 
 def test_where_the_truth_is_known_predictions_are_shown_against_it() -> None:

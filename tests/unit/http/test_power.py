@@ -33,16 +33,17 @@ def test_the_page_shows_power_and_energy_with_their_bands(powered: Starlette) ->
 def test_the_page_states_which_size_takes_least_energy_and_what_the_fastest_costs(powered: Starlette) -> None:
     text = read(powered, PAGE)
     assert (
-        "A run takes least energy at 1 node, 400 kJ; 128 nodes are 56 times as fast for 2.3 times the energy." in text
+        "A run uses the least energy, 400 kJ, at 1 node; 128 nodes are 56 times as fast for 2.3 times the energy."
+        in text
     )
-    assert "<dt>least energy of a run</dt><dd>1</dd>" in text
-    assert "<dt>least energy times run time</dt><dd>64</dd>" in text
+    assert "<dt>size with the least energy</dt><dd>1</dd>" in text
+    assert "<dt>size with the least energy times the run time</dt><dd>64</dd>" in text
 
 
 def test_the_page_states_what_was_measured_and_which_counters_explain_it(powered: Starlette) -> None:
     text = read(powered, PAGE)
-    assert "75 % of the host-minutes had a sensor, 25 % were estimated from counters." in text
-    assert "30 runs predicted before they were learned: median error 2.1 %, 93 % inside the 90 % band." in text
+    assert "75 % of the host-minutes were measured by sensors, 25 % estimated from counters." in text
+    assert "30 predictions scored: median error 2.1 %, 93 % inside the 90 % band." in text
     assert "<td>PAPI_TOT_INS</td>" in text
     assert [part in text for part in ("79 %", "+16.2 W", "-4.4 W")] == [True] * 3
     assert "not scored yet" in text
@@ -51,7 +52,7 @@ def test_the_page_states_what_was_measured_and_which_counters_explain_it(powered
 def test_without_power_the_page_states_why_and_from_when_on(app: Starlette, service: FixedService) -> None:
     service.held_predictions = [prediction()]
     text = read(app, PAGE)
-    assert "The power of lammps is not known." in text
+    assert "The power of lammps is unknown." in text
     assert "least energy" not in text
     assert "What counters explain" not in text
 
@@ -90,7 +91,8 @@ def test_the_fastest_size_that_also_takes_least_energy_is_reported_as_both() -> 
     useful = UsefulSizes(least_energy=64.0)
     points = [point for point in powered_curve() if point.n == 64.0]
     assert (
-        energy_advice(points, useful, "nodes") == "A run takes least energy at 64 nodes, 652 kJ, and is fastest there."
+        energy_advice(points, useful, "nodes")
+        == "A run uses the least energy, 652 kJ, at 64 nodes, which is also the fastest size."
     )
 
 

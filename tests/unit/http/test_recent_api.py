@@ -119,7 +119,7 @@ def test_a_job_shows_its_prediction_or_its_runs(app: Starlette) -> None:
 
 def test_a_job_that_nobody_knows_is_not_found(app: Starlette) -> None:
     status, page = read(app, "/api/v1/jobs/exa/99")
-    assert (status, page["error"]) == (404, "Nothing is known of the job '99' on 'exa', or no longer.")
+    assert (status, page["error"]) == (404, "The job '99' on 'exa' is unknown or no longer known.")
 
 
 def test_dead_letters_and_sources_are_listed(app: Starlette) -> None:

@@ -47,7 +47,7 @@ def test_a_port_that_is_taken_is_named_at_the_start(app: Starlette) -> None:
         Server(app, "127.0.0.1", 0) as server,
         pytest.raises(
             ConfigError,
-            match=rf"The HTTP address 127.0.0.1:{server.port} cannot be used \(Address already in use\); choose another one: http.port",
+            match=rf"The HTTP address 127.0.0.1:{server.port} cannot be used \(Address already in use\). Choose another port: http.port",
         ),
     ):
         Server(app, "127.0.0.1", server.port)

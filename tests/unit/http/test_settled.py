@@ -73,11 +73,11 @@ def test_where_nothing_is_known_a_message_states_from_when_on(app: Starlette, se
     service.held_jobs = []
     text = read(app, PAGE)
     for shown in (
-        "No run has settled since the agent started.",
-        "Quality over time is shown once a predicted run has settled",
-        "The power of lammps is not known.",
-        "The effect of load is not known.",
-        "No counter or feature explains the runs yet",
+        "No run has ended since the agent started.",
+        "Quality over time appears here after the first predicted run has ended",
+        "The power of lammps is unknown.",
+        "The effect of load is unknown.",
+        "No counter or feature explains the run times yet",
         "No running jobs.",
     ):
         assert shown in text, shown
@@ -116,7 +116,7 @@ def test_an_old_source_stands_out(app: Starlette, service: FixedService) -> None
 
 
 def test_without_sources_the_overview_states_why(app: Starlette) -> None:
-    assert "No events processed since the agent started. Topics appear here with their first event" in read(app, "/")
+    assert "No events processed since the agent started. A topic appears here with its first event" in read(app, "/")
 
 
 def test_the_overview_counts_what_needs_attention(app: Starlette) -> None:

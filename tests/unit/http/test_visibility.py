@@ -125,7 +125,7 @@ def test_hosts_are_for_everybody_but_not_what_runs_on_them() -> None:
 
 def test_dead_letters_and_reasons_are_for_operators() -> None:
     seen = VisibilityFilter(centre(), lambda: Reader(user=ANN))
-    assert (seen.dead_letters(), seen.health()[0].reasons) == ((), ("It is not ready; operators see why.",))
+    assert (seen.dead_letters(), seen.health()[0].reasons) == ((), ("Only operators see the reason.",))
     assert [source.topic for source in seen.sources()] == ["slurm"]
     full = VisibilityFilter(centre(), lambda: Reader(operator=True))
     assert (len(full.dead_letters()), full.health()[0].reasons) == (1, ("Broker u-bob is away.",))

@@ -38,26 +38,22 @@ def why(*alerts: Alert, **changes: Any) -> str:
 
 
 def test_a_slow_run_whose_host_differed_from_the_others_names_it_and_since_when() -> None:
-    assert why(of_host()) == (
-        "One of its 16 hosts, r2n01, ran at half the speed of the others since 2026-11-20 12:10 UTC."
-    )
+    assert why(of_host()) == ("Host r2n01 (one of 16) ran at half the speed of the others since 2026-11-20 12:10 UTC.")
     links = [piece.href for piece in why_ended(FixedService(alerts=[of_host()]), recent_run(**SLOW)).lead if piece.href]
     assert links == ["/hosts/archer2/r2n01", "/alerts/f-r2n01"]
 
 
 def test_what_differs_is_named_as_it_was_measured() -> None:
     evidence = AlertEvidence(observed=0.5, expected=0.98, detail={"cpu_available": "0.5"})
-    assert "was unlike the others, with processor available at 50 % where they had 98 %, since" in why(
-        of_host(evidence=evidence)
-    )
+    assert "differed from the others (processor available 50 % against 98 %) since" in why(of_host(evidence=evidence))
     own = AlertEvidence(
         observed=1e11, low=1.8e11, high=1.9e11, detail={"memory_free": "110 GB (181 GB to 186 GB until then)"}
     )
-    assert "r2n01, was outside its own past by memory free since" in why(of_host("HostAnomaly", evidence=own))
+    assert "r2n01 (one of 16) behaved abnormally (memory free) since" in why(of_host("HostAnomaly", evidence=own))
 
 
 def test_nothing_is_claimed_of_hosts_that_were_odd_elsewhere_or_at_other_times() -> None:
-    nothing = "It took 76 % longer than expected. Nothing that was measured explains it."
+    nothing = "The run took 76 % longer than expected. No measurement explains why."
     power = AlertEvidence(observed=300.0, expected=200.0, detail={"power_w>system": "300 W"})
     for other in (
         of_host(host="r9n99"),
@@ -77,21 +73,26 @@ def test_the_host_that_settles_why_a_run_was_slow_comes_first() -> None:
         recent_run(**SLOW, slowed_by=SlowedBy("r2n01", 1.76)),
     )
     assert found.plain.endswith(
-        "ran at half the speed of the others since 2026-11-20 12:10 UTC: it took 1.76 times as long as usual."
+        "ran at half the speed of the others since 2026-11-20 12:10 UTC; the run took 1.76 times as long as usual."
     )
-    assert [plain(text)[:30] for text in found.others] == ["One of its 16 hosts, r2n02, ra"]
+    assert [plain(text)[:30] for text in found.others] == ["Host r2n02 (one of 16) ran at "]
     assert why(slowed_by=SlowedBy("r2n01", 1.76)) == (
-        "One of its 16 hosts, r2n01, was out of the ordinary while it ran: it took 1.76 times as long as usual."
+        "Host r2n01 (one of 16) was abnormal during the run; the run took 1.76 times as long as usual."
     )
 
 
 def test_an_application_that_became_slower_explains_its_runs_after_that() -> None:
     evidence = AlertEvidence(observed=3000.0, expected=2000.0, detail={"since": "2026-11-20T08:00:00Z"})
     changed = alert(labels={"alertname": "Regression", **APPLICATION}, starts="2026-11-20T09:00:00Z", evidence=evidence)
-    assert why(changed) == "Not this run alone: lammps takes 1.50 times as long as before since 2026-11-20 08:00 UTC."
-    assert why(of_host(), changed).startswith("One of its 16 hosts"), "what is wrong with a host is the stronger cause"
+    assert (
+        why(changed)
+        == "Other runs are affected, too: lammps has taken 1.50 times as long as before since 2026-11-20 08:00 UTC."
+    )
+    assert why(of_host(), changed).startswith("Host r2n01 (one of 16)"), (
+        "what is wrong with a host is the stronger cause"
+    )
     slow_size = alert(labels={"alertname": "SlowSize", **APPLICATION, "n": "32"}, evidence=evidence)
-    assert "Nothing that was measured" in why(slow_size), "another size"
+    assert "No measurement explains" in why(slow_size), "another size"
 
 
 def test_the_counter_that_moved_with_an_application_is_named() -> None:
@@ -103,39 +104,39 @@ def test_the_counter_that_moved_with_an_application_is_named() -> None:
     evidence = AlertEvidence(observed=3000.0, expected=2000.0, detail={"since": "2026-11-20T08:00:00Z", **counter})
     changed = alert(labels={"alertname": "Regression", **APPLICATION}, starts="2026-11-20T09:00:00Z", evidence=evidence)
     assert why(changed).endswith(
-        "since 2026-11-20 08:00 UTC, with PAPI_L2_DCM per instruction at 1.40 times what it was."
+        "since 2026-11-20 08:00 UTC, with PAPI_L2_DCM per instruction at 1.40 times its former rate."
     )
 
 
 def test_a_run_inside_its_band_took_as_long_as_expected_whatever_was_odd() -> None:
-    assert why(of_host(), run_time_s=1800.0) == "It took as long as expected."
+    assert why(of_host(), run_time_s=1800.0) == "The run took as long as expected."
 
 
 def test_a_run_that_was_not_predicted_has_nothing_to_be_compared_with() -> None:
-    assert why(of_host(), predicted=None) == "It had not been predicted, so nobody knows whether that is long."
+    assert why(of_host(), predicted=None) == "The run had no prediction, so its run time cannot be judged."
 
 
 def test_a_limit_that_was_too_short_is_the_cause_of_a_time_out() -> None:
     assert why(state="TIMEOUT", run_time_s=1500.0, time_limit_s=1500.0) == (
-        "Its time limit of 25 min was too short: runs like it take up to 34 min."
+        "The time limit of 25 min was too short: such runs take up to 34 min."
     )
     assert "r2n01" in why(of_host(), state="TIMEOUT", time_limit_s=3000.0)
 
 
 def test_a_run_that_failed_names_what_fails_more_often() -> None:
     host = of_host("HostFailureRate", evidence=AlertEvidence(observed=0.5, expected=0.1))
-    assert why(host, state="FAILED") == "One of its 16 hosts, r2n01, has failed more runs than it should."
-    assert why(state="FAILED") == "Nothing that was measured explains it."
+    assert why(host, state="FAILED") == "Host r2n01 (one of 16) has failed more runs than expected."
+    assert why(state="FAILED") == "No measurement explains how the run ended."
 
 
 def test_what_is_unlike_other_runs_of_the_size_is_no_cause_and_is_listed() -> None:
     others = [recent_run(str(n), 1700.0, power_w=1000.0 + n, counters={"FLOPS": 100.0 + n}) for n in range(6)]
     run = recent_run("9", **SLOW, power_w=700.0, counters={"FLOPS": 50.0})
     found = why_ended(FixedService(runs=[*others, run]), run)
-    assert found.plain.endswith("Nothing that was measured explains it.")
+    assert found.plain.endswith("No measurement explains why.")
     assert found.remarks == [
-        "It drew 30 % less power than other runs of its size.",
-        "Rates of its counters against other runs of its size: FLOPS 0.49 times.",
+        "The run drew 30 % less power than other runs of its size.",
+        "Counter rates compared with other runs of this size: FLOPS 0.49 times as high.",
     ]
 
 
@@ -143,7 +144,7 @@ def test_neighbours_on_shared_hosts_are_named_where_they_are_more_than_usual() -
     others = [recent_run(str(n), 1700.0, shared=0.1) for n in range(6)]
     run = recent_run("9", **SLOW, shared=0.6)
     assert why_ended(FixedService(runs=[*others, run]), run).plain == (
-        "Other jobs ran on its hosts for 60 % of the time, usually 10 %."
+        "Other jobs shared the hosts for 60 % of the time (usually 10 %)."
     )
 
 
@@ -151,31 +152,31 @@ def test_a_running_job_names_what_slows_it_and_else_that_nothing_does() -> None:
     service = FixedService([prediction()], alerts=[of_host(starts="2026-11-20T10:05:00Z")])
     running = job("812", start="2026-11-20T10:00:00Z")
     assert why_running(service, running, NOON_MS).plain.endswith(
-        "runs like it take up to 28 s. Nothing that was measured explains it."
+        "such runs take up to 28 s. No measurement explains why."
     )
     assert why_running(service, running, NOON_MS).remarks == [
-        "Which hosts it runs on is not known, so these were not looked at."
+        "The hosts of the job are unknown, so they were not examined."
     ]
     service.held_hosts_of_jobs[("archer2", "812")] = ("r2n01", "r2n02")
     finding = HostFinding(differs_since="2026-11-20T10:02:00Z")
     service.held_hosts = [host_view("r2n01", finding=finding)]
     assert why_running(service, running, NOON_MS).plain == (
-        "One of its 2 hosts, r2n01, ran at half the speed of the others since 2026-11-20 10:02 UTC."
+        "Host r2n01 (one of 2) ran at half the speed of the others since 2026-11-20 10:02 UTC."
     )
     calm = FixedService([prediction()])
-    assert why_running(calm, running, NOON_MS - 7_199_000).plain == "Nothing that was measured slows it down."
+    assert why_running(calm, running, NOON_MS - 7_199_000).plain == "No measurement shows that anything slows the job."
 
 
 def test_hosts_that_were_loaded_when_a_job_started_slow_it() -> None:
     load = UnderLoad(as_of="", hosts="its hosts", hosts_count=64.0, n=64.0, q50_s=40.0, load=1.6)
     running = job("812", n=64.0, under_load=load, start="2026-11-20T12:00:00Z")
-    text = "Its hosts were loaded when it started, by which 40 s were to be expected instead of 25.5 s."
+    text = "The hosts were loaded when the job started: 40 s were expected instead of 25.5 s."
     service = FixedService([prediction()])
     assert why_running(service, running, NOON_MS).plain == text
     service.held_ended = [running]
     assert why_ended(service, recent_run(run_time_s=41.0, predicted=predicted(25.5))).plain == text
     counted_in = recent_run(run_time_s=60.0, predicted=predicted(40.0, source="under_load"))
-    assert why_ended(service, counted_in).plain.endswith("Nothing that was measured explains it.")
+    assert why_ended(service, counted_in).plain.endswith("No measurement explains why.")
     assert "short" in why_ended(service, recent_run(run_time_s=5.0, predicted=predicted(4.0))).plain
 
 
@@ -191,11 +192,11 @@ def test_a_network_that_was_loaded_when_a_job_started_slows_it() -> None:
         return why_running(service, job("812", n=64.0, under_load=under, start="2026-11-20T12:00:00Z"), NOON_MS).plain
 
     assert lead() == (
-        "The network of its hosts was loaded when it started, by which 40 s were to be expected instead of 25.5 s: "
-        "30 % of its time waits for it, and 3 GB/s, usually 9 GB/s, was left."
+        "The network was loaded when the job started: 40 s were expected instead of 25.5 s. "
+        "The job waits for the network for 30 % of its time, and 3 GB/s (usually 9 GB/s) were left."
     )
     for of_processors in ({"communication_share": 0.0}, {"bandwidth": 8.9e9}, {"bandwidth": None}, {"load": 4.0}):
-        assert lead(**of_processors).startswith("Its hosts were loaded when it started")
+        assert lead(**of_processors).startswith("The hosts were loaded when the job started")
 
 
 def of_rack(**changes: Any) -> Alert:
@@ -220,12 +221,12 @@ def test_a_rack_that_was_odd_while_a_run_was_on_hosts_of_it_explains_it() -> Non
     run = recent_run(**SLOW)
     found = why_ended(in_racks(of_rack()), run)
     assert found.plain == (
-        "8 of its 16 hosts are in rack r2, of which 9 of 12 hosts were outside their own past since 2026-11-20 12:10 UTC."
+        "8 of 16 hosts are in rack r2, where 9 of 12 hosts have behaved abnormally since 2026-11-20 12:10 UTC."
     )
     assert [piece.href for piece in found.lead if piece.href] == ["/alerts/f-rack"]
-    assert "in rack r2 by its name, of which" in why_ended(in_racks(of_rack(), listed=False), run).plain
+    assert "in rack r2 by its name, where" in why_ended(in_racks(of_rack(), listed=False), run).plain
     slowed = recent_run(**SLOW, slowed_by=SlowedBy("r2n03", 1.76))
-    assert why_ended(in_racks(of_rack()), slowed).plain.endswith("12:10 UTC: it took 1.76 times as long as usual.")
+    assert why_ended(in_racks(of_rack()), slowed).plain.endswith("12:10 UTC; the run took 1.76 times as long as usual.")
 
 
 def test_nothing_is_claimed_of_a_rack_elsewhere_or_at_other_times() -> None:
@@ -237,10 +238,10 @@ def test_nothing_is_claimed_of_a_rack_elsewhere_or_at_other_times() -> None:
         of_rack(status="resolved", ends="2026-11-20T11:00:00Z"),
         of_rack(evidence=power),
     ):
-        assert "Nothing that was measured" in why_ended(in_racks(other), recent_run(**SLOW)).plain
+        assert "No measurement explains" in why_ended(in_racks(other), recent_run(**SLOW)).plain
     of_partition = of_rack(labels={"alertname": "RackAnomaly", "system": "archer2", "partition": "standard"})
     text = why_ended(FixedService(alerts=[of_partition]), recent_run(**SLOW, partition="standard")).plain
-    assert text.startswith("Its 16 hosts are in partition standard, of which 9 of 12"), "no rack is known"
+    assert text.startswith("All 16 hosts are in partition standard, where 9 of 12"), "no rack is known"
 
 
 def test_the_page_of_a_running_job_names_the_jobs_beside_it_and_claims_nothing_of_them() -> None:
@@ -249,12 +250,12 @@ def test_the_page_of_a_running_job_names_the_jobs_beside_it_and_claims_nothing_o
     service.held_neighbours["archer2", "812"] = [Neighbour("813", 2, NOON_MS - 60_000), Neighbour("814", 1, NOON_MS)]
     running = service.jobs()[0]
     text = neighbours(service, running)
-    assert plain(text) == "Jobs 813 and 814 (on 1 of 2) run on its hosts, too."
+    assert plain(text) == "Jobs 813 and 814 (on 1 of 2) run on the same hosts."
     assert [piece.href for piece in text if piece.href] == ["/jobs/archer2/813", "/jobs/archer2/814"]
-    assert why_running(service, running, NOON_MS).plain == "Nothing that was measured slows it down."
+    assert why_running(service, running, NOON_MS).plain == "No measurement shows that anything slows the job."
     load = UnderLoad(as_of="", hosts="its hosts", hosts_count=64.0, n=64.0, q50_s=40.0, load=1.6)
     loaded = job("812", n=64.0, under_load=load, start="2026-11-20T12:00:00Z")
-    assert why_running(service, loaded, NOON_MS).plain.endswith("instead of 25.5 s. Job 813 ran there already.")
+    assert why_running(service, loaded, NOON_MS).plain.endswith("instead of 25.5 s. Job 813 was already running there.")
 
 
 def test_the_page_of_a_running_job_leads_to_its_neighbours_and_a_user_sees_their_own_alone() -> None:
@@ -273,5 +274,5 @@ def test_the_page_of_a_running_job_leads_to_its_neighbours_and_a_user_sees_their
 
 def test_nothing_has_to_explain_how_long_a_session_took() -> None:
     session: dict[str, Any] = {"application_id": None, "predicted": None, "slowed_by": None, "session": True}
-    text = "It was an interactive session: its user decides how long it takes."
+    text = "The run was an interactive session: its user decides how long it takes."
     assert [why(state=state, **session) for state in ("TIMEOUT", "COMPLETED")] == [text, text]

@@ -170,7 +170,7 @@ def test_an_alert_that_came_again_is_not_reported_over_and_over() -> None:
 
 def test_the_error_against_the_truth_is_in_the_plain_summary() -> None:
     screen = Screen(FixedService([prediction()]), truth=lambda _id, n: (10.0 + 990.0 / n) / 1.25)
-    assert screen.summary() == ["lammps rhodo: 41 runs, reliable, 25.5 s at 64 nodes, 25 % off the truth"]
+    assert screen.summary() == ["lammps rhodo: 41 runs, reliable, 25.5 s at 64 nodes, error against truth 25 %"]
 
 
 def test_an_application_without_a_curve_has_dashes() -> None:

@@ -89,5 +89,5 @@ def test_a_tombstone_has_a_key_and_no_value(kind: str) -> None:
 
 
 def test_a_tombstone_of_no_topic_is_refused_with_the_topics_there_are() -> None:
-    with pytest.raises(ValueError, match="'jobs' is no kind of output; the kinds are predictions"):
+    with pytest.raises(ValueError, match="'jobs' is not a kind of output; the kinds are predictions"):
         tombstone("jobs", "k")

@@ -7,11 +7,9 @@ import pytest
 
 from agent.app.compose import encode
 from agent.cli.options import table
-from agent.reports.waste import WeekReport, report
-from agent.reports.waste_advice import amount, number, unit_hours
-from agent.reports.waste_judgement import Amount, Bounds
-from agent.reports.waste_page import page, text
-from agent.reports.waste_runs import WeekRuns
+from agent.reports.page import page, text
+from agent.reports.waste import WeekReport, amount, number, report, unit_hours
+from agent.reports.waste_judgement import Amount, Bounds, WeekRuns
 from agent.reports.week import week_named
 from processors.contracts.outputs import SlowedBy
 from tests.kit.week_runs import curve, settled
@@ -46,12 +44,12 @@ def test_the_page_shows_each_user_with_each_kind(whole: WeekReport) -> None:
     assert len(re.findall("<section", shown)) == 3
     for heading in ("More than the useful size", "Time limits far too long", "Failed runs", "no fault of the user"):
         assert heading in shown
-    assert "runs that name no user" in shown
+    assert "runs without a user" in shown
 
 
 def test_the_page_is_cut_at_the_top_users(whole: WeekReport) -> None:
     assert len(re.findall("<section", page(whole, 1))) == 1
-    assert "2 more are left out" in page(whole, 1)
+    assert "2 more are not shown" in page(whole, 1)
 
 
 def test_the_text_has_what_was_used_lost_and_not_judged_with_units(whole: WeekReport) -> None:

@@ -10,10 +10,9 @@ import pytest
 
 from agent.app.compose import encode
 from agent.describe.describe import schema
-from agent.reports.waste import Total, Waste, WeekReport, encoded, report
-from agent.reports.waste_judgement import Bounds
-from agent.reports.waste_runs import WeekRuns
-from agent.reports.week import week_named
+from agent.reports.waste import Total, Waste, WeekReport, report
+from agent.reports.waste_judgement import Bounds, WeekRuns
+from agent.reports.week import encoded, week_named
 from processors.contracts.outputs import Emission, PredictedAtStart, Prediction, Range, SlowedBy
 from tests.kit.week_runs import curve, run_time_s, settled, slowing_curve
 
@@ -47,8 +46,8 @@ def test_what_a_run_used_beyond_the_useful_size_is_lost() -> None:
     assert found.lost.high - found.lost.low == pytest.approx(0.1 * needed)
     assert found.advice == (
         (
-            "Ask for 64 nodes in place of 128 for lammps rhodo: a run then takes 15 to 16 min in place of 10 to 11 min, "
-            "and 15.5 to 17.1 node-hours in place of 22 to 24."
+            "Request 64 nodes instead of 128 for lammps rhodo: a run then takes 15 to 16 min instead of 10 to 11 min, "
+            "and 15.5 to 17.1 node-hours instead of 22 to 24."
         ),
     )
     assert [example.job_id for example in found.examples] == ["1"]
@@ -82,7 +81,7 @@ def test_runs_on_more_than_the_fastest_size_are_their_own_kind() -> None:
     assert (
         found["slows_down"]
         .advice[0]
-        .startswith("lammps rhodo gets slower beyond 64 nodes. Ask for 64 nodes in place of 128: ")
+        .startswith("lammps rhodo gets slower beyond 64 nodes. Request 64 nodes instead of 128: ")
     )
 
 
@@ -112,7 +111,7 @@ def test_a_limit_ten_times_too_long_is_named_with_the_limit_that_had_held() -> N
     found = waste(settled("1", 64.0, time_limit_s=86_400.0))["long_limit"]
     assert found.lost.value == pytest.approx(64 * (86_400 - 1200) / 3600)
     assert found.advice == (
-        "Ask for 20 min in place of 1 d for lammps rhodo on 64 nodes: runs take 15 to 16 min, and what is short starts sooner.",
+        "Request 20 min instead of 1 d for lammps rhodo on 64 nodes: runs take 15 to 16 min, and jobs with short limits start sooner.",
     )
 
 
@@ -140,25 +139,25 @@ def test_failed_runs_are_lost_whole_and_a_habit_of_failing_gets_a_small_trial() 
     assert found.runs == 3
     assert (found.lost.value, found.lost.low) == pytest.approx((8.0, 8.0))
     assert found.advice == (
-        "3 of 5 runs of lammps rhodo failed, half of them within 10 min: try a change on 16 nodes with a limit of 10 min first.",
+        "3 of 5 runs of lammps rhodo failed, half of them within 10 min: test changes on 16 nodes with a limit of 10 min first.",
     )
 
 
 def test_a_run_in_a_hundred_that_fails_is_no_habit() -> None:
     found = waste(settled("f", state="FAILED"), *(settled(str(i)) for i in range(20)))["failed"]
-    assert found.advice[0].startswith("1 of 21 runs of lammps rhodo failed: few of them")
+    assert found.advice[0].startswith("1 of 21 runs of lammps rhodo failed. These are few")
 
 
 def test_runs_without_memory_are_advised_of_memory() -> None:
     found = waste(settled("1", state="OUT_OF_MEMORY"))["failed"]
-    assert "1 for lack of memory: ask for more memory, or for more nodes." in found.advice[0]
+    assert "1 for lack of memory: request more memory, or more nodes." in found.advice[0]
 
 
 @pytest.mark.parametrize(
     ("limit_s", "start"),
     [
-        (600.0, "Ask for 20 min in place of 10 min for lammps rhodo on 64 nodes: runs that end take 15 to 16 min."),
-        (7200.0, "Runs of lammps rhodo on 64 nodes take 15 to 16 min, so a limit of 2 h was enough"),
+        (600.0, "Request 20 min instead of 10 min for lammps rhodo on 64 nodes: runs that complete take 15 to 16 min."),
+        (7200.0, "Runs of lammps rhodo on 64 nodes take 15 to 16 min, so a limit of 2 h is enough"),
     ],
 )
 def test_a_timed_out_run_is_advised_of_the_limit_that_holds(limit_s: float, start: str) -> None:
@@ -171,7 +170,7 @@ def test_a_timed_out_run_of_which_nothing_is_known_gets_no_invented_limit() -> N
     found = waste(settled("1", 64.0, 600.0, state="TIMEOUT", time_limit_s=600.0), known=curve(application="nektar"))[
         "timed_out"
     ]
-    assert found.advice[0].startswith("No prediction of lammps rhodo on 64 nodes can be relied on")
+    assert found.advice[0].startswith("No prediction of lammps rhodo on 64 nodes is reliable")
 
 
 def test_what_hosts_cost_is_listed_to_the_credit_of_the_user() -> None:
@@ -180,7 +179,7 @@ def test_what_hosts_cost_is_listed_to_the_credit_of_the_user() -> None:
     found = waste(slowed, ended)
     assert set(found) == {"odd_host"}
     assert found["odd_host"].lost.value == pytest.approx(128 * run_time_s(128) / 3600 + 4.0)
-    assert "met an odd host (nid7)" in found["odd_host"].advice[0]
+    assert "ran on an abnormal host (nid7)" in found["odd_host"].advice[0]
     both = total(slowed, ended)
     assert both.lost.value == 0.0
     assert both.spared.value == found["odd_host"].lost.value
