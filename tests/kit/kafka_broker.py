@@ -94,10 +94,10 @@ class KafkaBroker:
 
     def _wait_ready(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
-        while READY not in self.server.prediction():
+        while READY not in self.server.log():
             if not self.running() or time.monotonic() > deadline:
                 raise RuntimeError(
-                    f"The broker did not start:\n{self.server.prediction()[-3000:].decode(errors='replace')}"
+                    f"The broker did not start:\n{self.server.log()[-3000:].decode(errors='replace')}"
                 )
             time.sleep(0.05)
 

@@ -40,7 +40,7 @@ class Server(Protocol):
     def resume(self) -> None: ...
     def remove(self) -> None: ...
     def running(self) -> bool: ...  # frozen or not
-    def prediction(self) -> bytes: ...  # since its last start
+    def log(self) -> bytes: ...  # since its last start
 
 
 def server(folder: Path) -> Server:
@@ -153,7 +153,7 @@ class Container:
     def running(self) -> bool:
         return self._status() in {"running", "paused"}
 
-    def prediction(self) -> bytes:
+    def log(self) -> bytes:
         return b"" if self._made is None else self._wrapped().logs()[self._start :]
 
     def _status(self) -> str:
@@ -218,7 +218,7 @@ class ChildProcess:
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def prediction(self) -> bytes:
+    def log(self) -> bytes:
         return self._log.read_bytes()[self._start :] if self._log.exists() else b""
 
     def _signal(self, number: signal.Signals) -> None:

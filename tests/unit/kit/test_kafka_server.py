@@ -81,7 +81,7 @@ def test_a_container_is_frozen_killed_and_started_again_on_the_same_data(
     engine, found = answering(Engine(log=b"first ")), Container(tmp_path)
     assert not found.running()
     found.start(["java"])
-    assert found.prediction() == b"first "
+    assert found.log() == b"first "
     found.pause()
     assert found.running()
     found.resume()
@@ -89,6 +89,6 @@ def test_a_container_is_frozen_killed_and_started_again_on_the_same_data(
     assert not found.running()
     found.start(["java"])
     engine.log += b"second"
-    assert found.prediction() == b"second"
+    assert found.log() == b"second"
     found.remove()
     assert engine.steps() == ["start", "pause", "unpause", "kill", "wait", "start", "stop", "remove"]
