@@ -23,10 +23,10 @@ from processors.contracts.outputs import (
     PredictedAtStart,
     Prediction,
     RecentRun,
-    RunningJob,
     SlowedBy,
 )
 from processors.contracts.racks import NO_RACKS, Racks
+from processors.contracts.running import RunningJob
 from processors.contracts.service import DeadLetterView, Health, Silence, SourceStatus, Views
 from processors.contracts.settings import SESSION
 

@@ -84,7 +84,6 @@ class MemoryPartition:
         self.next_offset += 1
 
     def read(self, offset: int, records_max: int) -> Batch | None:
-        """Return at most `records_max` records from `offset` on; None if there are none."""
         if offset >= self.next_offset:
             return None
         start = bisect_left(self._offsets, offset)
@@ -102,7 +101,6 @@ class MemoryPartition:
         )
 
     def compact(self) -> None:
-        """Keep the last record of each key, and drop the tombstones that an earlier compaction kept."""
         last = sorted({key: index for index, key in enumerate(self._keys)}.values())
         retained = [
             index for index in last if self._values[index] is not None or self._offsets[index] >= self._tombstones_until
@@ -164,7 +162,6 @@ class MemoryGroup:
         self._holders: dict[TopicPartition, MemoryMember] = {}
 
     def join(self, name: str) -> MemoryMember:
-        """Add a member. It owns nothing before `share` and `settle`."""
         self._joined += 1
         member = MemoryMember(name, self._joined)
         self.members.append(member)
@@ -172,7 +169,6 @@ class MemoryGroup:
         return member
 
     def remove(self, member: MemoryMember) -> None:
-        """Remove a member and release its partitions."""
         member.expelled = True
         member.target = set()
         self.members = [one for one in self.members if one is not member]
@@ -190,7 +186,6 @@ class MemoryGroup:
             readers[partition][turn % len(readers[partition])].target.add(partition)
 
     def settled(self, member: MemoryMember) -> bool:
-        """Return whether `settle` would change nothing."""
         return member.assigned <= member.target and member.target - member.assigned <= self._holders.keys()
 
     def settle(self, member: MemoryMember) -> Assignment:
@@ -227,7 +222,6 @@ class MemoryBroker:
         self._epochs: dict[str, int] = {}
 
     def create(self, topics: Sequence[TopicSettings]) -> list[str]:
-        """Create missing topics; return their names."""
         with self.changed:
             missing = [topic for topic in topics if topic.name not in self._topics]
             for topic in missing:
@@ -247,7 +241,6 @@ class MemoryBroker:
             return [topic.name for topic in missing]
 
     def partitions(self, topic: str) -> int | None:
-        """Return the number of partitions, None if the topic does not exist."""
         with self.changed:
             return len(self._topics[topic]) if topic in self._topics else None
 
@@ -280,7 +273,6 @@ class MemoryBroker:
             self.changed.notify_all()
 
     def snapshot(self, partition: TopicPartition, newest: int | None = None) -> tuple[Batch | None, int]:
-        """Return the records that `MemoryLog.read` returns, and the end of the partition."""
         with self.changed:
             store = self.partition(partition)
             if store.compacted:
@@ -295,7 +287,6 @@ class MemoryBroker:
             return self._epochs[transactional_id]
 
     def transact(self, transactional_id: str, epoch: int, partition: TopicPartition, records: Sequence[Record]) -> None:
-        """Write all records or none. Raises FencedError if a later epoch has begun."""
         with self.changed:
             if self._epochs.get(transactional_id) != epoch:
                 raise FencedError(f"Another owner has taken over {transactional_id}.")
@@ -314,7 +305,6 @@ class MemoryBroker:
             return member
 
     def leave(self, group: str, member: MemoryMember) -> None:
-        """Remove a member; the others share its partitions."""
         with self.changed:
             self.group(group).remove(member)
             if self._subscriptions.pop(member, None) is not None:

@@ -23,7 +23,7 @@ class InvalidInputError(ScalewatchError):
         self.place = ""
 
     def at(self, place: str) -> "InvalidInputError":
-        """Return the error with the place in its message: an element of an array, a line, what a value is of.
+        """Return the error with its place in the message: an array element, a line, or the owner of a value.
 
         >>> InvalidInputError("time", "It is no time.").at("[17]").place
         '[17]'
@@ -33,7 +33,7 @@ class InvalidInputError(ScalewatchError):
 
 
 def defect(error: Exception) -> InvalidInputError:
-    """Return the refusal of a message on which a decoder failed, whatever it raised.
+    """Return an InvalidInputError for a message on which a decoder raised an unexpected exception.
 
     >>> str(defect(OverflowError("int too large to convert to float")))
     'The decoder raised OverflowError: int too large to convert to float'
@@ -42,7 +42,7 @@ def defect(error: Exception) -> InvalidInputError:
 
 
 def described(error: Exception) -> str:
-    r"""Return the kind of an error and its text, in plain ASCII and bounded: it may repeat what the message holds.
+    r"""Return type and text of an error in bounded plain ASCII, because the text may repeat the content of a message.
 
     >>> described(ValueError("nid" + chr(0xD800)))
     'ValueError: nid\\ud800'

@@ -72,7 +72,7 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def nodes_of(evidence: Evidence) -> int | None:
-    """Return how many nodes a job holds, as its producer counts them or lists them; None where it does neither.
+    """Return the node count of a job, as its producer reports or lists the nodes; None if it does neither.
 
     >>> nodes_of(Evidence(sizes={"cores": 256.0}, hosts=("nid[001-004]",))), nodes_of(Evidence(sizes={"cores": 256.0}))
     (4, None)
@@ -376,7 +376,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 def by_reason(errors: Iterable[InvalidInputError]) -> list[Refused]:
-    """Return the refused parts of one message by reason, in the order in which the reasons came; at most PLACES_MAX places each.
+    """Group the refused parts of one message by reason, in order of first occurrence, with at most PLACES_MAX places each.
 
     >>> errors = [InvalidInputError("time", "It is no time.").at(f"[{number}]") for number in range(50)]
     >>> [(refused.count, refused.places[:2]) for refused in by_reason(errors)]

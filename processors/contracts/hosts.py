@@ -1,4 +1,4 @@
-"""What is known of hosts while the centre runs: windows of what they measured, for models and for readers."""
+"""State of the hosts at run time: windows of their measurements, for models and for readers."""
 
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple, Protocol
@@ -56,10 +56,10 @@ class Profiles(Protocol):
     """What the learner of runs asks of hosts; answers follow from the journal up to this place alone."""
 
     def profile(self, job: str, run_id: str) -> Profile | None:
-        """Return what is known of a run that ended, by the key of its job; None where nothing was reported its hosts."""
+        """Return the profile of an ended run, by its job key; None if no host of the run sent telemetry."""
 
     def profile_so_far(self, job: str, run_id: str) -> Profile | None:
-        """Return what is known so far of a run that goes on; None where nothing was reported its hosts."""
+        """Return the profile so far of a run in progress; None if no host of the run sent telemetry."""
 
 
 class NoProfiles:
@@ -92,7 +92,7 @@ class HostCauses(Protocol):
     """What alerts about runs ask of hosts; answers follow from the journal up to this place alone."""
 
     def cause(self, system: str, hosts: tuple[str, ...], start_ms: int, end_ms: int) -> HostCause | None:
-        """Return what was wrong with one of the hosts, given by their lists, while a run was on them."""
+        """Return the anomaly of one of the hosts (host lists) during a run; None if no host had an anomaly."""
 
 
 class NoCauses:
@@ -210,9 +210,9 @@ class HostWindow(msgspec.Struct, frozen=True):
 
 
 def quantile(window: HostWindow, share: float) -> float | None:
-    """Return the value below which a share (0 to 1) of a window lies; None for a window without samples.
+    """Return the quantile of a window for a share from 0 to 1; None for a window without samples.
 
-    Values are taken to be spread evenly within each interval, which is all that a histogram tells.
+    Samples are assumed to be evenly spread within each interval of the histogram.
 
     >>> window = HostWindow(0, (0.0, 1.0, 2.0), (0.5, 0.5), count=4, mean=1.0, low=0.0, high=2.0)
     >>> quantile(window, 0.5), quantile(window, 0.75)
@@ -245,29 +245,29 @@ class Windows(Protocol):
     """What models ask of hosts; answers follow from the journal up to this place alone."""
 
     def __hash__(self) -> int:
-        """Return what tells these windows from those of another shard."""
+        """Return a hash that distinguishes the windows of different shards."""
 
     def changes(self) -> int:
-        """Return a number that is another one once a window or a forecast may have changed."""
+        """Return a number that changes whenever a window or a forecast may have changed."""
 
     def moment(self, until_ms: int) -> int:
-        """Return the moment that stands for all those of which the same is known as of this one."""
+        """Return a canonical time: all times with the same windows and forecasts have the same one."""
 
     def any_measured(self, resource: str | None = None) -> bool:
-        """Return whether any host measures a resource, or anything: where none does there is no window to ask for."""
+        """Return whether any host measures the resource (None: any resource); if not, no window exists."""
 
     def window(self, system: str, host: str, resource: str, until_ms: int) -> HostWindow | None:
-        """Return the newest window that ended at `until_ms` or before; None where none is kept (only few are).
+        """Return the newest window that ended at `until_ms` or before; None if it was dropped (few are kept).
 
-        Where a host measures a resource towards others alone (`bandwidth>nid2`), that is all of these together.
+        If a host measures a resource only towards other hosts (`bandwidth>nid2`), the window merges all of these series.
         """
 
     def forecasts(
         self, system: str, hosts: Sequence[str], resource: str, until_ms: int
     ) -> Sequence[ForecastHistogram | None]:
-        """Return what is expected next of a resource of each host.
+        """Return the forecast of a resource for each host.
 
-        None of hosts whose errors are not known yet, and of those of which anything after `until_ms` is known already.
+        A forecast is None if its errors are not known yet, or if the host already has measurements after `until_ms`.
         """
 
     def hosts_of(self, system: str, partition: str) -> Sequence[str]:
@@ -395,7 +395,7 @@ class HostUse(msgspec.Struct, frozen=True):
 
 
 def most_anomalous_first(view: HostView) -> tuple[bool, str, str]:
-    """Return by what hosts are ordered for readers: those with anomalies first, then by system and name.
+    """Return the sort key of a host for readers: anomalous hosts first, then system and name.
 
     >>> most_anomalous_first(HostView("exa", "nid1", "2026-11-20T10:00:00Z"))
     (True, 'exa', 'nid1')

@@ -69,7 +69,7 @@ STATE_BYTES_MAX = 900_000  # brokers refuse batches over 1,048,588 bytes unless 
 
 
 def check_record(topic: str, value: bytes | None, key: bytes | None) -> int:
-    """Return the size of a record in bytes; ValueError where a broker would never take it.
+    """Return the size of a record in bytes. Raise ValueError if every broker would reject the record.
 
     >>> check_record("raw", b"value", b"key")
     108
@@ -120,7 +120,7 @@ class Consumer(Protocol):
     """A member of a group over some topics. Offsets of lost partitions are dropped by the consumer itself."""
 
     def poll(self, timeout_s: float) -> Poll:
-        """Return what is there, waiting at most `timeout_s` for the first record. Raises UnavailableError."""
+        """Return the available records; wait at most `timeout_s` for the first one. Raise UnavailableError if the broker is away."""
 
     def assigned(self) -> frozenset[TopicPartition]:
         """Return the partitions this member owns now."""
@@ -132,7 +132,7 @@ class Consumer(Protocol):
         """Read on from an offset of an owned partition."""
 
     def beginning(self, partition: TopicPartition) -> int:
-        """Return the first offset that is still there."""
+        """Return the first offset that was not deleted."""
 
     def end(self, partition: TopicPartition) -> int:
         """Return the offset after the last record (of the last stable offset)."""
@@ -201,7 +201,7 @@ class Marker(msgspec.Struct, frozen=True):
 
 
 def record_digest(value: bytes | None) -> str:
-    """Return 16 hexadecimal digits that stand for the value of a record.
+    """Return a digest of the value of a record, 16 hexadecimal digits.
 
     >>> record_digest(b"{}")
     '01e7b720ff566d53'
@@ -233,7 +233,7 @@ class LiveStates:
         self.change(states or {})
 
     def change(self, states: Mapping[str, bytes | None]) -> None:
-        """Take in what a checkpoint writes; None removes a state."""
+        """Apply the states that a checkpoint writes; None removes a state."""
         for key, value in states.items():
             self._sum -= self._digests.pop(key, 0)
             if value is not None:
@@ -242,7 +242,7 @@ class LiveStates:
                 self._sum += digest
 
     def totals(self) -> StateTotals:
-        """Return number and digest of the states that are stored."""
+        """Return number and digest of the stored states."""
         return StateTotals(len(self._digests), f"{self._sum % DIGESTS:032x}")
 
 
@@ -267,12 +267,12 @@ class Restored(msgspec.Struct, frozen=True):
 def checkpoint_records(
     states: Mapping[str, bytes | None], marker: Marker, live: LiveStates | None = None
 ) -> list[tuple[bytes, bytes | None]]:
-    """Return keys and values in the order in which they are written, the marker last.
+    """Return keys and values of a checkpoint in write order, the marker last.
 
-    `live` takes the states in, and what it follows in all is written with the marker.
+    `live` is updated with the states, and its totals are written with the marker.
 
-    Raises ValueError, naming the key, where a state is larger than a broker takes, has the marker's key, or where the
-    marker counts other states than these.
+    Raise ValueError, naming the key, if a state is too large for a broker or has the key of the marker. Raise ValueError if
+    the marker counts a different number of states.
 
     >>> [key for key, _ in checkpoint_records({"a": b"1"}, Marker(40, 3, 1, "1.0", "hash", 1))]
     [b'a', b'__marker__']
@@ -310,7 +310,7 @@ class Restoration:
         self.values: dict[bytes, bytes] = {}
 
     def add(self, batch: Batch) -> None:
-        """Take the next records of the partition, in their order; a value of None removes its key."""
+        """Add the next records of the partition, in order; a value of None removes its key."""
         for key, value in zip(batch.keys, batch.values, strict=True):
             if key is not None and value is not None:
                 self.values[key] = value
@@ -318,7 +318,7 @@ class Restoration:
                 self.values.pop(key, None)
 
     def result(self) -> Restored:
-        """Return the last marker and the states, compared. UnavailableError where the marker is not one of ours."""
+        """Return the last marker and the states, after comparing them. Raise UnavailableError if the marker is not readable."""
         states = {key.decode(): value for key, value in self.values.items() if key != MARKER_KEY}
         value = self.values.get(MARKER_KEY)
         if value is None:
@@ -342,9 +342,9 @@ class CheckpointStore(Protocol):
     """Fenced checkpoints of one shard. After any error the store is dead: close it and take over with a new one."""
 
     def take_over(self) -> Restored:
-        """Fence every former owner, sweep what it left open, and read the state back.
+        """Fence every former owner, abort its open transaction, and read the states.
 
-        Raises UnavailableError, or FencedError where another owner came between.
+        Raise UnavailableError if the broker is away, or FencedError if another owner took over meanwhile.
         """
 
     def save(self, states: Mapping[str, bytes | None], marker: Marker) -> None:
@@ -370,7 +370,7 @@ class TopicSettings(msgspec.Struct, frozen=True):
     broker_time: bool = False
 
     def options(self) -> Mapping[str, str]:
-        """Return the broker's own settings of such a topic, as far as they are not the default.
+        """Return the broker settings of this topic that differ from the default.
 
         >>> TopicSettings("answers", 1, compacted=False, retention_ms=60_000).options()
         {'cleanup.policy': 'delete', 'retention.ms': '60000'}
@@ -408,7 +408,7 @@ class Examined(msgspec.Struct, frozen=True):
 
 
 def transactional_ids(state_topic: str) -> str:
-    """Return what the transactional id of every shard's writer of states starts with; the shard's number follows.
+    """Return the prefix of the transactional ids of all state writers; the shard number follows the prefix.
 
     >>> transactional_ids("scalewatch.state")
     'scalewatch.state-'
@@ -417,7 +417,7 @@ def transactional_ids(state_topic: str) -> str:
 
 
 def partitions_fault(topic: str, found: int | str, wanted: int) -> str:
-    """Return what to do where the journal or the state has another number of partitions than the configuration.
+    """Return the instruction for a topic whose partition count differs from the configuration.
 
     >>> partitions_fault("scalewatch.journal", 2, 1)[:49]
     'The topic scalewatch.journal has 2 partitions and'
@@ -430,7 +430,7 @@ def partitions_fault(topic: str, found: int | str, wanted: int) -> str:
 
 
 def topic_pattern(topics: Sequence[str]) -> re.Pattern[str]:
-    """Return what matches the whole name of a topic that is one of these; names with ``^`` are regular expressions.
+    """Return a regular expression that matches the full name of any of the topics; names with ``^`` are regular expressions.
 
     >>> bool(topic_pattern(["slurm.jobs", "^ldms[.].*"]).fullmatch("ldms.cpu"))
     True
@@ -463,16 +463,16 @@ class Log(Protocol):
         """Create the topics that are missing; return their names. Raises UnavailableError."""
 
     def examine(self, topics: Sequence[str], groups: Sequence[str], transactional_ids: Sequence[str]) -> Examined:
-        """Return how topics really are, and what the user may do with all these. Raises UnavailableError."""
+        """Return the settings of the topics, and the user's permissions. Raise UnavailableError if the broker is away."""
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        """Return the first offset that is still there and the end of a partition. Raises UnavailableError."""
+        """Return the first remaining offset and the end of a partition. Raise UnavailableError if the broker is away."""
 
     def read(self, topic: str, partition: int, on_batch: Callable[[Batch], None], *, newest: int | None = None) -> int:
-        """Read a partition from its beginning to its present end; return that end. Raises UnavailableError.
+        """Read a partition from its beginning to its present end; return that end. Raise UnavailableError if the broker is away.
 
-        With `newest` only its last so many offsets are read: fewer records where compaction or transactions left gaps.
+        With `newest`, read only the last `newest` offsets; compaction and transactions leave gaps, so the records may be fewer.
         """
 
     def close(self) -> None:
-        """Close everything this log handed out."""
+        """Close all clients that this log created."""

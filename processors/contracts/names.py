@@ -16,7 +16,7 @@ HORIZONS: Final[tuple[Horizon, ...]] = get_args(Horizon)
 
 
 def horizon_of(n: float, n_min: float, n_max: float) -> Horizon:
-    """Return how far a size lies outside of the sizes from `n_min` to `n_max`.
+    """Return the horizon of a size: its distance outside the sizes from `n_min` to `n_max`.
 
     >>> [horizon_of(n, 4.0, 16.0) for n in (8.0, 32.0, 1.0, 128.0)]
     ['inside', 'up_to_2x', 'up_to_4x', 'beyond_4x']
@@ -48,7 +48,7 @@ _TITLES: Final = {
 
 
 def measured(resource: str, value: float | None, digits: int = 3) -> str:
-    """Return what a host measured of a resource, in so many digits and with its unit; a dash where there is nothing.
+    """Return a measurement as text with `digits` significant digits and its unit; a dash for None.
 
     >>> [measured("cpu_available", 0.834), measured("memory_free", 12.34e9), measured("bandwidth>group3", 9.1e9)]
     ['83.4 %', '12.3 GB', '9.1 GB/s']
@@ -68,7 +68,7 @@ def measured(resource: str, value: float | None, digits: int = 3) -> str:
 
 
 def signed(resource: str, value: float, digits: int = 3) -> str:
-    """Return what is added to a resource, as `measured` writes it, with its sign.
+    """Return a change of a resource as text, formatted like `measured`, with its sign.
 
     >>> signed("power_w", -16.04), signed("power_w", 1234.0)
     ('-16 W', '+1.23 kW')
@@ -77,7 +77,7 @@ def signed(resource: str, value: float, digits: int = 3) -> str:
 
 
 def measured_apart(resource: str, values: Sequence[float]) -> Callable[[float], str]:
-    """Return how to write what was measured such that values that differ look different.
+    """Return a formatter with enough digits that different values get different texts.
 
     >>> [*map(measured_apart("memory_free", (1.101e11, 1.102e11)), (1.101e11, 1.102e11))]
     ['110.1 GB', '110.2 GB']
@@ -88,7 +88,7 @@ def measured_apart(resource: str, values: Sequence[float]) -> Callable[[float], 
 
 
 def prefixed(value: float, unit: str = "", digits: int = 3) -> str:
-    """Return a number in so many digits, with the prefix of its size and its unit.
+    """Return a number with `digits` significant digits, its SI prefix and its unit.
 
     >>> prefixed(302e9), prefixed(41.5), prefixed(2.5e-6, "s")
     ('302 G', '41.5', '2.5 µs')
@@ -128,12 +128,12 @@ def _two_units(seconds: int) -> str:
 
 
 def _largest(seconds: int) -> int:
-    """Return the place of the largest unit that a duration has a whole of."""
+    """Return the index of the largest unit that fits into a duration at least once."""
     return next(index for index, (length, _) in enumerate(_TIME_UNITS) if seconds >= length)
 
 
 def scale_of(resource: str, size: float) -> tuple[float, str]:
-    """Return the factor and the unit in which values of a resource up to a size are written.
+    """Return the factor and the unit for writing values of a resource up to `size`.
 
     >>> scale_of("memory_free", 2.56e11), scale_of("cpu_available", 0.9), scale_of("load1", 12.0)
     ((1000000000.0, 'GB'), (0.01, '%'), (1.0, ''))
@@ -146,7 +146,7 @@ def scale_of(resource: str, size: float) -> tuple[float, str]:
 
 
 def resource_title(resource: str) -> str:
-    """Return what a resource of a host is called in a title.
+    """Return the display name of a resource for titles.
 
     >>> resource_title("power_w>system"), resource_title("load1"), resource_title("bandwidth>group3")
     ('Power (system)', 'Load 1', 'Bandwidth (group3)')
@@ -157,7 +157,7 @@ def resource_title(resource: str) -> str:
 
 
 def resource_name(resource: str) -> str:
-    """Return what a resource of a host is called within a sentence; one that has no name but its producer's keeps that.
+    """Return the display name of a resource within a sentence; an unknown resource keeps its producer's name.
 
     >>> resource_name("power_w>system"), resource_name("cpu_available"), resource_name("memory_pages_in")
     ('power (system)', 'processor available', 'memory_pages_in')
@@ -277,7 +277,7 @@ def _parsed(text: str) -> ApplicationKey:
 
 
 def escaped(text: str) -> str:
-    """Return a part of a key as it stands between slashes. Nearly all parts need no escape, and to see that is quick.
+    """Return a part of a key with its slashes escaped. A quick check comes first because nearly no part needs escapes.
 
     >>> escaped("rhodo/32k 100%"), escaped("run 7")
     ('rhodo%2F32k 100%25', 'run 7')

@@ -1,4 +1,4 @@
-"""The nodes of a centre as its file of nodes lists them, and which of them a producer's name stands for."""
+"""The nodes of a centre from its node file, and the lookup of nodes by the names that producers use."""
 
 import copy
 import re
@@ -44,7 +44,7 @@ def count(text: str) -> int:
 
 
 def expand(text: str, limit: int) -> tuple[str, ...]:
-    """Return the names of a host list; InvalidInputError (reason ``hosts``) as `count`, and above `limit`.
+    """Return the names of a host list. Raise InvalidInputError (reason ``hosts``) as `count`, and above `limit` names.
 
     >>> expand("nid[001042-001044,7],login1", limit=10)
     ('nid001042', 'nid001043', 'nid001044', 'nid7', 'login1')
@@ -57,7 +57,7 @@ def expand(text: str, limit: int) -> tuple[str, ...]:
 
 
 def expand_all(texts: Sequence[str], limit: int) -> list[str]:
-    """Return the names of some host lists; InvalidInputError as `expand`, with `limit` for all lists together.
+    """Return the names of several host lists. Raise InvalidInputError as `expand`; `limit` applies to all lists together.
 
     >>> expand_all(["nid[1-2]", "login1"], limit=3)
     ['nid1', 'nid2', 'login1']
@@ -69,9 +69,9 @@ def expand_all(texts: Sequence[str], limit: int) -> list[str]:
 
 
 def spread(texts: Sequence[str], limit: int) -> tuple[int, tuple[str, ...]]:
-    """Return how many hosts some lists name, and at most `limit` of them, spread evenly in their order.
+    """Return the number of hosts in the lists, and at most `limit` of their names, evenly spaced in list order.
 
-    Errors as `count`. Only the names that are returned are made.
+    Raise errors as `count`. No other names are generated, to save time.
 
     >>> spread(["nid[0001-4000]", "login1"], limit=4)
     (4001, ('nid0001', 'nid1001', 'nid2001', 'nid3001'))
@@ -88,7 +88,7 @@ def spread(texts: Sequence[str], limit: int) -> tuple[int, tuple[str, ...]]:
 
 
 def names_host(texts: Sequence[str], host: str) -> bool:
-    """Return whether some lists name a host; what is no list names none. No name is made.
+    """Return whether the lists contain a host, without expanding them; an invalid list contains none.
 
     >>> names_host(["nid[001042-001045,7],login1"], "nid001044"), names_host(["nid[001042-001045]"], "nid1044")
     (True, False)
@@ -119,9 +119,9 @@ def _is_one_of(parts: list[_Part], host: str) -> bool:
 
 
 def folded(texts: Sequence[str]) -> tuple[str, ...]:
-    """Return lists that name the same hosts in fewer characters, each once: names that differ in numbers become ranges.
+    """Return shorter lists of the same hosts without duplicates: names that differ only in numbers become ranges.
 
-    Names that are in brackets already stay as they are. Errors as `count`.
+    Names with brackets stay unchanged. Raise errors as `count`.
 
     >>> folded(["nid000001", "nid000002", "nid000003", "login1", "nid[7-9]"])
     ('nid[000001-000003],login1,nid[7-9]',)
@@ -139,7 +139,7 @@ def folded(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _whole(text: str) -> Iterable[str]:
-    """Return the names of a list as they are written."""
+    """Return the names of a list as written, ranges not expanded."""
     if "[" not in text and "]" not in text:
         return [name for name in _parsed(text) if isinstance(name, str)]
     for parts in _names(text):
@@ -170,7 +170,7 @@ def _folded_alike(around: tuple[str, ...], numbers: list[tuple[str, ...]]) -> It
 
 
 def _folded_at(places: Iterable[tuple[Hashable, ...]], at: int, width: int) -> list[tuple[Hashable, ...]]:
-    """Return places with the text of ranges in place of their number `at`, one for all that differ in nothing else."""
+    """Replace number `at` of the places by ranges; places that differ only in this number become one."""
     alike: dict[tuple[Hashable, ...], list[int]] = {}
     for place in places:
         alike.setdefault((*place[:at], None, *place[at + 1 :]), []).append(cast("int", place[at]))
@@ -189,7 +189,7 @@ def _ranges_text(numbers: list[int], width: int) -> str:
 
 
 def _parsed(text: str) -> Iterable[str | list[_Part]]:
-    """Return the names of a list, whole where it has no brackets: then it may be long, and nothing is to be worked out."""
+    """Return the names of a list parsed into parts; a list without brackets may be long, so its names stay plain text."""
     if "[" in text or "]" in text or text.strip() in NO_HOSTS:
         return _names(text)
     names = text.split(",")
@@ -199,7 +199,7 @@ def _parsed(text: str) -> Iterable[str | list[_Part]]:
 
 
 def _at(parts: list[_Part], index: int) -> str:
-    """Return a name of those that the parts make, in the order in which they are written out."""
+    """Return the name at `index` in the expansion of the parts."""
     chosen = []
     for part in reversed(parts):
         index, own = divmod(index, _size(part))
@@ -322,7 +322,6 @@ class Nodes:
         self._add_short_names()
 
     def __len__(self) -> int:
-        """Return how many nodes are listed."""
         return len(self._nodes)
 
     def __iter__(self) -> Iterator[Node]:
@@ -330,7 +329,7 @@ class Nodes:
         return iter(self._nodes)
 
     def node(self, name: str, system: str = "") -> Node | None:
-        """Return the node that a name of any kind stands for in a system; None where it is not listed."""
+        """Return the node with a name of any kind in a system; None if the name is not listed."""
         name = name.lower()
         found = self._of(self._names, name, system) or self._of(self._names, name.partition(".")[0], system)
         if found is not None:
@@ -341,7 +340,7 @@ class Nodes:
         return self.component(int(name), system) if _NUMBER.fullmatch(name) else None
 
     def host(self, name: str, system: str = "") -> str | None:
-        """Return the name in host lists of jobs of what a producer calls `name`; None where it is not listed."""
+        """Return the host-list name of the node that a producer calls `name`; None if the name is not listed."""
         node = self.node(name, system)
         return None if node is None else node.host
 
@@ -350,7 +349,7 @@ class Nodes:
         return self._of(self._components, number, system)
 
     def among(self, systems: Mapping[str, str]) -> "Nodes":
-        """Return the same nodes, for askers that use other names of systems too.
+        """Return the same nodes under other names of their systems.
 
         >>> Nodes([Node("n1", system="exa")]).among({"exa-login": "exa"}).host("n1", "exa-login")
         'n1'
@@ -401,7 +400,7 @@ class Nodes:
             self._controllers[key] = None if key in self._controllers else node
 
     def _add_short_names(self) -> None:
-        """Let names that have a domain be found without it, but for those that two nodes would share."""
+        """Add each name without its domain, unless two nodes would share the short name."""
         short: dict[_Key, Node | None] = {}
         for (system, listed), node in self._names.items():
             first = str(listed).partition(".")[0]

@@ -174,11 +174,9 @@ class SlowedBy(msgspec.Struct, frozen=True):
 class RecentRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run that settled recently.
 
-    `user` is a pseudonym, unless names are configured to be plain. `predicted` is its prediction before it ended, if there was one.
-    Power and energy are those of all its hosts together. `session` is True for an interactive session. `hosts` are host lists
-    as sent, `nodes` is the number of its nodes, `account` the project that was charged. `slowed_by` is the anomalous host that
-    explains why it was slow. `counters` are rates per second and host. `shared` is the share of its host-minutes in which another
-    job ran on the same host, None if its hosts sent no telemetry.
+    `user` is a pseudonym, unless names are configured to be plain. Power and energy are sums over its hosts. `hosts` are host lists as
+    sent; `counters` are rates per second and host. `shared` is the share of its host-minutes in which another job ran on the same host,
+    None if its hosts sent no telemetry.
     """
 
     run_id: str
@@ -239,10 +237,7 @@ class Reliability(msgspec.Struct, frozen=True):
 class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     """The prediction at one size: run time with its band, in seconds, and the one verdict on this size.
 
-    Everybody who asks whether a size is reliable reads `reliability` of its point. Between two points the worse verdict of
-    both holds.
-
-    `coverage` is the nominal share of the band. `coverage_measured` is the share of past runs at this horizon that fell inside
+    Between two points the worse verdict of both holds. `coverage` is the nominal share of the band. `coverage_measured` is the share of past runs at this horizon that fell inside
     the bands published before they ended, shrunk towards the share of the centre; `coverage_runs` is the number of those runs
     (both None until 20 were scored). `speedup` and `efficiency` are None for predictions from similar runs, because those show
     how runs vary and not what another size gains. `power_w` is the mean power of all hosts together and `energy_j` the energy
@@ -270,15 +265,11 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reliable(self) -> bool:
-        """Whether the verdict on this size is `reliable`."""
         return self.reliability.verdict == RELIABLE
 
 
 class HorizonError(msgspec.Struct, frozen=True):
-    """The mean error of a model at one horizon, over runs that were scored before they were learned.
-
-    An error is |ln(observed / predicted)|, at most 2; a small error is a relative error. Old errors fade.
-    """
+    """The mean |ln(observed / predicted)| of a model at one horizon, over runs scored before they were learned; old errors fade."""
 
     horizon: Horizon
     scored: int
@@ -353,7 +344,6 @@ class Model(msgspec.Struct, frozen=True):
 
     @property
     def slim(self) -> "Model":
-        """The model without members and errors, for readers who only plan by the curve."""
         return Model(self.name, ())
 
 
@@ -606,60 +596,3 @@ SCHEMAS: Final[dict[str, type[Prediction | JobPrediction | Answer | Alert | Run 
 
 TIMES: Final = frozenset({"time", "as_of", "valid_until", "start", "end", "starts", "ends", "end_low", "end_high"})
 """Fields of messages that hold a time as RFC 3339, or null."""
-
-
-HITS: Final = 0.5  # from this chance on a job will probably hit its limit
-
-
-def hits(chance: float | None, *, session: bool) -> bool:
-    """Return whether a job will probably reach its time limit; sessions usually end there, so they never count.
-
-    >>> hits(0.7, session=False), hits(0.7, session=True), hits(0.5, session=False), hits(None, session=False)
-    (True, False, False, False)
-    """
-    return chance is not None and chance > HITS and not session
-
-
-class Neighbour(msgspec.Struct, frozen=True):
-    """Another job on the hosts of a running job, with the number of shared hosts."""
-
-    job_id: str
-    hosts: int
-    start_ms: int
-
-
-class LoadedBand(msgspec.Struct, frozen=True):
-    """Quantiles of the run time under the load of the hosts, in seconds; None if the load is not known well enough."""
-
-    q05_s: float | None = None
-    q50_s: float | None = None
-    q95_s: float | None = None
-
-
-class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a job prediction that lists show, small enough to read twenty thousand jobs at once."""
-
-    id: str
-    time: str
-    as_of: str
-    system: str
-    job_id: str
-    application: str | None
-    input: str | None
-    unit: str | None
-    n: float | None
-    start: str
-    time_limit_s: float | None
-    known: bool
-    run_time_s: float | None
-    end: str | None
-    end_low: str | None
-    end_high: str | None
-    probability_exceeds_limit: float | None
-    under_load: LoadedBand | None = None
-    power_w: float | None = None
-    user: str | None = None
-    nodes: int | None = None
-    partition: str | None = None
-    account: str | None = None
-    session: bool = False

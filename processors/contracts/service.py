@@ -12,16 +12,9 @@ import msgspec
 
 from processors.contracts.events import CollectorReport, PredictionRequested
 from processors.contracts.hosts import Explained, HostLines, HostUse, HostView
-from processors.contracts.outputs import (
-    Alert,
-    Answer,
-    JobPrediction,
-    Neighbour,
-    Prediction,
-    RecentRun,
-    RunningJob,
-)
+from processors.contracts.outputs import Alert, Answer, JobPrediction, Prediction, RecentRun
 from processors.contracts.racks import HostRack
+from processors.contracts.running import Neighbour, RunningJob
 
 ROLE_REASONS: Final = ("unknown-system", "decoder", "processor")
 """Why a role refuses a record whatever its format says: a system that is not listed, a decoder or a processor that raised."""
@@ -40,7 +33,7 @@ class Measures(Protocol):
         """Set a gauge."""
 
     def observe(self, name: str, value: float, **labels: str) -> None:
-        """Put a value into a histogram."""
+        """Add a value to a histogram."""
 
 
 BEHIND_S: Final = 120.0
@@ -72,7 +65,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def late(lag_s: float | None) -> tuple[str, ...]:
-    """Return why a role that is so far behind is not ready, in a sentence; nothing where it is.
+    """Return the sentence that explains why a role with this lag is not ready; empty if the role is ready.
 
     >>> late(360.0)
     ('It is 6 minutes behind.',)
@@ -179,22 +172,22 @@ class Service(Protocol):
         """Return the latest prediction of one application."""
 
     def answer(self, request: PredictionRequested) -> Answer:
-        """Answer a question from the models as they are now; UnavailableError where they are not here."""
+        """Answer a question from the current models. Raise UnavailableError if the models are not in this process."""
 
     def jobs(self) -> Sequence[JobPrediction]:
         """Return the latest predictions of running jobs, sorted by job."""
 
     def running(self) -> Sequence[RunningJob]:
-        """Return what lists show of the running jobs, sorted by job: cheap beside their whole predictions."""
+        """Return summaries of the running jobs, sorted by job; cheaper than their full predictions."""
 
     def job(self, system: str, job_id: str) -> JobPrediction | None:
-        """Return the latest prediction of a job that runs; None where it does not."""
+        """Return the latest prediction of a running job; None if the job is not running."""
 
     def rack(self, system: str, host: str) -> HostRack | None:
-        """Return the rack of a host; None where nothing says it."""
+        """Return the rack of a host; None if it is unknown."""
 
     def ended(self, system: str, job_id: str) -> JobPrediction | None:
-        """Return what was last predicted of a job that ended a short while ago; its run follows when it has settled."""
+        """Return the last prediction of a job that ended recently; its run is available once it has settled."""
 
     def runs(self, application_id: str) -> Sequence[RecentRun]:
         """Return the newest settled runs of an application."""
@@ -212,13 +205,13 @@ class Service(Protocol):
         """Return the silences of alerts in the Alertmanagers, by fingerprint."""
 
     def hosts(self, limit: int) -> Sequence[HostView]:
-        """Return at most so many hosts: those with anomalies first, then by system and name."""
+        """Return at most `limit` hosts: anomalous hosts first, then by system and name."""
 
     def host_names(self, limit: int) -> Sequence[tuple[str, str]]:
-        """Return system and name of at most so many hosts, those with anomalies first; cheap beside their views."""
+        """Return system and name of at most `limit` hosts, anomalous hosts first; cheaper than their views."""
 
     def host_uses(self, limit: int) -> Sequence[HostUse]:
-        """Return state and job of at most so many hosts, those with anomalies first; cheap beside their views."""
+        """Return state and job of at most `limit` hosts, anomalous hosts first; cheaper than their views."""
 
     def reading(self, system: str) -> Views:
         """Return the views of one system; each question takes its turn with the fold."""
@@ -230,7 +223,7 @@ class Service(Protocol):
         """Return the sources, the one that spoke last first."""
 
     def collectors(self) -> Sequence[CollectorReport]:
-        """Return what the collectors of other processes last reported, by name."""
+        """Return the last reports of the collectors in other processes, by name."""
 
     def health(self) -> Sequence[Health]:
         """Return the health of every role in this process."""

@@ -66,7 +66,7 @@ def named(name: str) -> Named:
 
 
 def is_profiled(name: str) -> bool:
-    """Return whether a resource is only part of profiles of runs, by its name; what is of one job always is.
+    """Return whether a resource name is used only in profiles of runs; a resource of one job always is.
 
     >>> is_profiled("counter_delta>cycles"), is_profiled("power_w>system"), is_profiled("power_w>system#812")
     (True, False, True)
@@ -138,7 +138,6 @@ class SeriesIndex:
         self.refused = 0
 
     def __len__(self) -> int:
-        """Return how many series are known."""
         return len(self._series)
 
     def __getitem__(self, number: int) -> Series:
@@ -151,7 +150,7 @@ class SeriesIndex:
         return [every[number] for number in numbers]
 
     def number(self, series: Series) -> int | None:
-        """Return the number of a series, a new one for a new series; None where there are too many."""
+        """Return the number of a series, assigning one to a new series; None if there are too many series."""
         found = self._numbers.get(series)
         if found is not None:
             return found
@@ -214,25 +213,25 @@ class SampleWindows(Protocol):
     def fold(
         self, samples: Samples, offsets: npt.NDArray[np.int64], received_ms: npt.NDArray[np.int64]
     ) -> Iterator[Part]:
-        """Take samples with the offset and the time of each one's record; yield what is due, in parts.
+        """Add samples with the offset and arrival time of their records; yield the parts that are due.
 
-        Exhaust the iterator before anything else is asked for; between two parts other work may be done.
+        Exhaust the iterator before any other call; the caller may do other work between two parts.
         """
 
     def end(self) -> Iterator[Part]:
-        """Yield what is still to be told of all minutes that have begun; nothing may be folded after it."""
+        """Yield all remaining changes of the minutes that have begun; no fold may follow."""
 
     def position(self, next_offset: int) -> Position:
-        """Return where to read again after a crash, `next_offset` or before, with what has to be said then."""
+        """Return the offset to resume from after a crash, at most `next_offset`, with its metadata."""
 
     def counts(self) -> Mapping[str, int]:
-        """Return what became of samples since the last call: `taken`, or why they were left out."""
+        """Return the samples since the last call by outcome: `taken`, or the reason why they were dropped."""
 
     def series_count(self) -> int:
         """Return how many series have samples."""
 
     def forget(self) -> None:
-        """Give up the names of series without samples, where these have become many."""
+        """Forget the names of series without samples, if there are many of them."""
 
 
 MakeWindows = Callable[[str, str], SampleWindows]
@@ -259,7 +258,7 @@ FACTORS: Final[dict[str, tuple[str, float]]] = {
 
 
 def quantity_of(resource: str) -> str:
-    """Return what a resource measures, as its unit must: ``power``, ``energy``, or nothing that has a unit here.
+    """Return the physical quantity of a resource, which its unit must match: ``power``, ``energy``, or empty for all others.
 
     >>> quantity_of("power_w>cpu:0"), quantity_of("energy_total>system"), quantity_of("inlet_temperature")
     ('power', 'energy', '')
@@ -311,7 +310,7 @@ class SensorRule(msgspec.Struct, frozen=True):
     source: str = ""
 
     def matches(self, sensor: Sensor) -> bool:
-        """Return whether a sensor is meant."""
+        """Return whether the rule applies to a sensor."""
         texts = (
             (self.parental_context, sensor.parental_context),
             (self.physical_context, sensor.physical_context),
@@ -327,7 +326,7 @@ class SensorRule(msgspec.Struct, frozen=True):
         )
 
     def is_of(self, message: str) -> bool:
-        """Return whether messages of this name are meant."""
+        """Return whether the rule applies to messages of this name."""
         return self.message in (message, message.rpartition(".")[2])
 
     def named(self, sensor: Sensor) -> str:
@@ -339,7 +338,7 @@ class SensorRule(msgspec.Struct, frozen=True):
 
     @property
     def factor(self) -> float:
-        """What one of the unit is in that of the resource."""
+        """Return the factor from the sensor's unit to the resource's unit."""
         return FACTORS[self.unit][1]
 
 
@@ -359,14 +358,14 @@ class Sensors:
         return Sensors(self.rules + others.rules)
 
     def find(self, sensor: Sensor) -> "Found | None":
-        """Return the first rule for a sensor; None without one."""
+        """Return the first rule that matches a sensor; None if no rule matches."""
         for rank, rule in enumerate(self.rules):
             if rule.matches(sensor):
                 return Found(rank, rule)
         return None
 
     def concerns(self, message: str) -> bool:
-        """Return whether any rule is about messages of this name."""
+        """Return whether any rule applies to messages of this name."""
         return any(rule.is_of(message) for rule in self.rules)
 
 

@@ -21,7 +21,8 @@ from processors.contracts.events import (
 from processors.contracts.hosts import Explained, HostLines, HostUse, HostView
 from processors.contracts.log import Watermarks
 from processors.contracts.names import job_key
-from processors.contracts.outputs import Answer, Message, Neighbour, Tombstone
+from processors.contracts.outputs import Answer, Message, Tombstone
+from processors.contracts.running import Neighbour
 from processors.contracts.service import Views
 from processors.fairness import flood
 from processors.features.shared import CommunicationPool

@@ -11,7 +11,8 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from processors.contracts.names import parse_rfc3339, rfc3339
-from processors.contracts.outputs import Alert, CurvePoint, Prediction, RunningJob, hits
+from processors.contracts.outputs import Alert, CurvePoint, Prediction
+from processors.contracts.running import RunningJob, hits
 from processors.contracts.service import Service
 from sinks.prometheus.registry import gauge
 from sinks.prometheus.table import (

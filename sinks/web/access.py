@@ -16,7 +16,8 @@ from starlette.types import Scope
 
 from processors.contracts.hosts import Explained, HostLines, HostUse, HostView, Line
 from processors.contracts.names import job_key
-from processors.contracts.outputs import Alert, JobPrediction, Neighbour, RecentRun, RunningJob
+from processors.contracts.outputs import Alert, JobPrediction, RecentRun
+from processors.contracts.running import Neighbour, RunningJob
 from processors.contracts.service import DeadLetterView, Forwarding, Health, Service, Silence, Views
 from processors.contracts.telemetry import JOB
 

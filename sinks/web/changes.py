@@ -14,7 +14,8 @@ from starlette.types import Receive, Scope, Send
 
 from processors.contracts.errors import UnavailableError
 from processors.contracts.hosts import HostView
-from processors.contracts.outputs import Prediction, RunningJob
+from processors.contracts.outputs import Prediction
+from processors.contracts.running import RunningJob
 from processors.contracts.service import Service, Silence
 from sinks.web.access import PRESENT, Reader
 

@@ -19,7 +19,8 @@ from processors.advice import point_at
 from processors.contracts.events import STATES
 from processors.contracts.load import UnderLoad
 from processors.contracts.names import host_link, resource_title
-from processors.contracts.outputs import Alert, Prediction, RunningJob, hits
+from processors.contracts.outputs import Alert, Prediction
+from processors.contracts.running import RunningJob, hits
 from processors.contracts.service import Service
 from sinks.web import formatting, queries
 from sinks.web.access import reader

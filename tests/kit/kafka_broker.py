@@ -96,9 +96,7 @@ class KafkaBroker:
         deadline = time.monotonic() + START_TIMEOUT_S
         while READY not in self.server.log():
             if not self.running() or time.monotonic() > deadline:
-                raise RuntimeError(
-                    f"The broker did not start:\n{self.server.log()[-3000:].decode(errors='replace')}"
-                )
+                raise RuntimeError(f"The broker did not start:\n{self.server.log()[-3000:].decode(errors='replace')}")
             time.sleep(0.05)
 
     def _prepare(self, java: list[str], config: Path) -> None:

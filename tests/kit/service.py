@@ -8,17 +8,9 @@ import msgspec
 from processors.contracts.events import CollectorReport, PredictionRequested
 from processors.contracts.hosts import Explained, HostLines, HostUse, HostView
 from processors.contracts.names import ApplicationKey
-from processors.contracts.outputs import (
-    Alert,
-    Answer,
-    AnswerPoint,
-    JobPrediction,
-    Neighbour,
-    Prediction,
-    RecentRun,
-    RunningJob,
-)
+from processors.contracts.outputs import Alert, Answer, AnswerPoint, JobPrediction, Prediction, RecentRun
 from processors.contracts.racks import HostRack
+from processors.contracts.running import Neighbour, RunningJob
 from processors.contracts.service import DeadLetterView, Health, Silence, SourceStatus, Views
 from tests.kit.messages import COMMON, alert, curve_point, job, prediction
 

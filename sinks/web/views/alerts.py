@@ -12,8 +12,9 @@ from processors.alerts.rules import ALERTS, HOST_ANOMALY, Unit
 from processors.contracts.errors import InvalidInputError
 from processors.contracts.events import Attribute
 from processors.contracts.names import ApplicationKey, host_link, job_key, measured, parse_rfc3339, resource_name
-from processors.contracts.outputs import Alert, RunningJob
+from processors.contracts.outputs import Alert
 from processors.contracts.racks import HostRack
+from processors.contracts.running import RunningJob
 from processors.contracts.service import Service
 from sinks.web.access import Reader
 from sinks.web.formatting import Section, counted, duration, moment, power, rounded, section, share, sized

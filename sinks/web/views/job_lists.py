@@ -9,7 +9,8 @@ import msgspec
 from processors.advice import current_prediction
 from processors.contracts.events import SUCCESS
 from processors.contracts.names import rfc3339
-from processors.contracts.outputs import RecentRun, RunningJob, hits
+from processors.contracts.outputs import RecentRun
+from processors.contracts.running import RunningJob, hits
 from processors.contracts.service import Service
 from processors.contracts.settings import SESSION
 from sinks.web import filters, queries

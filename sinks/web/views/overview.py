@@ -11,16 +11,8 @@ import msgspec
 from markupsafe import Markup
 
 from processors.contracts.names import HORIZONS, Horizon, rfc3339
-from processors.contracts.outputs import (
-    RELIABLE,
-    Alert,
-    CurvePoint,
-    HorizonError,
-    Member,
-    Model,
-    Prediction,
-    RunningJob,
-)
+from processors.contracts.outputs import RELIABLE, Alert, CurvePoint, HorizonError, Member, Model, Prediction
+from processors.contracts.running import RunningJob
 from processors.contracts.service import SourceStatus
 from processors.power.by_size import INSIDE
 from sinks.web.charts import Spark, drawable, sparkline

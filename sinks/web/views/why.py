@@ -18,7 +18,8 @@ from processors.contracts.events import SUCCESS
 from processors.contracts.load import UnderLoad
 from processors.contracts.names import host_link, measured, parse_rfc3339, resource_name
 from processors.contracts.nodes import expand_all
-from processors.contracts.outputs import Alert, CurvePoint, JobPrediction, Neighbour, RecentRun
+from processors.contracts.outputs import Alert, CurvePoint, JobPrediction, RecentRun
+from processors.contracts.running import Neighbour
 from processors.contracts.service import Service
 from processors.contracts.telemetry import is_power
 from processors.jobs.remaining_time import UNDER_LOAD

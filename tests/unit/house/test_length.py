@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from tests.kit.sources import PRODUCT, Module, module, modules
 
-FILE_LINES = 660  # two ideas may live in a longer one
+FILE_LINES = 600  # two ideas may live in a longer one
 FUNCTION_LINES = 60
 
 
@@ -29,4 +29,4 @@ def test_no_file_or_function_is_longer_than_its_limit() -> None:
 def test_a_long_function_and_a_long_file_are_found() -> None:
     body = "    pass\n" * 60
     assert too_long(module("sinks/long.py", f"def long():\n{body}")) == {"sinks/long.py:long": 61}
-    assert too_long(module("sinks/long.py", "\n" * 661)) == {"sinks/long.py": 661}
+    assert too_long(module("sinks/long.py", "\n" * 601)) == {"sinks/long.py": 601}

@@ -46,8 +46,8 @@ GENERIC: Final = frozenset(
         "so",
     ]
 )
-SHARE_MAX: Final = 0.048
-SAME_NAME_MAX: Final = 106  # classes whose name another class has, too
+SHARE_MAX: Final = 0.023
+SAME_NAME_MAX: Final = 45  # classes whose name another class has, too
 SHORT_LOOP: Final = 2
 
 
