@@ -75,7 +75,7 @@ def test_a_server_that_went_away_is_reported_and_a_new_one_is_followed(
 def test_whoever_does_not_want_to_follow_is_left_alone(chromium: Browser, site: str) -> None:
     with visit(chromium) as page:
         page.goto(f"{site}/?search=lammps")
-        page.get_by_role("link", name="stop following changes").click()
+        page.get_by_role("link", name="stop live updates").click()
         assert page.url == f"{site}/?search=lammps&refresh=off"
         expect(page.locator("#live")).to_be_hidden()
         expect(page.get_by_role("link", name="show live updates", exact=True)).to_be_visible()

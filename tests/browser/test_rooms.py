@@ -98,7 +98,7 @@ def test_the_rooms_load_under_their_policy_and_without_script(chromium: Browser,
 def test_the_place_of_a_run_is_read_along_the_curve_by_keyboard(chromium: Browser, site: str) -> None:
     with visit(chromium) as page:
         ready(page, f"{site}/jobs/archer2/812")
-        expect(page.get_by_text("It took 28 min, 9.8 % longer than usual at 64 nodes")).to_be_visible()
+        expect(page.get_by_text("The run took 28 min, 9.8 % longer than usual at 64 nodes")).to_be_visible()
         page.locator("figure .plot").focus()
         page.keyboard.press("End")
         expect(page.locator("figure .readout")).to_contain_text("256")
@@ -126,23 +126,23 @@ def test_an_alert_appears_in_the_list_and_is_followed_to_its_page(
         expect(page.locator("#spoken")).to_have_text("2 alerts are open: 2 warning.")
         page.get_by_role("link", name="StrangeRun").click()
         expect(page.get_by_role("heading", name="StrangeRun")).to_be_visible()
-        expect(page.get_by_text("A single run ended far outside the band")).to_be_visible()
+        expect(page.get_by_text("One run was far slower or faster than predicted")).to_be_visible()
 
 
 def test_a_running_job_follows_its_forecast(chromium: Browser, site: str, service: FixedService) -> None:
     with visit(chromium) as page:
         ready(page, f"{site}/jobs/archer2/900")
-        expect(page.get_by_text("It should end about 10:31 UTC")).to_be_visible()
+        expect(page.get_by_text("The job should end at about 10:31 UTC")).to_be_visible()
         late = job("900", end="2026-11-20T10:50:00Z", time="2026-11-20T10:20:00Z", id="archer2/900@2")
         service.held_jobs = [late]
-        expect(page.locator("#running .lead")).to_contain_text("It should end about 10:50 UTC")
+        expect(page.locator("#running .lead")).to_contain_text("The job should end at about 10:50 UTC")
 
 
 def test_hosts_are_searched_in_place_and_paged(chromium: Browser, site: str) -> None:
     with visit(chromium) as page:
         ready(page, f"{site}/hosts")
         expect(page.locator(".host")).to_have_count(40)
-        page.get_by_role("link", name="later").click()
+        page.get_by_role("link", name="next").click()
         expect(page.get_by_text("page 2 of 2")).to_be_visible()
         page.get_by_label("find").fill("nid59")
         page.keyboard.press("Enter")
