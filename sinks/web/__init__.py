@@ -1,1 +1,1 @@
-"""The web page and the API."""
+"""Web pages and JSON API."""

@@ -119,7 +119,7 @@ def _bearer(headers: Headers) -> bytes | None:
 
 
 def _text(name: str) -> str:
-    """Return the name in a header as text: headers are bytes, and proxies write UTF-8."""
+    """Return a header value as text: headers are bytes, and proxies write UTF-8."""
     raw = name.encode("latin-1")
     try:
         return raw.decode()
@@ -203,7 +203,7 @@ class VisibilityFilter(Forwarding):
         return [use if use.job in running else msgspec.structs.replace(use, job=None) for use in found]
 
     def reading(self, system: str) -> Views:
-        """Return the views of a system: operators see all of it, others only their own jobs and runs."""
+        """Return the views of a system: operators see all jobs and runs, other readers only their own."""
         views = self._service.reading(system)
         return views if self._present().operator else VisibleViews(views, system, self._running(), self.is_own)
 
@@ -264,9 +264,9 @@ class VisibilityFilter(Forwarding):
 
 
 class VisibleViews(Views):
-    """The views of a system for a reader who is no operator, without the jobs and runs of others.
+    """The views of a system for a reader who is not an operator, without the jobs and runs of other users.
 
-    `running` are the keys of the reader's running jobs; `is_own` tells whether a run is theirs, by its id.
+    `running` holds the keys of the reader's running jobs; `is_own` decides by run id whether a run belongs to the reader.
     """
 
     def __init__(self, views: Views, system: str, running: frozenset[str], is_own: Callable[[str], bool]) -> None:

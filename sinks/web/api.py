@@ -258,7 +258,7 @@ class Api:
         return json(RecentJob(system, job_id, running, runs))
 
     def dead_letters(self, request: Request) -> Response:
-        """List the newest dead letters of the whole agent, without the bytes of their messages; for operators."""
+        """List the newest dead letters of the whole agent, without the bytes of their messages; for operators only."""
         if not reader(request).operator:
             return json(Problem("Dead letters are for operators only, because they quote messages."), 403)
         return self._rows(request, self._service.dead_letters())

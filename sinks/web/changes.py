@@ -160,7 +160,7 @@ class _Look(msgspec.Struct):
 
 
 class _Stream(StreamingResponse):
-    """A stream that is counted while it is open, however it ends."""
+    """A streaming response that is counted while it is open, and uncounted however it ends."""
 
     def __init__(self, changes: Changes, events: AsyncIterator[str], headers: Mapping[str, str]) -> None:
         super().__init__(events, headers=headers, media_type="text/event-stream")

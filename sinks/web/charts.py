@@ -46,7 +46,7 @@ class Axis(msgspec.Struct, frozen=True):
 class Chart(msgspec.Struct, frozen=True):
     """A chart of the table in its figure: label, axes, and height as a share of the width.
 
-    `diagonal` draws the line on which both axes have the same value.
+    `diagonal` draws the line of equal x and y values.
     """
 
     label: str

@@ -158,7 +158,7 @@ def printable(text: str) -> str:
 
 
 def rounded(seconds: float) -> str:
-    """Return a duration, rounded: whole minutes from ten minutes on, quarters of an hour from ten hours on."""
+    """Return a duration as text: whole minutes from ten minutes on, quarters of an hour from ten hours on."""
     step = next((step for least, step in _STEPS if seconds >= least), None)
     return duration(seconds if step is None or seconds >= 1e9 else round(seconds / step) * step)
 

@@ -74,7 +74,7 @@ class JobPages:
         )
 
     def job(self, request: Request) -> Response:
-        """Show one job to those who may see it."""
+        """Show one job to readers who may see it."""
         system, _, job_id = (unquote(part) for part in raw_path(request, "/jobs/").partition("/"))
         if not jobs.may_see(reader(request), jobs.owners(self._service, system, job_id)):
             return self._render.page(request, "refused.html", 403, detail="This job belongs to another user.")
@@ -180,7 +180,7 @@ class Pages:
         ]
 
     def overview(self, request: Request) -> Response:
-        """Show every application, those that need attention first, alerts, sources, hosts and running jobs."""
+        """Show all applications, the ones that need attention first, and alerts, sources, hosts and running jobs."""
         search = queries.text(request.query_params, "search") or ""
         alerts, predictions, now_ms = Alerts.of(self._service), self._service.predictions(), present_ms(self._service)
         matching = overview.named_like(predictions, search)
@@ -250,7 +250,7 @@ class Pages:
         )
 
     def hosts(self, request: Request) -> Response:
-        """Show hosts with their windows, those with anomalies first."""
+        """Show hosts with their metric windows, anomalous hosts first."""
         search = queries.text(request.query_params, "search") or ""
         part = hosts.host_part(self._service, search, queries.page(request.query_params))
         reference = {number: f"/hosts?{urlencode(_query(search, number))}" for number in (part.page - 1, part.page + 1)}
@@ -286,7 +286,7 @@ class Pages:
         )
 
     def alerts(self, request: Request) -> Response:
-        """Show alerts by state, kind, severity and name, open ones first."""
+        """Show alerts filtered by state, kind, severity and name, open ones first."""
         chosen = {name: queries.text(request.query_params, name) or "" for name in FILTERS}
         alerts, now_ms = Alerts.of(self._service), present_ms(self._service)
         found = alerts.passing(chosen).in_order()
@@ -328,7 +328,7 @@ class Pages:
         return self.page(request, "agent.html", view=view, standing=standing(view), operator=operator)
 
     def runbook(self, request: Request) -> Response:
-        """Show the runbook as it is packed with the agent."""
+        """Show the runbook that is packaged with the agent."""
         return self.page(request, "runbook.html", sections=sections())
 
     def missing(self, request: Request, detail: str, name: str = "", status: int = 404) -> Response:

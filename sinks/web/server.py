@@ -250,7 +250,7 @@ def create_app(
     access: Access | None = None,
     links: Links | None = None,
 ) -> Starlette:
-    """Return the application: health, metrics, JSON and pages over a service.
+    """Return the web application of a service: health, metrics, JSON and pages.
 
     `truth` (application id, size -> seconds) adds the simulated truth to the pages, `access` limits who reads what, `links` lead
     to the other tools of the centre.
@@ -325,7 +325,7 @@ def bound_socket(host: str, port: int) -> socket.socket:
 
 
 class Server:
-    """Serves an application on a host and port until it is stopped.
+    """Serves a web application on a host and port until it is stopped.
 
     The constructor binds the address, so a port in use is an error at the start; `port` is the real one. Use the server as a
     context manager, or call `start` and `stop`. `reached` is called with the name of each connection limit that was reached.

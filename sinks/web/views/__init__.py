@@ -1,1 +1,1 @@
-"""Views: what each page shows, as plain data for its template."""
+"""Views: the content of each page, as plain data for its template."""

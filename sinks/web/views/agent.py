@@ -30,7 +30,7 @@ _REFUSED: Final = {
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """What an operator should do, in one sentence, and the heading of the runbook about it."""
+    """A recommended action for an operator, in one sentence, and the runbook heading that explains it."""
 
     message: str
     heading: str
@@ -261,7 +261,7 @@ def quoted(text: str) -> str:
 def faults(metrics: Metrics, collectors: Sequence[CollectorReport] = ()) -> list[FaultRow]:
     """Return each kind of trouble, faults first; empty if there is none. A fault must not look like silence.
 
-    Dead letters are those of this process and those that `collectors` reported.
+    The counts of dead letters are those of this process and those in the reports of `collectors`.
     """
     dead_letters, processor_faults, refused, bounds, unreadable = (
         metrics.above_zero(f"scalewatch_{name}_total")
