@@ -52,7 +52,7 @@ def test_a_user_of_a_running_agent_gets_the_week_and_what_nobody_can_read_is_nam
     shown = run("-c", str(config), "--user", "mary")
     assert shown.exit_code == 0, shown.output
     assert "1 run, 22.7 node-hours; lost about 6.4" in shown.stdout
-    assert "cannot be read and is left out" in shown.stderr
+    assert "was skipped because it cannot be read" in shown.stderr
 
 
 def test_topics_that_do_not_exist_are_a_wrong_configuration(config: Path) -> None:

@@ -77,7 +77,7 @@ def test_a_table_holds_what_the_topic_holds(config: Path, tmp_path: Path) -> Non
 def test_a_table_is_only_of_predictions(config: Path, tmp_path: Path) -> None:
     result = run("-c", str(config), "alerts", "--sqlite", str(tmp_path / "a.sqlite"))
     assert result.exit_code == 2
-    assert "A table is one of all predictions" in result.stderr
+    assert "--sqlite and --jsonl need the topic predictions" in result.stderr
 
 
 @pytest.mark.tools
