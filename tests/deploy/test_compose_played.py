@@ -189,7 +189,9 @@ def test_the_centre_stops_when_it_is_asked_to_and_goes_on_where_it_was(played: P
     reported = played.centre_log
     _end(played.centre)
     assert played.centre.returncode == 0
-    last = reported.read_text().splitlines()[-1].removeprefix("Stopped. All events until ").removesuffix(" are written.")
+    last = (
+        reported.read_text().splitlines()[-1].removeprefix("Stopped. All events until ").removesuffix(" are written.")
+    )
 
     def begun() -> str:
         return reported.read_text().partition(f"{last} are written.")[2].strip()

@@ -121,5 +121,5 @@ def test_alerts_carry_a_link_to_the_page(sink: Sink) -> None:
 
 
 def test_a_password_without_a_user_name_is_refused() -> None:
-    with pytest.raises(ValueError, match="come together"):
+    with pytest.raises(ValueError, match="username and password together"):
         AlertmanagerSettings(password=SecretStr("x"))

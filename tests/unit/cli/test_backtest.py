@@ -62,7 +62,11 @@ def test_files_without_a_run_end_with_code_1_and_a_page_that_reports_it(tmp_path
             2,
             "scalewatch: --set: alerts.opn_max: is no key of alerts; did you mean open_max?",
         ),
-        (("--set", "topics.prefix=x"), 2, "only keys of the sections alerts, run_time, jobs, identify, profiles can be set."),
+        (
+            ("--set", "topics.prefix=x"),
+            2,
+            "only keys of the sections alerts, run_time, jobs, identify, profiles can be set.",
+        ),
         (("--set", "alerts"), 2, "is not KEY=VALUE"),
         (("--since", "yesterday"), 2, "'yesterday' is not a time. Write the time as 2026-01-31"),
         (("--top", "0"), 2, "1<=x<=1000"),
