@@ -157,7 +157,7 @@ def test_it_writes_into_the_topics_that_the_agent_understands(
 
 
 def test_a_configuration_that_would_not_take_it_is_refused() -> None:
-    with pytest.raises(ConfigError, match="No source has the format native"):
+    with pytest.raises(ConfigError, match="needs a source with the format native"):
         destinations(Config(sources=(source("a", form="slurm"),)), "simulated")
     closed = Config(sources=(source("a"),), systems={"centre": System()}, other_systems="reject")
     with pytest.raises(ConfigError, match="does not accept the system simulated"):

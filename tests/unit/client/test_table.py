@@ -69,7 +69,7 @@ def test_a_record_that_is_no_prediction_is_named_and_left_out(
 ) -> None:
     tables.take(Changes((change(published()), Change(key, value, "predictions/0/7")), caught_up=True))
     assert Predictions(path).applications() == [("archer2", "lammps", "rhodo", "nodes")]
-    assert "predictions/0/7 cannot be read and is left out" in capsys.readouterr().err
+    assert "predictions/0/7 was skipped because it cannot be read" in capsys.readouterr().err
 
 
 def test_between_two_sizes_the_run_time_lies_on_a_line_in_logarithms(tables: Tables, path: Path) -> None:
