@@ -1,7 +1,9 @@
 """A piece of fuzzing: hostile records go through a whole collector, and a part of what passes through a shard."""
 
+import atexit
 import json
 import random
+import shutil
 import tempfile
 import time
 import traceback
@@ -97,6 +99,7 @@ def avro_schemas() -> Iterator[SchemaText]:
 def configured() -> Config:
     """Return the configuration: a source for each format, that keeps everything."""
     folder = Path(tempfile.mkdtemp(prefix="scalewatch-fuzz-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # each bench reads the files again
     nodes, units = folder / "nodes.csv", folder / "units.csv"
     nodes.write_text(NODES)
     units.write_text((CASES / "cray-other-forms" / "units.csv").read_text())
@@ -109,17 +112,12 @@ def configured() -> Config:
         for name in corpus()
         if name not in FILES_ALONE
     )  # fmt: skip
-    config = Config(
+    return Config(
         sources=sources,
         schema_registry=SchemaRegistrySettings(schemas=tuple(avro_schemas())),
         topics=TopicNames(prefix="fuzz"),
         reference=ReferenceSettings(nodes=str(nodes), units=str(units)),
     )
-    compose.routes(config)  # which reads the files
-    nodes.unlink()
-    units.unlink()
-    folder.rmdir()
-    return config
 
 
 class Bench:

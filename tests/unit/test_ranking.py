@@ -42,7 +42,7 @@ def test_the_prediction_itself_stands_among_the_laws() -> None:
 def test_a_law_states_what_it_cannot_answer() -> None:
     members = ranked(Model("m", (member("x", answers="nothing", sizes_min=4), member("adept", answers="larger sizes"))))
     assert {law.name: law.remark for law in members} == {
-        "x": "needs 4 sizes, or does not apply", "adept": "for larger sizes than were run",
+        "x": "not used: needs 4 sizes, or does not apply", "adept": "only for sizes larger than those run",
     }  # fmt: skip
 
 

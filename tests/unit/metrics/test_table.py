@@ -22,6 +22,7 @@ def test_every_metric_that_the_code_names_is_declared() -> None:
 def test_the_bounds_that_the_code_reports_are_those_of_the_table() -> None:
     reported = found(r'\["bound", "(\w+)"\]', "processors") | found(r'\.bound\("(\w+)"\)', "agent")
     reported |= found(r'bound="([a-z]\w+)"', "agent") | found(r'"(http_\w+_max)"', "sinks/web")
+    reported |= found(r'"(deduplication_\w+_max)"', "processors/pipeline")
     reported |= found(r'"(evidence_\w+_bytes_max)"', "agent")
     assert reported == set(BOUNDS)
 
