@@ -49,9 +49,8 @@ class BrokerClock:
         self.ahead_ms = 0
         self._least_ms, self._most_ms = -math.inf, math.inf  # bounds of how far the host's clock is ahead
         self._newest_ms: int | None = None
-        self._origin_ms: float | None = (
-            None  # the broker's time at 0 of the monotonic clock, while the host's clock is wrong
-        )
+        # the broker's time at 0 of the monotonic clock, while the host's clock is wrong
+        self._origin_ms: float | None = None
 
     def now_ms(self) -> int:
         return self._host.now_ms() if self._origin_ms is None else round(self._origin_ms + 1000 * self.monotonic_s())

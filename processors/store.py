@@ -160,9 +160,8 @@ class FairQueue:
         due_keys: dict[str, None] = {}
 
         def stands(lane: str, due_ms: int, key: str) -> bool:
-            return key not in due_keys and waits(
-                lane, due_ms, key
-            )  # a time that was put off and back stands here twice
+            # a time that was put off and back stands here twice
+            return key not in due_keys and waits(lane, due_ms, key)
 
         turns: dict[str, Turns] = {group: Turns() for group in self._groups}
         heads = ((group, self._head(group, turns[group], now_ms, stands)) for group in turns)

@@ -41,9 +41,8 @@ STEP_S: Final = 0.05
 LIVE_STEP_S: Final = 0.5
 HOUR_S: Final = 3_600.0
 PAST_S: Final = 8.25 * HOUR_S  # one host has drawn more power for four hours, one was slow for three, a rack is held up
-CHANGED_BEFORE_S: Final = (
-    2 * HOUR_S
-)  # time before the present at which one application became slower, and another one began to fail more often
+# time before the present at which one application became slower, and another one began to fail more often
+CHANGED_BEFORE_S: Final = 2 * HOUR_S
 BEHIND_MS: Final = 60_000  # a shorter lag counts as live
 SPEED_OVER_S: Final = 10.0
 SPEED_RETAINED: Final = 0.9  # share of the requested speed that counts as reached

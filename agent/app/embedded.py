@@ -131,9 +131,8 @@ class Embedded:
     def collector(self) -> Collector:
         """Return a collector for the topics of this log."""
         routes = compose.routes(self.config, self._schemas)
-        routes = msgspec.structs.replace(
-            routes, hold_back_max_s=0.0
-        )  # the caller lets time pass only once everything is read
+        # the caller lets time pass only once everything is read
+        routes = msgspec.structs.replace(routes, hold_back_max_s=0.0)
         return Collector(self.log, routes, self.metrics, "embedded", monotonic_s=self._clock.monotonic_s)
 
     def write(self, event: JobEvent | HostMinute, origin: Origin) -> None:

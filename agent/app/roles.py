@@ -44,9 +44,8 @@ from processors.contracts.service import Forwarding, Health, Measures, Service, 
 from processors.models.numerics import scipy_functions
 from sinks.topics import Kind
 
-YOUNG_MAX: Final = (
-    5_000  # new objects between two collections of the youngest generation: an object costs up to a microsecond
-)
+# new objects between two collections of the youngest generation: an object costs up to a microsecond
+YOUNG_MAX: Final = 5_000
 MIDDLE_MAX: Final = 2  # young collections for each middle one: with 20 a middle one took .1 s while state was decoded
 NEVER: Final = 1_000_000_000  # no automatic full collection
 IDLE_S: Final = 600.0  # time between two full collections of an idle role
@@ -277,9 +276,8 @@ class LearnerRole(Role):
             return False
         gained = self._shown is None or bool(shards - self._shown)
         if gained:
-            self._view.replace(
-                self._view_of_others()
-            )  # this learner's own messages are included: a batch ends with a flush
+            # this learner's own messages are included: a batch ends with a flush
+            self._view.replace(self._view_of_others())
         self._shown = shards
         return gained
 

@@ -13,9 +13,8 @@ from agent.collector.recorder import Recorder
 
 READING_MAX_S: Final = 60.0  # for one slice, or one record of the journal with the fits of a tick
 WAITING_MAX_S: Final = 300.0  # between records: a rebalance, a checkpoint, or the closing of clients
-LOOK_MAX_S: Final = (
-    1.0  # most that one check counts: after a later check the parent itself was suspended, and the role with it
-)
+# most that one check counts: after a later check the parent itself was suspended, and the role with it
+LOOK_MAX_S: Final = 1.0
 ARM_S: Final = 1.0
 BACKOFF_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 STEADY_S: Final = 60.0  # a process that lived longer restarts after the shortest wait
@@ -193,9 +192,8 @@ def _look(child: Child, now_s: float, log: Any) -> int:
 
 
 def _leave(children: list[Child], clock: Clock) -> None:
-    deadline_s = (
-        clock.monotonic_s() + LEAVE_S
-    )  # one deadline for all, because whoever stops the agent waits for the sum
+    # one deadline for all, because whoever stops the agent waits for the sum
+    deadline_s = clock.monotonic_s() + LEAVE_S
     for child in children:
         if child.process.poll() is None:
             child.process.send_signal(signal.SIGTERM)

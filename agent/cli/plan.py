@@ -28,9 +28,8 @@ BUCKETS_A_DAY: Final = 4 * 96  # the memory of runs has four for each quarter of
 REMEMBERED_IN_USE: Final = 500  # and so many are kept decoded
 COMPACTED: Final = 2.0  # a compacted topic holds up to so many times what counts, until the broker cleans it
 SEGMENT_BYTES: Final = 2**30  # the one that is being written is never cleaned; Kafka's default
-FITTED_RUN_BYTES: Final = (
-    1_300  # of the models of attributes, for each run that they are fitted to: the trees, measured
-)
+# of the models of attributes, for each run that they are fitted to: the trees, measured
+FITTED_RUN_BYTES: Final = 1_300
 MI: Final = 2**20
 IN_JSON: Final = 4 / 3  # characters for a byte of stored columns
 MEMORY_STEP_MI: Final = 64

@@ -51,9 +51,8 @@ UNUSED: Final = {
     "unit": "no_unit",
     "second-sensor": "second_sensor",
 }  # reasons of decoders to ignore a sample, and their names in the metric
-GAP_LOOK_S: Final = (
-    10.0  # with transactional producers every batch has gaps, and each look-up is a request to the broker
-)
+# with transactional producers every batch has gaps, and each look-up is a request to the broker
+GAP_LOOK_S: Final = 10.0
 REBALANCE_MAX_S: Final = 900.0  # a rebalance waits 300 s for a busy member: a longer one is another fault
 AFTER_ALL: Final = frozenset(("repeated", "thinned"))  # samples with these outcomes were taken as well
 

@@ -24,9 +24,8 @@ KNOWN_MAX: Final = 1_024
 WANTED_MAX: Final = 64  # schemas that wait for a look-up; others are requested again
 AGAIN_MAX_S: Final = 30.0
 REFUSED_S: Final = 10.0  # a schema that failed for long is refused for this time, then requested once more
-FAULTY_S: Final = (
-    300.0  # a schema without an answer for this time, while others are answered, is the fault of its messages
-)
+# a schema without an answer for this time, while others are answered, is the fault of its messages
+FAULTY_S: Final = 300.0
 ABSENT_S: Final = 300.0  # an absent schema is looked up again after this time
 ANSWER_BYTES_MAX: Final = 2 * SCHEMA_BYTES_MAX  # a schema is a text within JSON
 MESSAGE_CHARACTERS_MAX: Final = 200  # characters of the registry's message in an error

@@ -21,9 +21,8 @@ IDLE_S: Final = 90.0  # time waits this long for the next record, because many p
 LOOK_S: Final = 10.0  # between two look-ups of ends, each of which may take half a second
 START_S: Final = 30.0  # by then a member of a group has its partitions
 HANDOVER_S: Final = 30.0  # by then another member has a lost partition
-STEP_MAX_S: Final = (
-    5.0  # longest wait that counts: a process that was suspended for an hour has not waited an hour for records
-)
+# longest wait that counts: a process that was suspended for an hour has not waited an hour for records
+STEP_MAX_S: Final = 5.0
 
 
 @dataclass(slots=True)

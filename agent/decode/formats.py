@@ -109,9 +109,8 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
 _HEAD_BYTES: Final = 4096  # of a message that tell its format
 _KEYS = msgspec.json.Decoder(Keys)
 _NWS_TEXT = re.compile(rb"\s*(?:#|[0-9]+(?:\.[0-9]+)?\s+[0-9.eE+-]+\s|time\s+measurement\b)", re.IGNORECASE)
-_LINE_PROTOCOL = re.compile(
-    rb"[^\s,={}\[\]\"][^\n]*[^\\] [^\s=]+=[^\n]", re.DOTALL
-)  # a measurement, and a field after a space
+# a measurement, and a field after a space
+_LINE_PROTOCOL = re.compile(rb"[^\s,={}\[\]\"][^\n]*[^\\] [^\s=]+=[^\n]", re.DOTALL)
 _EXAMON_TOPIC = re.compile(rb"[^\s\"{}\[\]]{0,256}\borg/[^\s/]+/cluster/\S+ +\S")  # a topic of MQTT, and its payload
 
 

@@ -24,9 +24,8 @@ _WITHIN = re.compile(rb'(?:[^"{}\[\]]++|' + _STRING + rb')*+([{}\[\]"]?)', re.DO
 _BETWEEN = re.compile(rb'(?:[^"{}\[\],]++|' + _STRING + rb')*+([{}\[\],"]?)', re.DOTALL)  # commas part values
 _BLANK: Final = b" \t\r\n"
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-STDERR: Final = re.compile(
-    rb"s\w{2,30}: (?:error|warning|fatal|debug\d?|info): "
-)  # of Slurm's commands, caught with their output
+# of Slurm's commands, caught with their output
+STDERR: Final = re.compile(rb"s\w{2,30}: (?:error|warning|fatal|debug\d?|info): ")
 _JOBS = re.compile(rb'"jobs"\s*+:\s*+\[')
 
 

@@ -87,9 +87,8 @@ _LOG = logging.getLogger("scalewatch.learner")
 OnEmission = Callable[[Emission], None]
 USES_AT_ONCE: Final = 1_000
 FOLDED_S: Final = 0.02  # between two slices of a checkpoint, so long records are folded
-ENCODED_S: Final = (
-    0.005  # a slice lasts so long: a fifth of the time goes into a checkpoint while there is much to fold
-)
+# a slice lasts so long: a fifth of the time goes into a checkpoint while there is much to fold
+ENCODED_S: Final = 0.005
 ENCODED_AT_ONCE: Final = 16  # states between two looks at the clock
 FLUSH_S: Final = 0.25  # between two waits for acknowledgements while there is more to fold: each poll's own took a seventh of the fold's time
 OUTCOMES: Final[dict[type[Exception], str]] = {
@@ -352,9 +351,8 @@ class Learner:
             with self._folding:
                 keys = shard.fold.first_hosts(limit)
             for key in keys:
-                view = shard.fold.views(key[0], self._folding).host(
-                    key[1]
-                )  # a turn for each host: the fold has to go on
+                # a turn for each host: the fold has to go on
+                view = shard.fold.views(key[0], self._folding).host(key[1])
                 found += [view] if view is not None else []
         return sorted(found, key=most_anomalous_first)[:limit]
 

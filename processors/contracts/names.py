@@ -168,9 +168,8 @@ def resource_name(resource: str) -> str:
     return f"{text} ({peer})" if peer else text
 
 
-EARLIEST_MS = (
-    631_152_000_000  # 1990-01-01: the oldest public job logs are of 1993, a clock that was never set says 1970
-)
+# 1990-01-01: the oldest public job logs are of 1993, a clock that was never set says 1970
+EARLIEST_MS = 631_152_000_000
 LATEST_MS = 4_102_444_800_000  # 2100-01-01
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)

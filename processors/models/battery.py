@@ -156,9 +156,8 @@ def explained(name: str, parameters: Parameters) -> dict[str, float]:
         t1_s, contention_s, coherence_s = sum(parameters), parameters[1] + parameters[2], parameters[2]
         parameters = (t1_s, contention_s / t1_s, coherence_s / t1_s) if t1_s > 0 else (0.0, 0.0, 0.0)
     best_n = _best_size(name, parameters)
-    by_name = dict(
-        zip(_NAMES[name], rounded(*parameters) if name == "usl" else parameters, strict=True)
-    )  # the parameters of other laws are rounded already
+    # the parameters of other laws are rounded already
+    by_name = dict(zip(_NAMES[name], rounded(*parameters) if name == "usl" else parameters, strict=True))
     return by_name if best_n is None else by_name | {"best_n": six_digits(best_n)}
 
 

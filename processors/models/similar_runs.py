@@ -509,9 +509,8 @@ def _likeness(rows: Floats, job: ModelJob) -> Floats:
         limit_distance = rows[LIMIT_ROW] - math.log(job.time_limit_s)
         np.abs(limit_distance, out=limit_distance)
         limit_distance /= LIMIT_WIDTH
-        distance -= np.fmin(
-            limit_distance, LIMIT_FAR, out=limit_distance
-        )  # fmin also handles past runs without a limit (nan)
+        # fmin also handles past runs without a limit (nan)
+        distance -= np.fmin(limit_distance, LIMIT_FAR, out=limit_distance)
     likeness = np.exp(distance, out=distance)
     names = rows[NAME_ROW]
     different = names != job.name

@@ -340,9 +340,8 @@ class FitQueue:
             return {}
         if not self._state.recent(model.newest_ms):
             return {}  # no alert is about runs of long ago
-        confirmed = model.observed().confirmed.keys() & set(
-            model.sizes()
-        )  # a size merged from neighbours was never run
+        # a size merged from neighbours was never run
+        confirmed = model.observed().confirmed.keys() & set(model.sizes())
         return {
             (rules.SLOW_SIZE.name if size.direction == "slow" else rules.FAST_SIZE.name, size.n): (
                 size.observed_s,

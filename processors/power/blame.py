@@ -21,9 +21,8 @@ from processors.store import Untimed
 RUNS_MAX: Final = 64
 HOSTS_MAX: Final = 16  # of a run; in a larger run the excess of one host is not visible
 OFF_MIN: Final = 2  # deviating runs on a host before the host is blamed
-SHARE_MIN: Final = (
-    0.4  # of all deviating runs since the first on this host; if others deviate as well, the host is not the cause
-)
+# of all deviating runs since the first on this host; if others deviate as well, the host is not the cause
+SHARE_MIN: Final = 0.4
 DEVIATIONS_MIN: Final = 5.0  # standard deviations of the mean excess from 0
 OVER_SHARE: Final = 0.5  # of the excess; below this the host is normal again
 OVER_RUNS: Final = 3

@@ -18,9 +18,8 @@ from processors.models.battery import MEMBERS, Battery
 from processors.run_time.earned import BEYOND, SEEDS, Duels, Record, Seeds, Shares
 from processors.store import Untimed
 
-PUBLISHED: Final = (
-    "published"  # the published prediction; beyond its curve the prediction that would have been published
-)
+# the published prediction; beyond its curve the prediction that would have been published
+PUBLISHED: Final = "published"
 ROWS: Final = (*MEMBERS, PUBLISHED)
 WINDOW: Final = 64  # runs; older errors fade
 ERROR_MAX: Final = 2.0  # limit of |ln(observed / predicted)|, so that one wild forecast does not outweigh all others

@@ -142,9 +142,8 @@ class GroupedRings:
 
     def _forget(self, group: Ints) -> None:
         members = self._members[group]
-        self._group[members[self._group[members] == group[:, None]]] = (
-            NO_GROUP  # of some another may have become the group
-        )
+        # of some another may have become the group
+        self._group[members[self._group[members] == group[:, None]]] = NO_GROUP
         self._members[group] = 0
         self._free += group.tolist()
 

@@ -17,9 +17,8 @@ from sinks.prometheus.table import AGENT, HEALTH, HOSTS, OTHER, SOURCES, Declara
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 RESOURCES_MAX: Final = 16  # of one host
-NAME_MAX: Final = (
-    128  # characters of a label value; longer names are dropped, because a cut name could equal another one
-)
+# characters of a label value; longer names are dropped, because a cut name could equal another one
+NAME_MAX: Final = 128
 GONE_MS: Final = 300_000  # after this time without a sample, the window is empty
 QUANTILES: Final = (("q05", 0.05), ("q50", 0.5), ("q95", 0.95))
 Made = TypeVar("Made", Counter, Gauge, Histogram)

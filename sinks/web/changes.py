@@ -26,9 +26,8 @@ LOOK_SHARE: Final = 0.1  # largest share of the time spent on looking
 STOP_CHECK_S: Final = 0.25
 HEARTBEAT_S: Final = 15.0
 RETRY_MS: Final = 3000
-STOPPING: Final = (
-    "scalewatch.stopping"  # key in the scope of a request: a function that returns whether the server stops
-)
+# key in the scope of a request: a function that returns whether the server stops
+STOPPING: Final = "scalewatch.stopping"
 
 Versions = Mapping[str, str]
 Pause = Callable[[float], Awaitable[None]]

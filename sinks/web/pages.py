@@ -415,9 +415,8 @@ def tiles(
     worst = min((SEVERITIES.index(alert.severity) for alert in is_open), default=len(SEVERITIES))
     late = sum(1 for job in jobs if hits(job.probability_exceeds_limit, session=job.session))
     silent = sum(1 for source in sources if source.is_silent)
-    good = sum(
-        1 for entry in predictions if trust_of(entry).inside_good
-    )  # a verdict is about sizes beyond, where few are good
+    # a verdict is about sizes beyond, where few are good
+    good = sum(1 for entry in predictions if trust_of(entry).inside_good)
     rows = [
         _tile(len(is_open), "open alert", "#alerts", (*SEVERITIES, "good")[worst]),
         _tile(len(predictions), "application", "#applications"),

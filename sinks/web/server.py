@@ -255,9 +255,8 @@ def create_app(
     `truth` (application id, size -> seconds) adds the simulated truth to the pages, `access` limits who reads what, `links` lead
     to the other tools of the centre.
     """
-    shown: Service = (
-        service if access is None else VisibilityFilter(service)
-    )  # no page can then show what its reader may not see
+    # no page can then show what its reader may not see
+    shown: Service = service if access is None else VisibilityFilter(service)
     pages = Pages(shown, truth, lambda: faults(metrics, shown.collectors()), links)
 
     scrapes = CapacityLimiter(METRICS_AT_ONCE)

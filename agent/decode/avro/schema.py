@@ -152,9 +152,8 @@ class _Walk:
         item = self.type(node.get("items"), space, depth + 1)
         if not item.bytes_min:
             raise _wrong("has an array of what takes no bytes, of which a message could hold any number")
-        turn = (
-            None if item.turn in (None, _unless_zero) else item.turn
-        )  # within arrays LDMS writes each number as it is
+        # within arrays LDMS writes each number as it is
+        turn = None if item.turn in (None, _unless_zero) else item.turn
         schema = {"type": "array", "items": item.schema}
         return Plain(schema, None if turn is None else _of_items(turn), repeats=True)
 

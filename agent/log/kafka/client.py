@@ -91,12 +91,10 @@ class KafkaLogSettings(msgspec.Struct, frozen=True):
     security: KafkaSecurity = KafkaSecurity()
     state_topic: str = "scalewatch.state"
     compression: Compression = "none"
-    replication_factor: int | None = (
-        None  # of topics that the agent creates; None: 3, or the number of brokers if there are fewer
-    )
-    static_membership: bool = (
-        False  # a member keeps its partitions during a restart, but the group notices later when it leaves
-    )
+    # of topics that the agent creates; None: 3, or the number of brokers if there are fewer
+    replication_factor: int | None = None
+    # a member keeps its partitions during a restart, but the group notices later when it leaves
+    static_membership: bool = False
     bootstrap_timeout_s: float = 10.0
     request_timeout_s: float = 10.0
     delivery_timeout_s: float = 60.0

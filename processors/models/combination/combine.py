@@ -161,9 +161,8 @@ SHIPPED: Final = Coefficients(GATE, SCALE, ATOMS, INSIDE_SCALE, INSIDE_ATOMS)
 # half-width of the band in ln t per doubling below the smallest size: it held 92 % of the measured sizes left out up to one
 # doubling below, and 89 % up to two
 BELOW_WIDTH = 0.15
-FIT_ERROR_MAX = (
-    0.10  # relative error of the law of universal scalability over all sizes; the same limit as for Downey fits
-)
+# relative error of the law of universal scalability over all sizes; the same limit as for Downey fits
+FIT_ERROR_MAX = 0.10
 FORECAST_LOSS_MAX = 2.0  # mean loss of forecasts of the next size: an error of about a tenth per doubling
 DISTINCT = 1e-12  # relative; targets closer to the largest size count as equal to it
 _ALL_SIZES = np.array([np.iinfo(np.int64).max])

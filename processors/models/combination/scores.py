@@ -54,9 +54,8 @@ CELLS: Final = 64  # for one sign of the score
 SCORE_MIN, SCORE_MAX = 0.04, 64.0
 UNIT: Final = 1024  # counts per unit of weight
 SHIPPED_WEIGHT: Final = 20.0
-WIDER: Final = np.array(
-    [1.2, 1.15, 1.5]
-)  # factors of the shipped scores up to 2, up to 4 and beyond 4 times the largest size
+# factors of the shipped scores up to 2, up to 4 and beyond 4 times the largest size
+WIDER: Final = np.array([1.2, 1.15, 1.5])
 WIDER_INSIDE: Final = 1.1
 APPLICATION_WEIGHT: Final = 3.0  # of an application with many scores in the pool
 APPLICATION_HALF: Final = 5.0  # total weight of scores that gives half of APPLICATION_WEIGHT

@@ -86,9 +86,8 @@ class Close:
         gap = np.where(before_ms == NEVER_MS, 0, (minute_ms - before_ms) // MINUTE_MS)
         recent = (gap >= 1) & (gap <= REACH_MAX)
         usual_reach = last_values.rows["reach"][reported.meter]
-        slow = (
-            recent & (usual_reach > 1) & (reported.samples <= 1)
-        )  # sampled every few minutes; otherwise minutes were lost
+        # sampled every few minutes; otherwise minutes were lost
+        slow = recent & (usual_reach > 1) & (reported.samples <= 1)
         reach = np.where(slow, np.minimum(gap, usual_reach), 1)
         reason = np.full(len(kind), -1)
         amount = reported.value.copy()

@@ -147,9 +147,8 @@ def quantity(name: str) -> Quantity | None:
     meaning = _read(resource, peer)
     if meaning is None or len(meaning.name) > NAME_CHARACTERS_MAX:
         return None
-    return (
-        Quantity(meaning.kind, JOB + meaning.name, meaning.part, JOB + job) if job else meaning
-    )  # an adapter never belongs to one job
+    # an adapter never belongs to one job
+    return Quantity(meaning.kind, JOB + meaning.name, meaning.part, JOB + job) if job else meaning
 
 
 def _read(resource: str, peer: str) -> Quantity | None:

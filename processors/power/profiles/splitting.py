@@ -108,9 +108,8 @@ def split_minute(minute_ms: int, amounts: Amounts, stays: Stays, numbers: Shared
 
 def split(minute_ms: int, energy_j: Floats, stays: Stays) -> Split:
     """Split the energy (hosts,) of a minute between runs on shared hosts; none if the share of a run on the host is unknown."""
-    stays = stays.at(
-        np.lexsort((stays.run, stays.host))
-    )  # a fixed order of summation makes results independent of the order of arrival
+    # a fixed order of summation makes results independent of the order of arrival
+    stays = stays.at(np.lexsort((stays.run, stays.host)))
     hosts, host = len(energy_j), stays.host
     inside_ms = np.minimum(stays.end_ms, minute_ms + MINUTE_MS) - np.maximum(stays.start_ms, minute_ms)
     weight = stays.share * inside_ms / MINUTE_MS

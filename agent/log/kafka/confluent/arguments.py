@@ -67,9 +67,8 @@ def producing(settings: KafkaLogSettings, purpose: str) -> dict[str, Any]:
 def transactional(settings: KafkaLogSettings, purpose: str, transactional_id: str) -> dict[str, Any]:
     timeout_ms = milliseconds(settings.transaction_timeout_s)
     arguments = producing(settings, purpose)
-    arguments["delivery.timeout.ms"] = min(
-        arguments["delivery.timeout.ms"], timeout_ms
-    )  # librdkafka refuses a longer one
+    # librdkafka refuses a longer one
+    arguments["delivery.timeout.ms"] = min(arguments["delivery.timeout.ms"], timeout_ms)
     return {**arguments, "transactional.id": transactional_id, "transaction.timeout.ms": timeout_ms}
 
 

@@ -59,9 +59,8 @@ class ConfluentMember:
             rest = self._consumer.consume(self._records_max - 1, 0.0)
             batches, self._failure = columns(self._consumer, [first, *rest])
             if batches:
-                return (
-                    batches  # an error among records is raised by the next poll: raised now, it would lose the records
-                )
+                # an error among records is raised by the next poll: raised now, it would lose the records
+                return batches
         failure, self._failure = self._failure, None
         if failure is not None:
             raise KafkaException(failure)

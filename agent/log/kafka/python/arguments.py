@@ -17,9 +17,8 @@ from agent.log.kafka.client import (
 )
 from processors.contracts.errors import ConfigError
 
-BATCH_BYTES: Final = (
-    64 << 10
-)  # a batch costs the client 0.7 ms: with its default of 16 kB the batches cost more than the records
+# a batch costs the client 0.7 ms: with its default of 16 kB the batches cost more than the records
+BATCH_BYTES: Final = 64 << 10
 FRAME_BYTES_MAX: Final = 128 << 20  # the client's default of 1 MB is less than one partition may return
 
 
