@@ -31,9 +31,9 @@ from agent.config.roles import PrivacySettings
 from agent.config.tree import Config
 from agent.decode.fields import zone_of
 from agent.reports import energy as energy_report
-from agent.reports.energy import EnergyRuns, Factor, Series
+from agent.reports.energy import EnergyReport, EnergyRuns, Factor, Series
 from agent.reports.page import page, text
-from agent.reports.waste import report
+from agent.reports.waste import WeekReport, report
 from agent.reports.waste_judgement import Bounds, WeekRuns
 from agent.reports.week import Week, encoded, last_whole_week, week_named, week_of
 from processors import __version__
@@ -109,11 +109,15 @@ def command(**given: Any) -> None:
     if given["energy"]:
         used = EnergyRuns(week, user)
         remarks = _collect(config, given, used)
-        runs = _show_energy(given, week, used, zone, config)
+        energy = energy_report.report(week, zone, used, _carbon(config), __version__)
+        runs = energy.total.runs
+        _show(given, energy, runs, _nothing(week, used, zone, of_user=user is not None))
     else:
         collected = WeekRuns(week, user, config.identification.unit)
         remarks = _collect(config, given, collected)
-        runs = _show(given, week, collected, zone)
+        waste = report(week, collected, Bounds(given["efficiency_min"], given["limit_factor"]), __version__)
+        runs = waste.runs
+        _show(given, waste, runs, _nothing(week, collected, zone, of_user=user is not None))
     finish(remarks, empty=not runs, explained=True)
 
 
@@ -166,34 +170,17 @@ def _take(kind: Kind, into: Collected, unreadable: list[str], batch: Batch) -> N
             )
 
 
-def _show(given: dict[str, Any], week: Week, collected: WeekRuns, zone: tzinfo) -> int:
-    """Print and write the waste report; return its number of runs."""
-    found = report(week, collected, Bounds(given["efficiency_min"], given["limit_factor"]), __version__)
+def _show(given: dict[str, Any], found: WeekReport | EnergyReport, runs: int, nothing: str) -> None:
+    """Write and print a report; without runs, print `nothing` to standard error."""
     out: Path | None = given["out"]
     if out is not None:
         out.write_text(page(found, given["top"]), encoding="utf-8")
     if given["as_json"]:
         click.echo(encoded(found).decode(), nl=False)
-    elif found.runs:
+    elif runs:
         click.echo(text(found, given["top"], table, one_user=given["user"] is not None))
-    if not found.runs:
-        click.echo(_nothing(week, collected, zone, of_user=given["user"] is not None), err=True)
-    return found.runs
-
-
-def _show_energy(given: dict[str, Any], week: Week, collected: EnergyRuns, zone: tzinfo, config: Config) -> int:
-    """Print and write the energy report; return its number of runs."""
-    found = energy_report.report(week, zone, collected, _carbon(config), __version__)
-    out: Path | None = given["out"]
-    if out is not None:
-        out.write_text(page(found, given["top"]), encoding="utf-8")
-    if given["as_json"]:
-        click.echo(encoded(found).decode(), nl=False)
-    elif found.total.runs:
-        click.echo(text(found, given["top"], table))
-    if not found.total.runs:
-        click.echo(_nothing(week, collected, zone, of_user=given["user"] is not None), err=True)
-    return found.total.runs
+    if not runs:
+        click.echo(nothing, err=True)
 
 
 def _carbon(config: Config) -> Factor | Series | None:
