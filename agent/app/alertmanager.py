@@ -57,7 +57,7 @@ class Alertmanager:
 
 
 class AlertmanagerSink:
-    """Sends alerts to every Alertmanager; `look` sends what is due now, and never raises if one is away.
+    """Sends alerts to every Alertmanager. `look` sends the alerts that are due, and does not raise if an Alertmanager is unreachable.
 
     A learner without a shard sends nothing: its alerts are old, and the owner of the shard sends them.
     """
@@ -187,6 +187,6 @@ class SilencedService(Forwarding):
 
 
 def _agreed(answers: Sequence[Mapping[Labels, Silence]]) -> dict[Labels, Silence]:
-    """Return the silences that all Alertmanagers share; of several, the one that ends first."""
+    """Return the silences that every Alertmanager has, each with its earliest end."""
     common = set.intersection(*(set(known) for known in answers))
     return {labels: min((known[labels] for known in answers), key=attrgetter("until")) for labels in common}

@@ -147,7 +147,7 @@ def privacy(settings: PrivacySettings) -> Privacy:
 
 
 def question_privacy(config: Config) -> Callable[[PredictionRequested], PredictionRequested]:
-    """Return the function that removes from a question what is removed from every job, because rules must not see more of it."""
+    """Return the function that removes private fields from a request, so that rules see the same fields as for a job."""
     rewrite, dropped = privacy(config.privacy), dict.fromkeys(config.dropped_fields)
 
     def rewritten(question: PredictionRequested) -> PredictionRequested:
@@ -325,9 +325,9 @@ def decode_options(config: Config, source: SourceSettings | None = None) -> Deco
 
 
 def systems_of_files(config: Config) -> tuple[str, ...]:
-    """Return the systems of which a record without a system may be: those that a running agent would give it.
+    """Return the systems that a running agent could assign to a record that names none.
 
-    It is the system of all sources of Slurm, or of all sources if the configuration has no source of Slurm.
+    If all Slurm sources have the same system, the result is that system; without Slurm sources, the same holds for all sources.
     """
     of_slurm = {source.system for source in config.sources if source.format == "slurm"}
     of_all = dict.fromkeys(source.system for source in config.sources)

@@ -46,7 +46,7 @@ _Key = tuple[int, str]
 
 
 def file_telemetry(config: Config, options: DecodeOptions, host: str | None = None) -> FileTelemetry:
-    """Return how the telemetry of files is decoded: like that of the sources, with the resources and mappings of all of them.
+    """Return the decoding options for telemetry files: the resources and mappings of all sources together.
 
     `host` is the host of records that name none.
     """

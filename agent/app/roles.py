@@ -1,4 +1,4 @@
-"""The two roles at run time: opened, stepped until they are told to stop, and closed in order.
+"""The two roles at run time. A role is opened, stepped until a stop is requested, and closed.
 
 A role that cannot reach the broker at its start retries, and gives the reason in its readiness. Any later error ends the
 process with the reason, and the parent restarts it. A start is the only way to recover.
@@ -75,7 +75,7 @@ class Garbage:
         self._collected_s = now_s
 
 
-AGAIN_MAX_S = 5.0  # longest wait between two attempts to reach the broker, each of which may take ten seconds
+AGAIN_MAX_S = 5.0  # longest wait between two attempts to reach the broker; an attempt may take ten seconds
 FEW = 200  # after a poll with fewer messages the collector waits for more: a poll costs as much as twenty messages
 GATHER_S = 0.01
 REPORT_S = 5.0  # time between two reports of a collector in the journal

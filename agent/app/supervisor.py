@@ -114,7 +114,7 @@ class Child:
         return True
 
     def leave(self, now_s: float) -> None:
-        """Ask the process to end in order, so that it restarts with another configuration; one that waits restarts now."""
+        """Ask the process to shut down and restart with another configuration; a process that waits for its restart restarts now."""
         self._quick = 0
         if self.again_s is not None:
             self.again_s = now_s

@@ -222,7 +222,7 @@ def _numbers(context: click.Context, parameter: click.Parameter, given: tuple[st
     "--n", "sizes", callback=_sizes, help="Sizes to predict, such as 64,128; default: all sizes of the curve."
 )
 @click.option("--system", default=None, callback=system_name,
-              help="System of the application; default: the only one that runs it. Also the system of records that name none.")  # fmt: skip
+              help="System of the application; default: the only system that runs it. Records without a system get this one.")  # fmt: skip
 @click.option("--input", default=None, help="Input of the application; default: the only one, or all inputs in FILE.")
 @click.option(
     "--unit",

@@ -101,7 +101,7 @@ def _both(given: _Given, stop: threading.Event, handover: Handover, reloader: Re
 
 
 def _anew(given: _Given, config: Config, stop: threading.Event, handover: Handover, reloader: Reloader) -> int:
-    """Run a role alone; after a reload this process replaces itself with a fresh one that keeps the process id."""
+    """Run one role without a parent process; after a reload, the process replaces itself and keeps its process id."""
     leave, reloaded, clock, role = threading.Event(), threading.Event(), SystemClock(), str(given.role)
 
     def look() -> None:

@@ -150,7 +150,7 @@ class Tables:
         self._whole = True
 
     def begin(self) -> None:
-        """Prepare to read the topic from its beginning: rows that are not read again are removed."""
+        """Prepare to read the topic from its beginning; afterwards, rows that no record confirmed are removed."""
         self._waiting, self._whole = {}, True
 
     def take(self, found: Changes) -> None:

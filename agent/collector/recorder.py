@@ -178,7 +178,7 @@ class Attempts:
         self._attempts = tuple(one for one in unique if (one.topic, one.partition) == partition)
 
     def metadata(self, windows: str, offset: int) -> str:
-        """Return the metadata of a position: that of the windows, and the newest attempts at records from `offset` on."""
+        """Return the metadata to commit with a position: the metadata of the windows, and the newest attempts at records from `offset` on."""
         ahead = [attempt for attempt in self._attempts if attempt.last >= offset][:KEEP_MAX]
         return windows + _MARK + msgspec.json.encode(ahead).decode() if ahead else windows
 

@@ -18,7 +18,7 @@ from processors.contracts.log import Assignment, Consumer, TopicPartition
 _LOG = logging.getLogger("scalewatch.collector")
 NEAR_MS: Final = 60_000  # a run waits longer before it settles
 IDLE_S: Final = 90.0  # time waits this long for the next record, because many producers write once a minute
-LOOK_S: Final = 10.0  # between two look-ups of ends, each of which may take half a second
+LOOK_S: Final = 10.0  # between two look-ups of the ends of partitions; a look-up may take half a second
 START_S: Final = 30.0  # by then a member of a group has its partitions
 HANDOVER_S: Final = 30.0  # by then another member has a lost partition
 # longest wait that counts: a process that was suspended for an hour has not waited an hour for records

@@ -78,7 +78,7 @@ def _waste(report: WeekReport, top: int, table: Table, one_user: bool) -> Iterat
     if not one_user:
         yield table(*_users(report, top))
         yield from _hidden(len(report.users) - top, "user", "--top shows more")
-        yield from (f"{text}." for total in report.totals if (text := sessions(total)))
+        yield from (f"{used}." for total in report.totals if (used := sessions(total)))
     for user in report.users[:top]:
         yield "\n".join([printable(user_name(user)), *(f"  {_total(total)}" for total in user.totals)])
         if not user.waste:
