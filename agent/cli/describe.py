@@ -1,5 +1,6 @@
 """`scalewatch describe`: print reference pages that are generated from the code."""
 
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -37,37 +38,27 @@ def command(subject: str, name: str | None, config: str | None, as_json: bool) -
     elif name is not None:
         click.echo(_json(describe.schema(name)))
     else:
-        click.echo(_json(_data(subject)) if as_json else _page(subject))
+        data, page = _contents(subject)
+        click.echo(_json(data()) if as_json else page())
 
 
-def _page(subject: str) -> str:
+def _contents(subject: str) -> tuple[Callable[[], Any], Callable[[], str]]:
+    """Return the functions that make the data and the page of a subject."""
     if subject == "config":
-        return reference.markdown().rstrip("\n")
+        return reference.json_schema, lambda: reference.markdown().rstrip("\n")
     if subject == "schemas":
-        return describe.schemas_page()
+        return lambda: {name: describe.schema(name) for name in describe.NAMES}, describe.schemas_page
     if subject == "formats":
-        return describe.formats_page(FORMATS)
-    return describe.markdown(subject.capitalize(), _rows(subject))
-
-
-def _data(subject: str) -> Any:
-    if subject == "config":
-        return reference.json_schema()
-    if subject == "schemas":
-        return {name: describe.schema(name) for name in describe.NAMES}
-    return _rows(subject)
-
-
-def _rows(subject: str) -> list[dict[str, Any]]:
+        return lambda: describe.formats(FORMATS), lambda: describe.formats_page(FORMATS)
     if subject == "metrics":
-        from sinks.prometheus.table import rows  # noqa: PLC0415 - each subject loads only what it reports
+        from sinks.prometheus.table import rows as metric_rows  # noqa: PLC0415 - each subject loads only what it reports
 
-        return describe.metrics(rows())
-    if subject == "formats":
-        return describe.formats(FORMATS)
-    from processors.pipeline.shard import STATEFUL  # noqa: PLC0415
+        rows = describe.metrics(metric_rows())
+    else:
+        from processors.pipeline.shard import STATEFUL  # noqa: PLC0415
 
-    return describe.processors(STATEFUL)
+        rows = describe.processors(STATEFUL)
+    return lambda: rows, lambda: describe.markdown(subject.capitalize(), rows)
 
 
 def _json(value: Any) -> str:

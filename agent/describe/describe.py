@@ -1,7 +1,9 @@
 """Reference pages from the code: formats, processors, metrics, configuration and schemas, as Markdown or as data."""
 
 import inspect
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
 from itertools import combinations
 from typing import Any, Final
 
@@ -13,7 +15,6 @@ from agent.decode.formats import Format
 from agent.decode.native import ARRAYS, Completed, Identified, NetworkReport, Requested, Started
 from agent.decode.telemetry.metric import Metric
 from agent.decode.telemetry.native import COMPONENT, Counters, Load, Power
-from agent.describe.fields import EVENTS, MESSAGES, REPORTS, Field, field
 from agent.reports.backtest.report import Report
 from agent.reports.energy import EnergyReport
 from agent.reports.waste import WeekReport
@@ -38,6 +39,9 @@ FILES: Final[dict[str, type[msgspec.Struct]]] = {
     "scalewatch.week/1": WeekReport,
 }
 NAMES: Final = (*SCHEMAS, *INPUTS, *FILES)
+Fields = dict[str, dict[str, Any]]
+FIELDS: Final[dict[str, Fields]] = tomllib.loads(files("agent.describe").joinpath("fields.toml").read_text("utf-8"))
+"""The text, unit and example of each field, for `messages`, `events` and `reports`."""
 
 
 def schema(name: str) -> dict[str, Any]:
@@ -46,19 +50,20 @@ def schema(name: str) -> dict[str, Any]:
     Raise KeyError if the name is not in NAMES.
     """
     struct = {**SCHEMAS, **INPUTS, **FILES}[name]
-    (reference,), components = msgspec.json.schema_components([struct], ref_template="#/$defs/{name}")
-    own = reference["$ref"].rpartition("/")[2]
-    whole: dict[str, Any] = {"$schema": DIALECT, "$id": name, **components.pop(own)}
-    if components:
-        whole["$defs"] = components
-    for title, part in ((short_name(name), whole), *components.items()):
-        _plain_text(part)
-        _describe_fields(part, title, _family(name))
+    (reference,), parts = msgspec.json.schema_components([struct], ref_template="#/$defs/{name}")
+    whole: dict[str, Any] = {"$schema": DIALECT, "$id": name, **parts.pop(reference["$ref"].rpartition("/")[2])}
+    if parts:
+        whole["$defs"] = parts
+    family = FIELDS["events" if name in INPUTS else "reports" if name in FILES else "messages"]
+    for title, part in ((short_name(name), whole), *parts.items()):
+        _describe_fields(part, title, family)
     if name in INPUTS:
         _name_rules(whole)
     else:
-        _name_times(whole)
-        whole["properties"]["schema"] = {"const": name, "description": MESSAGES["schema"].text, "examples": [name]}
+        for time in TIMES & whole["properties"].keys():  # RFC 3339 in UTC; the type is only a string
+            whole["properties"][time]["format"] = "date-time"
+        text = FIELDS["messages"]["schema"]["text"]
+        whole["properties"]["schema"] = {"const": name, "description": text, "examples": [name]}
     return whole
 
 
@@ -67,41 +72,36 @@ def short_name(schema_name: str) -> str:
     return schema_name.removeprefix("scalewatch.").partition("/")[0]
 
 
-def _family(schema_name: str) -> dict[str, Field]:
-    return EVENTS if schema_name in INPUTS else REPORTS if schema_name in FILES else MESSAGES
-
-
-def _describe_fields(part: dict[str, Any], title: str, family: dict[str, Field]) -> None:
-    """Add to each field its meaning, unit and an example."""
-    for name, form in part.get("properties", {}).items():
-        known = field(family, title, name)
-        if known is None:
-            continue
-        form["description"] = known.text
-        if known.unit is not None:
-            form["x-unit"] = known.unit
-        example = form["enum"][0] if len(form.get("enum", ())) == 1 else known.example
-        if example is not None:
-            form["examples"] = [example]
-
-
-def _plain_text(part: dict[str, Any]) -> None:
-    """Join the description, a docstring, into one line."""
+def _describe_fields(part: dict[str, Any], title: str, family: Fields) -> None:
+    """Put the description, a docstring, on one line; add to each field its meaning, unit and an example."""
     if "description" in part:
         part["description"] = " ".join(part["description"].split())
+    for name, form in part.get("properties", {}).items():
+        keys = (f"{title}.{name}", name)
+        field = next((fields[key] for fields in (family, FIELDS["messages"]) for key in keys if key in fields), None)
+        if field is None:
+            continue
+        form["description"] = field["text"]
+        if "unit" in field:
+            form["x-unit"] = field["unit"]
+        if len(form.get("enum", ())) == 1:
+            form["examples"] = [form["enum"][0]]
+        elif "example" in field:
+            form["examples"] = [field["example"]]
 
 
 def _name_rules(whole: dict[str, Any]) -> None:
     """Add the rules that the decoder checks beyond types: closed lists, and fields that require each other."""
+    fields = whole["properties"]
     for name, values in (("unit", UNITS), ("state", STATES)):
-        if name in whole["properties"]:
-            described = {key: whole["properties"][name][key] for key in ("description", "examples")}
-            whole["properties"][name] = {"enum": [*values, None], "default": None, **described}
-    kind = whole["properties"]["type"]["enum"][0]
+        if name in fields:
+            described = {key: fields[name][key] for key in ("description", "examples")}
+            fields[name] = {"enum": [*values, None], "default": None, **described}
+    kind = fields["type"]["enum"][0]
     if kind == "network":
         whole["anyOf"] = [{"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in ARRAYS]
     if kind == "power":
-        whole["properties"]["component"] |= {"type": "string", "pattern": f"^{COMPONENT}$"}
+        fields["component"] |= {"type": "string", "pattern": f"^{COMPONENT}$"}
     if kind == "job.started":
         whole["dependentRequired"] = {"n": ["unit"], "unit": ["n"]}
     if kind == "job.completed":
@@ -109,135 +109,119 @@ def _name_rules(whole: dict[str, Any]) -> None:
         whole["anyOf"] = [{"required": list(pair)} for pair in combinations(("start", "end", "run_time_s"), 2)]
 
 
-def _name_times(whole: dict[str, Any]) -> None:
-    """Add the time format, RFC 3339 in UTC, to time fields, because their type is only a string."""
-    for name in TIMES & whole["properties"].keys():
-        whole["properties"][name] = {**whole["properties"][name], "format": "date-time"}
-
-
 BINDING: Final = "0.5.0"
 EVENTS_CHANNEL: Final = "events"
-_KEYS: Final[dict[str, tuple[str, str]]] = {
+_TOPICS: Final[dict[str, tuple[str, str]]] = {
     "predictions": ("scalewatch.prediction/1", "system/application/input/unit, each escaped as in a URL"),
-    "job_predictions": ("scalewatch.job-prediction/1", "system/job_id; removed when the job is over"),
+    "job_predictions": ("scalewatch.job-prediction/1", "system/job_id; deleted when the job has ended"),
     "answers": ("scalewatch.answer/1", "the id of the request"),
     "alerts": ("scalewatch.alert/1", "the fingerprint"),
     "runs": ("scalewatch.run/1", "the id of the run"),
     "hosts": (
         "scalewatch.host/1",
-        "system/host; removed when the host is forgotten, written where hosts.publish_s asks for it",
+        "system/host; deleted when the host is forgotten, written if hosts.publish_s is set",
     ),
-    "deadletters": ("scalewatch.dead-letter/1", "where the message stood, and why: topic/partition/offset/reason"),
+    "deadletters": ("scalewatch.dead-letter/1", "position of the message and reason: topic/partition/offset/reason"),
 }
-"""By the name of the topic in the configuration: the schema, and what the key of a record is."""
+"""The schema and the record key of each topic, by the name of the topic in the configuration."""
 
 
 def document(config: Config) -> dict[str, Any]:
     """Return the AsyncAPI document of an agent; actions are from the agent's point of view."""
+    plaintext = config.kafka.security.protocol in ("plaintext", "sasl_plaintext")
+    channels = _channels(config)
+    operations = {
+        f"{action}_{name}": {"action": action, "channel": {"$ref": f"#/channels/{name}"}}
+        for name in channels
+        for action in ("receive" if name == EVENTS_CHANNEL else "send",)
+    }
     return {
         "asyncapi": "3.0.0",
         "info": {
             "title": "Scalewatch",
             "version": __version__,
-            "description": "What the agent reads in its own format, and what it says. Records are delivered at least once, "
-            "with the same id and content on repeat, in order per key; schemas only grow within a major version.",
+            "description": "The agent's input in its native format, and its output. Records are delivered at least once and in order "
+            "per key; a repeated record has the same id and content. Schemas only grow within a major version.",
             "license": {"name": "Apache-2.0"},
         },
         "defaultContentType": "application/json",
-        "servers": {"kafka": {"host": config.kafka.bootstrap.split(",")[0], "protocol": _protocol(config)}},
-        "channels": _channels(config),
-        "operations": _operations(config),
+        "servers": {
+            "kafka": {
+                "host": config.kafka.bootstrap.split(",")[0],
+                "protocol": "kafka" if plaintext else "kafka-secure",
+            }
+        },
+        "channels": channels,
+        "operations": operations,
         "components": {"messages": _messages(), "schemas": _schemas()},
     }
 
 
-def _protocol(config: Config) -> str:
-    return "kafka" if config.kafka.security.protocol in ("plaintext", "sasl_plaintext") else "kafka-secure"
-
-
 def _channels(config: Config) -> dict[str, Any]:
-    settings = {topic.name: topic for topic in own_topics(config)}
-    found: dict[str, Any] = {}
-    for name in _written(config):
-        schema_name, key = _KEYS[name]
-        topic = settings[getattr(config.topics, name)]
+    """Return the channels of the topics that this agent writes, and the channel of events."""
+    topics = {topic.name: topic for topic in own_topics(config)}
+    channels: dict[str, Any] = {}
+    for name, (schema_name, key) in _TOPICS.items():
+        topic = topics.get(getattr(config.topics, name))
+        if topic is None:
+            continue
         policy: dict[str, Any] = {"cleanup.policy": ["compact"] if topic.compacted else ["delete"]}
         if topic.retention_ms is not None:
             policy["retention.ms"] = topic.retention_ms
-        binding = {
-            "topic": topic.name,
-            "partitions": topic.partitions,
-            "replicas": config.topics.replication,
-            "topicConfiguration": policy,
-            "bindingVersion": BINDING,
-        }
-        own = _message_name(schema_name)
-        found[name] = {
+        channels[name] = {
             "address": topic.name,
             "description": f"Key of a record: {key}."
             + (" The last record of a key counts." if topic.compacted else ""),
-            "messages": {own: {"$ref": f"#/components/messages/{own}"}},
-            "bindings": {"kafka": binding},
+            "messages": _references([schema_name]),
+            "bindings": {
+                "kafka": {
+                    "topic": topic.name,
+                    "partitions": topic.partitions,
+                    "replicas": config.topics.replication,
+                    "topicConfiguration": policy,
+                    "bindingVersion": BINDING,
+                }
+            },
         }
-    messages = {own: {"$ref": f"#/components/messages/{own}"} for own in map(_message_name, INPUTS)}
-    found[EVENTS_CHANNEL] = {
+    channels[EVENTS_CHANNEL] = {
         "address": next((topic for source in config.sources for topic in source.topics), None),
-        "description": "Events in the agent's own format; other formats are read, too (`scalewatch describe formats`).",
-        "messages": messages,
+        "description": "Events in the agent's native format; `scalewatch describe formats` lists further formats.",
+        "messages": _references(INPUTS),
     }
-    return found
+    return channels
 
 
-def _written(config: Config) -> list[str]:
-    """Return the topics that an agent writes; the topic of hosts only if it is enabled."""
-    names = {topic.name for topic in own_topics(config)}
-    return [name for name in _KEYS if getattr(config.topics, name) in names]
-
-
-def _operations(config: Config) -> dict[str, Any]:
-    written = _written(config)
-    found = {f"send_{name}": {"action": "send", "channel": {"$ref": f"#/channels/{name}"}} for name in written}
-    return found | {
-        f"receive_{EVENTS_CHANNEL}": {"action": "receive", "channel": {"$ref": f"#/channels/{EVENTS_CHANNEL}"}}
-    }
+def _references(schema_names: Iterable[str]) -> dict[str, Any]:
+    return {name: {"$ref": f"#/components/messages/{name}"} for name in map(_message_name, schema_names)}
 
 
 def _messages() -> dict[str, Any]:
-    keys = dict(_KEYS.values())
-    found: dict[str, Any] = {}
+    keys = dict(_TOPICS.values())
+    messages: dict[str, Any] = {}
     for schema_name in (*SCHEMAS, *INPUTS):
-        own = _message_name(schema_name)
-        message: dict[str, Any] = {
+        name = _message_name(schema_name)
+        messages[name] = {
             "name": schema_name,
             "contentType": "application/json",
-            "payload": {"$ref": f"#/components/schemas/{own}"},
+            "payload": {"$ref": f"#/components/schemas/{name}"},
         }
         if schema_name in keys:
             key = {"type": "string", "description": keys[schema_name]}
-            message["bindings"] = {"kafka": {"key": key, "bindingVersion": BINDING}}
-        found[own] = message
-    return found
+            messages[name]["bindings"] = {"kafka": {"key": key, "bindingVersion": BINDING}}
+    return messages
 
 
 def _schemas() -> dict[str, Any]:
     """Return all schemas and their shared definitions, with references inside this document."""
-    found: dict[str, Any] = {}
+    schemas: dict[str, Any] = {}
     for schema_name in (*SCHEMAS, *INPUTS):
         whole = schema(schema_name)
         parts = whole.pop("$defs", {})
-        whole.pop("$schema"), whole.pop("$id")
-        found |= {name: _moved(part) for name, part in parts.items()}
-        found[_message_name(schema_name)] = _moved(whole)
-    return dict(sorted(found.items()))
-
-
-def _moved(part: Any) -> Any:
-    if isinstance(part, dict):
-        return {
-            key: value.replace("#/$defs/", "#/components/schemas/") if key == "$ref" else _moved(value)
-            for key, value in part.items()
-        }
-    return [_moved(each) for each in part] if isinstance(part, list) else part
+        del whole["$schema"], whole["$id"]
+        schemas |= {**parts, _message_name(schema_name): whole}
+    text = msgspec.json.encode(dict(sorted(schemas.items()))).replace(b"#/$defs/", b"#/components/schemas/")
+    moved: dict[str, Any] = msgspec.json.decode(text)
+    return moved
 
 
 def _message_name(schema_name: str) -> str:
@@ -251,21 +235,19 @@ MetricRow = tuple[str, str, Sequence[str], str]
 
 def formats(table: Mapping[str, Format]) -> list[dict[str, Any]]:
     """Return for every format its name, meaning, contents, a sample, and the metrics decoded without configuration."""
-    return [
-        {
-            "name": name,
-            "meaning": form.reads,
-            "holds": " and ".join(_contents(form)),
-            "sample": form.sample.decode(),
-            "metrics": list(dict.fromkeys(map(_metric_name, form.metrics))),
-        }
-        for name, form in table.items()
-    ]
-
-
-def _contents(form: Format) -> list[str]:
-    kinds = {"jobs": form.jobs or form.folder, "measurements": form.samples or form.folder}
-    return [kind for kind, decoder in kinds.items() if decoder is not None]
+    rows = []
+    for name, form in table.items():
+        contents = {"jobs": form.jobs or form.folder, "measurements": form.samples or form.folder}
+        rows.append(
+            {
+                "name": name,
+                "meaning": form.reads,
+                "holds": " and ".join(content for content, decoder in contents.items() if decoder is not None),
+                "sample": form.sample.decode(),
+                "metrics": list(dict.fromkeys(map(_metric_name, form.metrics))),
+            }
+        )
+    return rows
 
 
 def _metric_name(metric: Metric) -> str:
@@ -288,7 +270,7 @@ def formats_page(table: Mapping[str, Format]) -> str:
 def processors(classes: Iterable[type]) -> list[dict[str, Any]]:
     """Return name, state version and meaning of every processor."""
     return [
-        {"name": kind.name, "state version": kind.version, "meaning": _summary_line(kind)}  # type: ignore[attr-defined]  # of the Processor protocol
+        {"name": kind.name, "state version": kind.version, "meaning": str(inspect.getdoc(kind)).partition("\n")[0]}  # type: ignore[attr-defined]  # of the Processor protocol
         for kind in classes
     ]
 
@@ -314,17 +296,10 @@ def schemas_page() -> str:
     """Return the fields of every event and message as Markdown."""
     lines = ["# Events and messages"]
     for name in NAMES:
-        found = schema(name)
-        lines += [
-            "",
-            f"## {name}",
-            "",
-            found.get("description", ""),
-            "",
-            *_fields_table(found),
-        ]
-        for part_name, part in found.get("$defs", {}).items():
-            lines += ["", f"### {part_name}", "", part.get("description", ""), "", *_fields_table(part)]
+        whole = schema(name)
+        parts = {f"## {name}": whole, **{f"### {title}": part for title, part in whole.get("$defs", {}).items()}}
+        for heading, part in parts.items():
+            lines += ["", heading, "", part.get("description", ""), "", *_fields_table(part)]
     return "\n".join(lines)
 
 
@@ -349,7 +324,3 @@ def _kind(form: dict[str, Any]) -> str:
     if form.get("type") == "array":
         return f"list of {_kind(form['items'])}" if form.get("items") else "list"
     return str(form.get("format") or form.get("type") or "any")
-
-
-def _summary_line(thing: Any) -> str:
-    return (inspect.getdoc(thing) or "").partition("\n")[0]
